@@ -14,12 +14,8 @@ from translate.data.tokenizer import Tokenizers
 from translate.decoding import Translator
 from translate.errors import RunError
 from translate.exchange import export_run
-from translate.exchange.huggingface import (
-    check_huggingface,
-    generation_settings,
-    marian_lacks,
-    write_huggingface,
-)
+from translate.exchange.huggingface import check_huggingface, write_huggingface
+from translate.exchange.marian_mt import generation_settings, marian_lacks
 from translate.model import Transformer
 
 Toy = Any  # conftest.py's: test modules cannot import each other

@@ -10,6 +10,7 @@ import pytest
 import sentencepiece
 import yaml
 
+from translate.decoding.counterparts import COUNTERPARTS
 from translate.decoding.loading import load_own_translator
 from translate.errors import InputError, RunError
 from translate.exchange import import_model
@@ -91,16 +92,27 @@ def import_(folder: Path, run: Path, *overrides: str) -> Any:
     return import_model(str(folder), run, overrides=overrides, command=["translate", "import"])
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"tying": "decoder", "transformer-ffn-activation": "relu"},
-        {"tying": "none"},
-        {"spm_vocabulary": True, "leave_out": "decoder_ff_logit_out_b"},
-    ],
-    ids=str,
-)
+SETTINGS: dict[str, Callable[[str], dict[str, Any]]] = {  # of a model with a choice, which is known there or not
+    "activation": lambda name: {"transformer-ffn-activation": name},
+    "norm": lambda name: {"transformer-preprocess": "n" if name == "pre" else ""},
+    "positions": lambda name: {"transformer-train-position-embeddings": name != "sinusoidal"},
+    "tie_embeddings": lambda name: {"tying": name},
+}
+
+
+@pytest.mark.parametrize(("key", "value"), [(key, value) for key, rows in COUNTERPARTS.items() for value in rows])
+def test_every_choice_is_read_or_refused(write_marian: WriteMarian, tmp_path: Path, key: str, value: str) -> None:
+    settings = SETTINGS[key](value)
+    folder = write_marian(**settings)
+    if COUNTERPARTS[key][value].marian is not None:
+        assert getattr(import_(folder, tmp_path / "run").config.model, key) == value  # compares the numbers too
+        return
+    [(name, refused)] = settings.items()
+    with pytest.raises(InputError, match=f"{name} = {refused!r}"):
+        import_(folder, tmp_path / "run")
+
+
+@pytest.mark.parametrize("options", [{}, {"spm_vocabulary": True, "leave_out": "decoder_ff_logit_out_b"}], ids=str)
 def test_layouts(write_marian: WriteMarian, german: list[str], tmp_path: Path, options: dict[str, Any]) -> None:
     folder = write_marian(**options)
     assert is_marian(folder)
@@ -119,12 +131,10 @@ def test_layouts(write_marian: WriteMarian, german: list[str], tmp_path: Path, o
     ("options", "words"),
     [
         ({"type": "s2s"}, "a run cannot hold type = 's2s' (only 'transformer')"),
-        ({"transformer-preprocess": "n"}, "transformer-preprocess = 'n' (only '')"),
-        ({"transformer-ffn-activation": "gelu"}, "transformer-ffn-activation = 'gelu' (only 'relu' or 'swish')"),
         ({"leave_out": "decoder_l2_context_Wk"}, "the weight decoder_l2_context_Wk is missing"),
         ({"leave_out": "Wemb"}, "the weight Wemb is missing"),
         ({"enc-depth": 1}, "the weights encoder_l2_ffn_W1, "),
-        ({"leave_out": "special:model.yml"}, "it is no model of Marian"),
+        ({"leave_out": "special:model.yml"}, "it is not a model of Marian"),
     ],
     ids=str,
 )
@@ -137,10 +147,10 @@ def test_refusals(write_marian: WriteMarian, tmp_path: Path, options: dict[str, 
 
 def test_a_damaged_folder(write_marian: WriteMarian, tmp_path: Path) -> None:
     for name, content, words in [
-        ("opus.npz", b"PK", "opus.npz: is damaged, or no model of Marian"),
+        ("opus.npz", b"PK", "opus.npz: is damaged, or not a model of Marian"),
         ("source.spm", b"\xff", "source.spm: is not a SentencePiece model (1 bytes)"),
         ("source.spm", None, "source.spm"),
-        ("decoder.yml", b"models: [a.npz, b.npz]", "lacks a.npz, b.npz, which decoder.yml names"),
+        ("decoder.yml", b"models: [a.npz, b.npz]", "a.npz, b.npz is missing, which decoder.yml names"),
         ("decoder.yml", b"vocabs: [", "decoder.yml: cannot be read"),
     ]:
         folder = write_marian()

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 import torch
 
+from translate.decoding.counterparts import COUNTERPARTS
 from translate.decoding.loading import load_own_translator
 from translate.errors import InputError, RunError
 from translate.exchange import export_run, import_model
-from translate.exchange.huggingface import marian_weights
-from translate.exchange.marian_mt import _check_sines, search_settings
+from translate.exchange.marian_mt import check_sines, search_settings
+from translate.exchange.weights import marian_mt_weights
 from translate.fingerprint import fingerprint
 from translate.model.transformer import initialize
 from translate.runs.loading import load_run
@@ -87,7 +88,7 @@ def test_a_trained_model_translates_a_hundred_lines_alike(
     names = list(transformers.MarianTokenizer.from_pretrained(folder).encoder)
     ours = dict(zip(converted.tokenizers.source.pieces(range(len(names) + 1)), range(len(names) + 1), strict=True))
     rows = torch.tensor([ours["<s>" if name == "<pad>" else name] for name in names])
-    weights = marian_weights(converted.model)
+    weights = marian_mt_weights(converted.model)
     for name, weight in weights.items():
         if len(rows) + 1 in weight.shape:
             weights[name] = weight.index_select(weight.shape.index(len(rows) + 1), rows)
@@ -113,14 +114,36 @@ def test_the_run_has_the_search_of_the_folder(opus: tuple[Path, Path]) -> None:
     assert (config.tokenizer.type, config.tokenizer.vocabulary, config.model.output_bias) == ("unigram", "joint", True)
 
 
+SETTINGS: dict[str, Callable[[str], dict[str, object]]] = {  # of a config.json with a choice, known there or not
+    "activation": lambda name: {"activation_function": name},
+    "norm": lambda name: {"normalize_before": name == "pre"},
+    "positions": lambda name: {"static_position_embeddings": name == "sinusoidal"},
+    "tie_embeddings": lambda name: COUNTERPARTS["tie_embeddings"][name].marian_mt or {},
+}
+
+
+@pytest.mark.parametrize(("key", "value"), [(key, value) for key, rows in COUNTERPARTS.items() for value in rows])
+def test_every_choice_is_read_or_refused(
+    make_opus: MakeOpus, opus: tuple[Path, Path], tmp_path: Path, key: str, value: str
+) -> None:
+    settings = SETTINGS[key](value)
+    if COUNTERPARTS[key][value].marian_mt is not None:
+        converted = import_(make_opus(tmp_path / "opus", **settings), tmp_path / "run")  # compares the numbers
+        assert getattr(converted.config.model, key) == value
+        return
+    shutil.copytree(opus[0], tmp_path / "opus")
+    change_json(tmp_path / "opus" / "config.json", **settings)
+    [(name, refused)] = settings.items()
+    with pytest.raises(InputError, match=f"{name} = {refused!r}"):
+        import_(tmp_path / "opus", tmp_path / "run")
+
+
 @pytest.mark.parametrize(
     "options",
     [
         {"tags": (">>deu<<", ">>eng<<")},
-        {"separate": True},
-        {"share_encoder_decoder_embeddings": False, "tie_word_embeddings": False},
-        {"separate": True, "tie_word_embeddings": False, "activation_function": "relu", "scale_embedding": False},
-        {"tie_word_embeddings": False, "activation_function": "gelu"},
+        {"separate": True, "tie_word_embeddings": False, "scale_embedding": False},
+        {"tie_word_embeddings": False},
         {"decoder_start_token_id": 0},
     ],
     ids=str,
@@ -155,9 +178,9 @@ def test_export_back_gives_the_same_weights(opus: tuple[Path, Path], german: lis
     export_run(run, to="huggingface", output=tmp_path / "back")
     again = import_(tmp_path / "back", tmp_path / "again")
     first = load_run(run)
-    assert {**marian_weights(first.model)}.keys() == {**marian_weights(again.model)}.keys()
-    for name, weight in marian_weights(first.model).items():
-        assert torch.equal(weight, marian_weights(again.model)[name]), name
+    assert {**marian_mt_weights(first.model)}.keys() == {**marian_mt_weights(again.model)}.keys()
+    for name, weight in marian_mt_weights(first.model).items():
+        assert torch.equal(weight, marian_mt_weights(again.model)[name]), name
     assert again.tokenizers.source.encode_lines(german, num_threads=1) == first.tokenizers.source.encode_lines(
         german, num_threads=1
     )
@@ -173,8 +196,7 @@ def change_json(file: Path, **values: Any) -> None:
     ("values", "words"),
     [
         ({"model_type": "m2m_100"}, "config.json: model_type = 'm2m_100'; MarianMT models"),
-        ({"normalize_before": True}, "a run cannot hold normalize_before = True (only False)"),
-        ({"activation_function": "tanh"}, "a run cannot hold activation_function = 'tanh' (only 'swish' or 'silu' or "),
+        ({"activation_function": "tanh", "normalize_before": True}, "activation_function = 'tanh' (only 'relu' or "),
         ({"decoder_ffn_dim": 29}, "a run cannot hold decoder_ffn_dim = 29 (only 28)"),
         ({"encoder_layers": 3}, "the weights are not those of the model of config.json: missing keys: model.encoder"),
         (
@@ -198,11 +220,11 @@ def test_refusals(opus: tuple[Path, Path], tmp_path: Path, values: dict[str, Any
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("source.spm", None, "lacks source.spm; a MarianMT model has config.json, vocab.json, source.spm, target.spm"),
+        ("source.spm", None, "source.spm is missing"),
         ("config.json", b"{", "config.json: cannot be read"),
         ("pytorch_model.bin", b"PK\x03\x04", "transformers cannot load it: "),
         ("target.spm", b"\xff", "transformers cannot load it: "),
-        ("vocab.json", b'{"</s>": 0, "<unk>": 1}', "vocab.json: has 2 subwords, and the model "),
+        ("vocab.json", b'{"</s>": 0, "<unk>": 1}', "vocab.json: has 2 subwords, but the model has "),
     ],
 )
 def test_damage(opus: tuple[Path, Path], tmp_path: Path, name: str, content: bytes | None, words: str) -> None:
@@ -215,8 +237,8 @@ def test_damage(opus: tuple[Path, Path], tmp_path: Path, name: str, content: byt
 
 
 def test_another_position_table_is_refused() -> None:
-    with pytest.raises(InputError, match="positions is no table of sines"):
-        _check_sines(Path("a"), "positions", torch.randn(5, 6))
+    with pytest.raises(InputError, match="positions is not a table of sines"):
+        check_sines(torch.randn(5, 6), name="positions")
 
 
 def test_other_numbers_are_an_error(opus: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,7 +246,7 @@ def test_other_numbers_are_an_error(opus: tuple[Path, Path], tmp_path: Path, mon
     with pytest.raises(RunError, match=r"its log-probabilities differ by up to .* nothing was imported"):
         import_(opus[0], tmp_path / "run")
     monkeypatch.undo()
-    monkeypatch.setattr("translate.exchange.marian_mt._ACTIVATIONS", {"swish": "gelu"})
+    monkeypatch.setattr("translate.exchange.marian_mt.from_settings", lambda settings, of: {"activation": "gelu"})
     with pytest.raises(RunError, match=r"its logits differ by up to .* nothing was imported"):
         import_(opus[0], tmp_path / "run")
     monkeypatch.undo()
@@ -247,7 +269,8 @@ def test_a_name_on_the_hub_is_downloaded(
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", download)
     import_(Path("Helsinki-NLP/opus-mt-de-en"), tmp_path / "run")
-    assert asked == [("Helsinki-NLP/opus-mt-de-en", ["*.json", "*.spm", "*.safetensors", "pytorch_model*.bin"])]
+    [(name, patterns)] = asked
+    assert name == "Helsinki-NLP/opus-mt-de-en" and {"*.spm", "*.safetensors", "README.md"} < {*patterns}
     origin = json.loads((tmp_path / "run" / "run.json").read_text())["imported"]
     assert origin["source"] == "Helsinki-NLP/opus-mt-de-en" and origin["folder"] == str(opus[0])
     assert origin["read_with"] == {"transformers": transformers.__version__}
@@ -255,7 +278,7 @@ def test_a_name_on_the_hub_is_downloaded(
     assert "pytorch_model.bin" in origin["files"]
     with pytest.raises(InputError, match="a/b: no such folder, and the Hugging Face Hub does not give it: 404"):
         import_(Path("a/b"), tmp_path / "other")
-    with pytest.raises(InputError, match="nowhere: no such folder, and no name on the Hugging Face Hub, such as"):
+    with pytest.raises(InputError, match="nowhere: no such folder, and not a name on the Hugging Face Hub, such as"):
         import_(Path("nowhere"), tmp_path / "other")
     with pytest.raises(InputError, match="run is not an empty folder: name another one for the run"):
         import_(opus[0], tmp_path / "run")

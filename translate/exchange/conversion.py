@@ -1,25 +1,24 @@
-"""A model of another toolkit as a run's model, tokenizers and config: the same function with our special ids."""
+"""Another toolkit's model as the model, tokenizers and config of a run: the same function with our special ids."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from translate.config.load import load_config
 from translate.config.schema import Config
 from translate.data.tokenizer import Tokenizers
 from translate.errors import InputError
-from translate.exchange.huggingface import marian_order, marian_tensors
 from translate.exchange.vocabulary import Vocabulary, describe_sentencepiece, reorder_sentencepiece
+from translate.exchange.weights import OUTPUT_BIAS, Format, named_weights, sines_first
 from translate.model import Transformer
 from translate.runs.loading import build_model
 
 EXCLUDED = -100.0
-"""Bias of an id that the other toolkit does not have: its probability is 0 in fp32. It is finite, because label
-smoothing multiplies each log-probability by a little."""
+"""Bias of an id that the other toolkit does not have: in fp32 its probability is 0. It is finite, because label
+smoothing multiplies each log-probability by a small number."""
 
 Check = Callable[[Transformer, Tokenizers], None]
 """Compares our model and tokenizers with the other toolkit's; raises RunError."""
@@ -29,17 +28,19 @@ class ForeignModel(NamedTuple):
     """What a reader finds in another toolkit's files."""
 
     sections: dict[str, dict[str, Any]]  # of the run's config, as far as the files say it
-    weights: dict[str, Tensor]  # by the names of transformers' MarianMTModel
+    format: Format  # whose names the weights have
+    weights: dict[str, Tensor]  # with rows of outputs, as torch has them
     source: Vocabulary
     target: Vocabulary
     sentencepiece: tuple[Path, Path]  # the models of the source and of the target
     files: list[Path]  # everything that the model was read from
+    licence: str | None  # as its model card names it
     reader: dict[str, str]  # package and version
     check: Check
 
 
 class Converted(NamedTuple):
-    """A run that is not written yet."""
+    """A run that has not been written yet."""
 
     config: Config
     tokenizers: Tokenizers
@@ -50,7 +51,7 @@ def convert(foreign: ForeignModel, overrides: list[str]) -> Converted:
     """Make a run of another toolkit's model.
 
     Args:
-        overrides: `dotted.key=value` each: what the files do not say, such as the languages.
+        overrides: `dotted.key=value` settings that the files do not contain, such as the languages.
 
     Raises:
         InputError: A weight is missing or has no place in our model, a SentencePiece model cannot be read, or an
@@ -58,7 +59,7 @@ def convert(foreign: ForeignModel, overrides: list[str]) -> Converted:
     """
     path = foreign.sentencepiece[0]
     tokenizers = _make_tokenizers(foreign)
-    bias = foreign.weights["final_logits_bias"]
+    bias = foreign.weights[OUTPUT_BIAS[foreign.format]]
     sections: dict[str, Any] = {**foreign.sections, "tokenizer": describe_sentencepiece(path.read_bytes())}
     sections["tokenizer"] |= {"vocabulary": tokenizers.vocabulary, "vocab_size": tokenizers.source.vocab_size}
     sections["model"] = {**sections["model"], "output_bias": bool(foreign.target.only_ours or bias.any())}
@@ -66,7 +67,7 @@ def convert(foreign: ForeignModel, overrides: list[str]) -> Converted:
     changed = load_config(sections, overrides).config
     for section in ("model", "tokenizer"):
         if getattr(config, section) != getattr(changed, section):
-            raise InputError(f"{' '.join(overrides)}: {section} is what the imported files say, and cannot be changed")
+            raise InputError(f"{' '.join(overrides)}: the imported files decide `{section}`, so it cannot be changed")
     model = build_model(changed, tokenizers)
     _fill(model, foreign)
     return Converted(changed, tokenizers, model.eval())
@@ -85,44 +86,40 @@ def _make_tokenizers(foreign: ForeignModel) -> Tokenizers:
 
 def _fill(model: Transformer, foreign: ForeignModel) -> None:
     """Copy the weights into our model: rows of the vocabulary and dimensions of the residual stream in our order."""
-    weights, order = dict(foreign.weights), marian_order(model.config.d_model).argsort()
-    expected = marian_tensors(model)
-    by_vocabulary = {"final_logits_bias", "lm_head.weight", "model.shared.weight"}
-    by_vocabulary |= {f"model.{stack}.embed_tokens.weight" for stack in ("encoder", "decoder")}
-    for name, (tensor, axis) in expected.items():
+    weights, order = dict(foreign.weights), sines_first(model.config.d_model).argsort()
+    for name, (tensor, axis, tokens) in named_weights(model, foreign.format).items():
         if name not in weights:
             raise InputError(f"the weight {name} is missing")
         theirs = weights.pop(name)
-        if name in by_vocabulary:
-            vocabulary = foreign.source if "encoder" in name else foreign.target
-            if name == "final_logits_bias":
-                theirs = F.pad(theirs, (0, 1), value=EXCLUDED)[:, vocabulary.rows]
-                theirs[:, vocabulary.only_ours] = EXCLUDED
-            else:
-                theirs = F.pad(theirs, (0, 0, 0, 1))[vocabulary.rows]  # the last row, number -1, is of zeros
+        if tokens is not None:
+            vocabulary = foreign.source if tokens == "source" else foreign.target
+            is_bias = theirs.dim() == 1
+            missing_row = theirs.new_full((1, *theirs.shape[1:]), EXCLUDED if is_bias else 0.0)
+            theirs = torch.cat((theirs, missing_row))[vocabulary.rows]  # number -1 is the last row
+            if is_bias:
+                theirs[vocabulary.only_ours] = EXCLUDED
         if theirs.shape != tensor.shape:
             raise InputError(f"the weight {name} has the shape {tuple(theirs.shape)}, not {tuple(tensor.shape)}")
-        with torch.no_grad():
-            tensor.copy_(theirs if axis is None else theirs.index_select(axis, order))
-    weights.pop("final_logits_bias", None)  # zeros, in a model without
+        tensor.copy_(theirs if axis is None else theirs.index_select(axis, order))
+    weights.pop(OUTPUT_BIAS[foreign.format], None)  # zeros, in a model without
     if weights:
         raise InputError(f"the weights {', '.join(sorted(weights)[:5])} have no place in our model")
 
 
 def require(name: str, values: Mapping[str, object], allowed: Mapping[str, tuple[object, ...]]) -> None:
-    """Check that a model's settings are those that ours can have.
+    """Check that a model's settings are among those that our models can have.
 
     Args:
         name: The file with the settings.
-        allowed: The values that each setting may have, if it is there.
+        allowed: The values that each setting may have; it may also be left out.
 
     Raises:
-        InputError: One has another value; the message names all of them.
+        InputError: Settings have other values; the message names all of them.
     """
-    lacking = [
+    refused = [
         f"{key} = {values[key]!r} (only {' or '.join(map(repr, choices))})"
         for key, choices in allowed.items()
         if key in values and values[key] not in choices
     ]
-    if lacking:
-        raise InputError(f"{name}: a run cannot hold {', '.join(lacking)}")
+    if refused:
+        raise InputError(f"{name}: a run cannot hold {', '.join(refused)}")

@@ -8,13 +8,11 @@ from translate.atomic import temporary_beside, write_error
 from translate.errors import InputError
 from translate.exchange.conversion import Converted, convert
 from translate.exchange.marian import is_marian, read_marian
-from translate.exchange.marian_mt import download, read_huggingface
+from translate.exchange.marian_mt import download, read_marian_mt
 from translate.fingerprint import fingerprint
 from translate.runs.checkpoint import WEIGHTS_PREFIX, add_prefix, write_checkpoint
 from translate.runs.directory import create_run
 from translate.runs.loading import get_parameters
-
-__all__ = ["import_model"]
 
 
 def import_model(source: str, run: Path, *, overrides: Sequence[str] = (), command: Sequence[str]) -> Converted:
@@ -23,35 +21,39 @@ def import_model(source: str, run: Path, *, overrides: Sequence[str] = (), comma
     Args:
         source: A folder with a MarianMT model of Hugging Face or with Marian's own files, or a name on the Hub.
         run: A folder that does not exist yet, or an empty one.
-        overrides: `dotted.key=value` each: what the files do not say, such as the languages.
-        command: The command that the user typed, to be kept in the run.
+        overrides: `dotted.key=value` settings that the files do not contain, such as the languages.
+        command: The command that the user typed, which the run records.
 
     Returns:
         The imported model, tokenizers and config.
 
     Raises:
-        InputError: There is no such model, a package is not installed, the model has what a run cannot hold, or `run`
-            is not empty.
+        InputError: There is no such model, a package is not installed, the model has something that a run cannot hold,
+            or `run` is not empty.
         RunError: Our model gives other numbers, or the disk is full; nothing is left behind.
     """
     if run.exists() and not (run.is_dir() and not any(run.iterdir())):
         raise InputError(f"{run} is not an empty folder: name another one for the run")
     folder = Path(source) if os.path.exists(source) else download(source)
-    foreign = read_marian(folder) if is_marian(folder) else read_huggingface(folder)
+    foreign = read_marian(folder) if is_marian(folder) else read_marian_mt(folder)
     converted = convert(foreign, list(overrides))
     foreign.check(converted.model, converted.tokenizers)
     origin = {
         "source": source,
         "folder": str(folder.resolve()),  # of a download, its name is the commit
+        **({} if foreign.licence is None else {"licence": foreign.licence}),
         "read_with": foreign.reader,
         "files": {file.name: fingerprint(file) for file in foreign.files},
     }
     try:
         run.parent.mkdir(parents=True, exist_ok=True)
         with temporary_beside(run) as temporary:
-            config, tokenizers = converted.config, converted.tokenizers
             new = create_run(
-                temporary, config=config, tokenizers=tokenizers, command=command, provenance={"imported": origin}
+                temporary,
+                config=converted.config,
+                tokenizers=converted.tokenizers,
+                command=command,
+                provenance={"imported": origin},
             )
             weights = add_prefix(get_parameters(converted.model), WEIGHTS_PREFIX)
             write_checkpoint(new, "best", weights, {"step": "0"})

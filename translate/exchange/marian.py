@@ -18,33 +18,32 @@ from torch import Tensor
 
 from translate.data.tokenizer import Tokenizers
 from translate.decoding.agreement import check_agreement, probe
+from translate.decoding.counterparts import from_settings, known_settings
 from translate.errors import InputError, import_extra
 from translate.exchange.conversion import ForeignModel, require
 from translate.exchange.vocabulary import Vocabulary, check_segmentation
+from translate.exchange.weights import OUTPUT_BIAS
 from translate.model import Transformer, log_probabilities
 
 _ALLOWED: dict[str, tuple[object, ...]] = {
+    **known_settings("marian"),
     "type": ("transformer",),
     "transformer-decoder-autoreg": ("self-attention",),
     "transformer-no-projection": (False,),
-    "transformer-preprocess": ("",),
-    "transformer-postprocess": ("dan",),
     "transformer-postprocess-top": ("",),
     "transformer-postprocess-emb": ("", "d"),
-    "transformer-train-position-embeddings": (False,),
     "transformer-ffn-depth": (2,),
     "transformer-decoder-ffn-depth": (0, 2),
     "transformer-decoder-dim-ffn": (0,),
     "transformer-tied-layers": ([],),
     "transformer-pool": (False,),
-    "transformer-ffn-activation": ("relu", "swish"),
     "ulr": (False,),
     "lemma-dim-emb": (0,),
     "factors-combine": ("sum",),
 }
 _NORM_EPSILON = 1e-6  # in Marian's code, not in its files
 _SYMBOLS = ("<unk>", "</s>")
-_ATTENTIONS = {"self": "self_attn", "context": "encoder_attn"}
+_TRANSPOSED, _EMBEDDINGS = ("W", "Wq", "Wk", "Wv", "Wo", "W1", "W2"), ("Wemb", "Wt")  # ends of the matrices' names
 
 
 def is_marian(folder: Path) -> bool:
@@ -70,11 +69,11 @@ def read_marian(folder: Path) -> ForeignModel:
     same = {"transformer-decoder-dim-ffn": (0, settings["transformer-dim-ffn"])}
     require(name, settings, _ALLOWED | same)
     source, target = (_read_vocabulary(file) for file in (vocabularies[0], vocabularies[-1]))
-    weights, tying = _weights(arrays, settings, name=str(models[0]))
+    weights, tying = _read_weights(arrays, name=str(models[0]))
     sides = {"source": vocabularies[0], "target": vocabularies[-1]}
     spms = {side: path if path.suffix == ".spm" else folder / f"{side}.spm" for side, path in sides.items()}
     if missing := [str(path) for path in spms.values() if not path.is_file()]:
-        raise InputError(f"{folder}: lacks {', '.join(missing)}")
+        raise InputError(f"{folder}: {', '.join(missing)} is missing")
     files = [folder / "decoder.yml", *models, *dict.fromkeys([*vocabularies, *spms.values()])]
     return ForeignModel(
         sections={
@@ -85,7 +84,7 @@ def read_marian(folder: Path) -> ForeignModel:
                 "d_ff": settings["transformer-dim-ffn"],
                 "num_encoder_layers": settings["enc-depth"],
                 "num_decoder_layers": settings["dec-depth"],
-                "activation": settings["transformer-ffn-activation"],
+                **from_settings(settings, "marian"),
                 "norm_epsilon": _NORM_EPSILON,
                 "tie_embeddings": tying,
                 "scale_embeddings": True,
@@ -98,11 +97,13 @@ def read_marian(folder: Path) -> ForeignModel:
                 "max_length_constant": 1,
             },
         },
+        format="marian",
         weights=weights,
         source=source,
         target=source if source == target else target,
         sentencepiece=(spms["source"], spms["target"]),
         files=files,
+        licence=None,
         reader={"ctranslate2": import_extra("ctranslate2").__version__},
         check=functools.partial(_check, models[0], (source, target), (spms["source"], spms["target"])),
     )
@@ -114,14 +115,14 @@ def _read_yaml(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise InputError(f"{path}: cannot be read: {error}") from error
     if not isinstance(values, dict):
-        raise InputError(f"{path}: is no mapping")
+        raise InputError(f"{path}: is not a mapping")
     return values
 
 
 def _files(folder: Path, decoder: dict[str, Any], key: str) -> list[Path]:
     files = [folder / Path(str(name)).name for name in decoder.get(key) or ()]  # paths may be of another machine
     if missing := [path.name for path in files if not path.is_file()]:
-        raise InputError(f"{folder}: lacks {', '.join(missing)}, which decoder.yml names")
+        raise InputError(f"{folder}: {', '.join(missing)} is missing, which decoder.yml names")
     if not files:
         raise InputError(f"{folder}/decoder.yml: names no {key}")
     return files
@@ -132,9 +133,9 @@ def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
         with np.load(path, allow_pickle=False) as file:
             arrays = dict(file)
     except (OSError, ValueError, EOFError, KeyError) as error:
-        raise InputError(f"{path}: is damaged, or no model of Marian: {error}") from error
+        raise InputError(f"{path}: is damaged, or not a model of Marian: {error}") from error
     if "special:model.yml" not in arrays:
-        raise InputError(f"{path}: has no special:model.yml, so it is no model of Marian")
+        raise InputError(f"{path}: has no special:model.yml, so it is not a model of Marian")
     return arrays
 
 
@@ -150,61 +151,34 @@ def _read_vocabulary(path: Path) -> Vocabulary:
         subwords = import_extra("ctranslate2.converters.marian").load_vocab(os.fspath(path))
         unk, eos = (subwords.index(symbol) if symbol in subwords else -1 for symbol in _SYMBOLS)
     if min(unk, eos) < 0:
-        raise InputError(f"{path}: lacks <unk> or </s>")
+        raise InputError(f"{path}: <unk> or </s> is missing")
     return Vocabulary(subwords, unk, eos)
 
 
-def _weights(arrays: dict[str, NDArray[Any]], settings: dict[str, Any], *, name: str) -> tuple[dict[str, Tensor], str]:
-    """The weights by the names of transformers' MarianMTModel, and which embeddings are tied.
+def _read_weights(arrays: dict[str, NDArray[Any]], *, name: str) -> tuple[dict[str, Tensor], str]:
+    """The weights as torch has them, and which embeddings are tied.
 
     Raises:
-        InputError: A weight is missing, or has no place there.
+        InputError: The embeddings are missing.
     """
     weights: dict[str, Tensor] = {}
-
-    def take(key: str, *, matrix: bool = False) -> Tensor:
-        if key not in arrays:
-            raise InputError(f"{name}: the weight {key} is missing")
-        tensor = torch.from_numpy(arrays.pop(key)).float()
-        return tensor.t() if matrix else tensor.flatten()
-
-    for stack, depth in (("encoder", "enc-depth"), ("decoder", "dec-depth")):
-        for layer in range(settings[depth]):
-            ours, theirs = f"model.{stack}.layers.{layer}", f"{stack}_l{layer + 1}"
-            norms = {f"{theirs}_ffn_ffn": f"{ours}.final_layer_norm"}
-            for part, attention in _ATTENTIONS.items():
-                if part == "context" and stack == "encoder":
-                    continue
-                for letter in "qkvo":
-                    projection = f"{ours}.{attention}.{'out' if letter == 'o' else letter}_proj"
-                    weights[f"{projection}.weight"] = take(f"{theirs}_{part}_W{letter}", matrix=True)
-                    weights[f"{projection}.bias"] = take(f"{theirs}_{part}_b{letter}")
-                norms[f"{theirs}_{part}_Wo"] = f"{ours}.{attention}_layer_norm"
-            for number in "12":
-                weights[f"{ours}.fc{number}.weight"] = take(f"{theirs}_ffn_W{number}", matrix=True)
-                weights[f"{ours}.fc{number}.bias"] = take(f"{theirs}_ffn_b{number}")
-            for key, norm in norms.items():
-                weights[f"{norm}.weight"], weights[f"{norm}.bias"] = take(f"{key}_ln_scale"), take(f"{key}_ln_bias")
-    shared = arrays.pop("Wemb", None)
-    embeddings = [arrays.pop(f"{stack}_Wemb", shared) for stack in ("encoder", "decoder")]
-    if embeddings[0] is None or embeddings[1] is None:
+    for key, array in arrays.items():
+        if not key.startswith("special:"):
+            tensor, kind = torch.from_numpy(array).float(), key.rpartition("_")[2]
+            weights[key] = tensor.t() if kind in _TRANSPOSED else tensor if kind in _EMBEDDINGS else tensor.flatten()
+    source_name, target_name, output_name = "encoder_Wemb", "decoder_Wemb", "decoder_ff_logit_out_Wt"
+    if (shared := weights.pop("Wemb", None)) is not None:
+        weights = {source_name: shared, target_name: shared, **weights}
+    if source_name not in weights or target_name not in weights:
         raise InputError(f"{name}: the weight Wemb is missing")
-    source, target = (torch.from_numpy(each).float() for each in embeddings)
-    weights["model.encoder.embed_tokens.weight"], weights["model.decoder.embed_tokens.weight"] = source, target
-    has_bias = "decoder_ff_logit_out_b" in arrays
-    weights["final_logits_bias"] = take("decoder_ff_logit_out_b")[None] if has_bias else torch.zeros(1, len(target))
-    tying = "all" if embeddings[0] is embeddings[1] else "decoder"
-    if "decoder_ff_logit_out_W" in arrays:
-        weights["lm_head.weight"], tying = take("decoder_ff_logit_out_W", matrix=True), "none"
-    elif "decoder_ff_logit_out_Wt" in arrays:
-        weights["lm_head.weight"], tying = torch.from_numpy(arrays.pop("decoder_ff_logit_out_Wt")).float(), "none"
-    else:
-        weights["lm_head.weight"] = target
-    if tying == "all":
-        weights["model.shared.weight"] = target
-    if left := [key for key in arrays if not key.startswith("special:")]:
-        raise InputError(f"{name}: the weights {', '.join(sorted(left)[:5])} have no place in a run")
-    return weights, tying
+    tying = "all" if weights[source_name] is weights[target_name] else "decoder"
+    if "decoder_ff_logit_out_W" in weights:
+        weights[output_name] = weights.pop("decoder_ff_logit_out_W")
+    if output_name in weights:
+        tying = "none"
+    target = weights[target_name]
+    tied = {output_name: target, OUTPUT_BIAS["marian"]: torch.zeros(len(target))}
+    return {**tied, **weights}, tying
 
 
 def _check(

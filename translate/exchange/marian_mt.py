@@ -1,4 +1,4 @@
-"""MarianMT models of Hugging Face transformers, and so all of OPUS-MT: a folder, or the name of one on the Hub."""
+"""The format of MarianMT models in Hugging Face transformers, and so of all OPUS-MT models: written and read."""
 
 import functools
 import json
@@ -11,129 +11,93 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import yaml
 from torch import Tensor
 
-from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizers
+from translate.config.decoding import DecodingConfig
+from translate.config.schema import Config, ModelConfig
+from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer, Tokenizers
 from translate.decoding.agreement import check_agreement, probe
+from translate.decoding.counterparts import find_lacking, from_settings, known_settings
+from translate.decoding.engines.ctranslate2 import missing_settings
 from translate.errors import InputError, RunError, import_extra
 from translate.exchange.conversion import ForeignModel, require
-from translate.exchange.huggingface import marian_order
 from translate.exchange.vocabulary import Vocabulary
+from translate.exchange.weights import sines_first
 from translate.model import Transformer, log_probabilities
 from translate.model.positions import sinusoidal_table
 
 logger = logging.getLogger(__name__)
 
-_ACTIVATIONS = {"swish": "swish", "silu": "swish", "relu": "relu", "gelu": "gelu"}
-_ALLOWED: dict[str, tuple[object, ...]] = {
-    "activation_function": tuple(_ACTIVATIONS),
-    "static_position_embeddings": (True,),
-    "normalize_before": (False,),
+TABLE_POSITIONS = 1024
+"""Rows of the table of positions in an export: the most tokens of a source or translation, with the special symbol."""
+SYMBOLS = {"pad_token_id": PAD_ID, "bos_token_id": BOS_ID, "eos_token_id": EOS_ID, "decoder_start_token_id": BOS_ID}
+_NORM_EPSILON = 1e-5  # in the code of transformers, not in a setting
+_SHAPE = {  # settings of `MarianConfig`, and ours; each of two for the same one must have the same value
+    "d_model": "d_model",
+    "encoder_attention_heads": "num_heads",
+    "decoder_attention_heads": "num_heads",
+    "encoder_ffn_dim": "d_ff",
+    "decoder_ffn_dim": "d_ff",
+    "encoder_layers": "num_encoder_layers",
+    "decoder_layers": "num_decoder_layers",
+    "dropout": "dropout",
+    "attention_dropout": "attention_dropout",
+    "activation_dropout": "activation_dropout",
+    "scale_embedding": "scale_embeddings",
+}
+_REQUIRED: dict[str, tuple[object, ...]] = {
     "normalize_embedding": (False,),
     "add_final_layer_norm": (False,),
     "extra_pos_embeddings": (0,),
 }
 _FILES = ("config.json", "vocab.json", "source.spm", "target.spm")
 _OPTIONAL_FILES = ("generation_config.json", "tokenizer_config.json", "target_vocab.json")
-_POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
-_SEARCHES = (  # settings of `generate` that our search does not have, or has with another definition
+_SEARCHES = (  # settings of `generate` that our search does not have, or defines differently
     "do_sample", "num_beam_groups", "diversity_penalty", "repetition_penalty", "encoder_repetition_penalty",
     "encoder_no_repeat_ngram_size", "min_length", "min_new_tokens", "forced_bos_token_id", "begin_suppress_tokens",
 )  # fmt: skip
 
 
-def download(name: str) -> Path:
-    """Download a model of the Hub by its name, or find it in the local cache.
+def marian_lacks(config: ModelConfig) -> list[str]:
+    """What MarianMT cannot express of a model, as "model.key = value (it has …)"; empty if it can be exported so."""
+    lacking = find_lacking(config, "marian_mt")
+    if config.norm_epsilon != _NORM_EPSILON:
+        lacking.append(f"model.norm_epsilon = {config.norm_epsilon!r} (it has {_NORM_EPSILON!r})")
+    return lacking
 
-    Returns:
-        The folder with its files, which is named by the commit.
 
-    Raises:
-        InputError: There is neither a folder nor a model of this name, or it cannot be reached.
+def marian_settings(model: Transformer) -> dict[str, Any]:
+    """Sizes and special symbols of our model as the settings of a `MarianConfig`."""
+    return {
+        "vocab_size": model.encoder.embedder.tokens.num_embeddings,
+        "decoder_vocab_size": model.output.out_features,
+        "max_position_embeddings": TABLE_POSITIONS,
+        **{theirs: getattr(model.config, ours) for theirs, ours in _SHAPE.items()},
+        **SYMBOLS,
+        "forced_eos_token_id": None,
+    }
+
+
+def generation_settings(config: DecodingConfig) -> dict[str, Any]:
+    """The run's search as the settings of a `GenerationConfig`; a warning names those that it cannot express.
+
+    `generate` divides the log-probability by length^length_penalty, as our kind `average` does.
     """
-    if not re.fullmatch(r"[\w.-]+/[\w.-]+", name):
-        raise InputError(
-            f"{name}: no such folder, and no name on the Hugging Face Hub, such as Helsinki-NLP/opus-mt-de-en"
+    lost = missing_settings(config)
+    if config.length_penalty_kind == "gnmt" and config.length_penalty and config.beam_size > 1:
+        lost.insert(0, "decoding.length_penalty_kind = 'gnmt' (length^length_penalty is the nearest)")
+    if lost:
+        logger.warning(
+            f"generation_config.json cannot express {', '.join(lost)}: beam search in transformers ranks differently"
         )
-    import_extra("transformers")
-    patterns = ["*.json", "*.spm", "*.safetensors", "pytorch_model*.bin"]
-    try:
-        return Path(import_extra("huggingface_hub").snapshot_download(name, allow_patterns=patterns))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{name}: no such folder, and the Hugging Face Hub does not give it: {error}") from error
-
-
-def read_huggingface(folder: Path) -> ForeignModel:
-    """Read a folder as `save_pretrained` writes it.
-
-    Raises:
-        InputError: The package is not installed, the folder is damaged or incomplete, or its model is no MarianMT model
-            or has something that a run cannot hold; the message names it.
-    """
-    if missing := [name for name in _FILES if not (folder / name).is_file()]:
-        raise InputError(f"{folder}: lacks {', '.join(missing)}; a MarianMT model has {', '.join(_FILES)} and weights")
-    transformers = import_extra("transformers")
-    settings = _read_json(folder / "config.json")
-    if settings.get("model_type") != "marian":
-        raise InputError(
-            f"{folder}/config.json: model_type = {settings.get('model_type')!r}; MarianMT models ('marian'), such as"
-            " those of OPUS-MT, can be imported, and Marian's own files"
-        )
-    sides = [
-        settings.get(f"{stack}_{key}") for key in ("attention_heads", "ffn_dim") for stack in ("encoder", "decoder")
-    ]
-    same = {"decoder_attention_heads": (sides[0],), "decoder_ffn_dim": (sides[2],)}
-    require(f"{folder}/config.json", settings, _ALLOWED | same)
-    with _quietly(transformers, folder):
-        model, loading = transformers.MarianMTModel.from_pretrained(
-            folder, local_files_only=True, dtype=torch.float32, output_loading_info=True
-        )
-        tokenizer = transformers.MarianTokenizer.from_pretrained(folder, local_files_only=True)
-    if damage := [
-        f"{kind.replace('_', ' ')}: {', '.join(map(str, sorted(loading[kind])[:5]))}"
-        for kind in ("missing_keys", "unexpected_keys", "mismatched_keys")
-        if loading.get(kind)
-    ]:
-        raise InputError(f"{folder}: the weights are not those of the model of config.json: {'; '.join(damage)}")
-    weights = dict(model.eval().state_dict())
-    for name in _POSITIONS:
-        _check_sines(folder, name, weights.pop(name))
-    if (tying := _tying(weights)) != "all":
-        weights.pop("model.shared.weight", None)  # not used
-    source, target = _read_vocabularies(folder, model, tokenizer)
-    config = model.config
-    files = [folder / name for name in (*_FILES, *_OPTIONAL_FILES) if (folder / name).is_file()]
-    return ForeignModel(
-        sections={
-            "data": {
-                "source_language": tokenizer.source_lang or "und",
-                "target_language": tokenizer.target_lang or "und",
-                "max_source_tokens": config.max_position_embeddings - 1,
-                "max_target_tokens": config.max_position_embeddings - 1,
-            },
-            "model": {
-                "d_model": config.d_model,
-                "num_heads": config.encoder_attention_heads,
-                "d_ff": config.encoder_ffn_dim,
-                "num_encoder_layers": config.encoder_layers,
-                "num_decoder_layers": config.decoder_layers,
-                "dropout": config.dropout,
-                "attention_dropout": config.attention_dropout,
-                "activation_dropout": config.activation_dropout,
-                "activation": _ACTIVATIONS[config.activation_function],
-                "tie_embeddings": tying,
-                "scale_embeddings": bool(config.scale_embedding),
-            },
-            "decoding": search_settings(model.generation_config, config.max_position_embeddings),
-        },
-        weights=weights,
-        source=source,
-        target=target,
-        sentencepiece=(folder / "source.spm", folder / "target.spm"),
-        files=files + sorted([*folder.glob("*.safetensors"), *folder.glob("pytorch_model*.bin")]),
-        reader={"transformers": transformers.__version__},
-        check=functools.partial(_check, model, tokenizer, source, target),
-    )
+    return {
+        **SYMBOLS,
+        "suppress_tokens": [PAD_ID, BOS_ID],
+        "num_beams": config.beam_size,
+        "length_penalty": 0.0 if config.length_penalty_kind == "none" else config.length_penalty,
+        "max_length": TABLE_POSITIONS // 2,
+    }
 
 
 def search_settings(generation: Any, max_positions: int) -> dict[str, Any]:
@@ -153,9 +117,152 @@ def search_settings(generation: Any, max_positions: int) -> dict[str, Any]:
         "length_penalty": max(0.0, penalty),
         "no_repeat_ngram": given.get("no_repeat_ngram_size") or 0,
         "max_length_factor": 0.0,
-        # Theirs counts the start symbol, and the end symbol where it is forced there.
+        # Theirs counts the start symbol, and the end symbol if it is forced there.
         "max_length_constant": longest - 1 - (given.get("forced_eos_token_id") is not None),
     }
+
+
+def write_marian_tokenizer(tokenizers: Tokenizers, config: Config, directory: Path, *, limit: int | None) -> None:
+    """Write the run's SentencePiece models as the files of a `MarianTokenizer`: the same subwords with the same ids.
+
+    Args:
+        limit: The most tokens that the model takes; None: no limit.
+    """
+    unk, bos, eos, pad = tokenizers.source.pieces([UNK_ID, BOS_ID, EOS_ID, PAD_ID])
+    is_separate = tokenizers.vocabulary == "separate"
+    files: dict[str, dict[str, Any]] = {
+        "vocab.json": _token_ids(tokenizers.source),
+        "tokenizer_config.json": {
+            "tokenizer_class": "MarianTokenizer",
+            "separate_vocabs": is_separate,
+            "source_lang": config.data.source_language,
+            "target_lang": config.data.target_language,
+            "unk_token": unk,
+            "bos_token": bos,
+            "eos_token": eos,
+            "pad_token": pad,
+            **({} if limit is None else {"model_max_length": limit}),
+            "clean_up_tokenization_spaces": False,
+        },
+    }
+    if is_separate:
+        files["target_vocab.json"] = _token_ids(tokenizers.target)
+    for name, content in files.items():
+        text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+        (directory / name).write_text(text, encoding="utf-8", newline="\n")
+    (directory / "source.spm").write_bytes(tokenizers.source.model_bytes)
+    (directory / "target.spm").write_bytes(tokenizers.target.model_bytes)
+
+
+def load_marian_tokenizer(directory: Path) -> Any:
+    """The `MarianTokenizer` of a folder."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Recommended: pip install sacremoses")  # not used here
+        return import_extra("transformers").MarianTokenizer.from_pretrained(directory, local_files_only=True)
+
+
+def _token_ids(tokenizer: Tokenizer) -> dict[str, int]:
+    return {piece: token_id for token_id, piece in enumerate(tokenizer.pieces(range(tokenizer.vocab_size)))}
+
+
+def download(name: str) -> Path:
+    """Download a model from the Hub by its name, or find it in the local cache.
+
+    Returns:
+        The folder with its files, which is named by the commit.
+
+    Raises:
+        InputError: There is neither a folder nor a model of this name, or the Hub cannot be reached.
+    """
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", name):
+        raise InputError(
+            f"{name}: no such folder, and not a name on the Hugging Face Hub, such as Helsinki-NLP/opus-mt-de-en"
+        )
+    import_extra("transformers")
+    patterns = ["*.json", "*.spm", "*.safetensors", "pytorch_model*.bin", "README.md"]
+    try:
+        return Path(import_extra("huggingface_hub").snapshot_download(name, allow_patterns=patterns))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{name}: no such folder, and the Hugging Face Hub does not give it: {error}") from error
+
+
+def read_licence(folder: Path) -> str | None:
+    """The licence in the header of a folder's model card; None: it names none."""
+    try:
+        header = (folder / "README.md").read_text(encoding="utf-8").split("---\n")[1]
+        licence = yaml.safe_load(header)["license"]
+    except (OSError, ValueError, LookupError, TypeError, yaml.YAMLError):
+        return None
+    return licence if isinstance(licence, str) else None
+
+
+def read_marian_mt(folder: Path) -> ForeignModel:
+    """Read a folder as `save_pretrained` writes it.
+
+    Raises:
+        InputError: The package is not installed, the folder is damaged or incomplete, or its model is not a MarianMT
+            model or has something that a run cannot hold; the message names it.
+    """
+    if missing := [name for name in _FILES if not (folder / name).is_file()]:
+        raise InputError(
+            f"{folder}: {', '.join(missing)} is missing; a MarianMT model has {', '.join(_FILES)} and weights"
+        )
+    transformers = import_extra("transformers")
+    settings = _read_json(folder / "config.json")
+    if settings.get("model_type") != "marian":
+        raise InputError(
+            f"{folder}/config.json: model_type = {settings.get('model_type')!r}; MarianMT models ('marian'), such as"
+            " those of OPUS-MT, can be imported, and Marian's own files"
+        )
+    if settings.get("activation_function") == "silu":
+        settings["activation_function"] = "swish"  # the same by another name
+    same = {f"decoder_{key}": (settings.get(f"encoder_{key}"),) for key in ("attention_heads", "ffn_dim")}
+    require(f"{folder}/config.json", settings, known_settings("marian_mt") | _REQUIRED | same)
+    with _quietly(transformers, folder):
+        model, loading = transformers.MarianMTModel.from_pretrained(
+            folder, local_files_only=True, dtype=torch.float32, output_loading_info=True
+        )
+        tokenizer = load_marian_tokenizer(folder)
+    if damage := [
+        f"{kind.replace('_', ' ')}: {', '.join(map(str, sorted(loading[kind])[:5]))}"
+        for kind in ("missing_keys", "unexpected_keys", "mismatched_keys")
+        if loading.get(kind)
+    ]:
+        raise InputError(f"{folder}: the weights are not those of the model of config.json: {'; '.join(damage)}")
+    weights = dict(model.eval().state_dict())
+    for stack in ("encoder", "decoder"):
+        check_sines(weights.pop(f"model.{stack}.embed_positions.weight"), name=f"{folder}: {stack}.embed_positions")
+    tying = _find_tying(weights)
+    weights.pop("model.shared.weight", None)  # a second name of the embeddings, or not used
+    weights["final_logits_bias"] = weights["final_logits_bias"][0]
+    source, target = _read_vocabularies(folder, model, tokenizer)
+    config = model.config
+    files = [folder / name for name in (*_FILES, *_OPTIONAL_FILES) if (folder / name).is_file()]
+    return ForeignModel(
+        sections={
+            "data": {
+                "source_language": tokenizer.source_lang or "und",
+                "target_language": tokenizer.target_lang or "und",
+                "max_source_tokens": config.max_position_embeddings - 1,
+                "max_target_tokens": config.max_position_embeddings - 1,
+            },
+            "model": {
+                **{ours: getattr(config, theirs) for theirs, ours in _SHAPE.items()},
+                **from_settings({"activation_function": "gelu", **settings}, "marian_mt"),  # gelu is the default there
+                "tie_embeddings": tying,
+            },
+            "decoding": search_settings(model.generation_config, config.max_position_embeddings),
+        },
+        format="marian_mt",
+        weights=weights,
+        source=source,
+        target=target,
+        sentencepiece=(folder / "source.spm", folder / "target.spm"),
+        files=files + sorted([*folder.glob("*.safetensors"), *folder.glob("pytorch_model*.bin")]),
+        licence=read_licence(folder),
+        reader={"transformers": transformers.__version__},
+        check=functools.partial(_check, model, tokenizer, source, target),
+    )
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -164,7 +271,7 @@ def _read_json(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be read: {error}") from error
     if not isinstance(values, dict):
-        raise InputError(f"{path}: is no JSON object")
+        raise InputError(f"{path}: is not a JSON object")
     return values
 
 
@@ -186,14 +293,19 @@ def _quietly(transformers: Any, folder: Path) -> Iterator[None]:
         transformers.utils.logging.set_verbosity(level)
 
 
-def _check_sines(folder: Path, name: str, table: Tensor) -> None:
+def check_sines(table: Tensor, *, name: str) -> None:
+    """Check that a table of positions has Marian's sines and cosines.
+
+    Raises:
+        InputError: It has other numbers.
+    """
     num_positions, d_model = table.shape
-    sines = sinusoidal_table(num_positions, d_model)[:, marian_order(d_model)]
+    sines = sinusoidal_table(num_positions, d_model)[:, sines_first(d_model)]
     if not torch.allclose(table, sines, rtol=0.0, atol=1e-5):
-        raise InputError(f"{folder}: {name} is no table of sines, and a run has no other table beside token embeddings")
+        raise InputError(f"{name} is not a table of sines, and a run has no other table beside token embeddings")
 
 
-def _tying(weights: Mapping[str, Tensor]) -> str:
+def _find_tying(weights: Mapping[str, Tensor]) -> str:
     source, target, output = (
         weights[f"{name}.weight"].data_ptr()
         for name in ("model.encoder.embed_tokens", "model.decoder.embed_tokens", "lm_head")
@@ -211,11 +323,11 @@ def _read_vocabularies(folder: Path, model: Any, tokenizer: Any) -> tuple[Vocabu
         subwords, num_rows = {token: subword for subword, token in ids.items()}, embeddings.num_embeddings
         if subwords.keys() != set(range(num_rows)) or len(ids) != num_rows:
             raise InputError(
-                f"{folder}/{name}: has {len(ids)} subwords, and the model {num_rows} embeddings: each needs one"
+                f"{folder}/{name}: has {len(ids)} subwords, but the model has {num_rows} embeddings: each needs one"
             )
         symbols = tokenizer.unk_token, tokenizer.eos_token
         if lacking := [symbol for symbol in symbols if symbol not in ids]:
-            raise InputError(f"{folder}/{name}: lacks the symbol {', '.join(lacking)}")
+            raise InputError(f"{folder}/{name}: the symbol {', '.join(lacking)} is missing")
         unk, eos = (ids[symbol] for symbol in symbols)
         if eos != config.eos_token_id:
             raise InputError(f"{folder}/config.json: eos_token_id = {config.eos_token_id}, and in {name} it is {eos}")

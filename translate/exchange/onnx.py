@@ -18,8 +18,9 @@ from translate.config.schema import Config
 from translate.data.batching import EncodedPair
 from translate.data.tokenizer import BOS_ID, PAD_ID, Tokenizers
 from translate.decoding.agreement import check_agreement, probe
+from translate.decoding.counterparts import COUNTERPARTS, to_settings
 from translate.errors import RunError, import_extra
-from translate.exchange.huggingface import generation_settings, marian_settings, write_marian_tokenizer
+from translate.exchange.marian_mt import generation_settings, marian_settings, write_marian_tokenizer
 from translate.exchange.onnx_graph import TABLE_POSITIONS, Graph, build_decoder, build_encoder, max_positions
 from translate.model import Transformer
 
@@ -39,21 +40,29 @@ def write_onnx(model: Transformer, tokenizers: Tokenizers, config: Config, direc
             round their inputs too, with one scale for the whole batch.
 
     Raises:
-        InputError: A package is not installed.
+        InputError: A package is not installed, or the graphs cannot express the model.
         RunError: The written model gives other logits.
         OSError: The folder cannot be written to.
     """
+    to_settings(model.config, "onnx")
     onnx = import_extra("onnx")
     import_extra("onnxruntime")
     build_encoder(Graph(onnx, model, int8=int8)).save(directory / _ENCODER)
     build_decoder(Graph(onnx, model, int8=int8)).save(directory / _DECODER)
-    settings = {"model_type": "marian", "is_encoder_decoder": True, **marian_settings(model)}
+    limit = max_positions(model.config)
+    settings = {
+        "model_type": "marian",  # which optimum knows, whatever the graphs compute
+        "is_encoder_decoder": True,
+        **marian_settings(model),
+        "activation_function": model.config.activation,
+        **(COUNTERPARTS["tie_embeddings"][model.config.tie_embeddings].marian_mt or {}),
+        "max_position_embeddings": limit or TABLE_POSITIONS,
+    }
     generation = generation_settings(config.decoding)
-    settings["max_position_embeddings"] = limit = max_positions(model.config) or TABLE_POSITIONS
-    generation["max_length"] = min(generation["max_length"], limit)
+    generation["max_length"] = min(generation["max_length"], limit or TABLE_POSITIONS)
     for name, content in (("config", settings), ("generation_config", generation)):
         write_text(directory / f"{name}.json", json.dumps(content, indent=2) + "\n")
-    write_marian_tokenizer(tokenizers, config, directory)
+    write_marian_tokenizer(tokenizers, config, directory, limit=limit)
     check_onnx(directory, model, int8=int8)
 
 

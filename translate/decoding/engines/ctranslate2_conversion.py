@@ -1,7 +1,7 @@
 """A CTranslate2 model of a trained one, weight by weight; one in fp32 may be quantised when it is loaded.
 
-Every option of `model` has its exact counterpart there, so none is refused: the sines are written as a table, relative
-and rotary positions are computed alike. Each exported model is checked at the end by comparing its numbers with ours.
+The sines are written as a table; relative and rotary positions are computed alike. Each exported model is checked at
+the end by comparing its numbers with ours.
 """
 
 import contextlib
@@ -21,6 +21,7 @@ from translate.config.load import read_resolved_config
 from translate.config.schema import ModelConfig
 from translate.data.tokenizer import BOS_ID, EOS_ID, UNK_ID, Tokenizers
 from translate.decoding.agreement import check_agreement, probe
+from translate.decoding.counterparts import to_settings
 from translate.errors import InputError, RunError, import_extra
 from translate.fingerprint import fingerprint
 from translate.model import Decoder, Encoder, Transformer, log_probabilities
@@ -134,21 +135,8 @@ def check_ctranslate2(directory: Path, model: Transformer, tokenizers: Tokenizer
 def _build_spec(model: Transformer, tokenizers: Tokenizers) -> Any:
     specs = import_extra("ctranslate2").specs
     config = model.config
-    activation = specs.common_spec.Activation
-    activations = {
-        "relu": activation.RELU,
-        "gelu": activation.GELU,
-        "swish": activation.SWISH,
-        "swiglu": activation.SWISH,
-    }
-    options: dict[str, Any] = {
-        "pre_norm": config.norm == "pre",
-        "activation": activations[config.activation],
-        "ffn_glu": config.activation == "swiglu",
-        "relative_attention_bias": config.positions == "relative",
-        "rotary_dim": 0 if config.positions == "rotary" else None,  # 0: all dimensions of a head
-        "rotary_interleave": True,  # neighbouring dimensions form the pairs
-    }
+    options = to_settings(config, "ctranslate2")
+    options["activation"] = specs.common_spec.Activation[options["activation"]]
     encoder = specs.transformer_spec.TransformerEncoderSpec(config.num_encoder_layers, config.num_heads, **options)
     decoder = specs.transformer_spec.TransformerDecoderSpec(config.num_decoder_layers, config.num_heads, **options)
     spec = specs.TransformerSpec(encoder, decoder)
@@ -188,7 +176,7 @@ def _fill_stack(spec: Any, stack: Encoder | Decoder, *, embeddings: Any) -> None
             _fill_attention(layer_spec.attention, layer.cross_attention, layer.cross_attention_add_and_norm)
         inner, outer = layer.feed_forward.inner, layer.feed_forward.outer
         _fill_norm(layer_spec.ffn.layer_norm, layer.feed_forward_add_and_norm.norm)
-        if layer.feed_forward.activation == "swiglu":  # the first half is the gate, which has the activation
+        if layer.feed_forward.is_gated:  # the first half is the gate, which has the activation
             _fill_linear(layer_spec.ffn.linear_0, inner, slice(outer.in_features))
             _fill_linear(layer_spec.ffn.linear_0_noact, inner, slice(outer.in_features, None))
         else:

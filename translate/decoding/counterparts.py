@@ -1,0 +1,119 @@
+"""What other programs have for each choice of `model`: one table, which every export and import reads."""
+
+from typing import Any, Literal, NamedTuple
+
+from translate.config.schema import ModelConfig
+from translate.errors import InputError
+
+Format = Literal["marian_mt", "marian", "ctranslate2", "modeling", "onnx"]
+NAMES: dict[Format, str] = {
+    "marian_mt": "MarianMT",
+    "marian": "Marian",
+    "ctranslate2": "CTranslate2",
+    "modeling": "modeling_translate.py",
+    "onnx": "the export to ONNX",
+}
+Settings = dict[str, Any] | None
+"""What a format's config says for a choice, by the format's own names; None: the format cannot express the choice."""
+
+
+class Counterparts(NamedTuple):
+    """One choice in each format."""
+
+    marian_mt: Settings  # in transformers' MarianConfig, written and read
+    marian: Settings  # in Marian's own model.npz, read
+    ctranslate2: Settings  # in CTranslate2's specification, written
+    modeling: Settings = {}  # in our modelling file for transformers, written: it has our choices by our names
+    onnx: Settings = {}  # in graphs for ONNX Runtime, written: they need no settings
+
+
+def _tying(*, all_embeddings: bool, output: bool) -> Counterparts:
+    """Marian's files and CTranslate2's show tying by the weights alone."""
+    words = {"tie_word_embeddings": output}
+    return Counterparts({"share_encoder_decoder_embeddings": all_embeddings, **words}, {}, {}, modeling=words)
+
+
+COUNTERPARTS: dict[str, dict[str, Counterparts]] = {
+    "activation": {
+        "relu": Counterparts(
+            {"activation_function": "relu"}, {"transformer-ffn-activation": "relu"}, {"activation": "RELU"}
+        ),
+        "gelu": Counterparts({"activation_function": "gelu"}, None, {"activation": "GELU"}),  # Marian's is another one
+        "swish": Counterparts(
+            {"activation_function": "swish"}, {"transformer-ffn-activation": "swish"}, {"activation": "SWISH"}
+        ),
+        "swiglu": Counterparts(None, None, {"activation": "SWISH", "ffn_glu": True}),
+    },
+    "norm": {
+        "post": Counterparts(
+            {"normalize_before": False},
+            {"transformer-preprocess": "", "transformer-postprocess": "dan"},
+            {"pre_norm": False},
+        ),
+        "pre": Counterparts(None, None, {"pre_norm": True}),
+    },
+    "positions": {
+        "sinusoidal": Counterparts(
+            {"static_position_embeddings": True}, {"transformer-train-position-embeddings": False}, {}
+        ),
+        "learned": Counterparts(None, None, {}),
+        "rotary": Counterparts(None, None, {"rotary_dim": 0, "rotary_interleave": True}),  # of neighbouring dimensions
+        "relative": Counterparts(None, None, {"relative_attention_bias": True}),
+    },
+    "tie_embeddings": {
+        "none": _tying(all_embeddings=False, output=False),
+        "decoder": _tying(all_embeddings=False, output=True),
+        "all": _tying(all_embeddings=True, output=True),
+    },
+}
+
+
+def find_lacking(config: ModelConfig, to: Format) -> list[str]:
+    """What a format cannot express of a model, as "model.key = value (it has …)"; empty if it can be exported."""
+    lacking = []
+    for key, rows in COUNTERPARTS.items():
+        choice, known = getattr(config, key), [value for value, row in rows.items() if getattr(row, to) is not None]
+        if choice not in known:
+            lacking.append(f"model.{key} = {choice!r} (it has {' or '.join(map(repr, known))})")
+    return lacking
+
+
+def to_settings(config: ModelConfig, to: Format) -> dict[str, Any]:
+    """A model's choices as the settings of a format.
+
+    Raises:
+        InputError: The format cannot express a choice.
+    """
+    if lacking := find_lacking(config, to):
+        raise InputError(f"{NAMES[to]} cannot express {', '.join(lacking)}: choose another format for the export")
+    merged: dict[str, Any] = {}
+    for key, rows in COUNTERPARTS.items():
+        merged |= getattr(rows[getattr(config, key)], to)
+    return merged
+
+
+def from_settings(settings: dict[str, Any], of: Format) -> dict[str, str]:
+    """A format's settings as our choices, except for tying, which the weights show.
+
+    A setting that is left out has the value of the first choice.
+    """
+    return {
+        key: next(
+            value
+            for value, row in rows.items()
+            if (expected := getattr(row, of)) is not None
+            and all(settings.get(name, wanted) == wanted for name, wanted in expected.items())
+        )
+        for key, rows in COUNTERPARTS.items()
+        if key != "tie_embeddings"
+    }
+
+
+def known_settings(of: Format) -> dict[str, tuple[object, ...]]:
+    """The values of each setting of a format that stand for one of our choices."""
+    known: dict[str, tuple[object, ...]] = {}
+    for rows in COUNTERPARTS.values():
+        for settings in (getattr(row, of) or {} for row in rows.values()):
+            for name, value in settings.items():
+                known[name] = (*known.get(name, ()), value)
+    return known

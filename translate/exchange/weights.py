@@ -1,0 +1,114 @@
+"""The weights of a model by their names in other formats: one table, which exports and imports read.
+
+Marian and MarianMT have the sines of a position before its cosines; we have them side by side. So the dimensions of the
+residual stream change places, in every weight alike, which changes no result.
+"""
+
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from translate.model import Transformer
+
+Format = Literal["marian_mt", "marian"]
+
+
+class _Names(NamedTuple):
+    """A linear layer or a norm in the layers of each format."""
+
+    marian_mt: str  # of the module
+    marian: tuple[str, str]  # of the weight and of the bias
+    stream: Literal["input", "output"]  # which of its axes is the residual stream
+
+
+_LAYER: dict[str, _Names] = {
+    "self_attention.query": _Names("self_attn.q_proj", ("self_Wq", "self_bq"), "input"),
+    "self_attention.key": _Names("self_attn.k_proj", ("self_Wk", "self_bk"), "input"),
+    "self_attention.value": _Names("self_attn.v_proj", ("self_Wv", "self_bv"), "input"),
+    "self_attention.output_projection": _Names("self_attn.out_proj", ("self_Wo", "self_bo"), "output"),
+    "self_attention_norm": _Names("self_attn_layer_norm", ("self_Wo_ln_scale", "self_Wo_ln_bias"), "output"),
+    "cross_attention.query": _Names("encoder_attn.q_proj", ("context_Wq", "context_bq"), "input"),
+    "cross_attention.key": _Names("encoder_attn.k_proj", ("context_Wk", "context_bk"), "input"),
+    "cross_attention.value": _Names("encoder_attn.v_proj", ("context_Wv", "context_bv"), "input"),
+    "cross_attention.output_projection": _Names("encoder_attn.out_proj", ("context_Wo", "context_bo"), "output"),
+    "cross_attention_norm": _Names("encoder_attn_layer_norm", ("context_Wo_ln_scale", "context_Wo_ln_bias"), "output"),
+    "feed_forward.inner": _Names("fc1", ("ffn_W1", "ffn_b1"), "input"),
+    "feed_forward.outer": _Names("fc2", ("ffn_W2", "ffn_b2"), "output"),
+    "feed_forward_norm": _Names("final_layer_norm", ("ffn_ffn_ln_scale", "ffn_ffn_ln_bias"), "output"),
+}
+_OUTSIDE_LAYERS: dict[str, dict[Format, str]] = {
+    "encoder.tokens.weight": {"marian_mt": "model.encoder.embed_tokens.weight", "marian": "encoder_Wemb"},
+    "decoder.tokens.weight": {"marian_mt": "model.decoder.embed_tokens.weight", "marian": "decoder_Wemb"},
+    "output.weight": {"marian_mt": "lm_head.weight", "marian": "decoder_ff_logit_out_Wt"},
+    "output.bias": {"marian_mt": "final_logits_bias", "marian": "decoder_ff_logit_out_b"},
+}
+OUTPUT_BIAS = _OUTSIDE_LAYERS["output.bias"]
+
+
+class Weight(NamedTuple):
+    """One of our weights, or a part of one, that has a name of its own in another format."""
+
+    tensor: Tensor  # a view: what is written into it is written into our model
+    axis: int | None  # the axis of the residual stream, whose dimensions have another order there
+    tokens: Literal["source", "target"] | None  # the side whose tokens have the rows
+
+
+def split_weights(model: Transformer) -> dict[str, Tensor]:
+    """Views of our weights by the names of the modelling file, where query, key and value have a layer each."""
+    weights: dict[str, Tensor] = {}
+    for name, tensor in model.state_dict().items():
+        for ours, theirs in (
+            ("embedder.", ""),
+            ("positions.table", "positions.weight"),
+            ("_add_and_norm.norm", "_norm"),
+        ):
+            name = name.replace(ours, theirs)
+        is_fused = "input_projection" in name
+        parts = zip(("query", "key", "value"), tensor.chunk(3), strict=True) if is_fused else [(name, tensor)]
+        weights |= {name.replace("input_projection", part): rows for part, rows in parts}
+    return weights
+
+
+def named_weights(model: Transformer, names_of: Format) -> dict[str, Weight]:
+    """Our weights by the names of another format. A tied weight has several names.
+
+    Marian's files have these matrices transposed, except for embeddings and the output layer.
+    """
+    weights: dict[str, Weight] = {}
+    for ours, tensor in split_weights(model).items():
+        stack, _, place = ours.partition(".layers.")
+        if not place:
+            is_bias = ours == "output.bias"
+            name, axis = _OUTSIDE_LAYERS[ours][names_of], None if is_bias else 1
+            weights[name] = Weight(tensor, axis, "source" if stack.startswith("encoder") else "target")
+            continue
+        number, _, place = place.partition(".")
+        module, _, kind = place.rpartition(".")
+        names = _LAYER[module]
+        if names_of == "marian_mt":
+            name = f"model.{stack}.layers.{number}.{names.marian_mt}.{kind}"
+        else:
+            name = f"{stack}_l{int(number) + 1}_{names.marian[kind == 'bias']}"
+        axis = 0 if names.stream == "output" else 1 if kind == "weight" else None
+        weights[name] = Weight(tensor, axis, None)
+    return weights
+
+
+def sines_first(d_model: int) -> Tensor:
+    """The dimensions of our residual stream in Marian's order: the sines, then the cosines."""
+    return torch.arange(d_model).view(-1, 2).t().flatten()
+
+
+def marian_mt_weights(model: Transformer) -> dict[str, Tensor]:
+    """Our weights by MarianMT's names, sines before cosines."""
+    order = sines_first(model.config.d_model).to(model.device)
+    weights = {
+        name: (tensor if axis is None else tensor.index_select(axis, order)).float().cpu()
+        for name, (tensor, axis, _) in named_weights(model, "marian_mt").items()
+    }
+    if model.config.tie_embeddings == "all":
+        weights["model.shared.weight"] = weights["lm_head.weight"]
+    if OUTPUT_BIAS["marian_mt"] in weights:
+        weights[OUTPUT_BIAS["marian_mt"]] = weights[OUTPUT_BIAS["marian_mt"]][None]
+    return weights
