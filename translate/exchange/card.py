@@ -1,4 +1,4 @@
-"""The model card of an export: a README.md for whoever finds the folder, with a header for the Hugging Face Hub."""
+"""The model card of an export: a README.md for anyone who finds the folder, with a header for the Hugging Face Hub."""
 
 import json
 import logging
@@ -12,66 +12,21 @@ import yaml
 
 from translate._version import __version__
 from translate.config.data import Corpus, HubCorpus, TextCorpus
-from translate.evaluation.metrics import Interval, Metric, score_translations
+from translate.evaluation.metrics import Interval, Metric
 from translate.runs.directory import open_run
 from translate.runs.loading import LoadedRun, describe_moment
 from translate.runs.metrics import read_metrics
 
 logger = logging.getLogger(__name__)
 
-_CARD = """---
-{header}---
+_GENERATE = """from transformers import AutoTokenizer
+from PACKAGE import MODEL
 
-# {name}: {source} → {target}
-
-A Transformer of {model.num_encoder_layers}+{model.num_decoder_layers} layers, width {model.d_model} and {weights:,} weights (norm: {model.norm}, positions: {model.positions}). Its
-weights are those of {moment}. translate {version} exported it{rounded}.
-
-## Use
-
-```bash
-pip install {packages}
-```
-
-```python
-{code}
-```
-
-## Scores
-
-{scores}
-{before}
-## Training
-
-| data | licence |
-|---|---|
-{data}
-
-```bash
-{command}
-```
-
-Versions: {versions}.
-
-## Limitations
-
-The model translates one sentence at a time, and knows the kind of text that it was trained on. Elsewhere it may be fluent and wrong, so
-have people check what matters.
-"""  # noqa: E501
-
-_LOADED_BY_OPTIMUM = """from optimum.onnxruntime import ORTModelForSeq2SeqLM
-from transformers import AutoTokenizer
-
-model, tokenizer = ORTModelForSeq2SeqLM.from_pretrained("NAME"), AutoTokenizer.from_pretrained("NAME")
-"""
-_LOADED_BY_TRANSFORMERS = """from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
-
-tokenizer = AutoTokenizer.from_pretrained("NAME", trust_remote_code=True)
-model = AutoModelForSeq2SeqLM.from_pretrained("NAME", trust_remote_code=True)
-"""
-_GENERATE = """batch = tokenizer(["..."], return_tensors="pt", padding=True)
+tokenizer = AutoTokenizer.from_pretrained("NAME"TRUST)
+model = MODEL.from_pretrained("NAME"TRUST)
+batch = tokenizer(["..."], return_tensors="pt", padding=True)
 print(tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True))"""
-_CTRANSLATE2 = """import ctranslate2
+_TRANSLATE_BATCH = """import ctranslate2
 import sentencepiece
 
 translator = ctranslate2.Translator("NAME")
@@ -79,10 +34,10 @@ source = sentencepiece.SentencePieceProcessor(model_file="NAME/SOURCE.model")
 target = sentencepiece.SentencePieceProcessor(model_file="NAME/TARGET.model")
 [result] = translator.translate_batch(source.encode(["..."], out_type=str), beam_size=BEAM)
 print(target.decode(result.hypotheses[0]))"""
-_LIBRARIES = {  # of each format: the name that the Hub knows, packages, and how it is used; NAME is the folder's
-    "ctranslate2": ("ctranslate2", "ctranslate2 sentencepiece", _CTRANSLATE2),
-    "huggingface": ("transformers", "transformers sentencepiece", _LOADED_BY_TRANSFORMERS + _GENERATE),
-    "onnx": ("onnx", "'optimum[onnxruntime]' sentencepiece", _LOADED_BY_OPTIMUM + _GENERATE),
+_LIBRARIES = {  # name on the Hub, what to install, code, and two of the words in capitals that are replaced in it
+    "ctranslate2": ("ctranslate2", "ctranslate2 sentencepiece", _TRANSLATE_BATCH, "", ""),
+    "huggingface": ("transformers", "transformers sentencepiece", _GENERATE, "transformers", "AutoModelForSeq2SeqLM"),
+    "onnx": ("onnx", "'optimum[onnxruntime]' sentencepiece", _GENERATE, "optimum.onnxruntime", "ORTModelForSeq2SeqLM"),
 }
 
 
@@ -108,47 +63,61 @@ def write_card(
     Args:
         name: The folder's final name.
         rounded: What the weights were rounded to; None: they stayed fp32.
-        scores: Scores besides those that the run knows.
+        scores: Scores in addition to those that the run knows.
     """
-    data, description = run.config.data, json.loads(open_run(run.directory).description.read_bytes())
-    library, packages, code = _LIBRARIES[to]
-    versions = description.get("versions", {})
+    data, config = run.config.data, run.config.model
+    description = json.loads(open_run(run.directory).description.read_bytes())
+    versions, imported = description.get("versions", {}), description.get("imported")
+    if imported is None:
+        title, licences = run.config.name, {corpus.license for corpus in data.train}
+        corpora = [f"| {_describe(each)} | {each.license or 'not named in the config'} |" for each in data.train]
+        training = ["| data | licence |", "|---|---|", *corpora]
+        weights = f"the weights of {describe_moment(run.step, run.averaged)}"
+    else:
+        title, licences = Path(imported["source"]).name, {imported.get("licence")}
+        training = [f"{title} is another toolkit's model; its licence is {imported.get('licence') or 'not known'}."]
+        weights = "imported weights"
+    library, packages, code, package, loader = _LIBRARIES[to]
     scores = [*read_scores(run, versions), *scores]
-    licences = {corpus.license for corpus in data.train}
     header = {
         "language": sorted({code for code in (data.source_language, data.target_language) if len(code) in (2, 3)}),
         "license": licences.pop() if len(licences) == 1 else None,
         "library_name": library,
         "pipeline_tag": "translation",
         "datasets": sorted({corpus.dataset for corpus in data.train if isinstance(corpus, HubCorpus)}),
-        "model-index": [{"name": run.config.name, "results": list(map(_result, scores))}] if scores else [],
+        "model-index": [{"name": title, "results": [_result(each) for each in scores]}] if scores else [],
     }
     is_joint = run.tokenizers.source is run.tokenizers.target
-    words = {"NAME": name, "BEAM": str(run.config.decoding.beam_size)}
-    words |= {side: "joint" if is_joint else side.lower() for side in ("SOURCE", "TARGET")}
-    if not (directory / "modeling_translate.py").exists():
-        words[", trust_remote_code=True"] = ""
-    card = _CARD.format(
-        header=yaml.safe_dump({key: value for key, value in header.items() if value}, sort_keys=False),
-        name=run.config.name,
-        source=data.source_language,
-        target=data.target_language,
-        model=run.config.model,
-        weights=run.model.num_parameters,
-        moment=describe_moment(run.step, run.averaged),
-        version=__version__,
-        rounded=f", rounded to {rounded}" if rounded else " and checked that it gives the same numbers",
-        packages=packages,
-        code=re.sub("|".join(words), lambda found: words[found[0]], code),
-        scores=_score_table(scores) or "`translate eval` has not scored these weights.",
-        before=""
-        if rounded is None
-        else "\nScores are those of the weights before they were rounded, but for “this export”.\n",
-        data="\n".join(f"| {_corpus(each)} | {each.license or 'not named in the config'} |" for each in data.train),
-        command=shlex.join(description.get("command", [])),
-        versions=", ".join(f"{package} {version}" for package, version in versions.items()),
-    )
-    (directory / "README.md").write_text(card, encoding="utf-8", newline="\n")
+    words = {
+        "PACKAGE": package,
+        "MODEL": loader,
+        "NAME": name,
+        "BEAM": str(run.config.decoding.beam_size),
+        "SOURCE": "joint" if is_joint else "source",
+        "TARGET": "joint" if is_joint else "target",
+        "TRUST": ", trust_remote_code=True" if (directory / "modeling_translate.py").exists() else "",
+    }
+    lines = [
+        f"---\n{yaml.safe_dump({key: value for key, value in header.items() if value}, sort_keys=False)}---\n",
+        f"# {title}: {data.source_language} → {data.target_language}\n",
+        f"A Transformer with {config.num_encoder_layers}+{config.num_decoder_layers} layers, width {config.d_model} and"
+        f" {run.model.num_parameters:,} weights (norm: {config.norm}, positions: {config.positions}).",
+        f"translate {__version__} exported {weights}"
+        + (f", rounded to {rounded}." if rounded else " and checked that they give the same numbers."),
+        f"\n## Use\n\n```bash\npip install {packages}\n```\n\n```python",
+        re.sub("|".join(words), lambda found: words[found[0]], code),
+        "```\n\n## Scores\n",
+        *(_score_rows(scores) if scores else ["`translate eval` has not scored these weights."]),
+        "\nThe scores are those of the weights before rounding, except for “this export”." if rounded else "",
+        "\n## Training\n",
+        *training,
+        f"\n```bash\n{shlex.join(description.get('command', []))}\n```\n",
+        f"Versions: {', '.join(f'{package} {version}' for package, version in versions.items())}.\n",
+        "## Limitations\n",
+        "The model translates one sentence at a time, and knows the kind of text that it was trained on. On other text"
+        " its translations may be fluent and wrong, so have people check what matters.",
+    ]
+    (directory / "README.md").write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
 
 
 def read_scores(run: LoadedRun, versions: dict[str, str]) -> list[CardScores]:
@@ -161,50 +130,45 @@ def read_scores(run: LoadedRun, versions: dict[str, str]) -> list[CardScores]:
     for file in sorted(directory.evaluation.glob("*/report.json")):
         try:
             report = json.loads(file.read_bytes())
-            metrics = [Metric(**each)._replace(interval=_interval(each["interval"])) for each in report["metrics"]]
+            metrics = [
+                Metric(**{**each, "interval": each["interval"] and Interval(*each["interval"])})
+                for each in report["metrics"]
+            ]
             if (report["step"], report.get("averaged", [])) == (run.step, [*run.averaged]):
                 scores.append(CardScores(report["name"], _search(report["decoding"]), metrics))
         except (OSError, ValueError, KeyError, TypeError) as error:
             logger.warning(f"{file} cannot be read, so the model card has no scores of it: {error!r}")
-    if "validation" not in {each.set_name for each in scores} and not run.averaged:
-        steps = {"validation": "step", "evaluation": "best_step"}  # the latter is made with the run's own search
-        records = [each for each in read_metrics(directory) if run.step == each.get(steps.get(each["kind"], ""))]
-        for record in records[-1:]:
-            own = record["kind"] == "evaluation"
-            search = _search(run.config.decoding.model_dump()) if own else "as in the training's validations"
-            # The record has scores alone. Their signatures are those of any text, but for sacreBLEU's version then.
-            metrics = [
-                metric._replace(
-                    score=record[metric.name],
-                    signature=re.sub("version:.*", f"version:{versions.get('sacrebleu')}", metric.signature),
-                )
-                for metric in score_translations(["-"], ["-"], run.config.evaluation, effort="quick")
-            ]
-            scores.append(CardScores("validation", search, metrics))
+    if run.averaged or "validation" in {each.set_name for each in scores}:
+        return scores
+    steps = {"validation": "step", "evaluation": "best_step"}  # the latter is made with the run's own search
+    for record in [each for each in read_metrics(directory) if run.step == each.get(steps.get(each["kind"], ""))][-1:]:
+        is_own = record["kind"] == "evaluation"
+        search = _search(run.config.decoding.model_dump()) if is_own else "as in the training's validations"
+        version = f"version:{versions.get('sacrebleu')}"
+        bleu = f"tok:{run.config.evaluation.bleu_tokenizer}|{version}"
+        signatures = {"BLEU": bleu, "BLEU-lc": bleu, "chrF": version}
+        metrics = [Metric(key, record[key], None, each) for key, each in signatures.items() if key in record]
+        scores.append(CardScores("validation", search, metrics))
     return scores
-
-
-def _interval(ends: Sequence[float] | None) -> Interval | None:
-    return None if ends is None else Interval(*ends)
 
 
 def _search(decoding: dict[str, Any]) -> str:
     return f"beam {decoding['beam_size']}" if decoding["search"] == "beam" else "sampled"
 
 
-def _score_table(scores: Sequence[CardScores]) -> str:
-    rows = [
-        f"| {name} | {search} | {metric.name} | {metric.score:.2f} |"
-        f" {'{:.2f} to {:.2f}'.format(*metric.interval) if metric.interval else ''} |"
-        f" {metric.signature.replace('|', ' ')} |"
-        for name, search, metrics in scores
-        for metric in metrics
-    ]
-    head = ["| test set | search | metric | score | 95 % interval | sacreBLEU |", "|---|---|---|---|---|---|"]
-    return "\n".join([*head, *rows]) if rows else ""
+def _score_rows(scores: Sequence[CardScores]) -> list[str]:
+    """The table of scores in Markdown."""
+    rows = [["test set", "search", "metric", "score", "95 % interval", "sacreBLEU"], ["---"] * 6]
+    for name, search, metrics in scores:
+        for metric in metrics:
+            interval = "{:.2f} to {:.2f}".format(*metric.interval) if metric.interval else ""
+            signature = metric.signature.replace("|", " ")
+            rows.append([name, search, metric.name, f"{metric.score:.2f}", interval, signature])
+    return [f"| {' | '.join(row)} |" for row in rows]
 
 
 def _result(scores: CardScores) -> dict[str, Any]:
+    """Scores as the Hub reads them."""
     return {
         "task": {"type": "translation"},
         "dataset": {"type": scores.set_name, "name": f"{scores.set_name} ({scores.search})"},
@@ -216,8 +180,8 @@ def _result(scores: CardScores) -> dict[str, Any]:
     }
 
 
-def _corpus(corpus: Corpus) -> str:
-    """What a corpus is called, without the folders in which its files lie here."""
+def _describe(corpus: Corpus) -> str:
+    """What a corpus is called, without the folders that hold its files on this machine."""
     if isinstance(corpus, HubCorpus):
         return f"[{corpus.dataset}](https://huggingface.co/datasets/{corpus.dataset}), {corpus.split}"
     return f"{corpus.source.name}, {corpus.target.name}" if isinstance(corpus, TextCorpus) else corpus.path.name
