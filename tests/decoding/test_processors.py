@@ -233,15 +233,6 @@ def test_repetition_penalty_against_a_loop() -> None:
                 assert float(result[sentence, slot, token]) == float(scores[sentence, slot, token] * factor)
 
 
-def test_a_penalty_leaves_its_input_as_it_was() -> None:
-    """The search reports the model's own log-probabilities."""
-    state = state_of([[[4, 6, 4]]])
-    scores = log_probs_for(state)
-    copy = scores.clone()
-    assert not torch.equal(RepetitionPenalty(2.0)(scores, state), copy)
-    assert torch.equal(scores, copy)
-
-
 def test_no_token_left_ends_nothing_and_breaks_nothing() -> None:
     """Two tokens, each allowed once, and no end before 5 tokens: after two there is nothing left to say."""
     processors: list[LogitsProcessor] = [NoRepeatedNgrams(1), MinimumLength(torch.tensor([5]), end_id=END)]

@@ -123,17 +123,6 @@ def test_outputs_weights_and_gradients_are_those_of_torch(kind: str) -> None:
         torch.testing.assert_close(gradient, expected_gradient, rtol=0, atol=1e-11)
 
 
-def test_a_bias_reaches_the_scores_of_self_attention() -> None:
-    """By hand: a bias of -1e9 everywhere but on key 2 leaves key 2's value alone."""
-    attention, _ = attention_and_reference()
-    hidden = torch.randn(BATCH, QUERY, D_MODEL, dtype=torch.float64)
-    bias = torch.full((HEADS, QUERY, QUERY), -1e9, dtype=torch.float64)
-    bias[:, :, 2] = 0.0
-    value = attention.input_projection(hidden)[:, 2, 2 * D_MODEL :]
-    expected = attention.output_projection(value)[:, None].expand(BATCH, QUERY, D_MODEL)
-    torch.testing.assert_close(attention(hidden, bias=bias), expected)
-
-
 def test_a_hook_on_the_weights_changes_what_the_model_uses() -> None:
     """All weight on key 0 (a hook may return it): the output is the projection of key 0's value."""
     attention, _ = attention_and_reference()

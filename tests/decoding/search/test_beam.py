@@ -216,32 +216,6 @@ def test_one_step_of_groups_by_hand() -> None:
     assert DiverseGroups(3, strength=1.0)(state, scores).tokens.tolist() == [[A], [B], [C]]
 
 
-def test_tokens_are_counted_across_a_group() -> None:
-    """A group of two in which both hypotheses take A counts A twice, and a token that is not taken not at all."""
-    state = start_beam(LONGEST.expand(4), beam_size=2, capacity=3, start_id=START, num_open=2)
-    state.cumulative_scores.copy_(torch.tensor([[0.0, 0.0], [0.0, NEVER]] * 2))
-    first = logs(0.0, 0.0, 0.9, 0.1, 0.0)
-    second = logs(0.0, 0.0, 0.6, 0.4, 0.0)  # ln 0.6 - ln 0.4 = 0.405: a cost of 0.3 is too little once, enough twice
-    scores = torch.tensor([[first, first], [second, second]] * 2)
-    scores[2, 1] = NEVER  # in the second sentence the first group has one A, and B
-    candidates = DiverseGroups(2, strength=0.3)(state, scores)
-    assert candidates.tokens[0, :2].tolist() == [A, A] and candidates.tokens[1, 0] == B
-    assert candidates.tokens[2, :2].tolist() == [A, B] and candidates.tokens[3, 0] == A
-    assert float(candidates.cumulative_scores[1, 0].exp()) == pytest.approx(0.4)
-
-
-def test_only_real_choices_cost() -> None:
-    """The first group has finished: whatever stands in its slots keeps the second one from nothing."""
-    state = start_beam(LONGEST.expand(2), beam_size=2, capacity=3, start_id=START)
-    state.cumulative_scores[0] = NEVER
-    state.finished_scores[0] = -1.0
-    scores = torch.tensor([logs(0.1, 0.0, 0.5, 0.4, 0.0)]).expand(2, 2, -1)
-    candidates = DiverseGroups(2, strength=9.0)(state, scores)
-    expected = select_best(state, scores)
-    assert candidates.cumulative_scores[0].tolist() == [NEVER] * 4
-    assert candidates.tokens[1].tolist() == expected.tokens[1].tolist() and expected.tokens[1, :2].tolist() == [A, B]
-
-
 def slow_choice(state: BeamState, scores: Tensor, *, num_groups: int, strength: float) -> list[list[tuple[float, ...]]]:
     """Rows of (total, parent, token), the best by penalised total first."""
     rows: list[list[tuple[float, ...]]] = []
@@ -289,34 +263,3 @@ def test_one_group_or_no_strength_is_beam_search(num_groups: int, strength: floa
         candidates = DiverseGroups(num_groups, strength=strength)(state, scores)
         expected = select_best(state, scores)
         assert all(torch.equal(*parts) for parts in zip(candidates, expected, strict=True))
-
-
-def test_sentences_do_not_touch_each_other() -> None:
-    state = random_state(3, rows=12, beam=2)
-    scores = torch.randn(12, 2, 11).log_softmax(dim=2)
-    groups = DiverseGroups(3, strength=0.8)
-    together = groups(state, scores)
-    for order in ([3, 4, 5], [9, 10, 11, 0, 1, 2]):
-        alone = groups(BeamState(*(part[order] for part in state)), scores[order])
-        assert all(torch.equal(part, whole[order]) for part, whole in zip(alone, together, strict=True))
-
-
-def search_in_groups(groups: DiverseGroups, *, rows: int) -> list[list[tuple[int, ...]]]:
-    generator = torch.Generator().manual_seed(3)
-    chain = torch.randn(7, 7, generator=generator).log_softmax(dim=1)
-    state = start_beam(torch.full((rows,), 5), beam_size=2, capacity=5, start_id=START)
-    for _ in range(5):
-        log_probs = chain[state.last_ids]
-        state = update_state(state, groups(state, log_probs), log_probs, end_id=END, scoring=Scoring("none"))
-    found = finished_hypotheses(state)
-    for hypotheses in found:
-        for hypothesis in hypotheses:  # ranked by the model's log-probability, free of any penalty
-            assert hypothesis.score == pytest.approx(hypothesis.log_prob, abs=1e-5)
-    return [[tuple(hypothesis.ids) for hypothesis in hypotheses] for hypotheses in found]
-
-
-def test_groups_find_different_translations() -> None:
-    same = search_in_groups(DiverseGroups(3, strength=0.0), rows=3)
-    different = search_in_groups(DiverseGroups(3, strength=1.0), rows=3)
-    assert same[0] == same[1] == same[2] == different[0]
-    assert len({ids for found in different for ids in found}) > len({ids for found in same for ids in found})

@@ -11,9 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from translate.decoding.search.beam import finished_hypotheses, start_beam, update_state
+from translate.decoding.search.beam import start_beam
 from translate.decoding.search.sampling import TokenSampler, sample_tokens, splitmix64, uniform_numbers
-from translate.decoding.search.scoring import Scoring
 
 END, START = 3, 2
 NEVER = -math.inf
@@ -239,27 +238,3 @@ def test_a_hypothesis_without_tokens_ends_in_nothing(settings: dict[str, Any]) -
         pytest.approx([1.0, 1.0, 1.0]),
         pytest.approx([1.0, 0.0, 1.0]),
     ]
-
-
-def sample_to_the_end(lines: list[int], *, beam: int) -> list[list[list[int]]]:
-    """Samples of a Markov chain: what comes next depends on the last token alone."""
-    generator = torch.Generator().manual_seed(3)
-    chain = torch.randn(13, 13, generator=generator).log_softmax(dim=1)
-    state = start_beam(torch.full((len(lines),), 17), beam_size=beam, capacity=17, start_id=START, num_open=beam)
-    select = sampler(lines=torch.tensor(lines), top_p=0.95)
-    for _ in range(17):
-        log_probs = chain[state.last_ids]
-        state = update_state(state, select(state, log_probs), log_probs, end_id=END, scoring=Scoring("none"))
-    found = finished_hypotheses(state)
-    for hypotheses in found:
-        for hypothesis in hypotheses:
-            assert hypothesis.score == pytest.approx(hypothesis.log_prob, abs=1e-4)
-    return [sorted(hypothesis.ids for hypothesis in hypotheses) for hypotheses in found]
-
-
-def test_whole_samples_do_not_depend_on_the_batch() -> None:
-    together = sample_to_the_end([4, 0, 17, 5], beam=5)
-    assert all(len(samples) == 5 for samples in together)  # none is lost
-    assert len({len(ids) for samples in together for ids in samples}) > 5
-    for line, samples in zip([4, 0, 17, 5], together, strict=True):
-        assert sample_to_the_end([line], beam=5) == [samples]
