@@ -13,8 +13,11 @@ A, B, X, Y = 4, 5, 6, 7
 TINY = [EncodedPair([A], [X]), EncodedPair([A, B], [X, Y])]
 
 
-def learn(pairs: list[EncodedPair], *, num_iterations: int = 5) -> Lexicon:
-    return learn_lexicon(pairs, source_vocab_size=31, target_vocab_size=37, num_iterations=num_iterations)
+def learn(pairs: list[EncodedPair], *, num_iterations: int = 5, **constants: int) -> Lexicon:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in constants.items():
+            patch.setattr(lexicon_module, f"_{name.upper()}", value)
+        return learn_lexicon(pairs, source_vocab_size=31, target_vocab_size=37, num_iterations=num_iterations)
 
 
 def as_dict(lexicon: Lexicon) -> dict[tuple[int, int], float]:
@@ -104,13 +107,42 @@ def test_the_empty_word_takes_what_has_no_counterpart() -> None:
     assert as_dict(learn([EncodedPair([], [X])])) == {(NULL_ID, X): 1.0}
 
 
-@pytest.mark.parametrize("block_pairs", [1, 7, 97])
-def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch, block_pairs: int) -> None:
+@pytest.mark.parametrize("block_cells", [1, 97, 1009])
+def test_blocks_change_nothing(block_cells: int) -> None:
     pairs = draw_pairs(101)
+    whole, parts = learn(pairs), learn(pairs, block_cells=block_cells)
+    assert parts.source_ids.tolist() == whole.source_ids.tolist()
+    assert parts.target_ids.tolist() == whole.target_ids.tolist()
+    assert parts.probabilities == pytest.approx(whole.probabilities, rel=1e-9)
+
+
+def test_a_corpus_too_large_to_keep_its_cells_gives_the_same() -> None:
+    pairs = draw_pairs(101)
+    kept = learn(pairs, block_cells=97)
+    assert as_dict(learn(pairs, block_cells=97, max_kept_cells=1000)) == as_dict(kept)
+
+
+def test_is_deterministic() -> None:
+    assert as_dict(learn(draw_pairs(101))) == as_dict(learn(draw_pairs(101)))
+
+
+def test_leaves_out_what_meets_least() -> None:
+    # By Dice a stays with x and b with y; a meets y and b meets x once among many.
+    pairs = [EncodedPair([A], [X])] * 5 + [EncodedPair([B], [Y])] * 5 + [EncodedPair([A, B], [X, Y])]
+    found = as_dict(learn(pairs, max_entries=4))
+    assert sorted(found) == [(NULL_ID, X), (NULL_ID, Y), (A, X), (B, Y)]
+    assert found[A, X] == found[B, Y] == 1.0
+    # The empty word's entries stay whatever the limit is, so that each target token has a source.
+    assert sorted(as_dict(learn(pairs, max_entries=0))) == [(NULL_ID, X), (NULL_ID, Y)]
+
+
+@pytest.mark.parametrize("block_cells", [13, 10_007])
+def test_a_limit_on_entries_keeps_the_likely_ones(block_cells: int) -> None:
+    pairs = draw_pairs(503)
     whole = as_dict(learn(pairs))
-    monkeypatch.setattr(lexicon_module, "_BLOCK_PAIRS", block_pairs)
-    parts = as_dict(learn(pairs))
-    assert list(parts) == list(whole) and parts == pytest.approx(whole, rel=1e-9)
+    limited = as_dict(learn(pairs, max_entries=211, block_cells=block_cells))
+    assert len(limited) == 211 < len(whole) / 3
+    assert {(source, source + 5) for source in range(4, 31) if source % 5} < limited.keys() < whole.keys()
 
 
 def test_no_pairs_give_an_empty_lexicon() -> None:
