@@ -14,7 +14,8 @@ BIN := $(VENV)/bin
 SHOW := $(BIN)/translate show
 AS := --dpi 72 --output docs/pictures/
 INSTALL := $(BIN)/pip install --disable-pip-version-check --quiet --constraint constraints.txt
-PYTEST := $(BIN)/pytest -n 2 --dist worksteal
+# Bytecode is cached even where the environment forbids it: every test process would compile PyTorch and the tests again.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 2 --dist worksteal
 
 .PHONY: demo test test-system test-slow test-gpu lint types check docs pictures notebook tutorial wheel clean
 
