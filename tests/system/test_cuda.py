@@ -15,13 +15,12 @@ from typing import Any
 
 import pytest
 import torch
+from harness import random_model, state_of, write_digits, write_reversed_digits
 from torch import Tensor
 
 from translate.config.decoding import DecodingConfig
-from translate.config.load import load_config
-from translate.config.schema import Config, ModelConfig, TrainingConfig
+from translate.config.schema import Config, TrainingConfig
 from translate.data.batching import Batch, EncodedPair, collate
-from translate.data.tokenizer import PAD_ID
 from translate.decoding import Request, Translation, Translator
 from translate.decoding.constraints.phrases import WordTables
 from translate.decoding.request import SearchInput
@@ -58,28 +57,22 @@ def cases(*values: Any) -> tuple[Any, ...]:
 
 PRECISIONS = cases("fp32", "bf16", "fp16")
 
-_DIGITS = """
-data:
-  train: [{kind: text, source: train.in, target: train.out}]
-  validation: {kind: text, source: validation.in, target: validation.out}
-tokenizer: {vocab_size: 40, byte_fallback: false}
-model: {d_model: 64, num_heads: 4, d_ff: 96, num_encoder_layers: 2, num_decoder_layers: 2, dropout: 0.1, norm: pre}
-training:
-  {max_steps: 12, batch_tokens: 600, accumulate_batches: 2, schedule: constant, learning_rate: 0.003, warmup_steps: 3,
-   max_gradient_norm: 1.0, ema_decay: 0.9, device: DEVICE, validate_every: 6, save_every: 3, log_every: 4,
-   sample_translations: 0}
-decoding: {beam_size: 3, max_length_factor: 1.0, max_length_constant: 3, device: DEVICE}
-"""
+_SETTINGS = (
+    "model.d_model=64", "model.num_heads=4", "model.d_ff=96", "model.num_encoder_layers=2",
+    "model.num_decoder_layers=2", "training.batch_tokens=600", "training.accumulate_batches=2",
+    "training.learning_rate=0.003", "training.max_gradient_norm=1.0", "training.ema_decay=0.9", "training.save_every=3",
+    "training.log_every=4", "training.sample_translations=0", "training.precision=auto", "decoding.beam_size=3",
+    f"training.device={DEVICE.type}", f"decoding.device={DEVICE.type}",
+)  # fmt: skip
 
 
 @pytest.fixture
-def digits(tmp_path: Path, write_reversed_digits: Callable[..., None]) -> Callable[..., Config]:
-    """A function that gives the config of a tiny task, digits reversed, with overrides."""
-    draw = random.Random(7)
-    write_reversed_digits(tmp_path, "train", num_pairs=997, draw=draw, longest=19)
-    write_reversed_digits(tmp_path, "validation", num_pairs=31, draw=draw, longest=19)
-    (tmp_path / "digits.yaml").write_text(_DIGITS.replace("DEVICE", DEVICE.type), encoding="utf-8")
-    return lambda *overrides: load_config(str(tmp_path / "digits.yaml"), overrides, require_files=True).config
+def digits(tmp_path: Path) -> Callable[..., Config]:
+    """The digits, with up to 19 per line, and a larger model on this device."""
+    load = write_digits(tmp_path, *_SETTINGS)
+    for name, number in (("train", 997), ("validation", 31)):
+        write_reversed_digits(tmp_path, name, num_pairs=number, draw=random.Random(number), longest=19)
+    return load
 
 
 def losses(run: Path) -> list[float]:
@@ -88,12 +81,16 @@ def losses(run: Path) -> list[float]:
 
 
 def build(device: torch.device = DEVICE, **options: Any) -> Transformer:
-    small: dict[str, Any] = {
-        "d_model": 64, "num_heads": 4, "d_ff": 96, "num_encoder_layers": 2, "num_decoder_layers": 2, "dropout": 0.0,
-    }  # fmt: skip
+    sizes = {
+        "d_model": 64,
+        "num_heads": 4,
+        "d_ff": 96,
+        "num_encoder_layers": 2,
+        "num_decoder_layers": 2,
+        "dropout": 0.0,
+    }
     torch.manual_seed(3)
-    model = Transformer(ModelConfig(**small | options), source_vocab_size=VOCAB, target_vocab_size=VOCAB, pad_id=PAD_ID)
-    return model.to(device).train()
+    return random_model(VOCAB, noise=0.0, **sizes | options).to(device)
 
 
 def some_batch(*, seed: int = 1) -> Batch:
@@ -216,11 +213,7 @@ def test_a_training_learns(digits: Callable[..., Config], tmp_path: Path, precis
 @pytest.mark.parametrize("attention_dropout", cases(0.0, 0.1))
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_a_resumed_run_is_the_straight_one(
-    digits: Callable[..., Config],
-    tmp_path: Path,
-    state_of: Callable[[Path], Any],
-    precision: str,
-    attention_dropout: float,
+    digits: Callable[..., Config], tmp_path: Path, precision: str, attention_dropout: float
 ) -> None:
     settings = (f"training.precision={precision}", f"model.attention_dropout={attention_dropout}")
     train(digits(*settings), tmp_path / "straight", resume=False, command=["test"])
@@ -236,8 +229,8 @@ def test_a_resumed_run_is_the_straight_one(
 @pytest.mark.parametrize("layout", ["padded", "auto"])
 def test_compiled_layers_learn(digits: Callable[..., Config], tmp_path: Path, layout: str) -> None:
     # In a process of its own: in this one shapes are checked at each call, which cannot be compiled.
-    digits()  # writes the files
-    overrides = ["training.compile=true", "training.precision=bf16", f"training.batch_layout={layout}"]
+    digits()  # the files exist now
+    overrides = [*_SETTINGS, "training.compile=true", "training.precision=bf16", f"training.batch_layout={layout}"]
     overrides += ["training.max_steps=60", "training.log_every=10", "training.validate_every=60"]
     command = ["translate", "train", str(tmp_path / "digits.yaml"), "--run", str(tmp_path / "run"), *overrides]
     subprocess.run([sys.executable, "-m", *command], check=True, env=os.environ | {"OMP_NUM_THREADS": "4"})

@@ -6,15 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
-
-from translate.config.data import TokenizerConfig
-from translate.config.decoding import DecodingConfig
-from translate.config.schema import Config, ModelConfig
-from translate.data.tokenizer import prepare_tokenizers
-from translate.runs.checkpoint import add_prefix, write_tensors
-from translate.runs.directory import create_run
-from translate.runs.loading import build_model, get_parameters
+from harness import make_toy, tiny_config
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
@@ -29,22 +21,9 @@ COMMAND = (
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny model that has learnt nothing, and so translates everything, and fast."""
-    lines = ["Ein Hund läuft durch den Schnee.", "Zwei Männer kochen.", "Die Straße ist grün."]
-    config = Config(
-        tokenizer=TokenizerConfig(vocab_size=300),
-        model=ModelConfig(d_model=8, num_heads=1, d_ff=8, num_encoder_layers=1, num_decoder_layers=1),
-        decoding=DecodingConfig(
-            beam_size=1, max_length_factor=0.0, max_length_constant=2, workers=1, look_ahead_lines=200, device="cpu"
-        ),
-    )
-    tokenizers = prepare_tokenizers(config.tokenizer, lines, lines)
-    torch.manual_seed(1)
-    path = tmp_path_factory.mktemp("memory") / "run"
-    made = create_run(path, config=config, tokenizers=tokenizers, command=["translate", "train"])
-    model = build_model(config, tokenizers)
-    write_tensors(made.checkpoint("best"), add_prefix(get_parameters(model), "model."), {"step": "1"})
-    return path
+    """A tiny untrained model, which translates everything quickly."""
+    search = {"beam_size": 1, "max_length_constant": 2, "workers": 1, "look_ahead_lines": 200}
+    return make_toy(tmp_path_factory.mktemp("memory") / "run", tiny_config(decoding=search), num_steps=0).path
 
 
 def peak_mebibytes(run: Path, folder: Path, num_lines: int, *, padding: int, command: str = "decode") -> float:

@@ -2,23 +2,17 @@
 
 import json
 import os
-import random
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from harness import make_toy, tiny_config
 
-from translate.config.data import TokenizerConfig
-from translate.config.decoding import DecodingConfig
-from translate.config.schema import Config, ModelConfig
 from translate.data.batching import collate_sources
-from translate.data.tokenizer import prepare_tokenizers
 from translate.decoding import Translator
 from translate.exchange.huggingface import write_huggingface
-from translate.runs.loading import build_model
 
 pytest.importorskip("transformers", reason="the extra `huggingface` is not installed")
 
@@ -43,27 +37,14 @@ torch.save(logits, sys.argv[1])
 
 
 @pytest.mark.parametrize("shape", [{"positions": "rotary"}, {"positions": "relative", "activation": "swiglu"}], ids=str)
-def test_translates_as_the_run_does(
-    tmp_path: Path,
-    shape: dict[str, str],
-    toy_sentences: Callable[..., tuple[list[str], list[str]]],
-    teach: Callable[..., None],
-) -> None:
-    sentences = toy_sentences(3000, longest=6, draw=random.Random(1))
-    sizes = {"d_model": 32, "num_heads": 4, "d_ff": 64, "num_encoder_layers": 1, "num_decoder_layers": 1}
-    config = Config(
-        tokenizer=TokenizerConfig(vocab_size=300),
-        model=ModelConfig.model_validate(sizes | {"norm": "pre", "dropout": 0.0, "initialization": "xavier"} | shape),
-        decoding=DecodingConfig(length_penalty_kind="average", length_penalty=1.0, device="cpu"),
-    )
-    tokenizers = prepare_tokenizers(config.tokenizer, *sentences)
-    torch.manual_seed(1)
-    model = build_model(config, tokenizers)
-    teach(model, tokenizers, sentences, num_steps=240, batch_size=24, rate=lambda step: 5e-3 * min(step / 30, 1.0))
+def test_translates_as_the_run_does(tmp_path: Path, shape: dict[str, str]) -> None:
+    sizes = {"d_model": 32, "num_heads": 4, "d_ff": 64, "norm": "pre", "dropout": 0.0, "initialization": "xavier"}
+    search = {"length_penalty_kind": "average", "length_penalty": 1.0, "max_length_factor": 2.0}
+    toy = make_toy(tmp_path / "run", tiny_config(model=sizes | shape, decoding=search | {"max_length_constant": 20}))
+    config, model, tokenizers, sources = toy.config, toy.model, toy.tokenizers, toy.sources
     (folder := tmp_path / "model").mkdir()
     write_huggingface(model, tokenizers, config, folder)
 
-    sources = toy_sentences(37, longest=6, draw=random.Random(3))[0]
     environment = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "cache"), "PATH": os.environ["PATH"]}
     result = subprocess.run(
         [sys.executable, "-I", "-c", ALONE, str(tmp_path / "logits.pt")],

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from harness import state_of
 
 from translate.errors import RunError
 from translate.runs.checkpoint import read_tensors
@@ -90,9 +91,7 @@ _LONG = [pytest.mark.slow, pytest.mark.timeout(900)]
 @pytest.mark.parametrize(
     "num_kills, precision", [(3, "fp32"), pytest.param(20, "fp32", marks=_LONG), pytest.param(20, "bf16", marks=_LONG)]
 )
-def test_killed_again_and_again(
-    trainings: Any, tmp_path: Path, state_of: Callable[[Path], Any], num_kills: int, precision: str
-) -> None:
+def test_killed_again_and_again(trainings: Any, tmp_path: Path, num_kills: int, precision: str) -> None:
     overrides = (f"training.max_steps={6 + 4 * num_kills}", f"training.precision={precision}")
     trainings.run(tmp_path / "straight", *overrides)
     run, draw = RunDirectory(tmp_path / "killed"), random.Random(f"{num_kills} {precision}")

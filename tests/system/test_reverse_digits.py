@@ -1,16 +1,17 @@
-"""A small model learns to reverse strings of digits that it has not seen, by the commands that a user types."""
+"""A small model learns to reverse unseen strings of digits, through the commands that a user types."""
 
 import random
 from pathlib import Path
 from typing import Any
 
 import pytest
+from harness import write_lines
 
 CONFIG = """
 data:
   train: [{kind: text, source: train.in, target: train.out}]
   validation: {kind: text, source: validation.in, target: validation.out}
-# One symbol for each digit: nothing can be merged, so the model sees every place.
+# One symbol per digit: nothing can be merged, so the model sees every position.
 tokenizer: {vocab_size: 15, byte_fallback: false}
 model:
   {d_model: 64, num_heads: 4, d_ff: 256, num_encoder_layers: 1, num_decoder_layers: 1, dropout: 0.0, norm: pre}
@@ -22,11 +23,6 @@ decoding: {beam_size: 2, device: cpu}
 """
 
 
-def write_pairs(directory: Path, name: str, sources: list[str]) -> None:
-    (directory / f"{name}.in").write_text("".join(f"{line}\n" for line in sources), encoding="utf-8")
-    (directory / f"{name}.out").write_text("".join(f"{line[::-1]}\n" for line in sources), encoding="utf-8")
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_learns_to_reverse_digits(trainings: Any, tmp_path: Path) -> None:
@@ -35,9 +31,9 @@ def test_learns_to_reverse_digits(trainings: Any, tmp_path: Path) -> None:
     while len(strings) < 8500:
         strings["".join(draw.choices("0123456789", k=draw.randint(5, 10)))] = None
     lines = list(strings)
-    write_pairs(tmp_path, "train", lines[:8000])
-    write_pairs(tmp_path, "validation", lines[8000:8100])
-    write_pairs(tmp_path, "test", lines[8100:])
+    for name, part in (("train", lines[:8000]), ("validation", lines[8000:8100]), ("test", lines[8100:])):
+        write_lines(tmp_path / f"{name}.in", part)
+        write_lines(tmp_path / f"{name}.out", [line[::-1] for line in part])
     (tmp_path / "reverse.yaml").write_text(CONFIG, encoding="utf-8")
     run, output = str(tmp_path / "run"), tmp_path / "output"
 

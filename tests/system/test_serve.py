@@ -16,16 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
+from harness import make_toy, tiny_config
 
-from translate.config.data import TokenizerConfig
-from translate.config.decoding import DecodingConfig
-from translate.config.schema import Config, ModelConfig
-from translate.data.tokenizer import prepare_tokenizers
 from translate.decoding.loading import load_translator
-from translate.runs.checkpoint import add_prefix, write_tensors
-from translate.runs.directory import create_run
-from translate.runs.loading import build_model, get_parameters
 
 LINES = ["Ein Hund läuft über die Straße.", "Der Hund schläft.", "Zwei Künstler danken den Eltern."]
 MANY = {"text": [f"{line} {number}" for number in range(100) for line in LINES]}
@@ -70,19 +63,11 @@ class Serving:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    config = Config(
-        tokenizer=TokenizerConfig(vocab_size=290),
-        model=ModelConfig(d_model=32, num_heads=2, d_ff=64, num_encoder_layers=1, num_decoder_layers=1),
-        decoding=DecodingConfig(device="cpu", engine="translate", precision="fp32", beam_size=4),
+    config = tiny_config(
+        model={"d_model": 32, "d_ff": 64},
+        decoding={"engine": "translate", "precision": "fp32", "beam_size": 4, "max_length_factor": 2.0},
     )
-    tokenizers = prepare_tokenizers(config.tokenizer, LINES, LINES)
-    torch.manual_seed(3)
-    model = build_model(config, tokenizers)
-    made = create_run(
-        tmp_path_factory.mktemp("run") / "small", config=config, tokenizers=tokenizers, command=["translate", "train"]
-    )
-    write_tensors(made.checkpoint("best"), add_prefix(get_parameters(model), "model."), {"step": "1"})
-    return made.path
+    return make_toy(tmp_path_factory.mktemp("run") / "small", config, num_steps=0).path
 
 
 @pytest.fixture

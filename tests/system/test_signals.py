@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from harness import state_of
 
-from translate.config.load import load_config
 from translate.errors import InputError
 from translate.runs.directory import RunDirectory
 from translate.runs.verify import verify_run
@@ -33,7 +33,7 @@ def metrics_bytes(run: Path) -> int:
     return metrics.stat().st_size if metrics.exists() else 0
 
 
-def test_a_signal_saves_and_says_how_to_go_on(trainings: Any, tmp_path: Path, state_of: Callable[[Path], Any]) -> None:
+def test_a_signal_saves_and_says_how_to_go_on(trainings: Any, tmp_path: Path) -> None:
     settings = ("training.max_steps=60", "training.save_every=1000", "training.validate_every=1000")
     run = tmp_path / "a run"
     trainings.run(tmp_path / "straight", *settings)
@@ -100,12 +100,11 @@ def test_an_interrupt_before_the_first_step(trainings: Any, tmp_path: Path) -> N
 
 
 def train_here(trainings: Any, run: Path, *overrides: str) -> None:
-    """In this process."""
-    config = load_config(str(trainings.directory / "digits.yaml"), overrides, require_files=True).config
-    train(config, run, resume=True, command=["test"])
+    """Train in this process."""
+    train(trainings.config(*overrides), run, resume=True, command=["test"])
 
 
-def test_one_of_two_that_start_at_once_trains(trainings: Any, tmp_path: Path, state_of: Callable[[Path], Any]) -> None:
+def test_one_of_two_that_start_at_once_trains(trainings: Any, tmp_path: Path) -> None:
     settings = ("training.max_steps=3",)
     trainings.run(tmp_path / "straight", *settings)
     # In the process that is started: two children that wait for one moment, and become the command. The one that trains
@@ -162,7 +161,7 @@ def test_the_lock_dies_with_its_process(trainings: Any, tmp_path: Path) -> None:
     train_here(trainings, run, "training.max_steps=1")
 
 
-def test_a_full_disk(trainings: Any, tmp_path: Path, state_of: Callable[[Path], Any]) -> None:
+def test_a_full_disk(trainings: Any, tmp_path: Path) -> None:
     run = RunDirectory(tmp_path / "run")
     trainings.run(tmp_path / "straight")
     trainings.run(run.path, "training.max_steps=5")

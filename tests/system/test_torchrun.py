@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from harness import state_of
 
 OVERRIDES = ("training.max_steps=100", "training.validate_every=40", "training.batch_tokens=1100")
 
@@ -73,9 +74,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Job]]:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="finds processes in /proc")
-def test_it_starts_them_again_and_they_go_on(
-    start: Callable[..., Job], trainings: Any, tmp_path: Path, state_of: Callable[[Path], Any]
-) -> None:
+def test_it_starts_them_again_and_they_go_on(start: Callable[..., Job], trainings: Any, tmp_path: Path) -> None:
     job = start("--max-restarts", "1", arguments=trainings.arguments(tmp_path / "killed", *OVERRIDES, resume=True))
     job.wait_until_said("step 6: loss")
     job.kill(rank=0)  # which holds the lock of the run
