@@ -10,7 +10,7 @@ from translate.data.tokenizer import Tokenizer, Tokenizers, train_tokenizer
 from translate.decoding import Translation, Translator
 from translate.decoding.alignment import attend
 from translate.decoding.score import ForcedDecoding
-from translate.documents.alignment import word_weights
+from translate.documents.document import word_weights
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,7 @@ from libretranslatepy import LibreTranslateAPI
 from starlette.testclient import TestClient
 
 from translate.decoding.loading import load_own_translator
-from translate.documents.alignment import word_weights
-from translate.documents.document import translate_document
+from translate.documents.document import translate_document, word_weights
 from translate.server.gate import Access
 
 PAGE = "<p>Hund &amp; <b>Haus</b> <!-- x --></p>\n<p>grün</p>"

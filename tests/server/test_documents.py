@@ -11,8 +11,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from translate.decoding.loading import load_own_translator
-from translate.documents.alignment import word_weights
-from translate.documents.document import DocumentFormat, DocumentTranslation, translate_document
+from translate.documents.document import DocumentFormat, DocumentTranslation, translate_document, word_weights
 from translate.server.batching import Job, QueueFull
 from translate.server.documents import translate_documents
 from translate.server.models import ServedModel

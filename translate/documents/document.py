@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from translate.decoding import ConditionCounts, Translation, count_conditions
+from translate.decoding import ConditionCounts, Translation, Translator, count_conditions
 from translate.decoding.splitting import split_sentences
 from translate.documents.html import read_html
 from translate.documents.lines import read_subtitles, read_text
@@ -124,6 +124,18 @@ def translate_document(
         problems=_compare(text, segments, layouts, list(map(lay_out, READERS[document_format](written)))),
         conditions=count_conditions(made),
     )
+
+
+def word_weights(translator: Translator, translations: Sequence[Translation]) -> Iterator[Weights]:
+    """Yield the cross-attention between the words of each translation and its source, as `translate_document` aligns.
+
+    Weights of end symbols are left out. If the tokenizer's words are not those between spaces, for instance because it
+    normalizes the text, words are aligned in order.
+    """
+    for translation, attention in translator.attend(translations):
+        rows, num_sources = attention.rows, attention.num_sources
+        is_same = (num_sources, len(rows)) == (len(translation.source.split()), len(translation.text.split()))
+        yield rows if is_same else diagonal(translation.text, translation.source)
 
 
 def _read_sentences(layout: Layout) -> Iterator[Sentence]:

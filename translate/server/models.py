@@ -12,7 +12,7 @@ from translate.decoding import Translation, Translator
 from translate.decoding.alignment import AlignmentLink
 from translate.decoding.loading import LoadedTranslator, load_translator
 from translate.decoding.output.formats import CorpusScore, describe_scores
-from translate.documents.alignment import word_weights
+from translate.documents.document import word_weights
 from translate.errors import InputError
 from translate.runs.directory import Checkpoint
 from translate.server.batching import BatchQueue, Job

@@ -39,8 +39,7 @@ def decode_document(
     """
     from translate.decoding import Request
     from translate.decoding.constraints.terminology import read_terminology
-    from translate.documents.alignment import word_weights
-    from translate.documents.document import format_of_file, translate_document
+    from translate.documents.document import format_of_file, translate_document, word_weights
 
     document_format = document_format or format_of_file(file)
     text = read_document(file)
