@@ -79,7 +79,7 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/installed-for-tests: $(VENV)/installed
-	$(INSTALL) --editable '.[test,browser,pictures,tensorboard,wandb,mlflow,ctranslate2,documents,huggingface,onnx,search,serve]'
+	$(INSTALL) --editable '.[test,browser]'
 	touch $@
 
 $(VENV)/installed-for-docs: $(VENV)/installed

@@ -155,9 +155,7 @@ def bad_input_rows() -> dict[str, BadInputRow]:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     """Chromium without a window. Its event loop blocks others, so it ends with the module."""
-    playwright = pytest.importorskip(
-        "playwright.sync_api", reason="playwright is not installed: `make test-system` installs it"
-    )
+    playwright = pytest.importorskip("playwright.sync_api", reason="the extra `browser` is not installed")
     chromium = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
     if chromium is None:
         pytest.skip("no chromium: apt-get install chromium, or name it in CHROMIUM")
@@ -171,7 +169,7 @@ def browser() -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def serious_findings() -> Callable[[Any], list[str]]:
     """A function that gives what axe, the accessibility checker, finds in a page that keeps people out."""
-    package = pytest.importorskip("axe_playwright_python", reason="axe-playwright-python is not installed")
+    package = pytest.importorskip("axe_playwright_python", reason="the extra `browser` is not installed")
     script = Path(package.__file__).with_name("axe.min.js").read_text(encoding="utf-8")
 
     def find(page: Any) -> list[str]:

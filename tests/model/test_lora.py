@@ -59,7 +59,7 @@ class SplitProjection(nn.Module):
     "targets, activation", [(("query", "value"), "relu"), (("key", "output", "feed_forward"), "swiglu"), (ALL, "gelu")]
 )
 def test_outputs_and_gradients_are_those_of_peft(build: Build, targets: tuple[str, ...], activation: str) -> None:
-    peft = pytest.importorskip("peft")
+    peft = pytest.importorskip("peft", reason="peft is not installed: it is in the extra `test`")
     model = build(activation=activation)
     theirs = copy.deepcopy(model)
     for module in theirs.modules():

@@ -15,9 +15,7 @@ import pytest
 from translate.decoding.output.words import group_words
 
 pytestmark = pytest.mark.system
-playwright = pytest.importorskip(
-    "playwright.sync_api", reason="playwright is not installed: `make test-system` installs it"
-)
+playwright = pytest.importorskip("playwright.sync_api", reason="the extra `browser` is not installed")
 expect = playwright.expect
 
 Page = Any  # playwright's
@@ -176,7 +174,7 @@ def test_a_translation_is_shown_as_it_comes(page: Page) -> None:
     page.locator("#source").fill(DOG)
     expect(output(page)).to_have_text("A dog")
     expect(page.locator(".sentence.pending")).to_have_count(1)
-    expect(page.locator(".target [role=alert]")).to_have_text("The answer broke off. Change the text to ask again.")
+    expect(page.locator(".target [role=alert]")).to_have_text("The connection was lost. Edit the text to try again.")
 
 
 def test_a_busy_server_is_asked_again(page: Page, address: str) -> None:
@@ -194,7 +192,7 @@ def test_errors_are_said_in_words(page: Page) -> None:
     page.unroute("**/translate/stream")
     page.route("**/translate/stream", lambda route: route.abort())
     page.locator("#source").fill(ARTISTS)
-    expect(page.locator(".target [role=alert]")).to_have_text("The server does not answer. Is it still running?")
+    expect(page.locator(".target [role=alert]")).to_have_text("The server is not responding. Is it still running?")
 
 
 def test_sentences_end_where_they_do(page: Page) -> None:
@@ -399,7 +397,7 @@ def test_conditions_in_plain_words(page: Page, address: str) -> None:
     write(page, ARTISTS)
     shown = page.locator(".target .conditions li").all_inner_texts()
     assert len(set(shown)) == len(names)
-    assert shown[0] == "Cut off: the translation has reached its greatest length, so its end is missing."
+    assert shown[0] == "Cut off: the translation reached the maximum length, so its end is missing."
     assert shown[3] == "Unknown characters (猫 犬): the model may have left them out or guessed."
     assert not any("_" in text for text in shown)
     expect(page.locator(".sentence.doubtful")).to_have_count(1)
@@ -541,7 +539,7 @@ def test_a_document_says_what_to_look_at(page: Page) -> None:
     give_file(page, b"<p>x</p>", "page.html")
     expect(page.locator("#file-conditions li")).to_have_count(2)
     assert page.locator("#file-conditions li").all_inner_texts() == [
-        "Cut off: the translation has reached its greatest length, so its end is missing. In 2 sentences.",
+        "Cut off: the translation reached the maximum length, so its end is missing. In 2 sentences.",
         "Look at line 2: '</p>' is lost.",
     ]
     page.route("**/translate/document", lambda route: route.fulfill(status=422, json={"error": "too long"}), times=1)
@@ -564,7 +562,7 @@ def test_a_file_that_fails_keeps_what_was_done(page: Page) -> None:
     page.route("**/translate", lambda route: route.fulfill(status=500, body='{"error": "the server failed"}'))
     page.locator("#other-file").click()
     give_file(page, DOG.encode())
-    expect(page.locator("#trouble")).to_have_text("Behind line 0: the server failed")
+    expect(page.locator("#trouble")).to_have_text("After line 0: the server failed")
     expect(page.locator("#file-state")).to_have_text("Stopped after 0 lines")
 
 

@@ -1,14 +1,14 @@
-// The server's answers: JSON, server-sent events, and what went wrong in words.
+// The server's answers: JSON, server-sent events, and errors in plain words.
 
 export class ServerError extends Error {}
 
-const BROKEN_OFF = "The answer broke off. Change the text to ask again.";
+const BROKEN_OFF = "The connection was lost. Edit the text to try again.";
 
 let token = sessionStorage.getItem("token");
-let asking = null; // one question at a time, however many requests wait for its answer
+let asking = null; // the open token dialog, which all requests share
 let askForToken = async () => null;
 
-/** Have `ask(wasRefused)` called when the server needs a token; it gives the token, or null. */
+/** Call `ask(wasRefused)` when the server needs a token; it returns the token, or null. */
 export function onTokenNeeded(ask) {
   askForToken = ask;
 }
@@ -18,7 +18,7 @@ export async function call(path, body, signal) {
   return (await request(path, body, signal)).json();
 }
 
-/** Server-sent events as pairs of name and data, up to the one that is named `done`. */
+/** Server-sent events as pairs of name and data, up to the event `done`. */
 export async function* events(path, body, signal) {
   const response = await request(path, body, signal);
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -51,7 +51,7 @@ async function request(path, body, signal) {
       response = await fetch(path, { method, headers, body: body && JSON.stringify(body), signal });
     } catch (error) {
       if (error.name === "AbortError") throw error;
-      throw new ServerError("The server does not answer. Is it still running?");
+      throw new ServerError("The server is not responding. Is it still running?");
     }
     if (response.ok) return response;
     if (response.status === 401) {

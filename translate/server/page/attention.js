@@ -1,4 +1,4 @@
-// Where the decoder looked: cross-attention of each layer and head as a picture, and the same in words.
+// Cross-attention of each layer and head, as a picture and in words.
 
 import { find, make, makeSvg, number, segments } from "./elements.js";
 
@@ -20,7 +20,7 @@ export function showAttention({ layers, source_tokens, target_tokens }, name) {
     const weights = weightsOf(layers[view.layer], view.head);
     picture.replaceChildren(heatMap(found, weights, readout));
     inWords.replaceChildren(...describe(found, weights).map((text) => make("li", {}, text)));
-    readout.textContent = "Each row is a token of the translation: the more it looked at a source token, the stronger.";
+    readout.textContent = "Each row is a token of the translation; stronger cells are source tokens it attended to more.";
   };
   const numbers = layers.map((_, layer) => [layer, String(layer + 1)]);
   const heads = [["mean", "mean"], ...layers[0].map((_, head) => [head, String(head + 1)])];
@@ -37,7 +37,7 @@ export function showAttention({ layers, source_tokens, target_tokens }, name) {
   dialog.showModal();
 }
 
-/** A token as people read it: without the sign for a space, and with a hyphen if it goes on with a word. */
+/** A token for readers: without the sign for a space, and with a hyphen if it continues a word. */
 function readable(token) {
   if (token === "</s>") return "end";
   return token.startsWith("▁") ? token.slice(1) || "␣" : token.replace(/^(?=\p{L})/u, "‑");

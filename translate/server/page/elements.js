@@ -1,4 +1,4 @@
-// Elements of the page. Texts become text nodes: nothing that somebody typed or a model wrote is read as HTML.
+// Elements of the page. Texts become text nodes: nothing typed by a user or written by a model is parsed as HTML.
 
 export const find = (selector, inside = document) => inside.querySelector(selector);
 
@@ -28,7 +28,7 @@ export function wordSpans(text, decorate = () => "") {
   });
 }
 
-/** Radio buttons in a row, of which one is chosen; `choices` are pairs of value and label. */
+/** A row of radio buttons; `choices` are pairs of value and label. */
 export function segments(name, legend, choices, chosen, onChoice) {
   const labels = choices.map(([value, label]) => {
     const radio = make("input", { type: "radio", name, value, checked: value === chosen });
@@ -52,19 +52,19 @@ export const languageName = (code) => {
 };
 
 const CONDITIONS = {
-  truncated: "Cut off: the translation has reached its greatest length, so its end is missing.",
-  source_truncated: "Shortened: the text is longer than the model reads, so only its beginning was translated.",
-  split: "Long: the text was translated in pieces.",
+  truncated: "Cut off: the translation reached the maximum length, so its end is missing.",
+  source_truncated: "Truncated: the text exceeds the model's limit, so only its beginning was translated.",
+  split: "Long: the text was translated in parts.",
   unspellable: "Unknown characters: the model may have left them out or guessed.",
   repetitive: "Repeats itself: the translation is probably wrong here.",
   length_ratio: "Far longer or shorter than the original: something may be missing or invented.",
   empty: "Empty: the model found no translation.",
-  unmet: "A phrase that was asked for is missing.",
+  unmet: "A required phrase is missing.",
 };
 
-const MOST_CHARACTERS = 20; // unknown ones that are listed
+const MOST_CHARACTERS = 20; // of the unknown ones that are listed
 
-/** A record's conditions; characters that the vocabulary lacks are one, also where bytes can spell them. */
+/** A record's conditions; unknown characters are one, even if bytes can spell them. */
 export const conditionsOf = ({ conditions, unknown_characters }) =>
   unknown_characters ? [...new Set([...conditions, "unspellable"])] : conditions;
 
@@ -77,7 +77,7 @@ export function showConditions(list, records, unit) {
   showWarnings(list, describeConditions(counts, records.length > 1 ? unit : "", unknown));
 }
 
-/** Conditions in plain words, from their counts; each says in how many of `unit` it is, if there is one. */
+/** Conditions in plain words, from their counts, each with the number of `unit` affected, if given. */
 export function describeConditions(counts, unit = "", unknown = "") {
   return Object.entries(counts).map(([name, count]) => {
     const which = name === "unspellable" && unknown ? ` (${unknown}):` : ":";

@@ -1,15 +1,15 @@
-// A file: text line by line, so that as many lines come out as went in, and a document with its markup as one.
+// Files: plain text line by line, which keeps the number of lines, and a document with its markup as a whole.
 
 import { call } from "./api.js";
 import { describeConditions, find, make, number, plural, showConditions, showWarnings } from "./elements.js";
 
-const SECONDS_AT_ONCE = 1; // a request has as many lines as take about so long
+const SECONDS_AT_ONCE = 1; // target duration of a request
 const LINES_AT_ONCE = 200; // at most
 const CHARACTERS_AT_ONCE = 8000;
 const LINES_SHOWN = 5;
 const DOCUMENTS = { md: "markdown", markdown: "markdown", html: "html", htm: "html", xhtml: "html", srt: "srt", vtt: "vtt" };
 
-/** Make the card translate what is chosen or dropped; the page gives model and settings and shows what is said. */
+/** Translate files that are chosen or dropped; the page provides model and settings and shows messages. */
 export function setUpFiles({ requestFor, onFile, announce, fail }) {
   const part = (name) => find(`#${name}`);
   let controller = null;
@@ -42,7 +42,7 @@ export function setUpFiles({ requestFor, onFile, announce, fail }) {
     const { model, options } = requestFor();
     result = { name: nameOf(name, model) };
     const mine = begin(name, "");
-    part("file-progress").removeAttribute("value"); // the server tells no parts of it
+    part("file-progress").removeAttribute("value"); // the server reports no progress
     part("file-state").textContent = "Translating";
     const start = performance.now();
     let answer = null;
@@ -51,7 +51,7 @@ export function setUpFiles({ requestFor, onFile, announce, fail }) {
     } catch (error) {
       if (controller === mine && !mine.signal.aborted) fail(error);
     }
-    if (controller !== mine) return; // another file has taken its place
+    if (controller !== mine) return; // another file has replaced it
     result.text = answer?.text;
     end(answer ? doneSince(start) : mine.signal.aborted ? "Cancelled" : "Stopped", "Download");
     part("file-progress").value = answer ? part("file-progress").max : 0;
@@ -86,9 +86,9 @@ export function setUpFiles({ requestFor, onFile, announce, fail }) {
     } catch (error) {
       trouble = error;
     }
-    if (controller !== mine) return; // another file has taken its place
+    if (controller !== mine) return; // another file has replaced it
     const done = records.length === lines.length;
-    if (!done && !signal.aborted) fail(new Error(`Behind line ${number(records.length)}: ${trouble.message}`));
+    if (!done && !signal.aborted) fail(new Error(`After line ${number(records.length)}: ${trouble.message}`));
     const count = plural(records.length, "line");
     if (records.length) result.text = records.map((record) => record.text).join("\n") + (endsLine ? "\n" : "");
     if (done) end(doneSince(start), "Download");

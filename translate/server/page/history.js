@@ -1,29 +1,29 @@
-// What was translated before, kept in this browser alone.
+// Earlier translations, kept in this browser only.
 
 import { find, make } from "./elements.js";
 
 const MOST_KEPT = 100;
-const MOST_CHARACTERS = 5000; // of a text; the browser gives little room
-const PAUSE = 2000; // milliseconds without a change before a translation counts as one to keep
+const MOST_CHARACTERS = 5000; // per text; a browser's storage is small
+const PAUSE = 2000; // milliseconds without a change before a translation is kept
 
-let latest; // the translation that is not kept yet, for its text may still change
+let latest; // not kept yet, because its text may still change
 let timer = 0;
 
 const read = () => JSON.parse(localStorage.getItem("history") ?? "[]");
 const write = (entries) => localStorage.setItem("history", JSON.stringify(entries.slice(0, MOST_KEPT)));
 const isKept = () => localStorage.getItem("keep-history") !== "no";
 
-/** Keep this translation soon, in the place of the one that waits. */
+/** Keep this translation after the pause, instead of the one that waits. */
 export function keepSoon(entry) {
   latest = entry;
   clearTimeout(timer);
   timer = setTimeout(keepLatest, PAUSE);
 }
 
-/** The text changes: what waits to be kept was not its final form. */
+/** The text changed: the waiting translation was not final. */
 export const forgetLatest = () => (latest = undefined);
 
-/** What only grew out of the entry before, as a text does while it is typed, takes its place. */
+/** An entry that continues the previous one, as while typing, replaces it. */
 function keepLatest() {
   const entry = latest;
   forgetLatest();
@@ -33,7 +33,7 @@ function keepLatest() {
   write([entry, ...entries]);
 }
 
-/** Make the button open the sheet; `restore(entry)` is called with what was chosen in it. */
+/** Make the button open the sheet; `restore(entry)` is called with the chosen entry. */
 export function setUpHistory(restore) {
   const sheet = find("#history-sheet");
   const list = find("#history-list");

@@ -1,4 +1,4 @@
-// The page: what is typed, who translates it, and how its parts know of each other.
+// The page: input, models, and the connections between its parts.
 
 import { call, onTokenNeeded } from "./api.js";
 import { find, languageName, make, number, plural, wordSpans } from "./elements.js";
@@ -11,7 +11,7 @@ import { splitSentences } from "./words.js";
 const TYPING_PAUSE = 250; // milliseconds without a key before a text is translated
 
 const source = find("#source");
-const mirror = find(".mirror"); // lies below the text area with the same text, gives it its height, and shows marks
+const mirror = find(".mirror"); // below the text area, with the same text: sets its height and shows highlights
 const panes = [];
 let sentences = [];
 let controller = new AbortController();
@@ -24,7 +24,7 @@ const page = {
     const request = requestFor(model);
     return { request, key: JSON.stringify(request) };
   },
-  /** In the second pane the words are marked that the first has not. */
+  /** Mark the words of the second pane that are not in the first. */
   otherText(pane, index) {
     const isCompared = pane === panes[1] && panes[0].isComplete;
     return isCompared ? panes[0].sentences[index]?.element.textContent : undefined;
@@ -67,7 +67,7 @@ async function translate() {
   page.announce(panes[0].text);
 }
 
-/** Find the sentences of the source, and write them into the mirror with their words. */
+/** Split the source into sentences, and write them and their words into the mirror. */
 function drawSource() {
   const text = source.value;
   const parts = [];
@@ -102,7 +102,7 @@ function wordAtCursor() {
   return null;
 }
 
-/** Show languages and settings of the models that are chosen. */
+/** Show languages and settings of the chosen models. */
 function describe() {
   const { source_language, target_language, name, engine, step, parameters } = panes[0].model;
   find("#source-language").textContent = languageName(source_language);
@@ -124,7 +124,7 @@ function describe() {
   find("#compare").setAttribute("aria-pressed", panes.length > 1);
 }
 
-/** The first model of the opposite direction. */
+/** The first model for the opposite direction. */
 function reverse() {
   const { source_language, target_language } = panes[0].model;
   const isReverse = (model) => model.source_language === target_language && model.target_language === source_language;
@@ -151,7 +151,7 @@ function showTab(name) {
   }
 }
 
-/** Say what failed, or that nothing does. */
+/** Show an error, or clear it. */
 function fail(error) {
   find("#trouble").hidden = !error;
   find("#trouble").textContent = error?.message ?? "";
@@ -181,10 +181,10 @@ function setUpTheme() {
   });
 }
 
-/** Ask for the server's token in a dialog; null is given up. */
+/** Ask for the server's token in a dialog; null if cancelled. */
 function askForToken(wasRefused) {
   const dialog = find("#token");
-  if (wasRefused) find("#token-note").textContent = "The server has refused this token. Try another.";
+  if (wasRefused) find("#token-note").textContent = "The server refused this token. Try another.";
   dialog.showModal();
   return new Promise((resolve) => {
     dialog.addEventListener("close", () => {

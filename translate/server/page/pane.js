@@ -1,4 +1,4 @@
-// One model's translation beside the source, sentence by sentence, with alternatives, alignment and conditions.
+// One model's translation, sentence by sentence, with alternatives, alignment and conditions.
 
 import { call, events, ServerError } from "./api.js";
 import { meanOfHeads, showAttention } from "./attention.js";
@@ -6,7 +6,7 @@ import { conditionsOf, find, icon, make, number, plural, showConditions, wordSpa
 import { changedWords, wordNumbers } from "./words.js";
 
 const MOST_CACHED = 1000;
-const cache = new Map(); // records by what was asked, so that of a long text only the sentence that changed is sent
+const cache = new Map(); // records by request, so that only changed sentences are sent
 
 export class Pane {
   sentences = []; // each with its source `text`, the `gap` before it, its `element` and, once it is there, its `record`
@@ -53,7 +53,7 @@ export class Pane {
     return this.sentences.length > 0 && this.sentences.every(({ record }) => record);
   }
 
-  /** Translate what is new among the sentences, and show it as it comes. */
+  /** Translate the new sentences, and show them as they arrive. */
   async translate(sentences, signal) {
     const { request, key } = this.page.requestFor(this.model);
     const before = this.sentences;
@@ -69,7 +69,7 @@ export class Pane {
     });
     this.output.replaceChildren(...this.sentences.flatMap(({ gap, element }) => [gap, element]));
     this.report();
-    const missing = new Map(); // sentences by text: what occurs twice is asked for once
+    const missing = new Map(); // sentences by text, so that duplicates are sent once
     for (const sentence of this.sentences) {
       if (!sentence.record) missing.set(sentence.text, [...(missing.get(sentence.text) ?? []), sentence]);
     }
@@ -109,7 +109,7 @@ export class Pane {
     this.report();
   }
 
-  /** Text that is not final: of the sentence so far, or what stood there before. */
+  /** Text that is not final: the sentence so far, or the previous text. */
   write(sentence, text) {
     sentence.element.classList.add("pending");
     sentence.element.textContent = text;
@@ -125,7 +125,7 @@ export class Pane {
     element.replaceChildren(...wordSpans(text, (word) => (changed[word] ? "differs" : "")));
   }
 
-  /** Show what is known about the whole translation below it. */
+  /** Show facts about the whole translation below it. */
   report(facts = "") {
     const known = this.sentences.filter(({ record }) => record);
     const score = this.sentences.length === 1 && known.length && chosen(known[0].record).score;
@@ -146,7 +146,7 @@ export class Pane {
     if (navigator.clipboard) {
       await navigator.clipboard.writeText(this.text);
     } else {
-      // Without HTTPS, browsers give a page of another machine no clipboard; what is selected can still be copied.
+      // Without HTTPS, a page of another machine has no clipboard API; a selection can still be copied.
       getSelection().selectAllChildren(this.output);
       document.execCommand("copy");
       getSelection().removeAllRanges();
@@ -159,7 +159,7 @@ export class Pane {
 
   // --- alignment
 
-  /** The target words by what the mouse or a key points at; their source words are marked too. */
+  /** Mark the target words under the mouse or keyboard, and their source words. */
   lightWord(word) {
     const sentence = word && this.sentenceOf(word);
     if (!sentence?.record) return this.page.light(null);
@@ -261,9 +261,9 @@ export class Pane {
       const words = make("span", { className: "text" }, ...wordSpans(text, (word) => (changed[word] ? "differs" : "")));
       const button = make("button", {}, words);
       if (score !== null) {
-        const meter = make("meter", { value: Math.exp(score - best), title: "Probability beside the best" });
+        const meter = make("meter", { value: Math.exp(score - best), title: "Probability relative to the best" });
         meter.setAttribute("aria-hidden", "true");
-        button.append(meter, make("span", { className: "score", title: "Score of the search" }, number(score, 2)));
+        button.append(meter, make("span", { className: "score", title: "Search score" }, number(score, 2)));
       }
       button.setAttribute("aria-pressed", isChosen);
       button.addEventListener("click", () => this.take(sentence, number_));
@@ -275,7 +275,7 @@ export class Pane {
     this.alternatives.hidden = false;
   }
 
-  /** Put another hypothesis in a sentence's place. */
+  /** Replace a sentence with another hypothesis. */
   take(sentence, number_) {
     sentence.record.chosen = number_;
     if (number_) this.alignAlternative(sentence, chosen(sentence.record));
@@ -297,7 +297,7 @@ export class Pane {
     return call("attention", { source: text, target: hypothesis.text, model: this.model.name });
   }
 
-  /** Alternatives come without alignment: link each of their tokens to the one that the last layer looks at most. */
+  /** Alternatives have no alignment: link each token to the one with the most attention in the last layer. */
   async alignAlternative(sentence, hypothesis) {
     const found = await this.attention(sentence, hypothesis).catch(() => null);
     if (!found) return;

@@ -1,4 +1,4 @@
-// The settings of the search: the run's own, until somebody changes them here.
+// Search settings: the run's own, unless changed here.
 
 import { find, make, number, segments } from "./elements.js";
 
@@ -8,9 +8,9 @@ const SETTINGS = [
   { key: "search", label: "Search", choices: [["beam", "Beam"], ["sample", "Sampling"]],
     hint: "Beam looks for the most probable translation; sampling draws one at random." },
   { key: "beam_size", label: "Beam size", min: 1, max: 20, step: 1, when: forBeam,
-    hint: "Hypotheses kept at a time. 1 is greedy: quick, and a little worse." },
+    hint: "Hypotheses kept at each step; 1 is greedy search: fast, slightly worse." },
   { key: "n_best", label: "Alternatives", min: 1, max: 10, step: 1,
-    hint: "Translations listed for each sentence." },
+    hint: "Translations listed per sentence." },
   { key: "length_penalty", label: "Length penalty", min: 0, max: 3, step: 0.1,
     hint: "Larger values favour longer translations." },
   { key: "coverage_penalty", label: "Coverage penalty", min: 0, max: 3, step: 0.1, when: forBeam,
@@ -26,15 +26,15 @@ const SETTINGS = [
   { key: "no_repeat_ngram", label: "No repeated n-grams", min: 0, max: 8, step: 1,
     hint: "No sequence of n tokens occurs twice; 0 turns it off." },
   { key: "repetition_penalty", label: "Repetition penalty", min: 1, max: 3, step: 0.1,
-    hint: "Makes tokens that were used less probable; 1 turns it off." },
-  { key: "max_length_factor", label: "Greatest length", min: 0.5, max: 4, step: 0.5,
-    hint: "Target tokens for each source token, plus a constant." },
+    hint: "Makes repeated tokens less probable; 1 turns it off." },
+  { key: "max_length_factor", label: "Maximum length", min: 0.5, max: 4, step: 0.5,
+    hint: "Target tokens per source token, plus a constant." },
 ];
-const ALTERNATIVES = 4; // are listed unless somebody wants another number: the beam has them anyway
+const ALTERNATIVES = 4; // listed by default; the beam has them anyway
 
 let changed = JSON.parse(localStorage.getItem("settings") ?? "{}");
 
-/** What a model translates with: its own settings, and what was changed here. */
+/** A model's own settings with the changes made here. */
 export function settingsOf(model) {
   const settings = { ...model.settings, n_best: ALTERNATIVES, ...changed };
   if (settings.mbr && settings.mbr !== "none") settings.n_best = 1;
@@ -50,7 +50,7 @@ export function requestFor(model) {
   return { model: model.name, options, n_best: settings.n_best };
 }
 
-/** The settings that matter most, in a few words. */
+/** The most important settings, in a few words. */
 export function describeSettings(model) {
   const settings = settingsOf(model);
   const search = forBeam(settings) ? `beam ${settings.beam_size}` : `sampling at temperature ${settings.temperature}`;
@@ -91,7 +91,7 @@ export function showSettings(form, model, onChange) {
     input.addEventListener("change", () => change(key, Number(input.value)));
     return make("div", { className: "setting" }, make("label", {}, make("span", {}, label, shown), input), note);
   });
-  const title = make("h2", {}, "Settings of the search");
+  const title = make("h2", {}, "Search settings");
   const bar = make("div", { className: "bar" }, title, reset);
   form.replaceChildren(bar, make("div", { className: "grid" }, ...controls));
 }

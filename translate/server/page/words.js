@@ -1,15 +1,15 @@
-// Sentences of a text, and the words in which two texts differ.
+// Splits text into sentences, and finds the words in which two texts differ.
 
-// An initial, an ordinal, or an abbreviation: the full stop behind it ends no sentence.
+// An initial, an ordinal, or an abbreviation: the full stop after it does not end a sentence.
 const NO_END = /(?:^|[\s(.])(?:\p{L}|\d{1,2}|Dr|Prof|Nr|St|Str|Hr|Fr|Mr|Mrs|Ms|bzw|vgl|inkl|ca|Abb|Bd)\.\s+$/u;
 
-/** The sentences of a text, as its translations are asked for: their `text`, and where it starts and ends. */
+/** The sentences of a text: their `text`, `start` and `end`. */
 export function splitSentences(text, language) {
   const segmenter = new Intl.Segmenter(language, { granularity: "sentence" });
   const sentences = [];
   let offset = 0;
   for (const line of text.split("\n")) {
-    let open = null; // a sentence that an abbreviation has not ended
+    let open = null; // a sentence that continues after an abbreviation
     for (const { segment, index } of segmenter.segment(line)) {
       open = { start: open?.start ?? offset + index, end: offset + index + segment.length };
       if (NO_END.test(segment)) continue;
@@ -29,7 +29,7 @@ function trimmed(text, start, end) {
   return { text: kept, start, end: start + kept.length };
 }
 
-/** The number of the word that each token belongs to; SentencePiece writes ▁ before a word. */
+/** The word index of each token; SentencePiece writes ▁ before a word. */
 export function wordNumbers(tokens) {
   let [word, hasText] = [0, false];
   return tokens.map((token) => {
@@ -39,7 +39,7 @@ export function wordNumbers(tokens) {
   });
 }
 
-/** For each word of `text`, whether `other` lacks it there (by the longest common subsequence). */
+/** For each word of `text`, whether it is missing in `other` (by the longest common subsequence). */
 export function changedWords(text, other) {
   const [a, b] = [text, other].map((each) => each.split(/\s+/).filter(Boolean));
   const table = Array.from({ length: a.length + 1 }, () => new Uint16Array(b.length + 1));
