@@ -40,9 +40,8 @@ torch.save(logits, sys.argv[1])
 def test_translates_as_the_run_does(tmp_path: Path, shape: dict[str, str]) -> None:
     sizes = {"d_model": 32, "num_heads": 4, "d_ff": 64, "norm": "pre", "dropout": 0.0, "initialization": "xavier"}
     search = {"length_penalty_kind": "average", "length_penalty": 1.0, "max_length_factor": 2.0}
-    toy = make_toy(
-        tmp_path / "run", tiny_config(model=sizes | shape, decoding=search | {"max_length_constant": 20}), num_steps=400
-    )
+    config = tiny_config(model=sizes | shape, decoding=search | {"max_length_constant": 20})
+    toy = make_toy(tmp_path / "run", config, num_steps=400)
     model, tokenizers, sources = toy.model, toy.tokenizers, toy.sources
     (folder := tmp_path / "model").mkdir()
     write_huggingface(model, tokenizers, config, folder)

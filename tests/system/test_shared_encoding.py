@@ -63,14 +63,8 @@ def join(folder: Path, rank: int) -> World:
     return World(DistributedEnvironment(rank, 2, rank, 2), dist.new_group(backend="gloo")).new_group()
 
 
-def work(folder: Path, rank: int) -> None:
-    world = join(folder, rank)
-    (folder / f"result{rank}").write_text(json.dumps(three_epochs(folder, world=world)))
-    dist.destroy_process_group()
-
-
-def fail(folder: Path, rank: int) -> None:
-    """The second process fails amid its work, and the first ends with its exit code."""
+def work(folder: Path, rank: int, error: Exception | None) -> None:
+    """Encode as one of two processes; the second raises the error in the middle of its work."""
     world = join(folder, rank)
     started = time.perf_counter()
     num_checks = 0
@@ -78,40 +72,23 @@ def fail(folder: Path, rank: int) -> None:
     def check() -> None:
         nonlocal num_checks
         num_checks += 1
-        if rank == 1 and num_checks == 9:
-            raise InputError("no such file")
+        if error is not None and rank == 1 and num_checks == 9:
+            raise error
 
+    result: Any
     try:
-        three_epochs(folder, world=world, check=check)
-    except (InputError, RunError, SystemExit) as error:
-        text = f"{type(error).__name__}: {error}"
-        (folder / f"result{rank}").write_text(json.dumps([text, time.perf_counter() - started]))
+        result = three_epochs(folder, world=world, check=check)
+    except (InputError, RunError, SystemExit, Cancelled) as raised:
+        result = f"{type(raised).__name__}: {raised}", time.perf_counter() - started
+    (folder / f"result{rank}").write_text(json.dumps(result))
     dist.destroy_process_group()
 
 
-def cancel(folder: Path, rank: int) -> None:
-    """The second process does not need the segment any more, and the first does not wait for it."""
-    world = join(folder, rank)
-    num_checks = 0
-
-    def check() -> None:
-        nonlocal num_checks
-        num_checks += 1
-        if rank == 1 and num_checks == 9:
-            raise Cancelled
-
-    try:
-        three_epochs(folder, world=world, check=check)
-    except Cancelled:
-        (folder / f"result{rank}").write_text(json.dumps("cancelled"))
-    dist.destroy_process_group()
-
-
-def run_two(work: Any, folder: Path) -> list[Any]:
+def run_two(folder: Path, error: Exception | None = None) -> list[Any]:
     lines = "".join(json.dumps({"de": de, "en": en}) + "\n" for de, en in PAIRS)
     (folder / "train.json").write_text(lines, encoding="utf-8")
     context = multiprocessing.get_context("spawn")
-    processes = [context.Process(target=work, args=(folder, rank)) for rank in range(2)]
+    processes = [context.Process(target=work, args=(folder, rank, error)) for rank in range(2)]
     for process in processes:
         process.start()
     for process in processes:
@@ -122,7 +99,7 @@ def run_two(work: Any, folder: Path) -> list[Any]:
 
 @pytest.mark.timeout(120)
 def test_two_processes_make_the_batches_of_one_and_share_the_work(tmp_path: Path) -> None:
-    (first, first_lines), (second, second_lines) = run_two(work, tmp_path)
+    (first, first_lines), (second, second_lines) = run_two(tmp_path)
     alone, lines = three_epochs(tmp_path, world=SINGLE_PROCESS)
     assert first == second == alone and len(alone) > 10
     assert first_lines + second_lines == lines == 2 * (40 + 40 + 20 + 40)
@@ -131,13 +108,11 @@ def test_two_processes_make_the_batches_of_one_and_share_the_work(tmp_path: Path
 
 @pytest.mark.timeout(120)
 def test_if_one_fails_the_other_ends_at_once(tmp_path: Path) -> None:
-    (first, seconds), (second, _) = run_two(fail, tmp_path)
-    assert second.startswith("RunError: segment 2 of the training data: process 2 of 2")
-    assert second.endswith("no such file. When that is fixed, continue with --resume")
-    assert first == "SystemExit: 2"
-    assert seconds < 30
+    (first, seconds), (second, _) = run_two(tmp_path, InputError("no such file"))
+    assert second.startswith("RunError: segment 2") and "process 2 of 2" in second and "no such file" in second
+    assert first == "SystemExit: 2" and seconds < 30
 
 
 @pytest.mark.timeout(120)
-def test_what_one_cancels_is_cancelled_in_both(tmp_path: Path) -> None:
-    assert run_two(cancel, tmp_path) == ["cancelled", "cancelled"]
+def test_a_segment_cancelled_by_one_is_cancelled_in_both(tmp_path: Path) -> None:
+    assert [result.split(":")[0] for result, _ in run_two(tmp_path, Cancelled())] == ["Cancelled", "Cancelled"]

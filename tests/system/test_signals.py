@@ -34,7 +34,7 @@ def metrics_bytes(run: Path) -> int:
 
 
 def test_a_signal_saves_and_says_how_to_go_on(trainings: Any, tmp_path: Path) -> None:
-    settings = ("training.max_steps=200", "training.save_every=1000", "training.validate_every=1000")
+    settings = ("training.max_steps=60", "training.save_every=1000", "training.validate_every=1000")
     run = tmp_path / "a run"
     trainings.run(tmp_path / "straight", *settings)
     arguments, num_bytes = trainings.arguments(run, *settings), 0

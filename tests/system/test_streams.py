@@ -7,14 +7,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
-
-from translate.cli import app
+from harness import run_command, write_reversed_digits
 
 pytestmark = [pytest.mark.system, pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX shell")]
 
@@ -49,7 +46,7 @@ SIGNALS = {"signal-terminate": signal.SIGTERM, "signal-hangup": signal.SIGHUP, "
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory, write_reversed_digits: Callable[..., None]) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a config, its corpora and its run."""
     folder = tmp_path_factory.mktemp("digits")
     for name, num_pairs in (("train", 97), ("lines", 5)):
@@ -60,8 +57,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory, write_reversed_digits: Call
 
 
 def translate(*arguments: Any, stdin: bytes = b"") -> str:
-    """Run a command in this process, and give its standard output."""
-    result = CliRunner().invoke(app, list(map(str, arguments)), input=stdin, catch_exceptions=False)
+    """Run a command in this process, and return its standard output."""
+    result = run_command(*arguments, stdin=stdin)
     assert result.exit_code == 0, result.output
     return result.stdout
 

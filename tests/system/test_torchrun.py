@@ -89,23 +89,6 @@ def test_it_starts_them_again_and_they_go_on(start: Callable[..., Job], training
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="finds processes in /proc")
-@pytest.mark.parametrize("rank", [0, 1])
-def test_the_death_of_one_ends_all_within_a_minute(
-    start: Callable[..., Job], trainings: Any, tmp_path: Path, rank: int
-) -> None:
-    job = start(arguments=trainings.arguments(tmp_path / "run", *OVERRIDES, "training.max_steps=100000"))
-    job.wait_until_said("step 6: loss")
-    job.kill(rank=rank)
-    assert job.process.wait(timeout=60) != 0
-    assert (
-        f"translate: process {2 - rank} of 2 (on {os.uname().nodename}): another process has ended or does not answer"
-        in job.said
-    )
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_a_signal_to_torchrun_stops_and_saves(start: Callable[..., Job], trainings: Any, tmp_path: Path) -> None:
     job = start(arguments=trainings.arguments(tmp_path / "run", *OVERRIDES, "training.max_steps=100000"))
     job.wait_until_said("step 6: loss")
