@@ -719,7 +719,7 @@ def test_a_search_without_memory(toy: Toy, monkeypatch: pytest.MonkeyPatch, work
 def test_a_scoring_without_memory(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     ids = toy.tokenizers.target.encode("dog")
     ours = Translator(toy.model, toy.tokenizers, DecodingConfig(device="cpu", batch_tokens=99))
-    monkeypatch.setattr(score, "collate", refuse)
+    monkeypatch.setattr("translate.decoding.score.collate", refuse)
     with pytest.raises(
         RunError,
         match=rf"^out of memory on the forced decoding of 1 pairs of up to {len(ids * 3) + 1} tokens{TOLD}Lower"

@@ -168,7 +168,6 @@ def test_what_is_watched_is_searched_by_our_own_model(toy: Toy, run: Path) -> No
     for name, is_told in (("auto", True), ("ctranslate2", False)):
         translator = automatic(run, engine=name)
         assert translator.engine.prepare() == "ctranslate2"
-        (found,) = translator.translate_stream(
-            toy.sources[:1], on_partial=lambda *given, told=told: told.append(given[2])
-        )
+        told.clear()
+        (found,) = translator.translate_stream(toy.sources[:1], on_partial=lambda line, piece, text: told.append(text))
         assert bool(told) is is_told and (not told or told[-1] == found.text)

@@ -68,7 +68,7 @@ def test_lines_with_a_prefix_are_searched_by_ctranslate2(
 ) -> None:
     """All of them in greedy search; with a beam, not those that may end there."""
     assert len(converted(beam_size=beam_size).translate(begun)) == len(begun)
-    assert len(searched) < 2 * len(begun) / 3 and bool(searched) == (beam_size > 1)
+    assert len(searched) < len(begun) and bool(searched) == (beam_size > 1)
 
 
 @pytest.mark.parametrize("options", [{}, {"max_length_factor": 0.4, "max_length_constant": 3}])

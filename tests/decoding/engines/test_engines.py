@@ -39,7 +39,7 @@ SEARCHES: dict[str, dict[str, Any]] = {
     "groups": {"beam_size": 4, "diversity_groups": 2, "n_best": 2},
     "coverage": {"beam_size": 3, "coverage_penalty": 0.2},
     "minimum length": {"beam_size": 2, "min_length_factor": 0.5, "min_length_constant": 1},
-    "no repetition": {"beam_size": 2, "no_repeat_ngram": 2, "repetition_penalty": 1.2},
+    "repetition penalty": {"beam_size": 2, "repetition_penalty": 1.2},
     "sample": {"search": "sample", "n_best": 2, "temperature": 1.3, "seed": 7},
     "minimum Bayes risk": {"beam_size": 4, "mbr": "chrf"},
 }

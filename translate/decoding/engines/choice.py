@@ -134,7 +134,7 @@ class AutomaticEngine:
         others = [index for index, each in enumerate(job.inputs) if not each.phrase_ids]
         num_lines = sum(has_words(job.inputs[index]) for index in others)
         engine = None
-        if num_lines and job.on_step is None and not missing_settings(job.config):
+        if num_lines and job.on_step is None and (self.reasons or not missing_settings(job.config)):
             engine = self._faster(num_lines)
         if engine is None:
             self.own.search(job)
