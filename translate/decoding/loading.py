@@ -50,69 +50,44 @@ def load_translator(
             fit, or the engine is not installed or does not have what is asked for.
         RunError: A run is damaged, or cannot be converted for the engine.
     """
-    others = {"ensemble": ensemble, "reverse": reverse, "forbidden": forbidden}
-    asked_for = [name for name, value in others.items() if value]
+    for name, value in {"ensemble": ensemble, "forbidden": forbidden}.items():
+        if isinstance(value, str | PathLike):
+            raise InputError(f"{name} = {str(value)!r}: should be a list, such as [{str(value)!r}]")
+    asked_for = {"ensemble": ensemble, "reverse": reverse, "forbidden": forbidden}
+    others = [name for name, value in asked_for.items() if value]
     values = {f"decoding.{key}": value for key, value in (options or {}).items()}
     given = override_config(read_resolved_config(open_run(Path(run)).config), values).decoding
-    resolved = resolve_auto(given, others=asked_for)
-    own, loaded = load_own_translator(
-        run,
-        checkpoint=checkpoint,
-        options={**(options or {}), "engine": resolved.engine, "precision": resolved.precision},
-        ensemble=ensemble,
-        reverse=reverse,
-        forbidden=forbidden,
-    )
-    assert isinstance(own.engine, OwnEngine)
+    resolved = resolve_auto(given, others=others)
+    speed = {"engine": resolved.engine, "precision": resolved.precision}
+    own, loaded = load_own_translator(run, checkpoint=checkpoint, options={**(options or {}), **speed})
+    models = [_load_other(Path(path), loaded, own.config, checkpoint=checkpoint) for path in ensemble]
     engine = choose_engine(
-        own.engine,
-        own.tokenizers,
-        loaded.directory,
+        OwnEngine(own.model, own.tokenizers.target, ensemble=models, forbidden=forbidden),
+        loaded,
         given=given,
         resolved=own.config,
         checkpoint=checkpoint,
         has_token_scores=token_scores,
-        others=asked_for,
+        others=others,
     )
-    return LoadedTranslator(Translator(engine, own.tokenizers, own.config, reverse=own.reverse, name=own.name), loaded)
+    back = None if reverse is None else _load_reverse(Path(reverse), loaded, own.config, checkpoint=checkpoint)
+    return LoadedTranslator(Translator(engine, own.tokenizers, own.config, reverse=back, name=own.name), loaded)
 
 
 def load_own_translator(
-    run: str | PathLike[str],
-    *,
-    checkpoint: Checkpoint = "best",
-    options: Mapping[str, object] | None = None,
-    ensemble: Sequence[str | PathLike[str]] = (),
-    reverse: str | PathLike[str] | None = None,
-    forbidden: Sequence[str] = (),
+    run: str | PathLike[str], *, checkpoint: Checkpoint = "best", options: Mapping[str, object] | None = None
 ) -> LoadedTranslator:
     """Load a run whose own model searches and scores, in fp32 unless the precision is bf16, whatever the engine is.
 
     Args, Raises: As in `load_translator`.
     """
-    for name, value in {"ensemble": ensemble, "forbidden": forbidden}.items():
-        if isinstance(value, str | PathLike):
-            raise InputError(f"{name} = {str(value)!r}: should be a list, such as [{str(value)!r}]")
     loaded = load_run(Path(run), checkpoint=checkpoint)
     values = {f"decoding.{key}": value for key, value in (options or {}).items()}
     config = override_config(loaded.config, values).decoding_settings()
     if config.precision == "auto":
         config = config.model_copy(update={"precision": "fp32"})
-    others = [_load_other(Path(path), loaded, config, checkpoint=checkpoint) for path in ensemble]
-    engine = OwnEngine(
-        _prepare(loaded.model, config),
-        loaded.tokenizers.target,
-        ensemble=others,
-        forbidden=forbidden,
-    )
-    translator = Translator(
-        engine,
-        loaded.tokenizers,
-        config,
-        reverse=None if reverse is None else _load_reverse(Path(reverse), loaded, config, checkpoint=checkpoint),
-        name=f"{run}, {loaded.config.data.source_language} → {loaded.config.data.target_language}",
-    )
-    return LoadedTranslator(translator, loaded)
+    name = f"{run}, {loaded.config.data.source_language} → {loaded.config.data.target_language}"
+    return LoadedTranslator(Translator(_prepare(loaded.model, config), loaded.tokenizers, config, name=name), loaded)
 
 
 def _load_other(path: Path, first: LoadedRun, config: DecodingConfig, *, checkpoint: Checkpoint) -> Transformer:

@@ -4,11 +4,9 @@ import functools
 import importlib.util
 import logging
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Literal
 
 from translate.config.decoding import DecodingConfig
-from translate.data.tokenizer import Tokenizers
 from translate.decoding.engines.ctranslate2 import CTranslate2Engine, check_ctranslate2, missing_settings
 from translate.decoding.engines.ctranslate2_conversion import convert_run, find_conversion
 from translate.decoding.engines.engine import Engine, SearchJob, has_words
@@ -16,6 +14,7 @@ from translate.decoding.engines.own import OwnEngine
 from translate.errors import InputError, RunError, install_hint
 from translate.model.device import choose_device, choose_precision
 from translate.runs.directory import Checkpoint
+from translate.runs.loading import LoadedRun
 
 logger = logging.getLogger(__name__)
 
@@ -56,8 +55,7 @@ def resolve_auto(config: DecodingConfig, *, others: Sequence[str] = ()) -> Decod
 
 def choose_engine(
     own: OwnEngine,
-    tokenizers: Tokenizers,
-    run: Path,
+    run: LoadedRun,
     *,
     given: DecodingConfig,
     resolved: DecodingConfig,
@@ -77,13 +75,13 @@ def choose_engine(
     """
 
     def convert() -> CTranslate2Engine:
-        folder = convert_run(run, checkpoint=checkpoint)
-        engine = CTranslate2Engine(own, tokenizers, folder, resolved, has_token_scores=has_token_scores)
+        folder = convert_run(run.directory, checkpoint=checkpoint)
+        engine = CTranslate2Engine(own, run.tokenizers, folder, resolved, has_token_scores=has_token_scores)
         logger.info(f"Searching with CTranslate2 in {resolved.precision}")
         return engine
 
     def is_converted() -> bool:
-        return find_conversion(run, checkpoint=checkpoint).is_dir()
+        return find_conversion(run.directory, checkpoint=checkpoint).is_dir()
 
     if resolved.engine == "ctranslate2":
         if given.engine == "ctranslate2" or given.precision == "int8":
