@@ -194,7 +194,7 @@ def test_another_tokenizer_is_refused_by_name(toy: Toy, run: Path, tmp_path: Pat
 @pytest.mark.usefixtures("no_shape_checks")
 def test_bf16(toy: Toy, run: Path) -> None:
     exact = texts(translate.load(run), toy.sources)
-    translator = translate.load(run, precision="bf16", ensemble=[run])
+    translator = translate.load(run, engine="translate", precision="bf16", ensemble=[run])
     for model in translator.engine.models:
         assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
     same = sum(one == other for one, other in zip(texts(translator, toy.sources), exact, strict=True))
