@@ -6,15 +6,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from harness import random_model
 
+from translate.config.data import TokenizerConfig
 from translate.config.decoding import DecodingConfig
 from translate.config.schema import Config, EvaluationConfig
-from translate.data.tokenizer import PAD_ID, prepare_tokenizers
+from translate.data.tokenizer import prepare_tokenizers
 from translate.decoding import Translation, Translator
 from translate.errors import InputError, RunError
 from translate.evaluation.evaluate import Evaluation, choose_test_sets, evaluate, report_folder, write_report
 from translate.evaluation.metrics import Interval, Metric, score_translations
-from translate.model import Transformer
 from translate.runs.checksums import check_folder, read_checksums
 from translate.runs.directory import RunDirectory
 
@@ -26,15 +27,9 @@ CONFIG = EvaluationConfig(bootstrap_samples=10)
 @pytest.fixture(scope="module")
 def translator() -> Translator:
     torch.manual_seed(1)
-    config = Config.model_validate(
-        {
-            "tokenizer": {"vocab_size": 300},
-            "model": {"d_model": 8, "num_heads": 2, "d_ff": 16, "num_encoder_layers": 1, "num_decoder_layers": 1},
-        }
-    )
-    tokenizers = prepare_tokenizers(config.tokenizer, SOURCES, REFERENCES)
-    model = Transformer(config.model, source_vocab_size=300, target_vocab_size=300, pad_id=PAD_ID).eval()
-    return Translator(model, tokenizers, DecodingConfig(beam_size=2, max_length_factor=0.5, max_length_constant=3))
+    tokenizers = prepare_tokenizers(TokenizerConfig(vocab_size=300), SOURCES, REFERENCES)
+    decoding = DecodingConfig(beam_size=2, max_length_factor=0.5, max_length_constant=3)
+    return Translator(random_model(tokenizers).eval(), tokenizers, decoding)
 
 
 def test_evaluate_is_translate_and_score(translator: Translator) -> None:
@@ -55,7 +50,7 @@ def test_evaluate_shows_its_progress(translator: Translator) -> None:
 
 
 def test_evaluate_refuses_unequal_numbers(translator: Translator) -> None:
-    with pytest.raises(InputError, match="^2 translations but 5 references"):
+    with pytest.raises(InputError, match="2 translations .*5 references"):
         evaluate(translator, SOURCES[:2], REFERENCES, CONFIG)
 
 
@@ -157,11 +152,11 @@ def test_choosing_test_sets(config: Config) -> None:
 
 
 def test_a_test_set_that_is_not_there(config: Config, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="^--set third: the run's sets are upper, second, first, validation$"):
+    with pytest.raises(InputError, match="--set third.*upper, second, first, validation"):
         chosen(config, "third")
-    with pytest.raises(InputError, match="^--set third: the run's sets are none$"):
+    with pytest.raises(InputError, match="--set third.*none"):
         chosen(Config(), "third")
-    with pytest.raises(InputError, match="^the run's config names no data.test: give --source and --reference, or "):
+    with pytest.raises(InputError, match="data.test.*--source and --reference"):
         chosen(Config(), None)
     (tmp_path / "second.en").unlink()
     with pytest.raises(InputError, match=rf"^data.test.second: {tmp_path}/second.en: no such file"):

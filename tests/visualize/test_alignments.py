@@ -65,12 +65,12 @@ def test_punctuation_by_hand(pieces: list[str], words: list[tuple[str, list[int]
 
 
 def test_wrong_layers_and_lines(make_translator: MakeTranslator) -> None:
-    with pytest.raises(InputError, match="^--layer 2: the decoder has the layers 0 to 1; or say mean or best$"):
+    with pytest.raises(InputError, match="--layer 2: .*0 to 1"):
         align_pairs(make_translator(), SOURCES, TARGETS, layer=2)
     long = make_translator(positions="learned")
-    with pytest.raises(InputError, match=r"^line 2 has \d+ tokens with its special symbol, more than the 40 positions"):
+    with pytest.raises(InputError, match="line 2 .*model.max_positions = 40"):
         align_pairs(long, ["Hund", "Hund " * 50], ["dog", "dog"], layer=0)
-    with pytest.raises(InputError, match="^--layer best: no validation pair has words on both sides"):
+    with pytest.raises(InputError, match="--layer best"):
         layer_error_rates(make_translator(), ["Hund", ""], ["", "dog"])
 
 

@@ -67,7 +67,7 @@ def test_all_of_a_run_over_steps_and_over_time(make_run: MakeRun, tmp_path: Path
     # 6000 tokens at 100 a second are a minute; the second step at 50 takes two, the validation between 1.5.
     run = make_run(tmp_path / "demo", train(1), validation(1), train(2, target_tokens_per_second=50.0))
     picture = curves_picture([run])
-    assert picture.title == "Training of demo" and "target tokens divided by their speed" in picture.paragraphs[0]
+    assert picture.title == "Training of demo" and "label smoothing" in picture.paragraphs[0]
     titles = ["Loss", "BLEU on validation", "Learning rate", "Speed", "Gradient norm", "Runs"]
     assert [panel.title for panel in picture.panels] == titles
     training, validated = chart(picture, "Loss").series
@@ -80,7 +80,7 @@ def test_all_of_a_run_over_steps_and_over_time(make_run: MakeRun, tmp_path: Path
     for name, ys in [("Learning rate", [0.001, 0.002]), ("Speed", [100.0, 50.0]), ("Gradient norm", [1.5, 1.5])]:
         assert chart(picture, name).series[0].y == ys
     assert table(picture) == {
-        "Steps": ["2"], "Minutes": ["4.5"], "Tokens a second": ["75"], "Best step": ["1"], "BLEU": ["30.00"],
+        "Steps": ["2"], "Minutes": ["4.5"], "Tokens per second": ["75"], "Best step": ["1"], "BLEU": ["30.00"],
         "chrF": [""], "Loss": ["2.0000"], "Perplexity": ["7.40"],
     }  # fmt: skip
     (switch,) = picture.switches
@@ -152,12 +152,12 @@ def test_values_that_no_training_writes_are_left_out(make_run: MakeRun, tmp_path
 
 def test_nothing_recorded_yet_and_no_run(make_run: MakeRun, tmp_path: Path) -> None:
     empty = make_run(tmp_path / "empty")
-    with pytest.raises(InputError, match=r"empty: nothing is recorded yet; a training records itself every training"):
+    with pytest.raises(InputError, match="empty: .*training.log_every"):
         curves_picture([empty])
     (empty / "metrics.jsonl").unlink()
-    with pytest.raises(InputError, match="nothing is recorded yet"):
+    with pytest.raises(InputError, match="empty"):
         curves_picture([empty])
     picture = curves_picture([empty, make_run(tmp_path / "demo", train(1))])
     assert table(picture)["Steps"] == ["", "1"]
-    with pytest.raises(InputError, match="nowhere: no such run directory"):
+    with pytest.raises(InputError, match="nowhere: "):
         curves_picture([tmp_path / "nowhere"])

@@ -81,7 +81,7 @@ def test_t_sne_in_the_picture_and_without_scikit_learn(
     assert isinstance(points, Points) and (points.x_axis, points.y_axis) == ("t-SNE 1", "t-SNE 2")
     assert points.note.startswith("t-SNE puts neighbours together")
     monkeypatch.setitem(sys.modules, "sklearn.manifold", None)
-    with pytest.raises(InputError, match="^--method tsne needs scikit-learn: .*, or use --method pca$"):
+    with pytest.raises(InputError, match="--method tsne .*--method pca"):
         embeddings_picture(translator, [], method="tsne", **settings)
 
 
@@ -114,7 +114,7 @@ def test_words_that_are_asked_for(make_translator: MakeTranslator) -> None:
     assert isinstance(points, Points) and isinstance(table, Table)
     assert {point.label for point in points.points if point.group == "asked for"} == {"Künstler", "Hund"}
     assert [row[0] for row in table.rows] == ["Künstler", "Hund"]
-    with pytest.raises(InputError, match="^a word to look at is empty: '' has no neighbours$"):
+    with pytest.raises(InputError, match="empty"):
         picture(make_translator(), ["Hund", " "])
 
 
@@ -139,7 +139,7 @@ def test_vocabularies_apart_have_a_map_each(make_translator: MakeTranslator) -> 
 
 
 def test_too_few_words(make_translator: MakeTranslator) -> None:
-    with pytest.raises(InputError, match="^2 source and target words are too few for a map"):
+    with pytest.raises(InputError, match="2 source and target words"):
         embeddings_picture(
             make_translator(), [], sources=["Hund"], targets=["dog"], num_words=5, num_neighbours=2, name="toy"
         )

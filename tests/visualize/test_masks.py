@@ -78,5 +78,5 @@ def test_translations_are_decoded_or_one_for_each(make_translator: MakeTranslato
     translator = make_translator()
     picture = masks_picture(translator, ["Hund"], [])
     assert picture.paragraphs[0].endswith("(decoded)")
-    with pytest.raises(InputError, match="^sentences: 2, --target: 1; give one for each sentence, in order, or none$"):
+    with pytest.raises(InputError, match="sentences: 2, --target: 1"):
         masks_picture(translator, ["Hund", "Haus"], ["dog"])

@@ -78,7 +78,7 @@ def gather_lines(work: Callable[[], list[T]], world: World) -> list[T]:
 
 
 def report_folder(evaluation: Path, name: str, *, source: Path | None, set_names: Collection[str]) -> Path:
-    """The folder for the report on a test set. No other test set, and no other file of the same name, has this folder.
+    """The folder for the report on a test set. Other test sets, and other files of the same name, have other folders.
 
     Args:
         evaluation: The run's folder of reports.
@@ -92,7 +92,7 @@ def report_folder(evaluation: Path, name: str, *, source: Path | None, set_names
 
 
 def _source_of(folder: Path) -> str:
-    """The file that the report in a folder is on, if it says so."""
+    """The translated file according to the report in a folder, if it names one."""
     try:
         return str(json.loads((folder / "report.json").read_bytes()).get("source", ""))
     except (OSError, ValueError, AttributeError):
@@ -126,7 +126,7 @@ def write_report(
     check_inside(directory, directory.parent)
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        (directory / CHECKSUMS).unlink(missing_ok=True)  # Those of an evaluation before this one.
+        (directory / CHECKSUMS).unlink(missing_ok=True)  # of an earlier evaluation
     except OSError as error:
         raise write_error(directory, error) from error
     hypotheses = directory / "hypotheses.txt"
@@ -145,7 +145,7 @@ def write_report(
         "versions": package_versions(),
     }
     scores = directory / "report.json"
-    write_text(scores, json.dumps(report, indent=2) + "\n")  # in ASCII, for a name may be no UTF-8
+    write_text(scores, json.dumps(report, indent=2) + "\n")  # in ASCII, because a name may not be UTF-8
     write_checksums(directory, {file.name: fingerprint(file) for file in (hypotheses, scores)})
 
 

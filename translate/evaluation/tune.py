@@ -15,11 +15,11 @@ _BEAM_SIZES = (1, 2, 4, 8)
 _PENALTIES = [
     ("none", 0.0), ("gnmt", 0.3), ("gnmt", 0.6), ("gnmt", 1.0), ("gnmt", 1.5), ("average", 0.5), ("average", 1.0),
 ]  # fmt: skip
-_NEGLIGIBLE = 0.05  # BLEU; less is not worth the time of a larger beam, nor another penalty
+_NEGLIGIBLE = 0.05  # BLEU; a smaller gain is not worth a larger beam or another penalty
 
 
 class TunedSettings(NamedTuple):
-    """Settings that were tried, and their BLEU on the validation set."""
+    """Settings and their BLEU on the validation set."""
 
     settings: Settings
     bleu: float
@@ -45,7 +45,7 @@ def tune_decoding(
     """
     own = translator.config
     if not own.ranks_a_beam:
-        raise InputError("a beam search is tuned, and the settings sample or choose by minimum Bayes risk")
+        raise InputError("only beam search can be tuned, but the settings sample or choose by minimum Bayes risk")
 
     def score(settings: Settings) -> TunedSettings:
         tried = translator.with_options(n_best=1, diversity_groups=1, **settings)

@@ -3,7 +3,7 @@
 import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain, zip_longest
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -213,10 +213,8 @@ def _inspect(
         about = survey.key, survey.unit, survey.corpus.name, len(survey.corpus.sources), filtered and filtered.num_kept
         reports.append(CorpusReport(*about, left_out, len(sample.sources), tuple(suspects), tuple(spelling)))
     share = len(training_ids["source"]) / sum(report.num_pairs for report in reports[: len(training)])
-    parts = [(name, tokenizer, [training_ids[name]], training_lines[name]) for name, tokenizer in sides]
-    if tokenizers.vocabulary == "joint":
-        parts = [("joint", tokenizers.source, [*training_ids.values()], [*chain(*training_lines.values())])]
-    vocabularies = [vocabulary.examine_vocabulary(*part, share=share) for part in parts]
+    text = [*training_ids.values()], [*training_lines.values()]
+    vocabularies = vocabulary.examine_vocabularies(tokenizers, *text, share=share)
     return reports, vocabulary.measure_lengths(*map(count_items, training_ids.values())), vocabularies
 
 

@@ -14,7 +14,7 @@ from translate.data.tokenizer import Tokenizers
 from translate.errors import InputError
 from translate.lint.findings import Finding
 from translate.lint.settings import peak_rate, usual_rate
-from translate.lint.vocabulary import MANY_SUBWORDS, VocabularyReport, examine_vocabulary
+from translate.lint.vocabulary import MANY_SUBWORDS, VocabularyReport, examine_vocabularies
 from translate.runs.directory import RunDirectory
 
 # T5 was fine-tuned at a tenth of the peak rate of its pre-training (Raffel et al. 2020, arXiv 1910.10683, section
@@ -75,17 +75,9 @@ def _own_subwords(config: Config, tokenizers: Tokenizers) -> dict[str, float | N
         return {}
     with contextlib.suppress(InputError):
         corpus = read_held_out(own, key="data.validation")
-        sides = {"source": (tokenizers.source, corpus.sources), "target": (tokenizers.target, corpus.targets)}
-        ids = {
-            name: tokenizer.encode_lines(lines, num_threads=torch.get_num_threads())
-            for name, (tokenizer, lines) in sides.items()
-        }
-        if tokenizers.vocabulary == "joint":
-            lines = [*corpus.sources, *corpus.targets]
-            report = examine_vocabulary("joint", tokenizers.source, [*ids.values()], lines, share=1.0)
-            return {"joint": report.subwords_per_word}
-        return {
-            name: examine_vocabulary(name, tokenizer, [ids[name]], lines, share=1.0).subwords_per_word
-            for name, (tokenizer, lines) in sides.items()
-        }
+        lines = [corpus.sources, corpus.targets]
+        encoders = tokenizers.source.encode_lines, tokenizers.target.encode_lines
+        ids = [encode(side, num_threads=torch.get_num_threads()) for encode, side in zip(encoders, lines, strict=True)]
+        reports = examine_vocabularies(tokenizers, ids, lines, share=1.0)
+        return {report.name: report.subwords_per_word for report in reports}
     return {}

@@ -139,6 +139,16 @@ def examine_vocabulary(
     return VocabularyReport(name, tokenizer.vocab_size, len(counts), num_unused, num_rare, median, subwords)
 
 
+def examine_vocabularies(
+    tokenizers: Tokenizers, ids: Sequence[TokenIds], lines: Sequence[Sequence[str]], *, share: float
+) -> list[VocabularyReport]:
+    """How much of each vocabulary a text uses; `ids` and `lines` have the sources, then the targets."""
+    if tokenizers.vocabulary == "joint":
+        return [examine_vocabulary("joint", tokenizers.source, ids, [*chain(*lines)], share=share)]
+    sides = zip(("source", "target"), (tokenizers.source, tokenizers.target), ids, lines, strict=True)
+    return [examine_vocabulary(name, tokenizer, [own], text, share=share) for name, tokenizer, own, text in sides]
+
+
 def vocabulary_findings(vocabularies: Sequence[VocabularyReport], config: Config) -> Iterator[Finding]:
     """Vocabularies that were made for other text, or are too large or too small for this text.
 

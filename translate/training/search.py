@@ -266,7 +266,7 @@ class Search:
     def _trials(self) -> dict[str, FrozenTrial]:
         """The trials by their runs; of a run that was tried again, the last one."""
         trials = self.study.get_trials(deepcopy=False)
-        return {each.user_attrs["run"]: each for each in trials if "run" in each.user_attrs}
+        return {each.user_attrs["run"]: each for each in trials if "run" in each.user_attrs and each.params}
 
     def _state(self, run: str, trial: FrozenTrial) -> str:
         if trial.state == TrialState.RUNNING:

@@ -23,12 +23,12 @@ class AlignedPair(NamedTuple):
     source: list[str]
     target: list[str]
     links: dict[AlignmentLink, float]
-    weights: Float[Tensor, "target source"]  # the last row and column are those of the end symbols
+    weights: Float[Tensor, "target source"]  # the last row and column are the end symbols
     written: dict[AlignmentLink, float]  # the links between words as they are written, with punctuation
 
 
 def layer_error_rates(translator: Translator, sources: Sequence[str], targets: Sequence[str]) -> list[float]:
-    """How well each decoder layer aligns validation pairs; less is better.
+    """How well each decoder layer aligns validation pairs: error rates, lower is better.
 
     The measure is the alignment error rate against the most probable links of a word translation model (IBM model 1)
     that is learnt from these pairs and knows nothing of attention.
@@ -77,7 +77,7 @@ def align_pairs(
 def alignments_picture(
     pairs: Sequence[AlignedPair], *, first_line: int, how: str, error_rates: Sequence[float], name: str
 ) -> Picture:
-    """Lines between the words of each pair, and the weights behind them; an InputError if they are too many."""
+    """Lines between the words of each pair, and their weights; an InputError if there are too many."""
     numbers = sum(pair.weights.numel() for pair in pairs)
     check_numbers(numbers, of=f"{len(pairs)} lines", less="lower --number, or begin with another line (--first)")
     panels: list[Panel] = []
@@ -93,7 +93,7 @@ def alignments_picture(
         panels.append(
             Table("Layers", ["Layer", "Error rate"], rows,
                   note="Alignment error rate against the links of a word translation model (IBM model 1) learnt from"
-                  " the same pairs; less is better. It is a yardstick, not the truth.")
+                  " the same pairs; lower is better. The links are a reference point, not the truth.")
         )  # fmt: skip
     paragraphs = [
         f"{how}. Each target word is linked to the source word that it looks at most when it is predicted, the end"
@@ -132,7 +132,7 @@ def _align(translator: Translator, pair: EncodedPair, weights: Tensor) -> Aligne
 
 
 def split_punctuation(tokens: Tokens) -> list[Word]:
-    """Words with the subwords apart that are punctuation alone; a subword itself is not divided."""
+    """Words, from which subwords that are only punctuation are separated; a subword is not divided."""
     parts = []
     for word in tokens.words:
         groups: list[list[int]] = []

@@ -1,4 +1,4 @@
-"""Where each head looks, as an interactive page and as figures. The weights are those that the model used."""
+"""Where each head looks, as an interactive page and as figures, with the weights that the model used."""
 
 import base64
 import contextlib
@@ -27,7 +27,7 @@ from translate.visualize.sentences import MERGED, SentencePair, Tokens, merge_wo
 AttentionKind = Literal["encoder", "decoder", "cross"]
 
 
-# Of each kind its name, which tokens of the pair look and are looked at, and the labels of rows and columns.
+# For each kind: its name, the tokens that look and are looked at, and the labels of rows and columns.
 _KINDS: dict[AttentionKind, dict[str, str]] = {
     "encoder": {
         "name": "encoder self-attention", "queries": "source", "keys": "source",
@@ -65,7 +65,7 @@ class LayerAttention(NamedTuple):
 
 
 class AttentionChoice(NamedTuple):
-    """What a figure shows, and what a page shows first."""
+    """What a figure shows, and a page shows first."""
 
     kind: AttentionKind = "cross"
     layer: int | None = None  # None: all, and in a page the last

@@ -1,4 +1,4 @@
-"""Panels as Vega-Lite specifications: the same one is drawn by a browser in a page, and as PNG or SVG without one.
+"""Panels as Vega-Lite specifications, which serve pages as well as PNG and SVG.
 
 https://vega.github.io/vega-lite/docs/
 """
@@ -35,7 +35,7 @@ COLOURS = {
 }  # fmt: skip
 _STROKES = {"title": None, "symbolType": "stroke", "symbolSize": 400, "symbolStrokeWidth": 2}
 _GREY = {"symbolStrokeColor": "#808a96"}  # on white and on black
-# Where the label of a point stands, by its anchor.
+# The place of a point's label, by its anchor.
 _ANCHORED = {
     "dx": {"expr": "{right: 8, left: -8}[datum.anchor] || 0"},
     "dy": {"expr": "{above: -7, below: 7}[datum.anchor] || 0"},
@@ -45,7 +45,7 @@ _ANCHORED = {
 
 
 def theme(name: Literal["light", "dark"], *, font: str) -> Spec:
-    """Vega's configuration, which has all colours, so that a specification serves light and dark pages."""
+    """Vega's configuration with all colours, so that one specification serves light and dark pages."""
     colours: dict[str, Any] = COLOURS[name]
     ink, faint, line, series = (colours[each] for each in ("ink", "faint", "line", "series"))
     texts = {"labelColor": ink, "titleColor": faint, "titleFontWeight": "normal", "labelLimit": 300, "titleLimit": 600}
@@ -70,10 +70,10 @@ def theme(name: Literal["light", "dark"], *, font: str) -> Spec:
 
 
 def chart_specs(picture: Picture, *, is_page: bool) -> list[Spec]:
-    """A specification for each panel; of equal legends the first panel has the only one.
+    """A specification for each panel; equal legends are shown once, in the first panel.
 
-    What the page asks stands in `usermeta`: the header and the fields of the data as a table, whether the chart grows
-    with the window, and how it is drawn.
+    `usermeta` is for the page: the header and fields of the data as a table, whether the chart grows with the window,
+    and how it is drawn.
 
     Args:
         is_page: For a page, with tooltips and zoom, and without titles.
@@ -131,7 +131,7 @@ def _is_numbered(labels: Sequence[str]) -> bool:
 
 
 def _axis(labels: Sequence[str], title: str, **settings: Any) -> Spec:
-    """An axis with a label for each row or column; of numbers, with as many as have room."""
+    """An axis with a label for each row or column; numbers are labelled as far as there is room."""
     is_numbered = _is_numbered(labels)
     axis = {"title": title or None, "labelOverlap": is_numbered, "labelSeparation": 4, "ticks": False, "domain": False}
     return {**axis, "labelExpr": _labels(labels), "labelAngle": 0 if is_numbered else -90, **settings}
@@ -321,7 +321,7 @@ def _links(panel: Links, is_page: bool) -> Spec:
 
 
 def _table(panel: Table, is_page: bool) -> Spec:
-    """Lines of text, for a figure; a page has a table of its own kind."""
+    """Lines of text, for a figure; pages have HTML tables."""
     cells, start = [], 0.0
     for column in zip(panel.header, *panel.rows, strict=True):
         cells += [{"x": start, "row": row, "text": text} for row, text in enumerate(column)]

@@ -1,4 +1,4 @@
-"""Learning curves of runs from their `metrics.jsonl`, over steps or over time, all runs in one picture."""
+"""Learning curves of runs from their `metrics.jsonl`, over steps or time, all runs in one picture."""
 
 import itertools
 import math
@@ -13,19 +13,18 @@ from translate.runs.directory import open_run
 from translate.runs.metrics import Record, best_record, read_metrics
 from translate.visualize.panels import Curves, Panel, Picture, Series, Switch, Table
 
-_CHARTS = [  # title, vertical axis, the key of the records, and which kinds of records have it
-    ("Loss", "nats a token", "nll", ("train", "validation")),
+_CHARTS = [  # title, vertical axis, key of the records, kinds of records that have it
+    ("Loss", "nats per token", "nll", ("train", "validation")),
     ("BLEU on validation", "BLEU", "BLEU", ("validation",)),
     ("Learning rate", "learning rate", "learning_rate", ("train",)),
-    ("Speed", "target tokens a second", "target_tokens_per_second", ("train",)),
+    ("Speed", "target tokens per second", "target_tokens_per_second", ("train",)),
     ("Gradient norm", "norm before clipping", "gradient_norm", ("train",)),
 ]
 _LOGARITHMIC = ("Gradient norm",)
 _NOTE = (
-    "The losses of training and validation are both without label smoothing, so that they can be compared; dropout was"
-    " on in training alone. Minutes are those of training and validating: for each log entry its target tokens divided"
-    " by their speed, and the seconds of each validation. Saving, and pauses between a stop and --resume, are not in"
-    " them."
+    "Training and validation losses are both without label smoothing, so they are comparable, but dropout is on only in"
+    " training. Minutes count training and validation: the target tokens of each log entry divided by their speed, plus"
+    " the seconds of each validation. Saving, and pauses between a stop and --resume, do not count."
 )
 
 
@@ -33,16 +32,16 @@ def curves_picture(runs: Sequence[Path], *, over: Literal["step", "minutes"] = "
     """Loss, BLEU, learning rate, speed and gradient norm of finished or training runs, overlaid, and a table of them.
 
     Args:
-        over: What the curves go over in a figure, and first in a page, which has a switch.
+        over: The horizontal axis of a figure; a page begins with it, and has a switch.
 
     Raises:
-        InputError: A path is no run, or no run has recorded anything yet.
+        InputError: A path is not a run, or no run has recorded anything yet.
         RunError: A run is damaged.
     """
     names = [run.resolve().name for run in runs]
     if len(set(names)) < len(names):
         names = [str(run) for run in runs]
-    names = [name.encode(errors="backslashreplace").decode() for name in names]  # a path may be no UTF-8
+    names = [name.encode(errors="backslashreplace").decode() for name in names]  # a path may not be UTF-8
     opened = {name: open_run(run) for name, run in zip(names, runs, strict=True)}
     records = {name: read_metrics(run) for name, run in opened.items()}
     best = {
@@ -51,7 +50,7 @@ def curves_picture(runs: Sequence[Path], *, over: Literal["step", "minutes"] = "
     }
     if not any(records.values()):
         raise InputError(
-            f"{', '.join(map(str, runs))}: nothing is recorded yet; a training records itself every"
+            f"{', '.join(map(str, runs))}: nothing is recorded yet; a training writes a record every"
             " training.log_every steps"
         )
     panels: list[Panel] = []
@@ -87,7 +86,7 @@ def _series(
 
 
 def _table(records: dict[str, list[Record]], best: dict[str, Record | None]) -> Table:
-    """What each run has come to."""
+    """The results of each run."""
     rows: dict[str, list[str]] = {}
     for name, of_run in records.items():
         speeds = [record["target_tokens_per_second"] for record in of_run if "target_tokens_per_second" in record]
@@ -95,7 +94,7 @@ def _table(records: dict[str, list[Record]], best: dict[str, Record | None]) -> 
         for title, record, key, form in (
             ("Steps", last, "step", ",.0f"),
             ("Minutes", last, "minutes_so_far", ",.1f"),
-            ("Tokens a second", {"median": statistics.median(speeds)} if speeds else {}, "median", ",.0f"),
+            ("Tokens per second", {"median": statistics.median(speeds)} if speeds else {}, "median", ",.0f"),
             ("Best step", found, "step", ",.0f"),
             ("BLEU", found, "BLEU", ".2f"),
             ("chrF", found, "chrF", ".2f"),
@@ -103,5 +102,5 @@ def _table(records: dict[str, list[Record]], best: dict[str, Record | None]) -> 
             ("Perplexity", found, "perplexity", ",.2f"),
         ):
             rows.setdefault(title, [title]).append(f"{record[key]:{form}}" if key in record else "")
-    note = "Of the validation at the best step: BLEU, chrF, loss and perplexity."
+    note = "BLEU, chrF, loss and perplexity are of the validation at the best step."
     return Table("Runs", ["", *records], list(rows.values()), note)

@@ -35,18 +35,18 @@ def embeddings_picture(
         targets: Target text whose content words are on the map.
         num_words: How many words of each side are on the map.
         num_neighbours: How many neighbours of each word are listed.
-        method: Principal components, or t-SNE, which keeps neighbours together and no distances.
+        method: Principal components, or t-SNE, which keeps neighbours together but not distances.
 
     Raises:
-        InputError: A word is empty, the texts have too few words, or scikit-learn is not installed, which has t-SNE.
+        InputError: A word is empty, the texts have too few words, or t-SNE needs scikit-learn, which is not installed.
     """
     model, tokenizers = translator.model, translator.tokenizers
     source_table, target_table = (
         stack.embedder.tokens.weight.detach().float().cpu() for stack in (model.encoder, model.decoder)
     )
     if not all(word.strip() for word in words):
-        raise InputError("a word to look at is empty: '' has no neighbours")
-    # The groups of the words on each map: the language that they are from.
+        raise InputError("a word is empty: '' has no neighbours")
+    # The group of each word on a map is its language.
     source = dict.fromkeys(content_words(sources, num_words, tokenizers.source), "source")
     target = dict.fromkeys(content_words(targets, num_words, tokenizers.target), "target")
     is_joint = model.config.tie_embeddings == "all"
@@ -75,23 +75,23 @@ def embeddings_picture(
         rows = [[word, neighbours[word]] for word in asked or shown]
         panels.append(Table(f"Nearest neighbours of {side} words", ["Word", "Neighbours and their cosines"], rows))
     content = (
-        "Words of four letters or more that stand in few lines of the text, preferably with an embedding of their own. "
+        "Words of four letters or more that occur in few lines of the text, preferably with an embedding of their own. "
     )
     paragraphs = [
-        f"{'' if words else content}A word of several subwords is the mean of their embeddings. Neighbours are by the"
-        " cosine of all dimensions, among the whole vocabulary: -x is a subword inside or at the end of a word.",
+        f"{'' if words else content}A word of several subwords is the mean of their embeddings. Neighbours have the"
+        " largest cosine in all dimensions, among the whole vocabulary: -x is a subword that does not begin a word.",
         "Source and target share one table of embeddings."
         if is_joint
-        else "Source and target have tables of their own: their directions cannot be compared, so each has its map.",
+        else "Source and target have separate tables, whose directions cannot be compared, so each has its own map.",
     ]
     return Picture(f"Embeddings of {name}", paragraphs, panels)
 
 
 def content_words(lines: Sequence[str], count: int, tokenizer: Tokenizer) -> list[str]:
-    """The most frequent words of a text that probably have a meaning of their own; of equally frequent ones the first.
+    """The most frequent words of a text that probably have a meaning of their own.
 
-    That are words of at least four letters that stand in at most one line of fifty, those with an embedding of their
-    own first. A short text may not have enough of them: then others follow, by their frequency.
+    These have at least four letters and occur in at most one line of fifty; words with an embedding of their own come
+    first. If a short text does not have enough of them, others follow by frequency.
     """
     bare = (re.findall(r"[^\W\d_]+(?:-[^\W\d_]+)*", line) for line in lines)
     frequency = Counter(word for words in bare for word in dict.fromkeys(words))
@@ -115,7 +115,7 @@ def cosine_neighbours(
     """The entries of the vocabulary whose embeddings have the largest cosine with a word's, and the cosines.
 
     Args:
-        labels: The subword of each row of the table. Special symbols, bytes and the word itself are left out.
+        labels: The subword of each row. Special symbols, bytes and the word itself are left out.
     """
     cosines = torch.nn.functional.cosine_similarity(table, vector[None], dim=1)
     nearest: list[tuple[str, float]] = []
@@ -132,7 +132,7 @@ def cosine_neighbours(
 def principal_plane(vectors: Float[Tensor, "word d_model"]) -> tuple[Float[Tensor, "word 2"], list[float]]:
     """Principal component analysis: the centred vectors along the two directions in which they vary most.
 
-    The second result is the share of the variance that each direction has.
+    The second result is the share of the variance in each direction.
 
     The sign of a direction is chosen so that its largest component is positive.
 
@@ -148,7 +148,7 @@ def principal_plane(vectors: Float[Tensor, "word d_model"]) -> tuple[Float[Tenso
 
 
 def neighbour_plane(vectors: Float[Tensor, "word d_model"]) -> Float[Tensor, "word 2"]:
-    """t-SNE: a plane on which words are close whose vectors have a large cosine; the same vectors give the same plane.
+    """t-SNE: a plane where words are close if their vectors have a large cosine; it is deterministic.
 
     Raises:
         InputError: scikit-learn is not installed.
@@ -193,7 +193,7 @@ def _map(
 
 
 def _anchors(labels: Sequence[str], places: Float[Tensor, "word 2"]) -> list[Anchor]:
-    """Choose for each label, one after another and twice, the side of its point where it covers least of the others."""
+    """Choose for each label, in two rounds, the side of its point where it covers least of the others."""
     sides: dict[Anchor, tuple[int, int]] = {"right": (1, 0), "left": (-1, 0), "above": (0, 1), "below": (0, -1)}
     places = (places - places.amin(dim=0)) / (places.amax(dim=0) - places.amin(dim=0)).clamp(min=1e-9)
     sizes = torch.tensor([[0.0046 * len(label), 0.015] for label in labels])

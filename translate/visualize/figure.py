@@ -11,7 +11,7 @@ from translate.visualize.charts import chart_specs, theme
 from translate.visualize.panels import Matrix, Picture, printable
 
 DOTS_PER_INCH = 160
-MOST_CELLS = 600_000  # of a figure: an SVG of some 30 MB
+MOST_CELLS = 600_000  # per figure: an SVG of some 30 MB
 _FONT = "Liberation Sans, DejaVu Sans, sans-serif"  # the first comes with vl-convert
 _WIDTH = 1250  # up to which charts are placed side by side
 _MOST_DOTS = 60_000_000  # a larger figure gets a lower resolution
@@ -34,7 +34,7 @@ def draw_figure(picture: Picture, *, format: Literal["png", "svg"], dots_per_inc
             f"the figure would have {cells:,} cells, and the limit is {MOST_CELLS:,}: show shorter or fewer sentences,"
             " fewer positions, or one layer or head"
         )
-    # No font of vl-convert has SentencePiece's mark of a space.
+    # vl-convert's fonts do not have SentencePiece's mark of a space.
     spec = json.loads(json.dumps(_sheet(printable(picture)), ensure_ascii=False).replace(SPACE, "_"))
     if format == "png":
         area = sum((chart["width"] + 90) * (chart["height"] + 120) for chart in spec["concat"])

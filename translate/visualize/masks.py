@@ -1,4 +1,4 @@
-"""The masks of a batch of sentences, made by the functions that the model uses."""
+"""The masks of a batch of sentences, from the functions that the model uses."""
 
 from collections.abc import Sequence
 
@@ -26,7 +26,7 @@ def masks_picture(translator: Translator, sources: Sequence[str], targets: Seque
     """
     if targets and len(targets) != len(sources):
         raise InputError(
-            f"sentences: {len(sources)}, --target: {len(targets)}; give one for each sentence, in order, or none"
+            f"sentences: {len(sources)}, --target: {len(targets)}; give one per sentence, in order, or none"
         )
     given: Sequence[str | None] = targets or [None] * len(sources)
     pairs = [read_sentence(translator, text, target=target) for text, target in zip(sources, given, strict=True)]
@@ -46,15 +46,15 @@ def masks_picture(translator: Translator, sources: Sequence[str], targets: Seque
     made = "" if targets else " (decoded)"
     names = [f"{number}: {pair.source_text} → {pair.target_text}{made}" for number, pair in enumerate(pairs, start=1)]
     explanation = (
-        "Made by translate/model/masks.py, with which the model is trained. Coloured: this query (row) may see that key"
-        " (column). Padding masks have one row, for it is the same for all queries. A position of padding is a query"
-        " too, but nobody looks at what comes of it."
+        "Made by translate/model/masks.py, as in training. Coloured: this query (row) may see that key (column)."
+        " Padding masks are the same for all queries, so they have one row. Padding positions are queries too, but"
+        " their results are never used."
     )
     return Picture("The masks of a batch", [*names, explanation], panels, columns=4)
 
 
 def make_masks(source_ids: Tensor, target_input_ids: Tensor) -> list[dict[str, Bool[Tensor, "#query key"]]]:
-    """The masks of each sentence of a batch by their names. Padding masks have one row, for all queries."""
+    """The masks of each sentence of a batch, by name. Padding masks have one row, for all queries."""
     both = target_visible(target_input_ids, pad_id=PAD_ID)
     assert isinstance(both, Tensor)
     causal = causal_visible(target_input_ids.shape[1])

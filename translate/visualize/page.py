@@ -39,7 +39,7 @@ def choose_picture_file(
         wanted: The format; None: by the file's ending, or html.
 
     Raises:
-        InputError: The file's ending belongs to another format, or to none, or `dots_per_inch` is given and no PNG.
+        InputError: The file's ending is of another format or unknown, or `dots_per_inch` is given without a PNG.
     """
     output = output or Path(f"{name}.{wanted or 'html'}")
     ending = _FORMATS.get(output.suffix.lower())
@@ -112,7 +112,7 @@ def fill_template(*, title: str, data: dict[str, Any], scripts: list[str], libra
     """The HTML template with title, style, data and scripts filled in.
 
     Args:
-        data: Values of JSON's types, which the scripts read.
+        data: JSON values for the scripts.
         scripts: Names of script files of this package, in their order.
         library: Script elements of a library that they use.
     """

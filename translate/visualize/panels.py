@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple
 
 from translate.errors import InputError
 
-MOST_NUMBERS = 2_500_000  # of a picture's matrices: a page of some 20 MB
+MOST_NUMBERS = 2_500_000  # in the matrices of a picture: a page of some 20 MB
 _UNPRINTABLE = re.compile(
     "[\\0-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f-\\x9f\\u2028\\u2029\\ud800-\\udfff\\ufdd0-\\ufdef\\ufffe\\uffff]"
 )
@@ -59,7 +59,7 @@ class Point(NamedTuple):
     y: float
     group: str
     note: str = ""  # shown in a page when the mouse is over the point
-    anchor: Anchor = "right"  # the side of the point where its label stands
+    anchor: Anchor = "right"  # the side of the point with its label
 
 
 class Points(NamedTuple):
@@ -73,7 +73,7 @@ class Points(NamedTuple):
 
 
 class Links(NamedTuple):
-    """Two sentences side by side, a word a line, and lines between their words; words without one are grey."""
+    """Two sentences side by side, one word per line, and lines between words; words without one are grey."""
 
     title: str
     source: Sequence[str]
@@ -95,11 +95,11 @@ Panel = Matrix | Curves | Points | Links | Table
 
 
 class Switch(NamedTuple):
-    """A choice that a reader of a page has, for all its panels; a figure has the first option."""
+    """A choice for the reader of a page, for all its panels; a figure shows the first option."""
 
     name: Literal["over", "order"]
     title: str
-    options: Sequence[tuple[str, str]]  # the value, which the panels know, and its name for the reader
+    options: Sequence[tuple[str, str]]  # the value that the panels know, and its name for the reader
 
 
 class Picture(NamedTuple):
@@ -122,6 +122,6 @@ def printable(value: Any) -> Any:
 
 
 def check_numbers(count: int, *, of: str, less: str) -> None:
-    """Raise an InputError, with what to do, if a picture of something would have too many numbers for a page."""
+    """Raise an InputError that tells what to do if a picture would have too many numbers for a page."""
     if count > MOST_NUMBERS:
         raise InputError(f"the picture of {of} would have {count:,} numbers, and the limit is {MOST_NUMBERS:,}: {less}")

@@ -1,4 +1,4 @@
-"""How a model knows the order of words: pictures of each kind of positions."""
+"""How a model knows the order of words: pictures of each kind of position encoding."""
 
 import math
 from typing import Literal
@@ -21,17 +21,17 @@ _SHOWN_DISTANCE = 160  # of relative positions
 
 
 def positions_picture(config: ModelConfig, model: Transformer | None, *, length: int, name: str) -> Picture:
-    """Panels of a model's positions, or of those of a config before training.
+    """Panels of the positions of a model, or of a config before training.
 
     Args:
         model: A trained model; None: positions as they are before training.
-        length: How many positions to show; of a learned table no more than it has.
+        length: How many positions to show, at most those of a learned table.
     """
     if model is None:
         encoder, decoder = build_positions(config, directions="both"), build_positions(config, directions="past")
     else:
         encoder, decoder = model.encoder.embedder.positions, model.decoder.embedder.positions
-    at_first = ""  # what is learnt, before training
+    at_first = ""  # learnt positions before training
     switches, columns = [], 2
     match config.positions:
         case "sinusoidal":
