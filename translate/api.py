@@ -1,4 +1,4 @@
-"""What a program or a notebook does with whole runs: train one, look at it, evaluate it, see its attention."""
+"""The Python interface to whole runs: train one, look at it, evaluate it, see its attention."""
 
 import contextlib
 import html
@@ -32,10 +32,10 @@ _CURVES = {  # kind of the records, and key
 
 
 class Run:
-    """A run directory: its config, how its training went, and the way to its model.
+    """A run directory: its config, the course of its training, and its model.
 
     Raises:
-        InputError: There is no run, or one that a newer version wrote.
+        InputError: There is no run, or a newer version wrote it.
         RunError: The run is damaged.
     """
 
@@ -45,12 +45,12 @@ class Run:
 
     @property
     def metrics(self) -> list[Record]:
-        """What the training has recorded, in order: records with their `kind` (train or validation) and `step`."""
+        """The records of the training in order, with their `kind` (train or validation) and `step`."""
         return read_metrics(open_run(self.path))
 
     @property
     def step(self) -> int:
-        """The last step that is recorded."""
+        """The last recorded step."""
         return int(max((record["step"] for record in self.metrics), default=0))
 
     @property
@@ -137,12 +137,12 @@ def train(
 
 @contextlib.contextmanager
 def _printed_log() -> Iterator[None]:
-    """Print what the package logs meanwhile, unless the program has set up its log by itself."""
+    """Print what the package logs, unless the program has set up logging itself."""
     logger = logging.getLogger("translate")
     if logger.level != logging.NOTSET or logger.isEnabledFor(logging.INFO):
         yield
         return
-    # Some notebooks give the root logger a handler that prints; it gets these messages too.
+    # Some notebooks give the root logger a handler that prints these messages too.
     handler = logging.NullHandler() if logging.root.handlers else logging.StreamHandler(sys.stdout)
     handler.setFormatter(MessageFormatter())
     logger.addHandler(handler)
@@ -174,7 +174,7 @@ def evaluate(
         The translations, and the metrics with their intervals and sacreBLEU's signatures.
 
     Raises:
-        InputError: Not a run, no such test set, a setting that cannot be, or other numbers of lines on the two sides.
+        InputError: Not a run, no such test set, an invalid setting, or different numbers of lines on the two sides.
         RunError: A damaged run.
     """
     run = run if isinstance(run, Run) else Run(run)

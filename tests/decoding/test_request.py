@@ -52,7 +52,7 @@ def test_conditions_are_counted_and_said() -> None:
         "6 lines, 2 empty, 1 cut at the maximum length, 1 repeat themselves, 1 far longer or shorter than their source,"
         " 1 without a required phrase, 1 too long and cut"
     )
-    assert str(count_conditions(translations[:1])) == "1 lines, 0 empty, 0 cut at the maximum length"
+    assert str(count_conditions(translations[:1])) == "1 line, 0 empty, 0 cut at the maximum length"
 
 
 def test_watching_passes_translations_on_one_by_one() -> None:

@@ -239,6 +239,6 @@ def test_an_equal_share_of_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_folder_with_files_of_others_is_not_taken(toy: Any, folder: Path, name: str) -> None:
     folder.mkdir()
     (folder / name).write_text("mine")
-    with pytest.raises(InputError, match=f"out.parts/{name}: is no finished part, and parts go into this folder"):
+    with pytest.raises(InputError, match=f"out.parts/{name}: .* parts go into this folder"):
         decode(make_decoder(toy, folder), toy.sources)
     assert [path.read_text() for path in folder.iterdir()] == ["mine"]

@@ -1,4 +1,4 @@
-"""The records on the way of a line: a request, the inputs that are searched, a translation with its conditions."""
+"""The records of a line: the request, the inputs that are searched, and the translation with its conditions."""
 
 import re
 from collections import Counter
@@ -11,21 +11,21 @@ from translate.decoding.output.html import translation_html
 from translate.decoding.output.words import WordConfidence, group_words, word_confidences
 
 OnFinished = Callable[[int], object]
-"""Is told how many more lines have their result, to show progress: in any thread, but never in two at once."""
+"""Is told how many more lines have a result, to show progress: from any thread, but never from two at once."""
 
 _LINE_BREAKS = re.compile("[\\0\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 
 
 def ignore_progress(num_lines: int) -> None:
-    """Do nothing: the `OnFinished` of whoever shows no progress."""
+    """An `OnFinished` that does nothing."""
 
 
 class Request(NamedTuple):
     """A line to translate, and the constraints on its translation.
 
     A line that is too long is translated in pieces. Its prefix then begins the first piece, and each term constrains
-    the piece that it stands in. The required phrases constrain no piece, since nobody knows which piece needs them;
-    those that the whole translation lacks are reported as unmet.
+    the piece that contains it. The required phrases do not constrain any piece, because it is not known which piece
+    needs them; phrases that the whole translation does not contain are reported as unmet.
     """
 
     source: str
@@ -35,7 +35,7 @@ class Request(NamedTuple):
 
 
 class SearchInput(NamedTuple):
-    """A source as the search takes it: a whole line, or one piece of a line that was split."""
+    """What is searched at once: a whole line, or one piece of a line that was split."""
 
     line: int  # number of the line in the whole input, from 0; it seeds sampling
     piece: int  # number of the piece within its line, from 0; it seeds sampling too
@@ -59,8 +59,8 @@ class Translation(NamedTuple):
     source_truncated: bool  # the source was cut to the most tokens that the model takes
     token_log_probs: Sequence[float] = ()  # nats, of each id, and of the end symbol if the search reached it
     source_ids: Sequence[int] = ()  # subwords of `source`, as many as the model saw
-    unmet: tuple[str, ...] = ()  # required phrases that the translation lacks
-    alternatives: tuple["Translation", ...] = ()  # the n-best list behind this translation
+    unmet: tuple[str, ...] = ()  # required phrases that the translation does not contain
+    alternatives: tuple["Translation", ...] = ()  # the rest of the n-best list
     pieces: tuple["Translation", ...] = ()  # translations of the pieces of a source that was split
     alignment: str | None = None  # links between words in Pharaoh format; None: not computed
     tokens: Sequence[str] = ()  # `ids` as the vocabulary writes them
@@ -93,18 +93,18 @@ class Translation(NamedTuple):
 
     @property
     def words(self) -> list[WordConfidence]:
-        """The words of the translation and their probabilities; without token log-probabilities none."""
+        """The words of the translation and their probabilities; empty without token log-probabilities."""
         parts = [part for part in self.parts if len(part.token_log_probs) >= len(part.tokens)]
         return [word for part in parts for word in word_confidences(part.tokens, part.token_log_probs)]
 
     @property
     def parts(self) -> tuple["Translation", ...]:
-        """The translations that were searched by themselves: the pieces, or this translation alone."""
+        """The translations that were searched separately: the pieces, or just this translation."""
         return self.pieces or (self,)
 
     @property
     def flags(self) -> frozenset[str]:
-        """The conditions that a reader should know: `flags.Flag`, truncated, source_truncated, unmet and split.
+        """The conditions that a reader should know about: `flags.Flag`, truncated, source_truncated, unmet and split.
 
         A line that was split has the flags of all its pieces.
         """
@@ -137,7 +137,7 @@ _CONDITIONS = {
 class ConditionCounts(Counter[str]):
     """The number of `lines`, and of lines in each condition that `Translation.flags` names.
 
-    All translations without text are `empty`, also those of empty lines.
+    Every translation without text is `empty`, including the translations of empty lines.
     """
 
     def watch(self, translations: Iterable[Translation]) -> Iterator[Translation]:
@@ -148,11 +148,11 @@ class ConditionCounts(Counter[str]):
             yield translation
 
     def __str__(self) -> str:
-        return f"{self['lines']} lines, {self.conditions}"
+        return f"{self['lines']:,} line{'s' * (self['lines'] != 1)}, {self.conditions}"
 
     @property
     def conditions(self) -> str:
-        """The number of lines in each condition, without that of all lines."""
+        """The number of lines in each condition, without the total."""
         text = f"{self['empty']} empty, {self['truncated']} cut at the maximum length"
         return text + "".join(f", {self[flag]} {words}" for flag, words in _CONDITIONS.items() if self[flag])
 
@@ -166,5 +166,5 @@ def count_conditions(translations: Iterable[Translation]) -> ConditionCounts:
 
 
 def one_line(text: str) -> str:
-    """Replace line breaks of all kinds, and NUL, by spaces: byte fallback can generate each of them."""
+    """Replace all kinds of line breaks, and NUL, with spaces: byte fallback can generate any of them."""
     return _LINE_BREAKS.sub(" ", text)

@@ -1,9 +1,10 @@
-"""A large file translated by several processes, or in several starts: in blocks, each of which is translated once.
+"""A large file translated by several processes, or in several starts: in blocks that are translated once.
 
 Rank r of n translates the blocks r, r + n, r + 2n, …, and writes each into a part file, whole or not at all; rank 0
-joins the parts. A block is the buffer of lines that a translator would read ahead, so its translations are those of one
-process, to the last digit of their scores. Blocks depend on the input and the settings alone, so a later start by any
-number of processes can use the finished parts: a part carries the fingerprint of everything that it depends on.
+joins the parts. A block is the buffer of lines that a translator would read ahead, so a single process would give the
+same translations, to the last digit of their scores. Blocks depend on the input and the settings alone, so a later
+start by any number of processes can use the finished parts: a part carries the fingerprint of everything that it
+depends on.
 """
 
 import contextlib
@@ -65,7 +66,7 @@ class ShardedDecoder:
 
         Args:
             requests: The whole input, on each rank.
-            on_finished: Shows progress; it is told of the other ranks' lines when this rank comes past them.
+            on_finished: Shows progress; lines of other ranks count when this rank reaches them.
 
         Returns:
             The counts of all lines, and the number of lines that an earlier start had finished; on all ranks.
@@ -90,7 +91,9 @@ class ShardedDecoder:
             self.folder.mkdir(exist_ok=True)
             for entry in self.folder.iterdir():
                 if not (is_part(entry) or is_temporary(entry) or (entry.name == "lock" and is_lock_file(entry))):
-                    raise InputError(f"{entry}: is no finished part, and parts go into this folder; move it elsewhere")
+                    raise InputError(
+                        f"{entry}: is not a finished part, but parts go into this folder; move it elsewhere"
+                    )
         except FileExistsError:
             raise InputError(f"{self.folder}: finished parts go into a folder of this name, but it is a file") from None
         except OSError as error:
@@ -175,7 +178,7 @@ class ShardedDecoder:
 
 
 def write_part(file: Path, block_fingerprint: str, part: OutputPart) -> None:
-    """Write a part behind a checksum of its content and of everything that it depends on, its block's fingerprint."""
+    """Write a part after a checksum of its content and of its block's fingerprint, which covers all it depends on."""
     content = json.dumps(part)
     with atomic_write(file) as opened:
         opened.write(f"{fingerprint(block_fingerprint, content)}\n{content}".encode())

@@ -120,7 +120,7 @@ def split_text(text: str, *, max_tokens: int, count_tokens: CountTokens) -> list
     A single character that has more tokens than that is a piece all the same.
 
     Args:
-        count_tokens: Counts the tokens of texts by themselves, without end symbol. It is called with the whole text,
+        count_tokens: Counts the tokens of separate texts, without end symbols. It is called with the whole text,
             its sentences and its words, and otherwise with no text much longer than a piece.
     """
     pieces = [text]
@@ -141,7 +141,7 @@ def split_text(text: str, *, max_tokens: int, count_tokens: CountTokens) -> list
 
 
 def split_sentences(text: str) -> list[str]:
-    """The sentences of a text, each with the spaces behind it; joined they are the text."""
+    """The sentences of a text, each with the spaces after it; joined they are the text."""
     return _split(text, [end.end() for end in _SENTENCE_ENDS.finditer(text) if _ends_sentence(text, end)])
 
 
@@ -171,7 +171,7 @@ def _divide(text: str, ends: re.Pattern[str], max_tokens: int, count_tokens: Cou
 def _ends_sentence(text: str, end: re.Match[str]) -> bool:
     """No sentence ends before a small letter ("usw. und"), nor at the dot of a number or of one letter ("3. Mai").
 
-    Nor does it end behind titles and the like, which stand before names and numbers ("Dr. Weber").
+    Nor does it end after titles and the like, which precede names and numbers ("Dr. Weber").
     """
     if text[end.end() : end.end() + 1].islower():
         return False

@@ -24,7 +24,7 @@ from translate.runs.directory import Checkpoint, RunDirectory
 
 @dataclass(frozen=True)
 class PairFormat:
-    """How translations become lines of a corpus: a pair for each of the n-best translations, and none is left out.
+    """How translations become lines of a corpus: one pair per n-best translation, without leaving any out.
 
     A pair whose translation has conditions, such as `truncated`, has their names as `flags`.
 

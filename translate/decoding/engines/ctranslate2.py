@@ -184,7 +184,7 @@ class CTranslate2Engine:
     def _batches(
         self, inputs: Sequence[SearchInput], indices: Sequence[int], lengths: Sequence[int], config: DecodingConfig
     ) -> list[list[int]]:
-        """A few batches per worker, so that all are busy to the end, and translations are made meanwhile.
+        """A few batches per worker, so that all are busy to the end while finished lines are detokenized.
 
         All sentences of a batch have a prefix, or none has.
         """
@@ -232,7 +232,7 @@ class CTranslate2Engine:
         try:
             return [result.result() for result in waiting]
         except RuntimeError as error:
-            hint = f"Lower decoding.batch_tokens, or remove {self.folder}, and it is made again"
+            hint = f"Lower decoding.batch_tokens, or remove {self.folder}, which is then made again"
             raise RunError(f"CTranslate2 cannot translate: {error}. {hint}") from error
 
     def _ranked(

@@ -35,7 +35,7 @@ from translate.runs.loading import load_run
 TABLE_POSITIONS = 4096
 """Rows of the table of sines in the file: tokens of the longest source or translation, the special symbol included."""
 CONVERSION = 1
-"""Version of the conversion; raise it when runs that were converted before must be converted anew."""
+"""Version of the conversion; raise it when runs that were converted before must be converted again."""
 _ALL = slice(None)
 
 
@@ -43,10 +43,10 @@ def find_conversion(run_path: Path, *, checkpoint: Checkpoint) -> Path:
     """The folder for a converted checkpoint, made or not: RUN/export/ctranslate2-CHECKPOINT-FINGERPRINT.
 
     The fingerprint covers everything that the model is made of. So a checkpoint is converted once, and again only after
-    training has written it anew.
+    training has rewritten it.
 
     Raises:
-        InputError: `run_path` is no run or has no such checkpoint.
+        InputError: `run_path` is not a run or has no such checkpoint.
         RunError: The run is damaged, or the folder is a link that leaves it.
     """
     run = open_run(run_path)
@@ -63,13 +63,13 @@ def find_conversion(run_path: Path, *, checkpoint: Checkpoint) -> Path:
 def convert_run(run_path: Path, *, checkpoint: Checkpoint) -> Path:
     """Convert a checkpoint and keep the result in the run; a damaged one is made again.
 
-    Of two processes that convert at once, both use the folder of the quicker one.
+    Two processes that convert at the same time both use the folder of the quicker one.
 
     Returns:
         The folder with the CTranslate2 model.
 
     Raises:
-        InputError: `run_path` is no run or has no such checkpoint, or the package is not installed.
+        InputError: `run_path` is not a run or has no such checkpoint, or the package is not installed.
         RunError: The run is damaged or cannot be written to, or the converted model gives other numbers.
     """
     folder = find_conversion(run_path, checkpoint=checkpoint)

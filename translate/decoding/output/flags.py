@@ -49,7 +49,7 @@ def most_repeats(text: str) -> int:
     """
     kept = (character for character in text.casefold() if not unicodedata.category(character).startswith("P"))
     words = "".join(kept).split()
-    # "had had" and "very very very good" are no loops; nor are "hahahaha", "Mississippi" and "sooooo".
+    # "had had" and "very very very good" are not loops; nor are "hahahaha", "Mississippi" and "sooooo".
     in_words = _most_repeats(words, max_block=8, min_length=4, min_repeats=3)
     long_words = [word for word in words if len(word) >= 12]
     in_characters = [_most_repeats(word, max_block=32, min_length=12, min_repeats=4) for word in long_words]

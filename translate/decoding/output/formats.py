@@ -99,7 +99,7 @@ class CorpusScore:
 
     @property
     def perplexity(self) -> float:
-        """The perplexity by token: e to the mean negative log-probability; 1 if there are no tokens."""
+        """The perplexity per token: e to the mean negative log-probability; 1 if there are no tokens."""
         return math.exp(-self.log_prob / max(self.tokens, 1))
 
 
@@ -119,7 +119,7 @@ def describe_scores(
 
     Returns:
         JSON types: `line` from 1, `source`, `target`, `tokens` (those that were scored, the end symbol `</s>` last),
-        `log_prob` in nats, `score` (log_prob divided by the length penalty), `perplexity` by token, `token_log_probs`
+        `log_prob` in nats, `score` (log_prob divided by the length penalty), `perplexity` per token, `token_log_probs`
         (one for each of `tokens`), and `flags`: source_truncated and target_truncated.
     """
     target = translator.tokenizers.target

@@ -54,7 +54,7 @@ def group_words(pieces: Sequence[str]) -> list[Word]:
 
 
 def word_confidences(pieces: Sequence[str], token_log_probs: Sequence[float]) -> list[WordConfidence]:
-    """Compute the probability of each word from those of its tokens.
+    """Compute the probability of each word from the probabilities of its tokens.
 
     The product falls with each token. The geometric mean does not, so it is the one to rank words by.
 
