@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from harness import in_order
 from typer.testing import Result
 
 Translate = Callable[..., Result]
@@ -52,12 +53,14 @@ def test_notes_and_warnings(translate: Translate, folder: Path, quick: None) -> 
     spoil(folder / "train.en", 17, "The lazy dog \x1b[31mplayed with &amp; for the sad boy, because it was young.")
     result = translate("check", "mine.yaml", "training.warmup_steps=100")
     assert result.exit_code == 0
-    warning = result.stdout.index("\n  warning  training.warmup_steps = 100 is not less than training.max_steps = 100:")
-    note = result.stdout.index(
-        "\n  note     data.train.0: 1 of 1,200 pairs have control characters\n           → remove"
-    )
-    assert warning < note
-    assert "\n             line 17: " in result.stdout
+    warning = ["\n  warning  training.warmup_steps = 100", "training.max_steps = 100"]
+    note = [
+        "\n  note     data.train.0: 1 of 1,200 pairs",
+        "control characters",
+        "\n           → ",
+        "\n             line 17: ",
+    ]
+    assert in_order(result.stdout, *warning, *note)
     assert "The lazy dog <U+001B>[31mplayed with &amp; fo" in unwrapped(result)
     assert "\x1b" not in result.stdout  # a corpus does not write to the terminal
     assert "findings    1 warning, 2 notes\n" in result.stdout
@@ -77,7 +80,7 @@ def test_frozen_parts_are_counted(translate: Translate, folder: Path) -> None:
     )
     numbers = [int(number.replace(",", "")) for number in (num_trained, num_parameters)]
     assert numbers[1] - numbers[0] == 1088 + 1072 + 64 + 32
-    assert "training.freeze = [encoder]: what is frozen keeps its random initial values" in unwrapped(result)
+    assert "training.freeze = [encoder]: " in unwrapped(result)
 
 
 def test_errors(translate: Translate, folder: Path, quick: None) -> None:
@@ -85,8 +88,7 @@ def test_errors(translate: Translate, folder: Path, quick: None) -> None:
     (folder / "train.en").write_text("".join(["Title\n", *lines[:-1]]), encoding="utf-8")
     result = translate("check", "mine.yaml")
     assert result.exit_code == 1
-    assert "\n  error    data.train.0: 1,200 of 1,200 pairs belong to a neighbour" in result.stdout
-    assert "lines 1 to 1,200 (the target stands 1 line later): " in unwrapped(result)
+    assert in_order(unwrapped(result), "error data.train.0: 1,200 of 1,200 pairs", "lines 1 to 1,200 (", "1 line later")
     assert max(map(len, result.stdout.splitlines())) <= 120
     assert result.stdout.endswith("\nNot ready: fix 1 error first\n")
 

@@ -15,6 +15,8 @@ from translate.config.schema import TrainingConfig
 
 Complete = Callable[..., list[str]]
 
+SCHEDULES = list(get_args(TrainingConfig.model_fields["schedule"].annotation))
+
 
 @pytest.fixture
 def complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Complete:
@@ -63,9 +65,9 @@ def complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Complete:
         ("train demo training.le", ["training.learning_rate=1.0", "training.learning_rate="]),
         (
             "train demo training.sc",
-            [f"training.schedule={x}" for x in ["noam", "inverse_sqrt", "constant", "linear", "cosine"]],
+            [f"training.schedule={x}" for x in SCHEDULES],
         ),
-        ("train demo training.schedule=", ["noam", "inverse_sqrt", "constant", "linear", "cosine"]),
+        ("train demo training.schedule=", SCHEDULES),
         ("train demo training.schedule=co", ["constant", "cosine"]),
         ("train mine.yaml training.initialize_from=ru", ["runs/demo", "runs/wide"]),
         ("train demo training.seed=3 training.compile=", ["true", "false"]),

@@ -2,6 +2,7 @@
 
 import re
 import sys
+import typing
 from collections.abc import Callable
 from importlib import metadata
 
@@ -11,6 +12,12 @@ from typer.testing import Result
 
 from translate.cli import app
 from translate.cli.terminal.help import Command, CommandGroup
+from translate.config.data import TokenizerConfig
+from translate.decoding.output.formats import OutputFormat
+from translate.documents.document import DocumentFormat
+from translate.exchange.exporting import Format, Quantization
+from translate.visualize.attention import AttentionKind
+from translate.visualize.page import PictureFormat
 
 Translate = Callable[..., Result]
 Found = list[tuple[list[str], Command | CommandGroup]]
@@ -59,6 +66,25 @@ def test_help_fills_the_width_cuts_nothing_and_has_an_example(
         lines = [line.strip() for line in text[text.rindex("╯") :].partition("\n Example")[2].splitlines()]
         assert any(f"translate {' '.join(path)} " in f"{line} " for line in lines)
         assert translate(*path, "-h").stdout == text  # a second time in the same process
+
+
+CHOICES = {  # the options whose choices are known elsewhere: help must not import what knows them
+    "decode --document-format": DocumentFormat,
+    "decode --format": OutputFormat,
+    "export --to": Format,
+    "export --quantization": Quantization,
+    "show attention --kind": AttentionKind,
+    "show attention --format": PictureFormat,
+    "tokenizer train --type": TokenizerConfig.model_fields["type"].annotation,
+    "tokenizer train --normalization": TokenizerConfig.model_fields["normalization"].annotation,
+}
+
+
+@pytest.mark.parametrize("option", CHOICES)
+def test_the_choices_of_an_option_are_those_of_the_code(translate: Translate, option: str) -> None:
+    result = translate(*option.split(), "xyzzy")
+    assert result.exit_code == 2
+    assert re.findall("'([^']+)'", result.stderr.partition("'xyzzy'")[2]) == list(typing.get_args(CHOICES[option]))
 
 
 def test_main_help_has_the_whole_first_paragraph_of_each_command(

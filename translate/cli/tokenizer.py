@@ -31,7 +31,7 @@ def train_tokenizer(
     ],
     output: Annotated[Path, Option("--output", "-o", metavar="FILE", help="The model file to write.")],
     kind: Annotated[
-        Literal["bpe", "unigram"], Option("--type", metavar="NAME", help="Segmentation model: bpe or unigram.")
+        Literal["unigram", "bpe"], Option("--type", metavar="NAME", help="Segmentation model: unigram or bpe.")
     ] = "bpe",
     vocab_size: Annotated[
         int, Option(metavar="N", min=8, help="Number of subwords, including special symbols and bytes.")
