@@ -22,6 +22,7 @@ SHORT = [
     "model.num_decoder_layers=1",
     "model.d_model=16",
     "model.d_ff=16",
+    "training.batch_tokens=500",
     "training.max_steps=2",
     "training.validate_every=2",
     "decoding.beam_size=2",

@@ -116,4 +116,4 @@ def test_an_error_of_all_processes_is_reported_once(folder: Path) -> None:
     job = torchrun("decode", "run")
     reported = job.communicate(timeout=200)[1]
     assert job.returncode != 0
-    assert reported.count("translate: under torchrun and with --resume, decode needs FILE and --output FILE: ") == 1
+    assert reported.count("decode needs FILE and --output FILE") == 1
