@@ -84,8 +84,8 @@ def test_check_looks_at_the_first_segment_and_says_so(streamed: Digits) -> None:
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (("training.max_epochs=3",), "training.max_epochs = 3 counts passes over the data, but with a streamed corpus"),
-        (("training.batch_tokens=200",), "data.max_source_tokens = 256 with its special symbol is more than training"),
+        (("training.max_epochs=3",), "training.max_epochs = 3"),
+        (("training.batch_tokens=200",), "data.max_source_tokens = 256 .*training.batch_tokens = 200"),
     ],
 )
 def test_settings_that_need_all_of_the_data_are_refused(

@@ -75,9 +75,9 @@ class ModelConfig(Section):
             width = self.d_model // self.num_heads
             raise ValueError(f"model.d_model / model.num_heads = {width} must be even for rotary positions")
         if self.positions == "relative" and self.relative_max_distance <= self.relative_buckets // 2:
+            distance, buckets = self.relative_max_distance, self.relative_buckets
             raise ValueError(
-                f"model.relative_max_distance = {self.relative_max_distance} must be more than half of"
-                f" model.relative_buckets = {self.relative_buckets}"
+                f"model.relative_max_distance = {distance} must exceed half of model.relative_buckets = {buckets}"
             )
         return self
 
@@ -218,22 +218,21 @@ class TrainingConfig(Section):
     @model_validator(mode="after")
     def _check_batches_and_steps(self) -> Self:
         if self.accumulate_batches > 1 and (self.step_tokens is not None or self.batch_tokens == "auto"):
-            other = "training.batch_tokens = 'auto'"
-            if self.step_tokens is not None:
-                other = f"training.step_tokens = {self.step_tokens}"
+            is_auto = self.step_tokens is None
+            other = "training.batch_tokens = 'auto'" if is_auto else f"training.step_tokens = {self.step_tokens}"
             raise ValueError(
-                f"training.accumulate_batches = {self.accumulate_batches} cannot be combined with {other}: set it to 1,"
-                " and training.step_tokens to the tokens of one step"
+                f"training.accumulate_batches = {self.accumulate_batches} cannot be combined with {other}: leave it"
+                " out, and set training.step_tokens"
             )
         if self.batch_tokens == "auto" and self.parallel == "fsdp":
             raise ValueError(
-                "training.batch_tokens = 'auto' measures the whole model on one device, and training.parallel ="
-                " 'fsdp' is for models that do not fit there: give training.batch_tokens a number"
+                "training.batch_tokens = 'auto' needs the whole model on one device, unlike training.parallel = 'fsdp':"
+                " give it a number"
             )
         if self.step_tokens is not None and self.batch_tokens != "auto" and self.step_tokens < self.batch_tokens:
             raise ValueError(
                 f"training.step_tokens = {self.step_tokens} is less than training.batch_tokens = {self.batch_tokens},"
-                " and a step has at least one batch: lower training.batch_tokens to it, or raise training.step_tokens"
+                " but a step has at least one batch"
             )
         return self
 
@@ -241,8 +240,8 @@ class TrainingConfig(Section):
     def _check_average(self) -> Self:
         if self.average_kept and max(self.keep_last, self.keep_best) < 2:
             raise ValueError(
-                "training.average_kept = true averages at least two checkpoints: set training.keep_last or"
-                " training.keep_best to 2 or more, such as training.keep_last = 8"
+                "training.average_kept = true needs training.keep_last or training.keep_best of 2 or more, such as"
+                " training.keep_last = 8"
             )
         return self
 
@@ -252,8 +251,8 @@ class TrainingConfig(Section):
             raise ValueError("training.warmup_steps = 0 must be at least 1 for training.schedule = 'noam'")
         if self.schedule != "noam" and self.learning_rate > 0.1:
             raise ValueError(
-                f"training.learning_rate = {self.learning_rate}: training.schedule = '{self.schedule}' takes the"
-                " highest rate itself, such as 0.001 (at most 0.1); only noam takes a factor such as 1.0"
+                f"training.learning_rate = {self.learning_rate}: for training.schedule = '{self.schedule}' it is the"
+                " peak rate, such as 0.001 (at most 0.1); only noam takes a factor such as 1.0"
             )
         if self.final_learning_rate > self.learning_rate:
             raise ValueError(
@@ -305,17 +304,17 @@ class Config(Section):
     def _check_sections_agree(self) -> Self:
         if self.model.tie_embeddings == "all" and self.tokenizer.vocabulary == "separate":
             raise ValueError(
-                "model.tie_embeddings = 'all' needs tokenizer.vocabulary = 'joint'; 'decoder' and 'none' do not"
+                "model.tie_embeddings = 'all' needs tokenizer.vocabulary = 'joint', unlike 'decoder' and 'none'"
             )
         for name in ("add_characters", "add_pieces"):
             if (value := getattr(self.tokenizer, name)) and self.training.initialize_from is None:
                 raise ValueError(
                     f"tokenizer.{name} = {json.dumps(value, ensure_ascii=False)} extends the vocabulary of a run: name"
-                    f" it as training.initialize_from, or leave out tokenizer.{name}"
+                    " the run as training.initialize_from"
                 )
         for name in ("keep_best", "average_kept"):
             if getattr(self.training, name) and self.data.validation is None:
-                raise ValueError(f"training.{name} compares scores on data.validation, which is null: name a corpus")
+                raise ValueError(f"training.{name} needs scores on data.validation: name a corpus")
         if self.data.is_streamed:
             self._check_streaming()
         if self.model.positions == "learned":
@@ -323,23 +322,21 @@ class Config(Section):
             longest = max(self.data.max_source_tokens, self.data.max_target_tokens) + 1
             if longest > self.model.max_positions:
                 raise ValueError(
-                    f"model.max_positions = {self.model.max_positions} is less than data.max_source_tokens or"
-                    f" data.max_target_tokens with its special symbol, {longest}: lower these, or raise it for a new"
-                    " model"
+                    f"model.max_positions = {self.model.max_positions} is less than {longest}: data.max_source_tokens"
+                    " or data.max_target_tokens, and a special symbol"
                 )
         return self
 
     def _check_streaming(self) -> None:
         if self.training.max_epochs is not None:
             raise ValueError(
-                f"training.max_epochs = {self.training.max_epochs} counts passes over the data, but with a streamed"
-                " corpus an epoch is a segment of data.stream_segment_pairs; set training.max_steps instead"
+                f"training.max_epochs = {self.training.max_epochs} counts passes over the data, but a streamed corpus"
+                " has segments of data.stream_segment_pairs instead; set training.max_steps"
             )
         for name in ("max_source_tokens", "max_target_tokens"):
             longest = getattr(self.data, name) + 1
             if self.training.batch_tokens != "auto" and longest > self.training.batch_tokens:
                 raise ValueError(
-                    f"data.{name} = {longest - 1} with its special symbol is more than training.batch_tokens ="
-                    f" {self.training.batch_tokens}; a pair of a streamed corpus must fit into a batch, so raise"
-                    " training.batch_tokens or lower the other"
+                    f"data.{name} = {longest - 1} and a special symbol exceed training.batch_tokens ="
+                    f" {self.training.batch_tokens}, but each pair of a streamed corpus must fit into a batch"
                 )
