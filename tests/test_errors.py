@@ -1,4 +1,4 @@
-"""What an error says to install: packages by their own names, into the environment that runs the command."""
+"""The hint of an error that a package is missing: packages by name, for the environment that runs the command."""
 
 import shlex
 import sys

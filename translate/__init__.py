@@ -20,14 +20,14 @@ __all__ = [
     "show_attention", "train",
 ]  # fmt: skip
 
-_MODULES = {  # of the names that are imported when they are first used: `import translate` alone takes no time
+_MODULES = {  # of names that are imported on first use, so that `import translate` takes no time
     "translate.api": {"Run", "evaluate", "show_attention", "train"},
     "translate.config.schema": {"Config"},
     "translate.decoding": {"Request", "Translation", "Translator"},
     "translate.errors": {"InputError", "RunError"},
 }
 
-logging.getLogger(__name__).addHandler(logging.NullHandler())  # a program decides by itself what it prints
+logging.getLogger(__name__).addHandler(logging.NullHandler())  # a program decides what it prints
 
 
 def __getattr__(name: str) -> Any:
@@ -57,12 +57,12 @@ def load(
     Args:
         checkpoint: best: chosen on validation; last: the newest.
         ensemble: Other runs whose probabilities are averaged with this run's.
-        reverse: A run that translates the other way; the beam is ranked by its log-probability of the source too.
+        reverse: A run that translates in reverse; its log-probability of the source also ranks the beam.
         forbidden: Words and phrases that no translation contains.
-        options: Settings of the section `decoding`, such as `precision="bf16"`.
+        options: Settings of the config section `decoding`, such as `precision="bf16"`.
 
     Raises:
-        InputError: Not a run, or settings that cannot be.
+        InputError: Not a run, or impossible settings.
         RunError: A damaged run.
     """
     from translate.decoding.loading import load_translator

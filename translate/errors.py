@@ -1,4 +1,4 @@
-"""The two ways a command can fail, so that the exit code follows from the class alone; and what installs an extra."""
+"""The two ways in which a command fails, which determine the exit code; and the command that installs an extra."""
 
 import importlib
 import os
@@ -12,7 +12,7 @@ from types import ModuleType
 
 
 class InputError(Exception):
-    """The input cannot be used (exit code 2); the message names the key, or the file and line, and what to do."""
+    """The input cannot be used (exit code 2); the message names the key, or the file and line, and the fix."""
 
 
 class RunError(Exception):
@@ -20,10 +20,10 @@ class RunError(Exception):
 
 
 def install_hint(extra: str) -> str:
-    """The command that installs what an extra needs, such as "pip install 'scikit-learn>=1.6'", for an error's hint.
+    """The command that installs the packages of an extra, such as "pip install 'scikit-learn>=1.6'".
 
-    It names packages, never this one: on an index our name may be another project's. They stand in our own metadata;
-    metadata without the extra is that of a clone, which is then installed again.
+    It names those packages, from our metadata, and not this one: an index may have another project of our name. If the
+    metadata lack the extra, this is an outdated clone, which the command installs again.
     """
     try:
         needed = metadata.requires("translate-nmt") or []
@@ -31,7 +31,7 @@ def install_hint(extra: str) -> str:
         needed = []
     packages = [each.split(";")[0] for each in needed if re.search(rf"extra\s*==\s*['\"]{extra}['\"]", each)]
     wanted = packages or ["--editable", f"{Path(__file__).resolve().parents[1]}[{extra}]"]
-    # A command may run without its environment being activated: `pip` would then be another one's.
+    # Without an activated environment, `pip` would be that of another one.
     beside = os.path.dirname(shutil.which("pip") or "") == os.path.dirname(sys.executable)
     pip = ["pip"] if beside else [sys.executable, "-m", "pip"]
     return shlex.join([*pip, "install", *wanted])
