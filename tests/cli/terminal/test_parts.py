@@ -26,10 +26,10 @@ OPTIONS = ["--look-ahead-lines", "5", "--workers", "1", "--beam-size", "2", "--e
 
 @pytest.fixture
 def folder(learnt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the commands run; there are 70 lines in it, some of them empty, and the constraints of some."""
+    """Where the commands run; there are 40 lines in it, some of them empty, and the constraints of some."""
     monkeypatch.chdir(tmp_path)
     lines = (learnt.parent / "new.de").read_text(encoding="utf-8").splitlines()
-    Path("in.de").write_text("".join(f"{line}\n" for line in [*lines, "", "Hund " * 12] * 5), encoding="utf-8")
+    Path("in.de").write_text("".join(f"{line}\n" for line in ([*lines, "", "Hund " * 12] * 3)[:40]), encoding="utf-8")
     Path("short.de").write_text("".join(f"{line}\n" for line in [*lines, ""]), encoding="utf-8")
     Path("prefix").write_text("".join(f"{'the' if number % 3 else ''}\n" for number in range(13)), encoding="utf-8")
     Path("require").write_text("".join(f"{'' if number % 4 else 'green'}\n" for number in range(13)), encoding="utf-8")
@@ -68,14 +68,14 @@ def test_a_second_start_after_a_full_disk(translate: Translate, learnt: Path, fo
     arguments += ["--alignments", "out.links", "-o", "out.en", "--resume"]
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (4000, hard))  # enough for parts, but not for the whole
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2000, hard))  # enough for parts, but not for the whole
         full = translate(*arguments)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert full.exit_code == 1 and full.stderr.startswith("translate: out.en: cannot be written: File too large")
     assert not (folder / "out.en").exists()
     parts = folder / "out.en.parts"
-    assert len(list(parts.glob("*.part"))) == 14
+    assert len(list(parts.glob("*.part"))) == 8
     for part in list(parts.glob("*.part"))[::2]:
         part.unlink()
 
@@ -84,7 +84,7 @@ def test_a_second_start_after_a_full_disk(translate: Translate, learnt: Path, fo
     for name in ("en", "links"):
         assert (folder / f"out.{name}").read_bytes() == (folder / f"plain.{name}").read_bytes()
     assert summary(again.stderr) == summary(plain.stderr) and not parts.exists()
-    assert again.stderr.endswith("; 35 of the lines were finished before\n")
+    assert "; 20 of the lines" in again.stderr
 
 
 def test_what_cannot_be_in_parts(translate: Translate, learnt: Path, folder: Path) -> None:
