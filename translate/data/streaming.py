@@ -1,6 +1,6 @@
 """Corpora that are never held in memory as a whole: read in segments, pass after pass, each from an exact position.
 
-A segment of a stream is used like an epoch of other data: encoded, filtered and cut into batches. Segment n depends only
+A segment of a stream is used like an epoch of other data: encoded, filtered and batched. Segment n depends only
 on the streams and on n, so a saved position saves time and changes nothing.
 """
 
