@@ -26,6 +26,7 @@ PAGES = sorted(page.name for page in TUTORIAL.glob("*.md"))
 @pytest.fixture
 def run_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
     """The function that runs pages, in the root of the repository; their pictures go to `tmp_path`."""
+    pytest.importorskip("vl_convert", reason="the extra `pictures` is not installed")
     monkeypatch.syspath_prepend(TUTORIAL)
     monkeypatch.chdir(ROOT)
     modules = {name: importlib.import_module(name) for name in ("run", "draw")}

@@ -50,6 +50,7 @@ def test_attention_of_a_forced_translation(translate: Translate, learnt: Path) -
 
 
 def test_figures(translate: Translate, learnt: Path) -> None:
+    pytest.importorskip("vl_convert", reason="the extra `pictures` is not installed")
     result = translate("show", "attention", learnt, "Hund läuft", "--format", "png", "--dpi", "40")
     assert (result.exit_code, result.stderr) == (0, "attention.png: Hund läuft → dog runs\n")
     assert Path("attention.png").read_bytes().startswith(b"\x89PNG")
@@ -132,6 +133,7 @@ def test_a_run_stays_unchanged(translate: Translate, learnt: Path) -> None:
 def test_a_run_whose_name_is_not_utf_8(
     translate: Translate, learnt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    pytest.importorskip("vl_convert", reason="the extra `pictures` is not installed")
     monkeypatch.chdir(tmp_path)
     run = tmp_path / os.fsdecode(b"r\xff")
     run.symlink_to(tmp_path / os.fsdecode(b"s\xff"))

@@ -113,6 +113,7 @@ def test_a_page_needs_nothing_else_and_no_text_gets_out_of_its_place(attention: 
         page = attention_page(attention._replace(pair=pair, title=HOSTILE))
         assert read_data(page)["source"] == HOSTILE
     else:
+        pytest.importorskip("vl_convert", reason="the extra `pictures` is not installed")
         page = picture_page(Picture(HOSTILE, [HOSTILE], [Table(HOSTILE, [HOSTILE], [[HOSTILE]])]))
         assert read_data(page)["panels"][0]["rows"] == [[printable(HOSTILE)]]
     library = (

@@ -22,6 +22,8 @@ playwright = pytest.importorskip(
     "playwright.sync_api", reason="playwright is not installed: `make test-system` installs it"
 )
 
+pytest.importorskip("vl_convert", reason="the extra `pictures` is not installed")  # offline, pages need it
+
 MakeTranslator = Callable[..., Translator]
 Page = Any  # playwright's
 
