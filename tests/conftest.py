@@ -15,7 +15,7 @@ from jaxtyping import install_import_hook
 
 # Must run before anything imports translate: in these packages every annotated shape and type is checked at each call.
 # (The config's sections check themselves.)
-CHECKED = ["data", "model", "runs", "decoding", "evaluation", "training", "export", "exchange", "visualize", "lint"]
+CHECKED = ["data", "model", "runs", "decoding", "evaluation", "training", "exchange", "visualize", "lint"]
 CHECKED += ["distributed"]
 install_import_hook([f"translate.{name}" for name in CHECKED], "beartype.beartype")
 

@@ -30,11 +30,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremo
 @pytest.mark.parametrize(
     "shape",
     [
-        {},
-        {"activation": "gelu", "scale_embeddings": False},
-        {"tie_embeddings": "decoder"},
-        {"tie_embeddings": "none"},
-        {"activation": "swish", "output_bias": True},
+        {"scale_embeddings": False, "output_bias": True},
         {"tie_embeddings": "decoder", "vocabulary": "separate"},
         {"tie_embeddings": "none", "vocabulary": "separate"},
     ],

@@ -1,4 +1,4 @@
-"""A trained model for other programs, checked to give the same numbers; and CTranslate2 as a fast engine."""
+"""A run's model in a folder for another program, checked to give the same numbers."""
 
 import logging
 from pathlib import Path
@@ -40,8 +40,8 @@ def export_run(
 
     Args:
         to: With ctranslate2, a folder for the CTranslate2 library with the SentencePiece models; with huggingface, a
-            model and tokenizer for the transformers library: MarianMT where that is exact, and else a model with its
-            own modelling file; with onnx, graphs for ONNX Runtime, alone or by the library optimum.
+            model and tokenizer for the transformers library: MarianMT where that is exact, otherwise a model with
+            its own modelling file; with onnx, graphs for ONNX Runtime, used directly or through the library optimum.
         output: A folder that does not exist yet, or an empty one.
         checkpoint: As in `load_run`.
         quantization: What the weights are rounded to, after the check; None: they stay fp32.
@@ -51,8 +51,8 @@ def export_run(
         The step at which the exported weights were saved.
 
     Raises:
-        InputError: `run_path` is no run, the format has no such quantization or cannot be evaluated, the package is not
-            installed, or `output` is not empty.
+        InputError: `run_path` is not a run, the format has no such quantization or cannot be evaluated, the package is
+            not installed, or `output` is not empty.
         RunError: The exported model gives other numbers, or the disk is full; nothing is left behind.
         FileExistsError: Another program has written `output` meanwhile.
     """
@@ -85,7 +85,7 @@ def evaluate_export(run_path: Path, folder: Path, *, checkpoint: Checkpoint) -> 
     CTranslate2 searches for both with the run's settings: for the run as `translate eval --engine ctranslate2` does.
 
     Raises:
-        InputError: The run has no validation corpus, or CTranslate2 lacks something of its search.
+        InputError: The run has no validation corpus, or CTranslate2 cannot do its search.
         RunError: The run cannot be converted.
     """
     config = read_resolved_config(open_run(run_path).config)

@@ -1,7 +1,7 @@
 """A model's encoder and decoder as ONNX graphs, written node by node: they are small, and no option is lost.
 
 The decoder needs no branch for its first step: the cache is empty then, and the source's keys and values are computed
-for just those positions that the cache lacks.
+for just those positions that are not in the cache yet.
 """
 
 import math
@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, assert_never
 
 import torch
 from torch import Tensor, nn
@@ -183,9 +183,13 @@ class Graph:
         return self.op("LayerNormalization", hidden, *weights, epsilon=module.eps)
 
     def add_and_norm(self, module: AddAndNorm, hidden: str, sublayer: Callable[[str], str]) -> str:
-        if module.placement == "pre":
-            return self.op("Add", hidden, sublayer(self.norm(module.norm, hidden)))
-        return self.norm(module.norm, self.op("Add", hidden, sublayer(hidden)))
+        match module.placement:
+            case "pre":
+                return self.op("Add", hidden, sublayer(self.norm(module.norm, hidden)))
+            case "post":
+                return self.norm(module.norm, self.op("Add", hidden, sublayer(hidden)))
+            case _:
+                assert_never(module.placement)
 
     def feed_forward(self, module: FeedForward, hidden: str) -> str:
         inner = self.linear(module.inner, hidden)
@@ -199,6 +203,8 @@ class Graph:
             case "swiglu":
                 gate, inner = self.split(inner, 2)
                 active = self.op("Mul", self.op("Mul", gate, self.op("Sigmoid", gate)), inner)
+            case _:
+                assert_never(module.activation)
         return self.linear(module.outer, active)
 
     def project(self, module: MultiHeadAttention, hidden: str, parts: str, *, rotary: Sequence[str] = ()) -> list[str]:
