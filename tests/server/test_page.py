@@ -1,4 +1,4 @@
-"""The page at /, in a real browser in front of a real server process: by mouse, by keyboard, and with hostile text."""
+"""The page at /, in a real browser and with a real server process: by mouse, by keyboard, and with hostile text."""
 
 import json
 import re
@@ -28,7 +28,7 @@ EVIL = "<img src=x onerror=alert(1)><script>alert(2)</script>&lt;b&gt;"
 
 @pytest.fixture(scope="module")
 def address(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server that needs a token, of two runs from German and one into it, as a process of its own."""
+    """A server process that needs a token, with two runs from German and one into German."""
     third = tmp_path_factory.mktemp("third") / "third"
     shutil.copytree(runs[0], third)
     command = [sys.executable, "-m", "translate", "serve", *map(str, [runs[0], third, runs[1]]), "--port", "0"]
@@ -46,7 +46,7 @@ def address(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture
 def open_page(browser: Any, address: str) -> Iterator[OpenPage]:
-    """Opens the page; afterwards nothing has failed in it, and nothing was asked from anywhere else."""
+    """Open the page; afterwards check that nothing failed in it and that no other host was contacted."""
     contexts, troubles = [], []
 
     def open_new(*, width: int = 1400, scheme: str = "light", token: str | None = TOKEN) -> Page:
@@ -106,7 +106,7 @@ def write(page: Page, text: str) -> None:
 
 
 def settle(page: Page) -> None:
-    """Wait until the whole answer is there: a text so far may be that of the answer, but has no words to point at."""
+    """Wait for the whole answer: a partial text may be equal to it, but has no words to point at."""
     expect(page.locator("[aria-busy=true]")).to_have_count(0)
 
 
@@ -115,7 +115,7 @@ def text_of(page: Page, selector: str) -> str:
 
 
 def fulfil_stream(page: Page, *records: dict[str, Any]) -> None:
-    """Let the server answer with these translations."""
+    """Make the server answer with these translations."""
     plain = {"source": "", "conditions": [], "unknown_characters": "", "alternatives": [], "alignment": []}
     tokens = {"source_tokens": [], "target_tokens": [], "score": -1.0}
     sent = [("translation", {"index": index, **plain, **tokens, **each}) for index, each in enumerate(records)]
@@ -178,7 +178,7 @@ def test_a_translation_is_shown_as_it_comes(page: Page) -> None:
 
 
 def test_a_busy_server_is_asked_again(page: Page, address: str) -> None:
-    busy = {"status": 429, "headers": {"Retry-After": "1"}, "body": '{"error": "Too much waits"}'}
+    busy = {"status": 429, "headers": {"Retry-After": "1"}, "body": '{"error": "The queue is full"}'}
     page.route("**/translate/stream", lambda route: route.fulfill(**busy), times=1)
     write(page, DOG)
     expect(output(page)).to_have_text(translate(address, DOG)["text"])
@@ -214,7 +214,7 @@ def test_sentences_end_where_they_do(page: Page) -> None:
 
 
 def test_text_is_never_executed(page: Page) -> None:
-    """Wherever text comes from: the person, the model, the server's errors, the history, or a file."""
+    """From the user, the model, the server's errors, the history, or a file."""
     fulfil_stream(page, {"text": EVIL, "unknown_characters": EVIL, "conditions": ["unspellable", EVIL],
                          "alternatives": [{"text": EVIL + "2", "score": -2.0}]})  # fmt: skip
     write(page, EVIL)
@@ -636,7 +636,7 @@ def test_without_a_token_the_page_says_so(open_page: OpenPage) -> None:
 
 
 def scenes(page: Page) -> Iterator[str]:
-    """Put the page into one state after another."""
+    """Put the page into each of its states."""
     yield "empty"
     write(page, f"{DOG} {ARTISTS}")
     yield "text"
@@ -663,18 +663,14 @@ def scenes(page: Page) -> Iterator[str]:
     yield "a file"
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_serious(open_page: OpenPage, serious_findings: Any, scheme: str) -> None:
-    page = open_page(scheme=scheme, width=1400 if scheme == "light" else 400)
+@pytest.mark.parametrize("scheme, width", [("light", 1400), ("dark", 400), ("light", 320)])
+def test_axe_finds_nothing_serious_and_nothing_is_wider_than_the_window(
+    open_page: OpenPage, serious_findings: Any, scheme: str, width: int
+) -> None:
+    page = open_page(scheme=scheme, width=width)
     page.emulate_media(reduced_motion="reduce")  # a fading text has little contrast
     for scene in scenes(page):
         assert serious_findings(page) == [], scene
-
-
-@pytest.mark.parametrize("width", [1400, 400, 320])
-def test_nothing_is_wider_than_the_window(open_page: OpenPage, width: int) -> None:
-    page = open_page(width=width)
-    for scene in scenes(page):
         assert page.evaluate("document.documentElement.scrollWidth") <= width, scene
 
 
