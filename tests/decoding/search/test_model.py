@@ -33,7 +33,7 @@ def expected(toy: Toy, source: Sequence[int], target: Sequence[int]) -> Tensor:
 
 @torch.no_grad()
 def test_log_probs_are_those_of_the_forward_pass(toy: Toy) -> None:
-    """Of two hypotheses a sentence, that are reordered, while other sentences join and leave."""
+    """Of two hypotheses per sentence that are reordered, while other sentences join and leave."""
     decoder = build(toy, beam_size=2)
     assert isinstance(decoder, NextTokenModel)
     cache = decoder.start([3, 5], [0, 1], None)
@@ -45,7 +45,7 @@ def test_log_probs_are_those_of_the_forward_pass(toy: Toy) -> None:
             torch.testing.assert_close(tokens.log_probs[row, slot], full, rtol=0, atol=1e-4)
 
     cache = decoder.reorder(cache, torch.tensor([[1, 1], [0, 1]]))
-    cache = decoder.start([7, 2], [1, 2], cache)  # in the row of one that has left, and behind the last
+    cache = decoder.start([7, 2], [1, 2], cache)  # in the row of one that has left, and after the last
     tokens, cache = decoder.step(torch.tensor([[8, 9], [BOS_ID] * 2, [BOS_ID] * 2]), cache)
     for row, slot, sentence, target in ((0, 0, 3, [5, 8]), (0, 1, 3, [5, 9]), (1, 0, 7, []), (2, 1, 2, [])):
         full = expected(toy, decoder.source_ids[sentence], target)
