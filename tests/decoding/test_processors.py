@@ -33,7 +33,7 @@ def state_of(
     capacity: int = 13,
     rubbish: int = 5,
 ) -> BeamState:
-    """Open hypotheses, per sentence and slot; behind each there are ids that only a careless processor looks at."""
+    """Open hypotheses, per sentence and slot; after each there are ids that only a careless processor looks at."""
     beam_size = len(histories[0])
     state = start_beam(
         torch.tensor(max_lengths or [99] * len(histories)),

@@ -31,10 +31,6 @@ def test_the_notebooks_queries_find_their_values(
     torch.testing.assert_close(attended.weights, torch.tensor([expected_weights]))
 
 
-def test_all_queries_at_once_give_what_each_gives_alone() -> None:
-    queries = torch.tensor([[0.0, 0, 10], [0, 10, 0], [10, 10, 0]])
-    attended = scaled_dot_product_attention(queries, KEYS, VALUES)
-    torch.testing.assert_close(attended.output, torch.tensor([[550.0, 5.5, 0], [10, 0, 2], [5.5, 0, 1.5]]))
 
 
 def test_scores_are_divided_by_the_root_of_the_head_dimension() -> None:

@@ -175,7 +175,7 @@ def test_packing_changes_nothing_and_bounds_the_room(positions: str) -> None:
 
 @torch.no_grad()
 def test_packing_by_hand() -> None:
-    """Of the slots that two hypotheses wrote, those that nobody sees are forgotten; the order of the others stays."""
+    """Of the slots that two hypotheses wrote, those that neither sees are forgotten; the others keep their order."""
     model = build(positions="rotary", num_decoder_layers=1)
     cache = start(model, [sentence(2)], beam_size=2, max_length=13)
     ids = torch.tensor([[5, 7]])

@@ -25,7 +25,7 @@ def test_no_peek_of_ten_positions() -> None:
     assert torch.equal(visible, torch.tensor(expected, dtype=torch.bool)[None, None])
 
 
-def test_padding_is_seen_by_nobody() -> None:
+def test_padding_is_never_seen() -> None:
     ids = torch.tensor([[5, 0, 7, 9, 4], [5, 9, PAD, PAD, PAD], [8, 1, 2, PAD, PAD]])
     visible = padding_visible(ids, pad_id=PAD)
     expected = [[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [1, 1, 1, 0, 0]]

@@ -27,7 +27,7 @@ def build(norm: str, activation: str) -> Transformer:
 
 
 def build_reference(norm: str, activation: str) -> nn.Transformer:
-    """Theirs. Post-norm ends with its last layer's norm, as in the paper: no other behind it."""
+    """Theirs. Post-norm ends with its last layer's norm, as in the paper: none follows it."""
     common: dict[str, Any] = {
         "d_model": D_MODEL, "nhead": HEADS, "dim_feedforward": D_FF, "dropout": 0.0, "activation": activation,
         "batch_first": True, "norm_first": norm == "pre", "layer_norm_eps": 1e-3,

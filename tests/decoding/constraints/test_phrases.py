@@ -89,7 +89,7 @@ PHRASES: list[Phrases] = [
     [[A], [A, B]],  # one begins the other
     [[A], [A, S]],  # one word begins the other word
     [[B], [A, B, C]],  # one lies in the other
-    [[A, A, B]],  # what was begun in vain may begin anew one token later
+    [[A, A, B]],  # a phrase begun in vain may begin again one token later
     [[A, B], [B, C]],
     [[C], [B], [A]],
     [[S, S]],
