@@ -31,8 +31,6 @@ def test_the_notebooks_queries_find_their_values(
     torch.testing.assert_close(attended.weights, torch.tensor([expected_weights]))
 
 
-
-
 def test_scores_are_divided_by_the_root_of_the_head_dimension() -> None:
     # By hand: the products are 4 · ln 3 and 0, sqrt(4) = 2: weights e^(2 ln 3) : 1 = 9 : 1.
     query = torch.tensor([[math.log(3.0)] * 4])
