@@ -35,14 +35,14 @@ class Layout(NamedTuple):
     batch: int  # lines; of ours, hundreds of tokens
 
 
-def build_ours(run: Path, layout: Layout, *, precision: str) -> Translate:
+def build_ours(run: Path, layout: Layout, *, precision: str, shortlist: bool = False) -> Translate:
     """`translate decode`, with workers as threads of one process."""
     import torch
 
     from translate.decoding.loading import load_own_translator
 
     torch.set_num_threads(layout.workers * layout.threads)
-    options = {"precision": precision, "device": "cpu", "workers": layout.workers}
+    options = {"precision": precision, "shortlist": shortlist, "device": "cpu", "workers": layout.workers}
     translator = load_own_translator(run, options={**options, "batch_tokens": layout.batch * 100}).translator
 
     def run_ours(lines: Sequence[str], beam_size: int) -> list[str]:
@@ -222,6 +222,8 @@ ENGINES: dict[str, tuple[Callable[..., Translate], dict[str, Any], Sequence[int]
     "auto int8": (build_auto, {"precision": "int8"}, (1,)),
     "ours fp32": (build_ours, {"precision": "fp32"}, (40, 80, 160)),
     "ours bf16": (build_ours, {"precision": "bf16"}, (40, 80, 160)),
+    "ours fp32 shortlist": (build_ours, {"precision": "fp32", "shortlist": True}, (40, 80, 160)),
+    "ours bf16 shortlist": (build_ours, {"precision": "bf16", "shortlist": True}, (40, 80, 160)),
     "ctranslate2 alone float32": (build_ctranslate2, {"compute_type": "float32", "alone": True}, (16, 32, 64, 128)),
     "ctranslate2 alone int8": (build_ctranslate2, {"compute_type": "int8", "alone": True}, (16, 32, 64, 128)),
     "ctranslate2 alone float32, patience 2": (

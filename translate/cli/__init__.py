@@ -32,6 +32,7 @@ _PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "distill": synthetic.distill,
         "backtranslate": synthetic.backtranslate,
         "tune-decode": evaluate.tune_decode,
+        "shortlist": export.shortlist,
         "export": export.export,
     },
 }

@@ -1,4 +1,4 @@
-"""`import` and `export`: runs made of other toolkits' models, and models of their formats made of a run."""
+"""`import`, `export` and `shortlist`: runs from other toolkits' models, and what is made from a run."""
 
 import logging
 import sys
@@ -71,3 +71,24 @@ def export(
     step = export_run(run, to=to, output=output, checkpoint=checkpoint, quantization=quantization, evaluate=evaluate)
     agreement = "they give the same numbers" if quantization is None else f"rounded to {quantization}"
     logger.info(f"{output}: weights of step {step} exported; {agreement}")
+
+
+def shortlist(
+    run: RunArgument,
+    frequent: Annotated[int, Option(metavar="N", min=0, max=1_000_000, help="Allow the N most frequent words.")] = 1000,
+    translations: Annotated[int, Option(metavar="N", min=0, max=1000, help="N translations of each source word.")] = 10,
+) -> None:
+    """Learn the likely translations of each word from the run's training corpora, for decode --shortlist.
+
+    Decoding with a large vocabulary is then faster. The words that are allowed share the whole probability.
+
+    Examples:
+      translate shortlist runs/demo
+      translate decode runs/demo input.de --shortlist
+    """
+    from translate.decoding.shortlist import make_shortlist
+
+    started = time.perf_counter()
+    num_pairs = make_shortlist(run, num_frequent=frequent, num_translations=translations)
+    seconds = time.perf_counter() - started
+    logger.info(f"Shortlist learnt from {num_pairs} pairs in {seconds:.1f} s. Next: translate decode {run} --shortlist")

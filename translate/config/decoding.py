@@ -79,6 +79,8 @@ class DecodingConfig(Section):
     precision: Literal["auto", "fp32", "bf16", "int8"] = "auto"
     """fp32; bf16 throughout; or CTranslate2's int8 in the matrix products. auto is fp32 with CTranslate2, and otherwise
     the faster of fp32 and bf16. Validations during training compute int8 in fp32."""
+    shortlist: bool = False
+    """Allow only the words that the run's shortlist (`translate shortlist`) gives for the source."""
     workers: PositiveInt | None = None
     """Number of CPU threads that each search their own sentences; null: as many as torch has threads."""
     device: Device = "auto"

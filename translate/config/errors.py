@@ -17,7 +17,6 @@ _KEY_IN_TEXT = re.compile(rf"\b(?:{'|'.join(Config.model_fields)})(?:\.\w+)+")
 REMOVED_KEYS: dict[str, tuple[object, str]] = {  # keys of older versions: their default, and what to do now
     "decoding.contrastive_weight": (0.5, "contrastive decoding is not supported any more; use --reverse or --ensemble"),
     "decoding.contrastive_plausibility": (0.1, "contrastive decoding is not supported any more; leave it out"),
-    "decoding.shortlist": (False, "shortlists are not supported any more; leave it out, and use engine = ctranslate2"),
 }
 _EXPECTED = {  # by pydantic's type of problem, where YAML has plainer words than JSON
     "bool_type": "should be true or false",

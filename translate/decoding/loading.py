@@ -9,6 +9,7 @@ from translate.config.decoding import DecodingConfig
 from translate.config.load import override_config, read_resolved_config
 from translate.decoding.engines.choice import choose_engine, resolve_auto
 from translate.decoding.engines.own import OwnEngine
+from translate.decoding.shortlist import read_shortlist
 from translate.decoding.translator import Translator
 from translate.errors import InputError
 from translate.memory import limit_kernel_caches
@@ -61,8 +62,10 @@ def load_translator(
     speed = {"engine": resolved.engine, "precision": resolved.precision}
     own, loaded = load_own_translator(run, checkpoint=checkpoint, options={**(options or {}), **speed})
     models = [_load_other(Path(path), loaded, own.config, checkpoint=checkpoint) for path in ensemble]
+    assert isinstance(own.engine, OwnEngine)
+    shortlist = own.engine.shortlist
     engine = choose_engine(
-        OwnEngine(own.model, own.tokenizers.target, ensemble=models, forbidden=forbidden),
+        OwnEngine(own.model, own.tokenizers.target, ensemble=models, forbidden=forbidden, shortlist=shortlist),
         loaded,
         given=given,
         resolved=own.config,
@@ -86,8 +89,10 @@ def load_own_translator(
     config = override_config(loaded.config, values).decoding_settings()
     if config.precision == "auto":
         config = config.model_copy(update={"precision": "fp32"})
+    model, tokenizers = _prepare(loaded.model, config), loaded.tokenizers
+    engine = OwnEngine(model, tokenizers.target, shortlist=read_shortlist(loaded) if config.shortlist else None)
     name = f"{run}, {loaded.config.data.source_language} → {loaded.config.data.target_language}"
-    return LoadedTranslator(Translator(_prepare(loaded.model, config), loaded.tokenizers, config, name=name), loaded)
+    return LoadedTranslator(Translator(engine, tokenizers, config, name=name), loaded)
 
 
 def _load_other(path: Path, first: LoadedRun, config: DecodingConfig, *, checkpoint: Checkpoint) -> Transformer:

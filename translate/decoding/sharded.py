@@ -227,7 +227,7 @@ def _fingerprint(path: Path, checkpoint: Checkpoint) -> str:
     if path.is_file():
         return fingerprint(path)
     run = RunDirectory(path)
-    files = [run.config, *sorted(run.tokenizer.iterdir()), run.checkpoint(checkpoint)]
+    files = [run.config, *sorted(run.tokenizer.iterdir()), run.checkpoint(checkpoint), run.shortlist]
     return fingerprint({str(file.relative_to(path)): fingerprint(file) for file in files if file.is_file()})
 
 

@@ -10,6 +10,7 @@
     metrics.jsonl                      one line for each log entry and validation
     log.txt                            all messages of the training, with the time
     evaluation/NAME/                   hypotheses and scores of a test set
+    shortlist.safetensors              likely translations of each word, if `translate shortlist` made it
     export/                            the model in the formats of other engines that were used
     lock                               held by the process that trains
 

@@ -23,6 +23,7 @@ _HINTS = {
     "last.safetensors": f"{_AGAIN}, use --checkpoint best, or continue with --resume from the checkpoint before it",
     "previous.safetensors": "remove it; it is needed only if the last checkpoint is damaged too",
     "step.safetensors": f"{_AGAIN}, or remove it: averages are then made of the others",
+    "shortlist.safetensors": "make it again with translate shortlist",
     "hypotheses.txt": "make it again with translate eval",
     "report.json": "make it again with translate eval",
     "config.yaml": f"{_AGAIN}; if you edited it, remove its line from {CHECKSUMS}, or its first line if that has a"

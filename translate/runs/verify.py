@@ -137,6 +137,9 @@ def verify_run(path: Path) -> Verification:
                 raise DamageError(run.metrics, reason)
             num_records = content.count(b"\n")
             result.add_sound(run.metrics, expected is not None, f"{num_records} records")
+    if os.path.lexists(run.shortlist):
+        with result.check(run.shortlist):
+            result.add_sound(run.shortlist, read_tensors(run.shortlist).has_digest)
     for folder in evaluations:
         _check_evaluation(folder, result)
     for folder in sorted(run.export.glob("ctranslate2-*")):

@@ -188,6 +188,8 @@ def check_validation(config: Config, corpora: Corpora, tokenizers: Tokenizers) -
     if not validation:
         return
     check_search(config.decoding, num_layers=config.model.num_decoder_layers)
+    if config.decoding.shortlist:
+        raise InputError("decoding.shortlist = True: only a trained run can have one; leave it out")
     if config.model.positions != "learned":
         return
     for key, corpus in validation.items():

@@ -131,7 +131,7 @@ _PANELS = {  # of the help, in their order, and the options in each
     "Long lines": "long max_source_tokens max_target_tokens",
     "Output": "output_format alignments alignment_layer",
     "Documents": "document document_format",
-    "Speed": "engine batch_tokens look_ahead_lines precision workers device",
+    "Speed": "engine batch_tokens look_ahead_lines precision shortlist workers device",
 }
 
 

@@ -120,7 +120,8 @@ class AutomaticEngine:
         self._is_settled = False  # CTranslate2 has been loaded or given up, or it was said that it cannot search
 
     def check(self, config: DecodingConfig) -> None:
-        """See `Engine.check`: our own model can search with all settings."""
+        """See `Engine.check`: our own model searches with what CTranslate2 does not have."""
+        self.own.check(config)
 
     def prepare(self) -> Literal["translate", "ctranslate2"]:
         """See `Engine.prepare`."""

@@ -6,6 +6,7 @@
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from typing import Literal
 
 import torch
@@ -18,7 +19,8 @@ from translate.decoding.search.loop import BeamSearch
 from translate.decoding.search.model import CachedDecoder
 from translate.decoding.search.scoring import maximum_lengths
 from translate.decoding.search.settings import build_search_settings
-from translate.errors import RunError
+from translate.decoding.shortlist import Shortlist
+from translate.errors import InputError, RunError
 from translate.model import Transformer
 from translate.model.device import explain_out_of_memory
 
@@ -33,6 +35,7 @@ class OwnEngine:
         target: The tokenizer of translations.
         ensemble: Other models with the same tokenizers, whose probabilities are averaged with this model's.
         forbidden: Words and phrases that no translation contains.
+        shortlist: The target tokens that each source token allows; needed for `decoding.shortlist`.
     """
 
     has_token_scores = True
@@ -44,15 +47,22 @@ class OwnEngine:
         *,
         ensemble: Sequence[Transformer] = (),
         forbidden: Sequence[str] = (),
+        shortlist: Shortlist | None = None,
     ) -> None:
         self.model, self.models = model, [model, *ensemble]
         self.forbidden = [encode_phrase(target, phrase) for phrase in forbidden]
+        self.shortlist = shortlist and Shortlist(*(tensor.to(model.device) for tensor in shortlist))
         self.words = build_word_tables(target)
         learned = [each.config.max_positions for each in self.models if each.config.positions == "learned"]
         self.position_limit = min(learned, default=None)
 
     def check(self, config: DecodingConfig) -> None:
-        """See `Engine.check`: it can search with all settings."""
+        """See `Engine.check`: it can search with all settings, if a shortlist was loaded where it is asked for."""
+        if config.shortlist and self.shortlist is None:
+            raise InputError(
+                "decoding.shortlist: none was loaded; make it with `translate shortlist RUN`, and load the run with"
+                " shortlist=True"
+            )
 
     def prepare(self) -> Literal["translate"]:
         """See `Engine.prepare`."""
@@ -110,6 +120,8 @@ class OwnEngine:
                 config,
                 beam_size=settings.beam_size,
                 max_length=max(max_lengths),
+                shortlist=self.shortlist if config.shortlist else None,
+                also_allowed=[[*each.prefix_ids, *chain.from_iterable(each.phrase_ids)] for each in inputs],
             )
             search = BeamSearch(
                 model,

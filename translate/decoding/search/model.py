@@ -6,9 +6,11 @@ Several models can search as one, an ensemble: the mean of their probabilities d
 import dataclasses
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
-from jaxtyping import Int
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from translate.config.decoding import DecodingConfig
@@ -16,12 +18,26 @@ from translate.data.batching import collate_sources
 from translate.data.tokenizer import BOS_ID, PAD_ID
 from translate.decoding.score import record_attention
 from translate.decoding.search.loop import NextTokens
+from translate.decoding.shortlist import Shortlist
 from translate.model import Transformer, log_probabilities
 from translate.model.device import copy_to_device
 from translate.model.kv_cache import DecoderCache
 
-Caches = tuple[DecoderCache, ...]
-"""The cache of each model."""
+
+class AllowedTokens(NamedTuple):
+    """The tokens that the shortlist allows the sentences of a batch."""
+
+    of_rows: Bool[Tensor, "batch vocab"]
+    ids: Int[Tensor, " ids"]  # allowed in any row
+    bias: Float[Tensor, "batch 1 ids"]  # 0: allowed in that row; -inf: forbidden
+    outputs: tuple[tuple[Float[Tensor, "ids d_model"], Float[Tensor, " ids"] | None], ...]  # each model's weight, bias
+
+
+class Caches(NamedTuple):
+    """What the models keep from step to step."""
+
+    decoders: tuple[DecoderCache, ...]  # of each model
+    allowed: AllowedTokens | None = None  # None: all tokens
 
 
 @dataclasses.dataclass
@@ -33,6 +49,8 @@ class CachedDecoder:
             one's attention.
         source_ids: The sentences, without special symbols.
         max_length: The most target positions of any sentence.
+        shortlist: Leaves each sentence the tokens that may translate it; the others get no probability.
+        also_allowed: For each sentence, tokens that are allowed in addition to the shortlist.
     """
 
     models: Sequence[Transformer]
@@ -41,6 +59,8 @@ class CachedDecoder:
     _: dataclasses.KW_ONLY
     beam_size: int
     max_length: int
+    shortlist: Shortlist | None = None
+    also_allowed: Sequence[Sequence[int]] = ()
 
     def start(self, sentences: Sequence[int], rows: Sequence[int], cache: Caches | None) -> Caches:
         """See `NextTokenModel.start`."""
@@ -55,14 +75,33 @@ class CachedDecoder:
             )
             for model in self.models
         ]
-        if cache is None:
-            return tuple(started)
-        return tuple(old.insert(rows, new) for old, new in zip(cache, started, strict=True))
+        if cache is not None:
+            started = [old.insert(rows, new) for old, new in zip(cache.decoders, started, strict=True)]
+        if self.shortlist is None:
+            return Caches(tuple(started))
+        new = self.shortlist.allowed(source_ids)
+        also = [(row, token) for row, sentence in enumerate(sentences) for token in self.also_allowed[sentence]]
+        if also:
+            new[copy_to_device(torch.tensor(also).T, new.device).unbind()] = True
+        of_rows = new.new_zeros(len(started[0].lengths), new.shape[1])
+        if cache is not None and cache.allowed is not None:
+            of_rows[: len(cache.allowed.of_rows)] = cache.allowed.of_rows
+        of_rows[copy_to_device(torch.tensor(rows), new.device)] = new
+        return Caches(tuple(started), self._allow(of_rows))
+
+    def _allow(self, of_rows: Bool[Tensor, "batch vocab"]) -> AllowedTokens:
+        ids = of_rows.any(dim=0).nonzero()[:, 0]
+        bias = torch.zeros(len(of_rows), 1, len(ids), device=of_rows.device)
+        bias.masked_fill_(~of_rows[:, None, ids], -torch.inf)
+        layers = [model.output for model in self.models]
+        outputs = tuple((each.weight[ids], None if each.bias is None else each.bias[ids]) for each in layers)
+        return AllowedTokens(of_rows, ids, bias, outputs)
 
     def step(self, last_ids: Int[Tensor, "batch beam"], cache: Caches) -> tuple[NextTokens, Caches]:
         """See `NextTokenModel.step`. Padding and the start symbol are never generated."""
         caches, log_probs, attention = [], [], None
-        for model, model_cache in zip(self.models, cache, strict=True):
+        allowed = cache.allowed
+        for number, (model, model_cache) in enumerate(zip(self.models, cache.decoders, strict=True)):
             if self.config.coverage_penalty and attention is None:  # the first model's
                 with record_attention(model, layer=self.config.alignment_layer) as recorded:
                     hidden, model_cache = model.decoder.step(last_ids, model_cache)
@@ -70,17 +109,27 @@ class CachedDecoder:
             else:
                 hidden, model_cache = model.decoder.step(last_ids, model_cache)
             caches.append(model_cache)
+            if allowed is not None:
+                log_probs.append(log_probabilities(allowed.bias + F.linear(hidden, *allowed.outputs[number])))
+                continue
             log_probs.append(log_probabilities(model.output(hidden)))
             log_probs[-1][..., PAD_ID] = log_probs[-1][..., BOS_ID] = -torch.inf
         mean = log_probs[0]
         if len(log_probs) > 1:
             mean = torch.stack(log_probs).logsumexp(dim=0) - math.log(len(log_probs))
-        return NextTokens(mean, attention), tuple(caches)
+        if allowed is not None:
+            of_all = mean.new_full((*mean.shape[:2], allowed.of_rows.shape[1]), -torch.inf)
+            mean = of_all.index_copy_(2, allowed.ids, mean)
+        return NextTokens(mean, attention), Caches(tuple(caches), allowed)
 
     def reorder(self, cache: Caches, beam_indices: Int[Tensor, "batch beam"]) -> Caches:
         """See `NextTokenModel.reorder`."""
-        return tuple(each.reorder(beam_indices) for each in cache)
+        return cache._replace(decoders=tuple(each.reorder(beam_indices) for each in cache.decoders))
 
     def select_rows(self, cache: Caches, rows: Sequence[int]) -> Caches:
         """See `NextTokenModel.select_rows`."""
-        return tuple(each.select_rows(rows) for each in cache)
+        decoders = tuple(each.select_rows(rows) for each in cache.decoders)
+        if cache.allowed is None:
+            return Caches(decoders)
+        of_rows = cache.allowed.of_rows
+        return Caches(decoders, self._allow(of_rows[copy_to_device(torch.tensor(rows), of_rows.device)]))
