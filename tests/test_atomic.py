@@ -4,13 +4,13 @@ import errno
 import json
 import os
 import re
-import resource
 import subprocess
 from pathlib import Path
 from typing import NoReturn
 from uuid import UUID
 
 import pytest
+from harness import files_up_to
 
 from translate import atomic
 from translate.atomic import (
@@ -50,13 +50,8 @@ def test_an_error_in_the_block_leaves_the_old_file(tmp_path: Path) -> None:
 def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     write_text(path, "old\n")
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, limits[1]))  # a real failure of `write`, for root too
-    try:
-        with pytest.raises(RunError, match=f"^{path}: .*File too large"):
-            write_text(path, "new\n" * 5000)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    with files_up_to(2000), pytest.raises(RunError, match=f"^{path}: .*File too large"):
+        write_text(path, "new\n" * 5000)
     assert path.read_text() == "old\n" and names(tmp_path) == {"report.json"}
 
 

@@ -1,15 +1,14 @@
 """What is kept comes back or is made anew: cut, lengthened, deleted, by two processes at once, on a full disk."""
 
-import contextlib
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 import pytest
 import sentencepiece
+from harness import files_up_to
 
 from translate.data import cache as cache_module
 from translate.data import corpora, token_store
@@ -104,19 +103,6 @@ def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path, caplog: pytest.Log
     cache = DataCache(folder=tmp_path / "file" / "ours")
     assert cache.find("x.ids") is None and cache.make("x.ids", write) is None
     assert len(caplog.messages) == 1 and "Not a directory" in caplog.text and "HF_DATASETS_CACHE" in caplog.text
-
-
-@contextlib.contextmanager
-def files_up_to(num_bytes: int) -> Iterator[None]:
-    """Around a write alone, because pytest's own files are held to it too."""
-    import resource
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def test_a_full_disk_is_said_and_leaves_nothing(cache: DataCache, caplog: pytest.LogCaptureFixture) -> None:

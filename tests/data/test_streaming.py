@@ -32,7 +32,7 @@ def _small_chunks(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.
     import datasets
 
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path_factory.mktemp("cache"))
-    monkeypatch.setattr(streaming, "_CHUNK_ROWS", 7)
+    monkeypatch.setattr(tables, "_CHUNK_ROWS", 7)
 
 
 # One stream

@@ -4,12 +4,13 @@ Tests import these functions (`from harness import random_model`). What is made 
 with a test (`pretend`, `browser`) is a fixture of tests/conftest.py.
 """
 
+import contextlib
 import functools
 import hashlib
 import json
 import random
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -97,6 +98,19 @@ def stream_digits(folder: Path, *, segment_pairs: int) -> None:
     assert listed in text
     text = text.replace(listed, stream).replace("data:", f"data:\n  stream_segment_pairs: {segment_pairs}", 1)
     (folder / "digits.yaml").write_text(text)
+
+
+@contextlib.contextmanager
+def files_up_to(num_bytes: int) -> Iterator[None]:
+    """No file may grow beyond this size, as on a full disk, for root too; pytest's own files are held to it as well."""
+    import resource
+
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 def values_of(batches: Iterable[Batch]) -> list[tuple[object, ...]]:

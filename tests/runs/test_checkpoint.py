@@ -3,7 +3,6 @@
 import contextlib
 import itertools
 import os
-import resource
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from typing import NoReturn
 
 import pytest
 import torch
+from harness import files_up_to
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
@@ -115,22 +115,14 @@ def test_what_is_not_a_checkpoint(tmp_path: Path, metadata: dict[str, str]) -> N
         read_tensors(path)
 
 
-@contextlib.contextmanager
-def full_disk() -> Iterator[None]:
-    """No file may grow beyond 2000 bytes: a real failure of `write`, for root too."""
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-
-
 def test_a_full_disk_leaves_the_old_checkpoint(tmp_path: Path) -> None:
     path = tmp_path / "last.safetensors"
     write_tensors(path, {"a": torch.arange(3)}, {"step": "1"})
     before = path.read_bytes()
-    with full_disk(), pytest.raises(RunError, match=rf"^{path}: .*File too large.*earlier checkpoints are intact"):
+    with (
+        files_up_to(2000),
+        pytest.raises(RunError, match=rf"^{path}: .*File too large.*earlier checkpoints are intact"),
+    ):
         write_tensors(path, {"a": torch.zeros(5000)}, {"step": "2"})
     assert path.read_bytes() == before and names(tmp_path) == {"last.safetensors"}
 

@@ -3,12 +3,12 @@
 import logging
 import os
 import re
-import resource
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from harness import files_up_to
 
 from translate.errors import RunError
 from translate.runs.log import RunLog
@@ -93,16 +93,12 @@ def test_a_program_sees_what_it_saw_before(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_told_once_and_ends_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = tmp_path / "log.txt"
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     with RunLog() as log:
         log.open(file)
         logger.info("fits")
-        resource.setrlimit(resource.RLIMIT_FSIZE, (file.stat().st_size, hard))
-        try:
+        with files_up_to(file.stat().st_size):
             logger.warning("does not fit")
             logger.warning("nor does this")
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert without_times(file) == ["fits"]
     (told,) = set(caplog.messages) - {"does not fit", "nor does this"}
     assert f"{file}: cannot be written: File too large" in told and len(caplog.messages) == 3

@@ -6,7 +6,7 @@ import pytest
 from harness import state_of, stream_digits
 from trainings import Digits, run_training
 
-from translate.data import streaming
+from translate.data import tables
 from translate.errors import InputError
 from translate.lint.check import check
 from translate.runs.checkpoint import read_tensors
@@ -19,7 +19,7 @@ def streamed(stateful: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     import datasets
 
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-    monkeypatch.setattr(streaming, "_CHUNK_ROWS", 17)
+    monkeypatch.setattr(tables, "_CHUNK_ROWS", 17)
     stream_digits(tmp_path, segment_pairs=90)
     return stateful
 

@@ -19,7 +19,7 @@ from translate.data.corpora import ParallelCorpus, join_texts, read_corpus, stor
 from translate.data.epochs import BatchSettings, Epoch, TrainingBatches
 from translate.data.filtering import FilterReport, log_reports
 from translate.data.subword_sampling import SamplingPool
-from translate.data.tables import PairChunk, open_stream, pairs_of, reading, table_name
+from translate.data.tables import PairChunk, open_stream, table_name
 from translate.data.token_store import Check, encode_together
 from translate.data.tokenizer import Tokenizers
 from translate.distributed.process_group import World
@@ -27,7 +27,6 @@ from translate.errors import InputError, RunError
 
 logger = logging.getLogger(__name__)
 
-_CHUNK_ROWS = 1000
 _NUM_REMEMBERED = 4  # positions of the last segments: one is trained on, and one may be prepared meanwhile
 _CHANGED = "have the data or the version of datasets changed since this run was begun?"
 
@@ -50,8 +49,8 @@ class CorpusStream:
         self._corpus = corpus
         self._key = key
         self._segment_pairs = segment_pairs
-        self._tables: list[Any] = []  # the iterator over Arrow tables, if it is open
-        weakref.finalize(self, _close, self._tables)  # before Python loses what its readers need to clean up
+        self._opened: list[Any] = []  # the iterator over chunks, if it is open
+        weakref.finalize(self, _close, self._opened)  # before Python loses what its readers need to clean up
         self.seek(StreamPosition())
 
     def seek(self, position: StreamPosition) -> None:
@@ -60,7 +59,7 @@ class CorpusStream:
             position = position._replace(state=None, num_skipped=position.num_pairs)
         self.position = position
         """Where the next segment begins."""
-        _close(self._tables)
+        _close(self._opened)
 
     @property
     def identity(self) -> str:
@@ -99,7 +98,7 @@ class CorpusStream:
                 f"{name}: these are not the pairs that this run was trained on, so it cannot be continued; {_CHANGED}"
                 " Restore the original data (for a data set of the Hub, set its revision), or start a new run"
             )
-        is_used_up = self._num_used == len(self._table)
+        is_used_up = self._num_used == len(self._chunk.sources)
         state, num_skipped = (self._state_after, 0) if is_used_up else (self._state_before, self._num_used)
         self.position = StreamPosition(begin.num_passes, last, state, num_skipped, None)
         part = ParallelCorpus(name, sources, targets, 1.0, self._corpus.source_tag, self._corpus.augment)
@@ -110,15 +109,14 @@ class CorpusStream:
         for is_new_pass in (False, True):
             if is_new_pass:
                 self.seek(StreamPosition(num_passes=self.position.num_passes + 1))
-            if not self._tables:
+            if not self._opened:
                 self._open()
                 for _ in self._take(self.position.num_skipped):
                     check()
             num_read = 0
-            for table in self._take(self._segment_pairs):
+            for pairs in self._take(self._segment_pairs):
                 check()
-                pairs = pairs_of(table, self._corpus, num_before=self.position.num_pairs + num_read)
-                num_read += len(table)
+                num_read += len(pairs.sources)
                 for digest, lines in zip(digests, pairs, strict=True):
                     digest.update("".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass"))
                 yield pairs
@@ -128,33 +126,30 @@ class CorpusStream:
 
     def _open(self) -> None:
         """Begin to read at the row of the position's state."""
-        self._rows = open_stream(self._corpus)
-        if self.position.state is not None:
-            self._rows.load_state_dict(self.position.state)
-        self._tables.append(self._rows.iter(batch_size=_CHUNK_ROWS))
-        self._table: Any = ()
-        self._num_used = 0  # rows of the table
-        self._state_before = self._state_after = self.position.state
+        begin = self.position
+        num_before = begin.num_pairs - begin.num_skipped
+        self._opened.append(open_stream(self._corpus, state=begin.state, num_before=num_before))
+        self._chunk, self._num_used = PairChunk([], []), 0
+        self._state_before = self._state_after = begin.state
 
-    def _take(self, count: int) -> Iterator[Any]:
-        """The next `count` rows, or as many as are left of the pass, as Arrow tables."""
+    def _take(self, count: int) -> Iterator[PairChunk]:
+        """The next `count` pairs, or as many as are left of the pass."""
         while count:
-            if self._num_used == len(self._table):
-                with reading(self._corpus):
-                    table = next(self._tables[0], None)
-                    if table is None:
-                        return
-                    self._state_before, self._state_after = self._state_after, self._rows.state_dict()
-                self._table, self._num_used = table, 0
-            rows = self._table.slice(self._num_used, count)
-            self._num_used += len(rows)
-            count -= len(rows)
-            yield rows
+            if self._num_used == len(self._chunk.sources):
+                found = next(self._opened[0], None)
+                if found is None:
+                    return
+                self._state_before = self._state_after
+                (self._chunk, self._state_after), self._num_used = found, 0
+            pairs = PairChunk(*(side[self._num_used : self._num_used + count] for side in self._chunk))
+            self._num_used += len(pairs.sources)
+            count -= len(pairs.sources)
+            yield pairs
 
 
-def _close(tables: list[Any]) -> None:
-    while tables:
-        tables.pop().close()
+def _close(opened: list[Any]) -> None:
+    while opened:
+        opened.pop().close()
 
 
 class TrainingStreams:

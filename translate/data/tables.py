@@ -92,14 +92,6 @@ def _json_pairs(corpus: TableCorpus) -> Iterator[tuple[str, str]]:
         yield _json_pair(row, corpus, place=place)
 
 
-def _json_tables(corpus: TableCorpus) -> Iterator[tuple[int, Any]]:
-    """The pairs as Arrow tables for a stream; `datasets` on its own would guess types, such as dates."""
-    import pyarrow as pa  # type: ignore[import-untyped]
-
-    for number, chunk in enumerate(chunk_pairs(_json_pairs(corpus))):
-        yield number, pa.table({corpus.source_column: chunk.sources, corpus.target_column: chunk.targets})
-
-
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """A JSON object, unless it gives a key twice; Python would take the last value."""
     if len(row := dict(pairs)) < len(pairs):
@@ -185,7 +177,7 @@ def _shortened(text: str) -> str:
 
 
 def _parquet_pairs(corpus: TableCorpus) -> Iterator[PairChunk]:
-    import pyarrow as pa
+    import pyarrow as pa  # type: ignore[import-untyped]
     from pyarrow import parquet
 
     with reading(corpus), require_unchanged(corpus.path), parquet.ParquetFile(corpus.path) as file:
@@ -236,32 +228,47 @@ def pairs_of(table: Any, corpus: TableCorpus | HubCorpus, *, num_before: int) ->
     return PairChunk(*sides)
 
 
-def open_stream(corpus: TableCorpus | HubCorpus) -> Any:
-    """The rows of a table one after the other; nothing is stored.
+class StreamChunk(NamedTuple):
+    """Some pairs of a stream, and the state of `datasets` after them; None: the stream has no state."""
 
-    Returns:
-        A `datasets.IterableDataset` of Arrow tables, which can give its position and return to it.
+    pairs: PairChunk
+    state: dict[str, Any] | None
+
+
+def open_stream(
+    corpus: TableCorpus | HubCorpus, *, state: dict[str, Any] | None, num_before: int
+) -> Iterator[StreamChunk]:
+    """The pairs of a table one chunk after the other; nothing is stored.
+
+    Args:
+        state: Begin after the chunk that had this state; None: begin with the first row.
+        num_before: Rows of the corpus before these, for errors.
 
     Raises:
-        InputError: The table cannot be opened.
+        InputError: The table cannot be read, has no such column, or has a cell that is not text.
     """
     if isinstance(corpus, TableCorpus):
         _check_beginning(corpus)
+        if corpus.kind == "json":
+            yield from (StreamChunk(chunk, None) for chunk in FILE_FORMATS["json"](corpus))
+            return
     # The error says what readers log about a broken file; that a download is retried is worth reading.
     logging.getLogger("datasets.packaged_modules").setLevel(logging.CRITICAL + 1)
-    with quiet_datasets() as datasets, reading(corpus):
-        if isinstance(corpus, HubCorpus):
-            rows = datasets.load_dataset(
-                corpus.dataset, corpus.subset, split=corpus.split, revision=corpus.revision, streaming=True
-            )
-        elif corpus.kind == "json":
-            from datasets.iterable_dataset import ArrowExamplesIterable
-
-            rows = datasets.IterableDataset(ArrowExamplesIterable(_json_tables, {"corpus": corpus}))
-        else:
-            files = glob.escape(str(corpus.path))
-            rows = datasets.load_dataset(corpus.kind, data_files=files, split="train", streaming=True)
-        return rows.with_format("arrow")
+    with reading(corpus):
+        with quiet_datasets() as datasets:
+            if isinstance(corpus, HubCorpus):
+                rows = datasets.load_dataset(
+                    corpus.dataset, corpus.subset, split=corpus.split, revision=corpus.revision, streaming=True
+                )
+            else:
+                files = glob.escape(str(corpus.path))
+                rows = datasets.load_dataset(corpus.kind, data_files=files, split="train", streaming=True)
+        rows = rows.with_format("arrow")
+        if state is not None:
+            rows.load_state_dict(state)
+        for table in rows.iter(batch_size=_CHUNK_ROWS):
+            yield StreamChunk(pairs_of(table, corpus, num_before=num_before), rows.state_dict())
+            num_before += len(table)
 
 
 def _check_beginning(corpus: TableCorpus) -> None:
