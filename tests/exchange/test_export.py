@@ -78,7 +78,7 @@ def test_evaluates_the_run_and_the_export(
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     bleu = exported.removeprefix("Validation, beam 5, this export: BLEU ")
     assert f"| validation | beam 5, this export | BLEU | {bleu} |" in card
-    assert "before they were rounded" in card
+    assert "weights before rounding" in card
 
 
 def test_what_cannot_be_evaluated(toy: Toy, tmp_path: Path) -> None:
