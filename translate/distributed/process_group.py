@@ -1,4 +1,4 @@
-"""All processes that work together, and how they agree, share the results of work, and fail together.
+"""The processes that work together: how they agree, share results, and fail together.
 
 A command that runs alone is a world of one process and never touches torch.distributed.
 """
@@ -90,7 +90,7 @@ class World:
         return self.rank == 0
 
     def new_group(self) -> "World":
-        """Connect the same processes a second time, for a thread that exchanges data while a training does too."""
+        """Connect the same processes a second time, for a thread that exchanges data during a training."""
         if self._control is None:
             return self
         return World(self.environment, dist.new_group(backend="gloo", timeout=_PATIENCE))
@@ -206,7 +206,7 @@ SINGLE_PROCESS = World(DistributedEnvironment(), None)
 
 @contextlib.contextmanager
 def join_world(*, timeout: datetime.timedelta = STEP_TIMEOUT) -> Iterator[World]:
-    """Join the processes that this one was started with; those of rank > 0 log nothing but errors from then on.
+    """Join the processes that this one was started with; ranks > 0 log only errors from then on.
 
     Args:
         timeout: How long to wait until all processes have come together, and for each exchange within a step.
@@ -244,7 +244,7 @@ def join_world(*, timeout: datetime.timedelta = STEP_TIMEOUT) -> Iterator[World]
             raise
         raise RunError(
             f"{environment}: another process has ended or does not answer, and this one cannot go on without it. If it"
-            " reported an error, that stands above. What is written so far is intact: start all again with --resume"
+            " reported an error, see above. What is written so far is intact: start all processes again with --resume"
             f" ({_first_sentence(error)})"
         ) from error
     dist.destroy_process_group()
@@ -269,7 +269,7 @@ def _fresh_store(store: Store, environment: DistributedEnvironment, timeout: dat
     name, deadline = secrets.token_hex(8), time.monotonic() + timeout.total_seconds()
     others = range(1, environment.world_size)
     while True:
-        for rank in others:  # again and again, because a question may be that of a dead process
+        for rank in others:  # repeatedly, because a question may come from a dead process
             question = store.get(f"translate/question/{rank}").decode()
             store.set(f"translate/answer/{question}", name)
         try:

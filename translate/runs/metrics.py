@@ -1,4 +1,4 @@
-"""What a training has recorded in `metrics.jsonl`: for curves, for model cards, and to tell how good a run is."""
+"""Reads what a training has recorded in `metrics.jsonl`, for curves, model cards, and the quality of a run."""
 
 import json
 import logging
@@ -18,7 +18,7 @@ def read_metrics(run: RunDirectory) -> list[Record]:
 
     `nll` is the loss without label smoothing: runs of up to version 0.3 recorded only its perplexity in training.
 
-    A line that is no record, as the training may still be writing one, is left out with a warning.
+    A line that is not a record, perhaps because the training is still writing it, is left out with a warning.
     """
     file = run.metrics
     records: list[Record] = []
@@ -31,7 +31,7 @@ def read_metrics(run: RunDirectory) -> list[Record]:
             if not (isinstance(kind, str) and math.isfinite(step)):
                 raise ValueError
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            logger.warning(f"{file}: line {number} is left out: it is no record, or it is still being written")
+            logger.warning(f"{file}: line {number} is left out: it is not a record, or it is still being written")
             continue
         lasted = 0.0
         if kind.startswith("validation"):

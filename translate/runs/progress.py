@@ -47,7 +47,7 @@ class Progress:
     validations_without_better: NotNegativeInt = 0
     # The scores of the validations whose weights are kept, by step; None: not comparable with later ones.
     kept: dict[NotNegativeInt, float | None] = dataclasses.field(default_factory=dict)
-    # Totals of the open log window by name; see `training.log_window`. A name that is missing or unknown is no error.
+    # Totals of the open log window by name; see `training.log_window`. Missing and unknown names are allowed.
     window: dict[str, int | float] = dataclasses.field(default_factory=dict)
     # Of metrics.jsonl when the checkpoint was written; version 0.1.0 did not write them.
     metrics_bytes: NotNegativeInt | None = None

@@ -1,7 +1,7 @@
-"""How many tokens a batch has, and how many batches a step: as the config says, or as many as the device takes.
+"""How many tokens a batch has, and how many batches a step has: as the config says, or as many as the device takes.
 
-On a CPU `training.batch_tokens: auto` is a constant. On CUDA it is found by steps of the training on batches of the
-longest pairs, with twice as many tokens each time until memory is refused. Then the run's config has the number.
+On a CPU `training.batch_tokens: auto` is a constant. On CUDA it is found by training steps on batches of the longest
+pairs, with twice as many tokens each time until memory is refused. The run's config then has the number.
 """
 
 import gc
@@ -87,11 +87,11 @@ def resolve_batch_tokens(
         tokens, limit = min(most, max(_CPU_BATCH_TOKENS, longest)), f"larger batches are no faster on {device.type}"
     if tokens == most:
         limit = "as training.step_tokens asks" if step_tokens else "for more, set training.step_tokens"
-    if step_tokens is not None:  # a step in equal parts, rather than some whole batches and a rest
+    if step_tokens is not None:  # equal batches, rather than some full ones and a rest
         tokens = max(longest, step_tokens // math.ceil(step_tokens / tokens))
     config = resolve_step_tokens(_with_training(config, batch_tokens=tokens))
     num = config.training.accumulate_batches
-    message = f"training.batch_tokens = auto: {tokens} tokens, {num} batch{'es' * (num > 1)} a step ({limit})"
+    message = f"training.batch_tokens = auto: {tokens} tokens, {num} batch{'es' * (num > 1)} per step ({limit})"
     return config, batches.with_batch_tokens(tokens), message
 
 
@@ -138,7 +138,7 @@ def largest_fitting_batch(
 
 
 def _fits(train_step: TrainStep, tokens: int, *, longest: int, is_accumulated: bool) -> bool:
-    """Whether memory is enough for a step on batches of the longest pairs alone, which need the most."""
+    """Whether memory is enough for a step on batches of only the longest pairs, which need the most."""
     pair = EncodedPair([EOS_ID] * (longest - 1), [EOS_ID] * (longest - 1))
     num_pairs = math.ceil(tokens / longest)
     batch = collate([pair] * num_pairs, range(num_pairs))

@@ -206,7 +206,7 @@ class ScoredAverage(NamedTuple):
 
 
 def kept_windows(progress: Progress, *, last: int, best: int) -> dict[str, tuple[Checkpoint, ...]]:
-    """The last 2, 3, … kept checkpoints and the best 2, 3, … of them, by names like "last 3"; no set of them twice."""
+    """The last 2, 3, … kept checkpoints and the best 2, 3, … of them, by names like "last 3"; no set occurs twice."""
     windows: dict[str, tuple[Checkpoint, ...]] = {}
     for kind, steps in progress.rank_kept(last=last, best=best).items():
         for number in range(2, len(steps) + 1):
@@ -277,7 +277,7 @@ def write_average(run: RunDirectory, checkpoints: Sequence[Checkpoint], model: T
 
 
 def average_checkpoints(run: RunDirectory, checkpoints: Sequence[Checkpoint], model: Transformer) -> SavedWeights:
-    """The mean of the weights of checkpoints, summed in fp64, or those of one as they are.
+    """The mean of the weights of checkpoints, summed in fp64, or the unchanged weights of a single one.
 
     Args:
         model: Has the names and shapes that are expected.

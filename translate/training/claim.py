@@ -171,7 +171,7 @@ def _lock(config: Config, run: RunDirectory, *, resume: bool, held: contextlib.E
 
 
 def _holds_run(run: RunDirectory) -> bool:
-    """Whether there is a run to resume; what a process that was killed while it made a run left behind does not count.
+    """Whether there is a run to resume; a directory that a killed process left half made does not count.
 
     Raises:
         InputError: There are checkpoints, but not the rest of the run.

@@ -1,4 +1,4 @@
-"""Losses are a sum and a count, never a mean: whoever has the whole step's tokens divides, once."""
+"""Losses are a sum and a count, never a mean: the step divides once, by the tokens of the whole step."""
 
 from typing import Any, NamedTuple
 
@@ -29,8 +29,8 @@ def label_smoothed_loss(
 ) -> SummedLoss:
     """Cross-entropy of the logits `hidden · weightᵀ + bias` against a target mixed with the uniform distribution.
 
-    The vocabulary is wide, so the logits of a batch would be the largest tensor of a training; here they never stand in
-    memory whole. Their gradient, softmax minus target, is most of what the loss computes: so both products of the
+    The vocabulary is wide, so the logits of a batch would be the largest tensor of a training; here they are never in
+    memory as a whole. Their gradient, softmax minus target, is most of what the loss computes: so both products of the
     backward pass are done with the loss, for some rows at a time, in the memory of these rows' logits. In autocast the
     products are of its type, and the softmax of fp32.
 

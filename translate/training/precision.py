@@ -78,8 +78,8 @@ class MixedPrecision(NamedTuple):
 class LossScale(LossScaleState):
     """A power of two by which the loss is multiplied, so that small gradients do not vanish in fp16.
 
-    It grows and shrinks like that of `torch.amp.GradScaler`, except that a step whose gradients overflow is not
-    skipped: it is repeated with half the scale.
+    It grows and shrinks like the scale of `torch.amp.GradScaler`, but a step whose gradients overflow is not skipped:
+    it is repeated with half the scale.
 
     Source: Micikevicius et al. 2018, https://arxiv.org/abs/1710.03740, section 3.2.
     """

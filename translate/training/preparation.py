@@ -133,7 +133,7 @@ def read_corpora(config: Config) -> Corpora:
 def make_tokenizers(config: Config, corpora: Corpora, *, cache: DataCache | None = None) -> Tokenizers:
     """The tokenizers of a config, loaded or trained on its training corpora; see `prepare_tokenizers`.
 
-    Fine-tuning takes those of the run that it begins from, and extends them if the config says so. Tags of corpora are
+    Fine-tuning takes its base run's tokenizers, and extends them if the config says so. Tags of corpora are
     added to all. The text is augmented as in an epoch, but without typos, which should not become subwords.
     """
     sources, targets = join_texts(augment_corpus(corpus, with_typos=False) for corpus in corpora.train)

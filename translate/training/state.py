@@ -216,7 +216,7 @@ def _check_best(run: RunDirectory, progress: Progress) -> None:
     except RunError as error:
         lost, progress.best_step, progress.best_score = progress.best_step, None, None
         logger.warning(
-            f"{error}. The best weights so far, of step {lost}, are lost: those of the next validation take their place"
+            f"{error}. The best weights so far, of step {lost}, are lost: those of the next validation replace them"
         )
 
 
@@ -239,8 +239,8 @@ def _continue_from(
     ]
     if changes:
         logger.info(
-            f"Continued in another environment: {', '.join(changes)}. The training is as good, but its numbers are not"
-            " bit for bit those of a run that was never stopped"
+            f"Continued in another environment: {', '.join(changes)}. The training is as good, but its numbers"
+            " differ in the last bits from those of a run that was never stopped"
         )
     # Progress of up to 0.3.0 has no fingerprint: its loss was computed as today, but its BLEU with another search.
     comparable = {new.validation_fingerprint} | ({None} if metric == "loss" else set())

@@ -40,12 +40,12 @@ _MAX_LENGTH_CONSTANT = 10  # tokens of a translation beyond those that the lengt
 class Validation(NamedTuple):
     """The quality of the model on the validation corpus."""
 
-    loss: float  # nats a target token, the end symbol included, without label smoothing
+    loss: float  # nats per target token, with the end symbol, without label smoothing
     evaluation: Evaluation
     seconds: float
 
     def score(self, metric: Literal["bleu", "loss"]) -> float:
-        """The number that chooses the best; more is better."""
+        """The number that chooses the best checkpoint; more is better."""
         return -self.loss if metric == "loss" else self.evaluation.score("BLEU")
 
     def to_record(self, kind: str, *, step: int) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def describe_validation(
 def validation_search(config: Config) -> DecodingConfig:
     """The quick search of the validations that choose the best checkpoint, which only compare checkpoints.
 
-    The maximum length is lower than that of other searches, because a model that has learnt little rarely ends.
+    Its maximum length is lower than in other searches, because a model that has learnt little rarely ends a sentence.
     """
     decoding = config.decoding_settings()
     constant = min(decoding.max_length_constant, max(_MAX_LENGTH_CONSTANT, decoding.min_length_constant))
@@ -88,7 +88,7 @@ def validation_search(config: Config) -> DecodingConfig:
 
 
 def validation_fingerprint(corpus: ParallelCorpus | None, tokenizers: Tokenizers, config: Config) -> str | None:
-    """A checksum of what decides a validation's score besides the weights; only equal ones have comparable scores."""
+    """A checksum of all that decides a validation's score except the weights; scores are comparable if it is equal."""
     if corpus is None:
         return None
     included = _DECIDE_LOSS if config.training.best_metric == "loss" else None
@@ -133,7 +133,7 @@ def validate(
         scores = translator.score(sources, target_ids, on_finished=on_finished)
         return [(score.log_prob, len(score.token_log_probs)) for score in scores]
 
-    release_free_memory()  # which the training steps have kept
+    release_free_memory()  # kept by the training steps
     model.eval()
     try:
         with (
@@ -141,14 +141,14 @@ def validate(
             explain_out_of_memory(
                 "the validation",
                 hint=f"Lower decoding.batch_tokens (now {settings.batch_tokens}) or decoding.beam_size (now"
-                f" {settings.beam_size}), and go on with --resume.",
+                f" {settings.beam_size}), and continue with --resume.",
             ),
         ):
             translator = Translator(model, tokenizers, settings)
             scores = gather_lines(score, world)
             loss = -sum(log_prob for log_prob, _ in scores) / sum(tokens for _, tokens in scores)
             if settings.precision == "bf16":
-                # The loss is that of the weights as they are, and BLEU is what eval computes.
+                # The loss is computed with the weights as they are, BLEU as `translate eval` computes it.
                 searching = set_precision(copy.deepcopy(model), settings.precision)
                 translator = Translator(searching, tokenizers, settings)
             evaluation = evaluate(

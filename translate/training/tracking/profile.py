@@ -1,4 +1,4 @@
-"""Where the time of a training goes: torch's profiler records some steps, as a trace and a table."""
+"""Where the time of a training goes: torch's profiler records some steps as a trace and a table."""
 
 import logging
 import os
@@ -19,14 +19,14 @@ T = TypeVar("T")
 # Names of `record_function` ranges.
 FORWARD = "forward"  # with the loss
 WAITING_FOR_DATA = "waiting for data"  # on the thread of the training loop
-VALIDATION_AND_SAVING = "validation and saving"  # its time is no part of the steps
+VALIDATION_AND_SAVING = "validation and saving"  # is not part of the steps' time
 
 _WARMUP_STEPS, _STEPS = 10, 10
-_DISCARDED_STEPS = 2  # the last of the warm-up: a profiler's first steps are slowed down by its own preparations
+_DISCARDED_STEPS = 2  # at the end of the warm-up: a profiler slows its first steps down
 
 
 def profile_steps(steps: Iterator[T], directory: Path, *, device: torch.device, after_step: int) -> Iterator[T]:
-    """The same steps, some of them recorded while they are done; only their time changes.
+    """Yield the same steps, and record some of them; only their time changes.
 
     Args:
         directory: Receives `trace.json.gz`, for Perfetto or chrome://tracing, and `time.txt`, in place of older ones.

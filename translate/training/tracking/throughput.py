@@ -15,10 +15,10 @@ T = TypeVar("T")
 
 
 class Throughput:
-    """Measures how fast a training goes; the time of validations does not count.
+    """Measures how fast a training is; the time of validations does not count.
 
     Args:
-        progress: Where the training stands; it is read whenever a number is asked for.
+        progress: The progress of the training; it is read whenever a number is asked for.
     """
 
     def __init__(self, settings: TrainingConfig, progress: Progress) -> None:
@@ -34,7 +34,7 @@ class Throughput:
         self._first_step, self._first_token = self._progress.step, self._progress.target_tokens
 
     def timed(self, steps: Iterator[T]) -> Iterator[T]:
-        """Yield the same steps, and measure how long each is waited for."""
+        """Yield the same steps, and measure the time spent waiting for them."""
         while True:
             asked = time.perf_counter()
             with record_function(WAITING_FOR_DATA):
@@ -50,7 +50,7 @@ class Throughput:
         self._validation_seconds = seconds
 
     def speed(self) -> tuple[float, float]:
-        """Target tokens a second in this log window, and the share of its time spent waiting for batches."""
+        """Target tokens per second in this log window, and the share of its time spent waiting for batches."""
         seconds = self._now() - self._began
         return (self._progress.target_tokens - self._first_token) / seconds, self._waited / seconds
 
@@ -65,9 +65,9 @@ class Throughput:
         return max(0, steps)
 
     def time_left(self) -> str:
-        """The expected time of the remaining steps and validations, as text behind a comma; empty at the end.
+        """The expected time of the remaining steps and validations, as text after a comma; empty at the end.
 
-        Steps are expected to take as long as those of this log window. A training that may stop early has ≤ before it.
+        Steps are expected to take as long as those of this log window. ≤ marks a training that may stop early.
         """
         steps, done, every = self.steps_left, self._progress.step, self._settings.validate_every
         if steps == 0:
