@@ -76,7 +76,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Job]]:
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="finds processes in /proc")
 def test_it_starts_them_again_and_they_go_on(start: Callable[..., Job], trainings: Any, tmp_path: Path) -> None:
     job = start("--max-restarts", "1", arguments=trainings.arguments(tmp_path / "killed", *OVERRIDES, resume=True))
-    job.wait_until_said("step 6: loss")
+    job.wait_until_said("Step 6: loss")
     job.kill(rank=0)  # which holds the lock of the run
     assert job.process.wait() == 0, job.said
     assert "another process has ended or does not answer, and this one cannot go on without it" in job.said
@@ -91,7 +91,7 @@ def test_it_starts_them_again_and_they_go_on(start: Callable[..., Job], training
 @pytest.mark.timeout(300)
 def test_a_signal_to_torchrun_stops_and_saves(start: Callable[..., Job], trainings: Any, tmp_path: Path) -> None:
     job = start(arguments=trainings.arguments(tmp_path / "run", *OVERRIDES, "training.max_steps=100000"))
-    job.wait_until_said("step 6: loss")
+    job.wait_until_said("Step 6: loss")
     job.process.send_signal(signal.SIGTERM)
     assert job.process.wait(timeout=60) != 0
     assert job.said.count(", and saved. Continue with: torchrun --nproc-per-node 2 -m -- translate train") == 1
