@@ -3,10 +3,10 @@
 import functools
 import importlib.util
 import json
-import multiprocessing
 import sys
 import threading
 from pathlib import Path
+from queue import SimpleQueue
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,10 +16,12 @@ import torch
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def pipe_of_threads() -> tuple[Any, Any]:
-    """A pipe whose far end stays open when the caller, who is in the same process, closes it."""
-    ours, theirs = multiprocessing.Pipe()
-    return ours, SimpleNamespace(send=theirs.send, recv=theirs.recv, close=lambda: None)
+def pipe_of_threads() -> tuple[Any, ...]:
+    """A pipe between threads: its far end stays open when the caller, who is in the same process, closes it."""
+    there, back = SimpleQueue[Any](), SimpleQueue[Any]()
+    return tuple(
+        SimpleNamespace(send=out.put, recv=into.get, close=lambda: None) for out, into in ((there, back), (back, there))
+    )
 
 
 def test_every_engine_makes_a_turn(
@@ -39,7 +41,7 @@ def test_every_engine_makes_a_turn(
     # Threads start faster than processes, and the layers stay uncompiled, which another test tries.
     context = SimpleNamespace(Pipe=pipe_of_threads, Process=threading.Thread)
     monkeypatch.setattr(benchmark.multiprocessing, "get_context", lambda method: context)
-    monkeypatch.setattr("torch._dynamo.config.disable", True)
+    monkeypatch.setattr("translate.training.setup.compile_layers", lambda model: None)
     options = ["--batch-tokens", "100", "--steps", "1", "--turns", "1", "--warmup", "1", "--threads", "1"]
     monkeypatch.setattr(sys, "argv", ["train.py", str(tmp_path), *options, "--json", str(tmp_path / "report.json")])
     torch.manual_seed(1)
