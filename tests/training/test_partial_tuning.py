@@ -82,7 +82,7 @@ def test_lora_that_is_stopped_or_dies_and_continues_is_never_stopped(
 def test_lora_saves_what_it_validates_and_all_that_it_needs(digits: Digits, tmp_path: Path) -> None:
     """Scores in the log are those of the saved weights, which are a plain model's: with an average and without."""
     for decay in ("null", "0.5"):
-        options = ("training.max_steps=40", "training.validate_every=20", "training.learning_rate=0.05")
+        options = ("training.max_steps=12", "training.validate_every=6", "training.learning_rate=0.05")
         config = digits(*LORA, *options, "training.lora_alpha=30", f"training.ema_decay={decay}")
         run = RunDirectory(tmp_path / decay)
         run_training(config, run.path)

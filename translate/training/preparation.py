@@ -94,10 +94,10 @@ def prepare_data(
         # Later segments are prepared in a thread, and so on their own connections.
         batches = make_batches(config, corpora, tokenizers, world=world.new_group(), is_resumed=is_resumed)
     log_reports(batches.filter_reports)
+    world.run_on_rank_0(lambda: check_validation(config, corpora, tokenizers))
     config, batches, message = resolve_batch_tokens(config, batches, tokenizers=tokenizers, device=device, world=world)
     if message is not None:
         logger.info(message)
-    world.run_on_rank_0(lambda: check_validation(config, corpora, tokenizers))
     return config, TrainingData(corpora, tokenizers, batches)
 
 

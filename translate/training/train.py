@@ -66,11 +66,11 @@ def train(
             held.enter_context(log)
             log.keep(f"translate {__version__}: {shlex.join(command)}")
 
-        # Where to run: device, threads, processes.
+        # Where to run: services that receive the numbers, device, threads, processes.
+        world.run_on_rank_0(lambda: check_trackers(config.training))
         place = choose_place(config, world)
 
         # What the run is: a new one, or one that is resumed with its own batch size.
-        world.run_on_rank_0(lambda: check_trackers(config.training))
         config, claim = claim_run(config, directory, resume=resume, world=world, held=held, log=log)
         run, is_resumed, initial = claim
 
