@@ -101,7 +101,7 @@ def test_covers_the_embedded_corpus() -> None:
         np.bincount([token for ids in side for token in ids], minlength=3000) for side in zip(*pairs, strict=True)
     ]
     shortlist = select_shortlist(
-        learn_lexicon(pairs, source_vocab_size=3000, target_vocab_size=3000),
+        learn_lexicon(pairs, target_vocab_size=3000),
         source_counts=counts[0], target_counts=counts[1], vocabulary="joint", num_frequent=100, num_translations=10,
     )  # fmt: skip
     references = encode(read_lines(CORPUS / "validation.en"))

@@ -28,17 +28,17 @@ class Probes(NamedTuple):
     logits: Float[Tensor, "batch target vocab"]
 
 
-def probe(model: Transformer, *, max_positions: int | None) -> Probes:
+def probe(model: Transformer, *, position_limit: int | None) -> Probes:
     """Compute our model's logits for sentences of random words, which are the same in each call.
 
     Args:
-        max_positions: The most tokens on either side, with the special symbol; None: no limit.
+        position_limit: The most tokens on either side, with the special symbol; None: no limit.
     """
     generator = random.Random(17)
 
     def draw(length: int, vocab_size: int) -> list[int]:
         ids = [generator.randrange(EOS_ID + 1, vocab_size) for _ in range(length)]
-        return ids if max_positions is None else ids[: max_positions - 1]
+        return ids if position_limit is None else ids[: position_limit - 1]
 
     source_size, target_size = model.encoder.embedder.tokens.num_embeddings, model.output.out_features
     lengths = list(_LENGTHS)

@@ -28,6 +28,8 @@ from translate.runs.checkpoint import read_tensors, write_tensors
 from translate.runs.directory import RunDirectory, open_run
 from translate.runs.loading import LoadedRun
 
+MAX_PAIRS = 500_000  # that the translations are learnt from; more would take memory and change little
+
 
 class Shortlist(NamedTuple):
     """The target ids that are always allowed, and the ids that each source id allows in addition."""
@@ -114,7 +116,7 @@ def make_shortlist(run_path: Path, *, num_frequent: int, num_translations: int) 
     source_counts = _count_ids((pair.source for pair in pairs), tokenizers.source.vocab_size)
     target_counts = _count_ids((pair.target for pair in pairs), tokenizers.target.vocab_size)
     shortlist = select_shortlist(
-        learn_lexicon(pairs, source_vocab_size=len(source_counts), target_vocab_size=len(target_counts)),
+        learn_lexicon(pairs[:MAX_PAIRS], target_vocab_size=len(target_counts)),
         source_counts=source_counts,
         target_counts=target_counts,
         vocabulary=tokenizers.vocabulary,

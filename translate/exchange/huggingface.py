@@ -26,7 +26,7 @@ from translate.exchange.weights import marian_mt_weights, split_weights
 from translate.model import Transformer
 
 
-def max_positions(config: ModelConfig) -> int | None:
+def position_limit(config: ModelConfig) -> int | None:
     """The most tokens that the exported model takes on either side, with the special symbol; None: no limit."""
     if not marian_lacks(config):
         return TABLE_POSITIONS
@@ -42,7 +42,7 @@ def write_huggingface(model: Transformer, tokenizers: Tokenizers, config: Config
         OSError: The folder cannot be written to.
     """
     transformers = import_extra("transformers")
-    exported_class, limit = _exported_class(model.config), max_positions(model.config)
+    exported_class, limit = _exported_class(model.config), position_limit(model.config)
     if marian_lacks(model.config):
         settings, weights = _modeling_settings(model), split_weights(model)
         shutil.copyfile(inspect.getfile(exported_class), directory / "modeling_translate.py")
@@ -68,7 +68,7 @@ def check_huggingface(directory: Path, model: Transformer, tokenizers: Tokenizer
     Raises:
         RunError: A logit differs by more than the tolerance, or the tokens of a text differ.
     """
-    probes = probe(model, max_positions=max_positions(model.config))
+    probes = probe(model, position_limit=position_limit(model.config))
     exported = _exported_class(model.config).from_pretrained(directory, local_files_only=True).eval()
     with torch.inference_mode():
         logits = exported(

@@ -194,7 +194,7 @@ def _check(
         RunError: A number differs by more than the tolerance, or a text has other subwords.
     """
     ctranslate2 = import_extra("ctranslate2")
-    probes = probe(model, max_positions=None)
+    probes = probe(model, position_limit=None)
     with tempfile.TemporaryDirectory() as temporary:
         names = [_write_ids(Path(temporary) / f"{side}.yml", vocabularies[side]) for side in (0, 1)]
         files = [os.path.join(temporary, f"{side}.yml") for side in (0, 1)]

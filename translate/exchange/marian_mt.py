@@ -344,7 +344,7 @@ def _check(
     Raises:
         RunError: A number differs by more than the tolerance, or a text has other tokens.
     """
-    probes = probe(model, max_positions=marian.config.max_position_embeddings)
+    probes = probe(model, position_limit=marian.config.max_position_embeddings)
     source_rows, rows = torch.tensor(source.rows), torch.tensor(target.rows)
     with torch.inference_mode():
         theirs = marian(

@@ -21,7 +21,7 @@ from translate.decoding.agreement import check_agreement, probe
 from translate.decoding.counterparts import COUNTERPARTS, to_settings
 from translate.errors import RunError, import_extra
 from translate.exchange.marian_mt import generation_settings, marian_settings, write_marian_tokenizer
-from translate.exchange.onnx_graph import TABLE_POSITIONS, Graph, build_decoder, build_encoder, max_positions
+from translate.exchange.onnx_graph import TABLE_POSITIONS, Graph, build_decoder, build_encoder, position_limit
 from translate.model import Transformer
 
 logger = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ def write_onnx(model: Transformer, tokenizers: Tokenizers, config: Config, direc
     import_extra("onnxruntime")
     build_encoder(Graph(onnx, model, int8=int8)).save(directory / _ENCODER)
     build_decoder(Graph(onnx, model, int8=int8)).save(directory / _DECODER)
-    limit = max_positions(model.config)
+    limit = position_limit(model.config)
     settings = {
         "model_type": "marian",  # which optimum knows, whatever the graphs compute
         "is_encoder_decoder": True,
@@ -75,8 +75,8 @@ def check_onnx(directory: Path, model: Transformer, *, int8: bool) -> None:
         RunError: A logit differs by more than the tolerance; in int8, they differ too much on average.
     """
     sessions = _Sessions(directory)
-    limit = max_positions(model.config)
-    pairs, batch, logits = probe(model, max_positions=limit)
+    limit = position_limit(model.config)
+    pairs, batch, logits = probe(model, position_limit=limit)
     memory = sessions.encode(batch.source_ids)
     whole, _ = sessions.decode(batch.target_input_ids, memory, {})
     found, steps = batch.target_input_ids[:, :1], []

@@ -31,7 +31,7 @@ _OPSET, _IR_VERSION = 20, 9  # ONNX Runtime 1.17 and later
 _CACHE = ("decoder.key", "decoder.value", "encoder.key", "encoder.value")  # of each layer
 
 
-def max_positions(config: ModelConfig) -> int | None:
+def position_limit(config: ModelConfig) -> int | None:
     """The most tokens that the exported model takes on either side, with the special symbol; None: no limit."""
     return {"learned": config.max_positions, "relative": None}.get(config.positions, TABLE_POSITIONS)
 
@@ -247,7 +247,7 @@ class Graph:
         return self.weight(name, (integers.short() + 128).byte()), self.weight(f"{name}.scales", scales)
 
     def _every_position(self, module: Positions) -> Tensor:
-        number = max_positions(self._config)
+        number = position_limit(self._config)
         assert number is not None
         module.reserve(number)
         return torch.arange(number)

@@ -166,7 +166,7 @@ def _best_translations(
     pairs: list[EncodedPair], shares: NDArray[np.float64], vocab_size: int
 ) -> tuple[Ints, NDArray[np.float64]]:
     """The best translations of each source subword, as (rank, source id), and the nats that each weighs; 0: none."""
-    lexicon = learn_lexicon(pairs, source_vocab_size=vocab_size, target_vocab_size=vocab_size, num_iterations=3)
+    lexicon = learn_lexicon(pairs, target_vocab_size=vocab_size, num_iterations=3)
     likely = np.flatnonzero((lexicon.probabilities >= _MIN_PROBABILITY) & (lexicon.source_ids != NULL_ID))
     order = likely[np.lexsort((-lexicon.probabilities[likely], lexicon.source_ids[likely]))]
     sources, targets = lexicon.source_ids[order], lexicon.target_ids[order]

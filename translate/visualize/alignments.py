@@ -39,11 +39,7 @@ def layer_error_rates(translator: Translator, sources: Sequence[str], targets: S
     pairs = _encode(translator, sources, targets)
     if not any(pair.source and pair.target for pair in pairs):
         raise InputError("--layer best: no validation pair has words on both sides to choose a layer by")
-    lexicon = learn_lexicon(
-        pairs,
-        source_vocab_size=translator.tokenizers.source.vocab_size,
-        target_vocab_size=translator.tokenizers.target.vocab_size,
-    )
+    lexicon = learn_lexicon(pairs, target_vocab_size=translator.tokenizers.target.vocab_size)
     expected = _lexical_links(pairs, lexicon)
     error_rates = []
     for layer in range(len(translator.model.decoder.layers)):

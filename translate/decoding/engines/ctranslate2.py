@@ -17,7 +17,7 @@ import torch
 from translate.config.decoding import DecodingConfig
 from translate.data.batching import EncodedPair, batch_by_tokens
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizers
-from translate.decoding.engines.ctranslate2_conversion import max_positions
+from translate.decoding.engines.ctranslate2_conversion import position_limit
 from translate.decoding.engines.engine import SearchJob, has_words
 from translate.decoding.engines.own import OwnEngine
 from translate.decoding.request import SearchInput
@@ -125,7 +125,7 @@ class CTranslate2Engine:
             raise InputError("the engine ctranslate2 has no phrases or terminology; use the engine auto")
         lengths = [len(each.source_ids) + 1 for each in inputs]
         limits = maximum_lengths(torch.tensor(lengths), config, position_limit=self.position_limit).tolist()
-        most = max_positions(self.model.config) or math.inf
+        most = position_limit(self.model.config) or math.inf
         fitting = [
             index
             for index, each in enumerate(inputs)

@@ -85,7 +85,7 @@ def convert_run(run_path: Path, *, checkpoint: Checkpoint) -> Path:
     return folder
 
 
-def max_positions(config: ModelConfig) -> int | None:
+def position_limit(config: ModelConfig) -> int | None:
     """The most tokens that the exported model takes on either side, with the special symbol; None: no limit."""
     return {"sinusoidal": TABLE_POSITIONS, "learned": config.max_positions}.get(config.positions)
 
@@ -121,7 +121,7 @@ def check_ctranslate2(directory: Path, model: Transformer, tokenizers: Tokenizer
     """
     ctranslate2 = import_extra("ctranslate2")
     translator = ctranslate2.Translator(os.fsencode(directory), compute_type="float32", intra_threads=1)
-    probes = probe(model, max_positions=max_positions(model.config))
+    probes = probe(model, position_limit=position_limit(model.config))
     scored = translator.score_batch(
         [tokenizers.source.pieces(pair.source) for pair in probes.pairs],
         [tokenizers.target.pieces(pair.target) for pair in probes.pairs],
