@@ -359,6 +359,7 @@ CALLS: dict[str, Make] = {
     "output-tokenizer-no-folder": call("tokenizer train file -o gone/m", file=GERMAN),
     "output-folder": call("decode RUN in.de -o /", in_de="Hund\n"),
     "export-not-empty": in_folder("out", "file", call("export RUN out --to ctranslate2")),
+    "shortlist-huge": call(f"shortlist RUN --translations {'9' * 20}"),
     "parts-stdin": call("decode RUN --resume --output out"),
     "parts-others": in_folder("out.parts", "0000000.part", call("decode RUN a --resume --output out", a="Hund\n")),
     "parts-device": call("decode RUN a --resume --output /dev/null", a="Hund\n"),
