@@ -36,7 +36,7 @@ def test_all_commands_are_known() -> None:
     assert sorted(" ".join(path) for path, command in COMMANDS if isinstance(command, Command)) == [
         *("average", "backtranslate", "check", "compare"),
         *("config describe", "config presets", "config schema", "config show"),
-        *("decode", "distill", "eval", "export", "import", "score", "search", "serve"),
+        *("decode", "distill", "eval", "export", "import", "score", "search", "serve", "shortlist"),
         *("show alignments", "show attention", "show curves", "show embeddings", "show masks", "show positions"),
         *("tokenizer decode", "tokenizer encode", "tokenizer train", "train", "tune-decode", "verify"),
     ]
