@@ -4,12 +4,13 @@ import re
 
 import pytest
 
-from translate.config.load import load_config, override_config, preset_names
+from translate.config.load import load_config, preset_names
 from translate.config.schema import Config
+from translate.lint.findings import Finding
 from translate.lint.settings import DataFacts, data_findings, settings_findings
 from translate.training.auto_batch import resolve_step_tokens
 
-# As of Multi30k with its preset: 29,000 pairs in 389 batches, two a step, and 7.6 million parameters.
+# As of Multi30k with its preset: 29,000 pairs in 389 batches, two per step, and 7.6 million parameters.
 MULTI30K = DataFacts(
     num_pairs=29_000,
     num_left_out=0,
@@ -20,10 +21,13 @@ MULTI30K = DataFacts(
 )
 
 
-def configured(**overrides: object) -> Config:
-    """The Multi30k preset as a training resolves it, with dots as double underscores."""
-    config = resolve_step_tokens(load_config("multi30k", []).config)
-    return override_config(config, {key.replace("__", "."): value for key, value in overrides.items()})
+def configured(overrides: str = "") -> Config:
+    """The Multi30k preset as a training resolves it."""
+    return resolve_step_tokens(load_config("multi30k", overrides.split()).config)
+
+
+def all_findings(config: Config, **facts: int) -> list[Finding]:
+    return [*settings_findings(config), *data_findings(config, MULTI30K._replace(**facts))]
 
 
 @pytest.mark.parametrize("preset", preset_names())
@@ -37,188 +41,107 @@ def test_the_paper_itself_has_no_findings() -> None:
     assert list(data_findings(load_config("transformer-base", []).config, facts)) == []
 
 
-def test_multi30k_has_no_findings() -> None:
-    assert list(data_findings(configured(), MULTI30K)) == []
-
-
-@pytest.mark.parametrize(
-    "overrides, name, message, hint",
-    [
-        (
-            {"training__warmup_steps": 4000},
-            "warmup_longer_than_training",
-            "training.max_steps = 4000",
-            "set training.warmup_steps=400, or train longer",
-        ),
-        # The paper's peak here: 256^-0.5 · 4000^-0.5 = 9.88e-4; five times that is 4.94e-3, a twentieth 4.9e-5.
-        ({"training__learning_rate": 0.005}, "learning_rate_high", "peaks at 9.9e-04", "training.learning_rate=1e-03"),
-        ({"training__learning_rate": 4e-5}, "learning_rate_low", "training.learning_rate = 4e-05 is low", "1e-03"),
-        (
-            # 0.001 · (256 · 400)^-0.5 = 3.1e-6
-            {"training__schedule": "noam", "training__learning_rate": 0.001},
-            "learning_rate_low",
-            "is a factor for noam and gives a peak of 3.1e-06",
-            "training.learning_rate=0.32 with training.warmup_steps=400",  # √(400 / 4000)
-        ),
-        (
-            {"model__norm": "post", "model__num_encoder_layers": 6, "training__warmup_steps": 500},
-            "post_norm_without_warmup",
-            "with 6 layers and training.warmup_steps = 500",
-            "set model.norm=pre",
-        ),
-        ({"model__norm": "post", "model__num_decoder_layers": 16}, "post_norm_deep", "16 layers", "model.norm=pre"),
-        (
-            {"training__optimizer": "adam", "training__weight_decay": 0.01},
-            "weight_decay_with_adam",
-            "training.weight_decay = 0.01",
-            "training.optimizer=adamw",
-        ),
-        ({"training__label_smoothing": 0.4}, "label_smoothing_high", "= 0.4", "training.label_smoothing=0.1"),
-        ({"model__dropout": 0.6}, "dropout_high", "model.dropout = 0.6", "model.dropout=0.3"),
-        (
-            {"training__validate_every": 4001},
-            "validation_once",
-            "training.validate_every = 4001",
-            "set training.validate_every=400",
-        ),
-        (
-            {"training__freeze": ["encoder", "decoder.0-1"]},
-            "frozen_at_random",
-            "training.freeze = [encoder, decoder.0-1]",
-            "training.initialize_from",
-        ),
-        ({"training__lora_rank": 8}, "frozen_at_random", "training.lora_rank = 8", "training.initialize_from"),
-        ({"training__patience": 8}, "patience_too_long", "8 validations of 500 steps", "lower training.patience"),
-        (
-            {"data__train": [{"kind": "text", "source": "a", "target": "b", "source_tag": "<bt>"}]},
-            "all_tagged",
-            "data.train has a source_tag",
-            "tag",
-        ),
-        ({"decoding__beam_size": 31}, "beam_wide", "decoding.beam_size = 31", "decoding.beam_size=5"),
-    ],
-)
-def test_settings_alone(overrides: dict[str, object], name: str, message: str, hint: str) -> None:
-    (finding,) = settings_findings(configured(**overrides))
+# fmt: off
+@pytest.mark.parametrize("overrides, name, message, hint", [
+    ("training.warmup_steps=4000", "warmup_longer_than_training", "training.max_steps = 4000", "warmup_steps=400, or"),
+    # The paper's peak here: 256^-0.5 · 4000^-0.5 = 9.88e-4; five times that is 4.94e-3, a twentieth 4.9e-5.
+    ("training.learning_rate=0.005", "learning_rate_high", "peaks at 9.9e-04", "training.learning_rate=1e-03"),
+    ("training.learning_rate=4e-5", "learning_rate_low", "training.learning_rate = 4e-05 is low", "1e-03"),
+    # 0.001 · (256 · 400)^-0.5 = 3.1e-6; √(400 / 4000) = 0.32
+    ("training.schedule=noam training.learning_rate=0.001", "learning_rate_low", "gives a peak of 3.1e-06",
+     "training.learning_rate=0.32 with training.warmup_steps=400"),
+    ("model.norm=post model.num_encoder_layers=6 training.warmup_steps=500", "post_norm_without_warmup",
+     "with 6 layers and training.warmup_steps = 500", "set model.norm=pre"),
+    ("model.norm=post model.num_decoder_layers=16", "post_norm_deep", "16 layers", "model.norm=pre"),
+    ("training.optimizer=adam training.weight_decay=0.01", "weight_decay_with_adam", "training.weight_decay = 0.01",
+     "training.optimizer=adamw"),
+    ("training.label_smoothing=0.4", "label_smoothing_high", "= 0.4", "training.label_smoothing=0.1"),
+    ("model.dropout=0.6", "dropout_high", "model.dropout = 0.6", "model.dropout=0.3"),
+    ("training.validate_every=4001", "validation_once", "training.validate_every = 4001", "validate_every=400"),
+    ("training.freeze=[encoder,decoder.0-1]", "frozen_at_random", "training.freeze = [encoder, decoder.0-1]",
+     "training.initialize_from"),
+    ("training.lora_rank=8", "frozen_at_random", "training.lora_rank = 8", "training.initialize_from"),
+    ("training.patience=8", "patience_too_long", "8 validations of 500 steps", "lower training.patience"),
+    ('data.train=[{"kind":"text","source":"a","target":"b","source_tag":"<bt>"}]', "all_tagged",
+     "data.train has a source_tag", "tag"),
+    ("decoding.beam_size=31", "beam_wide", "decoding.beam_size = 31", "decoding.beam_size=5"),
+    ("data.validation=null", "no_validation", "data.validation names no corpus", "a thousand or so pairs"),
+    ("data.validation=null training.patience=3", "patience_without_validation", "training.patience = 3",
+     "training.patience=null"),
+])
+def test_settings_alone(overrides: str, name: str, message: str, hint: str) -> None:
+    (finding,) = settings_findings(configured(overrides))
     assert finding.name == name
     assert message in finding.message and hint in finding.hint
 
 
-@pytest.mark.parametrize(
-    "overrides",
-    [
-        {"training__warmup_steps": 3999},
-        {"training__learning_rate": 0.0049},
-        {"training__learning_rate": 5e-5},
-        {"training__schedule": "noam", "training__learning_rate": 1.0},
-        {"model__norm": "post", "model__num_encoder_layers": 5, "training__warmup_steps": 100},
-        {"model__norm": "post", "model__num_encoder_layers": 12, "training__warmup_steps": 1000},
-        {"model__num_encoder_layers": 24},
-        {"training__weight_decay": 0.01},
-        {"training__label_smoothing": 0.3},
-        {"model__dropout": 0.5},
-        {"training__validate_every": 4000},
-        {"training__patience": 7},
-        {"decoding__beam_size": 30},
-    ],
-)
-def test_silent_up_to_the_border(overrides: dict[str, object]) -> None:
-    assert list(settings_findings(configured(**overrides))) == []
-
-
-@pytest.mark.parametrize(
-    "patience, name, message, hint",
-    [
-        (None, "no_validation", "data.validation names no corpus", "a thousand or so pairs"),
-        (3, "patience_without_validation", "training.patience = 3 counts validations", "training.patience=null"),
-    ],
-)
-def test_without_validation(patience: int | None, name: str, message: str, hint: str) -> None:
-    config = configured(training__patience=patience)
-    config = config.model_copy(update={"data": config.data.model_copy(update={"validation": None})})
-    (finding,) = settings_findings(config)
-    assert finding.name == name
-    assert message in finding.message and hint in finding.hint
-
-
-@pytest.mark.parametrize(
-    "overrides, facts, name, message",
-    [
-        ({}, {"num_left_out": 290}, "many_left_out", "290 of 29,000 training pairs (1.0%)"),
-        ({}, {"target_vocab_size": 4}, "beam_larger_than_vocabulary", "decoding.beam_size = 5 is more than the 4"),
-        ({}, {"num_batches": 1800}, "small_steps", "an optimizer step sees 492 target tokens"),
-        (
-            {"model__dropout": 0.0},
-            {},
-            "no_dropout",
-            "model.dropout = 0 with 29,000 pairs seen 21 times",  # 4000 / 195
-        ),
-        (
-            {},
-            {"num_parameters": 49_000_000},
-            "model_large_for_corpus",
-            "49,000,000 parameters for 443,000 target tokens, 111 per token",
-        ),
-        ({"training__max_steps": 97, "training__warmup_steps": 9}, {}, "less_than_an_epoch", "50% of the data"),
-        (
-            {"training__max_steps": 19_598},  # 195 steps an epoch
-            {},
-            "very_many_epochs",
-            "training.max_steps = 19598 goes 101 times through the 29,000 pairs",
-        ),
-    ],
-)
-def test_settings_and_data(overrides: dict[str, object], facts: dict[str, int], name: str, message: str) -> None:
-    (finding,) = data_findings(configured(**overrides), MULTI30K._replace(**facts))
+@pytest.mark.parametrize("overrides, facts, name, message", [
+    ("", {"num_left_out": 290}, "many_left_out", "290 of 29,000 training pairs (1.0%)"),
+    ("", {"target_vocab_size": 4}, "beam_larger_than_vocabulary", "decoding.beam_size = 5 is more than the 4"),
+    ("", {"num_batches": 1800}, "small_steps", "an optimizer step sees 492 target tokens"),
+    ("model.dropout=0", {}, "no_dropout", "29,000 pairs seen 21 times"),  # 4000 / 195
+    ("", {"num_parameters": 49_000_000}, "model_large_for_corpus", "443,000 target tokens, 111 per token"),
+    ("training.max_steps=97 training.warmup_steps=9", {}, "less_than_an_epoch", "50% of the data"),
+    ("training.max_steps=19598", {}, "very_many_epochs", "19598 goes 101 times through the 29,000 pairs"),
+])
+def test_settings_and_data(overrides: str, facts: dict[str, int], name: str, message: str) -> None:
+    (finding,) = data_findings(configured(overrides), MULTI30K._replace(**facts))
     assert finding.name == name
     assert message in finding.message
 
 
-@pytest.mark.parametrize(
-    "overrides, facts",
-    [
-        ({}, {"num_left_out": 289}),
-        ({}, {"target_vocab_size": 5}),
-        ({}, {"num_batches": 1760}),
-        # Accumulated batches are one step: 450 steps of 984 tokens.
-        ({"training__accumulate_batches": 4}, {"num_batches": 1800}),
-        ({"model__dropout": 0.0, "training__max_steps": 900}, {}),
-        ({"model__dropout": 0.0}, {"num_pairs": 1_000_000}),
-        ({}, {"num_parameters": 22_000_000}),
-        ({"training__max_steps": 195}, {}),
-        ({"training__max_steps": 19_500}, {}),
-        ({"training__max_steps": 60_000, "training__patience": 5}, {}),
-        ({"training__max_steps": 60_000, "training__max_epochs": 20}, {}),
-    ],
-)
-def test_data_silent_up_to_the_border(overrides: dict[str, object], facts: dict[str, int]) -> None:
-    assert list(data_findings(configured(**overrides), MULTI30K._replace(**facts))) == []
+@pytest.mark.parametrize("overrides, facts", [
+    ("", {}),
+    ("training.warmup_steps=3999", {}),
+    ("training.learning_rate=0.0049", {}),
+    ("training.learning_rate=5e-5", {}),
+    ("training.schedule=noam training.learning_rate=1.0", {}),
+    ("model.norm=post model.num_encoder_layers=5 training.warmup_steps=100", {}),
+    ("model.norm=post model.num_encoder_layers=12 training.warmup_steps=1000", {}),
+    ("model.num_encoder_layers=24", {}),
+    ("training.weight_decay=0.01", {}),
+    ("training.label_smoothing=0.3", {}),
+    ("model.dropout=0.5", {}),
+    ("training.validate_every=4000", {}),
+    ("training.patience=7", {}),
+    ("decoding.beam_size=30", {}),
+    ("", {"num_left_out": 289}),
+    ("", {"target_vocab_size": 5}),
+    ("", {"num_batches": 1760}),
+    # Accumulated batches are one step: 450 steps of 984 tokens.
+    ("training.accumulate_batches=4 training.step_tokens=null", {"num_batches": 1800}),
+    ("model.dropout=0 training.max_steps=900", {}),
+    ("model.dropout=0", {"num_pairs": 1_000_000}),
+    ("", {"num_parameters": 22_000_000}),
+    ("training.max_steps=195 training.validate_every=100 training.warmup_steps=9", {}),
+    ("training.max_steps=19500", {}),
+    ("training.max_steps=60000 training.patience=5", {}),
+    ("training.max_steps=60000 training.max_epochs=20", {}),
+])
+def test_silent_up_to_the_border(overrides: str, facts: dict[str, int]) -> None:
+    assert all_findings(configured(overrides), **facts) == []
 
 
-@pytest.mark.parametrize(
-    "overrides",
-    [
-        "max_steps=1 schedule=noam learning_rate=0.001",
-        "max_steps=1",
-        "max_steps=9 warmup_steps=9",
-        "max_steps=10",
-        "max_steps=100 schedule=noam learning_rate=0.001",
-        "max_steps=1000 schedule=noam learning_rate=1 warmup_steps=4000",
-        "max_steps=5000 schedule=noam learning_rate=90",
-        "max_steps=1000 norm=post num_encoder_layers=6",
-        "max_steps=6000 norm=post num_encoder_layers=6",
-        "max_steps=400 norm=post learning_rate=1e-6",
-        "max_steps=100000 validate_every=50000 dropout=0",
-        "max_steps=60000 optimizer=adam weight_decay=0.01",
-    ],
-)
+@pytest.mark.parametrize("overrides", [
+    "max_steps=1 schedule=noam learning_rate=0.001",
+    "max_steps=9 warmup_steps=9",
+    "max_steps=10",
+    "max_steps=100 schedule=noam learning_rate=0.001",
+    "max_steps=1000 schedule=noam learning_rate=1 warmup_steps=4000",
+    "max_steps=5000 schedule=noam learning_rate=90",
+    "max_steps=6000 norm=post num_encoder_layers=6",
+    "max_steps=400 norm=post learning_rate=1e-6",
+    "max_steps=100000 validate_every=50000 dropout=0",
+    "max_steps=60000 optimizer=adam weight_decay=0.01",
+])
+# fmt: on
 def test_advice_is_not_circular(overrides: str) -> None:
     """Whoever does what the hints say, again and again, comes to the end; a trial of a few steps may stay as it is."""
     model = {"norm", "num_encoder_layers", "dropout"}
     given = [f"{'model' if each.split('=')[0] in model else 'training'}.{each}" for each in overrides.split()]
     for _ in range(3):
-        config = resolve_step_tokens(load_config("multi30k", given).config)
-        findings = [*settings_findings(config), *data_findings(config, MULTI30K)]
+        config = configured(" ".join(given))
+        findings = all_findings(config)
         hints = [hint for each in findings for hint in re.findall(r"[a-z]+\.[a-z_]+=[\w.e+-]*\w", each.hint)]
         given += hints
     assert len(given) > len(overrides.split()) and hints == []

@@ -1,7 +1,5 @@
 """Characters without an entry and entries without use, counted by hand."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -76,10 +74,8 @@ def used(**values: object) -> VocabularyReport:
 
 
 def configured(**tokenizer: object) -> Config:
-    config = load_config("multi30k").config
-    return override_config(
-        config, {f"tokenizer.{key}": value for key, value in {"vocab_size": 500, **tokenizer}.items()}
-    )
+    values = {f"tokenizer.{key}": value for key, value in {"vocab_size": 500, **tokenizer}.items()}
+    return override_config(load_config("multi30k").config, values)
 
 
 def test_a_vocabulary_too_small_for_the_text() -> None:
@@ -89,6 +85,17 @@ def test_a_vocabulary_too_small_for_the_text() -> None:
     assert "3.0 subwords per word" in finding.message
     assert "half of its 240 entries occur 5,198 times or more" in finding.message
     assert finding.hint == "double tokenizer.vocab_size = 500"
+
+
+def test_a_vocabulary_too_large_for_the_text_or_of_other_text() -> None:
+    (finding,) = vocabulary_findings([used(num_rare=121)], configured())
+    assert (finding.severity, finding.name) == ("warning", "vocabulary_large_for_corpus")
+    assert "121 of 240 entries of the joint vocabulary occur fewer than 10" in finding.message
+    assert finding.hint == "halve tokenizer.vocab_size = 500"
+    (finding,) = vocabulary_findings([used(num_unused=61)], configured(source_model="given.model"))
+    assert (finding.severity, finding.name) == ("warning", "vocabulary_unused")
+    assert "61 of 240 entries of the joint vocabulary never occur" in finding.message
+    assert "tokenizer.source_model=null" in finding.hint
 
 
 @pytest.mark.parametrize(
@@ -105,9 +112,7 @@ def test_a_small_vocabulary_that_suits(values: dict[str, object]) -> None:
 
 
 def test_a_given_vocabulary_is_not_to_be_enlarged() -> None:
-    config = configured()
-    given = config.tokenizer.model_copy(update={"source_model": Path("given.model")})
-    assert list(vocabulary_findings([used()], config.model_copy(update={"tokenizer": given}))) == []
+    assert list(vocabulary_findings([used()], configured(source_model="given.model"))) == []
 
 
 def test_histogram() -> None:

@@ -57,11 +57,10 @@ def test_attention_on_another_device_is_that_of_the_cpu(
     found = look_at(translator, AttentionChoice())
     assert len(found.layers) == len(expected.layers) == 6
     for one, other in zip(found.layers, expected.layers, strict=True):
-        for part, same in zip(one, other, strict=True):
-            if isinstance(same, torch.Tensor):
+        assert one[:2] == other[:2] and (one.position_scores is None) == (other.position_scores is None)
+        for part, same in zip(one[2:], other[2:], strict=True):
+            if same is not None:
                 torch.testing.assert_close(part, same, rtol=0, atol=1e-5)
-            else:
-                assert part == same
     assert read_data(attention_page(found))["tokens"] == read_data(attention_page(expected))["tokens"]
 
 
@@ -132,16 +131,14 @@ def test_the_figure_has_the_same_weights(attention: Attention) -> None:
     picture = attention_picture(attention._replace(choice=AttentionChoice("decoder")))
     assert picture.columns == 4 and len(picture.panels) == 8  # the mean and three heads of two layers
     layer = next(each for each in attention.layers if (each.kind, each.layer) == ("decoder", 1))
-    length = len(attention.pair.target_input.pieces)
     mean = layer.weights.double().mean(dim=0)
     for place, title, weights in [(4, "mean of the heads", mean), (6, "head 1", layer.weights[1])]:
         panel = picture.panels[place]
         assert isinstance(panel, Matrix) and panel.title == f"layer 1, {title}"
         assert list(panel.rows) == list(panel.columns) == attention.pair.target_input.pieces
-        for row in range(length):
-            for column in range(length):
-                value = panel.values[row][column]
-                assert value == (None if column > row else float(weights[row, column]))
+        expected = [[value if key <= query else None for key, value in enumerate(row)]
+                    for query, row in enumerate(weights.tolist())]  # fmt: skip
+        assert panel.values == expected
     assert "Der Künstler läuft. → The artist runs." in picture.paragraphs
 
 
@@ -156,17 +153,12 @@ def test_the_figure_of_one_head_in_words(attention: Attention) -> None:
         layer.weights[2].double(), query_words=attention.pair.target_output.words, key_words=attention.pair.source.words
     )
     torch.testing.assert_close(torch.tensor(panel.values, dtype=torch.float64), expected)
-    torch.testing.assert_close(torch.tensor(panel.values).sum(dim=1), torch.ones(4))
     assert MERGED in picture.paragraphs
-
-
-def test_words_that_may_not_be_looked_at_stay_masked(attention: Attention) -> None:
-    choice = AttentionChoice("decoder", layer=0, head=0, unit="words")
+    choice = AttentionChoice("decoder", layer=0, head=0, unit="words")  # words that may not be looked at stay masked
     (panel,) = attention_picture(attention._replace(choice=choice)).panels
     assert isinstance(panel, Matrix)
-    assert [[cell is None for cell in row] for row in panel.values] == [
-        [column > row for column in range(4)] for row in range(4)
-    ]
+    masked = [[cell is None for cell in row] for row in panel.values]
+    assert masked == [[column > row for column in range(4)] for row in range(4)]
 
 
 @pytest.mark.parametrize(

@@ -121,14 +121,6 @@ def test_every_cell_of_every_head_is_the_models(page: Page, attention: Attention
             assert texts == [f"{w:.2f}" if seen else "masked" for w, seen in zip(weights, visible, strict=True)]
 
 
-def test_masked_cells_are_hatched_and_said_to_be_zero(page: Page) -> None:
-    choose(page, "kind", "decoder")
-    cell(page, 0, 1).hover()
-    assert page.locator("output").inner_text().endswith(": masked, exactly 0")
-    assert "masked" in (cell(page, 0, 1).get_attribute("class") or "")
-    assert page.locator(".legend").inner_text().endswith("masked: exactly 0")
-
-
 def test_whole_words_and_the_mean_of_heads(page: Page, attention: Attention) -> None:
     assert page.locator("h2").inner_text() == "Cross-attention, layer 1, mean of the heads"
     choose(page, "unit", "words")
@@ -224,38 +216,6 @@ def test_a_small_picture_leads_to_its_head(page: Page, view: str, next_view: str
     assert page.locator("h2").inner_text() == "Cross-attention, layer 0, head 2"
 
 
-def test_small_matrices_have_their_tokens_beside_and_above(page: Page, attention: Attention) -> None:
-    choose(page, "view", "heads")
-    for place, side in (("left", attention.pair.target_output), ("above", attention.pair.source)):
-        shown = page.locator(f".beside.{place}").last
-        assert shown.locator("span").all_inner_texts() == side.pieces
-        last = shown.locator("span").last.bounding_box()
-        matrix = page.locator(".thumbnails canvas").last.bounding_box()
-        assert last is not None and matrix is not None
-        if place == "left":
-            assert last["y"] + last["height"] == pytest.approx(matrix["y"] + matrix["height"], abs=1.5)
-        else:
-            assert last["x"] + last["width"] == pytest.approx(matrix["x"] + matrix["width"], abs=1.5)
-    choose(page, "view", "model")
-    assert page.locator(".beside").count() == 0
-
-
-def test_small_pictures_have_the_colours_of_the_weights(page: Page, attention: Attention) -> None:
-    choose(page, "view", "heads")
-    choose(page, "kind", "decoder")
-    weights = weights_of(attention, "decoder", 0)[2]
-    canvas = "document.querySelectorAll('.thumbnails canvas')[2]"
-    side = page.evaluate(f"{canvas}.width") / weights.shape[1]
-
-    def colour(row: int, column: int) -> list[int]:
-        place = f"{(column + 0.5) * side}, {(row + 0.5) * side}, 1, 1"
-        return list(page.evaluate(f"Array.from({canvas}.getContext('2d').getImageData({place}).data.slice(0, 3))"))
-
-    for row, column in [(0, 0), (3, 1), (5, 5)]:
-        expected = page.evaluate("weight => colourOf('weight', weight)", float(weights[row, column]))
-        assert colour(row, column) == pytest.approx(expected, abs=1)
-
-
 def test_queries_and_keys(page: Page, attention: Attention) -> None:
     choose(page, "view", "vectors")
     choose(page, "kind", "encoder")
@@ -285,16 +245,6 @@ def test_queries_and_keys(page: Page, attention: Attention) -> None:
     assert page.locator('input[name="head"][value="-1"]').is_disabled()
 
 
-def test_light_and_dark(open_page: OpenPage, attention: Attention) -> None:
-    page = open_page(attention_page(attention))
-    look = "['body', 'td[data-row]'].map((name) => getComputedStyle(document.querySelector(name)).backgroundColor)"
-    light = page.evaluate(look)
-    page.emulate_media(color_scheme="dark")
-    playwright.expect(page.locator("td[data-row]").first).not_to_have_css("background-color", light[1])
-    dark = page.evaluate(look)
-    assert light[0] == "rgb(255, 255, 255)" and dark[0] == "rgb(18, 22, 28)" and light[1] != dark[1]
-
-
 def overflowing(page: Page) -> Any:
     """Whether the page itself is wider than the window, and the labels that are cut."""
     return page.evaluate(
@@ -317,16 +267,6 @@ def test_long_sentences_scroll_and_no_label_is_cut(open_page: OpenPage, make_tra
     assert widths[0] > widths[1]
     cell(page, 12, 8).focus()
     assert page.locator("output").inner_text().startswith("“</s>” (12) looks at “</s>” (8)")
-
-
-def test_a_long_text_is_drawn_in_time(open_page: OpenPage, make_translator: MakeTranslator) -> None:
-    import time
-
-    page = open_page(attention_page(look_at(make_translator(positions="rotary"), "Hund " * 40, "dog " * 40)))
-    started = time.perf_counter()
-    for view in ("heads", "lines", "model", "vectors", "matrix"):
-        choose(page, "view", view)
-    assert time.perf_counter() - started < 20
 
 
 @pytest.fixture(scope="module")
@@ -463,10 +403,3 @@ def test_axe_finds_nothing_serious_in_the_others(
     page.locator("summary").click()
     page.locator("details[open] tr").first.wait_for()
     assert serious_findings(page) == []
-
-
-def test_axe_would_find_something(open_page: OpenPage, serious_findings: SeriousFindings) -> None:
-    page = open_page(
-        '<!doctype html><html lang="en"><title>x</title><main><h1>x</h1><img src="data:,"><button></button>'
-    )
-    assert {finding.split()[0] for finding in serious_findings(page)} >= {"image-alt", "button-name"}

@@ -100,15 +100,3 @@ def test_words_without_a_link_are_grey_and_heavier_links_are_thicker() -> None:
     assert axis["labelOpacity"] == {"expr": "indexof([0, 1], datum.value) < 0 ? 0.45 : 1"}
     thick, thin = (item["strokeWidth"] for item in marks(spec, "rule") if item.get("opacity") != 0)
     assert thick == 6.0 and thin == pytest.approx(0.4 + 0.2 * 5.6)
-
-
-def test_only_pages_have_what_a_hand_needs() -> None:
-    for panel in PANELS[3:6]:
-        assert "params" in str(one(panel)) and "params" not in str(one(panel, is_page=False))
-
-
-def test_light_and_dark_have_the_same_settings() -> None:
-    light, dark = theme("light", font="f"), theme("dark", font="f")
-    assert light.keys() == dark.keys() and light["background"] != dark["background"]
-    for name, colours in light["range"].items():
-        assert len(colours) == len(dark["range"][name]) and colours != dark["range"][name]

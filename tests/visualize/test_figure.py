@@ -2,7 +2,6 @@
 
 import re
 import struct
-import subprocess
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
@@ -68,19 +67,6 @@ def test_a_figure_without_its_extra_names_it(monkeypatch: pytest.MonkeyPatch) ->
         draw_figure(PICTURE, format="svg")
 
 
-def test_another_process_draws_the_same() -> None:
-    code = (
-        "import sys; from translate.visualize.figure import draw_figure; from translate.visualize.panels import *\n"
-        "panel = Matrix('m', ['a'], ['b'], [[0.5]], 'q', 'k', 'weight')\n"
-        "sys.stdout.buffer.write(draw_figure(Picture('p', [], [panel]), format='svg'))"
-    )
-    svg = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout
-    panel = Matrix("m", ["a"], ["b"], [[0.5]], "q", "k", "weight")
-    for _ in range(2):
-        assert draw_figure(Picture("p", [], [panel]), format="svg") == svg
-    assert b"gradient" in svg
-
-
 def test_an_equal_legend_is_drawn_once() -> None:
     heads = [Matrix(f"head {head}", ["x"], ["y"], [[0.5]], "query", "key", "weight") for head in range(3)]
     assert texts(draw_figure(Picture("heads", [], heads, columns=3), format="svg")).count("weight") == 1
@@ -102,23 +88,19 @@ def test_no_text_stops_a_figure(text: str) -> None:
         assert draw_figure(Picture(text, [text], panels), format=each)  # type: ignore[arg-type]
 
 
-HOSTILE = "\x1b[31m \x00 \x85 \ufffe \ud800 \u202e \u200f ]]> -- \t x"
-
-
 def test_characters_that_xml_forbids_are_replaced(tmp_path: Path) -> None:
-    panel = Matrix(HOSTILE, [HOSTILE], [HOSTILE], [[1.0]], HOSTILE, HOSTILE, "weight", note=HOSTILE)
-    links = Links(HOSTILE, [HOSTILE], [HOSTILE], [(0, 0, 1.0)])
-    picture = Picture(HOSTILE, [HOSTILE], [panel, links, Table(HOSTILE, [HOSTILE], [[HOSTILE]])])
-    for kind in ("svg", "png", "html"):
-        save_picture(picture, PictureFile(tmp_path / f"x.{kind}", kind))  # type: ignore[arg-type]
+    text = "\x1b[31m \x00 \x85 \ufffe \ud800 \u202e \u200f ]]> -- \t x"
+    panel = Matrix(text, [text], [text], [[1.0]], text, text, "weight", note=text)
+    links = Links(text, [text], [text], [(0, 0, 1.0)])
+    picture = Picture(text, [text], [panel, links, Table(text, [text], [[text]])])
+    save_picture(picture, PictureFile(tmp_path / "x.svg", "svg"))
+    save_picture(picture, PictureFile(tmp_path / "x.html", "html"))
     ElementTree.parse(tmp_path / "x.svg")
-    svg = (tmp_path / "x.svg").read_text(encoding="utf-8")
     page = (tmp_path / "x.html").read_text(encoding="utf-8")
-    data = page[page.index('id="data"') : page.index("</script>")]
-    for text in (svg, data):
-        assert "\ufffd[31m" in text
-        assert not re.search(r"[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe\uffff]|\\u00[01]", text)
-    assert printable(HOSTILE) == "\ufffd[31m \ufffd \ufffd \ufffd \ufffd \u202e \u200f ]]> -- \t x"
+    for shown in ((tmp_path / "x.svg").read_text(encoding="utf-8"), page[page.index('id="data"') :][:5000]):
+        assert "\ufffd[31m" in shown
+        assert not re.search(r"[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe\uffff]|\\u00[01]", shown)
+    assert printable(text) == "\ufffd[31m \ufffd \ufffd \ufffd \ufffd \u202e \u200f ]]> -- \t x"
 
 
 def test_a_figure_that_is_too_large_is_refused() -> None:
@@ -126,12 +108,3 @@ def test_a_figure_that_is_too_large_is_refused() -> None:
     panel = Matrix("large", numbers, numbers, [[0.0] * 800] * 800, "position", "position", "signed")
     with pytest.raises(InputError, match="640,000 cells.*600,000"):
         draw_figure(Picture("large", [], [panel]), format="svg")
-
-
-def test_long_sentences_get_long_figures_with_every_token() -> None:
-    labels = [f"token{number}" for number in range(70)]
-    panel = Matrix("long", labels, labels, [[1 / 70] * 70] * 70, "query", "key", "weight")
-    picture = Picture("long", [], [panel])
-    assert min(size(draw_figure(picture, format="png", dots_per_inch=72))) > 70 * 18  # a line of text for each
-    shown = texts(draw_figure(picture, format="svg"))
-    assert [shown.count(label) for label in labels] == [2] * 70

@@ -9,7 +9,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from translate.atomic import write_text
 from translate.config.schema import Config, TrainingConfig
@@ -19,93 +19,13 @@ from translate.training.claim import flatten
 
 logger = logging.getLogger(__name__)
 
-_MODULES = {"tensorboard": "torch.utils.tensorboard", "wandb": "wandb", "mlflow": "mlflow"}
 _PROJECT = "translate"  # of Weights & Biases, and the experiment of MLflow, where the environment names none
-
-
-class Tracker(Protocol):
-    """A service that receives the numbers of one training."""
-
-    run_id: str | None  # with which the service finds its run again; None: the files in the run directory are enough
-
-    def log(self, kind: str, numbers: Mapping[str, float], *, step: int) -> None:
-        """Receive the numbers of a record of this kind: train, validation, validation/NAME or evaluation."""
-
-    def close(self, *, is_done: bool) -> None:
-        """Finish the service's run; a training that is not done was stopped or has failed."""
-
-
-class Trackers:
-    """The services that a config names. One that fails later receives nothing more, and the training goes on.
-
-    Args:
-        step: The last completed step; what a service has of later steps will be sent again.
-
-    Raises:
-        InputError: A service cannot start.
-        RunError: The run directory cannot be written.
-    """
-
-    def __init__(self, run: RunDirectory, config: Config, *, step: int) -> None:
-        kinds: dict[str, Callable[..., Tracker]]
-        kinds = {"tensorboard": TensorBoardTracker, "wandb": WandbTracker, "mlflow": MlflowTracker}
-        self._trackers: dict[str, Tracker] = {}
-        run_ids: dict[str, str] = {}
-        with contextlib.suppress(OSError, ValueError):  # without its id, a service begins a new run
-            run_ids = dict(json.loads(run.trackers.read_bytes()))
-        names = set(config.training.trackers)
-        for name in sorted(names - {"tensorboard"} if "wandb" in names else names):  # W&B's has the same event files
-            try:
-                with warnings.catch_warnings(action="ignore"):  # they are meant for the package's authors
-                    self._trackers[name] = kinds[name](run, config, run_id=run_ids.get(name), step=step)
-            except Exception as error:  # each package has its own
-                self.close(is_done=False)
-                raise InputError(
-                    f"training.trackers: {name} cannot start: {str(error).strip()}; set it up, or leave it out"
-                ) from error
-        new_ids = {name: tracker.run_id for name, tracker in self._trackers.items() if tracker.run_id is not None}
-        if new_ids:
-            write_text(run.trackers, json.dumps(run_ids | new_ids) + "\n")
-
-    def log(self, record: Mapping[str, Any]) -> None:
-        """Send the numbers of a record to each service."""
-        kind, step = record["kind"], record["step"]
-        numbers = {
-            name: float(each) for name, each in record.items() if name != "step" and isinstance(each, int | float)
-        }
-        self._for_each(lambda tracker: tracker.log(kind, numbers, step=step))
-
-    def close(self, *, is_done: bool) -> None:
-        """Finish the run of each service."""
-        self._for_each(lambda tracker: tracker.close(is_done=is_done))
-
-    def _for_each(self, call: Callable[[Tracker], None]) -> None:
-        for name, tracker in list(self._trackers.items()):
-            try:
-                call(tracker)
-            except Exception as error:
-                del self._trackers[name]
-                logger.warning(f"training.trackers: {name} failed and receives nothing more: {error}")
-
-
-def check_trackers(settings: TrainingConfig) -> None:
-    """Check, before data is prepared, that the packages of a training's trackers can be imported.
-
-    Raises:
-        InputError: One cannot be imported.
-    """
-    for name in settings.trackers:
-        try:
-            with warnings.catch_warnings(action="ignore"):
-                importlib.import_module(_MODULES[name])
-        except ImportError as error:
-            raise InputError(f"training.trackers: {name} cannot be imported ({error}): {install_hint(name)}") from error
 
 
 class TensorBoardTracker:
     """Writes event files into the run's folder `tensorboard`."""
 
-    run_id: str | None = None
+    run_id: str | None = None  # with which a service finds its run again; None: the files are enough
 
     def __init__(self, run: RunDirectory, config: Config, *, run_id: str | None, step: int) -> None:
         from torch.utils.tensorboard import SummaryWriter
@@ -113,10 +33,12 @@ class TensorBoardTracker:
         self._writer = SummaryWriter(run.tensorboard, purge_step=step + 1)
 
     def log(self, kind: str, numbers: Mapping[str, float], *, step: int) -> None:
+        """Receive the numbers of a record of this kind: train, validation, validation/NAME or evaluation."""
         for name, value in numbers.items():
             self._writer.add_scalar(f"{kind}/{name}", value, step)
 
     def close(self, *, is_done: bool) -> None:
+        """Finish the service's run; a training that is not done was stopped or has failed."""
         self._writer.close()
 
 
@@ -166,8 +88,8 @@ class MlflowTracker:
                 self.run_id = run_id
         if self.run_id is None:
             name = os.environ.get("MLFLOW_EXPERIMENT_NAME", _PROJECT)
-            experiment = self._client.get_experiment_by_name(name)
-            number = experiment.experiment_id if experiment else self._client.create_experiment(name)
+            found = self._client.get_experiment_by_name(name)
+            number = found.experiment_id if found else self._client.create_experiment(name)
             self.run_id = self._client.create_run(number, run_name=run.path.resolve().name).info.run_id
             params = [Param(key, str(value)) for key, value in flatten(config.model_dump(mode="json")).items()]
             for first in range(0, len(params), 100):  # the most at once
@@ -183,3 +105,75 @@ class MlflowTracker:
 
     def close(self, *, is_done: bool) -> None:
         self._client.set_terminated(self.run_id, status="FINISHED" if is_done else "KILLED")
+
+
+SERVICES: dict[str, tuple[str, type[TensorBoardTracker | MlflowTracker]]] = {  # a package, and what sends to it
+    "tensorboard": ("torch.utils.tensorboard", TensorBoardTracker),
+    "wandb": ("wandb", WandbTracker),
+    "mlflow": ("mlflow", MlflowTracker),
+}
+
+
+class Trackers:
+    """The services that a config names. One that fails later receives nothing more, and the training goes on.
+
+    Args:
+        step: The last completed step; what a service has of later steps will be sent again.
+
+    Raises:
+        InputError: A service cannot start.
+        RunError: The run directory cannot be written.
+    """
+
+    def __init__(self, run: RunDirectory, config: Config, *, step: int) -> None:
+        self._trackers: dict[str, TensorBoardTracker | MlflowTracker] = {}
+        run_ids: dict[str, str | None] = {}
+        with contextlib.suppress(OSError, ValueError):  # without its id, a service begins a new run
+            run_ids = dict(json.loads(run.trackers.read_bytes()))
+        names = set(config.training.trackers)
+        for name in sorted(names - {"tensorboard"} if "wandb" in names else names):  # W&B's has the same event files
+            try:
+                with warnings.catch_warnings(action="ignore"):  # they are meant for the package's authors
+                    tracker = SERVICES[name][1](run, config, run_id=run_ids.get(name), step=step)
+            except Exception as error:  # each package has its own
+                self.close(is_done=False)
+                raise InputError(
+                    f"training.trackers: {name} cannot start: {str(error).strip()}; set it up, or leave it out"
+                ) from error
+            self._trackers[name] = tracker
+            if tracker.run_id is not None:
+                run_ids[name] = tracker.run_id
+                write_text(run.trackers, json.dumps(run_ids) + "\n")
+
+    def log(self, record: Mapping[str, Any]) -> None:
+        """Send the numbers of a record to each service."""
+        kind, step = record["kind"], record["step"]
+        numbers = {name: float(each) for name, each in record.items() if isinstance(each, int | float)}
+        del numbers["step"]
+        self._for_each(lambda tracker: tracker.log(kind, numbers, step=step))
+
+    def close(self, *, is_done: bool) -> None:
+        """Finish the run of each service."""
+        self._for_each(lambda tracker: tracker.close(is_done=is_done))
+
+    def _for_each(self, call: Callable[[TensorBoardTracker | MlflowTracker], None]) -> None:
+        for name, tracker in list(self._trackers.items()):
+            try:
+                call(tracker)
+            except Exception as error:
+                del self._trackers[name]
+                logger.warning(f"training.trackers: {name} failed and receives nothing more: {error}")
+
+
+def check_trackers(settings: TrainingConfig) -> None:
+    """Check, before data is prepared, that the packages of a training's trackers can be imported.
+
+    Raises:
+        InputError: One cannot be imported.
+    """
+    for name in settings.trackers:
+        try:
+            with warnings.catch_warnings(action="ignore"):
+                importlib.import_module(SERVICES[name][0])
+        except ImportError as error:
+            raise InputError(f"training.trackers: {name} cannot be imported ({error}): {install_hint(name)}") from error
