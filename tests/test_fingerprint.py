@@ -5,8 +5,6 @@ import itertools
 import json
 from pathlib import Path
 
-import pytest
-
 from translate.atomic import write_text
 from translate.fingerprint import fingerprint
 
@@ -33,8 +31,3 @@ def test_where_one_part_ends_matters() -> None:
 def test_a_mapping_has_no_order_and_a_list_has_one() -> None:
     assert fingerprint({"a": 1, "b": [2, None]}) == fingerprint({"b": [2, None], "a": 1})
     assert fingerprint([1, 2]) != fingerprint([2, 1])
-
-
-def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        fingerprint(tmp_path / "missing")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from translate.config.schema import Config
-from translate.nearest import _OTHER_NAMES, did_you_mean, nearest, nearest_paths
+from translate.nearest import _OTHER_NAMES, nearest, nearest_paths
 
 OPTIONS = ["--beam-size", "--batch-tokens", "--length-penalty", "--no-repeat-ngram", "--precision"]
 
@@ -35,10 +35,6 @@ def test_a_name_that_begins_with_the_word_comes_before_one_that_contains_it() ->
     assert nearest("size", ["validation_beam_size", "beam_size"]) == ["validation_beam_size", "beam_size"]
 
 
-def test_a_name_of_our_own_is_never_taken_for_another_toolkits() -> None:
-    assert nearest("norms", ["norm", "prenorm"]) == ["norm"]
-
-
 def test_other_names_are_of_settings_that_exist_and_are_none_themselves() -> None:
     sections = [getattr(field.annotation, "model_fields", {}) for field in Config.model_fields.values()]
     ours = {name for section in sections for name in section}
@@ -58,10 +54,3 @@ def test_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert nearest_paths(Path("demo"), Path("runs")) == ["runs/demo"]
     assert nearest_paths(tmp_path / "mine.yml") == [str(tmp_path / "mine.yaml")]
     assert nearest_paths(Path("nowhere/mine.yaml")) == nearest_paths(Path("a\0b/c")) == nearest_paths(Path("zzz")) == []
-
-
-def test_the_question() -> None:
-    assert did_you_mean([]) == ""
-    assert did_you_mean(["a"]) == "; did you mean a?"
-    assert did_you_mean(["a", "b"]) == "; did you mean a or b?"
-    assert did_you_mean(["a", "b", "c"]) == "; did you mean a, b or c?"

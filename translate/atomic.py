@@ -46,7 +46,12 @@ def atomic_write(path: Path) -> Iterator[BinaryIO]:
             # Mode x creates the file and fails if the name is taken, so nothing is ever written through a link.
             with temporary.open("x+b") as file:
                 yield file
-            _copy_owner_and_mode(path, temporary)
+            if path.is_file() and not path.is_symlink():
+                state = path.stat()
+                if os.name == "posix":
+                    with contextlib.suppress(PermissionError):
+                        os.chown(temporary, state.st_uid, state.st_gid)
+                temporary.chmod(stat.S_IMODE(state.st_mode))
             sync(temporary)  # else a power cut could leave a file that is named and empty
             os.replace(temporary, path)
             sync(path.parent)
@@ -175,17 +180,6 @@ def _is_written_in_place(path: Path) -> bool:
             return False
         path = path.parent / os.readlink(path)
     return path.exists()
-
-
-def _copy_owner_and_mode(old: Path, new: Path) -> None:
-    """Give a file the owner and mode of the regular file that it replaces, if there is one."""
-    if old.is_symlink() or not old.is_file():
-        return
-    state = old.stat()
-    if os.name == "posix":
-        with contextlib.suppress(PermissionError):
-            os.chown(new, state.st_uid, state.st_gid)
-    new.chmod(stat.S_IMODE(state.st_mode))
 
 
 def _is_other_process(process: int) -> bool:

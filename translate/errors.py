@@ -48,6 +48,6 @@ def import_extra(package: str) -> ModuleType:
     except ImportError as error:
         name = package.partition(".")[0]
         extra = {"onnxruntime": "onnx"}.get(name, name)
-        if name in ("transformers", "huggingface_hub", "sentencepiece", "google"):
+        if name in ("transformers", "huggingface_hub", "sentencepiece"):
             extra = "huggingface"
         raise InputError(f"{package} cannot be imported ({error}): {install_hint(extra)}") from error

@@ -5,7 +5,7 @@ import pytest
 from harness import values_of
 
 from translate.config.data import Augmentation, DataConfig, TextCorpus
-from translate.data import epochs, subword_sampling
+from translate.data import epochs
 from translate.data.augmentation import (
     add_typos,
     augment_corpus,
@@ -14,7 +14,7 @@ from translate.data.augmentation import (
     title_case,
 )
 from translate.data.cache import DataCache
-from translate.data.corpora import ParallelCorpus, data_fingerprint
+from translate.data.corpora import ParallelCorpus
 from translate.data.epochs import BatchSettings, TrainingBatches
 from translate.data.tokenizer import Tokenizer, Tokenizers
 
@@ -128,10 +128,14 @@ def corpora(german: list[str], english: list[str]) -> list[ParallelCorpus]:
 
 
 def batches_of(
-    corpora: list[ParallelCorpus], tokenizer: Tokenizer, *, sampling: float | None = None, num_threads: int = 1,
-    cache: DataCache | None = None, **limits: int,
-) -> TrainingBatches:  # fmt: skip
-    settings = BatchSettings(DataConfig(**limits), sampling, 997, 3, num_threads)
+    corpora: list[ParallelCorpus],
+    tokenizer: Tokenizer,
+    *,
+    sampling: float | None = None,
+    cache: DataCache | None = None,
+    **limits: int,
+) -> TrainingBatches:
+    settings = BatchSettings(DataConfig(**limits), sampling, 997, 3)
     return TrainingBatches(corpora, Tokenizers(tokenizer, tokenizer, "joint"), settings, cache=cache)
 
 
@@ -180,21 +184,13 @@ def test_what_is_not_changed_is_as_without_augmentation(corpora: list[ParallelCo
     assert changed_numbers == plain_numbers
 
 
-def test_processes_and_cache_change_nothing(
-    corpora: list[ParallelCorpus], tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:  # fmt: skip
-    from concurrent.futures import ThreadPoolExecutor
-
-    def threads(size: int, *_: object, **__: object) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(size)
-
+def test_the_cache_has_the_text_as_it_is(
+    corpora: list[ParallelCorpus], tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """So another setting finds it, and changes it in its own way."""
     expected = values_of(batches_of(corpora, tokenizer).epoch(2))
     cache = DataCache(folder=tmp_path_factory.mktemp("cache"))
-    monkeypatch.setattr(subword_sampling, "ProcessPoolExecutor", threads)
-    monkeypatch.setattr(subword_sampling, "_MIN_LINES_OF_POOL", 1)
-    assert values_of(batches_of(corpora, tokenizer, num_threads=2, cache=cache).epoch(2)) == expected
-    # The cache has the text as it is, so that another setting finds it, and changes it in its own way.
+    assert values_of(batches_of(corpora, tokenizer, cache=cache).epoch(2)) == expected
     num_made = cache.num_made
     other = [corpora[0]._replace(augment=Augmentation(lower_case=1.0)), corpora[1]]
     assert (
@@ -219,9 +215,3 @@ def test_a_changed_pair_that_is_too_long_stays_as_it_is(corpora: list[ParallelCo
     found = texts(batches, 0, tokenizer)
     is_usual = [(source, target) == (sides[0][number], sides[1][number]) for number, source, target in found]
     assert sum(is_usual) == epoch.num_resegmented and [number for number, _, _ in found] == list(range(len(sides[0])))
-
-
-def test_another_augmentation_is_other_data(corpora: list[ParallelCorpus], tokenizer: Tokenizer) -> None:
-    both = Tokenizers(tokenizer, tokenizer, "joint")
-    others = [[corpora[0]._replace(augment=each), corpora[1]] for each in (None, Augmentation(typos=0.1))]
-    assert len({data_fingerprint(each, both) for each in (corpora, *others)}) == 3

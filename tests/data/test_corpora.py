@@ -4,10 +4,11 @@ import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from translate.config.data import Corpus, TableCorpus, TextCorpus, TokenizerConfig, TsvCorpus
+from translate.config.data import Augmentation, Corpus, TableCorpus, TextCorpus, TokenizerConfig, TsvCorpus
 from translate.data import corpora
 from translate.data.corpora import MappedText, ParallelCorpus, data_fingerprint, join_texts, read_corpus, store_pairs
 from translate.data.tables import FILE_FORMATS, PairChunk
@@ -138,16 +139,6 @@ def test_text_in_a_file_is_the_text(folder: Path, size: int) -> None:
     assert list(empty) == [""]
 
 
-def test_few_pairs_are_lists() -> None:
-    sources, targets = store_pairs([PairChunk(["a"] * 100_000, ["b"] * 100_000)], name="news")
-    assert type(sources) is type(targets) is list and len(targets) == 100_000
-
-
-def test_two_corpora_have_files_of_their_own(folder: Path) -> None:
-    (one, _), (two, _) = (store_pairs(chunks([text] * 20, 5), name="news") for text in "ab")
-    assert set(one) == {"a"} and set(two) == {"b"}
-
-
 # Tags
 
 
@@ -170,9 +161,9 @@ def test_the_fingerprint_is_that_of_the_text_in_order() -> None:
     tokenizer = train_tokenizer(["a b c"] * 3, TokenizerConfig(vocab_size=11, byte_fallback=False))
     both = Tokenizers(tokenizer, tokenizer, "joint")
 
-    def fingerprint(*pair: str, weight: float = 1.0, tag: str | None = None, streams: str | None = None) -> str:
-        sources, targets = (list(side) for side in pair)
-        return data_fingerprint([ParallelCorpus("any", sources, targets, weight, tag)], both, streams=streams)
+    def fingerprint(source: str, target: str, *, streams: str | None = None, **fields: Any) -> str:
+        corpus = ParallelCorpus("any", list(source), list(target), 1.0)._replace(**fields)
+        return data_fingerprint([corpus], both, streams=streams)
 
     fingerprints = [
         fingerprint("ab", "cd"),
@@ -180,8 +171,9 @@ def test_the_fingerprint_is_that_of_the_text_in_order() -> None:
         fingerprint("ab", "ce"),
         fingerprint("ab", "cd", weight=2.0),
         fingerprint("ab", "cd", streams="x"),
-        fingerprint("ab", "cd", tag="<bt>"),
-        fingerprint("ab", "cd", tag="<ft>"),
+        fingerprint("ab", "cd", source_tag="<bt>"),
+        fingerprint("ab", "cd", source_tag="<ft>"),
+        fingerprint("ab", "cd", augment=Augmentation(typos=0.1)),
     ]
     assert len(set(fingerprints)) == len(fingerprints)
     # What 0.3.0 has written into checkpoints, by hand.

@@ -7,7 +7,7 @@ import pytest
 from sentencepiece import sentencepiece_model_pb2
 
 from translate.config.data import TokenizerConfig
-from translate.data.extension import add_pieces, add_source_tags, extend_tokenizers, missing_characters
+from translate.data.extension import add_source_tags, extend_tokenizers, missing_characters
 from translate.data.tokenizer import END_OF_VOCABULARY, Tokenizer, Tokenizers, prepare_tokenizers
 from translate.errors import InputError
 
@@ -44,18 +44,6 @@ def test_old_text_stays_and_new_characters_are_found(
         assert not any(map(new.lacks, line)) and new.decode(new.encode(line)) == line
     assert new.pieces(new.encode("<medical> Ein")) == ["▁", "<medical>", *old.pieces(old.encode("Ein"))]
     assert new.encode_lines(["☃"], num_threads=1)[0][-1] == size + 3
-
-
-def test_the_rest_of_the_model_stays() -> None:
-    before = make("unigram", byte_fallback=True).source
-    long = "<" + "größer" * 16 + ">"
-    after = add_pieces(before, [long], ["☃"])
-    models = [sentencepiece_model_pb2.ModelProto.FromString(each.model_bytes) for each in (before, after)]
-    lowest = min(piece.score for piece in models[0].pieces)
-    added = [(each.piece, each.score, each.type) for each in models[1].pieces[-2:]]
-    assert added == [(long, lowest, 4), ("☃", lowest, 1)]
-    del models[1].pieces[-2:]
-    assert models[0] == models[1] and after.pieces(after.encode(long))[-1] == long
 
 
 def test_what_is_there_is_not_added() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from translate.config.data import DataConfig, TextCorpus, TokenizerConfig, TsvCorpus
+from translate.config.data import DataConfig, TextCorpus, TokenizerConfig
 from translate.data import corpora, token_store
 from translate.data.corpora import ParallelCorpus, read_corpus
 from translate.data.epochs import BatchSettings, TrainingBatches
@@ -86,16 +86,6 @@ def test_pairs_stay_pairs(
     assert list(corpus.sources) == split_by_hand(source.read_bytes())
     assert list(corpus.targets) == split_by_hand(target.read_bytes())
     assert len(corpus.sources) == len(corpus.targets) == len(pairs)
-
-
-@few
-@given(st.lists(st.tuples(*[any_line.map(lambda line: line.replace("\t", " "))] * 3), min_size=1, max_size=12))
-def test_columns_stay_columns(tmp_path: Path, storage: str, rows: list[tuple[str, str, str]]) -> None:
-    path = tmp_path / "a.tsv"
-    path.write_bytes("".join("\t".join(row) + "\t\n" for row in rows).encode())
-    corpus = read_corpus(TsvCorpus(path=path, source_column=2, target_column=1), key="k")
-    assert list(corpus.sources) == [row[2] for row in rows]
-    assert list(corpus.targets) == [row[1] for row in rows]
 
 
 # Filtering

@@ -5,7 +5,6 @@ import gzip
 import io
 import lzma
 import os
-import subprocess
 import zipfile
 from pathlib import Path
 
@@ -25,14 +24,6 @@ def failure(path: Path) -> str:
         read_lines(path)
     assert "\n" not in str(caught.value)
     return str(caught.value)
-
-
-@pytest.mark.parametrize("separator", ["\r", "\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c", "\x1a", "\t"])
-def test_only_a_newline_ends_a_line(tmp_path: Path, separator: str) -> None:
-    path = write(tmp_path / "a.de", f"ein{separator}s\nzwei\n".encode())
-    assert read_lines(path) == [f"ein{separator}s", "zwei"]
-    counted = subprocess.run(["wc", "-l", str(path)], capture_output=True, text=True, check=True).stdout
-    assert int(counted.split()[0]) == 2
 
 
 @pytest.mark.parametrize(
@@ -102,10 +93,6 @@ def test_other_compression_is_named(tmp_path: Path, program: str) -> None:
         assert f"is compressed with {program};" in failure(packed)
     with pytest.raises(InputError, match=f"^standard input: is compressed with {program}"):
         next(iterate_lines(io.BytesIO(data), "standard input"))
-
-
-def test_text_that_begins_like_a_compressed_file_is_text(tmp_path: Path) -> None:
-    assert read_lines(write(tmp_path / "a.de", b"BZh9 PK (\n")) == ["BZh9 PK ("]
 
 
 def test_unreadable_files(tmp_path: Path) -> None:

@@ -10,23 +10,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from translate.config.data import TokenizerConfig
-from translate.data import token_store
-from translate.data.batching import make_batch
+from translate.data import streaming, token_store
 from translate.data.cache import DataCache
 from translate.data.token_store import (
     TokenStore,
     TokenWriter,
     encode_texts,
-    encode_together,
     flatten,
     id_type,
     read_tokens,
     write_tokens,
 )
-from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer, train_tokenizer
+from translate.data.tokenizer import Tokenizer, train_tokenizer
 from translate.distributed.process_group import Cancelled, DistributedEnvironment, World
 from translate.errors import InputError
 
@@ -80,19 +77,6 @@ def test_ids_come_back(folder: Path, vocab_size: int, num_bytes: int) -> None:
         assert listed(read_tokens(file, num_lines=len(some), vocab_size=vocab_size)) == some
 
 
-@pytest.mark.parametrize("vocab_size", [2**16, 2**16 + 1])
-def test_a_batch_of_stored_ids_by_hand(vocab_size: int) -> None:
-    last = vocab_size - 1
-    ids = stored([[last - number] * (number % 3) for number in range(13)], vocab_size)
-    batch = make_batch(ids.chunk(np.array([2, 0, 4, 2])), ids.chunk(np.array([5, 3, 0, 1])), [2, 0, 4, 2])
-    rows = [[last - 2, last - 2, EOS_ID], [EOS_ID, PAD_ID, PAD_ID], [last - 4, EOS_ID, PAD_ID]]
-    assert batch.source_ids.tolist() == [*rows, rows[0]] and batch.source_ids.dtype == torch.int64
-    assert batch.target_input_ids[0].tolist() == [BOS_ID, last - 5, last - 5]
-    assert batch.target_input_ids[1:].tolist() == [[BOS_ID, PAD_ID, PAD_ID]] * 2 + [[BOS_ID, last - 1, PAD_ID]]
-    assert batch.target_output_ids[0].tolist() == [last - 5, last - 5, EOS_ID]
-    assert batch.indices == (2, 0, 4, 2)
-
-
 # Encoding
 
 
@@ -135,29 +119,6 @@ def test_the_second_time_nothing_is_encoded(
     assert listed(encode_texts([], tokenizer, num_threads=2, cache=cache)) == []
 
 
-def test_what_is_not_the_same_is_encoded(folder: Path, tokenizer: Tokenizer) -> None:
-    cache = DataCache(folder=folder)
-    other = train_tokenizer(["a b c", "ab bc cc"] * 3, TokenizerConfig(vocab_size=14, byte_fallback=False))
-    for lines, model in [(LINES, tokenizer), (LINES, other), ([*LINES[:-1], "c"], tokenizer), (LINES[:-1], tokenizer)]:
-        ids = encode_texts(lines, model, num_threads=2, cache=cache)
-        assert listed(ids) == [model.encode(line) for line in lines]
-    assert cache.num_made == len(list(folder.iterdir())) == 4
-
-
-def test_a_damaged_or_forbidden_cache_changes_nothing(
-    folder: Path, tokenizer: Tokenizer, caplog: pytest.LogCaptureFixture
-) -> None:
-    cache = DataCache(folder=folder)
-    expected = listed(encode_texts(LINES, tokenizer, num_threads=2, cache=cache))
-    (path,) = folder.iterdir()
-    path.write_bytes(path.read_bytes()[:-50])
-    assert listed(encode_texts(LINES, tokenizer, num_threads=2, cache=cache)) == expected
-    assert len(caplog.messages) == 1 and f"{path} is damaged" in caplog.text
-    inside_a_file = DataCache(folder=path / "folder")
-    assert listed(encode_texts(LINES, tokenizer, num_threads=2, cache=inside_a_file)) == expected
-    assert len(caplog.messages) == 2 and str(inside_a_file.folder) in caplog.messages[1]
-
-
 # Several processes
 
 
@@ -193,7 +154,7 @@ def on_all_ranks(size: int, work: Callable[[Rank], Any]) -> list[Any]:
 def test_processes_share_the_work_and_get_all_ids(
     tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch, size: int, num_lines: int
 ) -> None:
-    monkeypatch.setattr(token_store, "_EXCHANGED_LINES", 11)
+    monkeypatch.setattr(streaming, "_EXCHANGED_LINES", 11)
     encoded: list[str] = []
 
     class Counting(Tokenizer):
@@ -203,7 +164,7 @@ def test_processes_share_the_work_and_get_all_ids(
 
     def work(rank: Rank) -> list[list[int]]:
         counting = Counting(tokenizer.model_bytes)
-        return listed(encode_together(LINES[:num_lines], counting, world=rank, num_threads=2))
+        return listed(streaming.encode_together(LINES[:num_lines], counting, world=rank, num_threads=2))
 
     for ids in on_all_ranks(size, work):
         assert ids == [tokenizer.encode(line) for line in LINES[:num_lines]]

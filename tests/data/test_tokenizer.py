@@ -47,30 +47,11 @@ def test_decoding_leaves_out_special_symbols(tokenizer: Tokenizer) -> None:
     assert tokenizer.pieces([PAD_ID, UNK_ID, BOS_ID, EOS_ID]) == ["<pad>", "<unk>", "<s>", "</s>"]
 
 
-def test_lines_are_encoded_as_one_by_one(tokenizer: Tokenizer, german: list[str]) -> None:
-    expected = [tokenizer.encode(line) for line in german]
-    assert tokenizer.encode_lines(german, num_threads=1) == tokenizer.encode_lines(german, num_threads=3) == expected
-    assert tokenizer.encode_lines([], num_threads=2) == []
-
-
 def test_unknown_characters_are_counted_without_byte_fallback() -> None:
     plain = train_tokenizer(["ab ba abab"], settings(byte_fallback=False, vocab_size=8))
     ids = plain.encode("ab é ab ü")
     assert ids.count(UNK_ID) == 2
     assert plain.decode(ids) == "ab  ⁇  ab  ⁇ "
-
-
-@pytest.mark.parametrize(
-    ("normalization", "text", "comes_back"),
-    [
-        ("nmt_nfkc", "ﬁne\u00a0Ⅳ", "fine IV"),
-        ("nmt_nfkc_cf", "Ein MANN", "ein mann"),
-        ("identity", "ﬁne\u00a0Ⅳ", "ﬁne\u00a0Ⅳ"),
-    ],
-)
-def test_normalization(normalization: str, text: str, comes_back: str, german: list[str]) -> None:
-    tokenizer = train_tokenizer(german, settings(normalization=normalization))
-    assert tokenizer.decode(tokenizer.encode(text)) == comes_back
 
 
 # Training
@@ -112,12 +93,6 @@ def test_errors_of_training_name_the_side(german: list[str], english: list[str])
     for nothing in ([], ["", "  "]):
         with pytest.raises(InputError, match="^tokenizer: the training text is empty"):
             train_tokenizer(nothing, settings())
-
-
-def test_long_lines_take_part_in_training(german: list[str]) -> None:
-    long_line = " ".join(german) + " " + "q " * 5003  # over 4192 bytes, which SentencePiece leaves out by default
-    tokenizer = train_tokenizer([long_line, *german], settings())
-    assert tokenizer.pieces(tokenizer.encode("q")) in (["▁q"], ["▁", "q"])
 
 
 @pytest.mark.parametrize("type_", ["bpe", "unigram"])

@@ -1,11 +1,8 @@
 """Checkpoints: every change in a file is seen, and there is always an intact one, whatever is damaged or killed."""
 
-import contextlib
 import itertools
 import os
-import shutil
 import subprocess
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NoReturn
@@ -296,40 +293,3 @@ def test_the_next_save_removes_what_a_killed_process_left(checkpoints: RunDirect
         (run.checkpoints / name).write_text("half a file")
     write(run, 3)
     assert steps(run) == {"last": "3", "previous": "1"}
-
-
-@contextlib.contextmanager
-def mounted(place: Path, *, num_kib: int) -> Iterator[Path]:
-    """A file system of its own, if this process may mount one."""
-    place.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={num_kib}k", "tmpfs", str(place)]
-    if shutil.which("mount") is None or subprocess.run(command, capture_output=True).returncode:
-        pytest.skip("cannot mount a file system here")
-    try:
-        yield place
-    finally:
-        subprocess.run(["umount", "--lazy", str(place)], check=True)
-
-
-def test_a_small_disk_keeps_both_checkpoints(tmp_path: Path) -> None:
-    with mounted(tmp_path / "disk", num_kib=40) as disk:
-        run = RunDirectory(disk)
-        run.checkpoints.mkdir()
-        for step in (1, 2):  # 8 KiB each
-            write_checkpoint(run, "last", {"a": torch.full((2000,), float(step))}, {"step": str(step)})
-        with pytest.raises(RunError, match="last.safetensors: .*No space left on device"):
-            write_checkpoint(run, "last", {"a": torch.zeros(20_000)}, {"step": "3"})
-        assert steps(run) == {"last": "2", "previous": "1"}
-        write_checkpoint(run, "last", {"a": torch.zeros(2000)}, {"step": "3"})  # and there is room for what fits
-
-
-def test_a_read_only_disk(tmp_path: Path) -> None:
-    with mounted(tmp_path / "disk", num_kib=64) as disk:
-        run = RunDirectory(disk)
-        run.checkpoints.mkdir()
-        write(run, 1, 2)
-        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
-        with pytest.raises(RunError, match="Read-only file system"):
-            write(run, 3)
-        assert newest(run)[1] == "2"
-        assert names(run.checkpoints) == {"last.safetensors", "previous.safetensors"}

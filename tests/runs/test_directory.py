@@ -11,7 +11,7 @@ import pytest
 import translate
 from translate.config.load import read_resolved_config
 from translate.config.schema import Config
-from translate.data.tokenizer import Tokenizers, prepare_tokenizers
+from translate.data.tokenizer import Tokenizers
 from translate.errors import InputError, RunError
 from translate.runs.checksums import check_file, read_checksums, write_checksums
 from translate.runs.directory import (
@@ -26,7 +26,6 @@ from translate.runs.directory import (
     write_config,
 )
 from translate.runs.loading import load_run
-from translate.runs.verify import verify_run
 
 
 def test_what_a_new_run_holds(run: RunDirectory, config: Config) -> None:
@@ -126,22 +125,6 @@ def test_a_new_run_may_not_take_a_folder_of_the_user(tmp_path: Path) -> None:
         check_holds_no_run(tmp_path)
 
 
-def test_separate_vocabularies_are_recorded(tmp_path: Path, lines: list[str]) -> None:
-    settings = {"tokenizer": {"vocab_size": 290, "vocabulary": "separate"}, "model": {"tie_embeddings": "none"}}
-    separate = Config.model_validate(settings)
-    tokenizers = prepare_tokenizers(separate.tokenizer, lines, [line.upper() for line in lines])
-    run = create_run(tmp_path / "run", config=separate, tokenizers=tokenizers, command=[])
-    assert {"tokenizer/source.model", "tokenizer/target.model"} < read_checksums(run.path).keys()
-
-
-def test_a_path_that_is_not_utf_8(tmp_path: Path, config: Config, tokenizers: Tokenizers) -> None:
-    path = tmp_path / "r\udcff"
-    create_run(path, config=config, tokenizers=tokenizers, command=["größe", "--run", str(path)])
-    assert "größe" in (path / "run.json").read_text(encoding="utf-8")
-    assert json.loads((path / "run.json").read_bytes())["command"][-1] == str(path)
-    assert [file.state for file in verify_run(path).files if file.state != "ok"] == ["MISSING"], "but for its weights"
-
-
 # What is not a run
 
 
@@ -179,11 +162,8 @@ def test_the_run_that_a_file_is_part_of(tmp_path: Path) -> None:
     ("text", "reason"),
     [
         ("{", "Expecting property name"),
-        ("", "Expecting value"),
         ("[]", "format"),
         ('{"format": Infinity}', "format"),
-        ('{"format": -1e999}', "format"),
-        ("{}", "format"),
         ("[" * 100_000, "recursion"),
         ('{"format": 1}', "versions"),
         ('{"format": "one", "versions": {"translate": "0.1"}}', "'one'"),
@@ -251,31 +231,20 @@ def test_a_config_of_aliases_of_aliases(run: RunDirectory) -> None:
         load_run(run.path)
 
 
-@pytest.mark.parametrize("name", ["..", "../elsewhere", "/tmp/elsewhere", "a/b"])
-def test_a_config_that_names_a_test_set_as_a_path(run: RunDirectory, name: str) -> None:
+def test_a_config_that_names_a_test_set_as_a_path(run: RunDirectory) -> None:
     """`translate eval` makes a folder of that name."""
     corpus = "{kind: text, source: a, target: b}"
     text = run.config.read_text()
     assert "  test: {}\n" in text
-    run.config.write_text(text.replace("  test: {}\n", f'  test: {{"{name}": {corpus}}}\n'))
+    run.config.write_text(text.replace("  test: {}\n", f'  test: {{"../elsewhere": {corpus}}}\n'))
     with pytest.raises(InputError, match=r"should match pattern|the key .* has a dot"):
-        load_run(run.path)
-
-
-@pytest.mark.parametrize("key", ["d_model", "d_ff", "num_encoder_layers", "num_decoder_layers", "max_positions"])
-def test_a_config_beyond_all_bounds(run: RunDirectory, key: str) -> None:
-    run.config.write_text(re.sub(rf"  {key}: \d+", f"  {key}: {2**62}", run.config.read_text()))
-    with pytest.raises(InputError, match=rf"model\.{key} = {2**62}"):
         load_run(run.path)
 
 
 # Links
 
-PARTS = "run.json config.yaml tokenizer tokenizer/joint.model checkpoints checkpoints/best.safetensors"
-PARTS += " checkpoints/last.safetensors metrics.jsonl evaluation export lock"
 
-
-@pytest.mark.parametrize("name", PARTS.split())
+@pytest.mark.parametrize("name", ["run.json", "tokenizer", "checkpoints/best.safetensors", "metrics.jsonl"])
 def test_a_link_out_of_the_run(tmp_path: Path, run: RunDirectory, name: str) -> None:
     """To another user's file, or one that would be written to; also to what is right, or is not there."""
     path, outside = run.path / name, tmp_path / "outside"

@@ -105,12 +105,6 @@ def test_what_cannot_be_begun_from(config: Config, run: RunDirectory, tmp_path: 
         read(override_config(config, {"training.initialize_from": str(tmp_path / "gone")}))
 
 
-def test_weights_of_another_model_do_not_fit(config: Config, run: RunDirectory, tokenizers: Tokenizers) -> None:
-    larger = override_config(config, {"model.d_ff": 24})
-    with pytest.raises(RunError, match="different: .*feed_forward"):
-        read(tuning(config, run)).give_to(build_model(larger, tokenizers), seed=1)
-
-
 def test_a_run_that_has_saved_nothing_begins_with_the_same_weights(
     config: Config, run: RunDirectory, tokenizers: Tokenizers, model: Transformer, save: Save, tmp_path: Path
 ) -> None:

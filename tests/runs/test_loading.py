@@ -93,19 +93,11 @@ def test_a_run_of_format_1_loads(run: RunDirectory, model: Transformer) -> None:
     assert torch.equal(load_run(run.path).model.output.weight, model.output.weight)
 
 
-def test_a_run_of_format_2_loads_unless_it_is_damaged(whole_run: RunDirectory, model: Transformer) -> None:
+def test_a_run_of_format_2_loads(whole_run: RunDirectory, model: Transformer) -> None:
     make_format_2(whole_run.path)
     for checkpoint, step in (("best", 7), ("last", 9)):
         loaded = load_run(whole_run.path, checkpoint=checkpoint)
         assert loaded.step == step and torch.equal(loaded.model.output.weight, model.output.weight)
-    for name in ("run.json", "tokenizer/joint.model", "checkpoints/best.safetensors"):
-        path = whole_run.path / name
-        content = path.read_bytes()
-        for place in (len(content) // 3, len(content) - 4):
-            path.write_bytes(content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :])
-            with pytest.raises((RunError, InputError), match="damaged"):
-                load_run(whole_run.path)
-        path.write_bytes(content)
 
 
 # Refused
@@ -145,22 +137,15 @@ def test_missing_parts(run: RunDirectory, model: Transformer) -> None:
 # Weights, config and tokenizers that do not belong together
 
 
-def test_weights_of_another_model(run: RunDirectory, tokenizers: Tokenizers, save: Save) -> None:
-    text = run.config.read_text()
-    run.config.write_text(text.replace("d_ff: 16", "d_ff: 13"))
-    with pytest.raises(RunError) as caught:
-        load_run(run.path)
-    message = str(caught.value)
-    assert message.startswith(f"{run.checkpoint('best')} ") and message.count("feed_forward") == 6
-    assert "encoder.layers.0.feed_forward.inner.bias is (16,) float32, the model's (13,) float32" in message
-    # A deeper model has hundreds of names, of which ten are said. A layer has 12 tensors: two projections with biases
-    # in attention, two in the feed-forward layer, two norms.
-    run.config.write_text(text)
+def test_weights_of_a_deeper_model(run: RunDirectory, tokenizers: Tokenizers, save: Save) -> None:
+    """It has hundreds of names, of which ten are listed.
+
+    A layer has 12 tensors: two projections with biases in attention, two in the feed-forward layer, two norms.
+    """
     save(run, build_model(tiny_config(model={"num_encoder_layers": 20}), tokenizers), "best", 7)
     with pytest.raises(RunError) as caught:
         load_run(run.path)
     assert re.search(r"unexpected: encoder\.layers\.1\.\S+,( \S+,){8} \S+ and 218 more$", str(caught.value))
-    assert len(str(caught.value)) < 1000
 
 
 def test_another_models_tokenizer(tmp_path: Path, run: RunDirectory, lines: list[str]) -> None:

@@ -47,13 +47,6 @@ def test_each_line_has_its_time_and_a_second_log_is_appended(tmp_path: Path) -> 
     assert file.read_text(encoding="utf-8").endswith("\n2001-09-09T03:46:40+02:00 translate 1.2.3\n")
 
 
-def test_without_a_directory_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    with RunLog():
-        logger.info("The config is wrong")
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize(
     "error, line",
     [

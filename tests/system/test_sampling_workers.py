@@ -70,6 +70,13 @@ def test_workers_sample_as_this_process_and_end_with_their_pool(tokenizer: Token
     assert all(map(ends, processes))
 
 
+@pytest.mark.parametrize("num_processes", [1, 2])
+def test_what_check_raises_ends_the_sampling(tokenizer: Tokenizer, num_processes: int) -> None:
+    pool = SamplingPool(num_processes=num_processes)
+    with pytest.raises(IndexError):
+        list(pool.sample(tasks_of(tokenizer), num_lines=40, check=[None, None].pop))
+
+
 def test_killed_workers_are_done_without(tokenizer: Tokenizer, caplog: pytest.LogCaptureFixture) -> None:
     pool = SamplingPool(num_processes=2)
     tasks = tasks_of(tokenizer)

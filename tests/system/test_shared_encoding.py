@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 
 from translate.config.data import DataConfig, TableCorpus, TokenizerConfig
-from translate.data import token_store
+from translate.data import streaming
 from translate.data.epochs import BatchSettings
 from translate.data.streaming import StreamedBatches, TrainingStreams
 from translate.data.tokenizer import Tokenizer, Tokenizers, prepare_tokenizers
@@ -35,7 +35,7 @@ class CountingTokenizer(Tokenizer):
 
 def three_epochs(folder: Path, *, world: World, check: Any = lambda: None) -> tuple[list[Any], int]:
     """The content of some batches of a stream, and the lines that were encoded here for them."""
-    token_store._EXCHANGED_LINES = 7
+    streaming._EXCHANGED_LINES = 7
     model = prepare_tokenizers(
         TokenizerConfig(vocab_size=40, byte_fallback=False), *zip(*PAIRS, strict=True)
     ).source.model_bytes

@@ -11,7 +11,7 @@ import math
 import weakref
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import Any, NamedTuple, TypeGuard
 
 from translate.config.data import Corpus, DataConfig, HubCorpus, TableCorpus
@@ -20,14 +20,15 @@ from translate.data.epochs import BatchSettings, Epoch, TrainingBatches
 from translate.data.filtering import FilterReport, log_reports
 from translate.data.subword_sampling import SamplingPool
 from translate.data.tables import PairChunk, open_stream, table_name
-from translate.data.token_store import Check, encode_together
-from translate.data.tokenizer import Tokenizers
+from translate.data.token_store import Check, TokenChunk, TokenStore, TokenWriter, encode_chunks
+from translate.data.tokenizer import Tokenizer, Tokenizers
 from translate.distributed.process_group import World
 from translate.errors import InputError, RunError
 
 logger = logging.getLogger(__name__)
 
 _NUM_REMEMBERED = 4  # positions of the last segments: one is trained on, and one may be prepared meanwhile
+_EXCHANGED_LINES = 10_000  # encoded by each process before all exchange their ids
 _CHANGED = "have the data or the version of datasets changed since this run was begun?"
 
 
@@ -55,7 +56,7 @@ class CorpusStream:
 
     def seek(self, position: StreamPosition) -> None:
         """Read the next segment from a position."""
-        if self._corpus.kind == "json":  # is always read from its beginning, even if an earlier version saved a state
+        if isinstance(self._corpus, TableCorpus):  # always read from its beginning; 0.7.0 saved a state for Parquet
             position = position._replace(state=None, num_skipped=position.num_pairs)
         self.position = position
         """Where the next segment begins."""
@@ -110,8 +111,12 @@ class CorpusStream:
             if is_new_pass:
                 self.seek(StreamPosition(num_passes=self.position.num_passes + 1))
             if not self._opened:
-                self._open()
-                for _ in self._take(self.position.num_skipped):
+                begin = self.position
+                num_before = begin.num_pairs - begin.num_skipped
+                self._opened.append(open_stream(self._corpus, state=begin.state, num_before=num_before))
+                self._chunk, self._num_used = PairChunk([], []), 0
+                self._state_before = self._state_after = begin.state
+                for _ in self._take(begin.num_skipped):
                     check()
             num_read = 0
             for pairs in self._take(self._segment_pairs):
@@ -123,14 +128,6 @@ class CorpusStream:
             if num_read:
                 return
         raise InputError(f"{self.name} has no sentence pair")
-
-    def _open(self) -> None:
-        """Begin to read at the row of the position's state."""
-        begin = self.position
-        num_before = begin.num_pairs - begin.num_skipped
-        self._opened.append(open_stream(self._corpus, state=begin.state, num_before=num_before))
-        self._chunk, self._num_used = PairChunk([], []), 0
-        self._state_before = self._state_after = begin.state
 
     def _take(self, count: int) -> Iterator[PairChunk]:
         """The next `count` pairs, or as many as are left of the pass."""
@@ -221,6 +218,27 @@ def _shares(weights: list[float], segment_pairs: int) -> list[int]:
     ends = list(accumulate(weights))
     borders = [0, *(math.floor(segment_pairs * end / ends[-1] + 0.5) for end in ends)]
     return [max(1, end - start) for start, end in pairwise(borders)]
+
+
+def encode_together(
+    texts: Sequence[str], tokenizer: Tokenizer, *, world: World, num_threads: int, check: Check = lambda: None
+) -> TokenStore:
+    """The ids of each line of a segment: each process encodes a part, and all processes get all ids.
+
+    All processes must encode the same texts at the same time.
+
+    Raises:
+        RunError: There are many ids, and their file cannot be written in some process.
+        Cancelled: `check` raised it in some process.
+    """
+    writer = TokenWriter("the token ids of a segment")
+    for first in range(0, len(texts), _EXCHANGED_LINES * world.size):
+        start = first + world.rank * _EXCHANGED_LINES
+        own = encode_chunks(texts[start : start + _EXCHANGED_LINES], tokenizer, num_threads=num_threads, check=check)
+        parts = world.all_gather(world.run_cancellable(partial(list[TokenChunk], own)))
+        # All store together, so that a full disk of one process ends all.
+        world.run_cancellable(partial(writer.add, *chain.from_iterable(parts)))
+    return writer.finish()
 
 
 class StreamedBatches:

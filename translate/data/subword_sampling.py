@@ -13,7 +13,6 @@ import os
 import re
 import signal
 import threading
-import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
@@ -33,9 +32,9 @@ logger = logging.getLogger(__name__)
 _SPACE = "▁"
 _UNKNOWN_PENALTY = 10.0  # SentencePiece's: an unknown character costs this much more than the least likely piece
 _NUMBERS_AT_ONCE = 8192
-# A remembered word takes some 300 bytes (BPE), and a character of a word 450 (unigram): at most 150 and 180 MB.
-_MAX_REMEMBERED_WORDS = 500_000
-_MAX_REMEMBERED_CHARACTERS = 400_000
+# A remembered word takes some 400 bytes (BPE), and a lattice 450 for each character (unigram): about 150 MB in all.
+_MAX_REMEMBERED_WORDS = 400_000
+_MAX_REMEMBERED_LATTICES = 40_000
 _NEVER = 2**62  # merges to wait for the next that is dropped
 _MIN_LINES_OF_POOL = 20_000  # for fewer lines, starting processes takes longer than sampling
 _MAX_PROCESSES = 8  # each remembers up to 180 MB of words
@@ -52,22 +51,14 @@ class SubwordSampler:
     def __init__(self, model_bytes: bytes) -> None:
         self.tokenizer = tokenizer = Tokenizer(model_bytes)
         self.vocab_size = tokenizer.vocab_size
-        self._ids: dict[str, int] = {}
-        self._unused_ids: dict[str, int] = {}  # of imported models
-        self._scores: dict[str, float] = {}
-        self._byte_ids: dict[int, int] = {}
-        self._symbols: set[str] = set()  # are never split: tags, and what tokenizer.add_pieces has added
         types = ModelProto.SentencePiece
-        for token, entry in enumerate(ModelProto.FromString(model_bytes).pieces):
-            if entry.type == types.BYTE:
-                self._byte_ids[int(entry.piece[1:-1], 16)] = token
-            elif entry.type == types.UNUSED:
-                self._unused_ids[entry.piece] = token
-            elif entry.type in (types.NORMAL, types.USER_DEFINED):
-                self._ids[entry.piece] = token if token < self.vocab_size else UNK_ID
-                self._scores[entry.piece] = entry.score
-                if entry.type == types.USER_DEFINED:
-                    self._symbols.add(entry.piece)
+        entries = list(enumerate(ModelProto.FromString(model_bytes).pieces))
+        usable = [(token, each) for token, each in entries if each.type in (types.NORMAL, types.USER_DEFINED)]
+        self._ids = {each.piece: token if token < self.vocab_size else UNK_ID for token, each in usable}
+        self._scores = {each.piece: each.score for _, each in usable}
+        self._symbols = {each.piece for _, each in usable if each.type == types.USER_DEFINED}  # never split
+        self._unused_ids = {each.piece: token for token, each in entries if each.type == types.UNUSED}  # imported
+        self._byte_ids = {int(each.piece[1:-1], 16): token for token, each in entries if each.type == types.BYTE}
         symbols = sorted(self._symbols, key=len, reverse=True)
         self._symbol_pattern = re.compile(f"({'|'.join(map(re.escape, symbols))})") if symbols else None
         self._max_length = max(map(len, self._ids), default=1)
@@ -75,10 +66,8 @@ class SubwordSampler:
         self._is_bpe = all(score == round(score) for score in self._scores.values())
         self._words_are_apart = not any(_SPACE in piece[1:] for piece in self._ids)
         self._unknown_score = min(self._scores.values(), default=0.0) - _UNKNOWN_PENALTY
-        self._merges: dict[str, tuple[list[int], int]] = {}  # of a word with no merge dropped: ids, and merges
-        self._lattices: dict[str, list[list[_Edge]]] = {}
-        self._lattice_alpha = math.nan
-        self._num_lattice_characters = 0
+        self._merged_word = functools.lru_cache(_MAX_REMEMBERED_WORDS)(self._merge_word)
+        self._lattice = functools.lru_cache(_MAX_REMEMBERED_LATTICES)(self._make_lattice)
 
     def sample(self, lines: list[str], *, amount: float, seed: int) -> list[list[int]]:
         """One segmentation of each line.
@@ -137,13 +126,7 @@ class SubwordSampler:
         for text in texts:
             ids: list[int] = []
             for word in self._words(text):
-                usual = self._merges.get(word)
-                if usual is None:
-                    if len(self._merges) >= _MAX_REMEMBERED_WORDS:
-                        self._merges.clear()
-                    pieces, num_merges, _ = self._merge(word, _NEVER, waits)
-                    usual = self._merges[word] = self._ids_of(pieces), num_merges
-                usual_ids, num_merges = usual
+                usual_ids, num_merges = self._merged_word(word)
                 if num_merges < wait:
                     wait -= num_merges
                     ids += usual_ids
@@ -152,6 +135,11 @@ class SubwordSampler:
                     ids += self._ids_of(pieces)
             sampled.append(ids)
         return sampled
+
+    def _merge_word(self, word: str) -> tuple[list[int], int]:
+        """The ids of a word of which no merge is dropped, and the number of its merges."""
+        pieces, num_merges, _ = self._merge(word, _NEVER, iter(()))
+        return self._ids_of(pieces), num_merges
 
     def _merge(self, word: str, wait: int, waits: Iterator[int]) -> tuple[list[str], int, int]:
         """Merges best-ranked neighbours, the leftmost first, and drops each merge that `wait` counts down to.
@@ -194,21 +182,12 @@ class SubwordSampler:
     # Unigram
 
     def _sample_lattices(self, texts: list[str], *, alpha: float, generator: np.random.Generator) -> list[list[int]]:
-        if alpha != self._lattice_alpha:
-            self._lattices.clear()
-            self._lattice_alpha, self._num_lattice_characters = alpha, 0
         uniforms = _endless(lambda: generator.random(size=_NUMBERS_AT_ONCE))
         sampled = []
         for text in texts:
             ids: list[int] = []
             for word in self._words(text):
-                lattice = self._lattices.get(word)
-                if lattice is None:
-                    if self._num_lattice_characters > _MAX_REMEMBERED_CHARACTERS:
-                        self._lattices.clear()
-                        self._num_lattice_characters = 0
-                    lattice = self._lattices[word] = self._lattice(word, alpha)
-                    self._num_lattice_characters += len(word)
+                lattice = self._lattice(word, alpha)
                 end = len(word)
                 backwards = []
                 while end > 0:
@@ -225,7 +204,7 @@ class SubwordSampler:
             sampled.append(ids)
         return sampled
 
-    def _lattice(self, word: str, alpha: float) -> list[list[_Edge]]:
+    def _make_lattice(self, word: str, alpha: float) -> list[list[_Edge]]:
         """For each position, the edges that end there, with the probability of each given that a path passes there."""
         if word in self._symbols:
             return [*([] for _ in word), [(0, self._ids_of([word]), 1.0)]]
@@ -289,7 +268,10 @@ class SamplingPool:
         results: deque[Future[TokenChunk]] = deque()  # of the waiting tasks
         try:
             if num_lines >= _MIN_LINES_OF_POOL and self._num_processes > 1:
-                executor = self._start_workers()
+                context = multiprocessing.get_context("spawn")
+                executor = self._executor = self._executor or ProcessPoolExecutor(
+                    self._num_processes, context, initializer=_start_worker
+                )
                 for task in remaining:
                     check()
                     waiting.append(task)
@@ -309,14 +291,6 @@ class SamplingPool:
         for task in chain(waiting, remaining):
             check()
             yield _sample(task)
-
-    def _start_workers(self) -> Executor:
-        """The workers, which are started once."""
-        if self._executor is None:
-            context = multiprocessing.get_context("spawn")
-            self._executor = ProcessPoolExecutor(self._num_processes, context, initializer=_start_worker)
-            weakref.finalize(self, self._executor.shutdown, cancel_futures=True)
-        return self._executor
 
 
 def _sample(task: SamplingTask) -> TokenChunk:

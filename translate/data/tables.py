@@ -2,21 +2,17 @@
 
 JSON and CSV are read here rather than by `datasets`, so that an error can name the line. `datasets` (seen with 5.2)
 counts rows from wherever its chunk began, fills in missing cells, guesses types, and crashes the process on a file that
-begins with `null`. It reads the Hub and streamed Parquet, and is imported only for what is streamed or on the Hub,
-because the import takes most of a second.
+begins with `null`. It reads only the Hub, because importing it takes most of a second.
 """
 
 import csv
-import glob
 import json
 import logging
 import sys
 import warnings
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from translate.config.data import HubCorpus, TableCorpus
@@ -42,10 +38,12 @@ def read_table(corpus: TableCorpus | HubCorpus) -> Iterator[PairChunk]:
         InputError: The table cannot be read, has no such column, or has a cell that is not text.
     """
     if isinstance(corpus, TableCorpus):
-        _check_has_content(corpus.path)
+        require_file(corpus.path)
+        if corpus.path.stat().st_size == 0:
+            raise InputError(f"{corpus.path}: the file is empty")
         yield from FILE_FORMATS[corpus.kind](corpus)
         return
-    with quiet_datasets() as datasets, reading(corpus):
+    with _quiet_datasets() as datasets, _reading(corpus):
         rows = datasets.load_dataset(corpus.dataset, corpus.subset, split=corpus.split, revision=corpus.revision)
         yield from _pairs_of_tables(rows.with_format("arrow").iter(batch_size=_CHUNK_ROWS), corpus)
 
@@ -56,19 +54,15 @@ def chunk_pairs(pairs: Iterator[tuple[str, str]]) -> Iterator[PairChunk]:
         yield PairChunk([source for source, _ in some], [target for _, target in some])
 
 
-def _check_has_content(path: Path) -> None:
-    require_file(path)
-    if path.stat().st_size == 0:
-        raise InputError(f"{path}: the file is empty")
-
-
 # JSON and CSV
 
 
 def _json_pairs(corpus: TableCorpus) -> Iterator[tuple[str, str]]:
     """The pairs of a file with one JSON object per line, or with one array of objects."""
     path = corpus.path
-    if _is_json_array(path):
+    if next(stream_lines(path), "").lstrip().startswith("["):
+        if corpus.streaming:
+            raise InputError(f"{path}: is one JSON array, which cannot be streamed; write one object per line instead")
         try:
             rows = json.loads("\n".join(stream_lines(path)), object_pairs_hook=_unique_keys)
         except (ValueError, RecursionError) as error:
@@ -97,10 +91,6 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(row := dict(pairs)) < len(pairs):
         raise ValueError("an object gives a key twice")
     return row
-
-
-def _is_json_array(path: Path) -> bool:
-    return next(stream_lines(path), "").lstrip().startswith("[")
 
 
 def _json_pair(row: Any, corpus: TableCorpus, *, place: str) -> tuple[str, str]:
@@ -180,16 +170,34 @@ def _parquet_pairs(corpus: TableCorpus) -> Iterator[PairChunk]:
     import pyarrow as pa  # type: ignore[import-untyped]
     from pyarrow import parquet
 
-    with reading(corpus), require_unchanged(corpus.path), parquet.ParquetFile(corpus.path) as file:
+    with _reading(corpus), require_unchanged(corpus.path), parquet.ParquetFile(corpus.path) as file:
         batches = file.iter_batches(batch_size=_CHUNK_ROWS)
         yield from _pairs_of_tables((pa.Table.from_batches([batch]) for batch in batches), corpus)
 
 
-def _pairs_of_tables(tables: Iterable[Any], corpus: TableCorpus | HubCorpus) -> Iterator[PairChunk]:
-    num_rows = 0
+def _pairs_of_tables(
+    tables: Iterable[Any], corpus: TableCorpus | HubCorpus, *, num_before: int = 0
+) -> Iterator[PairChunk]:
+    """The two columns of Arrow tables; before them are `num_before` rows of the corpus, which count in errors."""
     for table in tables:
-        yield pairs_of(table, corpus, num_before=num_rows)
-        num_rows += len(table)
+        while any(str(column.type).startswith("struct<") for column in table.columns):
+            table = table.flatten()  # {"translation": {"de": ...}} becomes a column "translation.de"
+        _check_columns(table.column_names, corpus)
+        name, sides = table_name(corpus), []
+        for column in (corpus.source_column, corpus.target_column):
+            try:
+                cells: list[Any] = table[column].to_pylist()
+            except UnicodeDecodeError as error:
+                rows = f"rows {num_before + 1} to {num_before + len(table)}"
+                raise InputError(
+                    f"{name}: {rows}: column {column!r} has text that is not UTF-8; is the file damaged?"
+                ) from error
+            for row, cell in enumerate(cells, start=num_before + 1):
+                if not isinstance(cell, str):
+                    raise InputError(f"{name}: row {row} of column {column!r} {_not_text(cell, repr(cell))}")
+            sides.append(cells)
+        yield PairChunk(*sides)
+        num_before += len(table)
 
 
 FILE_FORMATS: dict[str, Callable[[TableCorpus], Iterator[PairChunk]]] = {
@@ -198,34 +206,6 @@ FILE_FORMATS: dict[str, Callable[[TableCorpus], Iterator[PairChunk]]] = {
     "parquet": _parquet_pairs,
 }
 """How each `kind` of `TableCorpus` is read."""
-
-
-def pairs_of(table: Any, corpus: TableCorpus | HubCorpus, *, num_before: int) -> PairChunk:
-    """The two columns of an Arrow table.
-
-    Args:
-        num_before: Rows of the corpus before these, for errors.
-
-    Raises:
-        InputError: The table has no such column, or a cell that is not text.
-    """
-    while any(str(column.type).startswith("struct<") for column in table.columns):
-        table = table.flatten()  # {"translation": {"de": ...}} becomes a column "translation.de"
-    _check_columns(table.column_names, corpus)
-    name, sides = table_name(corpus), []
-    for column in (corpus.source_column, corpus.target_column):
-        try:
-            cells: list[Any] = table[column].to_pylist()
-        except UnicodeDecodeError as error:
-            rows = f"rows {num_before + 1} to {num_before + len(table)}"
-            raise InputError(
-                f"{name}: {rows}: column {column!r} has text that is not UTF-8; is the file damaged?"
-            ) from error
-        for row, cell in enumerate(cells, start=num_before + 1):
-            if not isinstance(cell, str):
-                raise InputError(f"{name}: row {row} of column {column!r} {_not_text(cell, repr(cell))}")
-        sides.append(cells)
-    return PairChunk(*sides)
 
 
 class StreamChunk(NamedTuple):
@@ -241,51 +221,26 @@ def open_stream(
     """The pairs of a table one chunk after the other; nothing is stored.
 
     Args:
-        state: Begin after the chunk that had this state; None: begin with the first row.
+        state: Begin after the chunk that had this state; None, as for every file: begin with the first row.
         num_before: Rows of the corpus before these, for errors.
 
     Raises:
         InputError: The table cannot be read, has no such column, or has a cell that is not text.
     """
     if isinstance(corpus, TableCorpus):
-        _check_beginning(corpus)
-        if corpus.kind == "json":
-            yield from (StreamChunk(chunk, None) for chunk in FILE_FORMATS["json"](corpus))
-            return
+        yield from (StreamChunk(chunk, None) for chunk in read_table(corpus))
+        return
     # The error says what readers log about a broken file; that a download is retried is worth reading.
     logging.getLogger("datasets.packaged_modules").setLevel(logging.CRITICAL + 1)
-    with reading(corpus):
-        with quiet_datasets() as datasets:
-            if isinstance(corpus, HubCorpus):
-                rows = datasets.load_dataset(
-                    corpus.dataset, corpus.subset, split=corpus.split, revision=corpus.revision, streaming=True
-                )
-            else:
-                files = glob.escape(str(corpus.path))
-                rows = datasets.load_dataset(corpus.kind, data_files=files, split="train", streaming=True)
-        rows = rows.with_format("arrow")
+    with _reading(corpus):
+        with _quiet_datasets() as datasets:
+            rows = datasets.load_dataset(
+                corpus.dataset, corpus.subset, split=corpus.split, revision=corpus.revision, streaming=True
+            ).with_format("arrow")
         if state is not None:
             rows.load_state_dict(state)
-        for table in rows.iter(batch_size=_CHUNK_ROWS):
-            yield StreamChunk(pairs_of(table, corpus, num_before=num_before), rows.state_dict())
-            num_before += len(table)
-
-
-def _check_beginning(corpus: TableCorpus) -> None:
-    """Check what can be checked in a file that is too large to be read twice."""
-    _check_has_content(corpus.path)
-    if corpus.kind == "json":
-        if _is_json_array(corpus.path):
-            raise InputError(
-                f"{corpus.path}: is one JSON array, which cannot be streamed; write one object per line instead"
-            )
-        deque(islice(_json_pairs(corpus), _CHUNK_ROWS), maxlen=0)
-    elif corpus.kind == "parquet":
-        from pyarrow import parquet
-
-        with reading(corpus):
-            if parquet.read_metadata(corpus.path).num_rows == 0:  # which `datasets` cannot stream
-                raise InputError(f"{corpus.path} has no sentence pair")
+        for chunk in _pairs_of_tables(rows.iter(batch_size=_CHUNK_ROWS), corpus, num_before=num_before):
+            yield StreamChunk(chunk, rows.state_dict())
 
 
 def table_name(corpus: TableCorpus | HubCorpus) -> str:
@@ -299,7 +254,7 @@ def table_name(corpus: TableCorpus | HubCorpus) -> str:
 
 
 @contextmanager
-def reading(corpus: TableCorpus | HubCorpus) -> Iterator[None]:
+def _reading(corpus: TableCorpus | HubCorpus) -> Iterator[None]:
     """Turn whatever the libraries and the network raise into an InputError."""
     try:
         yield
@@ -316,7 +271,7 @@ def reading(corpus: TableCorpus | HubCorpus) -> Iterator[None]:
 
 
 @contextmanager
-def quiet_datasets() -> Iterator[Any]:
+def _quiet_datasets() -> Iterator[Any]:
     """`datasets` without progress bars and log lines; the error that it raises has what matters in them."""
     import datasets
 

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from translate.data.cache import CachedFile, DataCache, TemporaryFile, entry_name, text_digest
 from translate.data.tokenizer import Tokenizer
-from translate.distributed.process_group import World
 
 MAX_BYTES_IN_MEMORY = 64 * 2**20
 # A mapped page counts as resident memory once it is read. Reading a line brings in up to 64 KiB, and mapping the file
@@ -24,7 +23,6 @@ MAX_BYTES_IN_MEMORY = 64 * 2**20
 _MAX_BYTES_READ = 64 * 2**20
 _READ_BYTES = 2**16
 _THREAD_LINES = 1_000  # encoded in one task: while Python makes a list of their ids, no other thread runs
-_EXCHANGED_LINES = 10_000  # encoded by each process before all exchange their ids
 _LENGTH_TYPE = np.dtype("<i4")
 
 
@@ -205,29 +203,3 @@ def encode_chunks(
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
-
-
-def encode_together(
-    texts: Sequence[str],
-    tokenizer: Tokenizer,
-    *,
-    world: World,
-    num_threads: int,
-    check: Check = lambda: None,
-) -> TokenStore:
-    """The ids of each line of a segment: each process encodes a part, and all processes get all ids.
-
-    All processes must encode the same texts at the same time.
-
-    Raises:
-        RunError: There are many ids, and their file cannot be written in some process.
-        Cancelled: `check` raised it in some process.
-    """
-    writer = TokenWriter("the token ids of a segment")
-    for first in range(0, len(texts), _EXCHANGED_LINES * world.size):
-        start = first + world.rank * _EXCHANGED_LINES
-        own = encode_chunks(texts[start : start + _EXCHANGED_LINES], tokenizer, num_threads=num_threads, check=check)
-        parts = world.all_gather(world.run_cancellable(partial(list[TokenChunk], own)))
-        # All store together, so that a full disk of one process ends all.
-        world.run_cancellable(partial(writer.add, *chain.from_iterable(parts)))
-    return writer.finish()

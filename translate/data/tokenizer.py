@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from operator import methodcaller
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import sentencepiece
 
@@ -26,8 +26,9 @@ BYTE_PIECE = re.compile(r"<0x([0-9A-F]{2})>")  # a piece of byte fallback
 _TRAINER_THREADS = 4
 # SentencePiece silently leaves out longer lines; its own default is 4192 bytes.
 _MAX_LINE_BYTES = 2**30
-# Longer lines are cut at spaces: a long line that occurs twice takes the unigram trainer minutes.
-_PART_CHARACTERS = 4000
+# The parts of a line that is trained on. Longer lines are cut before a space, or after 4000 characters without one: a
+# long line that occurs twice takes the unigram trainer minutes.
+_PART = re.compile(r".{1,4000}\Z|.{1,3999}(?= )|.{4000}", re.DOTALL)
 
 PAD_ID = 0
 """Pads the shorter sequences of a batch; never a token of a sentence."""
@@ -64,7 +65,8 @@ class Tokenizer:
         sp = self._processor
         end = int(sp.piece_to_id(END_OF_VOCABULARY))
         self._is_looked_up = bool(sp.is_control(end))
-        self._vocab_size = end if self._is_looked_up else int(sp.get_piece_size())
+        self.vocab_size = end if self._is_looked_up else int(sp.get_piece_size())
+        """The number of ids, including the special ones."""
         pad, unk, bos, eos = sp.pad_id(), sp.unk_id(), sp.bos_id(), sp.eos_id()
         if (pad, unk, bos, eos) != (PAD_ID, UNK_ID, BOS_ID, EOS_ID):
             raise InputError(
@@ -73,15 +75,9 @@ class Tokenizer:
                 f" spm_train --pad_id={PAD_ID} --unk_id={UNK_ID} --bos_id={BOS_ID} --eos_id={EOS_ID}"
             )
 
-    @property
-    def vocab_size(self) -> int:
-        """The number of ids, including the special ones."""
-        return self._vocab_size
-
     def encode(self, text: str) -> list[int]:
         """The ids of one sentence; a sentence of white space has none."""
-        tag, text = self.split_tag(text)
-        return tag + self._look_up(self._processor.encode(text, out_type=self._out_type))
+        return self.encode_lines([text], num_threads=1)[0]
 
     def lacks(self, character: str) -> bool:
         """Whether a character has no entry of its own: it is unknown, or spelt in bytes."""
@@ -101,8 +97,12 @@ class Tokenizer:
         """The ids of many sentences; the result does not depend on `num_threads`."""
         split = [self.split_tag(line) for line in lines]
         texts = [text for _, text in split]
-        encoded = self._processor.encode(texts, out_type=self._out_type, num_threads=num_threads)
-        return [tag + self._look_up(pieces) for (tag, _), pieces in zip(split, encoded, strict=True)]
+        if self._is_looked_up:
+            encoded = self._processor.encode(texts, out_type=str, num_threads=num_threads)
+            encoded = [[self._ids.get(piece, UNK_ID) for piece in pieces] for pieces in encoded]
+        else:
+            encoded = self._processor.encode(texts, num_threads=num_threads)
+        return [tag + ids for (tag, _), ids in zip(split, encoded, strict=True)]
 
     def split_tag(self, text: str) -> tuple[list[int], str]:
         """The id of the language token at the beginning of a text, such as `>>deu<<`, and the rest of the text.
@@ -118,13 +118,6 @@ class Tokenizer:
     def _has_tags(self) -> bool:
         tags = (token for token, piece in enumerate(self._all_pieces) if re.fullmatch(">>.*<<", piece))
         return any(self._processor.is_unused(token) for token in tags)  # no trained model has unused pieces
-
-    def _look_up(self, encoded: list[Any]) -> list[int]:
-        return [self._ids.get(piece, UNK_ID) for piece in encoded] if self._is_looked_up else encoded
-
-    @property
-    def _out_type(self) -> type[str] | type[int]:
-        return str if self._is_looked_up else int
 
     @functools.cached_property
     def _ids(self) -> dict[str, int]:
@@ -185,10 +178,8 @@ class Tokenizers(NamedTuple):
         Raises:
             OSError: The folder cannot be written to.
         """
-        names = {"joint": self.source}
-        if self.source is not self.target:
-            names = {"source": self.source, "target": self.target}
-        for name, tokenizer in names.items():
+        names = ["joint"] if self.source is self.target else ["source", "target"]
+        for name, tokenizer in zip(names, self[:2], strict=False):
             (directory / f"{name}.model").write_bytes(tokenizer.model_bytes)
 
 
@@ -218,10 +209,9 @@ def read_tokenizer(path: Path) -> Tokenizer:
     """
     require_file(path)
     try:
-        model_bytes = path.read_bytes()
+        return Tokenizer(path.read_bytes(), name=str(path))
     except OSError as error:
         raise InputError(f"{path}: the SentencePiece model cannot be read ({error.strerror})") from error
-    return Tokenizer(model_bytes, name=str(path))
 
 
 def prepare_tokenizers(
@@ -273,7 +263,7 @@ def train_tokenizer(
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=(part for line in lines for part in _parts(line)),
+            sentence_iterator=(part for line in lines for part in _PART.findall(line)),
             model_writer=model,
             model_type=config.type,
             vocab_size=config.vocab_size,
@@ -309,18 +299,8 @@ def _training_failure(message: str, config: TokenizerConfig, text_name: str) -> 
             " a lower tokenizer.character_coverage needs fewer"
         )
     if "sentences_.empty()" in message or "all_chars_count" in message:
-        return f"tokenizer: {text_name} is empty, and a tokenizer cannot be trained on it"
+        return f"tokenizer: {text_name} is empty"
     return f"tokenizer: SentencePiece could not be trained on {text_name}: {message}"
-
-
-def _parts(line: str) -> Iterator[str]:
-    start = 0
-    while len(line) - start > _PART_CHARACTERS:
-        space = line.rfind(" ", start + 1, start + _PART_CHARACTERS)
-        end = space if space > 0 else start + _PART_CHARACTERS
-        yield line[start:end]
-        start = end
-    yield line[start:]
 
 
 def _evenly_spaced(lines: Sequence[str], max_lines: int) -> Iterator[str]:

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import sentencepiece
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]  # made on import
 
 from translate.data.tokenizer import BOS_ID, END_OF_VOCABULARY, EOS_ID, PAD_ID, UNK_ID, Tokenizer
-from translate.errors import InputError, RunError, import_extra
+from translate.errors import InputError, RunError
 
 _SYMBOLS = {PAD_ID: "<pad>", UNK_ID: "<unk>", BOS_ID: "<s>", EOS_ID: "</s>"}
 _UNIGRAM, _BPE = 1, 2  # SentencePiece's numbers
@@ -102,10 +104,9 @@ def describe_sentencepiece(model_bytes: bytes) -> dict[str, object]:
 
 def _parse(model_bytes: bytes, *, name: str) -> Any:
     """The protocol buffer of a SentencePiece model."""
-    damaged = import_extra("google.protobuf.message").DecodeError
     try:
-        return import_extra("sentencepiece.sentencepiece_model_pb2").ModelProto.FromString(model_bytes)
-    except damaged as error:
+        return ModelProto.FromString(model_bytes)
+    except DecodeError as error:
         raise InputError(f"{name}: is not a SentencePiece model ({len(model_bytes)} bytes)") from error
 
 

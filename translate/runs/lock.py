@@ -33,7 +33,7 @@ def hold_lock(file: Path, *, busy: str) -> Iterator[None]:
         file.write_text(f"process {os.getpid()} on {platform.node() or 'this machine'}\n", encoding="utf-8")
     except Timeout:
         holder = ""
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # Windows refuses to read a locked file
             holder = file.read_text(encoding="utf-8", errors="replace").strip()
         raise InputError(f"{file.parent}: {holder or 'another process'} {busy}") from None
     except OSError as error:

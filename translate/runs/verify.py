@@ -26,7 +26,6 @@ from translate.runs.loading import describe_moment
 from translate.runs.progress import Progress
 
 State = Literal["ok", "no checksum", "DAMAGED", "MISSING", "unknown"]
-_MAX_UNKNOWN = 100
 _HYPOTHESES = re.compile(rb'"hypotheses": "sha256:([0-9a-f]{64})"')  # in an evaluation's report until format 2
 
 
@@ -73,23 +72,19 @@ class Verification:
         except NewerFormatError:
             raise
         except (InputError, RunError, OSError) as error:
-            text = str(error).replace(f"{self.run.path}{os.sep}", "").removeprefix(f"{self._name(path)}: ")
             state: State = "DAMAGED" if os.path.lexists(path) else "MISSING"
-            self.add(path, state, text.removeprefix("damaged: "))
+            self.add(path, state, str(error).replace(f"{self.run.path}{os.sep}", ""))
 
     def add_sound(self, path: Path, has_checksum: bool, detail: str = "") -> None:
         """Report that a file matches its checksum, or has none."""
         self.add(path, "ok" if has_checksum else "no checksum", detail)
 
     def add(self, path: Path, state: State, detail: str) -> None:
-        """Report the state of a file."""
-        self.known.add(path)
-        self.files.append(FileReport(self._name(path), state, detail))
-
-    def _name(self, path: Path) -> str:
-        """A path within the run, in printable characters."""
+        """Report the state of a file, with its path within the run in printable characters."""
         name = path.relative_to(self.run.path).as_posix()
-        return (name if name.isprintable() else ascii(name)) + "/" * path.is_dir()
+        name = (name if name.isprintable() else ascii(name)) + "/" * path.is_dir()
+        self.known.add(path)
+        self.files.append(FileReport(name, state, detail.removeprefix(f"{name}: ").removeprefix("damaged: ")))
 
 
 def verify_run(path: Path) -> Verification:
@@ -147,7 +142,9 @@ def verify_run(path: Path) -> Verification:
             if (result.run_format or 0) > 2 or os.path.lexists(folder / CHECKSUMS):  # older versions wrote none
                 check_folder(folder)
             result.add_sound(folder, os.path.lexists(folder / CHECKSUMS))
-    _add_unknown(result, [path, *folders])
+    for file in [each for folder in (path, *folders) for each in sorted(folder.glob("*"))]:
+        if file not in result.known:
+            result.add(file, "unknown", "does not belong to a run, and is not used")
     return result
 
 
@@ -195,12 +192,3 @@ def _check_evaluation(folder: Path, result: Verification) -> None:
                 result.add_sound(path, check_file(path, checksums.get(path.name)))
                 if path == scores and not checksums and (match := _HYPOTHESES.search(scores.read_bytes())):
                     checksums[hypotheses.name] = match[1].decode()
-
-
-def _add_unknown(result: Verification, folders: list[Path]) -> None:
-    """Report files that do not belong to a run."""
-    paths = [path for folder in folders for path in sorted(folder.glob("*")) if path not in result.known]
-    for path in paths[:_MAX_UNKNOWN]:
-        result.add(path, "unknown", "does not belong to a run, and is not used")
-    if num_more := len(paths[_MAX_UNKNOWN:]):
-        result.files.append(FileReport("…", "unknown", f"and {num_more} more that do not belong to a run"))

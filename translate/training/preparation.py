@@ -14,7 +14,7 @@ from translate.config.schema import Config
 from translate.config.section import MOST
 from translate.data.augmentation import augment_corpus, read_held_out
 from translate.data.cache import DataCache
-from translate.data.corpora import ParallelCorpus, join_texts, read_corpus
+from translate.data.corpora import ParallelCorpus, join_texts
 from translate.data.epochs import BatchSettings, TrainingBatches
 from translate.data.extension import add_source_tags, extend_tokenizers
 from translate.data.filtering import log_reports
@@ -116,16 +116,12 @@ def read_corpora(config: Config) -> Corpora:
     check_bleu_tokenizer(config.evaluation)
     if not data.train:
         raise InputError("data.train names no corpus: there is nothing to train on")
-    streams = TrainingStreams(data) if data.is_streamed else None
-    if streams is not None:
-        train = streams.first
-    else:
-        train = [read_corpus(corpus, key=f"data.train.{index}") for index, corpus in enumerate(data.train)]
+    streams = TrainingStreams(data)
     return Corpora(
-        train,
+        streams.first,
         None if data.validation is None else read_held_out(data.validation, key="data.validation"),
         by_name("test", data.test),
-        streams,
+        streams if data.is_streamed else None,
         by_name("validation_also", data.validation_also),
     )
 

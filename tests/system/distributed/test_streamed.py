@@ -41,7 +41,7 @@ def test_as_one_process_and_on_with_another_number(streamed: Any) -> None:
 @pytest.mark.slow
 def test_ends_while_a_segment_is_prepared(streamed: Any) -> None:
     slow = (
-        "import time\nfrom translate.data import token_store as encoding\noriginal = encoding.encode_chunks\n"
+        "import time\nfrom translate.data import streaming as encoding\noriginal = encoding.encode_chunks\n"
         "def slowly(*args, **options):\n    time.sleep(0.3)\n    return original(*args, **options)\n"
         "encoding.encode_chunks = slowly\nencoding._EXCHANGED_LINES = 50\n"
         "from translate.training import step\nimport os, signal\nstep_original = step.TrainStep.__call__\n"
