@@ -168,15 +168,6 @@ def test_an_output_by_a_descriptor_is_appended_to_and_not_replaced(tmp_path: Pat
     assert path.read_text() == "before\n" + "after\n" * 3
 
 
-def test_a_full_device_is_an_error(tmp_path: Path) -> None:
-    with (
-        pytest.raises(RunError, match="^/dev/full: .*No space left on device"),
-        open_output(Path("/dev/full")) as file,
-    ):
-        file.write(b"text")
-    assert Path("/dev/full").is_char_device()
-
-
 # --- folders
 
 

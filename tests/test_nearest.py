@@ -30,11 +30,6 @@ def test_names(name: str, found: list[str]) -> None:
     assert nearest(name, OPTIONS) == found
 
 
-def test_a_name_that_begins_with_the_word_comes_before_one_that_contains_it() -> None:
-    assert nearest("beam", ["validation_beam_size", "beam_size"]) == ["beam_size"]
-    assert nearest("size", ["validation_beam_size", "beam_size"]) == ["validation_beam_size", "beam_size"]
-
-
 def test_other_names_are_of_settings_that_exist_and_are_none_themselves() -> None:
     sections = [getattr(field.annotation, "model_fields", {}) for field in Config.model_fields.values()]
     ours = {name for section in sections for name in section}

@@ -41,15 +41,6 @@ def test_a_lost_line_is_located(tmp_path: Path) -> None:
         read_corpus(TextCorpus(source=source, target=target), key="data.train.0")
 
 
-@pytest.mark.parametrize(("shorter", "surplus"), [(0, 1), *((3000, surplus) for surplus in (1, 999, 1000, 1001, 2500))])
-def test_both_numbers_of_lines_are_said_wherever_the_shorter_file_ends(
-    tmp_path: Path, shorter: int, surplus: int
-) -> None:
-    source, target = write(tmp_path / "a.de", b"x\n" * shorter), write(tmp_path / "a.en", b"y\n" * (shorter + surplus))
-    with pytest.raises(InputError, match=f"has {shorter} lines and .* has {shorter + surplus};"):
-        read_corpus(TextCorpus(source=source, target=target), key="k")
-
-
 def corpus_of_kind(kind: str, path: Path) -> Corpus:
     if kind == "text":
         return TextCorpus(source=path, target=path)

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -14,7 +13,6 @@ from translate.config.data import DataConfig, TextCorpus, TokenizerConfig
 from translate.data import corpora, token_store
 from translate.data.corpora import ParallelCorpus, read_corpus
 from translate.data.epochs import BatchSettings, TrainingBatches
-from translate.data.filtering import filter_pairs
 from translate.data.subword_sampling import SubwordSampler
 from translate.data.text import read_lines
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer, Tokenizers, train_tokenizer
@@ -86,31 +84,6 @@ def test_pairs_stay_pairs(
     assert list(corpus.sources) == split_by_hand(source.read_bytes())
     assert list(corpus.targets) == split_by_hand(target.read_bytes())
     assert len(corpus.sources) == len(corpus.targets) == len(pairs)
-
-
-# Filtering
-
-
-lengths = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=40)
-
-
-@few
-@given(lengths, st.integers(1, 30), st.integers(1, 30), st.none() | st.floats(1.0, 10.0))
-def test_every_pair_is_kept_or_counted_once(
-    pairs: list[tuple[int, int]], max_source: int, max_target: int, ratio: float | None
-) -> None:
-    limits = DataConfig(max_source_tokens=max_source, max_target_tokens=max_target, max_length_ratio=ratio)
-    sides = np.array(pairs, dtype=np.int32).reshape(-1, 2)
-    kept, report = filter_pairs(sides[:, 0], sides[:, 1], limits=limits, batch_tokens=99, name="news")
-
-    def is_fine(source: int, target: int) -> bool:
-        unequal = ratio is not None and max(source, target) > ratio * min(source, target)
-        return 0 < source <= max_source and 0 < target <= max_target and not unequal
-
-    assert kept.tolist() == [number for number, pair in enumerate(pairs) if is_fine(*pair)]
-    assert report.num_kept == len(kept) and report.num_pairs == len(pairs)
-    said = [int(line.split()[0]) for line in report.lines()[1:]]
-    assert sum(said) == len(pairs) - len(kept) and 0 not in said
 
 
 # Batching

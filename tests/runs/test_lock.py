@@ -73,22 +73,10 @@ def test_a_directory_made_for_the_lock_alone_goes_with_it(tmp_path: Path) -> Non
     assert {path.name for path in (tmp_path / "runs" / "new").iterdir()} == {"lock", "run.json"}
 
 
-def test_a_place_where_there_can_be_no_lock(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(RunError, match=f"^{tmp_path}/file/lock: .*File exists"), lock_run(tmp_path / "file"):
-        pass
-
-
-@pytest.mark.parametrize("target", ["../victim", "victim"])
-def test_a_link_in_place_of_the_lock_is_not_followed(tmp_path: Path, target: str) -> None:
-    """Neither out of the run nor inside it, to a file that is there or is not."""
-    run = tmp_path / "run"
-    run.mkdir()
-    (run / "lock").symlink_to(target)
-    victim = run / target
-    for text in (None, "precious"):
-        if text is not None:
-            victim.write_text(text)
-        with pytest.raises(RunError, match=f"^{run}/lock: is a link"), lock_run(run):
+def test_a_link_in_place_of_the_lock_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "lock").symlink_to("victim")
+    for _ in range(2):
+        with pytest.raises(RunError, match=f"^{tmp_path}/lock: is a link"), lock_run(tmp_path):
             pass
-        assert (victim.read_text() if victim.exists() else None) == text
+        (tmp_path / "victim").touch()
+    assert (tmp_path / "victim").read_text() == ""

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from translate.atomic import atomic_write, temporary_beside, write_error
 from translate.errors import RunError
-from translate.runs.checksums import DamageError, check_file, compare
+from translate.runs.checksums import DamageError, compare
 from translate.runs.directory import Checkpoint, RunDirectory
 from translate.runs.progress import Progress
 
@@ -43,7 +43,7 @@ class TensorFile(NamedTuple):
 
     tensors: dict[str, Tensor]
     metadata: dict[str, str]
-    has_digest: bool  # False for a file of format 1
+    has_digest: bool  # False for a file of format 1 or 2
 
 
 def write_tensors(
@@ -105,12 +105,11 @@ def read_tensors(path: Path, *, prefixes: Sequence[str] = ("",)) -> TensorFile:
                 _update_digest(digest, name, tensor)
                 if name in short_names:
                     kept[short_names[name]] = tensor
-        if expected is None:
-            return TensorFile(kept, metadata, has_digest=check_file(path, None))
     except (OSError, SafetensorError) as error:
         raise DamageError(path, f"it cannot be read: {error}") from error
-    compare(path, expected, digest.hexdigest())
-    return TensorFile(kept, metadata, has_digest=True)
+    if expected is not None:
+        compare(path, expected, digest.hexdigest())
+    return TensorFile(kept, metadata, has_digest=expected is not None)
 
 
 def write_checkpoint(

@@ -1,10 +1,8 @@
 """Checksums of a folder's files in its `SHA256SUMS`, which `sha256sum --check SHA256SUMS` reads too.
 
-Checkpoints are not listed, because each carries a digest of its own content. Until format 2, text files of a run also
-had their checksum inside: `"sha256": "<64 digits>"`, computed with zeros in place of the digits.
+Checkpoints are not listed, because each carries a digest of its own content. Runs of formats 1 and 2 have no such file.
 """
 
-import hashlib
 import os
 import re
 from collections.abc import Mapping
@@ -16,7 +14,6 @@ from translate.fingerprint import fingerprint
 
 CHECKSUMS = "SHA256SUMS"
 _LINE = re.compile(r"([0-9a-f]{64})  ([^\0]+)")
-_EMBEDDED = re.compile(rb'"sha256": ?"([0-9a-f]{64})"')
 _AGAIN = "copy it again from its source"
 _HINTS = {
     "best.safetensors": f"{_AGAIN}, or use --checkpoint last",
@@ -26,8 +23,7 @@ _HINTS = {
     "shortlist.safetensors": "make it again with translate shortlist",
     "hypotheses.txt": "make it again with translate eval",
     "report.json": "make it again with translate eval",
-    "config.yaml": f"{_AGAIN}; if you edited it, remove its line from {CHECKSUMS}, or its first line if that has a"
-    " checksum",
+    "config.yaml": f"{_AGAIN}; if you edited it, remove its line from {CHECKSUMS}",
     "run.json": f"{_AGAIN}; if you edited it, remove its line from {CHECKSUMS}",
 }
 
@@ -76,7 +72,7 @@ def check_file(path: Path, expected: str | None) -> bool:
     """Compare a file with its checksum.
 
     Args:
-        expected: The recorded fingerprint; None: the checksum is inside the file, as in format 2, or there is none.
+        expected: The recorded fingerprint; None: there is none.
 
     Returns:
         Whether the file has a checksum.
@@ -85,17 +81,12 @@ def check_file(path: Path, expected: str | None) -> bool:
         RunError: The content is not what was written, or cannot be read.
     """
     try:
-        if expected is not None:
-            compare(path, expected, fingerprint(path))
-            return True
-        content = path.read_bytes()
+        found = fingerprint(path)
     except OSError as error:
         raise DamageError(path, f"it cannot be read: {error.strerror}") from error
-    if match := _EMBEDDED.search(content):
-        digest = hashlib.sha256(content[: match.start(1)] + b"0" * 64)
-        digest.update(memoryview(content)[match.end(1) :])
-        compare(path, match[1].decode(), digest.hexdigest())
-    return match is not None
+    if expected is not None:
+        compare(path, expected, found)
+    return expected is not None
 
 
 def check_folder(folder: Path) -> None:

@@ -18,7 +18,7 @@ from translate.fingerprint import fingerprint
 from translate.nearest import did_you_mean, nearest_paths
 from translate.runs.checksums import CHECKSUMS, check_file, check_inside, read_checksums, write_checksums
 
-FORMAT = 3  # Raised when an older toolkit cannot read a newer run. 1: no checksums; 2: checksums inside the files.
+FORMAT = 3  # Raised when an older toolkit cannot read a newer run. Formats 1 and 2 have no SHA256SUMS.
 Checkpoint = str  # best, last, or step-N if the training kept the weights of the validation at step N
 
 _TOKENIZER_MODELS = ("joint.model", "source.model", "target.model")
@@ -80,7 +80,7 @@ class Description(NamedTuple):
     run_format: int
     writer: str  # version of this toolkit
     created: str  # date and time in ISO 8601, or empty
-    checksums: dict[str, str]  # of the run's text files, by path in the run; empty for a run of format 1
+    checksums: dict[str, str]  # of the run's text files, by path in the run; empty for formats 1 and 2
     imported: str = ""  # source of an imported model: a folder or a name
 
 
@@ -251,11 +251,9 @@ def read_description(run: RunDirectory) -> Description:
                 f"{run.path} was written by translate {writer} in format {run_format};"
                 f" this is {__version__}, which reads up to {FORMAT}"
             )
-        tokenizers = values.get("tokenizer", {}).items()  # format 2 records their checksums here
-        checksums = {f"{run.tokenizer.name}/{name}": digest.removeprefix("sha256:") for name, digest in tokenizers}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(f"{path} is damaged: {error}") from error
-    return Description(run_format, writer, created, checksums | read_checksums(run.path), imported)
+    return Description(run_format, writer, created, read_checksums(run.path), imported)
 
 
 def check_tokenizers(run: RunDirectory, checksums: Mapping[str, str]) -> None:

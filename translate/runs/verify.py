@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -26,7 +25,6 @@ from translate.runs.loading import describe_moment
 from translate.runs.progress import Progress
 
 State = Literal["ok", "no checksum", "DAMAGED", "MISSING", "unknown"]
-_HYPOTHESES = re.compile(rb'"hypotheses": "sha256:([0-9a-f]{64})"')  # in an evaluation's report until format 2
 
 
 class FileReport(NamedTuple):
@@ -190,5 +188,3 @@ def _check_evaluation(folder: Path, result: Verification) -> None:
         if os.path.lexists(scores) or os.path.lexists(path):
             with result.check(path):
                 result.add_sound(path, check_file(path, checksums.get(path.name)))
-                if path == scores and not checksums and (match := _HYPOTHESES.search(scores.read_bytes())):
-                    checksums[hypotheses.name] = match[1].decode()
