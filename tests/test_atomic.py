@@ -13,14 +13,7 @@ import pytest
 from harness import files_up_to
 
 from translate import atomic
-from translate.atomic import (
-    atomic_folder,
-    atomic_write,
-    open_output,
-    temporary_beside,
-    text_bytes,
-    write_text,
-)
+from translate.atomic import atomic_folder, atomic_write, open_output, temporary_beside, text_bytes, write_text
 from translate.errors import RunError
 
 

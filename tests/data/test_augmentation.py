@@ -6,13 +6,7 @@ from harness import values_of
 
 from translate.config.data import Augmentation, DataConfig, TextCorpus
 from translate.data import epochs
-from translate.data.augmentation import (
-    add_typos,
-    augment_corpus,
-    draw_changes,
-    read_held_out,
-    title_case,
-)
+from translate.data.augmentation import add_typos, augment_corpus, draw_changes, read_held_out, title_case
 from translate.data.cache import DataCache
 from translate.data.corpora import ParallelCorpus
 from translate.data.epochs import BatchSettings, TrainingBatches

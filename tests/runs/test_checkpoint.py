@@ -95,8 +95,7 @@ def test_whoever_may_read_the_config_may_read_the_weights(run: RunDirectory) -> 
 
 
 @pytest.mark.parametrize(
-    "metadata",
-    [{"format": "pt"}, *({"translate": text} for text in ("{", "[]", "{}", '{"sha256": "", "step": 7}'))],
+    "metadata", [{"format": "pt"}, *({"translate": text} for text in ("{", "[]", "{}", '{"sha256": "", "step": 7}'))]
 )
 def test_what_is_not_a_checkpoint(tmp_path: Path, metadata: dict[str, str]) -> None:
     path = tmp_path / "best.safetensors"

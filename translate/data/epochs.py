@@ -213,13 +213,7 @@ class TrainingBatches:
         return np.concatenate(chosen), np.concatenate(changes)
 
     def _resegment(
-        self,
-        chosen: NDArray[np.int64],
-        changes: NDArray[np.uint8],
-        new: NDArray[np.int64],
-        *,
-        epoch: int,
-        check: Check,
+        self, chosen: NDArray[np.int64], changes: NDArray[np.uint8], new: NDArray[np.int64], *, epoch: int, check: Check
     ) -> tuple[TokenStore, TokenStore, NDArray[np.int64], NDArray[np.int64]]:
         """Change chosen pairs and segment them again, so that a pair seen twice is seen in two ways.
 
