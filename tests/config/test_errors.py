@@ -222,7 +222,7 @@ def test_what_is_allowed(run_yaml: None, overrides: list[str]) -> None:
     ("key", "value", "word"),
     [
         ("decoding.beem_size", 2, "decoding.beem_size"),
-        ("decoding.beam size", 2, "'decoding.beam size'"),
+        ("decoding.beam size", 2, "'decoding.beam size=2'"),
         ("decoding.beam_size", "5", 'decoding.beam_size = "5"'),
         ("decoding.engine", 1, "decoding.engine = 1"),
         ("training.tf32", 1, "training.tf32 = 1"),

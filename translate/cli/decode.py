@@ -1,13 +1,11 @@
 """`decode` and `score`: translations, and the probability that a model gives them."""
 
 import contextlib
-import dataclasses
 import json
 import logging
 import os
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -35,92 +33,22 @@ from translate.cli.terminal.options import (
     complete_run,
     takes_decoding_options,
 )
-from translate.cli.terminal.parts import DecodingJob, decode_in_parts, runs_unchanged
+from translate.cli.terminal.parts import DecodingJob, decode_in_parts, load_for_parts
 from translate.errors import InputError
 
 if TYPE_CHECKING:
-    from translate.decoding import Request, Translator
-    from translate.distributed.process_group import World
+    from translate.decoding import Translator
 
 logger = logging.getLogger(__name__)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class DecodeCommand:
-    """The arguments of `decode`."""
-
-    run: Path
-    file: Path | None
-    output: Path | None
-    alignments: Path | None
-    output_format: Literal["text", "jsonl"]
-    checkpoint: str
-    constraints: dict[str, Path]
-    ensemble: list[Path]
-    reverse: Path | None
-    options: dict[str, Any]
-    is_interactive: bool
-    is_document: bool
-    in_parts: bool
-
-    def check(self) -> None:
-        """Raise an InputError if options exclude each other, or if an output is an input or a file of a run."""
-        options = {
-            "FILE": self.file,
-            "--output": self.output,
-            **{f"--{name}": file for name, file in self.constraints.items()},
-            "--interactive": self.is_interactive,
-            "--resume (or torchrun)": self.in_parts,
-            "--alignments": self.alignments,
-            "--format jsonl": self.output_format == "jsonl",
-            "--n-best": self.options.get("n_best", 1) > 1,
-        }
-        given = {option for option, value in options.items() if value}
-        by_line, in_parts = {"--prefix", "--require"}, {"--resume (or torchrun)"}
-        of_lines = {"--interactive", "--alignments", "--format jsonl", "--n-best"}
-        all_constraints = {f"--{name}" for name in self.constraints}
-        for option, is_given, excluded in (
-            ("--interactive", self.is_interactive, {"FILE", "--output"} | by_line | in_parts),
-            ("--engine ctranslate2", self.options.get("engine") == "ctranslate2", all_constraints | in_parts),
-            ("--document", self.is_document, by_line | in_parts | of_lines),
-        ):
-            if is_given and (wrong := sorted(given & excluded)):
-                raise InputError(f"{wrong[0]} cannot be combined with {option}; leave out one of them")
-        outputs = {"--output": self.output or STANDARD_OUTPUT, "--alignments": self.alignments}
-        check_outputs(outputs, [self.file, *self.constraints.values()])
-
-    @property
-    def is_conversation(self) -> bool:
-        """Whether a person types lines and reads their translations, on a terminal."""
-        goes_elsewhere = self.output or self.alignments or {"prefix", "require"} & self.constraints.keys()
-        return is_typed(self.file) and is_terminal(sys.stdout) and not goes_elsewhere
-
-    def open(self) -> tuple[TextLines[str], Iterator["Request"], "Translator"]:
-        """Open the input and its constraints, and load the translator."""
-        source = TextLines(typed_lines(), None, "the terminal") if self.is_conversation else open_lines(self.file)
-        requests = read_requests(source, self.constraints)  # a wrong file is reported before the model is loaded
-        return source, requests, self.load()
-
-    def load(self) -> "Translator":
-        """Load the translator."""
-        from translate.data.text import read_lines
-        from translate.decoding.loading import load_translator
-
-        with showing_activity() as show:
-            show(f"Loading {self.run}")
-            phrases = read_lines(self.constraints["forbid"]) if "forbid" in self.constraints else []
-            loaded = load_translator(
-                self.run,
-                checkpoint=self.checkpoint,
-                options=self.options,
-                token_scores=self.output_format == "jsonl",
-                ensemble=self.ensemble,
-                reverse=self.reverse,
-                forbidden=[phrase for phrase in phrases if phrase.strip()],
-            )
-        if is_typed(self.file):
-            announce(loaded.run.config.data.source_language)
-        return loaded.translator
+_PARTS = "--resume (or torchrun)"
+_BY_LINE = {"--prefix", "--require"}
+_EXCLUDED = {  # options that cannot be combined
+    "--interactive": {"FILE", "--output", _PARTS, *_BY_LINE},
+    "--engine ctranslate2": {"--terminology", "--forbid", _PARTS, *_BY_LINE},
+    "--document": {"--interactive", "--alignments", "--format jsonl", "--n-best", _PARTS, *_BY_LINE},
+}
 
 
 @takes_decoding_options
@@ -188,88 +116,101 @@ def decode(
       translate decode runs/demo --document report.md --output report.en.md
       torchrun --nproc-per-node 8 -m translate decode runs/demo a.de -o a.en
     """
+    in_parts = resume or "TORCHELASTIC_RUN_ID" in os.environ or os.environ.get("WORLD_SIZE", "1") != "1"
+    given = {
+        "FILE": file,
+        "--output": output,
+        **{f"--{name}": path for name, path in constraints.items()},
+        "--interactive": interactive,
+        _PARTS: in_parts,
+        "--alignments": alignments,
+        "--format jsonl": output_format == "jsonl",
+        "--n-best": options.get("n_best", 1) > 1,
+        "--engine ctranslate2": options.get("engine") == "ctranslate2",
+        "--document": document or document_format,
+    }
+    for option, excluded in _EXCLUDED.items():
+        if given[option] and (wrong := sorted(name for name in excluded if given.get(name))):
+            raise InputError(f"{wrong[0]} cannot be combined with {option}; leave out one of them")
+    check_outputs({"--output": output or STANDARD_OUTPUT, "--alignments": alignments}, [file, *constraints.values()])
     if interactive or is_typed(file):
         options["look_ahead_lines"] = 1
-    command = DecodeCommand(
-        run=run,
-        file=file,
-        output=output,
-        alignments=alignments,
-        output_format=output_format,
-        checkpoint=checkpoint,
-        constraints=constraints,
-        ensemble=ensemble or [],
-        reverse=reverse,
-        options=options,
-        is_interactive=interactive,
-        is_document=document or document_format is not None,
-        in_parts=resume or "TORCHELASTIC_RUN_ID" in os.environ or os.environ.get("WORLD_SIZE", "1") != "1",
-    )
-    command.check()
-    if command.is_document:
+
+    def load() -> "Translator":
+        from translate.data.text import read_lines
+        from translate.decoding.loading import load_translator
+
+        with showing_activity() as show:
+            show(f"Loading {run}")
+            phrases = read_lines(constraints["forbid"]) if "forbid" in constraints else []
+            loaded = load_translator(
+                run,
+                checkpoint=checkpoint,
+                options=options,
+                token_scores=output_format == "jsonl",
+                ensemble=ensemble or [],
+                reverse=reverse,
+                forbidden=[phrase for phrase in phrases if phrase.strip()],
+            )
+        if is_typed(file):
+            announce(loaded.run.config.data.source_language)
+        return loaded.translator
+
+    def prepare_parts() -> DecodingJob:
+        """Check the files, load the translator, and collect what must be the same on all ranks."""
+        from translate.data.text import require_file
+        from translate.decoding.sharded import ShardedDecoder
+        from translate.fingerprint import fingerprint
+
+        if file is None or str(file) == "-" or output is None:
+            raise InputError(
+                "with --resume, or under torchrun, decode needs FILE and --output FILE: several processes cannot share"
+                " standard input and output, and a later start could not read them again"
+            )
+        files = {"FILE": file, **{f"--{name}": path for name, path in constraints.items()}}
+        for path in files.values():
+            require_file(path)
+        if output.exists() and not output.is_file():
+            raise InputError(f"--output {output}: is not a file, but the parts are joined into one; name a file")
+        runs = {"RUN": [run], "--ensemble": ensemble or [], "--reverse": [] if reverse is None else [reverse]}
+        by_line = {name: fingerprint(path) for name, path in files.items() if name in {"FILE", *_BY_LINE}}
+        for_all_lines = {name: path for name, path in files.items() if name not in by_line}
+        source = open_lines(file)
+        requests = read_requests(source, constraints)
+        translator, dependencies = load_for_parts(load, runs, for_all_lines, checkpoint=checkpoint)
+        decoder = ShardedDecoder(translator, dependencies, output_format, output=output, alignments=alignments)
+        return DecodingJob(decoder, {**dependencies, **by_line}, source.total, requests)
+
+    if given["--document"]:
         terminology = constraints.get("terminology")
-        decode_document(file, output, document_format=document_format, terminology=terminology, load=command.load)
-    elif command.in_parts:
-        decode_in_parts(lambda world: _prepare_parts(command, world))
-    else:
-        _decode_at_once(command)
-
-
-def _decode_at_once(command: DecodeCommand) -> None:
-    """Translate the input as it is read, and write each translation as it comes."""
-    source, requests, translator = command.open()
+        decode_document(file, output, document_format=document_format, terminology=terminology, load=load)
+        return
+    if in_parts:
+        decode_in_parts(prepare_parts)
+        return
+    is_conversation = is_typed(file) and is_terminal(sys.stdout)
+    is_conversation = is_conversation and not (output or alignments or {"prefix", "require"} & constraints.keys())
+    source = TextLines(typed_lines(), None, "the terminal") if is_conversation else open_lines(file)
+    requests = read_requests(source, constraints)  # a wrong file is reported before the model is loaded
+    translator = load()
     from translate.decoding import ConditionCounts, count_conditions
     from translate.decoding.output.formats import format_translations
 
-    if command.is_conversation:
-        logger.info(str(count_conditions(converse(translator, requests, output_format=command.output_format))))
+    if is_conversation:
+        logger.info(str(count_conditions(converse(translator, requests, output_format=output_format))))
         return
     started = time.perf_counter()
     counts = ConditionCounts()
     with contextlib.ExitStack() as stack:
-        is_hidden = command.is_interactive or is_typed(command.file)  # a bar would be next to what is typed
-        advance = stack.enter_context(line_bar(source.total, is_hidden=is_hidden))
-        translations = translator.translate_stream(requests, on_finished=advance)
-        write = stack.enter_context(open_line_output(command.alignments)) if command.alignments else None
-        lines = format_translations(
-            counts.watch(translations), translator, output_format=command.output_format, write_alignment=write
+        # A bar would be next to what is typed.
+        advance = stack.enter_context(line_bar(source.total, is_hidden=interactive or is_typed(file)))
+        translations = counts.watch(translator.translate_stream(requests, on_finished=advance))
+        write = stack.enter_context(open_line_output(alignments)) if alignments else None
+        write_lines(
+            format_translations(translations, translator, output_format=output_format, write_alignment=write), output
         )
-        write_lines(lines, command.output)
     seconds = time.perf_counter() - started
     logger.info(f"{counts} in {seconds:.1f} s ({counts['lines'] / max(seconds, 1e-9):.1f} lines/s)")
-
-
-def _prepare_parts(command: DecodeCommand, world: "World") -> DecodingJob:
-    """Check the files, load the translator, and collect what must be the same on all ranks."""
-    from translate.data.text import require_file
-    from translate.decoding.sharded import ShardedDecoder, collect_dependencies, share_machine
-    from translate.fingerprint import fingerprint
-
-    if command.file is None or str(command.file) == "-" or command.output is None:
-        raise InputError(
-            "with --resume, or under torchrun, decode needs FILE and --output FILE: several processes cannot share"
-            " standard input and output, and a later start could not read them again"
-        )
-    files = {"FILE": command.file, **{f"--{name}": file for name, file in command.constraints.items()}}
-    for file in files.values():
-        require_file(file)
-    if command.output.exists() and not command.output.is_file():
-        raise InputError(f"--output {command.output}: is not a file, but the parts are joined into one; name a file")
-    share_machine(world.environment)
-    runs = {
-        "RUN": [command.run],
-        "--ensemble": command.ensemble,
-        "--reverse": [] if command.reverse is None else [command.reverse],
-    }
-    by_line = {name: fingerprint(file) for name, file in files.items() if name in {"FILE", "--prefix", "--require"}}
-    with runs_unchanged(runs, command.checkpoint):
-        source, requests, translator = command.open()
-        for_all_lines = {name: [file] for name, file in files.items() if name not in by_line}
-        dependencies = collect_dependencies(translator, {**runs, **for_all_lines}, checkpoint=command.checkpoint)
-    decoder = ShardedDecoder(
-        translator, dependencies, command.output_format, output=command.output, alignments=command.alignments
-    )
-    return DecodingJob(decoder, {**dependencies, **by_line}, source.total, requests)
 
 
 @takes_decoding_options

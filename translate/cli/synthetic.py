@@ -1,6 +1,6 @@
 """`distill` and `backtranslate`: corpora translated by one model, to train another on."""
 
-import dataclasses
+import contextlib
 import itertools
 import json
 import logging
@@ -15,18 +15,19 @@ from typer import Argument, Option
 from translate.cli.terminal.console import showing_activity
 from translate.cli.terminal.lines import check_outputs, open_lines
 from translate.cli.terminal.options import CheckpointOption, RunArgument, complete_run, takes_decoding_options
-from translate.cli.terminal.parts import DecodingJob, decode_in_parts, runs_unchanged
+from translate.cli.terminal.parts import DecodingJob, decode_in_parts, load_for_parts
 from translate.errors import InputError
 
 if TYPE_CHECKING:
     from translate.config.schema import Config
     from translate.decoding import ConditionCounts
-    from translate.distributed.process_group import World
 
 logger = logging.getLogger(__name__)
 
 _LINES_TO_JUDGE = 1000  # from which a text in the wrong language is recognised
 
+# Lines, their references if there are any, and name, lines and checksum of each input.
+Text = tuple[Iterable[str], Sequence[str], list[dict[str, Any]]]
 OutputFolder = Annotated[
     Path, Option("--output", "-o", metavar="DIR", help="Folder for corpus.jsonl and provenance.json.")
 ]
@@ -72,7 +73,7 @@ def distill(
       translate distill runs/a runs/b runs/c -o data/d --nearest-reference bleu
       translate distill runs/big --source news.de -o data/news
     """
-    SyntheticCommand("distill", runs, source, output, checkpoint, nearest, options).run()
+    _make_corpus("distill", runs, source, output, checkpoint, nearest, options)
 
 
 @takes_decoding_options
@@ -98,145 +99,139 @@ def backtranslate(
       translate backtranslate runs/en-de news.en -o data/bt
       translate backtranslate runs/en-de news.en -o data/bt --search sample
     """
-    SyntheticCommand("backtranslate", [run], file, output, checkpoint, None, options).run()
+    _make_corpus("backtranslate", [run], file, output, checkpoint, None, options)
 
 
-@dataclasses.dataclass(frozen=True)
-class SyntheticCommand:
-    """The arguments of `distill` and `backtranslate`."""
+def _make_corpus(
+    name: Literal["distill", "backtranslate"],
+    runs: Sequence[Path],
+    file: Path | None,
+    output: Path,
+    checkpoint: str,
+    nearest: Literal["bleu", "chrf"] | None,
+    options: dict[str, Any],
+) -> None:
+    """Translate a text, or the sources of the training data, in parts that a later start can use."""
+    corpus, inputs = output / "corpus.jsonl", list[dict[str, Any]]()
 
-    name: Literal["distill", "backtranslate"]
-    runs: Sequence[Path]
-    file: Path | None  # None: the sources of the training data are translated
-    output: Path
-    checkpoint: str
-    nearest: Literal["bleu", "chrf"] | None
-    options: dict[str, Any]
-    inputs: list[dict[str, Any]] = dataclasses.field(default_factory=list)  # name, lines and checksum, once it is read
-
-    def run(self) -> None:
-        """Translate, in parts that a later start can use."""
-        decode_in_parts(self._prepare, self._finish)
-
-    def _prepare(self, world: "World") -> DecodingJob:
+    def prepare() -> DecodingJob:
         """Check the files, read the text, load the translator, and collect what must be the same on all ranks."""
         from translate.atomic import write_error
         from translate.config.load import read_resolved_config
         from translate.decoding import Request
         from translate.decoding.loading import load_translator
-        from translate.decoding.sharded import ShardedDecoder, collect_dependencies, share_machine
+        from translate.decoding.sharded import ShardedDecoder
         from translate.decoding.synthetic import PairFormat
         from translate.runs.directory import open_run
 
-        corpus = self.output / "corpus.jsonl"
-        check_outputs({"--output": corpus}, [self.file])
-        if self.output.exists() and not self.output.is_dir():
-            raise InputError(f"--output {self.output}: is a file, not a folder; name another")
-        for made in (corpus, self.output / "provenance.json"):
+        check_outputs({"--output": corpus}, [file])
+        if output.exists() and not output.is_dir():
+            raise InputError(f"--output {output}: is a file, not a folder; name another")
+        for made in (corpus, output / "provenance.json"):
             if made.exists():
-                raise InputError(
-                    f"--output {self.output}: already has a {made.name}; name another folder, or remove it"
-                )
-        share_machine(world.environment)
-        config = read_resolved_config(open_run(self.runs[0]).config)
-        options = self.options
-        if self.nearest is not None:  # is chosen among the whole beam
-            options = {"n_best": options.get("beam_size", config.decoding.beam_size), **options}
-            if options["n_best"] < 2:
+                raise InputError(f"--output {output}: already has a {made.name}; name another folder, or remove it")
+        config = read_resolved_config(open_run(runs[0]).config)
+        if nearest is not None:  # is chosen among the whole beam
+            if options.setdefault("n_best", options.get("beam_size", config.decoding.beam_size)) < 2:
                 raise InputError("--nearest-reference chooses among --n-best translations, but that is 1: raise it")
-        with showing_activity() as show:
-            show("Reading the text")
-            lines, references = self._read(config)
-            show(f"Loading {', '.join(map(str, self.runs))}")
-            runs = {"RUN": self.runs[:1], "ensemble": self.runs[1:]}
-            with runs_unchanged(runs, self.checkpoint):
-                translator = load_translator(
-                    self.runs[0],
-                    checkpoint=self.checkpoint,
-                    options=options,
-                    token_scores=False,
-                    ensemble=self.runs[1:],
-                ).translator
-                dependencies = collect_dependencies(translator, runs, checkpoint=self.checkpoint)
-        dependencies["pairs"] = f"{self.name} {self.nearest}"
-        facts = {**dependencies, "text": json.dumps(self.inputs)}
-        try:
-            self.output.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise write_error(self.output, error) from error
-        pairs = PairFormat(self.name == "backtranslate", self.nearest, references)
-        decoder = ShardedDecoder(
-            translator, facts if self.nearest else dependencies, "text", output=corpus, alignments=None, pairs=pairs
-        )
-        total = sum(each["lines"] for each in self.inputs)
-        return DecodingJob(decoder, facts, total, (Request(line) for line in lines))
-
-    def _read(self, config: "Config") -> "tuple[Iterable[str], Sequence[str]]":
-        """Open the text to translate, note its checksum, and return it with its references, if there are any."""
-        from translate.data.cache import text_digest
-        from translate.data.corpora import join_texts, read_corpus
-        from translate.data.text import require_file
-        from translate.fingerprint import fingerprint
-
-        if self.file is not None:
-            if self.nearest:
+            if file is not None:
                 raise InputError(
                     "--nearest-reference cannot be combined with --source: only the training data have references"
                 )
-            require_file(self.file)
-            opened = open_lines(self.file)
-            if not opened.total:
-                raise InputError(f"{self.file}: is empty, so there is nothing to translate")
-            self._check_language(self.file, config)
-            self.inputs.append({"name": str(self.file), "lines": opened.total, "sha256": fingerprint(self.file)})
-            return opened, ()
-        try:
-            corpora = [read_corpus(each, key=f"data.train.{index}") for index, each in enumerate(config.data.train)]
-        except InputError as error:
-            raise InputError(f"config of {self.runs[0]}: {error}; or give a text as --source FILE") from error
-        if not corpora:
-            raise InputError(f"{self.runs[0]} has no data.train in its config: give a text as --source FILE")
-        for corpus in corpora:
-            checksum = fingerprint(text_digest(corpus.sources), text_digest(corpus.targets))
-            self.inputs.append({"name": corpus.name, "lines": len(corpus.sources), "sha256": checksum})
-        return join_texts(corpora)
-
-    def _check_language(self, file: Path, config: "Config") -> None:
-        """Raise an InputError if the text looks like what the run writes, by the run's own validation corpus."""
-        from translate.data.corpora import read_corpus
-        from translate.lint.languages import is_other_side
-
-        try:
-            known = config.data.validation and read_corpus(config.data.validation, key="data.validation")
-        except InputError:  # not on this machine
-            return
-        lines = list(itertools.islice(open_lines(file), _LINES_TO_JUDGE))
-        if known and is_other_side(lines, known.sources, known.targets):
-            source, target = config.data.source_language, config.data.target_language
-            raise InputError(
-                f"{file}: looks like {target}, but {self.runs[0]} translates {source} to {target}; name a run that"
-                f" translates {target}, or a text in {source}"
+        with showing_activity() as show:
+            show("Reading the text")
+            read = _read_training_data(runs[0], config) if file is None else _read_text(file, runs[0], config)
+            lines, references, read_inputs = read
+            inputs.extend(read_inputs)
+            show(f"Loading {', '.join(map(str, runs))}")
+            translator, dependencies = load_for_parts(
+                lambda: (
+                    load_translator(
+                        runs[0], checkpoint=checkpoint, options=options, token_scores=False, ensemble=runs[1:]
+                    ).translator
+                ),
+                {"RUN": runs[:1], "ensemble": runs[1:]},
+                {},
+                checkpoint=checkpoint,
             )
+        dependencies["pairs"] = f"{name} {nearest}"
+        facts = {**dependencies, "text": json.dumps(inputs)}
+        try:
+            output.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise write_error(output, error) from error
+        pairs = PairFormat(name == "backtranslate", nearest, references)
+        decoder = ShardedDecoder(
+            translator, facts if nearest else dependencies, "text", output=corpus, alignments=None, pairs=pairs
+        )
+        return DecodingJob(decoder, facts, sum(each["lines"] for each in inputs), (Request(line) for line in lines))
 
-    def _finish(self, job: DecodingJob, counts: "ConditionCounts") -> None:
+    def finish(job: DecodingJob, counts: "ConditionCounts") -> None:
         """Write the provenance of the corpus, and print how to train on it."""
         from translate.atomic import write_text
         from translate.config.yaml import dump_scalar
         from translate.decoding.synthetic import describe_origin
         from translate.fingerprint import fingerprint
 
-        corpus, settings = job.decoder.output, job.decoder.translator.config
         origin = {
             "command": ["translate", *sys.argv[1:]],
-            **describe_origin(self.runs, self.checkpoint, settings=settings, counts=counts),
-            "inputs": self.inputs,
+            **describe_origin(runs, checkpoint, settings=job.decoder.translator.config, counts=counts),
+            "inputs": inputs,
             "corpus": {"file": corpus.name, "sha256": fingerprint(corpus)},
         }
-        write_text(self.output / "provenance.json", json.dumps(origin, indent=2, ensure_ascii=False) + "\n")
+        write_text(output / "provenance.json", json.dumps(origin, indent=2, ensure_ascii=False) + "\n")
         logger.info(
             f"{corpus} has all pairs, with flags where something may be wrong; training leaves out pairs with an empty"
             " side and counts them. To train on it in addition to other corpora:"
         )
         values = ["kind: json", f"path: {dump_scalar(str(corpus.resolve()))}", "source_column: source"]
-        values += ["target_column: target", *["source_tag: <bt>"] * (self.name == "backtranslate")]
+        values += ["target_column: target", *["source_tag: <bt>"] * (name == "backtranslate")]
         typer.echo("data:\n  train:\n    - " + "\n      ".join(values))
+
+    decode_in_parts(prepare, finish)
+
+
+def _read_training_data(run: Path, config: "Config") -> Text:
+    """Read the sources of a run's training data, and their references."""
+    from translate.data.cache import text_digest
+    from translate.data.corpora import join_texts, read_corpus
+    from translate.fingerprint import fingerprint
+
+    try:
+        corpora = [read_corpus(each, key=f"data.train.{index}") for index, each in enumerate(config.data.train)]
+    except InputError as error:
+        raise InputError(f"config of {run}: {error}; or give a text as --source FILE") from error
+    if not corpora:
+        raise InputError(f"{run} has no data.train in its config: give a text as --source FILE")
+    inputs = [
+        {
+            "name": corpus.name,
+            "lines": len(corpus.sources),
+            "sha256": fingerprint(text_digest(corpus.sources), text_digest(corpus.targets)),
+        }
+        for corpus in corpora
+    ]
+    return *join_texts(corpora), inputs
+
+
+def _read_text(file: Path, run: Path, config: "Config") -> Text:
+    """Open a text, unless it looks like what the run writes, by the run's own validation corpus."""
+    from translate.data.corpora import read_corpus
+    from translate.data.text import require_file
+    from translate.fingerprint import fingerprint
+    from translate.lint.languages import is_other_side
+
+    require_file(file)
+    opened, known = open_lines(file), None
+    if not opened.total:
+        raise InputError(f"{file}: is empty, so there is nothing to translate")
+    with contextlib.suppress(InputError):  # the corpus is not on this machine
+        known = config.data.validation and read_corpus(config.data.validation, key="data.validation")
+    first_lines = list(itertools.islice(open_lines(file), _LINES_TO_JUDGE))
+    if known and is_other_side(first_lines, known.sources, known.targets):
+        source, target = config.data.source_language, config.data.target_language
+        raise InputError(
+            f"{file}: looks like {target}, but {run} translates {source} to {target}; name a run that translates"
+            f" {target}, or a text in {source}"
+        )
+    return opened, (), [{"name": str(file), "lines": opened.total, "sha256": fingerprint(file)}]

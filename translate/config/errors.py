@@ -107,13 +107,11 @@ def _suggestion(key: str, location: tuple[int | str, ...]) -> str:
     parent, _, last = key.rpartition(".")
     if len(location) <= 2:
         return did_you_mean(nearest_keys(key))
-    if location[-2] == "augment":
-        fields = Augmentation.model_fields
-    else:  # in a corpus, whose kind precedes the key
-        kinds = typing.get_args(typing.get_args(Corpus)[0])
-        corpus = next(each for each in kinds if location[-2] in typing.get_args(each.model_fields["kind"].annotation))
-        fields = corpus.model_fields
-    return did_you_mean([join_key(parent, name) for name in nearest(last, fields)])
+    # A section of a corpus, or a corpus, whose kind precedes the key.
+    kinds = typing.get_args(typing.get_args(Corpus)[0])
+    by_kind = {kind: each for each in kinds for kind in typing.get_args(each.model_fields["kind"].annotation)}
+    section = by_kind.get(location[-2], Augmentation)
+    return did_you_mean([join_key(parent, name) for name in nearest(last, section.model_fields)])
 
 
 def nearest_keys(key: str) -> list[str]:

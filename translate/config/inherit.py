@@ -19,11 +19,7 @@ _NOT_INHERITED = {"add_characters", "add_pieces"}  # the run's tokenizer has the
 
 
 def inherit(document: Document, base: Config, *, run: Path) -> None:
-    """Add the values of the base run to a config that does not state them.
-
-    Args:
-        document: The config, which is changed.
-        base: The config of the base run.
+    """Add the values of the base run's config to a document that does not state them.
 
     Raises:
         InputError: The config contradicts the run's weights or tokenizer.
@@ -41,11 +37,7 @@ def inherit(document: Document, base: Config, *, run: Path) -> None:
 def check_agreement(
     values: Mapping[str, Any], base: Config, *, run: Path, origins: Mapping[str, Origin] | None = None
 ) -> None:
-    """Check that a config does not contradict the weights and the tokenizer of its base run.
-
-    Args:
-        values: The config as JSON values.
-        origins: Where the values were given.
+    """Check that a config, as JSON values with their origins, does not contradict its base run's model and tokenizer.
 
     Raises:
         InputError: Something differs; the message lists all of it.

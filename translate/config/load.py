@@ -90,12 +90,9 @@ def read_resolved_config(path: Path) -> Config:
     document = read_yaml(path)
     _convert_old_keys(document, path)
     config = _validate(document)
+    stated = config.model.model_fields_set | _YOUNGER_MODEL_KEYS
     missing = [name for name in Config.model_fields if name not in config.model_fields_set]
-    if not missing:
-        known = ModelConfig.model_fields.keys() - _YOUNGER_MODEL_KEYS
-        missing = [
-            f"model.{name}" for name in ModelConfig.model_fields if name in known - config.model.model_fields_set
-        ]
+    missing = missing or [f"model.{name}" for name in ModelConfig.model_fields if name not in stated]
     if missing:
         hint = "a run's config has every value, so copy it again from its source"
         raise InputError(f"{path}: incomplete, without {', '.join(missing)}; {hint}")
@@ -114,8 +111,6 @@ def override_config(config: Config, values: Mapping[str, Any]) -> Config:
     document = Document(config.model_dump(mode="json"), {})
     for key, value in values.items():
         if value is not None:
-            if not _DOTTED_KEY.fullmatch(key):
-                raise InputError(f"{key[:80]!r} is not the name of a setting")
             _apply_override(document, f"{key}={json.dumps(value)}")
     return _validate(Document(document.values, {}))
 
@@ -254,11 +249,11 @@ def _inherit_from_run(document: Document, *, required: bool) -> None:
     The config of a run that was fine-tuned states everything, and no longer needs the base run.
     """
     training = document.values.get("training")
-    training = training if isinstance(training, dict) else {}
-    name = training.get("initialize_from")
+    name = training.get("initialize_from") if isinstance(training, dict) else None
     origin = document.origins.get("training.initialize_from")
     if not isinstance(name, str) or (origin and origin.path and is_run(str(origin.path.parent))):
         return
+    assert isinstance(training, dict)
     candidates = _candidates(os.path.expanduser(name), origin)
     run = next((Path(os.path.abspath(each)) for each in candidates if is_run(str(each))), None)
     if run is not None and is_unicode(str(run)):

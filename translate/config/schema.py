@@ -204,7 +204,7 @@ class TrainingConfig(Section):
             raise PydanticCustomError("number_or_auto", "should be auto or a whole number of at least 1") from None
 
     @model_validator(mode="after")
-    def _check_partial_tuning(self) -> Self:
+    def _check_settings_agree(self) -> Self:
         for part in self.freeze:
             if not re.fullmatch(r"embeddings|(encoder|decoder)(\.[0-9]{1,4}(-[0-9]{1,4})?)?", part):
                 raise ValueError(
@@ -213,40 +213,28 @@ class TrainingConfig(Section):
                 )
         if self.lora_rank and not self.lora_targets:
             raise ValueError(f"training.lora_rank = {self.lora_rank} needs at least one of training.lora_targets")
-        return self
-
-    @model_validator(mode="after")
-    def _check_batches_and_steps(self) -> Self:
-        if self.accumulate_batches > 1 and (self.step_tokens is not None or self.batch_tokens == "auto"):
-            is_auto = self.step_tokens is None
-            other = "training.batch_tokens = 'auto'" if is_auto else f"training.step_tokens = {self.step_tokens}"
+        is_auto = self.batch_tokens == "auto"
+        if self.accumulate_batches > 1 and (self.step_tokens is not None or is_auto):
+            other = "batch_tokens = 'auto'" if self.step_tokens is None else f"step_tokens = {self.step_tokens}"
             raise ValueError(
-                f"training.accumulate_batches = {self.accumulate_batches} cannot be combined with {other}: leave it"
-                " out, and set training.step_tokens"
+                f"training.accumulate_batches = {self.accumulate_batches} cannot be combined with training.{other}:"
+                " leave it out, and set training.step_tokens"
             )
-        if self.batch_tokens == "auto" and self.parallel == "fsdp":
+        if is_auto and self.parallel == "fsdp":
             raise ValueError(
                 "training.batch_tokens = 'auto' needs the whole model on one device, unlike training.parallel = 'fsdp':"
                 " give it a number"
             )
-        if self.step_tokens is not None and self.batch_tokens != "auto" and self.step_tokens < self.batch_tokens:
+        if not is_auto and self.step_tokens is not None and self.step_tokens < self.num_batch_tokens:
             raise ValueError(
                 f"training.step_tokens = {self.step_tokens} is less than training.batch_tokens = {self.batch_tokens},"
                 " but a step has at least one batch"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _check_average(self) -> Self:
         if self.average_kept and max(self.keep_last, self.keep_best) < 2:
             raise ValueError(
                 "training.average_kept = true needs training.keep_last or training.keep_best of 2 or more, such as"
                 " training.keep_last = 8"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _check_schedule(self) -> Self:
         if self.schedule == "noam" and self.warmup_steps < 1:
             raise ValueError("training.warmup_steps = 0 must be at least 1 for training.schedule = 'noam'")
         if self.schedule != "noam" and self.learning_rate > 0.1:
@@ -315,28 +303,22 @@ class Config(Section):
         for name in ("keep_best", "average_kept"):
             if getattr(self.training, name) and self.data.validation is None:
                 raise ValueError(f"training.{name} needs scores on data.validation: name a corpus")
-        if self.data.is_streamed:
-            self._check_streaming()
-        if self.model.positions == "learned":
+        limits = {f"data.{name}": getattr(self.data, name) for name in ("max_source_tokens", "max_target_tokens")}
+        if self.model.positions == "learned" and max(limits.values()) >= self.model.max_positions:
             # The encoder sees the tokens and </s>, the decoder <s> and the tokens.
-            longest = max(self.data.max_source_tokens, self.data.max_target_tokens) + 1
-            if longest > self.model.max_positions:
-                raise ValueError(
-                    f"model.max_positions = {self.model.max_positions} is less than {longest}: data.max_source_tokens"
-                    " or data.max_target_tokens, and a special symbol"
-                )
-        return self
-
-    def _check_streaming(self) -> None:
-        if self.training.max_epochs is not None:
+            raise ValueError(
+                f"model.max_positions = {self.model.max_positions} is less than {max(limits.values()) + 1}:"
+                f" {' or '.join(limits)}, and a special symbol"
+            )
+        if self.data.is_streamed and self.training.max_epochs is not None:
             raise ValueError(
                 f"training.max_epochs = {self.training.max_epochs} counts passes over the data, but a streamed corpus"
                 " has segments of data.stream_segment_pairs instead; set training.max_steps"
             )
-        for name in ("max_source_tokens", "max_target_tokens"):
-            longest = getattr(self.data, name) + 1
-            if self.training.batch_tokens != "auto" and longest > self.training.batch_tokens:
+        for key, limit in limits.items() if self.data.is_streamed else ():
+            if self.training.batch_tokens != "auto" and limit >= self.training.batch_tokens:
                 raise ValueError(
-                    f"data.{name} = {longest - 1} and a special symbol exceed training.batch_tokens ="
+                    f"{key} = {limit} and a special symbol exceed training.batch_tokens ="
                     f" {self.training.batch_tokens}, but each pair of a streamed corpus must fit into a batch"
                 )
+        return self

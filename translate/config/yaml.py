@@ -103,76 +103,64 @@ def parse_yaml(
     Raises:
         InputError: The text is not valid YAML, or repeats a key; with line and column.
     """
-    builder = _Builder(path, key, dotted_keys=dotted_keys)
+    origins: dict[str, Origin] = {}
+
+    def origin(mark: yaml.Mark | None) -> Origin:
+        return Origin(path, mark if path else None)
+
+    def error(mark: yaml.Mark | None, message: str) -> InputError:
+        return InputError(f"{origin(mark).position}: {'' if path else f'{key}: '}{message}")
+
+    def build(node: yaml.Node, key: str) -> Any:
+        """Turn a node into its value, and record its origin; an alias becomes a copy."""
+        if key:  # of a mapping: its place is recorded already
+            origins.setdefault(key, origin(node.start_mark))
+        if len(origins) > _MOST_VALUES:
+            raise error(node.start_mark, f"more than {_MOST_VALUES} values")
+        kind = node.tag.removeprefix(_TAG)
+        if isinstance(node, yaml.MappingNode) and kind == "map":
+            return build_mapping(node, key)
+        if isinstance(node, yaml.SequenceNode) and kind == "seq":
+            return [build(item, join_key(key, str(index))) for index, item in enumerate(node.value)]
+        if kind not in _READERS or not isinstance(node, yaml.ScalarNode):
+            raise error(node.start_mark, f"the tag {node.tag!r} has no meaning in a config")
+        try:
+            return _READERS[kind](node.value)
+        except (ValueError, KeyError) as problem:
+            raise error(node.start_mark, f"{node.value[:40]!r} is not a valid {kind}") from problem
+
+    def build_mapping(node: yaml.MappingNode, prefix: str) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            name, mark = key_node.value, key_node.start_mark
+            if not isinstance(key_node, yaml.ScalarNode) or not name or not name.isprintable():
+                raise error(mark, "a key must be a printable word")
+            if "." in name and not dotted_keys:
+                raise error(mark, f"the key {name!r} has a dot; write the keys of a section as a mapping below it")
+            dotted = join_key(prefix, name)
+            if name in values:
+                raise error(mark, f"the key {name!r} is given twice{f' (first in {origins[dotted]})' if path else ''}")
+            origins[dotted] = origin(mark)
+            values[name] = build(value_node, dotted)
+        return values
+
     try:
         loader = _Loader(text)
         node = loader.get_single_node()
-        value = None if node is None else builder.build(node, key)
-    except yaml.reader.ReaderError as error:
-        line, column = text.count("\n", 0, error.position), error.position - text.rfind("\n", 0, error.position) - 1
-        mark = yaml.Mark("", error.position, line, column, None, 0)
-        character = chr(int(error.character))
+        return None if node is None else build(node, key), origins
+    except yaml.reader.ReaderError as problem:
+        line, column = text.count("\n", 0, problem.position), problem.position - text.rfind("\n", 0, problem.position)
+        mark = yaml.Mark("", problem.position, line, column - 1, None, 0)
+        character = chr(int(problem.character))
         hint = "" if is_unicode(character) else ", which is not UTF-8: rename the file, or give a link to it"
-        raise builder.error(mark, f"not valid YAML: the character {character!r}{hint}") from error
-    except yaml.MarkedYAMLError as error:
-        reason = ", ".join(part for part in (error.context, error.problem) if part)
-        raise builder.error(error.problem_mark, f"not valid YAML: {reason}") from error
-    except (ValueError, OverflowError) as error:  # of chr()
-        raise builder.error(loader.get_mark(), "not valid YAML: this escape is not a Unicode character") from error
-    except RecursionError as error:
-        raise builder.error(None, "nested too deeply, or an alias inside its own value") from error
-    return value, builder.origins
-
-
-class _Builder:
-    """Turns parsed nodes into values and records their origins; an alias becomes a copy."""
-
-    def __init__(self, path: Path | None, key: str, *, dotted_keys: bool) -> None:
-        self.path, self.dotted_keys = path, dotted_keys
-        self.key = key
-        self.origins: dict[str, Origin] = {}
-
-    def build(self, node: yaml.Node, key: str) -> Any:
-        if key:
-            # The mapping has already recorded the place of the key, which is the place of its value.
-            self.origins.setdefault(key, self._origin(node.start_mark))
-        if len(self.origins) > _MOST_VALUES:
-            raise self.error(node.start_mark, f"more than {_MOST_VALUES} values")
-        kind = node.tag.removeprefix(_TAG)
-        if isinstance(node, yaml.MappingNode) and kind == "map":
-            return self._mapping(node, key)
-        if isinstance(node, yaml.SequenceNode) and kind == "seq":
-            return [self.build(item, join_key(key, str(index))) for index, item in enumerate(node.value)]
-        if kind not in _READERS or not isinstance(node, yaml.ScalarNode):
-            raise self.error(node.start_mark, f"the tag {node.tag!r} has no meaning in a config")
-        try:
-            return _READERS[kind](node.value)
-        except (ValueError, KeyError) as error:
-            raise self.error(node.start_mark, f"{node.value[:40]!r} is not a valid {kind}") from error
-
-    def _mapping(self, node: yaml.MappingNode, prefix: str) -> dict[str, Any]:
-        values: dict[str, Any] = {}
-        for key_node, value_node in node.value:
-            key, mark = key_node.value, key_node.start_mark
-            if not isinstance(key_node, yaml.ScalarNode) or not key or not key.isprintable():
-                raise self.error(mark, "a key must be a printable word")
-            if "." in key and not self.dotted_keys:
-                raise self.error(mark, f"the key {key!r} has a dot; write the keys of a section as a mapping below it")
-            dotted = join_key(prefix, key)
-            if key in values:
-                where = f" (first in {self.origins[dotted]})" if self.path else ""
-                raise self.error(mark, f"the key {key!r} is given twice{where}")
-            self.origins[dotted] = self._origin(mark)
-            values[key] = self.build(value_node, dotted)
-        return values
-
-    def error(self, mark: yaml.Mark | None, message: str) -> InputError:
-        """Create an error at a position; on the command line it names the key instead."""
-        key = f"{self.key}: " if self.path is None else ""
-        return InputError(f"{self._origin(mark).position}: {key}{message}")
-
-    def _origin(self, mark: yaml.Mark | None) -> Origin:
-        return Origin(self.path, mark if self.path else None)
+        raise error(mark, f"not valid YAML: the character {character!r}{hint}") from problem
+    except yaml.MarkedYAMLError as problem:
+        reason = ", ".join(part for part in (problem.context, problem.problem) if part)
+        raise error(problem.problem_mark, f"not valid YAML: {reason}") from problem
+    except (ValueError, OverflowError) as problem:  # of chr()
+        raise error(loader.get_mark(), "not valid YAML: this escape is not a Unicode character") from problem
+    except RecursionError as problem:
+        raise error(None, "nested too deeply, or an alias inside its own value") from problem
 
 
 def _float(text: str) -> int | float:

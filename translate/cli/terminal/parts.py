@@ -3,7 +3,7 @@
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,9 +12,8 @@ import typer
 from translate.cli.terminal.console import fail_interrupted, line_bar
 
 if TYPE_CHECKING:
-    from translate.decoding import ConditionCounts, Request
+    from translate.decoding import ConditionCounts, Request, Translator
     from translate.decoding.sharded import ShardedDecoder
-    from translate.distributed.process_group import World
 
 logger = logging.getLogger(__name__)
 
@@ -25,11 +24,11 @@ class DecodingJob(NamedTuple):
     decoder: "ShardedDecoder"
     facts: dict[str, str]  # what must be equal on all ranks
     total: int | None  # lines, if known
-    requests: Iterator["Request"]
+    requests: Iterable["Request"]
 
 
 def decode_in_parts(
-    prepare: Callable[["World"], DecodingJob],
+    prepare: Callable[[], DecodingJob],
     finish: Callable[[DecodingJob, "ConditionCounts"], object] = lambda job, counts: None,
 ) -> None:
     """Translate a text in parts, shared with the other processes if there are any, and join the parts.
@@ -38,11 +37,13 @@ def decode_in_parts(
         prepare: Creates the job, in each process.
         finish: Called in the main process once the output is written.
     """
+    from translate.decoding.sharded import share_machine
     from translate.distributed.process_group import join_world
 
     with join_world() as world:
         try:
-            job = world.run_on_all_ranks(lambda: prepare(world))
+            share_machine(world.environment)
+            job = world.run_on_all_ranks(prepare)
             world.check_same_on_all_ranks(job.facts)
             started = time.perf_counter()
             with line_bar(job.total, is_hidden=not world.is_main_process) as advance:
@@ -59,15 +60,23 @@ def decode_in_parts(
         world.run_on_rank_0(lambda: finish(job, counts))
 
 
-@contextlib.contextmanager
-def runs_unchanged(runs: Mapping[str, Sequence[Path]], which: str) -> Iterator[None]:
-    """A context for loading models and taking their checksums, which fails if a checkpoint is replaced meanwhile."""
+def load_for_parts(
+    load: Callable[[], "Translator"], runs: Mapping[str, Sequence[Path]], files: Mapping[str, Path], *, checkpoint: str
+) -> tuple["Translator", dict[str, str]]:
+    """Load a translator, and take the checksums of its runs and files.
+
+    Raises:
+        InputError: A checkpoint was replaced meanwhile.
+    """
     from translate.data.text import require_unchanged
+    from translate.decoding.sharded import collect_dependencies
     from translate.runs.directory import RunDirectory
 
     with contextlib.ExitStack() as unchanged:
         for run in [run for named in runs.values() for run in named]:
-            checkpoint = RunDirectory(run).checkpoint(which)
-            if checkpoint.is_file():  # otherwise loading reports it
-                unchanged.enter_context(require_unchanged(checkpoint))
-        yield
+            path = RunDirectory(run).checkpoint(checkpoint)
+            if path.is_file():  # otherwise loading reports it
+                unchanged.enter_context(require_unchanged(path))
+        translator = load()
+        paths = {**runs, **{name: [file] for name, file in files.items()}}
+        return translator, collect_dependencies(translator, paths, checkpoint=checkpoint)
