@@ -1,7 +1,6 @@
 """A run that `translate train` itself has made, and the command in this process."""
 
 import random
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -48,13 +47,6 @@ training:
    label_smoothing: 0.0, precision: fp32, device: cpu, threads: 1}
 decoding: {beam_size: 4, device: cpu}
 """
-
-Translate = Callable[..., Result]
-
-
-@pytest.fixture(scope="session")
-def translate() -> Translate:
-    return run_command
 
 
 @pytest.fixture(scope="session")

@@ -11,16 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from harness import run_command as translate
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from typer.testing import Result
 
-from translate.config.data import TableCorpus
 from translate.config.schema import Config
-from translate.data.corpora import read_corpus
-from translate.errors import InputError
-
-Translate = Callable[..., Result]
 
 FEW, MANY = 40, 10_000
 kinds = pytest.mark.parametrize(
@@ -59,7 +55,7 @@ def check_ended(result: Result, *codes: int) -> None:
 
 
 @kinds
-def test_configs(translate: Translate, tmp_path: Path, num_cases: int) -> None:
+def test_configs(tmp_path: Path, num_cases: int) -> None:
     """Keys with values of every kind, and a good config with some of its bytes replaced."""
     path = tmp_path / "any.yaml"
     good = b'model:\n  d_model: 8  # small\n  num_heads: [2]\ntraining: {max_steps: 3, device: cpu}\nname: "\\u00e4"\n'
@@ -85,48 +81,7 @@ def test_configs(translate: Translate, tmp_path: Path, num_cases: int) -> None:
 
 
 @kinds
-def test_overrides(translate: Translate, num_cases: int) -> None:
-    """Keys with values of every kind, any text, and indices of any length."""
-    pairs = st.tuples(st.sampled_from(KEYS) | TEXT, VALUES).map(lambda pair: f"{pair[0]}={json.dumps(pair[1])}")
-    indices = st.sampled_from([1, 20, 4299, 4301, 9000]).map(lambda digits: f"data.train.{'9' * digits}.weight=1")
-
-    def check(overrides: list[str]) -> None:
-        check_ended(translate("config", "show", "demo", "--", *overrides), 0, 2)
-
-    check_cases(st.lists(pairs | TEXT | indices, max_size=3), check, num_cases=num_cases)
-
-
-@kinds
-def test_json_cells(tmp_path: Path, num_cases: int) -> None:
-    """Text comes out as it stands, whether the file has an object a line or is one array; all else is refused."""
-    path = tmp_path / "any.json"
-    corpus = TableCorpus(kind="json", path=path, source_column="de", target_column="en")
-    row = st.fixed_dictionaries({"de": TEXT | VALUES, "en": TEXT})
-
-    def read() -> list[tuple[str, str]] | None:
-        try:
-            pairs = read_corpus(corpus, key="data.train.0")
-        except InputError as error:
-            assert str(error).startswith("data.train.0: ")
-            return None
-        return list(zip(pairs.sources, pairs.targets, strict=True))
-
-    def is_text(cell: Any) -> bool:
-        return isinstance(cell, str) and not any("\ud800" <= character <= "\udfff" for character in cell)
-
-    def check(rows: list[Any]) -> None:
-        is_good = bool(rows) and all(isinstance(row, dict) and all(map(is_text, row.values())) for row in rows)
-        expected = [(row["de"], row["en"]) for row in rows] if is_good else None
-        path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-        assert read() == expected
-        path.write_text(json.dumps(rows))
-        assert read() == expected
-
-    check_cases(st.lists(row | st.none(), max_size=4), check, num_cases=num_cases)
-
-
-@kinds
-def test_lines(translate: Translate, run: Path, num_cases: int) -> None:
+def test_lines(run: Path, num_cases: int) -> None:
     """Any bytes are text, with a line out for each line in, or are refused."""
 
     def check(content: bytes) -> None:
@@ -162,9 +117,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 @kinds
-def test_arrangements_of_files(
-    translate: Translate, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_cases: int
-) -> None:
+def test_arrangements_of_files(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_cases: int) -> None:
     """Whichever files are named, only an output changes, and never one that is read, or one of the run."""
     folder = tmp_path / "case"
 
@@ -201,9 +154,7 @@ def test_arrangements_of_files(
 
 
 @kinds
-def test_names(
-    translate: Translate, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_cases: int
-) -> None:
+def test_names(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_cases: int) -> None:
     """A file may have any name that the system allows, in and out."""
     monkeypatch.chdir(tmp_path)
 
@@ -228,7 +179,7 @@ WORDS = [b"Infinity", b"1e999", b"9" * 400, b"null", b"\0", b"[[[[", b"\xff", b"
 
 
 @kinds
-def test_damaged_runs(translate: Translate, run: Path, tmp_path: Path, num_cases: int) -> None:
+def test_damaged_runs(run: Path, tmp_path: Path, num_cases: int) -> None:
     """A run with some bytes of a file replaced is not sound, and each command uses it or refuses it with a reason."""
     copy = tmp_path / "copy"
     commands = st.sampled_from([["decode"], ["verify"], ["show", "curves", "--output", "c.html"], ["eval"]])

@@ -2,22 +2,19 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from harness import in_order
-from typer.testing import Result
+from harness import run_command as translate
 
 from translate.runs.checkpoint import read_tensors, write_checkpoint
 from translate.runs.directory import RunDirectory
 
-Translate = Callable[..., Result]
-
 
 @pytest.fixture(scope="module")
-def keeping(translate: Translate, corpus: Path) -> Path:
+def keeping(corpus: Path) -> Path:
     """A run that has kept three validations, the last two with opposite noise, which their average lacks."""
     settings = ["training.validate_every=1", "training.keep_last=3", "training.best_metric=loss"]
     result = translate("train", corpus / "tiny.yaml", *settings, "--run", corpus / "keeping")
@@ -32,7 +29,7 @@ def keeping(translate: Translate, corpus: Path) -> Path:
     return run.path
 
 
-def test_the_best_average_becomes_the_best_checkpoint(translate: Translate, keeping: Path, tmp_path: Path) -> None:
+def test_the_best_average_becomes_the_best_checkpoint(keeping: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(keeping, tmp_path / "run"))
     dry = translate("average", run, "--dry-run")
     assert dry.exit_code == 0, dry.stderr
@@ -69,7 +66,7 @@ def test_the_best_average_becomes_the_best_checkpoint(translate: Translate, keep
     assert best.read_bytes() == (keeping / "checkpoints" / "best.safetensors").read_bytes(), "the training's own again"
 
 
-def test_given_checkpoints(translate: Translate, keeping: Path, tmp_path: Path) -> None:
+def test_given_checkpoints(keeping: Path, tmp_path: Path) -> None:
     """Of a copy that has no last checkpoint, too, from which the kept ones would be known."""
     copy = Path(shutil.copytree(keeping, tmp_path / "copy", ignore=shutil.ignore_patterns("last.*", "previous.*")))
     assert translate("average", copy, "step-1", "step-2").exit_code == 0
@@ -91,7 +88,7 @@ def test_given_checkpoints(translate: Translate, keeping: Path, tmp_path: Path) 
         ("nowhere", ["nowhere"]),
     ],
 )
-def test_what_is_refused(translate: Translate, keeping: Path, run: Path, arguments: str, words: list[str]) -> None:
+def test_what_is_refused(keeping: Path, run: Path, arguments: str, words: list[str]) -> None:
     places = {"RUN": keeping, "PLAIN": run}
     result = translate("average", *(places.get(word, word) for word in arguments.split()))
     assert result.exit_code == 2 and in_order(result.stderr, *words), result.stderr

@@ -17,11 +17,9 @@ from typing import Any, NamedTuple
 
 import pytest
 from harness import in_order
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from harness import run_command as translate
 from typer.testing import Result
 
-Translate = Callable[..., Result]
 Work = Callable[..., Result]
 
 GERMAN = "Ein Hund läuft.\nZwei Männer kochen.\nDie Straße ist grün.\n"
@@ -417,9 +415,7 @@ REPORTED = {"verify-damaged", "verify-half", "verify-progress"}  # by the report
 
 
 @pytest.mark.parametrize("row_id", CALLS)
-def test_what_is_wrong_is_named(
-    translate: Translate, bad_input_rows: dict[str, Any], place: Place, row_id: str
-) -> None:
+def test_what_is_wrong_is_named(bad_input_rows: dict[str, Any], place: Place, row_id: str) -> None:
     """In one paragraph, and nothing is left behind."""
     row = bad_input_rows[row_id]
     call = CALLS[row_id](place)
@@ -443,7 +439,7 @@ LONG = "Ein Hund läuft durch den Schnee. " * 40
 
 
 @pytest.fixture
-def work(translate: Translate, place: Place) -> Work:
+def work(place: Place) -> Work:
     """Does what a command does with files of these contents, which are written before; by default decode."""
 
     def do(content: str | bytes, *options: Any, name: str = "in.de", command: str = "decode") -> Result:
@@ -557,9 +553,7 @@ def test_what_is_handled(work: Work, bad_input_rows: dict[str, Any], row_id: str
 
 
 @pytest.mark.parametrize("row_id", ["corpus-one-pair", "corpus-long-line"])
-def test_corpora_that_are_handled(
-    translate: Translate, bad_input_rows: dict[str, Any], place: Place, row_id: str
-) -> None:
+def test_corpora_that_are_handled(bad_input_rows: dict[str, Any], place: Place, row_id: str) -> None:
     more, vocab_size = ("", 290) if row_id == "corpus-one-pair" else ("x" * 100_000 + "\n", 340)
     number = 1 if row_id == "corpus-one-pair" else None
     overrides = [f"tokenizer.vocab_size={vocab_size}", "training.max_steps=1", "--run", "run"]
@@ -578,24 +572,3 @@ def test_every_row_of_the_page_has_a_test(bad_input_rows: dict[str, Any]) -> Non
     here = {*CALLS, *HANDLED, "corpus-one-pair", "corpus-long-line"}
     assert len(bad_input_rows) > 100
     assert bad_input_rows.keys() <= here | in_processes and here <= bad_input_rows.keys()
-
-
-ANY_LINE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\0"), max_size=30)
-
-
-@settings(derandomize=True, max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(lines=st.lists(ANY_LINE, max_size=8))
-def test_any_lines_in_as_many_lines_out(work: Work, lines: list[str]) -> None:
-    """In order, as the records say, by which a file of lines is counted in every way."""
-    content = "".join(f"{line}\n" for line in lines)
-    result = work(content, "--max-source-tokens", "9")
-    assert result.exit_code == 0, result.stderr
-    text = result.stdout_bytes.decode()
-    assert text.count("\n") == len(lines) and len(text.splitlines()) == len(lines)
-    records = work(content, "--max-source-tokens", "9", "--format", "jsonl").stdout_bytes.decode().split("\n")[:-1]
-    assert [json.loads(record)["translation"] for record in records] == text.split("\n")[:-1]
-    # What the reader takes off a line: a return at its end, and a mark at the file's beginning.
-    expected = [line.removesuffix("\r") for line in lines]
-    if expected:
-        expected[0] = expected[0].removeprefix("\ufeff")
-    assert [json.loads(record)["source"] for record in records] == expected

@@ -3,14 +3,12 @@
 import json
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from harness import in_order
+from harness import run_command as translate
 from typer.testing import Result
-
-Translate = Callable[..., Result]
 
 
 @pytest.fixture
@@ -31,7 +29,7 @@ def unwrapped(result: Result) -> str:
     return " ".join(result.stdout.split())
 
 
-def test_clean(translate: Translate, folder: Path) -> None:
+def test_clean(folder: Path) -> None:
     before = sorted(os.listdir(folder))
     result = translate("check", "mine.yaml", "--strict")
     assert result.exit_code == 0 and result.stderr == ""
@@ -49,7 +47,7 @@ def test_clean(translate: Translate, folder: Path) -> None:
     assert sorted(os.listdir(folder)) == before  # no run directory
 
 
-def test_notes_and_warnings(translate: Translate, folder: Path, quick: None) -> None:
+def test_notes_and_warnings(folder: Path, quick: None) -> None:
     spoil(folder / "train.en", 17, "The lazy dog \x1b[31mplayed with &amp; for the sad boy, because it was young.")
     result = translate("check", "mine.yaml", "training.warmup_steps=100")
     assert result.exit_code == 0
@@ -71,7 +69,7 @@ def test_notes_and_warnings(translate: Translate, folder: Path, quick: None) -> 
     assert translate("check", "mine.yaml", "--strict").exit_code == 0
 
 
-def test_frozen_parts_are_counted(translate: Translate, folder: Path) -> None:
+def test_frozen_parts_are_counted(folder: Path) -> None:
     result = translate("check", "mine.yaml", "training.freeze=[encoder]")
     # A layer has 4 · 16² + 4 · 16 in its attention, 2 · 16 · 32 + 32 + 16 in its feed-forward layer, and 2 · 2 · 16 in
     # its norms; with pre-norm the stack has another.
@@ -83,7 +81,7 @@ def test_frozen_parts_are_counted(translate: Translate, folder: Path) -> None:
     assert "training.freeze = [encoder]: " in unwrapped(result)
 
 
-def test_errors(translate: Translate, folder: Path, quick: None) -> None:
+def test_errors(folder: Path, quick: None) -> None:
     lines = (folder / "train.en").read_text(encoding="utf-8").splitlines(keepends=True)
     (folder / "train.en").write_text("".join(["Title\n", *lines[:-1]]), encoding="utf-8")
     result = translate("check", "mine.yaml")
@@ -94,7 +92,7 @@ def test_errors(translate: Translate, folder: Path, quick: None) -> None:
 
 
 @pytest.mark.parametrize("is_dirty", [False, True])
-def test_json(translate: Translate, folder: Path, quick: None, is_dirty: bool) -> None:
+def test_json(folder: Path, quick: None, is_dirty: bool) -> None:
     if is_dirty:
         spoil(folder / "valid.de", 3, "Der Hund hat mit dem traurigen \U0001f40c gespielt.")
     result = translate("check", "mine.yaml", "--json")

@@ -1,13 +1,10 @@
 """`translate compare` of runs and files."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from typer.testing import Result
-
-Translate = Callable[..., Result]
+from harness import run_command as translate
 
 
 @pytest.fixture
@@ -19,7 +16,7 @@ def other(corpus: Path, tmp_path: Path) -> Path:
     return file
 
 
-def test_a_run_and_a_file_on_a_test_set(translate: Translate, run: Path, corpus: Path, other: Path) -> None:
+def test_a_run_and_a_file_on_a_test_set(run: Path, corpus: Path, other: Path) -> None:
     page = other.parent / "page.html"
     result = translate("compare", run, other, "--set", "first", "--changes", "1", "--output", page)
     assert result.exit_code == 0, result.stderr
@@ -33,7 +30,7 @@ def test_a_run_and_a_file_on_a_test_set(translate: Translate, run: Path, corpus:
     assert "Sentences in which other.en differs most" in page.read_text(encoding="utf-8")
 
 
-def test_json(translate: Translate, run: Path, corpus: Path, other: Path) -> None:
+def test_json(run: Path, corpus: Path, other: Path) -> None:
     text = "--source", corpus / "valid.de", "--reference", corpus / "valid.en"
     result = translate("compare", other, corpus / "valid.en", *text, "--format", "json")
     found = json.loads(result.stdout)

@@ -1,19 +1,16 @@
 """`translate config`."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from harness import in_order
-from typer.testing import Result
+from harness import run_command as translate
 
 from translate.config.load import preset_names
 
-Translate = Callable[..., Result]
 
-
-def test_config_show(translate: Translate, corpus: Path) -> None:
+def test_config_show(corpus: Path) -> None:
     result = translate("config", "show", corpus / "tiny.yaml", "model.d_ff=24")
     assert result.exit_code == 0
     lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
@@ -26,7 +23,7 @@ def test_config_show(translate: Translate, corpus: Path) -> None:
 
 
 @pytest.mark.parametrize("width", [80, 120])
-def test_config_describe(translate: Translate, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+def test_config_describe(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
     result = translate("config", "describe", "model.d_ff")
     assert result.stdout.startswith("model.d_ff: whole number ≥ 1, ≤ 1000000; default: 2048\n    ")
@@ -37,7 +34,7 @@ def test_config_describe(translate: Translate, monkeypatch: pytest.MonkeyPatch, 
     assert in_order(wrong.stderr, "training.lr", "training.learning_rate")
 
 
-def test_config_schema_and_presets(translate: Translate) -> None:
+def test_config_schema_and_presets() -> None:
     result = translate("config", "schema")
     assert result.exit_code == 0
     assert {"data", "tokenizer", "model", "training", "decoding"} <= set(json.loads(result.stdout)["properties"])

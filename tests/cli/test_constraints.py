@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 from harness import in_order
-from typer.testing import Result
+from harness import run_command as translate
 
-Translate = Callable[..., Result]
 Write = Callable[[str], Path]
 Decode = Callable[..., list[str]]
 
@@ -27,7 +26,7 @@ def write(tmp_path: Path) -> Write:
 
 
 @pytest.fixture
-def decode(translate: Translate, learnt: Path) -> Decode:
+def decode(learnt: Path) -> Decode:
     """Translations of the four lines."""
 
     def run(*options: Any) -> list[str]:
@@ -50,7 +49,7 @@ def test_prefixes(decode: Decode, write: Write) -> None:
 
 @pytest.mark.parametrize("options", [["--search", "sample"], ["--diversity-groups", "2"]])
 def test_a_prefix_holds_in_samples_and_groups_and_a_phrase_cannot(
-    translate: Translate, learnt: Path, write: Write, options: list[str]
+    learnt: Path, write: Write, options: list[str]
 ) -> None:
     prefixes = ["--n-best=3", "--format=jsonl", "--prefix", write("house\n" * len(SOURCES))]
     for record in map(json.loads, translate("decode", learnt, *options, *prefixes, stdin=TEXT).stdout.splitlines()):
@@ -69,15 +68,6 @@ def test_required_phrases(decode: Decode, write: Write) -> None:
     assert {"and", "dog"} <= set(found[3].split()) and "and" not in without[3].split()
 
 
-def test_terminology_alone_and_with_phrases(decode: Decode, write: Write) -> None:
-    found = decode("--terminology", write("# animals and buildings\nHund\tand and\n\nHaus\tsleeps\n"))
-    assert ["and and" in text for text in found] == [True, False, False, True]
-    assert "sleeps" in found[2].split() and "sleeps" not in decode()[2]
-    phrases = ["--require", write("runs\n\n\nhouse\n"), "--terminology", write("Hund\tgreen\n", "terms.tsv")]
-    found = decode(*phrases)
-    assert {"runs", "green"} <= set(found[0].split()) and {"house", "green"} <= set(found[3].split())
-
-
 @pytest.mark.parametrize("search", ["beam", "sample"])
 def test_forbidden_words(decode: Decode, write: Write, search: str) -> None:
     """Empty lines of the file forbid nothing."""
@@ -87,7 +77,7 @@ def test_forbidden_words(decode: Decode, write: Write, search: str) -> None:
     assert found[0] != "" != found[3]
 
 
-def test_a_phrase_without_room_is_reported(translate: Translate, learnt: Path, write: Write) -> None:
+def test_a_phrase_without_room_is_reported(learnt: Path, write: Write) -> None:
     file = write("dog\n\nrunsrunsrunsrunsruns\n\n")
     length = ["--max-length-factor", "0", "--max-length-constant", "8"]
     result = translate("decode", learnt, *length, "--require", file, "--format", "jsonl", stdin=TEXT)
@@ -97,26 +87,14 @@ def test_a_phrase_without_room_is_reported(translate: Translate, learnt: Path, w
     assert in_order(result.stderr, "1 without a required phrase")
 
 
-@pytest.mark.parametrize("utility", ["chrf", "bleu"])
-def test_minimum_bayes_risk_chooses_among_those_with_the_phrase(
-    translate: Translate, learnt: Path, write: Write, utility: str
-) -> None:
-    """Cut at 4 tokens, some hypotheses of the beam have the phrase and some do not."""
-    options = ["--mbr", utility, "--beam-size=8", "--max-length-factor=0", "--max-length-constant=4"]
-    result = translate("decode", learnt, "--require", write("dog\n"), *options, stdin="grün\n".encode())
-    assert "dog" in result.stdout.split() and "without a required phrase" not in result.stderr
-
-
-def test_a_line_whose_every_word_is_forbidden_is_named(translate: Translate, learnt: Path, write: Write) -> None:
+def test_a_line_whose_every_word_is_forbidden_is_named(learnt: Path, write: Write) -> None:
     files = ["--prefix", write("\n\ndog runs\n"), "--forbid", write("dog\n", "forbidden")]
     result = translate("decode", learnt, *files, stdin=b"Haus\n\nHund\n")
     assert result.exit_code == 1 and result.stderr.startswith("translate: line 3: ")
 
 
 @pytest.mark.parametrize("option", ["--prefix", "--require", "--terminology", "--forbid"])
-def test_a_missing_or_empty_file(
-    translate: Translate, decode: Decode, learnt: Path, tmp_path: Path, option: str
-) -> None:
+def test_a_missing_or_empty_file(decode: Decode, learnt: Path, tmp_path: Path, option: str) -> None:
     missing = tmp_path / "missing"
     for path in (missing, tmp_path):
         result = translate("decode", learnt, option, path, "-o", tmp_path / "out", stdin=TEXT)
@@ -129,9 +107,7 @@ def test_a_missing_or_empty_file(
 
 @pytest.mark.parametrize("option", ["--prefix", "--require"])
 @pytest.mark.parametrize("as_file", [True, False])
-def test_wrong_numbers_of_lines(
-    translate: Translate, learnt: Path, write: Write, tmp_path: Path, option: str, as_file: bool
-) -> None:
+def test_wrong_numbers_of_lines(learnt: Path, write: Write, tmp_path: Path, option: str, as_file: bool) -> None:
     """Reported before anything is written; if the input is a file, with both numbers."""
     source, output = tmp_path / "in.de", tmp_path / "out.en"
     source.write_bytes(TEXT)
@@ -142,19 +118,3 @@ def test_wrong_numbers_of_lines(
         assert result.exit_code == 2 and not output.exists()
         words = [str(file), str(number), str(len(SOURCES))] if as_file else ["standard input", str(file)]
         assert in_order(result.stderr, *words)
-
-
-@pytest.mark.parametrize(
-    "option, text, words",
-    [
-        ("--terminology", b"Hund\tdog\nHund\thound\n", ["line 2", "'Hund'", "'hound'", "line 1", "'dog'"]),
-        ("--forbid", b"dog\nr\xfcns\n", ["line 2", "byte 2", "0xfc"]),
-    ],
-)
-def test_wrong_lines_are_named(
-    translate: Translate, learnt: Path, tmp_path: Path, option: str, text: bytes, words: list[str]
-) -> None:
-    (tmp_path / "file").write_bytes(text)
-    result = translate("decode", learnt, option, tmp_path / "file", stdin=TEXT)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert in_order(result.stderr, f"translate: {tmp_path / 'file'}", *words)

@@ -3,16 +3,13 @@
 import json
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import sacrebleu
-from typer.testing import Result
-
-Translate = Callable[..., Result]
+from harness import run_command as translate
 
 
-def test_eval_of_all_test_sets(translate: Translate, run: Path, corpus: Path) -> None:
+def test_eval_of_all_test_sets(run: Path, corpus: Path) -> None:
     result = translate("eval", run, "--samples", "2")
     assert result.exit_code == 0, result.stderr
     lines = result.stdout.splitlines()
@@ -29,15 +26,7 @@ def test_eval_of_all_test_sets(translate: Translate, run: Path, corpus: Path) ->
         assert json.loads((kept / "report.json").read_text())["num_lines"] == number
 
 
-def test_eval_of_one_set(translate: Translate, run: Path) -> None:
-    result = translate("eval", run, "--set", "validation", "--beam-size", "1", "--checkpoint", "last")
-    assert result.exit_code == 0
-    assert result.stdout.startswith("validation, last checkpoint (step 3), beam 1: 3 lines")
-    report = json.loads((run / "evaluation" / "validation" / "report.json").read_text())
-    assert report["decoding"]["beam_size"] == 1 and report["step"] == 3
-
-
-def test_eval_of_two_files(translate: Translate, run: Path, corpus: Path) -> None:
+def test_eval_of_two_files(run: Path, corpus: Path) -> None:
     result = translate("eval", run, "--source", corpus / "train.de", "--reference", corpus / "train.en")
     assert result.exit_code == 0 and result.stdout.startswith("train.de, best checkpoint")
     hypotheses = run / "evaluation" / "train.de" / "hypotheses.txt"
@@ -50,7 +39,7 @@ def test_eval_of_two_files(translate: Translate, run: Path, corpus: Path) -> Non
     assert scores == [line.split()[:2] for line in again.stdout.splitlines()]
 
 
-def test_a_report_scores_as_papers_do(translate: Translate, run: Path, corpus: Path, tmp_path: Path) -> None:
+def test_a_report_scores_as_papers_do(run: Path, corpus: Path, tmp_path: Path) -> None:
     first = ["BLEU", "BLEU-lc", "chrF", "TER"]
     others = ["BLEU intl", "BLEU-lc intl", "BLEU none", "BLEU-lc none", "chrF++"]
     result = translate("eval", run, "--report")
@@ -70,7 +59,7 @@ def test_a_report_scores_as_papers_do(translate: Translate, run: Path, corpus: P
     assert "conventions" not in json.loads((run / "evaluation" / "first" / "report.json").read_text())
 
 
-def test_names_and_samples_steer_no_terminal(translate: Translate, run: Path, tmp_path: Path) -> None:
+def test_names_and_samples_steer_no_terminal(run: Path, tmp_path: Path) -> None:
     source = tmp_path / os.fsdecode(b"x\xff\x1b[2J")
     source.write_text("Ein \x1b[31mHund\u202e.\n", encoding="utf-8")
     for _ in range(2):  # the second report takes the place of the first
@@ -83,7 +72,7 @@ def test_names_and_samples_steer_no_terminal(translate: Translate, run: Path, tm
     shutil.rmtree(run / "evaluation" / source.name)
 
 
-def test_eval_of_hypotheses(translate: Translate, tmp_path: Path) -> None:
+def test_eval_of_hypotheses(tmp_path: Path) -> None:
     hypotheses, references = ["The dog run.", "a cat sat on the mat"], ["The dog runs.", "A cat sat on the mat."]
     (tmp_path / "hypotheses").write_text("\n".join(hypotheses))
     (tmp_path / "references").write_text("\n".join(references))
@@ -100,7 +89,7 @@ def test_eval_of_hypotheses(translate: Translate, tmp_path: Path) -> None:
     assert all("[" in line and f"version:{sacrebleu.__version__}" in line for line in result.stdout.splitlines())
 
 
-def test_tuned_settings_become_the_defaults_of_the_run(translate: Translate, run: Path, tmp_path: Path) -> None:
+def test_tuned_settings_become_the_defaults_of_the_run(run: Path, tmp_path: Path) -> None:
     tuned = tmp_path / "tuned"
     shutil.copytree(run, tuned)
     dry = translate("tune-decode", tuned, "--dry-run")

@@ -1,16 +1,13 @@
 """`translate export`: a folder for another toolkit, or a paragraph and nothing."""
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from typer.testing import Result
-
-Translate = Callable[..., Result]
+from harness import run_command as translate
 
 
-def test_export(translate: Translate, run: Path, tmp_path: Path) -> None:
+def test_export(run: Path, tmp_path: Path) -> None:
     pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
     output = tmp_path / "new" / "ct2"
     result = translate("export", run, output, "--to", "ctranslate2", "--checkpoint", "last")
@@ -23,7 +20,7 @@ def test_export(translate: Translate, run: Path, tmp_path: Path) -> None:
     assert again.stderr == f"translate: {output} is not empty: choose another folder, or empty it\n"
 
 
-def test_what_is_rounded_is_said(translate: Translate, run: Path, tmp_path: Path) -> None:
+def test_what_is_rounded_is_said(run: Path, tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime", reason="the extra `onnx` is not installed")
     result = translate("export", run, tmp_path / "out", "--to", "onnx", "--quantization", "int8")
     assert (result.exit_code, result.stdout) == (0, "")

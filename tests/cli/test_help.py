@@ -3,12 +3,11 @@
 import re
 import sys
 import typing
-from collections.abc import Callable
 from importlib import metadata
 
 import pytest
 import typer
-from typer.testing import Result
+from harness import run_command as translate
 
 from translate.cli import app
 from translate.cli.terminal.help import Command, CommandGroup
@@ -19,7 +18,6 @@ from translate.exchange.exporting import Format, Quantization
 from translate.visualize.attention import AttentionKind
 from translate.visualize.page import PictureFormat
 
-Translate = Callable[..., Result]
 Found = list[tuple[list[str], Command | CommandGroup]]
 
 
@@ -32,22 +30,12 @@ def walk(command: object, path: list[str]) -> Found:
 COMMANDS = walk(typer.main.get_command(app), [])
 
 
-def test_all_commands_are_known() -> None:
-    assert sorted(" ".join(path) for path, command in COMMANDS if isinstance(command, Command)) == [
-        *("average", "backtranslate", "check", "compare"),
-        *("config describe", "config presets", "config schema", "config show"),
-        *("decode", "distill", "eval", "export", "import", "score", "search", "serve", "shortlist"),
-        *("show alignments", "show attention", "show curves", "show embeddings", "show masks", "show positions"),
-        *("tokenizer decode", "tokenizer encode", "tokenizer train", "train", "tune-decode", "verify"),
-    ]
-
-
 @pytest.mark.parametrize("width", [80, 120])
 @pytest.mark.parametrize(
     "path, command", COMMANDS, ids=lambda value: " ".join(value) if isinstance(value, list) else ""
 )
 def test_help_fills_the_width_cuts_nothing_and_has_an_example(
-    translate: Translate, monkeypatch: pytest.MonkeyPatch, path: list[str], command: Command, width: int
+    monkeypatch: pytest.MonkeyPatch, path: list[str], command: Command, width: int
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
     result = translate(*path, "--help")
@@ -81,15 +69,13 @@ CHOICES = {  # the options whose choices are known elsewhere: help must not impo
 
 
 @pytest.mark.parametrize("option", CHOICES)
-def test_the_choices_of_an_option_are_those_of_the_code(translate: Translate, option: str) -> None:
+def test_the_choices_of_an_option_are_those_of_the_code(option: str) -> None:
     result = translate(*option.split(), "xyzzy")
     assert result.exit_code == 2
     assert re.findall("'([^']+)'", result.stderr.partition("'xyzzy'")[2]) == list(typing.get_args(CHOICES[option]))
 
 
-def test_main_help_has_the_whole_first_paragraph_of_each_command(
-    translate: Translate, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_main_help_has_the_whole_first_paragraph_of_each_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     text = translate("--help").stdout
     for path, command in COMMANDS:
@@ -104,15 +90,7 @@ def test_main_help_has_the_whole_first_paragraph_of_each_command(
         assert f" Usage: {' '.join(['translate', *arguments])} [OPTIONS] COMMAND" in shown.output
 
 
-def test_paragraphs_after_the_first_are_filled(translate: Translate, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    lines = [line.rstrip() for line in translate("score", "--help").stdout.splitlines()]
-    first = next(number for number, line in enumerate(lines) if line.startswith(" log_prob is in nats"))
-    paragraph = lines[first : lines.index("", first)]
-    assert len(paragraph) > 2 and all(len(line) > 60 for line in paragraph[:-1])
-
-
-def test_versions(translate: Translate) -> None:
+def test_versions() -> None:
     result = translate("--version")
     assert result.exit_code == 0
     versions = dict(line.split(" ") for line in result.stdout.splitlines())

@@ -5,16 +5,13 @@ What is wrong with configs, corpora and lines is in `test_bad_input.py`.
 
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from harness import in_order
-from typer.testing import Result
+from harness import run_command as translate
 
 from translate.lint import languages
-
-Translate = Callable[..., Result]
 
 FILES = {"a.de": "Hund\n" * 3, "a.en": "dog\n" * 3, "b.en": "dog\n", "empty": "", "a.docx": ""}
 FILES |= {"old/provenance.json": ""}
@@ -130,7 +127,7 @@ def _place(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("line", ROWS)
-def test_what_is_refused(translate: Translate, monkeypatch: pytest.MonkeyPatch, line: str) -> None:
+def test_what_is_refused(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
     if line.startswith("backtranslate"):
         monkeypatch.setattr(languages, "is_other_side", lambda *lines: True)
     before = sorted(Path().rglob("*"))
@@ -149,9 +146,7 @@ PACKAGES = {
 
 
 @pytest.mark.parametrize("line", PACKAGES)
-def test_a_missing_package_comes_with_its_command(
-    translate: Translate, monkeypatch: pytest.MonkeyPatch, line: str
-) -> None:
+def test_a_missing_package_comes_with_its_command(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
     package, requirement = PACKAGES[line]
     monkeypatch.setitem(sys.modules, package, None)
     result = translate(*line.split())

@@ -2,22 +2,19 @@
 
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from harness import in_order
-from typer.testing import Result
-
-Translate = Callable[..., Result]
+from harness import run_command as translate
 
 
 def records(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.removesuffix("\n").split("\n")]
 
 
-def test_records_and_sums(translate: Translate, learnt: Path, tmp_path: Path) -> None:
+def test_records_and_sums(learnt: Path, tmp_path: Path) -> None:
     source, target = (learnt.parent / f"new.{language}" for language in ("de", "en"))
     result = translate("score", learnt, source, target)
     assert result.exit_code == 0, result.stderr
@@ -49,9 +46,7 @@ def test_records_and_sums(translate: Translate, learnt: Path, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("options", [[], ["--beam-size=1"], ["--length-penalty=1", "--length-penalty-kind=average"]])
-def test_the_output_of_decode_has_the_scores_of_decode(
-    translate: Translate, learnt: Path, tmp_path: Path, options: list[str]
-) -> None:
+def test_the_output_of_decode_has_the_scores_of_decode(learnt: Path, tmp_path: Path, options: list[str]) -> None:
     """Forced decoding by the full forward pass; the search used its cache."""
     source, output = learnt.parent / "new.de", tmp_path / "out.en"
     searched = records(translate("decode", learnt, source, "--format", "jsonl", *options).stdout)
@@ -64,7 +59,7 @@ def test_the_output_of_decode_has_the_scores_of_decode(
             assert other[key] == pytest.approx(one[key], abs=1e-4)
 
 
-def test_right_wrong_and_empty_translations(translate: Translate, learnt: Path, tmp_path: Path) -> None:
+def test_right_wrong_and_empty_translations(learnt: Path, tmp_path: Path) -> None:
     """An empty translation is the end symbol alone."""
     source, target = tmp_path / "de", tmp_path / "en"
     source.write_text("Hund\nHund\nHund\n\n")
@@ -81,7 +76,7 @@ def test_right_wrong_and_empty_translations(translate: Translate, learnt: Path, 
     assert in_order(result.stderr, "0 lines", "0 tokens", "0.00 nats", "1.000")
 
 
-def test_a_side_from_standard_input(translate: Translate, learnt: Path, tmp_path: Path) -> None:
+def test_a_side_from_standard_input(learnt: Path, tmp_path: Path) -> None:
     """Its number of lines is known only at its end."""
     target = tmp_path / "en"
     target.write_text("dog\nhouse\n")
@@ -103,7 +98,7 @@ def test_a_side_from_standard_input(translate: Translate, learnt: Path, tmp_path
     ],
 )
 def test_what_is_refused(
-    translate: Translate, learnt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], word: str
+    learnt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], word: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("a").write_text("Hund\n")

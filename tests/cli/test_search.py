@@ -2,16 +2,13 @@
 
 import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import Result
+from harness import run_command as translate
 
 from translate.training import StoppedBySignal
-
-Translate = Callable[..., Result]
 
 
 @pytest.fixture
@@ -20,7 +17,7 @@ def space(tmp_path: Path) -> Path:
     return tmp_path / "space.yaml"
 
 
-def test_a_search_prints_its_table(translate: Translate, corpus: Path, space: Path, tmp_path: Path) -> None:
+def test_a_search_prints_its_table(corpus: Path, space: Path, tmp_path: Path) -> None:
     pytest.importorskip("optuna", reason="the extra `search` is not installed")
     found = tmp_path / "found"
     result = translate("search", corpus / "tiny.yaml", space, "training.max_steps=2", "--dir", found)
@@ -36,7 +33,7 @@ def test_a_search_prints_its_table(translate: Translate, corpus: Path, space: Pa
 
 
 def test_a_stopped_search_says_how_it_goes_on(
-    translate: Translate, corpus: Path, space: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    corpus: Path, space: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("optuna", reason="the extra `search` is not installed")
 
@@ -51,7 +48,7 @@ def test_a_stopped_search_says_how_it_goes_on(
 
 
 def test_wrong_input_ends_it_before_anything_is_written(
-    translate: Translate, corpus: Path, space: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    corpus: Path, space: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("optuna", reason="the extra `search` is not installed")
 
@@ -68,9 +65,7 @@ def test_wrong_input_ends_it_before_anything_is_written(
     assert "torchrun" in error(corpus / "tiny.yaml", space)
 
 
-def test_a_search_without_optuna_names_the_extra(
-    translate: Translate, corpus: Path, space: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_search_without_optuna_names_the_extra(corpus: Path, space: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "optuna", None)
     result = translate("search", corpus / "tiny.yaml", space)
     assert result.exit_code == 2 and "optuna" in result.stderr and "pip install" in result.stderr

@@ -5,15 +5,12 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from harness import in_order
-from typer.testing import Result
-
-Translate = Callable[..., Result]
+from harness import run_command as translate
 
 
 def read_data(page: Path) -> Any:
@@ -28,7 +25,7 @@ def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.chdir(tmp_path / "here")
 
 
-def test_attention_of_a_decoded_sentence(translate: Translate, learnt: Path) -> None:
+def test_attention_of_a_decoded_sentence(learnt: Path) -> None:
     translation = translate("decode", learnt, stdin="Hund schläft und läuft\n".encode()).stdout.strip()
     assert "dog" in translation
     result = translate("show", "attention", learnt, "Hund schläft und läuft")
@@ -41,15 +38,7 @@ def test_attention_of_a_decoded_sentence(translate: Translate, learnt: Path) -> 
     assert data["start"] == {"kind": "cross", "layer": 0, "head": -1, "unit": "subwords"}  # the mean
 
 
-def test_attention_of_a_forced_translation(translate: Translate, learnt: Path) -> None:
-    arguments = ["--target", "house", "--kind", "encoder", "--layer", "0", "--head", "3", "--words", "-o", "a.html"]
-    result = translate("show", "attention", learnt, "Hund", *arguments)
-    assert (result.exit_code, result.stderr) == (0, "a.html: Hund → house\n")
-    data = read_data(Path("a.html"))
-    assert data["start"] == {"kind": "encoder", "layer": 0, "head": 3, "unit": "words"}
-
-
-def test_figures(translate: Translate, learnt: Path) -> None:
+def test_figures(learnt: Path) -> None:
     pytest.importorskip("vl_convert", reason="the extra `pictures` is not installed")
     result = translate("show", "attention", learnt, "Hund läuft", "--format", "png", "--dpi", "40")
     assert (result.exit_code, result.stderr) == (0, "attention.png: Hund läuft → dog runs\n")
@@ -62,7 +51,7 @@ def test_figures(translate: Translate, learnt: Path) -> None:
         assert Path(f"{command[0]}.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_masks_and_positions(translate: Translate, learnt: Path) -> None:
+def test_masks_and_positions(learnt: Path) -> None:
     result = translate("show", "masks", learnt, "Hund", "Haus", "--target", "dog", "--target", "house")
     assert result.exit_code == 0 and result.stderr.startswith("masks.html: ")
     assert read_data(Path("masks.html"))["paragraphs"][:2] == ["1: Hund → dog", "2: Haus → house"]
@@ -72,7 +61,7 @@ def test_masks_and_positions(translate: Translate, learnt: Path) -> None:
         assert len(read_data(Path("positions.html"))["panels"][0]["spec"]["data"]["values"]) == 9
 
 
-def test_curves_of_runs(translate: Translate, learnt: Path, run: Path) -> None:
+def test_curves_of_runs(learnt: Path, run: Path) -> None:
     result = translate("show", "curves", learnt, run)
     assert result.exit_code == 0, result.stderr  # both are called `run`
     assert in_order(result.stderr, "curves.html: ", str(learnt), str(run))
@@ -84,7 +73,7 @@ def test_curves_of_runs(translate: Translate, learnt: Path, run: Path) -> None:
     assert shown == pytest.approx(losses, rel=1e-5) and losses
 
 
-def test_embeddings(translate: Translate, learnt: Path) -> None:
+def test_embeddings(learnt: Path) -> None:
     result = translate("show", "embeddings", learnt, "--number", "6", "--neighbours", "3")
     assert result.exit_code == 0 and result.stderr.startswith("embeddings.html: ")
     points, neighbours = read_data(Path("embeddings.html"))["panels"]
@@ -99,7 +88,7 @@ def test_embeddings(translate: Translate, learnt: Path) -> None:
     assert [row[0] for row in neighbours["rows"]] == ["Hund"] and len(points["spec"]["data"]["values"]) == 6
 
 
-def test_alignments(translate: Translate, learnt: Path) -> None:
+def test_alignments(learnt: Path) -> None:
     beside = learnt.parent
     files = ["--source", beside / "new.de", "--reference", beside / "new.en"]
     result = translate("show", "alignments", learnt, *files, "--number", "2")
@@ -120,19 +109,7 @@ def test_alignments(translate: Translate, learnt: Path) -> None:
     assert Path("x.align").read_bytes() == Path("decoded").read_bytes()
 
 
-def test_a_run_stays_unchanged(translate: Translate, learnt: Path) -> None:
-    def content() -> dict[Path, bytes]:
-        return {path: path.read_bytes() for path in learnt.rglob("*") if path.is_file() and path.name != "lock"}
-
-    before = content()
-    for command in (["attention", learnt, "Hund"], ["curves", learnt]):
-        assert translate("show", *command).exit_code == 0
-    assert content() == before
-
-
-def test_a_run_whose_name_is_not_utf_8(
-    translate: Translate, learnt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_whose_name_is_not_utf_8(learnt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("vl_convert", reason="the extra `pictures` is not installed")
     monkeypatch.chdir(tmp_path)
     run = tmp_path / os.fsdecode(b"r\xff")

@@ -2,21 +2,18 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from harness import in_order
+from harness import run_command as translate
 from sacrebleu.metrics.chrf import CHRF
-from typer.testing import Result
 
 from translate.data.tokenizer import load_tokenizers
 from translate.decoding.sharded import ShardedDecoder
 from translate.fingerprint import fingerprint
-
-Translate = Callable[..., Result]
 
 FAST = ["--beam-size", "2", "--workers", "1", "--engine", "translate"]
 
@@ -46,7 +43,7 @@ def origin(folder: str) -> dict[str, Any]:
     return values
 
 
-def test_the_training_data_are_translated_once_each(translate: Translate, learnt: Path, small: Path) -> None:
+def test_the_training_data_are_translated_once_each(learnt: Path, small: Path) -> None:
     result = translate("distill", small, "-o", "new/out", *FAST)
     assert result.exit_code == 0, result.stderr
     sources = (learnt.parent / "new.de").read_text(encoding="utf-8").splitlines()
@@ -67,7 +64,7 @@ def test_the_training_data_are_translated_once_each(translate: Translate, learnt
     assert again.exit_code == 2 and in_order(again.stderr, "--output new/out", "corpus.jsonl")
 
 
-def test_the_nearest_of_an_ensembles_beam(translate: Translate, learnt: Path, small: Path) -> None:
+def test_the_nearest_of_an_ensembles_beam(learnt: Path, small: Path) -> None:
     """An ensemble of one run with itself searches as the run does; no other choice is nearer to the reference."""
     for folder, arguments in [("all", ["--n-best", "4"]), ("near", [small, "--nearest-reference", "chrf"])]:
         result = translate("distill", small, *arguments, "-o", folder, "--workers", "1", "--engine", "translate")
@@ -85,7 +82,7 @@ def test_the_nearest_of_an_ensembles_beam(translate: Translate, learnt: Path, sm
     assert num_others > 0
 
 
-def test_a_model_learns_from_back_translations_with_their_tag(translate: Translate, corpus: Path, run: Path) -> None:
+def test_a_model_learns_from_back_translations_with_their_tag(corpus: Path, run: Path) -> None:
     Path("mono.en").write_text("A dog runs.\n\nTwo\tmen.\n", encoding="utf-8")
     result = translate("backtranslate", run, "mono.en", "-o", "bt")
     assert result.exit_code == 0, result.stderr
@@ -106,9 +103,7 @@ def test_a_model_learns_from_back_translations_with_their_tag(translate: Transla
     assert new.pieces(new.encode("<bt> Ein Hund"))[0] == "▁<bt>"
 
 
-def test_a_stopped_command_goes_on_to_the_same_bytes(
-    translate: Translate, learnt: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stopped_command_goes_on_to_the_same_bytes(learnt: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = learnt.parent / "new.de"
     arguments = ["distill", learnt, "--source", source, *FAST, "--look-ahead-lines", "5", "-o"]
     assert translate(*arguments, "whole").exit_code == 0
@@ -128,7 +123,7 @@ def test_a_stopped_command_goes_on_to_the_same_bytes(
     assert sorted(path.name for path in Path("out").iterdir()) == ["corpus.jsonl", "provenance.json"]
 
 
-def test_data_that_are_elsewhere(translate: Translate, run: Path, corpus: Path) -> None:
+def test_data_that_are_elsewhere(run: Path, corpus: Path) -> None:
     """A run is copied without its data: then a text is needed, and nothing can be said about its language."""
     source = corpus / "train.de"
     moved = source.rename(corpus / "moved.de")

@@ -1,18 +1,15 @@
 """`translate tokenizer`: train, encode and decode."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from typer.testing import Result
+from harness import run_command as translate
 
 from translate.data.tokenizer import read_tokenizer
 
-Translate = Callable[..., Result]
-
 
 @pytest.fixture(scope="module")
-def model(translate: Translate, corpus: Path) -> Path:
+def model(corpus: Path) -> Path:
     path = corpus / "joint.model"
     arguments = [corpus / "train.de", corpus / "train.en", "--output", path, "--vocab-size", "330"]
     result = translate("tokenizer", "train", *arguments)
@@ -21,7 +18,7 @@ def model(translate: Translate, corpus: Path) -> Path:
 
 
 @pytest.mark.parametrize("options", [[], ["--ids"]])
-def test_encode_and_decode(translate: Translate, model: Path, corpus: Path, options: list[str]) -> None:
+def test_encode_and_decode(model: Path, corpus: Path, options: list[str]) -> None:
     text = (corpus / "train.de").read_bytes() + "\nEin 🦄 größer\n".encode()
     encoded = translate("tokenizer", "encode", model, *options, stdin=text)
     assert encoded.exit_code == 0
@@ -35,7 +32,7 @@ def test_encode_and_decode(translate: Translate, model: Path, corpus: Path, opti
     assert encoded.stdout_bytes.startswith(from_file.stdout_bytes)
 
 
-def test_decode_keeps_white_space_that_is_a_subword(translate: Translate, tmp_path: Path) -> None:
+def test_decode_keeps_white_space_that_is_a_subword(tmp_path: Path) -> None:
     """Without normalisation a no-break space and a tab are characters like others, and `encode` prints them."""
     text = "ein\u00a0Hund und\teine Katze\n"
     (tmp_path / "text").write_text(20 * text, encoding="utf-8")
@@ -46,16 +43,8 @@ def test_decode_keeps_white_space_that_is_a_subword(translate: Translate, tmp_pa
     assert decoded.stdout == text
 
 
-def test_tokenizer_of_a_run(translate: Translate, run: Path) -> None:
-    for side in ("source", "target"):
-        result = translate("tokenizer", "encode", run, "--side", side, stdin="Ein Hund läuft.\n".encode())
-        assert result.exit_code == 0
-        decoded = translate("tokenizer", "decode", run, "--side", side, stdin=result.stdout_bytes)
-        assert decoded.stdout == "Ein Hund läuft.\n"
-
-
 @pytest.mark.parametrize("text, token", [("▁ quark", "quark"), ("5 330", "330"), ("5 ▁Ein", "5")])
-def test_an_unknown_subword(translate: Translate, model: Path, text: str, token: str) -> None:
+def test_an_unknown_subword(model: Path, text: str, token: str) -> None:
     result = translate("tokenizer", "decode", model, stdin=f"{text}\n".encode())
     assert result.exit_code == 2
     assert result.stderr == f"translate: {model}: '{token}' is not in its vocabulary of 330 subwords\n"

@@ -4,18 +4,16 @@ import json
 import shlex
 import shutil
 import signal
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from harness import in_order
+from harness import run_command as translate
 from sacrebleu.tokenizers import tokenizer_ja_mecab
 from typer.testing import Result
 
 from translate.runs.verify import verify_run
 from translate.training import StoppedBySignal
-
-Translate = Callable[..., Result]
 
 
 @pytest.fixture
@@ -31,9 +29,7 @@ def test_train(trained: Result, corpus: Path) -> None:
     assert json.loads((corpus / "run" / "run.json").read_text())["command"][0] == "translate"
 
 
-def test_a_run_is_continued_by_itself_and_by_its_config_alike(
-    translate: Translate, corpus: Path, copied: Path, tmp_path: Path
-) -> None:
+def test_a_run_is_continued_by_itself_and_by_its_config_alike(corpus: Path, copied: Path, tmp_path: Path) -> None:
     """Where it has ended, it says how it is extended."""
     assert "training.max_steps=N" in translate("train", copied, "--resume").stderr
     other = Path(shutil.copytree(copied, tmp_path / "other"))
@@ -46,7 +42,7 @@ def test_a_run_is_continued_by_itself_and_by_its_config_alike(
 
 
 @pytest.mark.parametrize("named", [[], ["--run", "elsewhere/../copy"], ["--run-dir", "copy/"]])
-def test_a_run_is_continued_from_its_own_config(translate: Translate, copied: Path, named: list[str]) -> None:
+def test_a_run_is_continued_from_its_own_config(copied: Path, named: list[str]) -> None:
     Path("elsewhere").mkdir()
     result = translate("train", "copy", *named, "--resume", "training.max_steps=5")
     assert result.exit_code == 0 and in_order(result.stderr, "step 3", "5 steps"), result.stderr
@@ -65,16 +61,14 @@ def test_a_run_is_continued_from_its_own_config(translate: Translate, copied: Pa
         (["--resume", "data.train.0.source=no.de"], ["data.train.0.source = no.de", "command line"]),
     ],
 )
-def test_what_a_run_in_place_of_a_config_refuses(
-    translate: Translate, copied: Path, arguments: list[str], words: list[str]
-) -> None:
+def test_what_a_run_in_place_of_a_config_refuses(copied: Path, arguments: list[str], words: list[str]) -> None:
     before = (copied / "config.yaml").read_bytes()
     result = translate("train", "copy", *arguments)
     assert result.exit_code == 2 and in_order(result.stderr, "translate: ", *words), result.stderr
     assert (copied / "config.yaml").read_bytes() == before and not Path("new").exists()
 
 
-def test_a_run_comes_before_a_preset_of_its_name(translate: Translate, copied: Path) -> None:
+def test_a_run_comes_before_a_preset_of_its_name(copied: Path) -> None:
     copied.rename("demo")
     result = translate("train", "demo")
     assert result.exit_code == 2 and in_order(result.stderr, "translate train demo --resume", "demo.yaml")
@@ -86,7 +80,7 @@ def test_a_run_comes_before_a_preset_of_its_name(translate: Translate, copied: P
 
 @pytest.mark.parametrize("machines", [1, 2])
 def test_an_interrupted_training_says_how_to_continue(
-    translate: Translate, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machines: int
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machines: int
 ) -> None:
     """The run needs no config once it is saved; before that the command is the same one with --resume."""
     command = ["train", str(corpus / "tiny.yaml"), "--run", str(tmp_path / "a run")]
@@ -111,7 +105,7 @@ def test_an_interrupted_training_says_how_to_continue(
         assert last_line(KeyboardInterrupt()).endswith(f": {shlex.join(['translate', *command])} --resume")
 
 
-def test_profile(translate: Translate, corpus: Path) -> None:
+def test_profile(corpus: Path) -> None:
     run = corpus / "profiled"
     short = ["training.max_steps=21", "data.validation=null"]
     result = translate("train", corpus / "tiny.yaml", *short, "--run", run, "--profile")
@@ -129,7 +123,7 @@ def test_profile(translate: Translate, corpus: Path) -> None:
     ],
 )
 def test_what_no_validation_could_use(
-    translate: Translate, corpus: Path, copied: Path, monkeypatch: pytest.MonkeyPatch, value: str, words: list[str]
+    corpus: Path, copied: Path, monkeypatch: pytest.MonkeyPatch, value: str, words: list[str]
 ) -> None:
     """Found before any corpus is read; by `eval` before the first line is translated."""
     monkeypatch.setattr(tokenizer_ja_mecab, "MeCab", None)
@@ -143,9 +137,7 @@ def test_what_no_validation_could_use(
         assert command == "eval" or in_order(result.stderr.splitlines()[-1], "translate: ", *words)
 
 
-def test_a_run_whose_name_is_not_utf8(
-    translate: Translate, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_whose_name_is_not_utf8(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is trained, read, verified and drawn, and so are files with such names."""
     run, source, page = tmp_path / "r\udcff", tmp_path / "s\udcff", tmp_path / "c\udcff.html"
     shutil.copy(corpus / "valid.de", source)

@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from harness import run_command as translate
 
 import translate as package
 
@@ -15,7 +16,7 @@ def copy(run: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(run, tmp_path / "copy"))
 
 
-def test_a_run_fresh_from_training(translate, copy: Path) -> None:
+def test_a_run_fresh_from_training(copy: Path) -> None:
     shutil.rmtree(copy / "evaluation", ignore_errors=True)  # of tests before this one
     created = json.loads((copy / "run.json").read_text())["created"][:10]
     result = translate("verify", copy)
@@ -39,7 +40,7 @@ def test_a_run_fresh_from_training(translate, copy: Path) -> None:
     assert len({line.index(line.split()[1]) for line in lines[2:-2]}) == 1
 
 
-def test_json(translate, copy: Path) -> None:
+def test_json(copy: Path) -> None:
     (copy / "checkpoints" / "last.safetensors").write_bytes(b"")
     result = translate("verify", copy, "--json")
     assert result.exit_code == 1
@@ -49,12 +50,3 @@ def test_json(translate, copy: Path) -> None:
     assert values["version"] == package.__version__
     assert values["files"][0] == {"name": "run.json", "state": "ok", "detail": ""}
     assert [file["name"] for file in values["files"] if file["state"] == "DAMAGED"] == ["checkpoints/last.safetensors"]
-
-
-def test_an_evaluation_verifies(translate, copy: Path) -> None:
-    """What other commands put into a run has checksums too."""
-    assert translate("eval", copy, "--set", "second").exit_code == 0
-    result = translate("verify", copy)
-    assert result.exit_code == 0
-    states = {line.split()[1]: line.split()[0] for line in result.stdout.splitlines()[2:-2]}
-    assert states["evaluation/second/report.json"] == states["evaluation/second/hypotheses.txt"] == "ok"

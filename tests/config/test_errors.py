@@ -17,35 +17,21 @@ OLD = "data.validation_also={old: {kind: tsv, path: old.tsv}}"
 
 MEANT = {  # an unknown key, and the nearest ones
     "training.learnig_rate=1": ["training.learning_rate"],
-    "d_model=3": ["model.d_model"],
     "device=cpu": ["training.device", "decoding.device"],
     "modle.d_model=3": ["model"],
-    "modell.xyzzy=3": ["model"],
     "model.layers=3": ["model.num_encoder_layers", "model.num_decoder_layers"],
-    "model.heads=9": ["model.num_heads"],
     "model.beam_size=9": ["decoding.beam_size"],
     "model.xyzzy=3": [],
-    "1=x": [],
-    "training.lr=3": ["training.learning_rate"],
     "lr=1e-3": ["training.learning_rate"],
-    "beam=3": ["decoding.beam_size"],
     "training.batch_size=9": ["training.batch_tokens"],
-    "batch_size=9": ["training.batch_tokens", "decoding.batch_tokens"],
-    "training.epochs=9": ["training.max_epochs"],
-    "training.steps=9": ["training.max_steps", "training.warmup_steps"],
-    "tokenizer.vocab=9": ["tokenizer.vocab_size"],
     "tokenizer.extend=true": ["tokenizer.add_characters"],
-    "data.train.0.sorce=a": ["data.train.0.source"],
     "data.train.1.source=a": ["data.train.1.source_tag", "data.train.1.source_column"],
-    "data.train.0.text=a": ["data.train.0.target"],
     "data.train.0.streaming=true": [],
-    "data.validation.tsv=a": [],
     "data.test.first.pth=a": ["data.test.first.path"],
-    "data.train.0.augment.uppercase=1": ["data.train.0.augment.upper_case"],
     "data.validation.augment.typo=1": ["data.validation.augment.typos"],
 }
 
-WRONG: list[tuple[str | tuple[str, ...], *tuple[str, ...]]] = [  # overrides, and the words of the message in order
+WRONG: list[tuple[str, ...]] = [  # overrides, joined by " & ", and the words of the message in order
     ("training.schedule=cosin", 'training.schedule = "cosin"', "'noam'", "or 'cosine'", "did you mean cosine?"),
     ("data.train.0.kind=txt", 'data.train.0.kind = "txt"', "'text', 'tsv', 'json'", "did you mean text?"),
     ("data.train.0.kind=[a]", 'data.train.0.kind = ["a"]', "'text', 'tsv', 'json'"),
@@ -58,48 +44,30 @@ WRONG: list[tuple[str | tuple[str, ...], *tuple[str, ...]]] = [  # overrides, an
     ("data.test={a b: {kind: tsv, path: x}}", "data.test.a b"),
     ("data.test={a.b: {kind: tsv, path: x}}", "data.test", "'a.b'", "dot"),
     ("data.train.0.weight=0", "data.train.0.weight = 0:", "greater than 0"),
-    ("data.train.0.weight=.inf", "data.train.0.weight = .inf:", "finite"),
     ("data.train.0.weight=.nan", "data.train.0.weight = .nan:", "finite"),
     ("data.train.0.source=3", "data.train.0.source = 3:", "text"),
-    ("data.validation.augment.typos=2", "data.validation.augment.typos = 2:", "1"),
     ("data.train.0.augment={upper_case: 0.9, lower_case: 0.3}", "data.train.0.augment.upper_case", "1.2"),
     ("data.train.0.augment=0.1", "data.train.0.augment = 0.1:"),
     ("data.train.2.weight=2", "data.train.2", "'2'", "list of 2"),
-    ("data.train.x=2", "data.train.x", "'x'", "list of 2"),
     ("data.leave_out=equal", 'data.leave_out = "equal"', "[repeated]"),
     (f"data.train=[{{kind: csv, path: a, {STREAM}}}]", "data.train.0.streaming = true", "json, parquet and hub"),
-    (
-        f"data.train=[{{kind: hub, dataset: a, split: 'train[:9]', {STREAM}}}]",
-        "data.train.0.streaming = true",
-        "'train[:9]'",
-        "split: train,",
-    ),
-    (f"data.validation={{kind: parquet, path: a, {STREAM}}}", "data.validation.streaming = true", "data.train"),
+    (f"data.train=[{{kind: hub, dataset: a, split: 'train[:9]', {STREAM}}}]", "'train[:9]'", "split: train,"),
     (f"data.test={{a: {{kind: parquet, path: a, {STREAM}}}}}", "data.test.a.streaming = true", "data.train"),
     (f"data.test.news={TAGGED}", "data.test.news.source_tag = <bt>", "data.train"),
     *((f"data.train.0.source_tag='{tag}'", "data.train.0.source_tag") for tag in ("bt", "<BT>", "<b t>", "<s>")),
-    ("data.train.0.source_tag=<0x41>", "data.train.0.source_tag"),
     ("data.train.0.source_tag=<pad>", "data.train.0.source_tag = <pad>"),
-    ((OLD, "data.validation=null"), "data.validation_also", "data.validation"),
-    ((OLD, "data.validation_also.old.pth=x"), "data.validation_also.old.pth", "data.validation_also.old.path?"),
-    ("tokenizer.character_coverage=0.9", "tokenizer.character_coverage = 0.9:", "0.98"),
+    (f"{OLD} & data.validation=null", "data.validation_also", "data.validation"),
+    (f"{OLD} & data.validation_also.old.pth=x", "data.validation_also.old.pth", "data.validation_also.old.path?"),
     ("tokenizer.add_pieces=[<a>]", 'tokenizer.add_pieces = ["<a>"]', "training.initialize_from"),
     ("tokenizer.add_pieces=['two words']", "tokenizer.add_pieces", "pattern"),
     ("tokenizer.vocabulary=separate", "model.tie_embeddings = 'all'", "tokenizer.vocabulary = 'joint'"),
-    ("model.d_model=1", "model.d_model = 1:", "2"),
     ('model.d_model="8"', 'model.d_model = "8":', "whole number"),
-    ("model.d_model=8.0", "model.d_model = 8.0:", "whole number"),
     ("model.d_model=true", "model.d_model = true:", "whole number"),
-    ("model.d_model=.inf", "model.d_model = .inf:", "whole number"),
-    ("model.d_model.x=3", 'model.d_model = {"x": 3}:', "whole number"),
     ("model.dropout=a", 'model.dropout = "a":', "number"),
-    ("model.dropout=1", "model.dropout = 1:", "less than 1"),
-    ("model.norm=mid", 'model.norm = "mid":', "'post' or 'pre'"),
     ("model=", "model = null:"),
-    ("model=3", "model = 3:"),
     ("model.num_heads=5", "model.num_heads = 5", "model.d_model = 64", "run.yaml:9:3"),
     (
-        ("model.positions=learned", "data.max_source_tokens=1024"),
+        "model.positions=learned & data.max_source_tokens=1024",
         "model.max_positions = 1024",
         "data.max_source_tokens",
     ),
@@ -107,64 +75,29 @@ WRONG: list[tuple[str | tuple[str, ...], *tuple[str, ...]]] = [  # overrides, an
     ("training.trackers=[wand]", 'training.trackers.0 = "wand":', "'tensorboard', 'wandb'", "did you mean wandb?"),
     ("training.freeze=encoder", 'training.freeze = "encoder":', "[encoder]"),
     ("training.freeze=[encoder.layers]", "training.freeze = encoder.layers:", "did you mean encoder?"),
-    ("training.freeze=[embedding]", "training.freeze = embedding:", "did you mean embeddings?"),
     ("training={lora_rank: 4, lora_targets: []}", "training.lora_rank = 4", "training.lora_targets"),
     ("training.lora_targets=query", 'training.lora_targets = "query":', "[query]"),
-    ("training.lora_targets=[q]", 'training.lora_targets.0 = "q":', "'query', 'key'"),
     ("training.tf32=yes", 'training.tf32 = "yes":', "true or false"),
     ("training.warmup_steps=0", "training.warmup_steps = 0", "training.schedule = 'noam'"),
-    *(
-        (f"training.batch_tokens={each}", "training.batch_tokens = ", "auto")
-        for each in ("0", "-1", "1.5", "aut", "null")
-    ),
-    (
-        ("training.batch_tokens=auto", "training.accumulate_batches=3"),
-        "training.accumulate_batches = 3",
-        "training.batch_tokens = 'auto'",
-        "training.step_tokens",
-    ),
-    (
-        ("training.step_tokens=9000", "training.accumulate_batches=3"),
-        "training.accumulate_batches = 3",
-        "training.step_tokens = 9000",
-    ),
-    (
-        ("training.step_tokens=1999", "training.batch_tokens=2000"),
-        "training.step_tokens = 1999",
-        "training.batch_tokens = 2000",
-    ),
-    (
-        ("training.batch_tokens=auto", "training.parallel=fsdp"),
-        "training.batch_tokens = 'auto'",
-        "training.parallel = 'fsdp'",
-    ),
-    (
-        ("training.average_kept=true", "training.keep_last=1"),
-        "training.average_kept = true",
-        "training.keep_last",
-        "training.keep_best",
-    ),
-    (("training.keep_best=3", "data.validation=null"), "training.keep_best", "data.validation"),
+    *((f"training.batch_tokens={each}", "training.batch_tokens = ", "auto") for each in ("0", "1.5", "aut", "null")),
+    ("training={batch_tokens: auto, accumulate_batches: 3}", "accumulate_batches = 3", "batch_tokens = 'auto'"),
+    ("training={step_tokens: 9000, accumulate_batches: 3}", "accumulate_batches = 3", "training.step_tokens = 9000"),
+    ("training={step_tokens: 1999, batch_tokens: 2000}", "step_tokens = 1999", "training.batch_tokens = 2000"),
+    ("training={batch_tokens: auto, parallel: fsdp}", "training.batch_tokens = 'auto'", "training.parallel = 'fsdp'"),
+    ("training={average_kept: true, keep_last: 1}", "training.average_kept", "training.keep_last", "keep_best"),
+    ("training.keep_best=3 & data.validation=null", "training.keep_best", "data.validation"),
     (f"training.warmup_steps={'9' * 400}", f"training.warmup_steps = {'9' * 79}…", "9007199254740992"),
-    ("training.device=cuda:99999999999999999999", 'training.device = "cuda:99999999999999999999":'),
     ("decoding.device=cuda:١", 'decoding.device = "cuda:١":'),
-    ("decoding.precision=fp16", 'decoding.precision = "fp16":', "'auto', 'fp32'"),
-    ("decoding.mbr=ter", 'decoding.mbr = "ter":', "'none', 'chrf' or 'bleu'"),
     ("decoding={beam_size: 4, diversity_groups: 3}", "decoding.diversity_groups = 3", "decoding.beam_size = 4"),
     ("decoding.n_best=6", "decoding.n_best = 6", "decoding.beam_size = 5"),
-    ("decoding={n_best: 2, mbr: chrf}", "decoding.n_best = 2", "1", "decoding.mbr = 'chrf'"),
     ("decoding={n_best: 2, mbr: bleu, search: sample}", "decoding.n_best = 2", "1", "decoding.mbr = 'bleu'"),
     ("name=2024", "name = 2024:", "text"),
     ("name=..", 'name = ".."'),
-    ("name=[", "name", "YAML"),
     ("data.validation={a: 1, a: 2}", "data.validation", "'a'", "twice"),
     ("data.train.0.source=x\udcff", "data.train.0.source", "'\\udcff'", "UTF-8"),
     (f"data.root={'[' * 240}{']' * 240}", "nested"),
-    ("model", "'model'", "dotted.key=value"),
     ("model..d_model=3", "'model..d_model=3'", "dotted.key=value"),
-    (f"data.train.{'9' * 5000}.weight=1", f"'data.train.{'9' * 69}'", "dotted.key=value"),
     ("extends=demo", "'extends=demo'"),
-    ('extends="\ud800"', "'extends=\"\\ud800\"'"),
 ]
 
 
@@ -172,15 +105,15 @@ WRONG: list[tuple[str | tuple[str, ...], *tuple[str, ...]]] = [  # overrides, an
 def test_an_unknown_key_and_the_ones_that_were_meant(override: str, error: Error) -> None:
     key = override.partition("=")[0]
     message = error(override)
-    assert in_order(message, "modle" if "modle" in key else "modell" if "modell" in key else key, "command line")
+    assert in_order(message, "modle" if "modle" in key else key, "command line")
     _, _, question = message.partition("did you mean ")
     assert question == (f"{' or '.join(MEANT[override])}?" if MEANT[override] else "")
 
 
-@pytest.mark.parametrize("row", WRONG, ids=lambda row: str(row[0])[:60])
-def test_what_is_wrong_with_an_override(row: tuple[str | tuple[str, ...], *tuple[str, ...]], error: Error) -> None:
+@pytest.mark.parametrize("row", WRONG, ids=lambda row: row[0][:60])
+def test_what_is_wrong_with_an_override(row: tuple[str, ...], error: Error) -> None:
     overrides, *words = row
-    message = error(*([overrides] if isinstance(overrides, str) else overrides))
+    message = error(*overrides.split(" & "))
     assert in_order(message, *words), message
     assert "command line" in message or "dotted.key=value" in message or words == ["nested"]
     assert "\n" not in message and "pydantic" not in message.lower()
@@ -198,24 +131,22 @@ def test_errors_in_files_name_line_and_column_and_all_are_reported(error: Error)
     assert in_order(error(name="bad.yaml"), "model = null:", "(bad.yaml:2:1)")
 
 
-@pytest.mark.parametrize(
-    "overrides",
-    [
-        ["model.positions=learned", "data.max_source_tokens=1023"],
-        ["training.batch_tokens=auto"],
-        ["training.batch_tokens=1"],
-        ["decoding={n_best: 6, search: sample}"],  # sampling draws as many
-        ["decoding={beam_size: 6, diversity_groups: 3, n_best: 6}"],
-        ["decoding={mbr: chrf, search: sample, mbr_candidates: 64}"],
-        ["decoding={workers: null, beam_size: 1}"],
-        [OLD],
-        [OLD, "data.validation_also.old=null", "data.validation=null"],
-        [f"data.train=[{TAGGED}, {TAGGED}]"],
-    ],
-)
-def test_what_is_allowed(run_yaml: None, overrides: list[str]) -> None:
-    config = load_config("run.yaml", overrides).config
-    assert "TAGGED" not in overrides[0] or config.data.source_tags == ["<bt>"]
+ALLOWED = [
+    "model.positions=learned & data.max_source_tokens=1023",
+    "training.batch_tokens=auto",
+    "decoding={n_best: 6, search: sample}",  # sampling draws as many
+    "decoding={beam_size: 6, diversity_groups: 3, n_best: 6}",
+    f"{OLD} & data.validation_also.old=null & data.validation=null",
+]
+
+
+@pytest.mark.parametrize("overrides", ALLOWED)
+def test_what_is_allowed(run_yaml: None, overrides: str) -> None:
+    load_config("run.yaml", overrides.split(" & "))
+
+
+def test_a_tag_of_two_corpora_is_one(run_yaml: None) -> None:
+    assert load_config("run.yaml", [f"data.train=[{TAGGED}, {TAGGED}]"]).config.data.source_tags == ["<bt>"]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from translate.config.data import HubCorpus, TextCorpus
+from translate.config.data import HubCorpus
 from translate.config.load import find_config, load_config, preset_names, presets_directory
 
 
@@ -29,21 +29,6 @@ def test_a_file_of_that_name_goes_before_the_preset(tmp_path: Path, monkeypatch:
     assert find_config("multi30k") == presets_directory() / "multi30k.yaml"
 
 
-def test_demo_finds_the_corpus_beside_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "configs").mkdir()
-    (tmp_path / "data").mkdir()
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "configs/demo.yaml").write_bytes(find_config("demo").read_bytes())
-    for part in ("train", "validation", "test"):
-        for language in ("de", "en"):
-            (tmp_path / f"data/{part}.{language}").touch()
-    monkeypatch.chdir(tmp_path / "elsewhere")
-    data = load_config("../configs/demo.yaml", require_files=True).config.data
-    folder = tmp_path.resolve() / "data"
-    assert data.train == (TextCorpus(source=folder / "train.de", target=folder / "train.en", license="apache-2.0"),)
-    assert data.test == {"test": TextCorpus(source=folder / "test.de", target=folder / "test.en")}
-
-
 def test_the_other_direction_swaps_languages_and_columns_only() -> None:
     forward, back = load_config("multi30k").config, load_config("multi30k-en-de").config
     assert (forward.data.source_language, forward.data.target_language) == ("de", "en")
@@ -58,29 +43,14 @@ def test_the_other_direction_swaps_languages_and_columns_only() -> None:
     assert (back.model, back.training, back.tokenizer) == (forward.model, forward.training, forward.tokenizer)
 
 
-def test_local_multi30k_is_found_in_the_folder_given(tmp_path: Path) -> None:
-    for part in ("train", "val", "test_2016_flickr"):
-        for language in ("de", "en"):
-            (tmp_path / f"{part}.{language}").touch()
-    data = load_config("multi30k-local", [f"data.root={tmp_path}"], require_files=True).config.data
-    folder = tmp_path.resolve()
-    assert data.validation == TextCorpus(source=folder / "val.de", target=folder / "val.en")
-    test = TextCorpus(source=folder / "test_2016_flickr.de", target=folder / "test_2016_flickr.en")
-    assert data.test == {"test_2016_flickr": test}
-
-
 def test_transformer_base_is_the_papers() -> None:
     """Vaswani et al. 2017: table 3 (base), sections 5.1 (batches, vocabulary), 5.3, 5.4, 6.1 (search)."""
     config = load_config("transformer-base").config
     model, training, decoding = config.model, config.training, config.decoding
     assert (model.num_encoder_layers, model.num_decoder_layers, model.d_model, model.num_heads) == (6, 6, 512, 8)
     assert (model.d_ff, model.dropout, model.norm, model.positions) == (2048, 0.1, "post", "sinusoidal")
-    assert (training.optimizer, training.adam_beta1, training.adam_beta2, training.adam_epsilon) == (
-        "adam",
-        0.9,
-        0.98,
-        1e-9,
-    )
+    adam = (training.optimizer, training.adam_beta1, training.adam_beta2, training.adam_epsilon)
+    assert adam == ("adam", 0.9, 0.98, 1e-9)
     assert (training.schedule, training.warmup_steps, training.max_steps) == ("noam", 4000, 100_000)
     assert training.label_smoothing == 0.1
     assert (training.step_tokens, training.num_batch_tokens) == (25_000, 4096)

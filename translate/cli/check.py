@@ -95,29 +95,40 @@ def verify(
 
 
 def _lines(report: "Report", marian_lacks: Sequence[str]) -> Iterator[str]:
+    """Draw the report: data, lengths, model and training, and the findings, wrapped at the terminal's width."""
     yield from _data_lines(report)
-    yield ""
-    yield from _length_lines(report)
     yield ""
     yield from _training_lines(report)
     keys = ", ".join(text.partition(" (")[0] for text in marian_lacks)
-    yield _row(
-        "export", "ctranslate2, onnx, huggingface" + (f" with a modelling file (not MarianMT: {keys})" if keys else "")
-    )
+    unlike = f" with a modelling file (not MarianMT: {keys})" if keys else ""
+    yield _row("export", f"ctranslate2, onnx, huggingface{unlike}")
     yield ""
-    yield from _finding_lines(report)
+    counts = {severity: report.count(severity) for severity in _COLOURS}
+    yield _row("findings", ", ".join(_plural(number, name) for name, number in counts.items() if number) or "none")
+    width = max(60, min(120, shutil.get_terminal_size(fallback=(120, 24)).columns))
+    for finding in report.findings:
+        shown = finding.examples[: 1 if finding.severity == "note" else None]
+        for text, indent in [(finding.message, 11), (f"→ {finding.hint}", 11), *((each, 13) for each in shown)]:
+            first, others = " " * indent, " " * (indent + 2)
+            wrapper = textwrap.TextWrapper(width, first, others, break_on_hyphens=False, replace_whitespace=False)
+            line = wrapper.fill(escaped(text))
+            if text == finding.message:
+                severity = typer.style(f"{finding.severity:<9}", fg=_COLOURS[finding.severity], bold=True)
+                line = f"  {severity}{line.lstrip()}"
+            yield line
     yield ""
-    if number := report.count("error"):
-        yield f"Not ready: fix {_plural(number, 'error')} first"
+    if counts["error"]:
+        yield f"Not ready: fix {_plural(counts['error'], 'error')} first"
     else:
-        yield "Ready to start" + (", if the warnings are intended" if report.count("warning") else "")
+        yield "Ready to start" + (", if the warnings are intended" if counts["warning"] else "")
 
 
 def _data_lines(report: "Report") -> Iterator[str]:
+    """Describe the corpora, and draw the lengths of both sides as bars, from the first bin with a sentence on."""
     key_width = max(len(corpus.key) for corpus in report.corpora)
-    pairs_width = max(len(f"{corpus.num_pairs:,}") for corpus in report.corpora)
+    pairs_width = max(len(f"{corpus.num_pairs:,} pairs") for corpus in report.corpora)
     for number, corpus in enumerate(report.corpora):
-        pairs = f"{_plural(corpus.num_pairs, 'pair'):>{pairs_width + len(' pairs')}}"
+        pairs = f"{_plural(corpus.num_pairs, 'pair'):>{pairs_width}}"
         if corpus.num_kept is not None:
             pairs += f", {corpus.num_kept:,} kept"
         if corpus.left_out:
@@ -127,23 +138,21 @@ def _data_lines(report: "Report") -> Iterator[str]:
             pairs += f"; {corpus.num_inspected:,} of them inspected closely"
         files = ", ".join(name.rsplit("/", 1)[-1] for name in corpus.name.split(", "))
         yield _row("" if number else "data", f"{corpus.key:<{key_width}}  {pairs} ({files})")
-
-
-def _length_lines(report: "Report") -> Iterator[str]:
-    """Draw the lengths of both sides as bars, from the first bin with a sentence to the last."""
+    yield ""
     lengths = report.lengths
     labels = ["0", *(f"{end + 1}–{after}" for end, after in zip(lengths.ends, [*lengths.ends[1:], ""], strict=True))]
     bins = list(zip(labels, lengths.source_histogram, lengths.target_histogram, strict=True))
     used = [number for number, (_, *counts) in enumerate(bins) if any(counts)]
     scale = _BAR_COLUMNS / max(*lengths.source_histogram, *lengths.target_histogram)
-    yield _row("tokens", f"{'':<9}{'source':<{_BAR_COLUMNS + 12}}target")
+    rows = [("", "source", "target")]
     for label, *counts in bins[used[0] : used[-1] + 1]:
-        bars = ("█" * round(count * scale) or "▏" * (count > 0) for count in counts)
-        columns = (f"{bar:<{_BAR_COLUMNS}} {count:<10,}" for bar, count in zip(bars, counts, strict=True))
-        yield _row("", f"{label:>7}  {' '.join(columns)}".rstrip())
-    source = f"mean {lengths.mean_source:.1f}, longest {lengths.longest_source}"
-    target = f"mean {lengths.mean_target:.1f}, longest {lengths.longest_target}"
-    yield _row("", f"{'':<9}{source:<{_BAR_COLUMNS + 12}}{target}")
+        bars = ["█" * round(count * scale) or "▏" * (count > 0) for count in counts]
+        source, target = (f"{bar:<{_BAR_COLUMNS}} {count:,}" for bar, count in zip(bars, counts, strict=True))
+        rows.append((label, source, target))
+    longest = f"longest {lengths.longest_source}", f"longest {lengths.longest_target}"
+    rows.append(("", f"mean {lengths.mean_source:.1f}, {longest[0]}", f"mean {lengths.mean_target:.1f}, {longest[1]}"))
+    for number, (label, source, target) in enumerate(rows):
+        yield _row("" if number else "tokens", f"{label:>7}  {source:<{_BAR_COLUMNS + 12}}{target}")
 
 
 def _training_lines(report: "Report") -> Iterator[str]:
@@ -157,20 +166,18 @@ def _training_lines(report: "Report") -> Iterator[str]:
     plan, measured = report.plan, report.dry_run
     if measured is not None:
         threads = f", {_plural(measured.num_threads, 'thread')}" if measured.device == "cpu" else ""
-        parameters, num_trained = f"{measured.num_parameters:,} parameters", measured.num_trained_parameters
-        if num_trained != measured.num_parameters:
-            parameters = f"{num_trained:,} of {parameters} are trained"
+        parameters = f"{measured.num_parameters:,} parameters"
+        if measured.num_trained_parameters != measured.num_parameters:
+            parameters = f"{measured.num_trained_parameters:,} of {parameters} are trained"
         yield _row("model", f"{parameters}; {measured.device}, {measured.precision}{threads}")
-        peak = "its peak cannot be measured here"
-        if measured.peak_bytes is not None:
-            peak = f"{measured.peak_bytes / 2**20:,.0f} MiB at its peak"
+        mib = None if measured.peak_bytes is None else f"{measured.peak_bytes / 2**20:,.0f} MiB at its peak"
         pairs, source, target = measured.largest_batch.values()
-        yield _row("memory", f"{peak}, on the largest batch: {pairs:,} × {source} source, {target} target tokens")
+        batch = f"on the largest batch: {pairs:,} × {source} source, {target} target tokens"
+        yield _row("memory", f"{mib or 'its peak cannot be measured here'}, {batch}")
         speed = f"{measured.target_tokens_per_second:,.0f} target tokens/s over {measured.num_timed_steps} steps"
         yield _row("speed", f"{speed}; {plan.padding_share:.1%} of the computation is padding")
-    yield _row(
-        "training", f"{plan.num_steps:,} steps, {plan.steps_per_epoch:,} per epoch: {plan.num_epochs:.1f} epochs"
-    )
+    epochs = f"{plan.steps_per_epoch:,} per epoch: {plan.num_epochs:.1f} epochs"
+    yield _row("training", f"{plan.num_steps:,} steps, {epochs}")
     if plan.seconds is not None:
         time = f"about {describe_seconds(plan.seconds)}"
         if plan.num_validations and plan.validation_seconds is not None:
@@ -179,32 +186,8 @@ def _training_lines(report: "Report") -> Iterator[str]:
         yield _row("time", time)
 
 
-def _finding_lines(report: "Report") -> Iterator[str]:
-    """List the findings, wrapped at the width of the terminal, or at 120 characters in a file."""
-    counts = [_plural(number, severity) for severity in _COLOURS if (number := report.count(severity))]
-    yield _row("findings", ", ".join(counts) or "none")
-    width = max(60, min(120, shutil.get_terminal_size(fallback=(120, 24)).columns))
-
-    def wrapped(text: str, *, indent: int) -> str:
-        first, others = " " * indent, " " * (indent + 2)
-        return textwrap.TextWrapper(width, first, others, break_on_hyphens=False, replace_whitespace=False).fill(
-            escaped(text)
-        )
-
-    for finding in report.findings:
-        severity = _painted(f"{finding.severity:<9}", colour=_COLOURS[finding.severity])
-        yield f"  {severity}{wrapped(finding.message, indent=11).lstrip()}"
-        yield wrapped(f"→ {finding.hint}", indent=11)
-        shown = 1 if finding.severity == "note" else len(finding.examples)
-        yield from (wrapped(example, indent=13) for example in finding.examples[:shown])
-
-
 def _row(name: str, text: str) -> str:
-    return f"{_painted(f'{name:<11}')} {escaped(text)}"
-
-
-def _painted(text: str, *, colour: str | None = None) -> str:
-    return typer.style(text, fg=colour, bold=True)
+    return f"{typer.style(f'{name:<11}', bold=True)} {escaped(text)}".rstrip()
 
 
 def _plural(number: int, noun: str) -> str:

@@ -16,8 +16,6 @@ from translate.errors import InputError
 from translate.messages import escaped
 
 if TYPE_CHECKING:
-    from translate.config.schema import EvaluationConfig
-    from translate.data.corpora import ParallelCorpus
     from translate.visualize.panels import Table
 
 
@@ -53,20 +51,32 @@ def compare(
     if (source is None) != (reference is None) or (source is not None and set_name is not None):
         raise InputError("--source and --reference go together, and not with --set")
     check_outputs({"--output": output}, [source, reference, *systems])
+    from translate.config.load import read_resolved_config
+    from translate.config.schema import Config
     from translate.evaluation.compare import compare
+    from translate.evaluation.evaluate import choose_test_set
+    from translate.runs.directory import open_run
     from translate.visualize.comparison import comparison_picture, comparison_tables
     from translate.visualize.page import choose_picture_file, save_picture
 
     page = choose_picture_file(output, "html", name="comparison") if output else None
     first_run = next((system for system in systems if system.is_dir()), None)
-    name, pairs, config = _read_test_set(first_run, source, reference, set_name)
-    named = dict(zip(_names(systems), systems, strict=True))
+    if first_run is None and source is None:
+        raise InputError("files of translations need their source text: give --source and --reference")
+    config = Config.model_construct() if first_run is None else read_resolved_config(open_run(first_run).config)
+    name, pairs = choose_test_set(config, source=source, reference=reference, name=set_name)
+    names = [system.resolve().name for system in systems]
+    if len({*names}) < len(names):
+        names = [str(system) for system in systems]
+    if len({*names}) < len(names):
+        raise InputError(f"{', '.join(names)}: a system is named twice")
+    named = dict(zip(names, systems, strict=True))
     in_files = {label: list(open_lines(system)) for label, system in named.items() if not system.is_dir()}
     for label, lines in in_files.items():  # before runs translate for minutes
         if len(lines) != len(pairs.targets):
             raise InputError(f"{label} has {len(lines):,} lines, but the test set {name} has {len(pairs.targets):,}")
     translations = {label: in_files.get(label) or _translate(named[label], pairs.sources) for label in named}
-    comparison = compare(translations, pairs.sources, pairs.targets, config, num_changes=changes)
+    comparison = compare(translations, pairs.sources, pairs.targets, config.evaluation, num_changes=changes)
     if output_format == "json":
         typer.echo(comparison.to_json())
     else:
@@ -77,21 +87,6 @@ def compare(
         save_picture(comparison_picture(comparison, test_set=name), page)
 
 
-def _read_test_set(
-    run: Path | None, source: Path | None, reference: Path | None, set_name: str | None
-) -> "tuple[str, ParallelCorpus, EvaluationConfig]":
-    """The name, lines and settings of the test set."""
-    from translate.config.load import read_resolved_config
-    from translate.config.schema import Config
-    from translate.evaluation.evaluate import choose_test_set
-    from translate.runs.directory import open_run
-
-    if run is None and source is None:
-        raise InputError("files of translations need their source text: give --source and --reference")
-    config = Config.model_construct() if run is None else read_resolved_config(open_run(run).config)
-    return *choose_test_set(config, source=source, reference=reference, name=set_name), config.evaluation
-
-
 def _translate(run: Path, sources: Sequence[str]) -> list[str]:
     from translate.decoding.loading import load_translator
 
@@ -100,22 +95,15 @@ def _translate(run: Path, sources: Sequence[str]) -> list[str]:
         return [each.text for each in translator.translate_stream(sources, on_finished=advance)]
 
 
-def _names(systems: Sequence[Path]) -> list[str]:
-    """The last part of each path if that tells them apart, otherwise the paths."""
-    for names in ([system.resolve().name for system in systems], list(map(str, systems))):
-        if len(set(names)) == len(names):
-            return names
-    raise InputError(f"{', '.join(names)}: a system is named twice")
-
-
 def _as_text(table: "Table") -> str:
     """A table as lines of aligned columns; a row of sentences is a paragraph."""
-    if table.header[0] == "Line":
-        paragraphs = (
-            f"  {row[0]}, chrF {row[1]}\n"
-            + "\n".join(f"    {name}: {text}" for name, text in zip(table.header[2:], row[2:], strict=True))
-            for row in table.rows
-        )
-        return "\n".join([table.title, *paragraphs])
-    lines = aligned_columns([table.header, *table.rows])
-    return "\n".join([table.title, *lines, *textwrap.wrap(table.note, 80)])
+    if table.header[0] != "Line":
+        rows = aligned_columns([table.header, *table.rows])
+        return "\n".join([table.title, *rows, *textwrap.wrap(table.note, 80)])
+    lines = [table.title]
+    for line, score, *texts in table.rows:
+        lines += [
+            f"  {line}, chrF {score}",
+            *(f"    {name}: {text}" for name, text in zip(table.header[2:], texts, strict=True)),
+        ]
+    return "\n".join(lines)

@@ -9,10 +9,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import typer
 from typer import Argument, Option
 
 from translate.cli.terminal.console import is_terminal, line_bar, showing_activity
-from translate.cli.terminal.conversation import announce, converse, is_typed, typed_lines
+from translate.cli.terminal.conversation import converse, is_typed, typed_lines
 from translate.cli.terminal.documents import decode_document
 from translate.cli.terminal.lines import (
     STANDARD_OUTPUT,
@@ -153,7 +154,8 @@ def decode(
                 forbidden=[phrase for phrase in phrases if phrase.strip()],
             )
         if is_typed(file):
-            announce(loaded.run.config.data.source_language)
+            language = loaded.run.config.data.source_language
+            typer.echo(f"Reading lines ({language}) from the terminal. Ctrl-C cancels a line, Ctrl-D ends.", err=True)
         return loaded.translator
 
     def prepare_parts() -> DecodingJob:

@@ -50,13 +50,21 @@ def evaluate(
       translate eval runs/demo --source news.de --reference news.en
       translate eval --hypotheses output.en --reference news.en --report
     """
+    from translate.config.schema import EvaluationConfig
+    from translate.evaluation.metrics import score_conventions, score_translations
+
     if hypotheses is not None:
         if reference is None or run or source or set_name or samples or options or checkpoint != "best":
             raise InputError(
                 "--hypotheses takes only --reference and --report: translate eval --hypotheses F --reference F; nothing"
                 " is translated, so other options would have no effect"
             )
-        _score_files(hypotheses, reference, report=report)
+        lines = list(paired_lines(hypotheses, reference))
+        translated, references = [first for first, _ in lines], [second for _, second in lines]
+        metrics = score_translations(translated, references, EvaluationConfig())
+        others = score_conventions(translated, references, EvaluationConfig()) if report else ()
+        _print_metrics(metrics, others)
+        _explain(report)
         return
     if run is None:
         raise InputError("name a run directory, or --hypotheses F --reference F")
@@ -66,7 +74,6 @@ def evaluate(
     from translate.decoding import count_conditions
     from translate.decoding.loading import load_translator
     from translate.evaluation.evaluate import choose_test_sets, evaluate, report_folder, spread_samples, write_report
-    from translate.evaluation.metrics import score_conventions
     from translate.runs.directory import open_run
     from translate.runs.loading import describe_moment
 
@@ -134,17 +141,6 @@ def tune_decode(
             write_config(directory, override_config(config, changes))
     shown = " ".join(f"{key}={value}" for key, value in changes.items())
     typer.echo(f"{'Best' if dry_run else f'Now the defaults of {run}'}: {escaped(shown)}")
-
-
-def _score_files(hypotheses: Path, reference: Path, *, report: bool) -> None:
-    from translate.config.schema import EvaluationConfig
-    from translate.evaluation.metrics import score_conventions, score_translations
-
-    pairs = list(paired_lines(hypotheses, reference))
-    translated, references = [first for first, _ in pairs], [second for _, second in pairs]
-    metrics = score_translations(translated, references, EvaluationConfig())
-    _print_metrics(metrics, score_conventions(translated, references, EvaluationConfig()) if report else ())
-    _explain(report)
 
 
 def _print_metrics(metrics: Iterable["Metric"], others: Iterable["Metric"] = ()) -> None:

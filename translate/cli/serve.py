@@ -1,5 +1,6 @@
 """`serve`: an HTTP server."""
 
+import contextlib
 import ipaddress
 import logging
 import math
@@ -52,7 +53,9 @@ def serve(
       translate serve runs/demo runs/multi30k --port 9000 --engine ctranslate2
       TRANSLATE_TOKEN=secret translate serve runs/demo --host 0.0.0.0
     """
-    is_loopback = _is_loopback(host)
+    is_loopback = host == "localhost"
+    with contextlib.suppress(ValueError):
+        is_loopback = is_loopback or ipaddress.ip_address(host).is_loopback
     if not (is_loopback or token):
         raise InputError(f"--host {host} is open to other machines: give a token too (TRANSLATE_TOKEN or --token)")
     try:
@@ -116,13 +119,6 @@ def _run_until_stopped(app: "Starlette", listener: socket.socket, *, seconds: fl
     server = DrainingServer(config)
     server.run(sockets=[listener])
     return server.num_unanswered
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -243,7 +243,7 @@ def show_alignments(
     """
     from translate.decoding.alignment import format_pharaoh
     from translate.decoding.loading import load_own_translator
-    from translate.visualize.alignments import align_pairs, alignments_picture
+    from translate.visualize.alignments import align_pairs, alignments_picture, layer_error_rates
     from translate.visualize.page import save_picture
 
     links_file = pharaoh or file.path.with_suffix(".align")
@@ -252,7 +252,20 @@ def show_alignments(
     pairs = _read_pairs(loaded, source, reference, file)
     if first > len(pairs.sources):
         raise InputError(f"--first {first}: {source} has {len(pairs.sources)} lines")
-    chosen, error_rates, how = _choose_layer(loaded, layer, file, pairs)
+    chosen: int | Literal["mean"] = 0
+    error_rates: list[float] = []
+    if layer == "mean":
+        chosen, how = "mean", "The mean over the heads of all decoder layers"
+    elif layer == "best":
+        has_validation = loaded.run.config.data.validation is not None
+        judged = _read_pairs(loaded, None, None, file) if has_validation else pairs
+        error_rates = layer_error_rates(loaded.translator, judged.sources, judged.targets)
+        chosen, text = error_rates.index(min(error_rates)), "validation" if has_validation else "this text"
+        how = f"The mean over the heads of decoder layer {chosen}, the best on {text}"
+    elif layer.isdecimal():
+        chosen, how = int(layer), f"The mean over the heads of decoder layer {layer}"
+    else:
+        raise InputError(f"--layer {layer}: should be a layer, counted from 0, or mean or best")
     aligned = align_pairs(loaded.translator, pairs.sources, pairs.targets, layer=chosen)
     shown = aligned[first - 1 : first - 1 + number]
     picture = alignments_picture(
@@ -262,24 +275,6 @@ def show_alignments(
     write_lines((format_pharaoh(pair.written) for pair in aligned), links_file)
     last = first + len(shown) - 1
     logger.info(f"{file.path}: lines {first} to {last}; {links_file}: the links of {len(aligned)} lines. {how}.")
-
-
-def _choose_layer(
-    loaded: "LoadedTranslator", wanted: str, file: "PictureFile", given: "ParallelCorpus"
-) -> tuple[int | Literal["mean"], list[float], str]:
-    from translate.visualize.alignments import layer_error_rates
-
-    if wanted == "mean":
-        return "mean", [], "The mean over the heads of all decoder layers"
-    if wanted == "best":
-        has_validation = loaded.run.config.data.validation is not None
-        pairs = _read_pairs(loaded, None, None, file) if has_validation else given
-        error_rates = layer_error_rates(loaded.translator, pairs.sources, pairs.targets)
-        best, text = error_rates.index(min(error_rates)), "validation" if has_validation else "this text"
-        return best, error_rates, f"The mean over the heads of decoder layer {best}, the best on {text}"
-    if not wanted.isdecimal():
-        raise InputError(f"--layer {wanted}: should be a layer, counted from 0, or mean or best")
-    return int(wanted), [], f"The mean over the heads of decoder layer {wanted}"
 
 
 def _read_pairs(

@@ -14,23 +14,12 @@ from io import StringIO
 
 import pytest
 import typer
-from tqdm import tqdm
 
-from translate.cli.terminal.console import ConsoleHandler, fail, has_colour, line_bar
+from translate.cli.terminal.console import fail, line_bar
 from translate.cli.terminal.lines import write_lines
 from translate.cli.terminal.process import ReportingGroup
 
 logger = logging.getLogger("translate.somewhere")
-
-
-@pytest.fixture
-def console() -> Iterator[None]:
-    package, handler = logging.getLogger("translate"), ConsoleHandler()
-    package.addHandler(handler)
-    package.setLevel(logging.INFO)
-    yield
-    package.removeHandler(handler)
-    package.setLevel(logging.NOTSET)
 
 
 def shown_on(kind: str, monkeypatch: pytest.MonkeyPatch, **environment: str) -> str:
@@ -91,34 +80,6 @@ def test_colours(kind: str, environment: dict[str, str], is_coloured: bool, monk
     assert shown == (coloured if is_coloured else re.sub("\x1b\\[[0-9]+m", "", coloured))
 
 
-def test_a_closed_stream_has_no_colour(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("FORCE_COLOR", raising=False)
-    assert not has_colour(None)
-
-
-@pytest.mark.usefixtures("console")
-def test_the_stream_is_looked_up_for_each_message(monkeypatch: pytest.MonkeyPatch) -> None:
-    for text in ("one", "two"):
-        stream = StringIO()
-        monkeypatch.setattr(sys, "stderr", stream)
-        logger.info(text)
-        assert stream.getvalue() == f"{text}\n"
-
-
-@pytest.mark.usefixtures("console")
-def test_a_message_never_stands_in_the_line_of_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = StringIO()
-    monkeypatch.setattr(sys, "stderr", stream)
-    with tqdm(total=7, file=stream, ncols=40, mininterval=0) as bar:
-        bar.update(3)
-        logger.info("Validation: BLEU 25.0")
-    shown = stream.getvalue().split("\n")
-    message = next(line for line in shown if "Validation" in line)
-    # The bar was cleared with spaces, the message begins its line, and the bar is drawn again below it.
-    assert message.rpartition("\r")[2] == "Validation: BLEU 25.0"
-    assert message.rpartition("\r")[0].endswith("\r" + " " * 40) and "3/7" in shown[shown.index(message) + 1]
-
-
 @contextlib.contextmanager
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], str]]:
     """Standard output and error as one terminal of 80 columns; yields what reads all that was printed on it."""
@@ -137,28 +98,6 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], str]]:
             patch.setattr(sys, "stdout", stream)
             patch.setattr(sys, "stderr", stream)
             yield read
-
-
-def test_a_bar_counts_lines_with_speed_and_time_left_and_clears_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    with terminal(monkeypatch) as shown, line_bar(40) as advance:
-        time.sleep(0.15)
-        advance(30)
-        first, *_, last = [part for part in shown().split("\r") if part]
-    assert re.fullmatch(r"  0%\| +\| 0/40 lines \[\? lines/s, \? left\]", first)
-    assert re.fullmatch(r" 75%\|█+.* +\| 30/40 lines \[ *\d+\.\d\d lines/s, 00:00 left\]", last) and len(last) == 79
-    with terminal(monkeypatch) as shown:
-        with line_bar(40) as advance:
-            time.sleep(0.15)
-            advance(40)
-        *_, last = [part for part in shown().split("\r") if part]
-    assert last == " " * 79, "nothing of it stays"
-
-
-def test_a_bar_without_a_known_end_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    with terminal(monkeypatch) as shown, line_bar(None) as advance:
-        time.sleep(0.15)
-        advance(7)
-        assert re.search(r"\r7 lines \[ *\d+\.\d\d lines/s\]", shown())
 
 
 def test_no_bar_where_it_is_hidden_or_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

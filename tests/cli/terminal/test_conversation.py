@@ -2,21 +2,20 @@
 
 import json
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from typer.testing import Result
+from harness import run_command as translate
 
 from translate.cli.terminal import conversation
-from translate.cli.terminal.conversation import announce, converse, is_typed, typed_lines
+from translate.cli.terminal.conversation import converse, is_typed, typed_lines
 from translate.cli.terminal.process import Interrupted
-from translate.decoding import Request, Translation, Translator
+from translate.decoding import Request, Translator
 from translate.decoding.engines.engine import SearchJob
 from translate.decoding.engines.own import OwnEngine
 from translate.decoding.loading import load_own_translator
 
-Translate = Callable[..., Result]
 SOURCES = ["Hund und Haus", "Haus", "Hund"]
 
 
@@ -57,12 +56,6 @@ def test_a_signal_ends_the_typing(monkeypatch: pytest.MonkeyPatch) -> None:
         next(typed_lines())
 
 
-def test_what_is_read_is_announced(capsys: pytest.CaptureFixture[str]) -> None:
-    announce("de")
-    line = "Reading lines (de) from the terminal. Ctrl-C cancels a line, Ctrl-D ends."
-    assert capsys.readouterr().err == f"{line}\n" and len(line) <= 80
-
-
 def test_input_from_a_pipe_is_not_typed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not is_typed(None) and not is_typed(Path("x.de"))
     monkeypatch.setattr(conversation, "is_terminal", lambda stream: True)
@@ -97,36 +90,13 @@ def test_notes_stand_beside_the_answer(translator: Translator, capsys: pytest.Ca
     assert notes.startswith("not in the vocabulary: ☃; ") and "cut at the maximum length" in notes
 
 
-def test_every_flag_has_its_note() -> None:
-    """Characters without an entry and unmet phrases are named by themselves."""
-    flags = {"empty", "repetitive", "length_ratio", "truncated", "source_truncated", "split"}
-    assert set(conversation._NOTES) == flags
-    empty = Translation("Hund", "", [], 0.0, 0.0, False, False, source_ids=[7], unmet=("a dog",))
-    assert empty.flags == {"empty", "unmet"}
-
-
-def test_notes_are_dim_on_a_terminal(
-    translator: Translator, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for is_terminal in (True, False):
-        monkeypatch.setattr(conversation, "has_colour", lambda stream, shown=is_terminal: shown)
-        list(converse(translator, requests("Hund ☃"), output_format="text"))
-        assert ("\x1b[2m[not in the vocabulary: ☃" in capsys.readouterr().out) == is_terminal
-
-
 def test_json_records_are_those_of_decode(
-    translator: Translator, translate: Translate, learnt: Path, capsys: pytest.CaptureFixture[str]
+    translator: Translator, learnt: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     list(converse(translator, requests(*SOURCES), output_format="jsonl"))
     told = capsys.readouterr().out
     decoded = translate("decode", learnt, "--format", "jsonl", "--interactive", stdin="\n".join(SOURCES).encode())
     assert told == decoded.stdout and [json.loads(line)["line"] for line in told.splitlines()] == [1, 2, 3]
-
-
-def test_samples_are_those_of_the_lines_numbers(translator: Translator) -> None:
-    sampled = translator.with_options(search="sample", seed=3)
-    found = list(converse(sampled, requests(*["Hund und Haus"] * 5), output_format="text"))
-    assert [each.text for each in found] == [each.text for each in sampled.translate(["Hund und Haus"] * 5)]
 
 
 def test_an_interrupt_or_a_wrong_line_ends_that_line_alone(

@@ -1,21 +1,19 @@
 """`translate decode --document`: files and streams, options that are about lines, and what is reported."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from typer.testing import Result
+from harness import run_command as translate
 
-from translate.cli.terminal import documents as documents_module
-from translate.cli.terminal.documents import read_document, write_document
+from translate.cli.terminal import lines as lines_module
+from translate.cli.terminal.documents import read_document
+from translate.cli.terminal.lines import write_lines
 from translate.errors import InputError
-
-Translate = Callable[..., Result]
 
 PAGE = "<h1>Ein <b>Hund</b></h1>\r\n<p>Ein Hund läuft. {name} auch.</p><script>x</script>"
 
 
-def test_a_document(translate: Translate, learnt: Path, tmp_path: Path) -> None:
+def test_a_document(learnt: Path, tmp_path: Path) -> None:
     (tmp_path / "a.html").write_bytes(PAGE.encode())
     result = translate("decode", learnt, "--document", tmp_path / "a.html")
     assert result.exit_code == 0
@@ -33,7 +31,7 @@ def test_a_document(translate: Translate, learnt: Path, tmp_path: Path) -> None:
     assert (tmp_path / "b.html").read_bytes() == result.stdout_bytes
 
 
-def test_terminology_and_forbidden_words_hold_in_documents(translate: Translate, learnt: Path, tmp_path: Path) -> None:
+def test_terminology_and_forbidden_words_hold_in_documents(learnt: Path, tmp_path: Path) -> None:
     (tmp_path / "terms.tsv").write_text("Hund\tstreet\n")
     (tmp_path / "a.txt").write_text("Ein Hund läuft.\n\n")
     result = translate("decode", learnt, "--document", tmp_path / "a.txt", "--terminology", tmp_path / "terms.tsv")
@@ -42,9 +40,7 @@ def test_terminology_and_forbidden_words_hold_in_documents(translate: Translate,
     assert forbidden.exit_code == 0
 
 
-def test_what_is_lost_is_a_warning(
-    translate: Translate, learnt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_lost_is_a_warning(learnt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from translate.documents import document
 
     (tmp_path / "a.txt").write_text("Ein Hund {name}.\n")
@@ -56,7 +52,7 @@ def test_what_is_lost_is_a_warning(
 
 def test_a_document_keeps_all_of_its_characters(tmp_path: Path) -> None:
     text = "\ufeffä\r\n\x85\u2028 b"
-    write_document(text, tmp_path / "a")
+    write_lines([text], tmp_path / "a", end="")
     assert (tmp_path / "a").read_bytes() == text.encode() and read_document(tmp_path / "a") == text
     with pytest.raises(InputError, match="b: no such file"):
         read_document(tmp_path / "b")
@@ -68,8 +64,8 @@ def test_a_document_keeps_all_of_its_characters(tmp_path: Path) -> None:
 def test_a_document_of_standard_streams(
     monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    monkeypatch.setattr(documents_module, "is_terminal", lambda stream: True)
-    write_document("a\x1b[2J\nb", None)
+    monkeypatch.setattr(lines_module, "is_terminal", lambda stream: True)
+    write_lines(["a\x1b[2J\nb"], None, end="")
     shown = capfdbinary.readouterr().out
     assert b"\x1b" not in shown and shown.startswith(b"a") and shown.endswith(b"\nb")
     monkeypatch.setattr("sys.stdin", None)

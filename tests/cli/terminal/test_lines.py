@@ -5,15 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from translate.cli.terminal.lines import check_outputs, open_line_output, open_lines, paired_lines, write_lines
+from translate.cli.terminal.lines import check_outputs, open_line_output, paired_lines, write_lines
 from translate.errors import InputError
-
-
-def test_a_file_knows_its_number_of_lines(tmp_path: Path) -> None:
-    (tmp_path / "a").write_text("one\ntwo\u2028still two\n", encoding="utf-8", newline="\n")
-    lines = open_lines(tmp_path / "a")
-    assert (lines.total, lines.name) == (2, str(tmp_path / "a"))
-    assert len(list(lines)) == 2
 
 
 def test_pairs(tmp_path: Path) -> None:

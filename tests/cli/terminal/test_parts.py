@@ -5,13 +5,10 @@ Several processes under torchrun are in tests/system/test_decode_sharded.py.
 
 import re
 import resource
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from typer.testing import Result
-
-Translate = Callable[..., Result]
+from harness import run_command as translate
 
 FORMS = {
     "text": [],
@@ -43,7 +40,7 @@ def summary(text: str) -> str:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_in_parts_the_bytes_are_the_same(translate: Translate, learnt: Path, folder: Path, form: str) -> None:
+def test_in_parts_the_bytes_are_the_same(learnt: Path, folder: Path, form: str) -> None:
     arguments = ["decode", learnt, "short.de", *FORMS[form], *OPTIONS]
     plain = translate(*arguments, "-o", "plain.en")
     links = Path("links").read_bytes() if "links" in arguments else b""
@@ -55,13 +52,13 @@ def test_in_parts_the_bytes_are_the_same(translate: Translate, learnt: Path, fol
     assert not [path for path in folder.iterdir() if ".part" in path.name]
 
 
-def test_an_empty_file(translate: Translate, learnt: Path, folder: Path) -> None:
+def test_an_empty_file(learnt: Path, folder: Path) -> None:
     Path("empty").write_bytes(b"")
     result = translate("decode", learnt, "empty", "-o", "out.en", "--resume")
     assert (result.exit_code, Path("out.en").read_bytes()) == (0, b"") and "0 lines" in result.stderr
 
 
-def test_a_second_start_after_a_full_disk(translate: Translate, learnt: Path, folder: Path) -> None:
+def test_a_second_start_after_a_full_disk(learnt: Path, folder: Path) -> None:
     """Finished parts are kept, and only those that are missing are translated."""
     arguments = ["decode", learnt, "in.de", *OPTIONS, "--n-best", "2"]
     plain = translate(*arguments, "--alignments", "plain.links", "-o", "plain.en")
@@ -87,7 +84,7 @@ def test_a_second_start_after_a_full_disk(translate: Translate, learnt: Path, fo
     assert "; 20 of the lines" in again.stderr
 
 
-def test_what_cannot_be_in_parts(translate: Translate, learnt: Path, folder: Path) -> None:
+def test_what_cannot_be_in_parts(learnt: Path, folder: Path) -> None:
     for arguments, code, word in [
         (["in.de", "-o", "gone/out.en"], 1, "gone/out.en.parts: "),
         (["short.de", "-o", "out.en", "--long", "error", "--max-source-tokens", "3"], 2, "line "),

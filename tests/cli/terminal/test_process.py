@@ -26,18 +26,6 @@ def command(work: Any) -> Any:
     return CliRunner().invoke(app, [], catch_exceptions=False)
 
 
-def test_a_command_prints_bare_messages_on_standard_error() -> None:
-    result = command(lambda: (logger.info("Corpus encoded in 0.1 s"), logger.debug("detail"), print("result")))
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "result\n", "Corpus encoded in 0.1 s\n")
-
-
-def test_nothing_is_left_behind_by_a_command() -> None:
-    before = list(logging.getLogger("translate").handlers)
-    command(lambda: None)
-    assert logging.getLogger("translate").handlers == before
-    assert logging.getLogger("translate").level == logging.NOTSET
-
-
 def raises(error: BaseException) -> Any:
     def work() -> None:
         raise error
@@ -95,11 +83,6 @@ def test_an_unforeseen_error_is_a_paragraph_and_a_file(unforeseen: Any, tmp_path
     assert "in run_command_line" in report and saved.stat().st_mode & 0o77 == 0
 
 
-def test_a_traceback_that_cannot_be_saved(unforeseen: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
-    assert in_order(unforeseen(), "could not be saved", "translate decode")
-
-
 def test_the_first_ten_lines_of_an_error_are_printed() -> None:
     result = command(lambda: fail("\n".join(map(str, range(20_000))), 2))
     assert result.stderr.splitlines() == ["translate: 0", *map(str, range(1, 10)), "… and 19,990 more lines"]
@@ -114,7 +97,3 @@ def test_a_deleted_working_directory_is_named(tmp_path: Path, monkeypatch: pytes
         result = command(lambda: None)
     message = "translate: the working directory has been deleted: change to another one\n"
     assert (result.exit_code, result.stderr) == (1, message)
-
-
-def test_fail_ends_the_command() -> None:
-    assert command(lambda: fail("stopped", 143)).exit_code == 143

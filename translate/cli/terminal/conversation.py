@@ -34,11 +34,6 @@ def is_typed(file: Path | None) -> bool:
     return (file is None or str(file) == "-") and is_terminal(sys.stdin)
 
 
-def announce(language: str) -> None:
-    """Print on standard error what is read from the terminal, and how to end."""
-    typer.echo(f"Reading lines ({language}) from the terminal. Ctrl-C cancels a line, Ctrl-D ends.", err=True)
-
-
 def converse(
     translator: "Translator", requests: Iterator["Request"], *, output_format: Literal["text", "jsonl"]
 ) -> Iterator["Translation"]:

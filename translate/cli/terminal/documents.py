@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from translate.cli.terminal.console import is_terminal, line_bar
+from translate.cli.terminal.console import line_bar
+from translate.cli.terminal.lines import write_lines
 from translate.errors import InputError
-from translate.messages import escaped
 
 if TYPE_CHECKING:
     from translate.decoding import Translation, Translator
@@ -53,7 +53,7 @@ def decode_document(
             return list(translator.translate_stream(requests, on_finished=advance))
 
     document = translate_document(text, document_format, translate, functools.partial(word_weights, translator))
-    write_document(document.text, output)
+    write_lines([document.text], output, end="")
     seconds = time.perf_counter() - started
     for problem in document.problems:
         logger.warning(problem)
@@ -82,17 +82,3 @@ def read_document(file: Path | None) -> str:
     for _ in iterate_lines(io.BytesIO(content), name):  # reports what is not UTF-8
         pass
     return content.decode("utf-8")
-
-
-def write_document(text: str, output: Path | None) -> None:
-    """Write a text unchanged to a file, which appears only when it is complete, or to standard output."""
-    from translate.atomic import open_output
-
-    if output is not None:
-        with open_output(output) as file:
-            file.write(text.encode("utf-8"))
-        return
-    sys.stdout.flush()
-    shown = "\n".join(map(escaped, text.split("\n"))) if is_terminal(sys.stdout) else text
-    sys.stdout.buffer.write(shown.encode("utf-8"))
-    sys.stdout.buffer.flush()

@@ -162,10 +162,10 @@ def _identity(path: Path | None) -> object:
     return (state.st_dev, state.st_ino) if stat.S_ISREG(state.st_mode) else None
 
 
-def write_lines(lines: Iterable[str], output: Path | None) -> None:
+def write_lines(lines: Iterable[str], output: Path | None, *, end: str = "\n") -> None:
     """Write lines to a file, which appears only when it is complete, or to standard output, each immediately."""
     if output is not None:
-        with open_line_output(output) as write:
+        with open_line_output(output, end=end) as write:
             for line in lines:
                 write(line)
         return
@@ -173,14 +173,14 @@ def write_lines(lines: Iterable[str], output: Path | None) -> None:
     is_shown = is_terminal(sys.stdout)
     for line in map(escaped, lines) if is_shown else lines:
         with without_bar() if is_shown else contextlib.nullcontext():
-            sys.stdout.buffer.write(line.encode("utf-8") + b"\n")
+            sys.stdout.buffer.write(f"{line}{end}".encode())
             sys.stdout.buffer.flush()
 
 
 @contextlib.contextmanager
-def open_line_output(path: Path) -> Iterator[Callable[[str], object]]:
+def open_line_output(path: Path, *, end: str = "\n") -> Iterator[Callable[[str], object]]:
     """Open a file for lines, as `open_output` does."""
     from translate.atomic import open_output
 
     with open_output(path) as file:
-        yield lambda line: file.write(f"{line}\n".encode())
+        yield lambda line: file.write(f"{line}{end}".encode())
