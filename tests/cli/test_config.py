@@ -11,15 +11,11 @@ from translate.config.load import preset_names
 
 
 def test_config_show(corpus: Path) -> None:
-    result = translate("config", "show", corpus / "tiny.yaml", "model.d_ff=24")
-    assert result.exit_code == 0
+    result = translate("config", "show", corpus / "tiny.yaml", "model.d_ff=24", "--describe")
     lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
-    assert any(line.startswith("d_ff: 24 #") and "command line" in line for line in lines)
-    assert any(line.startswith("d_model: 8 #") and "tiny.yaml" in line for line in lines)
-    assert any(line.startswith("num_heads: 2 #") for line in lines)
-    assert any(line.startswith("label_smoothing: 0.1 #") and "default" in line for line in lines)
-    result = translate("config", "show", corpus / "tiny.yaml", "--describe")
-    assert result.exit_code == 0 and in_order(result.stdout, "\n  # ", "\n  d_ff: 16 ")
+    for start, place in (("d_ff: 24 #", "command line"), ("d_model: 8 #", "tiny.yaml"), ("norm: post #", "default")):
+        assert any(line.startswith(start) and place in line for line in lines)
+    assert in_order(result.stdout, "\n  # ", "\n  d_ff: 24 ")
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -29,9 +25,6 @@ def test_config_describe(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
     assert result.stdout.startswith("model.d_ff: whole number ≥ 1, ≤ 1000000; default: 2048\n    ")
     every = translate("config", "describe").stdout.splitlines()
     assert width - 10 < max(map(len, every)) <= width
-    wrong = translate("config", "describe", "training.lr")
-    assert (wrong.exit_code, wrong.stdout) == (2, "")
-    assert in_order(wrong.stderr, "training.lr", "training.learning_rate")
 
 
 def test_config_schema_and_presets() -> None:

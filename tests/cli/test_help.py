@@ -30,20 +30,19 @@ def walk(command: object, path: list[str]) -> Found:
 COMMANDS = walk(typer.main.get_command(app), [])
 
 
-@pytest.mark.parametrize("width", [80, 120])
 @pytest.mark.parametrize(
     "path, command", COMMANDS, ids=lambda value: " ".join(value) if isinstance(value, list) else ""
 )
 def test_help_fills_the_width_cuts_nothing_and_has_an_example(
-    monkeypatch: pytest.MonkeyPatch, path: list[str], command: Command, width: int
+    monkeypatch: pytest.MonkeyPatch, path: list[str], command: Command
 ) -> None:
-    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("COLUMNS", "80")
     result = translate(*path, "--help")
     text = result.stdout
     assert result.exit_code == 0 and "…" not in text and "\x1b" not in text and "\b" not in text
     framed = [line for line in text.splitlines() if line[:1] in "╭│╰" and line]
-    assert framed and {len(line) for line in framed} == {width}
-    assert max(map(len, text.splitlines())) <= width  # the examples too
+    assert framed and {len(line) for line in framed} == {80}
+    assert max(map(len, text.splitlines())) <= 80  # the examples too
     assert not any("bool" in line for line in framed)  # a flag takes no value
     shown = " ".join(re.sub(r"[│╭╰─╮╯]", " ", text).split())
     for parameter in command.params:
@@ -82,8 +81,6 @@ def test_main_help_has_the_whole_first_paragraph_of_each_command(monkeypatch: py
         if len(path) == 1:
             assert command.help is not None
             assert re.search(rf"│ {path[0]} +{re.escape(command.help.split(chr(10))[0])} +│", text), path
-    titles = re.findall(r"╭─ (.*?) ─", text)
-    assert titles == ["Options", "Train", "Translate and evaluate", "Build on a run", "Inspect"]
     for arguments in ([], ["config"], ["tokenizer"]):  # no arguments are a request for help
         shown = translate(*arguments)
         assert shown.exit_code in (0, 2)

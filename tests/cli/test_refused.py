@@ -33,24 +33,17 @@ ROWS: dict[str, list[str]] = {
     "export run out --to ctrnslate2": ["'--to'", "'ctrnslate2'", "'ctranslate2', 'huggingface'", "ctranslate2?"],
     # eval
     "eval": ["--hypotheses"],
-    "eval --reference a.en": ["--hypotheses"],
-    "eval run --source a.de": ["--source", "--reference"],
     "eval run --reference a.en": ["--source", "--reference"],
     "eval run --source a.de --reference a.en --set first": ["--set"],
     "eval run --source gone.de --reference a.en": ["gone.de"],
-    "eval nowhere": ["nowhere"],
     "eval --hypotheses a.en": ["--hypotheses", "--reference"],
     "eval run --hypotheses a.en --reference a.en": ["--hypotheses"],
     "eval --hypotheses a.en --reference a.en --set first": ["--hypotheses"],
-    "eval --hypotheses a.en --reference a.en --source a.de": ["--hypotheses"],
     "eval --hypotheses a.en --reference a.en --beam-size 1": ["--hypotheses"],
-    "eval --hypotheses a.en --reference a.en --samples 1": ["--hypotheses"],
     "eval --hypotheses a.en --reference a.en --checkpoint last": ["--hypotheses"],
     # decode
     "decode run --document a.de --format jsonl": ["--format jsonl", "--document"],
     "decode run --document a.de --alignments a.align": ["--alignments", "--document"],
-    "decode run --document a.de --n-best 2": ["--n-best", "--document"],
-    "decode run --document a.de --require a.de": ["--require", "--document"],
     "decode run --document a.de --prefix a.de": ["--prefix", "--document"],
     "decode run --document a.de --resume": ["--resume", "--document"],
     "decode run --document a.docx": ["a.docx"],
@@ -64,7 +57,25 @@ ROWS: dict[str, list[str]] = {
     "decode run a.de -o out --engine ctranslate2 --resume": ["--resume", "--engine ctranslate2"],
     "decode run pipe -o out --resume": ["pipe", "once"],
     "decode run a.de -o out --prefix pipe --resume": ["pipe", "once"],
+    "decode run --device abacus": ["device = abacus"],
+    "decode run --device cuda:99": ["device = cuda:99"],
+    "decode run --n-best 3": ["decoding.n_best = 3", "decoding.beam_size = 2"],  # the run's own beam size
+    "decode run --interactive a.de": ["FILE", "--interactive"],
+    "decode run --interactive -o out": ["--output", "--interactive"],
+    "decode run --interactive --require a.de": ["--require", "--interactive"],
+    "decode run --ensemble learnt": ["learnt", "tokenizer"],
+    "decode run --ensemble a.de": ["a.de"],
+    **{f"decode run --engine ctranslate2 --{name} a.de": [f"--{name}"] for name in ("prefix", "require", "forbid")},
+    "decode run --engine ctranslate2 --ensemble run": ["ctranslate2", "ensemble"],
+    "decode run --engine ctranslate2 --search sample": ["ctranslate2", "decoding.search = 'sample'"],
     "tune-decode run --set third": ["third", "first, second, validation"],
+    # score, average
+    "score run a.de gone": ["gone: "],
+    "score run a.de a.en --length-penalty -1": ["decoding.length_penalty = -1.0: "],
+    "score run a.de a.en --engine ctranslate2": ["--engine ctranslate2"],
+    "score run a.de a.en --precision int8": ["--precision int8"],
+    "average run": ["training.keep_last"],
+    "average run step-1 step-1": ["training.keep_last"],
     # compare
     "compare run": ["run", "two"],
     "compare run a.en --source a.de": ["--source", "--reference"],
@@ -92,8 +103,6 @@ ROWS: dict[str, list[str]] = {
     "show attention run Hund --target ": ["''"],
     "show attention run Hund --kind both": ["'both'", "'encoder', 'decoder', 'cross'"],
     "show masks run Hund --target dog --target dog": ["1", "--target", "2"],
-    "show masks run Hund --dpi 90": ["--dpi 90", "masks.html"],
-    "show positions nowhere": ["'nowhere'"],
     "show positions demmo": ["'demmo'"],
     "show positions old": ["old", "run.json"],
     "show positions demo --checkpoint last": ["--checkpoint last", "demo"],
@@ -116,9 +125,10 @@ ROWS: dict[str, list[str]] = {
 
 
 @pytest.fixture(autouse=True)
-def _place(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _place(run: Path, learnt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("run").symlink_to(run)
+    Path("learnt").symlink_to(learnt)
     for name, content in FILES.items():
         Path(name).parent.mkdir(exist_ok=True)
         Path(name).write_text(content)
@@ -140,6 +150,7 @@ def test_what_is_refused(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
 
 PACKAGES = {
     "export run out --to ctranslate2": ("ctranslate2", "ctranslate2>="),
+    "decode run --engine ctranslate2": ("ctranslate2", "ctranslate2>="),
     "export run out --to huggingface": ("transformers", "transformers>="),
     "serve run --port 0": ("uvicorn", "uvicorn"),
 }

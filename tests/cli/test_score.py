@@ -45,7 +45,7 @@ def test_records_and_sums(learnt: Path, tmp_path: Path) -> None:
         assert one["token_log_probs"] == pytest.approx(other["token_log_probs"], abs=1e-4)
 
 
-@pytest.mark.parametrize("options", [[], ["--beam-size=1"], ["--length-penalty=1", "--length-penalty-kind=average"]])
+@pytest.mark.parametrize("options", [[], ["--length-penalty=1", "--length-penalty-kind=average"]])
 def test_the_output_of_decode_has_the_scores_of_decode(learnt: Path, tmp_path: Path, options: list[str]) -> None:
     """Forced decoding by the full forward pass; the search used its cache."""
     source, output = learnt.parent / "new.de", tmp_path / "out.en"
@@ -85,22 +85,3 @@ def test_a_side_from_standard_input(learnt: Path, tmp_path: Path) -> None:
     for stdin in (b"Hund\n", b"Hund\n" * 3):
         result = translate("score", learnt, "-", target, stdin=stdin)
         assert result.exit_code == 2 and in_order(result.stderr, "standard input", str(target))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "word"),
-    [
-        (["RUN", "a", "none"], "none: "),
-        (["none", "a", "a"], "none: "),
-        (["RUN", "a", "a", "--length-penalty", "-1"], "decoding.length_penalty = -1.0: "),
-        (["RUN", "a", "a", "--engine", "ctranslate2"], "--engine ctranslate2"),
-        (["RUN", "a", "a", "--precision", "int8"], "--precision int8"),
-    ],
-)
-def test_what_is_refused(
-    learnt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], word: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("a").write_text("Hund\n")
-    result = translate("score", *({"RUN": learnt}.get(each, each) for each in arguments))
-    assert (result.exit_code, result.stdout) == (2, "") and in_order(result.stderr, "translate: ", word)
