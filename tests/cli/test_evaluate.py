@@ -14,7 +14,7 @@ def test_eval_of_all_test_sets(run: Path, corpus: Path) -> None:
     lines = result.stdout.splitlines()
     heads = [line for line in lines if ", best checkpoint (step " in line]
     assert [head.split(",")[0] for head in heads] == ["first", "second"]
-    assert "beam 2: 3 lines, " in heads[0] and "beam 2: 1 lines, " in heads[1]
+    assert "beam 2: 3 lines, " in heads[0] and "beam 2: 1 line, " in heads[1]
     assert [line.split()[0] for line in lines if "|version:" in line] == ["BLEU", "BLEU-lc", "chrF", "TER"] * 2
     assert result.stdout.count("  source:      ") == 2 + 1
     sources = (corpus / "valid.de").read_text(encoding="utf-8").splitlines()
