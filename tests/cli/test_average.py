@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from harness import in_order
 from harness import run_command as translate
 
 from translate.runs.checkpoint import read_tensors, write_checkpoint
