@@ -9,19 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from harness import Toy, write_run
 
 from translate.config.data import DataConfig, HubCorpus, TextCorpus
 from translate.decoding import Translator
-from translate.decoding.engines.ctranslate2_conversion import write_ctranslate2
 from translate.evaluation.evaluate import evaluate, write_report
-from translate.exchange import import_model
+from translate.exchange import export_run, import_model
 from translate.exchange.card import CardScores, read_scores, write_card
-from translate.exchange.huggingface import write_huggingface
 from translate.runs.directory import RunDirectory
 from translate.runs.loading import load_run
-
-Toy = Any  # conftest.py's: test modules cannot import each other
-SaveRun = Callable[..., None]
 
 TEXT = TextCorpus(source=Path("/home/me/secret/train.de"), target=Path("/home/me/secret/train.en"), license="cc-by-4.0")
 HUB = HubCorpus(dataset="me/mine", split="train", source_column="de", target_column="en")
@@ -29,11 +25,10 @@ VALIDATION = {"kind": "validation", "loss": 0.1, "BLEU-lc": 33.0}
 
 
 @pytest.fixture
-def run(toy: Toy, tmp_path: Path, save_run: SaveRun) -> RunDirectory:
+def run(toy: Toy, tmp_path: Path) -> RunDirectory:
     """A run at step 150, with validations at three steps and reports on two test sets, one of older weights."""
     config = toy.config.model_copy(update={"data": DataConfig(train=(TEXT, HUB))})
-    save_run(tmp_path / "run", config, toy.tokenizers, toy.model)
-    run = RunDirectory(tmp_path / "run")
+    run = RunDirectory(write_run(tmp_path / "run", config, toy.tokenizers, toy.model, step=150))
     records = [VALIDATION | {"step": step, "BLEU": step / 5, "chrF": step / 3} for step in (100, 150, 200)]
     run.metrics.write_text("".join(json.dumps(each) + "\n" for each in [*records, {"kind": "train", "step": 150}]))
     translator = Translator(toy.model, toy.tokenizers, toy.config.decoding)
@@ -57,19 +52,16 @@ def test_scores_of_these_weights_alone(run: RunDirectory, caplog: pytest.LogCapt
     assert not caplog.records
 
 
-def test_the_evaluation_of_the_best_weights_comes_before_their_validation(run: RunDirectory) -> None:
+def test_the_evaluation_of_the_best_weights_is_preferred(run: RunDirectory, caplog: pytest.LogCaptureFixture) -> None:
+    """To their validation; a damaged report is named."""
     record = VALIDATION | {"kind": "evaluation", "step": 200, "best_step": 150, "BLEU": 41.0, "chrF": 61.0}
     with run.metrics.open("a") as file:
         file.write(json.dumps(record) + "\n")
-    *_, validation = read_scores(load_run(run.path), {})
-    assert validation.search == "beam 5" and validation.metrics[0].score == 41.0
-
-
-def test_a_damaged_report_is_named(run: RunDirectory, caplog: pytest.LogCaptureFixture) -> None:
     (run.evaluation / "newest" / "report.json").write_text("{")
-    assert [each.set_name for each in read_scores(load_run(run.path), {})] == ["validation"]
-    (record,) = caplog.records
-    assert "newest/report.json cannot be read, so the model card has no scores of it" in record.message
+    [validation] = read_scores(load_run(run.path), {})
+    assert validation.search == "beam 5" and validation.metrics[0].score == 41.0
+    (logged,) = caplog.records
+    assert "newest/report.json cannot be read" in logged.message
 
 
 def test_the_hub_reads_the_header(run: RunDirectory, tmp_path: Path) -> None:
@@ -92,36 +84,23 @@ def test_the_hub_reads_the_header(run: RunDirectory, tmp_path: Path) -> None:
     assert "{" not in card.text.replace("translate train", "")
 
 
-def test_without_scores_and_with_one_licence(toy: Toy, tmp_path: Path, save_run: SaveRun) -> None:
-    config = toy.config.model_copy(update={"data": DataConfig(train=(TEXT, TEXT))})
-    save_run(tmp_path / "run", config, toy.tokenizers, toy.model)
-    write_card(tmp_path, load_run(tmp_path / "run"), to="huggingface", name="mine")
-    card = (tmp_path / "README.md").read_text(encoding="utf-8")
-    assert "\nlicense: cc-by-4.0\n" in card and "model-index" not in card
-    assert "`translate eval` has not scored these weights." in card and "same numbers" in card
-
-
-@pytest.mark.parametrize("to", ["ctranslate2", "huggingface", "modelling file"])
+@pytest.mark.parametrize(
+    ("to", "norm_epsilon"), [("ctranslate2", 1e-5), ("huggingface", 1e-5), ("huggingface", 1.0001e-5)]
+)
 @pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses:UserWarning")
 def test_the_snippet_translates(
-    toy: Toy, tmp_path: Path, save_run: SaveRun, monkeypatch: pytest.MonkeyPatch, to: str
+    toy: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, to: Any, norm_epsilon: float
 ) -> None:
-    package = "ctranslate2" if to == "ctranslate2" else "transformers"
-    pytest.importorskip(package, reason="an extra is not installed")
-    save_run(tmp_path / "run", toy.config, toy.tokenizers, toy.model)
-    run = load_run(tmp_path / "run")
-    (folder := tmp_path / "my model").mkdir()
-    if to == "ctranslate2":
-        write_ctranslate2(run.model, run.tokenizers, folder)
-        run.tokenizers.save(folder)
-    else:
-        if to == "modelling file":
-            monkeypatch.setattr("translate.exchange.huggingface.marian_lacks", lambda config: ["everything"])
-            monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "cache"))
-        write_huggingface(run.model, run.tokenizers, run.config, folder)
-    write_card(folder, run, to="ctranslate2" if to == "ctranslate2" else "huggingface", name=folder.name)
-    card = (folder / "README.md").read_text(encoding="utf-8")
-    assert ("trust_remote_code" in card) == (to == "modelling file")
+    """With another epsilon than MarianMT's, an export has the modelling file."""
+    pytest.importorskip("ctranslate2" if to == "ctranslate2" else "transformers", reason="an extra is not installed")
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "cache"))
+    shape = toy.config.model.model_copy(update={"norm_epsilon": norm_epsilon})
+    config = toy.config.model_copy(update={"model": shape, "data": DataConfig(train=(TEXT, TEXT))})
+    export_run(write_run(tmp_path / "run", config, toy.tokenizers, toy.model), to=to, output=tmp_path / "my model")
+    card = (tmp_path / "my model" / "README.md").read_text(encoding="utf-8")
+    assert ("trust_remote_code" in card) == (norm_epsilon != 1e-5)
+    assert "\nlicense: cc-by-4.0\n" in card and "model-index" not in card
+    assert "`translate eval` has not scored these weights." in card and "same numbers" in card
     [code] = re.findall(r"```python\n(.*?)```", card, flags=re.DOTALL)
     line = toy.sources[0]
     expected = Translator(toy.model, toy.tokenizers, toy.config.decoding).translate([line])[0].text

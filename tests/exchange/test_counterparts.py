@@ -1,20 +1,18 @@
 """Every choice of a model in every export: it gives our numbers there, or a clear error names it."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
 
 import pytest
 import torch
+from harness import model_to_export
 
 from translate.config.schema import Config, ModelConfig
-from translate.data.tokenizer import Tokenizers
 from translate.decoding.counterparts import COUNTERPARTS, Format, to_settings
 from translate.decoding.engines.ctranslate2_conversion import write_ctranslate2
 from translate.errors import InputError
 from translate.exchange.huggingface import write_huggingface
 from translate.exchange.onnx import write_onnx
-from translate.model import Transformer
 
 EXPORTS: dict[Format, str] = {
     "ctranslate2": "ctranslate2",
@@ -33,14 +31,12 @@ def test_every_choice_has_a_row(key: str) -> None:
 @pytest.mark.parametrize("to", EXPORTS)
 @pytest.mark.parametrize(("key", "value"), CHOICES)
 @pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses:UserWarning")
-def test_every_choice_is_exported_or_refused(
-    build: Callable[..., tuple[Transformer, Tokenizers]], tmp_path: Path, key: str, value: str, to: Format
-) -> None:
+def test_every_choice_is_exported_or_refused(tmp_path: Path, key: str, value: str, to: Format) -> None:
     pytest.importorskip(EXPORTS[to], reason="an extra is not installed")
     torch.manual_seed(1)
     # A modelling file is written where MarianMT lacks something, such as another epsilon.
     shape = {"norm_epsilon": 0.03} if to == "modeling" else {}
-    model, tokenizers = build(**{key: value}, noise=0.2, max_positions=79, **shape)
+    model, tokenizers = model_to_export(**{key: value}, noise=0.2, max_positions=79, **shape)
     if getattr(COUNTERPARTS[key][value], to) is None:
         with pytest.raises(InputError, match=f"model.{key} = {value!r}"):
             to_settings(model.config, to)

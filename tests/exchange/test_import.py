@@ -5,18 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
-
-from translate.cli import app
+from harness import run_command as translate
 
 pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
 pytest.importorskip("transformers", reason="the extra `huggingface` is not installed")
 
 pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses:UserWarning")
-
-
-def translate(*arguments: str | Path, stdin: str | None = None) -> Result:
-    return CliRunner().invoke(app, [str(each) for each in arguments], input=stdin)
 
 
 def test_an_imported_run_is_a_run(make_opus: Callable[..., Path], german: list[str], tmp_path: Path) -> None:

@@ -39,14 +39,8 @@ def write_marian(spms: tuple[bytes, bytes], tmp_path: Path) -> WriteMarian:
             (folder / name).write_bytes(model)
         size = processors[0].get_piece_size() if spm_vocabulary else len(vocabulary)
         vocabs = ["source.spm", "source.spm"] if spm_vocabulary else ["/gone/opus.vocab.yml"] * 2
-        decoder = {
-            "models": ["/gone/opus.npz"],
-            "vocabs": vocabs,
-            "beam-size": 6,
-            "normalize": 1,
-            "max-length-factor": 2,
-        }
-        (folder / "decoder.yml").write_text(yaml.safe_dump(decoder))
+        decoder = {"models": ["/gone/opus.npz"], "vocabs": vocabs, "beam-size": 6, "normalize": 1}
+        (folder / "decoder.yml").write_text(yaml.safe_dump(decoder | {"max-length-factor": 2}))
         random = np.random.default_rng(5)
 
         def draw(*shape: int) -> Any:
@@ -63,12 +57,9 @@ def write_marian(spms: tuple[bytes, bytes], tmp_path: Path) -> WriteMarian:
         for stack, depth, parts in (("encoder", 2, ["self"]), ("decoder", 3, ["self", "context"])):
             for layer in range(1, depth + 1):
                 at = f"{stack}_l{layer}"
-                for part in parts:
-                    for letter in "qkvo":
-                        arrays |= {
-                            f"{at}_{part}_W{letter}": draw(d_model, d_model),
-                            f"{at}_{part}_b{letter}": draw(1, d_model),
-                        }
+                for letters in [f"{part}_{{}}{letter}" for part in parts for letter in "qkvo"]:
+                    name = f"{at}_{letters}"
+                    arrays |= {name.format("W"): draw(d_model, d_model), name.format("b"): draw(1, d_model)}
                 arrays |= {f"{at}_ffn_W1": draw(d_model, d_ff), f"{at}_ffn_b1": draw(1, d_ff)}
                 arrays |= {f"{at}_ffn_W2": draw(d_ff, d_model), f"{at}_ffn_b2": draw(1, d_model)}
                 for norm in ["ffn_ffn", *(f"{part}_Wo" for part in parts)]:

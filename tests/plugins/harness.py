@@ -155,6 +155,20 @@ def random_model(
     return model
 
 
+def model_to_export(
+    *, vocabulary: str = "joint", noise: float = 0.3, **shape: object
+) -> tuple[Transformer, Tokenizers]:
+    """An untrained model with 2+3 layers, and its tokenizers, which differ in size if they are separate."""
+    tokenizers = toy_tokenizers()
+    if vocabulary == "separate":
+        source, target = (
+            toy_tokenizers(vocabulary="separate", vocab_size=size, byte_fallback=False) for size in (23, 27)
+        )
+        tokenizers = source._replace(target=target.target)
+    sizes = {"d_model": 20, "num_heads": 2, "d_ff": 28, "num_encoder_layers": 2, "num_decoder_layers": 3}
+    return random_model(tokenizers, noise=noise, **sizes | shape).eval(), tokenizers
+
+
 def teach(
     model: Any,
     tokenizers: Tokenizers,

@@ -27,12 +27,6 @@ class Counterparts(NamedTuple):
     onnx: Settings = {}  # in graphs for ONNX Runtime, written: they need no settings
 
 
-def _tying(*, all_embeddings: bool, output: bool) -> Counterparts:
-    """Marian's files and CTranslate2's show tying by the weights alone."""
-    words = {"tie_word_embeddings": output}
-    return Counterparts({"share_encoder_decoder_embeddings": all_embeddings, **words}, {}, {}, modeling=words)
-
-
 COUNTERPARTS: dict[str, dict[str, Counterparts]] = {
     "activation": {
         "relu": Counterparts(
@@ -61,9 +55,14 @@ COUNTERPARTS: dict[str, dict[str, Counterparts]] = {
         "relative": Counterparts(None, None, {"relative_attention_bias": True}),
     },
     "tie_embeddings": {
-        "none": _tying(all_embeddings=False, output=False),
-        "decoder": _tying(all_embeddings=False, output=True),
-        "all": _tying(all_embeddings=True, output=True),
+        # Marian's files and CTranslate2's show tying by the weights alone.
+        key: Counterparts(
+            {"share_encoder_decoder_embeddings": key == "all", "tie_word_embeddings": key != "none"},
+            {},
+            {},
+            modeling={"tie_word_embeddings": key != "none"},
+        )
+        for key in ("none", "decoder", "all")
     },
 }
 
@@ -95,7 +94,7 @@ def to_settings(config: ModelConfig, to: Format) -> dict[str, Any]:
 def from_settings(settings: dict[str, Any], of: Format) -> dict[str, str]:
     """A format's settings as our choices, except for tying, which the weights show.
 
-    A setting that is left out has the value of the first choice.
+    A setting that is left out means the first choice.
     """
     return {
         key: next(
@@ -110,10 +109,9 @@ def from_settings(settings: dict[str, Any], of: Format) -> dict[str, str]:
 
 
 def known_settings(of: Format) -> dict[str, tuple[object, ...]]:
-    """The values of each setting of a format that stand for one of our choices."""
+    """The values of each of a format's settings that correspond to our choices."""
     known: dict[str, tuple[object, ...]] = {}
-    for rows in COUNTERPARTS.values():
-        for settings in (getattr(row, of) or {} for row in rows.values()):
-            for name, value in settings.items():
-                known[name] = (*known.get(name, ()), value)
+    for row in (row for rows in COUNTERPARTS.values() for row in rows.values()):
+        for name, value in (getattr(row, of) or {}).items():
+            known[name] = (*known.get(name, ()), value)
     return known

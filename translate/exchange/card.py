@@ -2,7 +2,6 @@
 
 import json
 import logging
-import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,25 +18,28 @@ from translate.runs.metrics import read_metrics
 
 logger = logging.getLogger(__name__)
 
-_GENERATE = """from transformers import AutoTokenizer
-from PACKAGE import MODEL
+_GENERATE = """from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-tokenizer = AutoTokenizer.from_pretrained("NAME"TRUST)
-model = MODEL.from_pretrained("NAME"TRUST)
+tokenizer = AutoTokenizer.from_pretrained("{name}"{trust})
+model = AutoModelForSeq2SeqLM.from_pretrained("{name}"{trust})
 batch = tokenizer(["..."], return_tensors="pt", padding=True)
 print(tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True))"""
+_OPTIMUM = _GENERATE.replace(
+    "import AutoModelForSeq2SeqLM, AutoTokenizer",
+    "import AutoTokenizer\nfrom optimum.onnxruntime import ORTModelForSeq2SeqLM",
+).replace("AutoModel", "ORTModel")
 _TRANSLATE_BATCH = """import ctranslate2
 import sentencepiece
 
-translator = ctranslate2.Translator("NAME")
-source = sentencepiece.SentencePieceProcessor(model_file="NAME/SOURCE.model")
-target = sentencepiece.SentencePieceProcessor(model_file="NAME/TARGET.model")
-[result] = translator.translate_batch(source.encode(["..."], out_type=str), beam_size=BEAM)
+translator = ctranslate2.Translator("{name}")
+source = sentencepiece.SentencePieceProcessor(model_file="{name}/{source}.model")
+target = sentencepiece.SentencePieceProcessor(model_file="{name}/{target}.model")
+[result] = translator.translate_batch(source.encode(["..."], out_type=str), beam_size={beam})
 print(target.decode(result.hypotheses[0]))"""
-_LIBRARIES = {  # name on the Hub, what to install, code, and two of the words in capitals that are replaced in it
-    "ctranslate2": ("ctranslate2", "ctranslate2 sentencepiece", _TRANSLATE_BATCH, "", ""),
-    "huggingface": ("transformers", "transformers sentencepiece", _GENERATE, "transformers", "AutoModelForSeq2SeqLM"),
-    "onnx": ("onnx", "'optimum[onnxruntime]' sentencepiece", _GENERATE, "optimum.onnxruntime", "ORTModelForSeq2SeqLM"),
+_LIBRARIES = {  # name on the Hub, what to install, and code
+    "ctranslate2": ("ctranslate2", "ctranslate2 sentencepiece", _TRANSLATE_BATCH),
+    "huggingface": ("transformers", "transformers sentencepiece", _GENERATE),
+    "onnx": ("onnx", "'optimum[onnxruntime]' sentencepiece", _OPTIMUM),
 }
 
 
@@ -77,26 +79,39 @@ def write_card(
         title, licences = Path(imported["source"]).name, {imported.get("licence")}
         training = [f"{title} is another toolkit's model; its licence is {imported.get('licence') or 'not known'}."]
         weights = "imported weights"
-    library, packages, code, package, loader = _LIBRARIES[to]
+    library, packages, code = _LIBRARIES[to]
     scores = [*read_scores(run, versions), *scores]
+    results = [
+        {
+            "task": {"type": "translation"},
+            "dataset": {"type": each.set_name, "name": f"{each.set_name} ({each.search})"},
+            "metrics": [
+                {"type": name.lower(), "name": name, "value": round(score, 2), "args": [signature]}
+                for name, score, _, signature in each.metrics
+                if name in ("BLEU", "chrF")
+            ],
+        }
+        for each in scores
+    ]
     header = {
         "language": sorted({code for code in (data.source_language, data.target_language) if len(code) in (2, 3)}),
         "license": licences.pop() if len(licences) == 1 else None,
         "library_name": library,
         "pipeline_tag": "translation",
         "datasets": sorted({corpus.dataset for corpus in data.train if isinstance(corpus, HubCorpus)}),
-        "model-index": [{"name": title, "results": [_result(each) for each in scores]}] if scores else [],
+        "model-index": [{"name": title, "results": results}] if scores else [],
     }
+    rows = ["| test set | search | metric | score | 95 % interval | sacreBLEU |", "|---|---|---|---|---|---|"]
+    for set_name, search, metrics in scores:
+        for metric, score, interval, signature in metrics:
+            shown = "{:.2f} to {:.2f}".format(*interval) if interval else ""
+            rows.append(f"| {set_name} | {search} | {metric} | {score:.2f} | {shown} | {signature.replace('|', ' ')} |")
+    if not scores:
+        rows = ["`translate eval` has not scored these weights."]
     is_joint = run.tokenizers.source is run.tokenizers.target
-    words = {
-        "PACKAGE": package,
-        "MODEL": loader,
-        "NAME": name,
-        "BEAM": str(run.config.decoding.beam_size),
-        "SOURCE": "joint" if is_joint else "source",
-        "TARGET": "joint" if is_joint else "target",
-        "TRUST": ", trust_remote_code=True" if (directory / "modeling_translate.py").exists() else "",
-    }
+    source, target = ("joint", "joint") if is_joint else ("source", "target")
+    trust = ", trust_remote_code=True" if (directory / "modeling_translate.py").exists() else ""
+    code = code.format(name=name, beam=run.config.decoding.beam_size, source=source, target=target, trust=trust)
     lines = [
         f"---\n{yaml.safe_dump({key: value for key, value in header.items() if value}, sort_keys=False)}---\n",
         f"# {title}: {data.source_language} → {data.target_language}\n",
@@ -105,9 +120,9 @@ def write_card(
         f"translate {__version__} exported {weights}"
         + (f", rounded to {rounded}." if rounded else " and checked that they give the same numbers."),
         f"\n## Use\n\n```bash\npip install {packages}\n```\n\n```python",
-        re.sub("|".join(words), lambda found: words[found[0]], code),
+        code,
         "```\n\n## Scores\n",
-        *(_score_rows(scores) if scores else ["`translate eval` has not scored these weights."]),
+        *rows,
         "\nThe scores are those of the weights before rounding, except for “this export”." if rounded else "",
         "\n## Training\n",
         *training,
@@ -130,12 +145,9 @@ def read_scores(run: LoadedRun, versions: dict[str, str]) -> list[CardScores]:
     for file in sorted(directory.evaluation.glob("*/report.json")):
         try:
             report = json.loads(file.read_bytes())
-            metrics = [
-                Metric(**{**each, "interval": each["interval"] and Interval(*each["interval"])})
-                for each in report["metrics"]
-            ]
+            rows = [row | {"interval": row["interval"] and Interval(*row["interval"])} for row in report["metrics"]]
             if (report["step"], report.get("averaged", [])) == (run.step, [*run.averaged]):
-                scores.append(CardScores(report["name"], _search(report["decoding"]), metrics))
+                scores.append(CardScores(report["name"], _search(report["decoding"]), [Metric(**row) for row in rows]))
         except (OSError, ValueError, KeyError, TypeError) as error:
             logger.warning(f"{file} cannot be read, so the model card has no scores of it: {error!r}")
     if run.averaged or "validation" in {each.set_name for each in scores}:
@@ -154,30 +166,6 @@ def read_scores(run: LoadedRun, versions: dict[str, str]) -> list[CardScores]:
 
 def _search(decoding: dict[str, Any]) -> str:
     return f"beam {decoding['beam_size']}" if decoding["search"] == "beam" else "sampled"
-
-
-def _score_rows(scores: Sequence[CardScores]) -> list[str]:
-    """The table of scores in Markdown."""
-    rows = [["test set", "search", "metric", "score", "95 % interval", "sacreBLEU"], ["---"] * 6]
-    for name, search, metrics in scores:
-        for metric in metrics:
-            interval = "{:.2f} to {:.2f}".format(*metric.interval) if metric.interval else ""
-            signature = metric.signature.replace("|", " ")
-            rows.append([name, search, metric.name, f"{metric.score:.2f}", interval, signature])
-    return [f"| {' | '.join(row)} |" for row in rows]
-
-
-def _result(scores: CardScores) -> dict[str, Any]:
-    """Scores as the Hub reads them."""
-    return {
-        "task": {"type": "translation"},
-        "dataset": {"type": scores.set_name, "name": f"{scores.set_name} ({scores.search})"},
-        "metrics": [
-            {"type": each.name.lower(), "name": each.name, "value": round(each.score, 2), "args": [each.signature]}
-            for each in scores.metrics
-            if each.name in ("BLEU", "chrF")
-        ],
-    }
 
 
 def _describe(corpus: Corpus) -> str:

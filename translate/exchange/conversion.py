@@ -1,27 +1,24 @@
 """Another toolkit's model as the model, tokenizers and config of a run: the same function with our special ids."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+import yaml
 from torch import Tensor
 
 from translate.config.load import load_config
-from translate.config.schema import Config
 from translate.data.tokenizer import Tokenizers
 from translate.errors import InputError
 from translate.exchange.vocabulary import Vocabulary, describe_sentencepiece, reorder_sentencepiece
 from translate.exchange.weights import OUTPUT_BIAS, Format, named_weights, sines_first
 from translate.model import Transformer
-from translate.runs.loading import build_model
+from translate.runs.loading import LoadedRun, build_model
 
 EXCLUDED = -100.0
 """Bias of an id that the other toolkit does not have: in fp32 its probability is 0. It is finite, because label
 smoothing multiplies each log-probability by a small number."""
-
-Check = Callable[[Transformer, Tokenizers], None]
-"""Compares our model and tokenizers with the other toolkit's; raises RunError."""
 
 
 class ForeignModel(NamedTuple):
@@ -36,19 +33,11 @@ class ForeignModel(NamedTuple):
     files: list[Path]  # everything that the model was read from
     licence: str | None  # as its model card names it
     reader: dict[str, str]  # package and version
-    check: Check
+    check: Callable[[Transformer, Tokenizers], None]  # compares ours with the other toolkit's; raises RunError
 
 
-class Converted(NamedTuple):
-    """A run that has not been written yet."""
-
-    config: Config
-    tokenizers: Tokenizers
-    model: Transformer
-
-
-def convert(foreign: ForeignModel, overrides: list[str]) -> Converted:
-    """Make a run of another toolkit's model.
+def convert(foreign: ForeignModel, run: Path, overrides: Sequence[str]) -> LoadedRun:
+    """Make the run of another toolkit's model, without writing it.
 
     Args:
         overrides: `dotted.key=value` settings that the files do not contain, such as the languages.
@@ -57,12 +46,25 @@ def convert(foreign: ForeignModel, overrides: list[str]) -> Converted:
         InputError: A weight is missing or has no place in our model, a SentencePiece model cannot be read, or an
             override is invalid or contradicts the weights.
     """
-    path = foreign.sentencepiece[0]
-    tokenizers = _make_tokenizers(foreign)
+    vocabularies = foreign.source, foreign.target
+    is_joint = foreign.source == foreign.target
+    contents = [path.read_bytes() for path in foreign.sentencepiece]
+    source, target = (
+        reorder_sentencepiece(content, vocabulary.names, name=str(path))
+        for content, vocabulary, path in zip(contents, vocabularies, foreign.sentencepiece, strict=True)
+    )
+    is_one = is_joint and contents[0] == contents[1]
+    tokenizers = Tokenizers(source, source if is_one else target, "joint" if is_joint else "separate")
     bias = foreign.weights[OUTPUT_BIAS[foreign.format]]
-    sections: dict[str, Any] = {**foreign.sections, "tokenizer": describe_sentencepiece(path.read_bytes())}
-    sections["tokenizer"] |= {"vocabulary": tokenizers.vocabulary, "vocab_size": tokenizers.source.vocab_size}
-    sections["model"] = {**sections["model"], "output_bias": bool(foreign.target.only_ours or bias.any())}
+    sections: dict[str, Any] = {
+        **foreign.sections,
+        "tokenizer": {
+            **describe_sentencepiece(contents[0]),
+            "vocabulary": tokenizers.vocabulary,
+            "vocab_size": tokenizers.source.vocab_size,
+        },
+        "model": {**foreign.sections["model"], "output_bias": bool(foreign.target.only_ours or bias.any())},
+    }
     config = load_config(sections, []).config
     changed = load_config(sections, overrides).config
     for section in ("model", "tokenizer"):
@@ -70,18 +72,7 @@ def convert(foreign: ForeignModel, overrides: list[str]) -> Converted:
             raise InputError(f"{' '.join(overrides)}: the imported files decide `{section}`, so it cannot be changed")
     model = build_model(changed, tokenizers)
     _fill(model, foreign)
-    return Converted(changed, tokenizers, model.eval())
-
-
-def _make_tokenizers(foreign: ForeignModel) -> Tokenizers:
-    is_joint = foreign.source == foreign.target
-    paths = dict.fromkeys(foreign.sentencepiece) if is_joint else foreign.sentencepiece
-    contents = [path.read_bytes() for path in paths]
-    sides = list(zip(contents, (foreign.source.names, foreign.target.names), paths, strict=False))
-    if is_joint and len(set(contents)) == 1:
-        sides = sides[:1]
-    made = [reorder_sentencepiece(content, names, name=str(path)) for content, names, path in sides]
-    return Tokenizers(made[0], made[-1], "joint" if is_joint else "separate")
+    return LoadedRun(run, changed, tokenizers, model.eval(), step=0)
 
 
 def _fill(model: Transformer, foreign: ForeignModel) -> None:
@@ -93,10 +84,9 @@ def _fill(model: Transformer, foreign: ForeignModel) -> None:
         theirs = weights.pop(name)
         if tokens is not None:
             vocabulary = foreign.source if tokens == "source" else foreign.target
-            is_bias = theirs.dim() == 1
-            missing_row = theirs.new_full((1, *theirs.shape[1:]), EXCLUDED if is_bias else 0.0)
+            missing_row = theirs.new_full((1, *theirs.shape[1:]), EXCLUDED if theirs.dim() == 1 else 0.0)
             theirs = torch.cat((theirs, missing_row))[vocabulary.rows]  # number -1 is the last row
-            if is_bias:
+            if theirs.dim() == 1:
                 theirs[vocabulary.only_ours] = EXCLUDED
         if theirs.shape != tensor.shape:
             raise InputError(f"the weight {name} has the shape {tuple(theirs.shape)}, not {tuple(tensor.shape)}")
@@ -104,6 +94,21 @@ def _fill(model: Transformer, foreign: ForeignModel) -> None:
     weights.pop(OUTPUT_BIAS[foreign.format], None)  # zeros, in a model without
     if weights:
         raise InputError(f"the weights {', '.join(sorted(weights)[:5])} have no place in our model")
+
+
+def read_mapping(path: Path) -> dict[str, Any]:
+    """Read a file of settings in YAML or JSON.
+
+    Raises:
+        InputError: It cannot be read, or holds no mapping.
+    """
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise InputError(f"{path}: cannot be read: {error}") from error
+    if not isinstance(values, dict):
+        raise InputError(f"{path}: is not a mapping")
+    return values
 
 
 def require(name: str, values: Mapping[str, object], allowed: Mapping[str, tuple[object, ...]]) -> None:

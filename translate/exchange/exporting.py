@@ -2,10 +2,9 @@
 
 import logging
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, assert_never, get_args
 
 from translate.atomic import atomic_folder
-from translate.config.load import read_resolved_config
 from translate.data.augmentation import read_held_out
 from translate.decoding import Translator
 from translate.decoding.engines.ctranslate2 import CTranslate2Engine
@@ -16,8 +15,8 @@ from translate.evaluation.evaluate import evaluate as evaluate_pairs
 from translate.exchange.card import CardScores, write_card
 from translate.exchange.huggingface import write_huggingface
 from translate.exchange.onnx import write_onnx
-from translate.runs.directory import Checkpoint, open_run
-from translate.runs.loading import load_run
+from translate.runs.directory import Checkpoint
+from translate.runs.loading import LoadedRun, load_run
 
 logger = logging.getLogger(__name__)
 
@@ -39,9 +38,8 @@ def export_run(
     """Write a run's model, tokenizers and model card for another program, and check that it gives the same numbers.
 
     Args:
-        to: With ctranslate2, a folder for the CTranslate2 library with the SentencePiece models; with huggingface, a
-            model and tokenizer for the transformers library: MarianMT where that is exact, otherwise a model with
-            its own modelling file; with onnx, graphs for ONNX Runtime, used directly or through the library optimum.
+        to: ctranslate2 also writes the SentencePiece models; huggingface writes a MarianMT model where that is exact,
+            otherwise a model with its own modelling file; onnx writes graphs for ONNX Runtime and optimum.
         output: A folder that does not exist yet, or an empty one.
         checkpoint: As in `load_run`.
         quantization: What the weights are rounded to, after the check; None: they stay fp32.
@@ -54,7 +52,7 @@ def export_run(
         InputError: `run_path` is not a run, the format has no such quantization or cannot be evaluated, the package is
             not installed, or `output` is not empty.
         RunError: The exported model gives other numbers, or the disk is full; nothing is left behind.
-        FileExistsError: Another program has written `output` meanwhile.
+        FileExistsError: Another program has written `output` in the meantime.
     """
     if output.exists() and not output.is_dir():
         raise InputError(f"{output} is a file, not a folder to export to")
@@ -67,19 +65,22 @@ def export_run(
         raise InputError(f"--evaluate is not for --to {to}: it compares translations by CTranslate2, --to ctranslate2")
     run = load_run(run_path, checkpoint=checkpoint)
     with atomic_folder(output) as temporary:
-        if to == "ctranslate2":
-            write_ctranslate2(run.model, run.tokenizers, temporary, quantization=quantization)
-            run.tokenizers.save(temporary)
-        elif to == "onnx":
-            write_onnx(run.model, run.tokenizers, run.config, temporary, int8=quantization == "int8")
-        else:
-            write_huggingface(run.model, run.tokenizers, run.config, temporary)
-        scores = evaluate_export(run_path, temporary, checkpoint=checkpoint) if evaluate else []
+        match to:
+            case "ctranslate2":
+                write_ctranslate2(run.model, run.tokenizers, temporary, quantization=quantization)
+                run.tokenizers.save(temporary)
+            case "huggingface":
+                write_huggingface(run.model, run.tokenizers, run.config, temporary)
+            case "onnx":
+                write_onnx(run.model, run.tokenizers, run.config, temporary, int8=quantization == "int8")
+            case _:
+                assert_never(to)
+        scores = _evaluate_export(run, temporary, checkpoint=checkpoint) if evaluate else []
         write_card(temporary, run, to=to, name=output.name, rounded=quantization, scores=scores)
     return run.step
 
 
-def evaluate_export(run_path: Path, folder: Path, *, checkpoint: Checkpoint) -> list[CardScores]:
+def _evaluate_export(run: LoadedRun, folder: Path, *, checkpoint: Checkpoint) -> list[CardScores]:
     """Score a run and a CTranslate2 model that was exported from it on the run's validation corpus, and log their BLEU.
 
     CTranslate2 searches for both with the run's settings: for the run as `translate eval --engine ctranslate2` does.
@@ -88,13 +89,11 @@ def evaluate_export(run_path: Path, folder: Path, *, checkpoint: Checkpoint) -> 
         InputError: The run has no validation corpus, or CTranslate2 cannot do its search.
         RunError: The run cannot be converted.
     """
-    config = read_resolved_config(open_run(run_path).config)
-    if config.data.validation is None:
-        raise InputError(f"--evaluate: {run_path} has no data.validation in its config; leave --evaluate out")
-    pairs = read_held_out(config.data.validation, key="data.validation")
-    ours = load_translator(
-        run_path, checkpoint=checkpoint, options={"engine": "ctranslate2"}, token_scores=False
-    ).translator
+    if run.config.data.validation is None:
+        raise InputError(f"--evaluate: {run.directory} has no data.validation in its config; leave --evaluate out")
+    pairs = read_held_out(run.config.data.validation, key="data.validation")
+    options = {"engine": "ctranslate2"}
+    ours = load_translator(run.directory, checkpoint=checkpoint, options=options, token_scores=False).translator
     assert isinstance(ours.engine, CTranslate2Engine)
     engine = CTranslate2Engine(
         ours.engine.own,
@@ -104,11 +103,10 @@ def evaluate_export(run_path: Path, folder: Path, *, checkpoint: Checkpoint) -> 
         has_token_scores=False,
         compute_type="default",  # as the file has it
     )
-    theirs = Translator(engine, ours.tokenizers, ours.config)
     search = f"beam {ours.config.beam_size}"
     scores = []
-    for name, translator in (("the run", ours), ("this export", theirs)):
-        evaluation = evaluate_pairs(translator, pairs.sources, pairs.targets, config.evaluation)
+    for name, translator in (("the run", ours), ("this export", Translator(engine, ours.tokenizers, ours.config))):
+        evaluation = evaluate_pairs(translator, pairs.sources, pairs.targets, run.config.evaluation)
         logger.info(f"Validation, {search}, {name}: BLEU {evaluation.score('BLEU'):.2f}")
         scores.append(CardScores("validation", f"{search}, {name}", evaluation.metrics))
     return scores

@@ -44,8 +44,19 @@ def write_huggingface(model: Transformer, tokenizers: Tokenizers, config: Config
     transformers = import_extra("transformers")
     exported_class, limit = _exported_class(model.config), position_limit(model.config)
     if marian_lacks(model.config):
-        settings, weights = _modeling_settings(model), split_weights(model)
-        shutil.copyfile(inspect.getfile(exported_class), directory / "modeling_translate.py")
+        file = Path(inspect.getfile(exported_class))
+        shutil.copyfile(file, directory / file.name)
+        classes = {"AutoConfig": "TranslateConfig", "AutoModelForSeq2SeqLM": "TranslateForConditionalGeneration"}
+        settings = {
+            **model.config.model_dump(exclude={"initialization"}),
+            **to_settings(model.config, "modeling"),
+            "source_vocab_size": model.encoder.embedder.tokens.num_embeddings,
+            "vocab_size": model.output.out_features,
+            "is_encoder_decoder": True,
+            "auto_map": {key: f"{file.stem}.{name}" for key, name in classes.items()},
+            **SYMBOLS,
+        }
+        weights = split_weights(model)
     else:
         settings = {**marian_settings(model), **to_settings(model.config, "marian_mt")}
         weights = marian_mt_weights(model)
@@ -93,20 +104,3 @@ def _exported_class(config: ModelConfig) -> Any:
 
         return TranslateForConditionalGeneration
     return import_extra("transformers").MarianMTModel
-
-
-def _modeling_settings(model: Transformer) -> dict[str, Any]:
-    """The shape of our model as the settings of the modelling file's `TranslateConfig`."""
-    name = "modeling_translate"
-    return {
-        **model.config.model_dump(exclude={"initialization"}),
-        **to_settings(model.config, "modeling"),
-        "source_vocab_size": model.encoder.embedder.tokens.num_embeddings,
-        "vocab_size": model.output.out_features,
-        "is_encoder_decoder": True,
-        "auto_map": {
-            "AutoConfig": f"{name}.TranslateConfig",
-            "AutoModelForSeq2SeqLM": f"{name}.TranslateForConditionalGeneration",
-        },
-        **SYMBOLS,
-    }

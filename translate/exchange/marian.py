@@ -7,21 +7,23 @@ import functools
 import json
 import os
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import sentencepiece
 import torch
 import yaml
 from numpy.typing import NDArray
 from torch import Tensor
 
-from translate.data.tokenizer import Tokenizers
+from translate.data.tokenizer import UNK_ID, Tokenizers
 from translate.decoding.agreement import check_agreement, probe
 from translate.decoding.counterparts import from_settings, known_settings
-from translate.errors import InputError, import_extra
-from translate.exchange.conversion import ForeignModel, require
-from translate.exchange.vocabulary import Vocabulary, check_segmentation
+from translate.errors import InputError, RunError, import_extra
+from translate.exchange.conversion import ForeignModel, read_mapping, require
+from translate.exchange.vocabulary import Vocabulary
 from translate.exchange.weights import OUTPUT_BIAS
 from translate.model import Transformer, log_probabilities
 
@@ -59,7 +61,7 @@ def read_marian(folder: Path) -> ForeignModel:
             cannot hold; the message names it.
     """
     import_extra("ctranslate2")  # before anything is read: its numbers are needed in the end
-    decoder = _read_yaml(folder / "decoder.yml")
+    decoder = read_mapping(folder / "decoder.yml")
     models, vocabularies = (_files(folder, decoder, key) for key in ("models", "vocabs"))
     if len(models) != 1:
         raise InputError(f"{folder}/decoder.yml: names {len(models)} models; one can be imported")
@@ -71,10 +73,9 @@ def read_marian(folder: Path) -> ForeignModel:
     source, target = (_read_vocabulary(file) for file in (vocabularies[0], vocabularies[-1]))
     weights, tying = _read_weights(arrays, name=str(models[0]))
     sides = {"source": vocabularies[0], "target": vocabularies[-1]}
-    spms = {side: path if path.suffix == ".spm" else folder / f"{side}.spm" for side, path in sides.items()}
-    if missing := [str(path) for path in spms.values() if not path.is_file()]:
+    spms = [path if path.suffix == ".spm" else folder / f"{side}.spm" for side, path in sides.items()]
+    if missing := [str(path) for path in spms if not path.is_file()]:
         raise InputError(f"{folder}: {', '.join(missing)} is missing")
-    files = [folder / "decoder.yml", *models, *dict.fromkeys([*vocabularies, *spms.values()])]
     return ForeignModel(
         sections={
             "data": {"source_language": "und", "target_language": "und"},
@@ -101,22 +102,12 @@ def read_marian(folder: Path) -> ForeignModel:
         weights=weights,
         source=source,
         target=source if source == target else target,
-        sentencepiece=(spms["source"], spms["target"]),
-        files=files,
+        sentencepiece=(spms[0], spms[1]),
+        files=[folder / "decoder.yml", *models, *dict.fromkeys([*vocabularies, *spms])],
         licence=None,
         reader={"ctranslate2": import_extra("ctranslate2").__version__},
-        check=functools.partial(_check, models[0], (source, target), (spms["source"], spms["target"])),
+        check=functools.partial(_check, models[0], (source, target), spms),
     )
-
-
-def _read_yaml(path: Path) -> dict[str, Any]:
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from error
-    if not isinstance(values, dict):
-        raise InputError(f"{path}: is not a mapping")
-    return values
 
 
 def _files(folder: Path, decoder: dict[str, Any], key: str) -> list[Path]:
@@ -142,8 +133,6 @@ def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
 def _read_vocabulary(path: Path) -> Vocabulary:
     """A vocabulary of Marian, which is a YAML file or a SentencePiece model. Its decoder starts with zeros."""
     if path.suffix == ".spm":
-        import sentencepiece
-
         processor = sentencepiece.SentencePieceProcessor(model_file=os.fspath(path))
         subwords = [str(processor.id_to_piece(token)) for token in range(processor.get_piece_size())]
         unk, eos = processor.unk_id(), processor.eos_id()
@@ -167,24 +156,23 @@ def _read_weights(arrays: dict[str, NDArray[Any]], *, name: str) -> tuple[dict[s
             tensor, kind = torch.from_numpy(array).float(), key.rpartition("_")[2]
             weights[key] = tensor.t() if kind in _TRANSPOSED else tensor if kind in _EMBEDDINGS else tensor.flatten()
     source_name, target_name, output_name = "encoder_Wemb", "decoder_Wemb", "decoder_ff_logit_out_Wt"
+    tying = "decoder"
     if (shared := weights.pop("Wemb", None)) is not None:
-        weights = {source_name: shared, target_name: shared, **weights}
+        weights, tying = {source_name: shared, target_name: shared, **weights}, "all"
     if source_name not in weights or target_name not in weights:
         raise InputError(f"{name}: the weight Wemb is missing")
-    tying = "all" if weights[source_name] is weights[target_name] else "decoder"
     if "decoder_ff_logit_out_W" in weights:
         weights[output_name] = weights.pop("decoder_ff_logit_out_W")
     if output_name in weights:
         tying = "none"
     target = weights[target_name]
-    tied = {output_name: target, OUTPUT_BIAS["marian"]: torch.zeros(len(target))}
-    return {**tied, **weights}, tying
+    return {output_name: target, OUTPUT_BIAS["marian"]: torch.zeros(len(target)), **weights}, tying
 
 
 def _check(
     file: Path,
-    vocabularies: tuple[Vocabulary, Vocabulary],
-    spms: tuple[Path, Path],
+    vocabularies: Sequence[Vocabulary],
+    spms: Sequence[Path],
     model: Transformer,
     tokenizers: Tokenizers,
 ) -> None:
@@ -196,27 +184,28 @@ def _check(
     ctranslate2 = import_extra("ctranslate2")
     probes = probe(model, position_limit=None)
     with tempfile.TemporaryDirectory() as temporary:
-        names = [_write_ids(Path(temporary) / f"{side}.yml", vocabularies[side]) for side in (0, 1)]
-        files = [os.path.join(temporary, f"{side}.yml") for side in (0, 1)]
-        converted = Path(temporary) / "converted"
-        ctranslate2.converters.MarianConverter(os.fspath(file), files).convert(os.fspath(converted))
-        settings = json.loads((converted / "config.json").read_bytes())
-        (converted / "config.json").write_text(json.dumps(settings | {"layer_norm_epsilon": _NORM_EPSILON}))
-        translator = ctranslate2.Translator(os.fspath(converted), compute_type="float32", intra_threads=1)
-        rows = [vocabulary.rows for vocabulary in vocabularies]
-        sides = [[[names[side][rows[side][token]] for token in pair[side]] for pair in probes.pairs] for side in (0, 1)]
+        converted = os.path.join(temporary, "converted")
+        files, sides = [], []
+        for side, vocabulary in enumerate(vocabularies):  # whose subwords are numbers, which YAML cannot misread
+            names = [str(token) for token in range(len(vocabulary.subwords))]
+            names[vocabulary.unk], names[vocabulary.eos] = _SYMBOLS
+            files.append(os.path.join(temporary, f"{side}.yml"))
+            Path(files[side]).write_text("".join(f"{name}: {token}\n" for token, name in enumerate(names)))
+            sides.append([[names[vocabulary.rows[token]] for token in pair[side]] for pair in probes.pairs])
+        ctranslate2.converters.MarianConverter(os.fspath(file), files).convert(converted)
+        settings = Path(converted, "config.json")
+        settings.write_text(json.dumps(json.loads(settings.read_bytes()) | {"layer_norm_epsilon": _NORM_EPSILON}))
+        translator = ctranslate2.Translator(converted, compute_type="float32", intra_threads=1)
         scored = translator.score_batch(*sides, max_input_length=0)
     ours = log_probabilities(probes.logits).gather(2, probes.batch.target_output_ids[:, :, None])[:, :, 0]
     theirs = [torch.tensor(result.log_probs) for result in scored]
     check_agreement(probes.pairs, ours, theirs, what="log-probabilities", made="imported")
     for side, tokenizer in enumerate((tokenizers.source, tokenizers.target)):
-        texts = [tokenizer.decode(pair[side]) for pair in probes.pairs]
-        check_segmentation(tokenizer, texts, spms[side], vocabularies[side])
-
-
-def _write_ids(file: Path, vocabulary: Vocabulary) -> list[str]:
-    """Write a vocabulary whose subwords are numbers, which every reader of YAML takes alike."""
-    names = [str(token) for token in range(len(vocabulary.subwords))]
-    names[vocabulary.unk], names[vocabulary.eos] = _SYMBOLS
-    file.write_text("".join(f"{name}: {token}\n" for token, name in enumerate(names)))
-    return names
+        original = sentencepiece.SentencePieceProcessor(model_file=str(spms[side]))
+        ids = {name: token for token, name in enumerate(vocabularies[side].names)}
+        for text in [tokenizer.decode(pair[side]) for pair in probes.pairs]:
+            pieces = original.encode(text, out_type=str)
+            if tokenizer.encode(text) != [ids.get(piece, UNK_ID) for piece in pieces]:
+                raise RunError(
+                    f"the imported tokenizer gives other tokens for {text!r} than {spms[side]}; nothing is kept"
+                )

@@ -1,12 +1,10 @@
-"""The format of MarianMT models in Hugging Face transformers, and so of all OPUS-MT models: written and read."""
+"""Reads and writes the format of MarianMT models in Hugging Face transformers, which all OPUS-MT models have."""
 
 import functools
 import json
 import logging
 import re
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +14,12 @@ from torch import Tensor
 
 from translate.config.decoding import DecodingConfig
 from translate.config.schema import Config, ModelConfig
-from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer, Tokenizers
+from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizers
 from translate.decoding.agreement import check_agreement, probe
 from translate.decoding.counterparts import find_lacking, from_settings, known_settings
 from translate.decoding.engines.ctranslate2 import missing_settings
 from translate.errors import InputError, RunError, import_extra
-from translate.exchange.conversion import ForeignModel, require
+from translate.exchange.conversion import ForeignModel, read_mapping, require
 from translate.exchange.vocabulary import Vocabulary
 from translate.exchange.weights import sines_first
 from translate.model import Transformer, log_probabilities
@@ -60,7 +58,7 @@ _SEARCHES = (  # settings of `generate` that our search does not have, or define
 
 
 def marian_lacks(config: ModelConfig) -> list[str]:
-    """What MarianMT cannot express of a model, as "model.key = value (it has …)"; empty if it can be exported so."""
+    """What MarianMT cannot express of a model, as "model.key = value (it has …)"."""
     lacking = find_lacking(config, "marian_mt")
     if config.norm_epsilon != _NORM_EPSILON:
         lacking.append(f"model.norm_epsilon = {config.norm_epsilon!r} (it has {_NORM_EPSILON!r})")
@@ -130,23 +128,23 @@ def write_marian_tokenizer(tokenizers: Tokenizers, config: Config, directory: Pa
     """
     unk, bos, eos, pad = tokenizers.source.pieces([UNK_ID, BOS_ID, EOS_ID, PAD_ID])
     is_separate = tokenizers.vocabulary == "separate"
+    sides = {"vocab.json": tokenizers.source} | ({"target_vocab.json": tokenizers.target} if is_separate else {})
     files: dict[str, dict[str, Any]] = {
-        "vocab.json": _token_ids(tokenizers.source),
-        "tokenizer_config.json": {
-            "tokenizer_class": "MarianTokenizer",
-            "separate_vocabs": is_separate,
-            "source_lang": config.data.source_language,
-            "target_lang": config.data.target_language,
-            "unk_token": unk,
-            "bos_token": bos,
-            "eos_token": eos,
-            "pad_token": pad,
-            **({} if limit is None else {"model_max_length": limit}),
-            "clean_up_tokenization_spaces": False,
-        },
+        name: {piece: token_id for token_id, piece in enumerate(side.pieces(range(side.vocab_size)))}
+        for name, side in sides.items()
     }
-    if is_separate:
-        files["target_vocab.json"] = _token_ids(tokenizers.target)
+    files["tokenizer_config.json"] = {
+        "tokenizer_class": "MarianTokenizer",
+        "separate_vocabs": is_separate,
+        "source_lang": config.data.source_language,
+        "target_lang": config.data.target_language,
+        "unk_token": unk,
+        "bos_token": bos,
+        "eos_token": eos,
+        "pad_token": pad,
+        **({} if limit is None else {"model_max_length": limit}),
+        "clean_up_tokenization_spaces": False,
+    }
     for name, content in files.items():
         text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
         (directory / name).write_text(text, encoding="utf-8", newline="\n")
@@ -159,10 +157,6 @@ def load_marian_tokenizer(directory: Path) -> Any:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Recommended: pip install sacremoses")  # not used here
         return import_extra("transformers").MarianTokenizer.from_pretrained(directory, local_files_only=True)
-
-
-def _token_ids(tokenizer: Tokenizer) -> dict[str, int]:
-    return {piece: token_id for token_id, piece in enumerate(tokenizer.pieces(range(tokenizer.vocab_size)))}
 
 
 def download(name: str) -> Path:
@@ -208,7 +202,7 @@ def read_marian_mt(folder: Path) -> ForeignModel:
             f"{folder}: {', '.join(missing)} is missing; a MarianMT model has {', '.join(_FILES)} and weights"
         )
     transformers = import_extra("transformers")
-    settings = _read_json(folder / "config.json")
+    settings = read_mapping(folder / "config.json")
     if settings.get("model_type") != "marian":
         raise InputError(
             f"{folder}/config.json: model_type = {settings.get('model_type')!r}; MarianMT models ('marian'), such as"
@@ -218,11 +212,20 @@ def read_marian_mt(folder: Path) -> ForeignModel:
         settings["activation_function"] = "swish"  # the same by another name
     same = {f"decoder_{key}": (settings.get(f"encoder_{key}"),) for key in ("attention_heads", "ffn_dim")}
     require(f"{folder}/config.json", settings, known_settings("marian_mt") | _REQUIRED | same)
-    with _quietly(transformers, folder):
+    logs = transformers.utils.logging
+    level = logs.get_verbosity()
+    logs.set_verbosity_error()
+    logs.disable_progress_bar()
+    try:
         model, loading = transformers.MarianMTModel.from_pretrained(
             folder, local_files_only=True, dtype=torch.float32, output_loading_info=True
         )
         tokenizer = load_marian_tokenizer(folder)
+    except Exception as error:  # of many libraries
+        reason = str(error).strip() or type(error).__name__
+        raise InputError(f"{folder}: transformers cannot load it: {reason}") from error
+    finally:
+        logs.set_verbosity(level)
     if damage := [
         f"{kind.replace('_', ' ')}: {', '.join(map(str, sorted(loading[kind])[:5]))}"
         for kind in ("missing_keys", "unexpected_keys", "mismatched_keys")
@@ -232,7 +235,9 @@ def read_marian_mt(folder: Path) -> ForeignModel:
     weights = dict(model.eval().state_dict())
     for stack in ("encoder", "decoder"):
         check_sines(weights.pop(f"model.{stack}.embed_positions.weight"), name=f"{folder}: {stack}.embed_positions")
-    tying = _find_tying(weights)
+    embeddings = [model.get_encoder().embed_tokens, model.get_decoder().embed_tokens, model.lm_head]
+    source_table, target_table, output_table = (module.weight for module in embeddings)
+    tying = "none" if target_table is not output_table else "all" if source_table is target_table else "decoder"
     weights.pop("model.shared.weight", None)  # a second name of the embeddings, or not used
     weights["final_logits_bias"] = weights["final_logits_bias"][0]
     source, target = _read_vocabularies(folder, model, tokenizer)
@@ -265,56 +270,19 @@ def read_marian_mt(folder: Path) -> ForeignModel:
     )
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        values = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from error
-    if not isinstance(values, dict):
-        raise InputError(f"{path}: is not a JSON object")
-    return values
-
-
-@contextmanager
-def _quietly(transformers: Any, folder: Path) -> Iterator[None]:
-    """Let transformers load without its own messages; what it raises becomes one sentence."""
-    level = transformers.utils.logging.get_verbosity()
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Recommended: pip install sacremoses")  # not used here
-            yield
-    except Exception as error:  # of many libraries
-        raise InputError(
-            f"{folder}: transformers cannot load it: {str(error).strip() or type(error).__name__}"
-        ) from error
-    finally:
-        transformers.utils.logging.set_verbosity(level)
-
-
 def check_sines(table: Tensor, *, name: str) -> None:
     """Check that a table of positions has Marian's sines and cosines.
 
     Raises:
         InputError: It has other numbers.
     """
-    num_positions, d_model = table.shape
-    sines = sinusoidal_table(num_positions, d_model)[:, sines_first(d_model)]
+    sines = sinusoidal_table(*table.shape)[:, sines_first(table.shape[1])]
     if not torch.allclose(table, sines, rtol=0.0, atol=1e-5):
         raise InputError(f"{name} is not a table of sines, and a run has no other table beside token embeddings")
 
 
-def _find_tying(weights: Mapping[str, Tensor]) -> str:
-    source, target, output = (
-        weights[f"{name}.weight"].data_ptr()
-        for name in ("model.encoder.embed_tokens", "model.decoder.embed_tokens", "lm_head")
-    )
-    return "none" if target != output else "all" if source == target else "decoder"
-
-
 def _read_vocabularies(folder: Path, model: Any, tokenizer: Any) -> tuple[Vocabulary, Vocabulary]:
-    """The vocabularies of both sides; of a joint one, the same object twice."""
+    """The vocabularies of both sides; a joint one is returned twice."""
     config, sides = model.config, {"vocab.json": (tokenizer.encoder, model.get_encoder().embed_tokens)}
     if tokenizer.separate_vocabs:
         sides["target_vocab.json"] = (tokenizer.target_encoder, model.get_decoder().embed_tokens)

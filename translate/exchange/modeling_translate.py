@@ -8,6 +8,7 @@ side: positions count the tokens that the mask shows. Attention weights and hidd
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,8 +20,22 @@ from transformers.generation import GenerationMixin
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
 
+def swiglu(inner: Tensor) -> Tensor:
+    """A gated activation: the first half of the inner layer is the gate."""
+    gate, inner = inner.chunk(2, dim=-1)
+    return F.silu(gate) * inner
+
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "swish": F.silu,
+    "swiglu": swiglu,
+}
+
+
 class TranslateConfig(PretrainedConfig):
-    """Sizes and kinds of the model, by the names that they have in the section `model` of a run's config."""
+    """Sizes and kinds of the model, named as in the section `model` of a run's config."""
 
     model_type = "translate"
     attribute_map = {
@@ -71,15 +86,14 @@ def rotate(heads: Tensor, angles: tuple[Tensor, Tensor]) -> Tensor:
 
 
 class TranslateAttention(nn.Module):
-    """Multi-head attention. A cache keeps the keys and values of earlier target positions, and those of the source."""
+    """Multi-head attention. A cache keeps the keys and values of the source and of earlier target positions."""
 
     def __init__(self, config: TranslateConfig, layer: int) -> None:
         super().__init__()
         self.num_heads, self.layer, self.dropout = config.num_heads, layer, config.attention_dropout
-        self.query = nn.Linear(config.d_model, config.d_model)
-        self.key = nn.Linear(config.d_model, config.d_model)
-        self.value = nn.Linear(config.d_model, config.d_model)
-        self.output_projection = nn.Linear(config.d_model, config.d_model)
+        self.query, self.key, self.value, self.output_projection = (
+            nn.Linear(config.d_model, config.d_model) for _ in range(4)
+        )
 
     def forward(
         self,
@@ -90,13 +104,16 @@ class TranslateAttention(nn.Module):
         angles: tuple[Tensor, Tensor] | None = None,
         cache: EncoderDecoderCache | None = None,
     ) -> Tensor:
-        query = self._split(self.query(hidden))
+        def split(projected: Tensor) -> Tensor:
+            return projected.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+
+        query = split(self.query(hidden))
         if memory is not None and cache is not None and cache.is_updated.get(self.layer):
             stored = cache.cross_attention_cache.layers[self.layer]
             key, value = stored.keys, stored.values
         else:
             seen = hidden if memory is None else memory
-            key, value = self._split(self.key(seen)), self._split(self.value(seen))
+            key, value = split(self.key(seen)), split(self.value(seen))
             if angles is not None:
                 query, key = rotate(query, angles), rotate(key, angles)
             if cache is not None and memory is None:
@@ -108,31 +125,19 @@ class TranslateAttention(nn.Module):
         heads = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
         return self.output_projection(heads.transpose(1, 2).flatten(2))
 
-    def _split(self, projected: Tensor) -> Tensor:
-        return projected.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
-
-
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "swish": F.silu}
-
 
 class TranslateFeedForward(nn.Module):
-    """Two linear layers with an activation between them; swiglu is gated: silu(gate) * inner."""
+    """Two linear layers with an activation between them."""
 
     def __init__(self, config: TranslateConfig) -> None:
         super().__init__()
-        self.activation = config.activation
+        self.activation = ACTIVATIONS[config.activation]
         self.inner = nn.Linear(config.d_model, config.d_ff * (2 if config.activation == "swiglu" else 1))
         self.outer = nn.Linear(config.d_ff, config.d_model)
         self.dropout = nn.Dropout(config.activation_dropout)
 
     def forward(self, hidden: Tensor) -> Tensor:
-        inner = self.inner(hidden)
-        if self.activation == "swiglu":
-            gate, inner = inner.chunk(2, dim=-1)
-            inner = F.silu(gate) * inner
-        else:
-            inner = ACTIVATIONS[self.activation](inner)
-        return self.outer(self.dropout(inner))
+        return self.outer(self.dropout(self.activation(self.inner(hidden))))
 
 
 class TranslateLayer(nn.Module):
@@ -160,15 +165,11 @@ class TranslateLayer(nn.Module):
         angles: tuple[Tensor, Tensor] | None,
         cache: EncoderDecoderCache | None,
     ) -> Tensor:
-        def attend_to_self(x: Tensor) -> Tensor:
-            return self.self_attention(x, mask=mask, angles=angles, cache=cache)
-
-        def attend_to_memory(x: Tensor) -> Tensor:
-            return self.cross_attention(x, memory, mask=memory_mask, cache=cache)
-
-        hidden = self._residual(hidden, self.self_attention_norm, attend_to_self)
+        attend = partial(self.self_attention, mask=mask, angles=angles, cache=cache)
+        hidden = self._residual(hidden, self.self_attention_norm, attend)
         if memory is not None:
-            hidden = self._residual(hidden, self.cross_attention_norm, attend_to_memory)
+            attend = partial(self.cross_attention, memory=memory, mask=memory_mask, cache=cache)
+            hidden = self._residual(hidden, self.cross_attention_norm, attend)
         return self._residual(hidden, self.feed_forward_norm, self.feed_forward)
 
     def _residual(self, hidden: Tensor, norm: nn.LayerNorm, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
@@ -180,7 +181,7 @@ class TranslateLayer(nn.Module):
 class TranslateStack(nn.Module):
     """The encoder, or the decoder: embeddings with positions, and layers."""
 
-    main_input_name = "input_ids"  # `generate` asks the encoder
+    main_input_name = "input_ids"  # which `generate` reads from the encoder
 
     def __init__(self, config: TranslateConfig, vocab_size: int, num_layers: int, *, is_decoder: bool) -> None:
         super().__init__()
@@ -217,7 +218,7 @@ class TranslateStack(nn.Module):
             hidden = hidden + self.positions(positions)
         angles = sinusoids(positions, self.config.d_model // self.config.num_heads) if kind == "rotary" else None
         visible = attention_mask[:, None, None].bool()
-        if self.is_decoder:  # nobody sees the future
+        if self.is_decoder:  # no position sees a later one
             slots = torch.arange(attention_mask.shape[1], device=input_ids.device)
             visible = visible & (slots <= slots[-length:, None])
         mask = as_bias(visible, hidden.dtype)
@@ -246,7 +247,7 @@ class TranslateStack(nn.Module):
 
 
 def as_bias(visible: Tensor, dtype: torch.dtype) -> Tensor:
-    """0 where a key is visible; elsewhere the least number, not -inf, so that a row of padding alone is no NaN."""
+    """0 where a key is visible; elsewhere the lowest number, not -inf, so that a row with only padding is not NaN."""
     return torch.zeros(visible.shape, dtype=dtype, device=visible.device).masked_fill(~visible, torch.finfo(dtype).min)
 
 

@@ -4,7 +4,7 @@ import json
 import logging
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,15 +74,29 @@ def check_onnx(directory: Path, model: Transformer, *, int8: bool) -> None:
     Raises:
         RunError: A logit differs by more than the tolerance; in int8, they differ too much on average.
     """
-    sessions = _Sessions(directory)
+    onnxruntime = import_extra("onnxruntime")
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    encoder, decoder = (
+        onnxruntime.InferenceSession(os.fspath(directory / name), options, providers=["CPUExecutionProvider"])
+        for name in (_ENCODER, _DECODER)
+    )
     limit = position_limit(model.config)
     pairs, batch, logits = probe(model, position_limit=limit)
-    memory = sessions.encode(batch.source_ids)
-    whole, _ = sessions.decode(batch.target_input_ids, memory, {})
-    found, steps = batch.target_input_ids[:, :1], []
-    cache: dict[str, NDArray[Any]] = {}
+    mask = (batch.source_ids != PAD_ID).long().numpy()
+    (hidden,) = encoder.run(None, {"input_ids": batch.source_ids.numpy(), "attention_mask": mask})
+    shapes = {each.name: each.shape for each in decoder.get_inputs() if each.name.startswith("past")}
+    empty = {name: np.zeros((len(mask), heads, 0, dim), np.float32) for name, (_, heads, _, dim) in shapes.items()}
+
+    def decode(target_ids: Tensor, cache: dict[str, NDArray[Any]]) -> tuple[Tensor, dict[str, NDArray[Any]]]:
+        inputs = {"input_ids": target_ids.numpy(), "encoder_hidden_states": hidden, "encoder_attention_mask": mask}
+        logits, *present = decoder.run(None, inputs | cache)
+        return torch.from_numpy(logits), dict(zip(cache, present, strict=True))
+
+    whole, _ = decode(batch.target_input_ids, empty)
+    found, steps, cache = batch.target_input_ids[:, :1], [], empty
     for _ in range(min(_STEPS, limit or _STEPS)):
-        step, cache = sessions.decode(found[:, -1:], memory, cache)
+        step, cache = decode(found[:, -1:], cache)
         steps.append(step)
         allowed = step.index_fill(2, torch.tensor([PAD_ID, BOS_ID]), -math.inf)
         found = torch.cat((found, allowed.argmax(dim=2)), dim=1)
@@ -117,34 +131,3 @@ def _check_int8(checked: Sequence[tuple[list[EncodedPair], Tensor, Tensor]]) -> 
             f"the exported model is not the trained one: its logits in int8 differ by {error:.0%} of their standard"
             f" deviation, and {INT8_TOLERANCE:.0%} is allowed; nothing was exported"
         )
-
-
-class _Sessions:
-    """Both graphs in ONNX Runtime."""
-
-    def __init__(self, directory: Path) -> None:
-        onnxruntime = import_extra("onnxruntime")
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = torch.get_num_threads()
-        self._encoder, self._decoder = (
-            onnxruntime.InferenceSession(os.fspath(directory / name), options, providers=["CPUExecutionProvider"])
-            for name in (_ENCODER, _DECODER)
-        )
-
-    def encode(self, source_ids: Tensor) -> dict[str, NDArray[Any]]:
-        """What the decoder reads of the source."""
-        mask = (source_ids != PAD_ID).long().numpy()
-        (hidden,) = self._encoder.run(None, {"input_ids": source_ids.numpy(), "attention_mask": mask})
-        return {"encoder_hidden_states": hidden, "encoder_attention_mask": mask}
-
-    def decode(
-        self, target_ids: Tensor, memory: Mapping[str, NDArray[Any]], cache: Mapping[str, NDArray[Any]]
-    ) -> tuple[Tensor, dict[str, NDArray[Any]]]:
-        """The logits of the next target positions, and the cache with these; before the first one it is empty."""
-        shapes = {each.name: each.shape for each in self._decoder.get_inputs() if each.name.startswith("past")}
-        empty = {
-            name: np.zeros((len(target_ids), heads, 0, head_dim), np.float32)
-            for name, (_, heads, _, head_dim) in shapes.items()
-        }
-        logits, *present = self._decoder.run(None, {"input_ids": target_ids.numpy(), **memory, **empty, **cache})
-        return torch.from_numpy(logits), dict(zip(shapes, present, strict=True))

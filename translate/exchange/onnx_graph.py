@@ -1,7 +1,7 @@
 """A model's encoder and decoder as ONNX graphs, written node by node: they are small, and no option is lost.
 
-The decoder needs no branch for its first step: the cache is empty then, and the source's keys and values are computed
-for just those positions that are not in the cache yet.
+The decoder needs no branch for its first step. The cache is empty then, and the keys and values of the source are
+computed only for positions that are not in the cache yet.
 """
 
 import math
@@ -23,10 +23,27 @@ from translate.model.layers import AddAndNorm, DecoderLayer, EncoderLayer, FeedF
 from translate.model.positions import Positions
 from translate.model.transformer import Embedder
 
+
+def _swish(graph: "Graph", inner: str) -> str:
+    return graph.op("Mul", inner, graph.op("Sigmoid", inner))
+
+
+def _swiglu(graph: "Graph", inner: str) -> str:
+    gate, inner = graph.split(inner, 2)
+    return graph.op("Mul", _swish(graph, gate), inner)
+
+
+ACTIVATIONS: dict[str, Callable[["Graph", str], str]] = {
+    "relu": lambda graph, inner: graph.op("Relu", inner),
+    "gelu": lambda graph, inner: graph.op("Gelu", inner),
+    "swish": _swish,
+    "swiglu": _swiglu,
+}
+"""The nodes of each `model.activation`."""
 TABLE_POSITIONS = 4096
-"""Rows of the tables of sines: tokens of the longest source or translation, the special symbol included."""
+"""Rows of the tables of sines: tokens of the longest source or translation, including the special symbol."""
 LARGEST_FILE = 2_000_000_000
-"""Bytes of weights that fit into a file of this format."""
+"""Bytes of weights that fit into one ONNX file."""
 _OPSET, _IR_VERSION = 20, 9  # ONNX Runtime 1.17 and later
 _CACHE = ("decoder.key", "decoder.value", "encoder.key", "encoder.value")  # of each layer
 
@@ -37,30 +54,32 @@ def position_limit(config: ModelConfig) -> int | None:
 
 
 class Graph:
-    """The nodes and weights of one graph as they are added. What is added has a name, which most methods return."""
+    """The nodes and weights of one graph. Methods that add to it return the name of the result."""
 
     def __init__(self, onnx: ModuleType, model: Transformer, *, int8: bool) -> None:
         self.model = model
         self._config = model.config
         self._onnx = onnx
         self._int8 = int8
-        self._names = {module: name for name, module in model.named_modules()}
+        # Tied weights have one name.
+        self._names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
         self._nodes: list[Any] = []
         self._weights: dict[str, Any] = {}
         self._inputs: list[Any] = []
         self._outputs: list[Any] = []
 
     def input(self, name: str, *shape: str | int, kind: str = "INT64") -> str:
-        self._inputs.append(self._onnx.helper.make_tensor_value_info(name, self._kind(kind), shape))
+        kind_id = getattr(self._onnx.TensorProto, kind)
+        self._inputs.append(self._onnx.helper.make_tensor_value_info(name, kind_id, shape))
         return name
 
     def output(self, name: str, result: str, *shape: str | int) -> None:
-        """Return a result of the graph under this name."""
+        """Make a result an output of the graph, with this name."""
         self._nodes.append(self._onnx.helper.make_node("Identity", [result], [name], name=name))
-        self._outputs.append(self._onnx.helper.make_tensor_value_info(name, self._kind("FLOAT"), shape))
+        self._outputs.append(self._onnx.helper.make_tensor_value_info(name, self._onnx.TensorProto.FLOAT, shape))
 
     def save(self, path: Path) -> None:
-        """Write the graph, and what is too large for a file of this format into another one beside it.
+        """Write the graph; weights that are too large for the file go into a second one beside it.
 
         Raises:
             OSError: The file cannot be written.
@@ -73,9 +92,6 @@ class Graph:
         self._onnx.save(proto, os.fspath(path), save_as_external_data=is_large, location=f"{path.name}_data")
         self._onnx.checker.check_model(os.fspath(path), full_check=True)
 
-    def op(self, op: str, *inputs: str, **attributes: object) -> str:
-        return self.ops(op, *inputs, num_results=1, **attributes)[0]
-
     def ops(self, op: str, *inputs: str, num_results: int, **attributes: object) -> list[str]:
         """Add a node with several results."""
         name = f"{op}_{len(self._nodes)}"
@@ -83,11 +99,14 @@ class Graph:
         self._nodes.append(self._onnx.helper.make_node(op, inputs, results, name=name, **attributes))
         return results
 
-    def cast(self, result: str, kind: str) -> str:
-        return self.op("Cast", result, to=self._kind(kind))
+    def op(self, op: str, *inputs: str, **attributes: object) -> str:
+        return self.ops(op, *inputs, num_results=1, **attributes)[0]
 
     def split(self, joined: str, parts: int) -> list[str]:
         return self.ops("Split", joined, num_results=parts, num_outputs=parts, axis=-1)
+
+    def cast(self, result: str, kind: str) -> str:
+        return self.op("Cast", result, to=getattr(self._onnx.TensorProto, kind))
 
     def weight(self, name: str, tensor: Tensor) -> str:
         """Add a tensor, once."""
@@ -110,13 +129,13 @@ class Graph:
 
     def embed(self, embedder: Embedder, ids: str, positions: str) -> str:
         """Scaled token embeddings, with the positions where these are added to them."""
-        name = f"{self._names[embedder.tokens]}.weight"
+        tokens = embedder.tokens.weight
         if self._int8:
-            table, scales = self._quantized(name, embedder.tokens.weight)
+            table, scales = self._quantized(self._names[tokens], tokens)
             integers = self.op("Sub", self.cast(self.op("Gather", table, ids), "FLOAT"), self.number(128.0))
             hidden = self.op("Mul", integers, self.op("Unsqueeze", self.op("Gather", scales, ids), self.ints(-1)))
         else:
-            hidden = self.op("Gather", self.weight(name, embedder.tokens.weight), ids)
+            hidden = self.op("Gather", self.weight(self._names[tokens], tokens), ids)
         hidden = self.op("Mul", hidden, self.number(embedder.scale))
         if self._config.positions not in ("sinusoidal", "learned"):
             return hidden
@@ -133,8 +152,15 @@ class Graph:
         tables = self.weight("cosines", angles.cosine[0]), self.weight("sines", angles.sine[0])
         return [self.op("Gather", table, positions) for table in tables]
 
+    def mask(self, visible: str) -> str:
+        """0 for what is visible, -inf for the rest."""
+        return self.op("Where", visible, self.number(0.0), self.number(-math.inf))
+
+    def source_mask(self, attention_mask: str) -> str:
+        return self.mask(self.op("Unsqueeze", self.cast(attention_mask, "BOOL"), self.ints(1, 2)))
+
     def add_relative(self, module: Positions, mask: str, *, query: str, key: str) -> str:
-        """Add the relative bias to a mask, if the model has one; from some distance on, all have the same."""
+        """Add the relative bias to a mask, if the model has one; from some distance on it is constant."""
         if self._config.positions != "relative":
             return mask
         farthest = self._config.relative_max_distance
@@ -146,40 +172,28 @@ class Graph:
         bias = self.op("Gather", self.weight("relative_bias", biases[:, 0].t()), row)  # (query, key, heads)
         return self.op("Add", mask, self.op("Transpose", bias, perm=[2, 0, 1]))
 
-    def mask(self, visible: str) -> str:
-        """0 for what is visible, -inf for the rest."""
-        return self.op("Where", visible, self.number(0.0), self.number(-math.inf))
-
-    def source_mask(self, attention_mask: str) -> str:
-        return self.mask(self.op("Unsqueeze", self.cast(attention_mask, "BOOL"), self.ints(1, 2)))
-
     def linear(self, module: nn.Linear, hidden: str, *, rows: Tensor | None = None, part: str = "") -> str:
-        """Outputs of a linear layer: all, or a part with a name."""
-        tokens = self.model.decoder.embedder.tokens
-        is_tied = module.weight is tokens.weight
-        name, bias_name = self._names[tokens if is_tied else module], self._names[module]
-        weight: Tensor = module.weight
-        bias: Tensor | None = module.bias
-        if rows is not None:
-            name, weight, bias = f"{name}.{part}", weight[rows], module.bias[rows]
-            bias_name = name
+        """Outputs of a linear layer: all, or some rows as a named part. ONNX Runtime transposes weights once."""
+        weight: Tensor = module.weight if rows is None else module.weight[rows]
+        name = f"{self._names[module.weight]}{part}"
         if self._int8:
-            table, scales = self._quantized(f"{name}.weight", weight)
+            table, scales = self._quantized(name, weight)
             integers, scale, zero = self.ops("DynamicQuantizeLinear", hidden, num_results=3)
             weight_zero = self.weight("weight_zero", torch.tensor(128, dtype=torch.uint8))
             summed = self.op("MatMulInteger", integers, self.op("Transpose", table, perm=[1, 0]), zero, weight_zero)
             result = self.op("Mul", self.cast(summed, "FLOAT"), self.op("Mul", scale, scales))
-        elif is_tied:
-            table = self.weight(f"{name}.weight", weight)
-            result = self.op("MatMul", hidden, self.op("Transpose", table, perm=[1, 0]))
         else:
-            result = self.op("MatMul", hidden, self.weight(f"{name}.weight", weight.t()))
-        return result if bias is None else self.op("Add", result, self.weight(f"{bias_name}.bias", bias))
+            result = self.op("MatMul", hidden, self.op("Transpose", self.weight(name, weight), perm=[1, 0]))
+        bias: Tensor | None = module.bias
+        if bias is None:
+            return result
+        rows_of_bias = bias if rows is None else bias[rows]
+        return self.op("Add", result, self.weight(f"{self._names[bias]}{part}", rows_of_bias))
 
     def norm(self, module: nn.Module, hidden: str) -> str:
         if not isinstance(module, nn.LayerNorm):
             return hidden
-        weights = (self.weight(f"{self._names[module]}.{name}", tensor) for name, tensor in module.named_parameters())
+        weights = (self.weight(self._names[tensor], tensor) for tensor in module.parameters())
         return self.op("LayerNormalization", hidden, *weights, epsilon=module.eps)
 
     def add_and_norm(self, module: AddAndNorm, hidden: str, sublayer: Callable[[str], str]) -> str:
@@ -192,31 +206,18 @@ class Graph:
                 assert_never(module.placement)
 
     def feed_forward(self, module: FeedForward, hidden: str) -> str:
-        inner = self.linear(module.inner, hidden)
-        match module.activation:
-            case "relu":
-                active = self.op("Relu", inner)
-            case "gelu":
-                active = self.op("Gelu", inner)
-            case "swish":
-                active = self.op("Mul", inner, self.op("Sigmoid", inner))
-            case "swiglu":
-                gate, inner = self.split(inner, 2)
-                active = self.op("Mul", self.op("Mul", gate, self.op("Sigmoid", gate)), inner)
-            case _:
-                assert_never(module.activation)
-        return self.linear(module.outer, active)
+        return self.linear(module.outer, ACTIVATIONS[module.activation](self, self.linear(module.inner, hidden)))
 
-    def project(self, module: MultiHeadAttention, hidden: str, parts: str, *, rotary: Sequence[str] = ()) -> list[str]:
-        """Queries, keys and values, or those of them that `parts` names by their first letters, split into heads.
+    def project(self, module: MultiHeadAttention, hidden: str, parts: str, rotary: Sequence[str] = ()) -> list[str]:
+        """The queries, keys and values that `parts` names by their first letters, split into heads.
 
-        Rotary positions turn pairs of dimensions. These are in the two halves of a head here, not side by side.
+        Rotary positions turn pairs of dimensions. Here a pair is in the two halves of a head, not side by side.
         """
         rows = torch.arange(3 * module.d_model).view(3, module.num_heads, -1)
         if rotary:
             rows[:2] = rows[:2].unflatten(-1, (-1, 2)).mT.flatten(2)
         rows = rows[["qkv".index(part) for part in parts]].flatten()
-        projected = self.linear(module.input_projection, hidden, rows=rows, part=parts)
+        projected = self.linear(module.input_projection, hidden, rows=rows, part=f".{parts}")
         shape = self.ints(0, 0, module.num_heads, module.d_model // module.num_heads)  # 0 leaves an axis as it is
         split = self.split(projected, len(parts)) if len(parts) > 1 else [projected]
         heads = [self.op("Transpose", self.op("Reshape", each, shape), perm=[0, 2, 1, 3]) for each in split]
@@ -228,16 +229,32 @@ class Graph:
         new_odd = self.op("Add", self.op("Mul", even, sine), self.op("Mul", odd, cosine))
         return self.op("Concat", new_even, new_odd, axis=-1)
 
-    def attend(self, module: MultiHeadAttention, query: str, key: str, value: str, mask: str) -> str:
+    def attention(
+        self,
+        module: MultiHeadAttention,
+        hidden: str,
+        *,
+        memory: str | None = None,  # None: self-attention
+        mask: str,
+        rotary: Sequence[str] = (),
+        cache: dict[str, str],
+    ) -> str:
+        """Attention to cached and new positions; the new ones join the cache, if there is one."""
+        if memory is None:
+            query, *new = self.project(module, hidden, "qkv", rotary)
+            names = _CACHE[:2]
+        else:
+            new, (query,) = self.project(module, memory, "kv"), self.project(module, hidden, "q")
+            names = _CACHE[2:]
+        if cache:
+            new = [self.op("Concat", cache[name], part, axis=2) for name, part in zip(names, new, strict=True)]
+            cache |= zip(names, new, strict=True)
+        key, value = new
         query = self.op("Mul", query, self.number((module.d_model / module.num_heads) ** -0.5))
         scores = self.op("MatMul", query, self.op("Transpose", key, perm=[0, 1, 3, 2]))
         output = self.op("MatMul", self.op("Softmax", self.op("Add", scores, mask), axis=-1), value)
         joined = self.op("Reshape", self.op("Transpose", output, perm=[0, 2, 1, 3]), self.ints(0, 0, module.d_model))
         return self.linear(module.output_projection, joined)
-
-    def _kind(self, name: str) -> int:
-        number: int = self._onnx.TensorProto.DataType.Value(name)
-        return number
 
     def _quantized(self, name: str, weight: Tensor) -> tuple[str, str]:
         """Integers without a sign: products of signed ones overflow on processors without VNNI instructions."""
@@ -264,7 +281,10 @@ def build_encoder(graph: Graph) -> Graph:
     mask = graph.add_relative(encoder.embedder.positions, mask, query=positions, key=positions)
     for layer in encoder.layers:
         assert isinstance(layer, EncoderLayer)
-        hidden = _add_layer(graph, layer, hidden, {}, rotary=rotary, mask=mask)
+        attend = partial(graph.attention, layer.self_attention, mask=mask, rotary=rotary, cache={})
+        hidden = graph.add_and_norm(layer.self_attention_add_and_norm, hidden, attend)
+        feed_forward = partial(graph.feed_forward, layer.feed_forward)
+        hidden = graph.add_and_norm(layer.feed_forward_add_and_norm, hidden, feed_forward)
     graph.output("last_hidden_state", graph.norm(encoder.final_norm, hidden), *source, encoder.d_model)
     return graph
 
@@ -296,48 +316,15 @@ def build_decoder(graph: Graph) -> Graph:
     rotary = graph.rotary(decoder.embedder.positions, queries)
     for layer, cache in zip(decoder.layers, caches, strict=True):
         assert isinstance(layer, DecoderLayer)
-        hidden = _add_layer(
-            graph, layer, hidden, cache, rotary=rotary, mask=mask, new_memory=new_memory, memory_mask=memory_mask
-        )
+        attend = partial(graph.attention, layer.self_attention, mask=mask, rotary=rotary, cache=cache)
+        hidden = graph.add_and_norm(layer.self_attention_add_and_norm, hidden, attend)
+        attend = partial(graph.attention, layer.cross_attention, memory=new_memory, mask=memory_mask, cache=cache)
+        hidden = graph.add_and_norm(layer.cross_attention_add_and_norm, hidden, attend)
+        feed_forward = partial(graph.feed_forward, layer.feed_forward)
+        hidden = graph.add_and_norm(layer.feed_forward_add_and_norm, hidden, feed_forward)
     logits = graph.linear(graph.model.output, graph.norm(decoder.final_norm, hidden))
     graph.output("logits", logits, batch, target, graph.model.output.out_features)
     for number, cache in enumerate(caches):
         for part, result in cache.items():
             graph.output(f"present.{number}.{part}", result, batch, heads, f"present_{part}", head_dim)
     return graph
-
-
-def _add_layer(
-    graph: Graph,
-    layer: EncoderLayer | DecoderLayer,
-    hidden: str,
-    cache: dict[str, str],
-    *,
-    rotary: list[str],
-    mask: str,
-    new_memory: str = "",
-    memory_mask: str = "",
-) -> str:
-    """A layer of either stack. It adds to the cache, which the encoder does not have."""
-
-    def extend(name: str, new: str) -> str:
-        if name in cache:
-            new = cache[name] = graph.op("Concat", cache[name], new, axis=2)
-        return new
-
-    def attend_to_self(x: str) -> str:
-        query, key, value = graph.project(layer.self_attention, x, "qkv", rotary=rotary)
-        key, value = extend("decoder.key", key), extend("decoder.value", value)
-        return graph.attend(layer.self_attention, query, key, value, mask)
-
-    def attend_to_memory(attention: MultiHeadAttention, x: str) -> str:
-        key, value = graph.project(attention, new_memory, "kv")
-        key, value = extend("encoder.key", key), extend("encoder.value", value)
-        (query,) = graph.project(attention, x, "q")
-        return graph.attend(attention, query, key, value, memory_mask)
-
-    hidden = graph.add_and_norm(layer.self_attention_add_and_norm, hidden, attend_to_self)
-    if isinstance(layer, DecoderLayer):
-        attend = partial(attend_to_memory, layer.cross_attention)
-        hidden = graph.add_and_norm(layer.cross_attention_add_and_norm, hidden, attend)
-    return graph.add_and_norm(layer.feed_forward_add_and_norm, hidden, partial(graph.feed_forward, layer.feed_forward))

@@ -1,19 +1,16 @@
-"""A vocabulary of another toolkit with our special ids, and SentencePiece models whose ids are those.
+"""Another toolkit's vocabulary with our special ids, and SentencePiece models with the same ids.
 
-Our special symbols have the first ids, so the other subwords move. Elsewhere a SentencePiece model only segments, and a
-vocabulary of its own gives the ids; here its pieces are put into the order of the ids, so that it does both.
+Our special symbols have the first ids, so the other subwords move. In other toolkits a SentencePiece model only
+segments, and a separate vocabulary gives the ids. Ours does both, so its pieces are put into the order of the ids.
 """
 
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
-import sentencepiece
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]  # made on import
 
 from translate.data.tokenizer import BOS_ID, END_OF_VOCABULARY, EOS_ID, PAD_ID, UNK_ID, Tokenizer
-from translate.errors import InputError, RunError
+from translate.errors import InputError
 
 _SYMBOLS = {PAD_ID: "<pad>", UNK_ID: "<unk>", BOS_ID: "<s>", EOS_ID: "</s>"}
 _UNIGRAM, _BPE = 1, 2  # SentencePiece's numbers
@@ -31,14 +28,14 @@ class Vocabulary(NamedTuple):
 
     @property
     def rows(self) -> list[int]:
-        """Their id for each of ours; -1: only we have it. Their start symbol may be another symbol at once."""
+        """Their id for each of ours; -1: only we have it. Their start symbol may also be another symbol."""
         pad = -1 if self.pad is None or self.pad in (self.unk, self.eos, self.start) else self.pad
         special = [pad, self.unk, -1 if self.start is None else self.start, self.eos]
         return [*special, *(token for token in range(len(self.subwords)) if token not in special)]
 
     @property
     def only_ours(self) -> list[int]:
-        """Our ids that are no tokens of theirs, or are a token's second id."""
+        """Our ids that are not among their tokens, or are the second id of one."""
         rows = self.rows
         is_double = rows[BOS_ID] in (rows[UNK_ID], rows[EOS_ID])
         return [token for token, row in enumerate(rows) if row < 0 or (token == BOS_ID and is_double)]
@@ -58,15 +55,15 @@ class Vocabulary(NamedTuple):
 def reorder_sentencepiece(model_bytes: bytes, names: list[str], *, name: str) -> Tokenizer:
     """A SentencePiece model that segments as before, with the ids of a vocabulary.
 
-    A subword of the vocabulary that the model lacks is an unused piece, which no text is segmented into. A piece that
-    the vocabulary lacks stands behind `END_OF_VOCABULARY`: texts are segmented into it as before, and its id is UNK.
+    A subword that only the vocabulary has becomes an unused piece, which no text is segmented into. A piece that only
+    the model has comes after `END_OF_VOCABULARY`: texts are segmented into it as before, and its id is UNK.
 
     Args:
         names: The subword of each id, with our special symbols.
         name: The name of the model, for errors.
 
     Raises:
-        InputError: The bytes are no SentencePiece model, or one that splits into words or characters.
+        InputError: The bytes are not a SentencePiece model, or it splits into words or characters.
     """
     model = _parse(model_bytes, name=name)
     if model.trainer_spec.model_type not in (_UNIGRAM, _BPE):
@@ -108,16 +105,3 @@ def _parse(model_bytes: bytes, *, name: str) -> Any:
         return ModelProto.FromString(model_bytes)
     except DecodeError as error:
         raise InputError(f"{name}: is not a SentencePiece model ({len(model_bytes)} bytes)") from error
-
-
-def check_segmentation(tokenizer: Tokenizer, texts: Sequence[str], path: Path, vocabulary: Vocabulary) -> None:
-    """Compare our tokens with the pieces of the original SentencePiece model.
-
-    Raises:
-        RunError: A text has other tokens.
-    """
-    original = sentencepiece.SentencePieceProcessor(model_file=str(path))
-    ids = {name: token for token, name in enumerate(vocabulary.names)}
-    for text in texts:
-        if tokenizer.encode(text) != [ids.get(piece, UNK_ID) for piece in original.encode(text, out_type=str)]:
-            raise RunError(f"the imported tokenizer gives other tokens for {text!r} than {path}; nothing is kept")

@@ -13,29 +13,21 @@ from translate.model import Transformer
 
 Format = Literal["marian_mt", "marian"]
 
-
-class _Names(NamedTuple):
-    """A linear layer or a norm in the layers of each format."""
-
-    marian_mt: str  # of the module
-    marian: tuple[str, str]  # of the weight and of the bias
-    stream: Literal["input", "output"]  # which of its axes is the residual stream
-
-
-_LAYER: dict[str, _Names] = {
-    "self_attention.query": _Names("self_attn.q_proj", ("self_Wq", "self_bq"), "input"),
-    "self_attention.key": _Names("self_attn.k_proj", ("self_Wk", "self_bk"), "input"),
-    "self_attention.value": _Names("self_attn.v_proj", ("self_Wv", "self_bv"), "input"),
-    "self_attention.output_projection": _Names("self_attn.out_proj", ("self_Wo", "self_bo"), "output"),
-    "self_attention_norm": _Names("self_attn_layer_norm", ("self_Wo_ln_scale", "self_Wo_ln_bias"), "output"),
-    "cross_attention.query": _Names("encoder_attn.q_proj", ("context_Wq", "context_bq"), "input"),
-    "cross_attention.key": _Names("encoder_attn.k_proj", ("context_Wk", "context_bk"), "input"),
-    "cross_attention.value": _Names("encoder_attn.v_proj", ("context_Wv", "context_bv"), "input"),
-    "cross_attention.output_projection": _Names("encoder_attn.out_proj", ("context_Wo", "context_bo"), "output"),
-    "cross_attention_norm": _Names("encoder_attn_layer_norm", ("context_Wo_ln_scale", "context_Wo_ln_bias"), "output"),
-    "feed_forward.inner": _Names("fc1", ("ffn_W1", "ffn_b1"), "input"),
-    "feed_forward.outer": _Names("fc2", ("ffn_W2", "ffn_b2"), "output"),
-    "feed_forward_norm": _Names("final_layer_norm", ("ffn_ffn_ln_scale", "ffn_ffn_ln_bias"), "output"),
+# Our modules in a layer: MarianMT's module, Marian's weight and bias, and the side that is the residual stream.
+_LAYER: dict[str, tuple[str, str, str, Literal["input", "output"]]] = {
+    "self_attention.query": ("self_attn.q_proj", "self_Wq", "self_bq", "input"),
+    "self_attention.key": ("self_attn.k_proj", "self_Wk", "self_bk", "input"),
+    "self_attention.value": ("self_attn.v_proj", "self_Wv", "self_bv", "input"),
+    "self_attention.output_projection": ("self_attn.out_proj", "self_Wo", "self_bo", "output"),
+    "self_attention_norm": ("self_attn_layer_norm", "self_Wo_ln_scale", "self_Wo_ln_bias", "output"),
+    "cross_attention.query": ("encoder_attn.q_proj", "context_Wq", "context_bq", "input"),
+    "cross_attention.key": ("encoder_attn.k_proj", "context_Wk", "context_bk", "input"),
+    "cross_attention.value": ("encoder_attn.v_proj", "context_Wv", "context_bv", "input"),
+    "cross_attention.output_projection": ("encoder_attn.out_proj", "context_Wo", "context_bo", "output"),
+    "cross_attention_norm": ("encoder_attn_layer_norm", "context_Wo_ln_scale", "context_Wo_ln_bias", "output"),
+    "feed_forward.inner": ("fc1", "ffn_W1", "ffn_b1", "input"),
+    "feed_forward.outer": ("fc2", "ffn_W2", "ffn_b2", "output"),
+    "feed_forward_norm": ("final_layer_norm", "ffn_ffn_ln_scale", "ffn_ffn_ln_bias", "output"),
 }
 _OUTSIDE_LAYERS: dict[str, dict[Format, str]] = {
     "encoder.tokens.weight": {"marian_mt": "model.encoder.embed_tokens.weight", "marian": "encoder_Wemb"},
@@ -47,7 +39,7 @@ OUTPUT_BIAS = _OUTSIDE_LAYERS["output.bias"]
 
 
 class Weight(NamedTuple):
-    """One of our weights, or a part of one, that has a name of its own in another format."""
+    """One of our weights, or a part of one, that has its own name in another format."""
 
     tensor: Tensor  # a view: what is written into it is written into our model
     axis: int | None  # the axis of the residual stream, whose dimensions have another order there
@@ -55,15 +47,11 @@ class Weight(NamedTuple):
 
 
 def split_weights(model: Transformer) -> dict[str, Tensor]:
-    """Views of our weights by the names of the modelling file, where query, key and value have a layer each."""
+    """Views of our weights by the names of the modelling file, where query, key and value are separate layers."""
     weights: dict[str, Tensor] = {}
     for name, tensor in model.state_dict().items():
-        for ours, theirs in (
-            ("embedder.", ""),
-            ("positions.table", "positions.weight"),
-            ("_add_and_norm.norm", "_norm"),
-        ):
-            name = name.replace(ours, theirs)
+        name = name.replace("embedder.", "").replace("positions.table", "positions.weight")
+        name = name.replace("_add_and_norm.norm", "_norm")
         is_fused = "input_projection" in name
         parts = zip(("query", "key", "value"), tensor.chunk(3), strict=True) if is_fused else [(name, tensor)]
         weights |= {name.replace("input_projection", part): rows for part, rows in parts}
@@ -79,19 +67,17 @@ def named_weights(model: Transformer, names_of: Format) -> dict[str, Weight]:
     for ours, tensor in split_weights(model).items():
         stack, _, place = ours.partition(".layers.")
         if not place:
-            is_bias = ours == "output.bias"
-            name, axis = _OUTSIDE_LAYERS[ours][names_of], None if is_bias else 1
-            weights[name] = Weight(tensor, axis, "source" if stack.startswith("encoder") else "target")
+            side: Literal["source", "target"] = "source" if stack.startswith("encoder") else "target"
+            weights[_OUTSIDE_LAYERS[ours][names_of]] = Weight(tensor, None if ours == "output.bias" else 1, side)
             continue
         number, _, place = place.partition(".")
         module, _, kind = place.rpartition(".")
-        names = _LAYER[module]
+        marian_mt, weight, bias, stream = _LAYER[module]
         if names_of == "marian_mt":
-            name = f"model.{stack}.layers.{number}.{names.marian_mt}.{kind}"
+            name = f"model.{stack}.layers.{number}.{marian_mt}.{kind}"
         else:
-            name = f"{stack}_l{int(number) + 1}_{names.marian[kind == 'bias']}"
-        axis = 0 if names.stream == "output" else 1 if kind == "weight" else None
-        weights[name] = Weight(tensor, axis, None)
+            name = f"{stack}_l{int(number) + 1}_{bias if kind == 'bias' else weight}"
+        weights[name] = Weight(tensor, 0 if stream == "output" else 1 if kind == "weight" else None, None)
     return weights
 
 
@@ -109,6 +95,6 @@ def marian_mt_weights(model: Transformer) -> dict[str, Tensor]:
     }
     if model.config.tie_embeddings == "all":
         weights["model.shared.weight"] = weights["lm_head.weight"]
-    if OUTPUT_BIAS["marian_mt"] in weights:
-        weights[OUTPUT_BIAS["marian_mt"]] = weights[OUTPUT_BIAS["marian_mt"]][None]
+    if (bias := weights.get(OUTPUT_BIAS["marian_mt"])) is not None:
+        weights[OUTPUT_BIAS["marian_mt"]] = bias[None]
     return weights

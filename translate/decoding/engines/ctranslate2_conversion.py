@@ -1,7 +1,6 @@
-"""A CTranslate2 model of a trained one, weight by weight; one in fp32 may be quantised when it is loaded.
+"""Converts a trained model to CTranslate2, weight by weight; a model in fp32 may be quantised when it is loaded.
 
-The sines are written as a table; relative and rotary positions are computed alike. Each exported model is checked at
-the end by comparing its numbers with ours.
+Sinusoidal positions are written as a table. Each converted model is checked: its numbers must be equal to ours.
 """
 
 import contextlib
@@ -25,8 +24,7 @@ from translate.decoding.counterparts import to_settings
 from translate.errors import InputError, RunError, import_extra
 from translate.fingerprint import fingerprint
 from translate.model import Decoder, Encoder, Transformer, log_probabilities
-from translate.model.attention import MultiHeadAttention
-from translate.model.layers import AddAndNorm, DecoderLayer, EncoderLayer
+from translate.model.layers import DecoderLayer, EncoderLayer
 from translate.model.positions import LearnedPositions, RelativePositions, SinusoidalPositions, sinusoidal_table
 from translate.runs.checksums import check_folder, check_inside, write_checksums
 from translate.runs.directory import Checkpoint, open_run
@@ -36,7 +34,6 @@ TABLE_POSITIONS = 4096
 """Rows of the table of sines in the file: tokens of the longest source or translation, the special symbol included."""
 CONVERSION = 1
 """Version of the conversion; raise it when runs that were converted before must be converted again."""
-_ALL = slice(None)
 
 
 def find_conversion(run_path: Path, *, checkpoint: Checkpoint) -> Path:
@@ -158,47 +155,42 @@ def _build_spec(model: Transformer, tokenizers: Tokenizers) -> Any:
 
 def _fill_stack(spec: Any, stack: Encoder | Decoder, *, embeddings: Any) -> None:
     embedder, positions = stack.embedder, stack.embedder.positions
+    d_model = embedder.tokens.embedding_dim
     embeddings.weight = _array(embedder.tokens.weight)
     spec.scale_embeddings = embedder.scale
     if isinstance(positions, SinusoidalPositions):
-        spec.position_encodings.encodings = _array(sinusoidal_table(TABLE_POSITIONS, positions.table.shape[1]))
+        spec.position_encodings.encodings = _array(sinusoidal_table(TABLE_POSITIONS, d_model))
     elif isinstance(positions, LearnedPositions):
         spec.position_encodings.encodings = _array(positions.table)
     if isinstance(stack.final_norm, nn.LayerNorm):
-        _fill_norm(spec.layer_norm, stack.final_norm)
+        _fill(spec.layer_norm, stack.final_norm)
     for layer_spec, layer in zip(spec.layer, stack.layers, strict=True):
         assert isinstance(layer, EncoderLayer | DecoderLayer)
-        _fill_attention(layer_spec.self_attention, layer.self_attention, layer.self_attention_add_and_norm)
+        _fill(layer_spec.self_attention.layer_norm, layer.self_attention_add_and_norm.norm)
+        _fill(layer_spec.self_attention.linear[0], layer.self_attention.input_projection)
+        _fill(layer_spec.self_attention.linear[1], layer.self_attention.output_projection)
         if isinstance(positions, RelativePositions):
             layer_spec.self_attention.relative_attention_bias = _array(positions.table)
             layer_spec.self_attention.relative_attention_max_distance = np.int32(positions.max_distance)
-        if isinstance(layer, DecoderLayer):
-            _fill_attention(layer_spec.attention, layer.cross_attention, layer.cross_attention_add_and_norm)
+        if isinstance(layer, DecoderLayer):  # whose query has a layer of its own there
+            _fill(layer_spec.attention.layer_norm, layer.cross_attention_add_and_norm.norm)
+            _fill(layer_spec.attention.linear[0], layer.cross_attention.input_projection, slice(d_model))
+            _fill(layer_spec.attention.linear[1], layer.cross_attention.input_projection, slice(d_model, None))
+            _fill(layer_spec.attention.linear[2], layer.cross_attention.output_projection)
         inner, outer = layer.feed_forward.inner, layer.feed_forward.outer
-        _fill_norm(layer_spec.ffn.layer_norm, layer.feed_forward_add_and_norm.norm)
+        _fill(layer_spec.ffn.layer_norm, layer.feed_forward_add_and_norm.norm)
         if layer.feed_forward.is_gated:  # the first half is the gate, which has the activation
-            _fill_linear(layer_spec.ffn.linear_0, inner, slice(outer.in_features))
-            _fill_linear(layer_spec.ffn.linear_0_noact, inner, slice(outer.in_features, None))
+            _fill(layer_spec.ffn.linear_0, inner, slice(outer.in_features))
+            _fill(layer_spec.ffn.linear_0_noact, inner, slice(outer.in_features, None))
         else:
-            _fill_linear(layer_spec.ffn.linear_0, inner)
-        _fill_linear(layer_spec.ffn.linear_1, outer)
+            _fill(layer_spec.ffn.linear_0, inner)
+        _fill(layer_spec.ffn.linear_1, outer)
 
 
-def _fill_attention(spec: Any, attention: MultiHeadAttention, add_and_norm: AddAndNorm) -> None:
-    """Self-attention has one projection of query, key and value there; cross-attention has the query's apart."""
-    _fill_norm(spec.layer_norm, add_and_norm.norm)
-    rows = [_ALL] if len(spec.linear) == 2 else [slice(attention.d_model), slice(attention.d_model, None)]
-    for linear, part in zip(spec.linear, rows, strict=False):
-        _fill_linear(linear, attention.input_projection, part)
-    _fill_linear(spec.linear[-1], attention.output_projection)
-
-
-def _fill_linear(spec: Any, linear: nn.Linear, rows: slice = _ALL) -> None:
-    spec.weight, spec.bias = _array(linear.weight[rows]), _array(linear.bias[rows])
-
-
-def _fill_norm(spec: Any, norm: nn.LayerNorm) -> None:
-    spec.gamma, spec.beta = _array(norm.weight), _array(norm.bias)
+def _fill(spec: Any, module: nn.Linear | nn.LayerNorm, rows: slice = slice(None)) -> None:
+    weight, bias = ("gamma", "beta") if isinstance(module, nn.LayerNorm) else ("weight", "bias")
+    setattr(spec, weight, _array(module.weight[rows]))
+    setattr(spec, bias, _array(module.bias[rows]))
 
 
 def _array(tensor: Tensor) -> NDArray[np.float32]:
