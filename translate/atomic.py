@@ -34,9 +34,6 @@ def atomic_write(path: Path) -> Iterator[BinaryIO]:
     The new file has the mode of the old one, and its owner where that is permitted. A link is replaced, and its target
     stays as it is. The open file's `name` is its temporary path, for libraries that write to a path by name.
 
-    Args:
-        path: The file to write. Its directory must exist.
-
     Raises:
         RunError: The disk is full, the directory is missing, or it is read-only.
     """
@@ -82,12 +79,9 @@ def open_output(path: Path) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def atomic_folder(folder: Path) -> Iterator[Path]:
-    """Give the block a temporary folder, which becomes `folder` when the block ends without an error.
+    """Give the block a temporary folder, which becomes the new or empty `folder` when the block ends without an error.
 
     If several processes write the same folder, the first one wins.
-
-    Args:
-        folder: A folder that does not exist, or an empty one.
 
     Raises:
         FileExistsError: Something was put into `folder` meanwhile.
@@ -112,11 +106,7 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file atomically; see `text_bytes`.
-
-    Raises:
-        RunError: The file cannot be written.
-    """
+    """Write a text file atomically; see `text_bytes` and `atomic_write`."""
     with atomic_write(path) as file:
         file.write(text_bytes(text))
 
@@ -184,10 +174,9 @@ def _is_written_in_place(path: Path) -> bool:
 
 def _is_other_process(process: int) -> bool:
     """Whether another process has this number; always True on Windows, where asking would disturb it."""
-    if os.name != "posix":
-        return True
     try:
-        os.kill(process, 0)
+        if os.name == "posix":
+            os.kill(process, 0)
     except OSError as error:
         return not isinstance(error, ProcessLookupError)  # Otherwise the process belongs to another user.
     return process != os.getpid()

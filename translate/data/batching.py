@@ -54,18 +54,12 @@ def make_batch(sources: TokenChunk, targets: TokenChunk, indices: Sequence[int])
 
 def collate(pairs: Sequence[EncodedPair], indices: Sequence[int]) -> Batch:
     """Make one batch of pairs that are lists of ids; see `make_batch`."""
-    sources, targets = ([pair[side] for pair in pairs] for side in range(2))
-    return make_batch(
-        flatten(sources, vocab_size=_ANY_VOCABULARY), flatten(targets, vocab_size=_ANY_VOCABULARY), indices
-    )
+    sources, targets = (flatten([pair[side] for pair in pairs], vocab_size=_ANY_VOCABULARY) for side in range(2))
+    return make_batch(sources, targets, indices)
 
 
 def collate_sources(sources: Sequence[Sequence[int]]) -> Int[Tensor, "batch source"]:
-    """Make the encoder's input: tokens, EOS, and padding on the right.
-
-    Args:
-        sources: Token ids without special symbols; an empty sentence becomes EOS alone.
-    """
+    """Make the encoder's input: tokens, EOS (for an empty sentence alone), and padding on the right."""
     return _padded(flatten(sources, vocab_size=_ANY_VOCABULARY), after=EOS_ID)
 
 

@@ -69,11 +69,7 @@ def _check_beginning(line: bytes, name: str) -> None:
 
 
 def read_lines(path: Path) -> list[str]:
-    """All lines of a file, which may be a pipe; see `stream_lines`.
-
-    Raises:
-        InputError: As `stream_lines`.
-    """
+    """All lines of a file, which may be a pipe; see `stream_lines`."""
     return list(stream_lines(path, may_be_pipe=True))
 
 

@@ -134,11 +134,7 @@ def read_tokens(file: CachedFile, *, num_lines: int, vocab_size: int) -> TokenSt
 
 
 def write_tokens(chunks: Iterable[TokenChunk], file: BinaryIO) -> None:
-    """Write all ids, and then the lengths of all lines, for `read_tokens`.
-
-    Raises:
-        OSError: The disk is full or fails.
-    """
+    """Write all ids, and then the lengths of all lines, for `read_tokens`."""
     lengths = []
     for chunk in chunks:
         lengths.append(chunk.lengths)

@@ -47,13 +47,10 @@ class Tokenizer:
     """One SentencePiece model. Its ids never include BOS or EOS, which are added when a batch is built."""
 
     def __init__(self, model_bytes: bytes, *, name: str = "the SentencePiece model") -> None:
-        """
-        Args:
-            model_bytes: The serialised model, the content of a `.model` file.
-            name: The model's name in errors: its path, or the key that names it.
+        """Read the content of a `.model` file, which is called `name` in errors.
 
         Raises:
-            InputError: The bytes are not a SentencePiece model, or are one with other special ids.
+            InputError: It is not a SentencePiece model, or has other special ids.
         """
         self.model_bytes = model_bytes
         self.name = name
@@ -173,11 +170,7 @@ class Tokenizers(NamedTuple):
         return f"<Tokenizers: {self.vocabulary} vocabulary, {' and '.join(f'{size:,}' for size in sizes)} subwords>"
 
     def save(self, directory: Path) -> None:
-        """Write `joint.model`, or `source.model` and `target.model`, into an existing folder.
-
-        Raises:
-            OSError: The folder cannot be written to.
-        """
+        """Write `joint.model`, or `source.model` and `target.model`, into an existing folder."""
         names = ["joint"] if self.source is self.target else ["source", "target"]
         for name, tokenizer in zip(names, self[:2], strict=False):
             (directory / f"{name}.model").write_bytes(tokenizer.model_bytes)
@@ -202,11 +195,7 @@ def load_tokenizers(directory: Path) -> Tokenizers:
 
 
 def read_tokenizer(path: Path) -> Tokenizer:
-    """Read one `.model` file.
-
-    Raises:
-        InputError: The file cannot be read, or is not a SentencePiece model with this project's special ids.
-    """
+    """Read one `.model` file; see `Tokenizer`."""
     require_file(path)
     try:
         return Tokenizer(path.read_bytes(), name=str(path))

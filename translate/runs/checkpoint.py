@@ -174,11 +174,7 @@ def read_newest_intact(run: RunDirectory) -> Resumable | None:
 
 
 def read_step(path: Path, metadata: Mapping[str, str]) -> int:
-    """The step at which a checkpoint was saved.
-
-    Raises:
-        RunError: It is not in the metadata.
-    """
+    """The step at which a checkpoint was saved; a RunError if the metadata lack it."""
     step = metadata.get("step", "")
     if not re.fullmatch("[0-9]{1,16}", step):
         raise RunError(f"{path}: does not name its step, so it is not a checkpoint of this toolkit")
@@ -191,11 +187,7 @@ def read_moment(path: Path, metadata: Mapping[str, str]) -> tuple[int, tuple[int
 
 
 def read_progress(path: Path, metadata: Mapping[str, str]) -> Progress:
-    """The progress of the training when a checkpoint was saved.
-
-    Raises:
-        RunError: It or the step is missing from the metadata, or has values of other types.
-    """
+    """The progress when a checkpoint was saved; a RunError if the metadata lack it or have values of other types."""
     step = read_step(path, metadata)
     try:
         progress = Progress.from_json(metadata.get("progress", ""))

@@ -38,14 +38,7 @@ class DamageError(RunError):
 
 
 def write_checksums(folder: Path, checksums: Mapping[str, str]) -> None:
-    """Write a folder's `SHA256SUMS`.
-
-    Args:
-        checksums: The fingerprint of each file, by its path within the folder.
-
-    Raises:
-        RunError: The file cannot be written.
-    """
+    """Write the fingerprint of each file, by its path within the folder, to the folder's `SHA256SUMS`."""
     write_text(folder / CHECKSUMS, "".join(f"{digest}  {name}\n" for name, digest in sorted(checksums.items())))
 
 
@@ -69,13 +62,7 @@ def read_checksums(folder: Path) -> dict[str, str]:
 
 
 def check_file(path: Path, expected: str | None) -> bool:
-    """Compare a file with its checksum.
-
-    Args:
-        expected: The recorded fingerprint; None: there is none.
-
-    Returns:
-        Whether the file has a checksum.
+    """Compare a file with its recorded fingerprint, and return whether there is one.
 
     Raises:
         RunError: The content is not what was written, or cannot be read.
@@ -90,11 +77,7 @@ def check_file(path: Path, expected: str | None) -> bool:
 
 
 def check_folder(folder: Path) -> None:
-    """Compare all files of a folder, which can be made again, with its checksums.
-
-    Raises:
-        RunError: A file is damaged, missing, without a checksum, or a link out of the folder.
-    """
+    """Raise a RunError if a file of a folder is damaged, missing, without a checksum, or a link out of the folder."""
     try:
         checksums = read_checksums(folder)
         if not checksums:
@@ -109,21 +92,13 @@ def check_folder(folder: Path) -> None:
 
 
 def check_inside(path: Path, folder: Path) -> None:
-    """Check that a path is not a link out of a folder.
-
-    Raises:
-        RunError: It leads out of the folder.
-    """
+    """Raise a RunError if a path is a link out of a folder."""
     real = os.path.realpath(path)
     if not Path(real).is_relative_to(os.path.realpath(folder)):
         raise RunError(f"{path}: is a link out of {folder}, to {real}; a run must be self-contained")
 
 
 def compare(path: Path, expected: str, found: str) -> None:
-    """Compare two digests of a file.
-
-    Raises:
-        RunError: They differ.
-    """
+    """Raise a RunError if two digests of a file differ."""
     if found != expected:
         raise DamageError(path, f"its checksum should be {expected[:12]}…, but is {found[:12]}…")

@@ -55,11 +55,7 @@ class RunDirectory:
         return list(dict.fromkeys([*named, *(part for folder in named for part in folder.glob("*"))]))
 
     def checkpoint(self, which: Checkpoint) -> Path:
-        """The file of a checkpoint, whether it exists yet or not.
-
-        Raises:
-            InputError: No checkpoint has such a name.
-        """
+        """The file of a checkpoint, whether it exists or not; an InputError if no checkpoint has such a name."""
         if not re.fullmatch(f"best|last|step-{_STEP}", which):
             raise InputError(f"{ascii(which)} is not a checkpoint: choose best, last, or a kept one such as step-4000")
         return self.checkpoints / f"{which}.safetensors"
@@ -132,12 +128,9 @@ def create_run(
 
 
 def check_holds_no_run(path: Path) -> None:
-    """Check that a new run may be written to a path: a new folder, an empty one, or a run that was never completed.
+    """Raise an InputError unless a path is new, an empty folder, or a run that was never completed.
 
     A process that was killed while it made a run leaves its lock file, and only names that a run has.
-
-    Raises:
-        InputError: The path is a run, a file, or a folder with files of the user.
     """
     if RunDirectory(path).description.exists():
         raise InputError(
@@ -205,11 +198,7 @@ def open_run(path: Path) -> RunDirectory:
 
 
 def check_holds_run(path: Path) -> None:
-    """Check that a path is a run directory.
-
-    Raises:
-        InputError: It is something else; the message names it.
-    """
+    """Raise an InputError that says what a path is, if it is not a run directory."""
     if not path.is_dir():
         runs = [each for each in nearest_paths(path, Path("runs")) if RunDirectory(Path(each)).description.is_file()]
         problem = "is a file, not a run directory" if path.exists() else "no such run directory"
@@ -221,11 +210,7 @@ def check_holds_run(path: Path) -> None:
 
 
 def check_links(run: RunDirectory) -> None:
-    """Check that no part of a run is a link out of it; the directory itself may be a link.
-
-    Raises:
-        RunError: A part is a link out of the run.
-    """
+    """Raise a RunError if a part of a run is a link out of it; the directory itself may be a link."""
     for path in run.parts():
         check_inside(path, run.path)
 
@@ -257,12 +242,7 @@ def read_description(run: RunDirectory) -> Description:
 
 
 def check_tokenizers(run: RunDirectory, checksums: Mapping[str, str]) -> None:
-    """Check by the run's checksums that the tokenizers are the ones that the run was made with.
-
-    Raises:
-        InputError: A file is missing.
-        RunError: A file is damaged, or belongs to another model.
-    """
+    """Raise an error if a tokenizer is missing or not the one that the run was made with."""
     for name, expected in checksums.items():
         path = run.path / name
         if path.parent == run.tokenizer:

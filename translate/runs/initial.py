@@ -91,11 +91,7 @@ def read_initial_weights(config: Config) -> InitialWeights | None:
 
 
 def check_unchanged(run: RunDirectory, initial: InitialWeights) -> None:
-    """Check that a run without a checkpoint can still begin with the weights that it was made for.
-
-    Raises:
-        InputError: The weights of the other run have changed.
-    """
+    """Raise an InputError if the weights have changed that a run without a checkpoint was made for."""
     begun: Mapping[str, Any] = json.loads(run.description.read_bytes()).get("initialized_from", {})
     if begun.get("sha256") != initial.sha256:
         raise InputError(

@@ -113,26 +113,16 @@ def get_parameters(model: torch.nn.Module) -> dict[str, Tensor]:
 
 
 def set_parameters(model: torch.nn.Module, tensors: Mapping[str, Tensor], *, name: str) -> None:
-    """Give a model saved weights: all or none.
-
-    Args:
-        name: The name of the file with the weights, for errors.
-
-    Raises:
-        RunError: Tensors are missing, unexpected, or of another shape or type; the message lists them.
-    """
+    """Give a model saved weights, all or none; see `check_same_tensors`."""
     check_same_tensors(get_parameters(model), tensors, name=name)
     model.load_state_dict(dict(tensors), strict=False)  # A tied parameter has several names there.
 
 
 def check_same_tensors(expected: Mapping[str, Tensor], given: Mapping[str, Tensor], *, name: str) -> None:
-    """Check that two sets of tensors have the same names, shapes and types.
+    """Raise a RunError that lists what differs in the names, shapes and types of two sets of tensors.
 
     Args:
-        name: The name of the file with the given tensors, for errors.
-
-    Raises:
-        RunError: Something does not fit; the message lists it.
+        name: The file with the given tensors.
     """
     has, needs = (
         {key: f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}" for key, tensor in tensors.items()}
