@@ -1,4 +1,4 @@
-"""What was probably meant: slips, other toolkits' names, parts of names, and paths beside the missing one."""
+"""Suggestions for misspelt names, other toolkits' names, parts of names, and missing paths."""
 
 from pathlib import Path
 

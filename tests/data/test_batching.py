@@ -24,7 +24,7 @@ def test_collate_sources() -> None:
 
 
 def test_batch_by_tokens() -> None:
-    # By hand, at most 12: two of 5 and 4 are 10 wide, a third would be 15; two of 6 are 12; 13 stands alone.
+    # By hand, at most 12: two of 5 and 4 are 10 wide, a third would be 15; two of 6 are 12; 13 is a batch by itself.
     assert batch_by_tokens([5, 4, 6, 6, 13, 1], order=[1, 0, 2, 3, 4, 5], max_tokens=12) == [[1, 0], [2, 3], [4], [5]]
     # The wider side counts: targets of 7 forbid what sources of 3 would allow.
     assert batch_by_tokens([3, 3, 3], [2, 7, 2], order=[2, 1, 0], max_tokens=13) == [[2], [1], [0]]
@@ -44,7 +44,7 @@ def test_cut_batches_cuts_as_one_by_one() -> None:
                     expected.append(end - 1)
             borders = [*expected, len(widths)] if len(widths) else [0]
             assert cut_batches(widths, max_tokens=max_tokens).tolist() == borders
-    wide = np.array([1, 2**31 - 1, 1], dtype=np.int32)  # 2 times that is no 32-bit number
+    wide = np.array([1, 2**31 - 1, 1], dtype=np.int32)  # twice that exceeds 32 bits
     assert cut_batches(wide, max_tokens=2**31 + 5).tolist() == [0, 1, 2, 3]
 
 

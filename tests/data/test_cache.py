@@ -1,4 +1,4 @@
-"""What is kept comes back or is made anew: cut, lengthened, deleted, by two processes at once, on a full disk."""
+"""The cache returns what was written, or nothing: also for a file that was cut or lengthened, and on a full disk."""
 
 import os
 from pathlib import Path
@@ -86,7 +86,7 @@ def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path, caplog: pytest.Log
 
 
 def test_temporary_files_leave_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file is gone while it is used, so no end of the process can leave it."""
+    """A temporary file has no name while it is used, so it disappears however the process ends."""
     monkeypatch.setattr(cache_module, "cache_folder", lambda: tmp_path)
     file = TemporaryFile("the text of news")
     file.write(b"abc")

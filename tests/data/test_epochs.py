@@ -77,9 +77,7 @@ def test_padding_is_counted(letters: Tokenizers) -> None:
     padding = make([corpus([(2, 3), (4, 5)])], letters).epoch(0).padding
     assert padding == (4, 22, 10)
     assert padding.share == 4 / 22
-
-
-def test_shapes_are_those_of_the_batches(letters: Tokenizers) -> None:
+    # And from the shapes of several batches.
     epoch = make([corpus(LENGTHS)], letters).epoch(0)
     shapes = [[len(batch.indices), batch.source_ids.shape[1], batch.target_input_ids.shape[1]] for batch in epoch]
     assert epoch.shapes.tolist() == shapes and len(shapes) > 5
@@ -87,7 +85,7 @@ def test_shapes_are_those_of_the_batches(letters: Tokenizers) -> None:
 
 
 def test_the_epochs_of_earlier_versions(letters: Tokenizers) -> None:
-    # Checksums of what version 0.1.0 planned when it held everything in lists: runs begun then go on with the same.
+    # Checksums of what version 0.1.0 planned: runs of that version continue with the same batches.
     parts = [corpus(LENGTHS * 29, weight=1.7), corpus(LENGTHS * 3, weight=0.3)]
     for sampling, expected in ((None, "2c84bf62798e9a5b"), (0.3, "2b3f85a33f4e521f")):
         digest = hashlib.sha256()

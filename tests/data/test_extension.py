@@ -110,9 +110,9 @@ def test_an_imported_vocabulary_whose_sides_are_segmented_apart() -> None:
     common = [*model.pieces, piece(piece="Ω", score=lowest, type=5), piece(piece="☃", score=lowest, type=1)]
     end = piece(piece=END_OF_VOCABULARY, type=3)
     sides = []
-    for behind in ([piece(piece="⁂", score=-3.0, type=1)], []):
+    for after_end in ([piece(piece="⁂", score=-3.0, type=1)], []):
         del model.pieces[:]
-        model.pieces.extend([*common, end, *behind])
+        model.pieces.extend([*common, end, *after_end])
         sides.append(Tokenizer(model.SerializeToString()))
     before = Tokenizers(sides[0], sides[1], "joint")
     size = sides[0].vocab_size

@@ -82,7 +82,7 @@ def test_finds_the_translations() -> None:
 
 
 def test_the_empty_word_takes_what_has_no_counterpart() -> None:
-    # Each source has its own translation, and 36 stands in every target.
+    # Each source has its own translation, and 36 is in every target.
     words = [(first, second) for first in range(4, 17) for second in range(17, 23)]
     pairs = [EncodedPair([first, second], [36, first + 6, second + 6]) for first, second in words]
     found = as_dict(learn(pairs, num_iterations=7))

@@ -25,7 +25,7 @@ few = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 
-# Whatever Python, Unicode or a terminal takes for the end of a line or for a space, and what has a meaning of its own.
+# Ends of lines and spaces for Python, Unicode or a terminal, and characters with a meaning of their own.
 ODD = (
     "\n\r\t\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029 \u00a0\u3000\u200b\ufeff\u200d▁<>&ß"
     "\u0301\u0308\u05d0\u0627\ue000\ufffd\U0001f984\U0001f3fd\u0915\u094d\u1112\u1161"
@@ -132,7 +132,7 @@ def test_every_kept_pair_is_seen_once_an_epoch(
 
 
 def unpadded(row: list[int]) -> list[int]:
-    """The row without its padding, all of which stands at its right end."""
+    """The row without its padding, which must be at its right end."""
     num_tokens = len(row) - row[::-1].index(next(token for token in row[::-1] if token != PAD_ID))
     assert PAD_ID not in row[:num_tokens]
     return row[:num_tokens]

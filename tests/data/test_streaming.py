@@ -106,7 +106,7 @@ def test_each_way_to_a_segment_leads_to_it(corpus: TableCorpus | HubCorpus) -> N
         ways["by state"].seek(StreamPosition(*json.loads(json.dumps(position))))
         ways["counted"].seek(position._replace(state=None, num_skipped=position.num_pairs))
         for way, stream in ways.items():
-            there = list(segments(stream, 2))  # and it goes on as well
+            there = list(segments(stream, 2))  # and continues likewise
             assert there[0][0] == pairs and there[0][1].sha256 == position.sha256 and there[0][2] == name, way
             if number + 1 < len(straight):
                 assert there[1][0] == straight[number + 1][0], way

@@ -69,14 +69,3 @@ def test_what_was_added_to_a_vocabulary_is_never_split(tokenizer: Tokenizer, ger
         assert ids[0] == tag and [each for each in ids if each >= tag] == [tag, piece, longer]
     # Text without them is drawn as before.
     assert sample(grown, german, amount=0.5, seed=1) == sample(tokenizer, german, amount=0.5, seed=1)
-
-
-def test_what_is_forgotten_changes_no_draw(
-    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch, german: list[str], english: list[str]
-) -> None:
-    lines = [*german, *english] * 5
-    expected = sample(tokenizer, lines, amount=0.3, seed=7)
-    monkeypatch.setattr("translate.data.subword_sampling._MAX_REMEMBERED_WORDS", 3)
-    monkeypatch.setattr("translate.data.subword_sampling._MAX_REMEMBERED_LATTICES", 3)
-    fresh = Tokenizer(tokenizer.model_bytes)
-    assert sample(fresh, lines, amount=0.3, seed=7) == expected

@@ -37,13 +37,6 @@ def test_decoding_leaves_out_special_symbols(tokenizer: Tokenizer) -> None:
     assert tokenizer.pieces([PAD_ID, UNK_ID, BOS_ID, EOS_ID]) == ["<pad>", "<unk>", "<s>", "</s>"]
 
 
-def test_unknown_characters_are_counted_without_byte_fallback() -> None:
-    plain = train_tokenizer(["ab ba abab"], settings(byte_fallback=False, vocab_size=8))
-    ids = plain.encode("ab é ab ü")
-    assert ids.count(UNK_ID) == 2
-    assert plain.decode(ids) == "ab  ⁇  ab  ⁇ "
-
-
 # Training
 
 

@@ -1,4 +1,4 @@
-"""Weights of one run for another: rows that are kept bit by bit, new rows beside them, and where they are from."""
+"""Initial weights from another run: kept rows are equal, new rows are near their mean, and `run.json` names the source."""
 
 import json
 from collections.abc import Callable
@@ -79,18 +79,6 @@ def test_where_they_are_from(
     run.metrics.write_text("half a li")
     assert str(read(tuning(config, run))) == "runs/tiny (step 7)"
     assert read_initial_weights(config) is None
-
-
-def test_the_averaged_weights_of_the_last_checkpoint(
-    config: Config, run: RunDirectory, model: Transformer, save: Save
-) -> None:
-    save(run, model, "last", 9, prefix="average.")
-    initial = read(tuning(config, run, initialize_checkpoint="last"))
-    name = "encoder.layers.0.feed_forward.outer.weight"
-    assert initial.step == 9 and torch.equal(initial.tensors[name], get_parameters(model)[name])
-    run.checkpoint("best").unlink()
-    with pytest.raises(InputError, match=r"best\.safetensors; .*training\.initialize_checkpoint=last"):
-        read(tuning(config, run))
 
 
 def test_what_cannot_be_begun_from(config: Config, run: RunDirectory, tmp_path: Path) -> None:
