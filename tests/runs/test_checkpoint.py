@@ -240,7 +240,7 @@ def refuse_links(source: Path, target: Path) -> NoReturn:
 def test_at_every_moment_there_is_an_intact_one(
     checkpoints: RunDirectory, monkeypatch: pytest.MonkeyPatch, can_link: bool
 ) -> None:
-    """Killed before or after each call that changes the directory, the run continues from the newest checkpoint or the one before."""
+    """Killed before or after any call that changes the directory, a run has the newest checkpoint or the one before."""
 
     class Killed(BaseException):
         pass

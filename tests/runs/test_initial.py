@@ -1,4 +1,4 @@
-"""Initial weights from another run: kept rows are equal, new rows are near their mean, and `run.json` names the source."""
+"""Initial weights from another run: kept rows stay equal, new rows are near their mean, and the source is recorded."""
 
 import json
 from collections.abc import Callable
