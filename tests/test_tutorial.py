@@ -110,27 +110,8 @@ def test_blocks_share_their_names_and_an_exception_ends_the_page(run_page: Calla
         run_page("```python\n1 / 0\n```\n")
 
 
-def test_the_script_writes_all_pages_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.syspath_prepend(TUTORIAL)
-    monkeypatch.chdir(tmp_path)  # and back, after the script has changed it
-    script = importlib.import_module("run")
-    folder = tmp_path / "docs" / "tutorial"
-    folder.mkdir(parents=True)
-    monkeypatch.setattr(script, "FOLDER", folder)
-    for name in ("a.md", "b.md"):
-        (folder / name).write_text("```python\nimport os\n\nprint(os.listdir())\n```\n", encoding="utf-8")
-    script.main()
-    assert capsys.readouterr().out == "a.md\nb.md\n"
-    for name in ("a.md", "b.md"):
-        assert (folder / name).read_text(encoding="utf-8").endswith("\n```text\n['docs']\n```\n")
 
 
-def test_a_page_leaves_the_printing_of_tensors_as_it_was(run_page: Callable[[str], str]) -> None:
-    before = str(torch.tensor(1 / 3))
-    run_page("```python\nimport torch\n\ntorch.set_printoptions(precision=1)\n```\n")
-    assert str(torch.tensor(1 / 3)) == before
 
 
 def test_the_site_lists_every_page_in_the_order_of_their_links() -> None:

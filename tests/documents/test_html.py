@@ -47,9 +47,6 @@ def test_segments(text: str, expected: list[str]) -> None:
     assert texts(text) == expected
 
 
-def test_line_ends_of_all_kinds() -> None:
-    text = "<p>Ü\r\n<b>a\rb</b>\u2028c</p>\n\n<p>d</p>"
-    assert texts(text) == ["Ü a b c", "d"]
 
 
 _PIECES = [
@@ -117,20 +114,6 @@ def test_unfinished_markup_is_read_once(text: str) -> None:
     assert time.process_time() - started < 2, "each token is read once"
 
 
-@pytest.mark.parametrize(
-    "raw, expected",
-    [
-        ("<B>", ("open", "b")),
-        ("</b >", ("close", "b")),
-        ('<a\nhref="x/">', ("open", "a")),
-        ("<br>", ("point", "br")),
-        ("<x-y/>", ("point", "x-y")),
-        ("<!-- b -->", ("point", "")),
-    ],
-)
-def test_tags(raw: str, expected: tuple[str, str]) -> None:
-    item = read_tag(raw)
-    assert (item.kind, item.tag) == expected and item.raw == raw
 
 
 @pytest.mark.parametrize(

@@ -116,18 +116,6 @@ def test_models(client: TestClient) -> None:
     assert first["parameters"] > 10_000 and answer["limits"]["texts"] == 1000
 
 
-def test_page_health_and_metrics(client: TestClient) -> None:
-    page = client.get("/")
-    assert page.status_code == 200 and "<html" in page.text
-    assert "script-src 'self'" in page.headers["content-security-policy"]
-    assert client.get("/page/index.html").text == page.text
-    assert client.get("/healthz").json() == {"status": "ok"}
-    client.post("/translate", json={"text": ["Ja!", ""]})
-    metrics = client.get("/metrics").text
-    assert 'translate_texts_total{model="first"} 2.0' in metrics
-    assert 'translate_requests_total{path="/translate",status="200"} 1.0' in metrics
-
-
 @pytest.mark.parametrize(
     "path, question, status, words",
     [

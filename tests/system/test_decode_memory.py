@@ -58,9 +58,3 @@ def test_memory_does_not_grow_with_the_input(run: Path, tmp_path: Path, command:
     assert large < small + 10
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_memory_of_a_huge_file_is_that_of_a_small_one(run: Path, tmp_path: Path) -> None:
-    small, large = (peak_mebibytes(run, tmp_path, number, padding=200) for number in (10_000, 200_000))
-    print(f"peak resident memory: {small:.0f} MiB at 10,000 lines, {large:.0f} MiB at 200,000")
-    assert large < 1.1 * small

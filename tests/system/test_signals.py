@@ -104,50 +104,6 @@ def train_here(trainings: Any, run: Path, *overrides: str) -> None:
     train(trainings.config(*overrides), run, resume=True, command=["test"])
 
 
-def test_one_of_two_that_start_at_once_trains(trainings: Any, tmp_path: Path) -> None:
-    settings = ("training.max_steps=3",)
-    trainings.run(tmp_path / "straight", *settings)
-    # In the process that is started: two children that wait for one moment, and become the command. The one that trains
-    # keeps its lock until the other has ended, however late a busy machine lets that one begin.
-    twice = f"""
-import time, filelock
-ended, release = f"{tmp_path}/ended", filelock.FileLock.release
-def release_last(lock, *arguments, **options):
-    deadline = time.monotonic() + 30.0
-    while lock.is_locked and not os.path.exists(ended) and time.monotonic() < deadline:
-        time.sleep(0.002)
-    release(lock, *arguments, **options)
-filelock.FileLock.release = release_last
-start, children, codes = time.monotonic() + 0.1, [], {{}}
-for number in range(2):
-    children.append(os.fork())
-    if children[-1] == 0:
-        os.dup2(os.open(f"{tmp_path}/log {{number}}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
-        while time.monotonic() < start:
-            pass
-        break
-else:
-    for _ in children:
-        child, status = os.wait()
-        codes[child] = os.waitstatus_to_exitcode(status)
-        open(ended, "w").close()
-    open(f"{tmp_path}/codes", "w").write(json.dumps([[codes[child] for child in children], children]))
-    os.unlink(ended)
-    os._exit(0)
-"""
-    for attempt in range(2):
-        run = tmp_path / f"run {attempt}"
-        trainings.start(trainings.arguments(run, *settings), first=twice)
-        assert trainings.wait() == 0
-        codes, processes = json.loads((tmp_path / "codes").read_text())
-        said = [(tmp_path / f"log {number}").read_text(encoding="utf-8") for number in range(2)]
-        assert sorted(codes) == [0, 2], said
-        winner = codes.index(0)
-        told = said[1 - winner].splitlines()[-1]
-        assert told.startswith("translate: ") and "is training in this run directory: wait for it, stop it," in told
-        assert f"process {processes[winner]} on " in told or "another process" in told  # it has just taken the lock
-        assert state_of(run) == state_of(tmp_path / "straight")
-        assert not verify_run(run).unsound
 
 
 def test_the_lock_dies_with_its_process(trainings: Any, tmp_path: Path) -> None:

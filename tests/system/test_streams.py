@@ -174,12 +174,6 @@ def test_output_is_utf_8_whatever_the_locale(folder: Path) -> None:
     assert "▁".encode() in encoded and tokenizer("decode", encoded) == text
 
 
-def test_check_prints_any_text_in_any_locale(folder: Path) -> None:
-    others = (folder / "lines.in").read_text(encoding="utf-8").partition("\n")[2]
-    (folder / "odd.in").write_text(f"12☃م\n{others}", encoding="utf-8")
-    command = [*COMMAND, "check", folder / "digits.yaml", f"data.validation.source={folder / 'odd.in'}"]
-    result = subprocess.run(command, capture_output=True, env=ASCII)
-    assert (result.returncode, result.stderr) == (0, b"") and "☃ (U+2603)" in result.stdout.decode("utf-8")
 
 
 def read_until(descriptor: int, end: bytes, *, seconds: float = 60.0) -> bytes:
@@ -190,33 +184,6 @@ def read_until(descriptor: int, end: bytes, *, seconds: float = 60.0) -> bytes:
     return seen
 
 
-def test_interactive_answers_each_line_at_once(folder: Path) -> None:
-    """A person types at a terminal; the next line is typed after the answer to the one before has come."""
-    pty = pytest.importorskip("pty", reason="needs pseudo-terminals")
-    run, lines = str(folder / "run"), ["12345", "", "987"]
-    long_enough = ["--min-length-constant", "2"]  # a run of two steps would give empty answers
-    expected = translate("decode", run, *long_enough, stdin="".join(f"{line}\n" for line in lines).encode()).split(
-        "\n"
-    )[:-1]
-    ours, theirs = pty.openpty()
-    with subprocess.Popen(
-        [*COMMAND, "decode", run, "--interactive", *long_enough],
-        stdin=theirs,
-        stdout=subprocess.PIPE,
-        stderr=theirs,
-        bufsize=0,
-        env=ENVIRONMENT,
-    ) as process:
-        os.close(theirs)
-        assert process.stdout is not None
-        assert read_until(ours, b"ends.\r\n").endswith(b"Ctrl-D ends.\r\n")
-        for line, answer in zip(lines, expected, strict=True):
-            os.write(ours, f"{line}\n".encode())
-            assert read_until(process.stdout.fileno(), b"\n").decode() == f"{answer}\n"
-        os.write(ours, b"\x04")  # the end of input
-        assert b"3 lines, 1 empty" in read_until(ours, b" lines/s)\r\n")
-    os.close(ours)
-    assert process.returncode == 0
 
 
 def test_a_conversation_on_a_terminal(folder: Path) -> None:

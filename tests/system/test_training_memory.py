@@ -15,7 +15,6 @@ from translate.config.schema import Config
 from translate.data import corpora, token_store
 from translate.training import preparation
 
-MIB = 2**20
 
 
 def write_corpus(folder: Path, num_pairs: int) -> None:
@@ -75,59 +74,7 @@ def test_preparing_a_corpus_does_not_hold_its_text(tmp_path: Path, monkeypatch: 
     assert (peaks[2] - peaks[1]) / 6000 < 100  # bytes a pair; measured 22, and 595 with text and ids in memory
 
 
-class Peaks(NamedTuple):
-    """The most memory that a process had, in bytes."""
-
-    resident: int  # VmHWM: all of it, pages of mapped files too
-    anonymous: int  # RssAnon: what is in no file; sampled
 
 
-def train(folder: Path) -> Peaks:
-    """Runs `translate train`, five steps of a tiny model, and watches it."""
-    (folder / "tiny.yaml").write_text(
-        """
-        data: {train: [{kind: text, source: train.de, target: train.en}]}
-        tokenizer: {vocab_size: 4000, max_training_lines: 100000}
-        model: {d_model: 32, num_heads: 2, d_ff: 64, num_encoder_layers: 1, num_decoder_layers: 1}
-        training: {max_steps: 5, warmup_steps: 2, batch_tokens: 2000}
-        """
-    )
-    command = [sys.executable, "-m", "translate", "train", str(folder / "tiny.yaml"), "--run", str(folder / "run")]
-    process = subprocess.Popen(command)
-    resident, anonymous = 0, 0
-    while process.poll() is None:
-        status = Path(f"/proc/{process.pid}/status").read_text()
-        kib = {
-            key: int(value.split()[0])
-            for key, value in (line.split(":") for line in status.splitlines())
-            if "kB" in value
-        }
-        resident = max(resident, kib.get("VmHWM", 0) * 1024)
-        anonymous = max(anonymous, kib.get("RssAnon", 0) * 1024)
-        time.sleep(0.02)
-    assert process.returncode == 0
-    return Peaks(resident, anonymous)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-def test_five_million_pairs_need_little_more_memory_than_fifty_thousand(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    free = shutil.disk_usage(tmp_path).free
-    if free < 6 * 2**30:
-        pytest.skip(f"needs 6 GiB in {tmp_path}, and there are {free / 2**30:.1f}")
-    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
-    peaks = []
-    for num_pairs in (50_000, 5_000_000):
-        folder = tmp_path / str(num_pairs)
-        write_corpus(folder, num_pairs)
-        started = time.perf_counter()
-        peaks.append(train(folder))
-        shutil.rmtree(folder)
-        print(
-            f"{num_pairs} pairs: {time.perf_counter() - started:.0f} s,"
-            f" peak {peaks[-1].resident / MIB:.0f} MiB resident, {peaks[-1].anonymous / MIB:.0f} MiB anonymous"
-        )
-    small, large = peaks
-    assert large.resident - small.resident <= 1.5 * 2**30
