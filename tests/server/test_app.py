@@ -1,14 +1,18 @@
 """The paths: their answers agree with the commands, and errors name the wrong key and value."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
+from translate.decoding import Translation
+from translate.decoding.alignment import AlignmentLink
 from translate.decoding.loading import load_own_translator
 from translate.decoding.output.formats import CorpusScore, describe, describe_scores
+from translate.server.schema import TranslationAnswer
 from translate.visualize.attention import AttentionChoice, look_at_attention
 
 GERMAN = ["Hund läuft und schläft", "", "Haus grün Hund " * 90, "Hund 猫 Haus"]
@@ -106,12 +110,7 @@ def test_attention_is_that_of_the_picture(client: TestClient, runs: list[Path]) 
 def test_models(client: TestClient) -> None:
     answer = client.get("/models").json()
     first, second = answer["models"]
-    assert (first["name"], first["source_language"], first["target_language"], first["step"]) == (
-        "first",
-        "de",
-        "en",
-        7,
-    )
+    assert [first[key] for key in ("name", "source_language", "target_language", "step")] == ["first", "de", "en", 7]
     assert (second["name"], second["engine"], second["settings"]["beam_size"]) == ("second", "translate", 3)
     assert first["parameters"] > 10_000 and answer["limits"]["texts"] == 1000
 
@@ -140,3 +139,24 @@ def test_errors(client: TestClient, path: str, question: dict[str, Any], status:
     response = client.post(path, content=json.dumps(question), headers={"content-type": "application/json"})
     assert response.status_code == status
     assert words in response.json()["error"]
+
+
+def test_openapi(client: TestClient) -> None:
+    """The schema has examples and errors; FastAPI's own pages, which load scripts from another host, are off."""
+    assert [client.get(path).status_code for path in ("/docs", "/redoc")] == [404, 404]
+    document = client.get("/openapi.json").json()
+    schemas = document["components"]["schemas"]
+    for name in ("TranslateRequest", "ScoreRequest", "AttentionRequest", "LibreTranslateRequest", "DeepLRequest"):
+        assert any("examples" in each for each in schemas[name]["properties"].values()), name
+    assert schemas["TranslateRequest"]["properties"]["n_best"]["description"]
+    assert {"401", "413", "422", "429", "503", "504"} <= set(document["paths"]["/translate"]["post"]["responses"])
+
+
+def test_an_answer() -> None:
+    other = Translation("x", "z", [6], -3.0, -2.0, truncated=False, source_truncated=False)
+    given = other._replace(text="y", score=math.nan, truncated=True, alternatives=(other,), tokens=["▁y"])
+    answer = TranslationAnswer.of(given, unknown="x", links=[AlignmentLink(1, 0), AlignmentLink(0, 0)])
+    assert answer.model_dump(exclude={"source_tokens"}) == {
+        "source": "x", "text": "y", "score": None, "conditions": ["truncated"], "unknown_characters": "x",
+        "alternatives": [{"text": "z", "score": -2.0}], "alignment": [(0, 0), (1, 0)], "target_tokens": ["▁y"],
+    }  # fmt: skip

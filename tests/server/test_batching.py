@@ -66,7 +66,7 @@ def asynchronous(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
 
 
 def make_job(fake: Any, *texts: str, key: Any = "same", **options: Any) -> Job:
-    return Job(texts, translator=fake, key=key, finish=lambda found: [each.text for each in found], **options)
+    return Job(texts, translator=fake, key=key, finish=lambda found: found.text, **options)
 
 
 async def results(job: Job, seconds: float = 10.0) -> list[Any]:
@@ -97,7 +97,9 @@ async def test_waiting_jobs_share_the_next_batch_in_turns(
     monkeypatch.setattr(batching, "BATCH_TEXTS", 4)
     sizes: list[int] = []
     queue = make_queue(on_batch=lambda texts, seconds: sizes.append(texts))
-    first = await begin(queue, fake)
+    first, empty = await begin(queue, fake), make_job(fake)
+    queue.submit(empty)
+    assert await results(empty) == []
     jobs = {
         "long": make_job(fake, *(f"l{number}" for number in range(6))),
         "short": make_job(fake, "s"),
@@ -111,7 +113,7 @@ async def test_waiting_jobs_share_the_next_batch_in_turns(
     fake.gate.set()
     assert await results(first) == ["FIRST"] and await results(jobs.pop("long")) == [f"L{n}" for n in range(6)]
     assert [await results(job) for job in jobs.values()] == [["S"], ["O"], ["A"], ["B"], [7]]
-    assert fake.batches == [["first"], ["l0", "l1", "l2", "s"], ["o"], ["a"], ["b"], ["l3", "l4", "l5"]]
+    assert fake.batches == [["first"], ["l0", "s", "l1", "l2"], ["o"], ["a"], ["b"], ["l3", "l4", "l5"]]
     await until(lambda: sizes == [1, 4, 1, 1, 1, 1, 3])
 
 
@@ -213,23 +215,6 @@ async def test_the_deadline(make_queue: MakeQueue, fake: FakeTranslator) -> None
     with pytest.raises(TimeoutError):
         await results(job, seconds=0.01)
     fake.gate.set()
-
-
-@asynchronous
-async def test_a_job_without_texts_and_one_that_is_finished_together(
-    make_queue: MakeQueue, fake: FakeTranslator
-) -> None:
-    queue, empty, sizes = make_queue(), make_job(fake), []
-
-    def finish(translations: list[Translation]) -> list[Any]:
-        sizes.append(len(translations))
-        return [each.source for each in translations]
-
-    job = Job(["a", "b", "c"], translator=fake, finish=finish, is_together=True)  # type: ignore[arg-type]
-    for each in (empty, job):
-        queue.submit(each)
-    fake.gate.set()
-    assert await results(empty) == [] and await results(job) == ["a", "b", "c"] and sizes == [3]
 
 
 @asynchronous

@@ -3,18 +3,21 @@
 import asyncio
 import functools
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from starlette.testclient import TestClient
 
 from translate.decoding.loading import load_own_translator
 from translate.documents.document import DocumentFormat, DocumentTranslation, translate_document, word_weights
-from translate.server.batching import Job, QueueFull
-from translate.server.documents import translate_documents
+from translate.server.app import Server
+from translate.server.batching import BatchQueue, Job, QueueFull
+from translate.server.gate import Access, Metrics
 from translate.server.models import ServedModel
+from translate.server.schema import Limits
 
 PAGE = "<h1>Der <b>Hund</b></h1>\r\n<p>Hund läuft &amp; schläft. {name} grün<br>Haus!</p><script>x</script>"
 CUES = "\ufeff1\r\n00:00:01,000 --> 00:00:02,000\r\n<i>Hund läuft\r\nund schläft</i>\r\n"
@@ -60,35 +63,31 @@ def test_errors(make_client: Callable[..., TestClient], question: dict[str, Any]
     assert response.status_code == 422 and words in response.json()["error"]
 
 
-def test_the_jobs_of_a_cancelled_document_are_cancelled(make_models: Callable[..., dict[str, ServedModel]]) -> None:
-    model = make_models()["first"]
-    cancelled_jobs: list[Sequence[str]] = []
+def test_the_jobs_of_a_cancelled_document_are_cancelled(
+    make_models: Callable[..., dict[str, ServedModel]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models, limits = make_models(), Limits()
+    queue = models["first"].queue
+    submitted: list[Job] = []
+    monkeypatch.setattr(queue, "submit", submitted.append)  # never answers
+    server = Server(models, limits, Access(), Metrics())
+    request = Mock(receive=functools.partial(asyncio.sleep, 60))
 
     async def cancelled() -> None:
-        has_begun = asyncio.Event()
-
-        async def answer(job: Job) -> list[Any]:
-            has_begun.set()
-            try:
-                await asyncio.sleep(60)
-            except asyncio.CancelledError:
-                cancelled_jobs.append(job.texts)
-                raise
-            return []
-
-        task = asyncio.create_task(translate_documents(["Hund"], "text", {}, model=model, answer=answer))
-        await has_begun.wait()
+        task = asyncio.create_task(server.translate_documents(request, models["first"], ["Hund"], "text", {}))
+        while not submitted:
+            await asyncio.sleep(0.01)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
+        while not submitted[0].is_cancelled:
+            await asyncio.sleep(0.01)
 
-    asyncio.run(cancelled())
-    assert cancelled_jobs == [["Hund"]]
+    asyncio.run(asyncio.wait_for(cancelled(), 30))
+    assert [job.texts for job in submitted] == [["Hund"]]
 
 
-def test_a_full_queue_is_an_error(make_models: Callable[..., dict[str, ServedModel]]) -> None:
-    async def answer(job: Job) -> list[Any]:
-        raise QueueFull(3)
-
-    with pytest.raises(QueueFull):
-        asyncio.run(translate_documents(["a", "b"], "html", {}, model=make_models()["first"], answer=answer))
+def test_a_full_queue_is_an_error(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BatchQueue, "submit", Mock(side_effect=QueueFull(3)))
+    response = client.post("/translate/document", json={"text": "a", "format": "html"})
+    assert (response.status_code, response.headers["retry-after"]) == (429, "3")

@@ -2,10 +2,11 @@
 
 import asyncio
 import contextlib
-import functools
 import json
+import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import Future
 from importlib.resources import files
 from typing import Annotated, Any, Literal
 from urllib.parse import parse_qs
@@ -21,10 +22,10 @@ from starlette.exceptions import HTTPException as HTTPError
 
 from translate._version import __version__
 from translate.decoding import Translation
+from translate.documents.document import DocumentFormat, DocumentTranslation, translate_document
 from translate.errors import InputError, RunError
 from translate.server import compatibility, schema
 from translate.server.batching import Found, Job, QueueFull
-from translate.server.documents import translate_documents
 from translate.server.gate import NO_TOKEN, Access, Gate, Metrics, error_response
 from translate.server.models import ServedModel
 
@@ -65,6 +66,14 @@ class Server:
         if name not in self.models:
             raise HTTPException(404, f"model = {name!r} does not exist; choose from {', '.join(self.models)}")
         return self.models[name]
+
+    def translation_job(self, question: schema.TranslateRequest, *, is_stream: bool = False) -> tuple[ServedModel, Job]:
+        """The model of a request, and its job; a stream of one text shows partial translations."""
+        model = self.model(question.model)
+        texts = [question.text] if isinstance(question.text, str) else question.text
+        options = question.options | ({} if question.n_best is None else {"n_best": question.n_best})
+        shows_partial = is_stream and len(texts) == 1
+        return model, model.translation_job(texts, options, align=question.alignment, shows_partial=shows_partial)
 
     async def results(self, model: ServedModel, job: Job) -> AsyncGenerator[Found]:
         """Yield the results of a queued job as they arrive; it is cancelled when the generator is closed.
@@ -107,6 +116,46 @@ class Server:
             return [found[number] for number in sorted(found)]
         finally:
             watching.cancel()
+
+    async def translate_documents(
+        self,
+        request: Request,
+        model: ServedModel,
+        texts: Sequence[str],
+        document_format: DocumentFormat,
+        options: Mapping[str, Any],
+    ) -> list[DocumentTranslation]:
+        """Translate documents in threads, so that other requests do not wait while documents are parsed.
+
+        Raises:
+            InputError: As in `translate_document`; or a setting or the number of sentences is over its limit.
+            QueueFull: Too many characters wait.
+        """
+        if any(re.search("[\ud800-\udfff]", text) for text in texts):
+            raise InputError("the document contains a surrogate, which is not a character")
+        loop = asyncio.get_running_loop()
+        asked: list[Future[list[Any]]] = []
+
+        def ask(make_job: Callable[[], Job]) -> list[Any]:
+            async def answer() -> list[Any]:
+                return await self.answer(request, model, make_job())
+
+            asked.append(asyncio.run_coroutine_threadsafe(answer(), loop))
+            return asked[-1].result()
+
+        def translate(text: str) -> DocumentTranslation:
+            return translate_document(
+                text,
+                document_format,
+                lambda sentences: ask(lambda: model.translation_job(sentences, options, is_raw=True)),
+                lambda made: ask(lambda: model.alignment_job(made, options))[0] if made else [],
+            )
+
+        try:
+            return await asyncio.gather(*(asyncio.to_thread(translate, text) for text in texts))
+        finally:
+            for future in asked:  # if one failed or the client has disconnected
+                future.cancel()
 
 
 def create_app(models: Mapping[str, ServedModel], limits: schema.Limits, access: Access, metrics: Metrics) -> FastAPI:
@@ -164,11 +213,11 @@ def _add_errors(app: FastAPI) -> None:
 
 
 def _explain_invalid(error: RequestValidationError) -> str:
-    wrong = []
+    wrong: dict[str, None] = {}
     for each in error.errors():
         place = ".".join(str(part) for part in each["loc"][1:] if part not in ("ours", "libretranslate"))
-        wrong.append(f"{place or 'the body'}: {each['msg']}")
-    return "; ".join(dict.fromkeys(wrong))
+        wrong[f"{place or 'the body'}: {each['msg']}"] = None
+    return "; ".join(wrong)
 
 
 def _kind(body: Any) -> str:
@@ -216,8 +265,7 @@ def _add_own_paths(app: FastAPI, server: Server) -> None:
             return await _libretranslate(server, request, question)
         if not request.state.is_allowed:
             raise HTTPException(401, NO_TOKEN, {"WWW-Authenticate": "Bearer"})
-        model = server.model(question.model)
-        job = model.translation_job(question.texts, question.decoding, align=question.alignment)
+        model, job = server.translation_job(question)
         return schema.TranslateAnswer(model=model.name, translations=await server.answer(request, model, job))
 
     @app.post("/translate/stream", responses={200: {"content": {"text/event-stream": {}}}})
@@ -227,10 +275,7 @@ def _add_own_paths(app: FastAPI, server: Server) -> None:
         `partial` has an `index` and the `text` so far, for a request with one text; `translation` has an `index` and
         the fields of a translation of /translate, as soon as it is found; `done` or `error` comes last.
         """
-        model = server.model(question.model)
-        job = model.translation_job(
-            question.texts, question.decoding, align=question.alignment, shows_partial=len(question.texts) == 1
-        )
+        model, job = server.translation_job(question, is_stream=True)
         model.queue.submit(job)  # before the response starts, so that an error has a status
         headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}  # proxies must not buffer events
         return StreamingResponse(_events(server, model, job), media_type="text/event-stream", headers=headers)
@@ -239,10 +284,7 @@ def _add_own_paths(app: FastAPI, server: Server) -> None:
     async def document(request: Request, question: schema.DocumentRequest) -> schema.DocumentAnswer:
         """Translate the text of a document and copy everything else."""
         model = server.model(question.model)
-        answer = functools.partial(server.answer, request, model)
-        (found,) = await translate_documents(
-            [question.text], question.format, question.options, model=model, answer=answer
-        )
+        (found,) = await server.translate_documents(request, model, [question.text], question.format, question.options)
         conditions = {name: count for name, count in found.conditions.items() if name != "lines"}
         return schema.DocumentAnswer(model=model.name, **found._asdict() | {"conditions": conditions})
 
@@ -257,9 +299,8 @@ def _add_own_paths(app: FastAPI, server: Server) -> None:
     async def attention(request: Request, question: schema.AttentionRequest) -> schema.AttentionAnswer:
         """The cross-attention of all layers and heads for a sentence and its translation."""
         model = server.model(question.model)
-        answers: list[schema.AttentionAnswer] = await server.answer(
-            request, model, model.attention_job(question.source, question.target)
-        )
+        job = model.attention_job(question.source, question.target)
+        answers: list[schema.AttentionAnswer] = await server.answer(request, model, job)
         return answers[0]
 
 
@@ -296,19 +337,18 @@ def _add_other_paths(app: FastAPI, server: Server) -> None:
             raise InputError("glossary_id is not supported; remove it")
         model = compatibility.choose_model(server.models.values(), question.source_lang, question.target_lang)
         if question.tag_handling:
-            texts = await _translate_html(server, request, model, question.text)
+            documents = await server.translate_documents(request, model, question.text, "html", {})
+            texts = [found.text for found in documents]
         else:
             lines, counts = compatibility.split_lines(question.text)
-            texts = compatibility.join_lines(
-                await server.answer(request, model, model.translation_job(lines, {})), counts
-            )
+            answers = await server.answer(request, model, model.translation_job(lines, {}))
+            texts = compatibility.join_lines(answers, counts)
         source = model.run.config.data.source_language.upper()
-        return compatibility.DeepLAnswer(
-            translations=[
-                compatibility.DeepLTranslation(detected_source_language=source, text=text, billed_characters=len(given))
-                for given, text in zip(question.text, texts, strict=True)
-            ]
-        )
+        translations = [
+            compatibility.DeepLTranslation(detected_source_language=source, text=text, billed_characters=len(given))
+            for given, text in zip(question.text, texts, strict=True)
+        ]
+        return compatibility.DeepLAnswer(translations=translations)
 
     @app.get("/v2/languages")
     async def deepl_languages(
@@ -326,11 +366,6 @@ def _add_other_paths(app: FastAPI, server: Server) -> None:
         return {"character_count": server.num_characters, "character_limit": 10**12}
 
 
-async def _translate_html(server: Server, request: Request, model: ServedModel, texts: Sequence[str]) -> list[str]:
-    answer = functools.partial(server.answer, request, model)
-    return [found.text for found in await translate_documents(texts, "html", {}, model=model, answer=answer)]
-
-
 async def _libretranslate(
     server: Server, request: Request, question: compatibility.LibreTranslateRequest
 ) -> compatibility.LibreTranslateAnswer:
@@ -339,7 +374,8 @@ async def _libretranslate(
     if question.format == "html":
         if count:
             raise InputError(f"alternatives = {count} needs format = text; remove one of them")
-        ranked = [await _translate_html(server, request, model, given)]
+        documents = await server.translate_documents(request, model, given, "html", {})
+        ranked = [[found.text for found in documents]]
     else:
         lines, counts = compatibility.split_lines(given)
         job = model.translation_job(lines, {"n_best": count + 1} if count else {})

@@ -59,18 +59,16 @@ class Job:
 
     Args:
         key: Jobs with the same key share batches; None shares with no other.
-        finish: Converts translations into results, in the worker's thread.
+        finish: Converts a translation into a result, in the worker's thread.
         call: Work other than translation; its value is the only result.
-        is_together: Whether translations are finished together after their batch, not one by one.
     """
 
     texts: Sequence[str]
     translator: Translator | None = None
     key: Hashable = None
-    finish: Callable[[list[Translation]], list[Any]] | None = None
+    finish: Callable[[Translation], Any] = lambda translation: translation
     call: Callable[[], Any] | None = None
     shows_partial: bool = False
-    is_together: bool = False
     num_taken: int = 0  # texts that have been put into batches
     is_cancelled: bool = False
 
@@ -139,16 +137,6 @@ class BatchQueue:
             thread.start()
 
     @property
-    def _num_waiting(self) -> int:
-        return sum(job.num_results - job.num_taken for job in self._jobs)
-
-    @property
-    def _share(self) -> int:
-        """One worker's share of all texts: smaller batches are slow, and larger ones leave other workers idle."""
-        expected = self._num_waiting + self._num_computing + self._num_answered
-        return min(BATCH_TEXTS, -(-expected // len(self._threads)))
-
-    @property
     def waiting_characters(self) -> int:
         """Number of waiting characters."""
         return sum(job.waiting_characters for job in tuple(self._jobs))
@@ -201,14 +189,12 @@ class BatchQueue:
     def _take(self) -> list[tuple[Job, int]]:
         """Wait for the next batch: jobs and text indices. It is empty when the queue is closed."""
         with self._changed:
-            while not self._is_closed and not self._gather():
-                self._changed.wait()
+            share = self._gather()
             if self._is_closed:
                 return []
             first = self._jobs[0]
             if first.call:
                 return [(self._jobs.popleft(), 0)]
-            share = self._share
             turns = deque(job for job in self._jobs if job is first or (job.key == first.key and job.key is not None))
             batch: list[tuple[Job, int]] = []
             characters = 0
@@ -228,18 +214,22 @@ class BatchQueue:
                 self._changed.notify()
             return batch
 
-    def _gather(self) -> bool:
-        """Wait for a worker's share of texts, but not for long; whether there is work.
+    def _gather(self) -> int:
+        """Wait for a worker's share of all texts, but not for long; returns the share.
 
-        Clients that were answered send new texts a few at a time, and batches of the first few would be slow.
+        Smaller batches are slow, and larger ones leave other workers idle. Clients that were answered send new texts a
+        few at a time, and a batch of the first few would be small.
         """
-        while self._jobs and not self._is_closed and self._num_waiting < self._share:
+        while not self._is_closed:
+            waiting = sum(job.num_results - job.num_taken for job in self._jobs)
+            expected = waiting + self._num_computing + self._num_answered
+            share = min(BATCH_TEXTS, -(-expected // len(self._threads)))
             left = self._gather_until - time.monotonic()
-            if left <= 0:
-                self._num_answered = 0
-                break
-            self._changed.wait(left)
-        return bool(self._jobs)
+            if waiting and (waiting >= share or left <= 0):
+                self._num_answered = self._num_answered if waiting >= share else 0
+                return share
+            self._changed.wait(left if waiting else None)
+        return 0
 
     def _compute(self, batch: list[tuple[Job, int]]) -> None:
         """Compute a batch and deliver its results, or the error to all jobs that miss one."""
@@ -247,8 +237,7 @@ class BatchQueue:
             if (call := batch[0][0].call) is not None:
                 batch[0][0].deliver(Found(0, call()))
             else:
-                order = list(dict.fromkeys(job for job, _ in batch))
-                self._translate(sorted(batch, key=lambda pair: order.index(pair[0])))
+                self._translate(batch)
         except _Abandoned:
             pass
         except Exception as error:
@@ -261,16 +250,16 @@ class BatchQueue:
     def _translate(self, batch: list[tuple[Job, int]]) -> None:
         job, first_number = batch[0]  # the number seeds samples and is in messages, in a batch of one job
         assert job.translator is not None
-        together: list[tuple[Job, int, Translation]] = []
 
         def on_translated(number: int, translation: Translation) -> None:
             owner, index = batch[number - first_number]
             if all(each.is_cancelled for each, _ in batch):
                 raise _Abandoned
-            if owner.is_together:
-                together.append((owner, index, translation))
-            else:
-                self._deliver(owner, [index], [translation])
+            value = owner.finish(translation)
+            with self._changed:
+                self._num_computing -= 1
+                self._num_answered += 1
+            owner.deliver(Found(index, value))
 
         parts: dict[int, str] = {}
 
@@ -281,23 +270,10 @@ class BatchQueue:
             shown = " ".join(parts[each] for each in sorted(parts) if parts[each])
             job.deliver(Found(batch[number - first_number][1], shown, is_partial=True))
 
-        found = job.translator.translate_stream(
+        for _ in job.translator.translate_stream(
             [owner.texts[index] for owner, index in batch],
             first_number=first_number,
             on_translated=on_translated,
             on_partial=on_partial if job.shows_partial else None,
-        )
-        for _ in found:
+        ):
             pass
-        for owner, group in itertools.groupby(together, key=lambda each: each[0]):
-            members = list(group)
-            self._deliver(owner, [index for _, index, _ in members], [translation for *_, translation in members])
-
-    def _deliver(self, job: Job, indices: list[int], translations: list[Translation]) -> None:
-        assert job.finish is not None
-        values = job.finish(translations)
-        with self._changed:
-            self._num_computing -= len(values)
-            self._num_answered += len(values)
-        for index, value in zip(indices, values, strict=True):
-            job.deliver(Found(index, value))

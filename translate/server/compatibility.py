@@ -15,7 +15,6 @@ from translate.server.models import ServedModel
 from translate.server.schema import MAX_BEAM, Answer, TranslationAnswer
 
 _FORM = "application/x-www-form-urlencoded"
-_FORM_LISTS = {"/translate": (), "/v2/translate": ("text",)}  # by path: the fields that a form may repeat
 
 
 class LibreTranslateRequest(BaseModel):
@@ -28,7 +27,7 @@ class LibreTranslateRequest(BaseModel):
     source: Annotated[str, Field(examples=["de"])] = "auto"
     target: Annotated[str, Field(min_length=2, examples=["en"])]
     format: Literal["text", "html"] = "text"
-    alternatives: Annotated[int, Field(ge=0, lt=MAX_BEAM)] = 0
+    alternatives: Annotated[int, Field(ge=0, lt=MAX_BEAM, strict=False)] = 0  # a form's numbers are text
     api_key: str | None = None
 
 
@@ -74,22 +73,17 @@ class FormsAsJson:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on; the application sees the fields of a form as a JSON object."""
-        is_ours = scope["type"] == "http" and scope["path"] in _FORM_LISTS
+        is_ours = scope["type"] == "http" and scope["path"] in ("/translate", "/v2/translate")
         if not (is_ours and Headers(scope=scope).get("content-type", "").startswith(_FORM)):
             await self.app(scope, receive, send)
             return
-        is_read = False
+        unread = [Request(scope, receive)]
 
         async def receive_json() -> Message:
-            nonlocal is_read
-            if is_read:
+            if not unread:
                 return await receive()
-            is_read = True
-            body = await Request(scope, receive).body()
-            fields = parse_qs(body.decode(errors="replace"), keep_blank_values=True)
-            lists = _FORM_LISTS[scope["path"]]
-            values: dict[str, Any] = {key: found if key in lists else found[-1] for key, found in fields.items()}
-            values |= {key: int(values[key]) for key in ("alternatives",) if values.get(key, "").isdecimal()}
+            fields = parse_qs((await unread.pop().body()).decode(errors="replace"), keep_blank_values=True)
+            values = {key: found if key == "text" else found[-1] for key, found in fields.items()}
             return {"type": "http.request", "body": json.dumps(values).encode(), "more_body": False}
 
         headers = MutableHeaders(scope=scope)

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 
 from translate.decoding import Translation, Translator
-from translate.decoding.alignment import AlignmentLink
 from translate.decoding.loading import LoadedTranslator, load_translator
 from translate.decoding.output.formats import CorpusScore, describe_scores
 from translate.documents.document import word_weights
@@ -66,39 +65,46 @@ class ServedModel:
         )
 
     def translation_job(
-        self, texts: Sequence[str], options: Mapping[str, Any], *, align: bool = False, shows_partial: bool = False
+        self,
+        texts: Sequence[str],
+        options: Mapping[str, Any],
+        *,
+        align: bool = False,
+        shows_partial: bool = False,
+        is_raw: bool = False,
     ) -> Job:
         """A job that translates texts; its results are `TranslationAnswer`s, and partial texts.
+
+        Args:
+            is_raw: Give `Translation`s instead.
 
         Raises:
             InputError: A setting is unknown, invalid, reserved for the server, or over its limit; or a text is.
         """
         self._check_lengths(texts)
-        translator = self._with_options(options)
+        key = json.dumps(options, sort_keys=True)
+        translator = self._translator_for(key)
+
+        def finish(translation: Translation) -> TranslationAnswer | Translation:
+            if is_raw:
+                return translation
+            unknown = "".join(filter(self._lacks, dict.fromkeys(translation.source)))
+            links = [each.links for _, each in translator.attend([translation], unit="subwords")] if align else [None]
+            return TranslationAnswer.of(translation, unknown=unknown, links=links[0])
+
         # A sample depends on its line's number, and with long: error a text fails its whole batch.
         is_alone = translator.config.search == "sample" or translator.config.long == "error" or shows_partial
         return Job(
             texts,
             translator=translator,
-            key=None if is_alone else json.dumps(options, sort_keys=True),
-            finish=functools.partial(self._finish, translator, align=align),
+            key=None if is_alone else key,
+            finish=finish,
             shows_partial=shows_partial and translator.config.search == "beam",
-            is_together=align,
         )
-
-    def document_job(self, sentences: Sequence[str], options: Mapping[str, Any]) -> Job:
-        """A job that translates the sentences of a document; its results are `Translation`s.
-
-        Raises:
-            InputError: As in `translation_job`.
-        """
-        job = self.translation_job(sentences, options)
-        job.finish = list
-        return job
 
     def alignment_job(self, translations: Sequence[Translation], options: Mapping[str, Any]) -> Job:
         """A job that aligns the words of translations; its result is a list of `Weights`."""
-        translator = self._with_options(options)
+        translator = self._translator_for(json.dumps(options, sort_keys=True))
         return Job([each.source for each in translations], call=lambda: list(word_weights(translator, translations)))
 
     def scoring_job(self, request: ScoreRequest) -> Job:
@@ -112,10 +118,10 @@ class ServedModel:
         self._check_lengths([*request.source, *request.target])
         pairs = list(zip(request.source, request.target, strict=True))
 
-        def score() -> list[dict[str, Any]]:
-            return list(describe_scores(self.translator, pairs, CorpusScore()))
-
-        return Job([*request.source, *request.target], call=score)
+        return Job(
+            [*request.source, *request.target],
+            call=lambda: list(describe_scores(self.translator, pairs, CorpusScore())),
+        )
 
     def attention_job(self, source: str, target: str) -> Job:
         """A job that captures the cross-attention; its result is an `AttentionAnswer`.
@@ -152,9 +158,6 @@ class ServedModel:
             if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
                 raise InputError(f"text {number} contains a surrogate, which is not a character")
 
-    def _with_options(self, options: Mapping[str, Any]) -> Translator:
-        return self._translator_for(json.dumps(options, sort_keys=True)) if options else self.translator
-
     def _build_translator(self, options_json: str) -> Translator:
         options, own = json.loads(options_json), self.translator.config
         for name in _FIXED:
@@ -169,19 +172,6 @@ class ServedModel:
         if "beam_size" not in options and isinstance(wanted, int) and wanted > own.beam_size:
             options["beam_size"] = wanted  # an n-best list needs a beam as large
         return self.translator.with_options(**options)
-
-    def _finish(
-        self, translator: Translator, translations: list[Translation], *, align: bool
-    ) -> list[TranslationAnswer]:
-        links: list[list[AlignmentLink] | None] = [None] * len(translations)
-        if align:
-            links = [attention.links for _, attention in translator.attend(translations, unit="subwords")]
-        return [
-            TranslationAnswer.of(
-                translation, unknown="".join(filter(self._lacks, dict.fromkeys(translation.source))), links=each
-            )
-            for translation, each in zip(translations, links, strict=True)
-        ]
 
 
 def load_models(
@@ -205,11 +195,9 @@ def load_models(
     names = [name if names.count(name) == 1 else str(run) for name, run in zip(names, runs, strict=True)]
     if len(set(names)) < len(names):
         raise InputError(f"RUN: {max(names, key=names.count)} is given twice; give it once")
-    loaded = {
-        name: load_translator(run, checkpoint=checkpoint, options=options, token_scores=False)
-        for name, run in zip(names, runs, strict=True)
-    }  # all are loaded before any has threads
+    # All are loaded before any has threads.
+    loaded = [load_translator(run, checkpoint=checkpoint, options=options, token_scores=False) for run in runs]
     return {
         name: ServedModel(name, each, limits, on_batch=functools.partial(on_batch, name))
-        for name, each in loaded.items()
+        for name, each in zip(names, loaded, strict=True)
     }

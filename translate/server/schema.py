@@ -3,7 +3,7 @@
 import math
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from translate.decoding import Translation
 from translate.decoding.alignment import AlignmentLink
@@ -39,22 +39,15 @@ class TranslateRequest(Question):
     alignment: bool = False
     """Whether to align the tokens by cross-attention."""
 
-    @property
-    def texts(self) -> list[str]:
-        """The texts as a list."""
-        return [self.text] if isinstance(self.text, str) else self.text
 
-    @property
-    def decoding(self) -> dict[str, Any]:
-        """All settings that the request replaces."""
-        return self.options | ({} if self.n_best is None else {"n_best": self.n_best})
+Score = Annotated[float | None, BeforeValidator(lambda score: score if math.isfinite(score) else None)]
 
 
 class Alternative(Answer):
     """Another translation of a text."""
 
     text: str
-    score: float | None
+    score: Score
     """Log-probability in nats with the search's penalties; null where the search computes none."""
 
 
@@ -63,7 +56,7 @@ class TranslationAnswer(Answer):
 
     source: str
     text: str
-    score: float | None
+    score: Score
     """Log-probability in nats with the search's penalties; null where the search computes none."""
     conditions: Annotated[list[str], Field(examples=[["source_truncated"]])]
     """Conditions to know about, named as the `flags` of `translate decode --format jsonl`."""
@@ -82,18 +75,14 @@ class TranslationAnswer(Answer):
         return cls(
             source=translation.source,
             text=translation.text,
-            score=_number(translation.score),
+            score=translation.score,
             conditions=sorted(translation.flags),
             unknown_characters=unknown,
-            alternatives=[Alternative(text=each.text, score=_number(each.score)) for each in translation.alternatives],
+            alternatives=[Alternative(text=each.text, score=each.score) for each in translation.alternatives],
             alignment=None if links is None else sorted((link.source, link.target) for link in links),
             source_tokens=list(translation.source_tokens),
             target_tokens=list(translation.tokens),
         )
-
-
-def _number(score: float) -> float | None:
-    return score if math.isfinite(score) else None
 
 
 class TranslateAnswer(Answer):
