@@ -78,20 +78,6 @@ def _same_start() -> Iterator[None]:
     torch.set_num_threads(num_threads)
 
 
-# Functions of the harness as fixtures, for tests that do not import them yet.
-for _function in (
-    harness.write_reversed_digits,
-    harness.toy_sentences,
-    harness.teach,
-    harness.make_format_2,
-    harness.stream_digits,
-    harness.state_of,
-):
-    globals()[_function.__name__] = pytest.fixture(
-        lambda _function=_function: _function, scope="session", name=_function.__name__
-    )
-
-
 @pytest.fixture(scope="session")
 def toy(tmp_path_factory: pytest.TempPathFactory) -> harness.Toy:
     """A run that has learnt a toy language, its model, and sentences that the model has not seen. Only to be read."""

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
 from typer.testing import CliRunner
 
 from translate.cli import app
@@ -108,10 +107,6 @@ def test_blocks_share_their_names_and_an_exception_ends_the_page(run_page: Calla
     assert "```text\n3\n```" in run_page("```python\nx = 3\n```\n\nThen:\n\n```python\nprint(x)\n```\n")
     with pytest.raises(ZeroDivisionError):
         run_page("```python\n1 / 0\n```\n")
-
-
-
-
 
 
 def test_the_site_lists_every_page_in_the_order_of_their_links() -> None:

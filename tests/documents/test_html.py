@@ -10,7 +10,7 @@ from html5lib.constants import tokenTypes  # type: ignore[import-untyped]
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from translate.documents.html import read_html, read_items, read_tag
+from translate.documents.html import read_html, read_items
 from translate.documents.segments import lay_out
 
 _KINDS = {tokenTypes["Characters"]: "text", tokenTypes["SpaceCharacters"]: "text"} | {
@@ -45,8 +45,6 @@ def texts(text: str) -> list[str]:
 )
 def test_segments(text: str, expected: list[str]) -> None:
     assert texts(text) == expected
-
-
 
 
 _PIECES = [
@@ -112,8 +110,6 @@ def test_unfinished_markup_is_read_once(text: str) -> None:
     started = time.process_time()
     assert texts("Hund<p>" + 30_000 * text) == ["Hund"]
     assert time.process_time() - started < 2, "each token is read once"
-
-
 
 
 @pytest.mark.parametrize(

@@ -28,9 +28,7 @@ from translate.decoding.search.loop import BeamSearch
 from translate.decoding.search.model import CachedDecoder
 from translate.decoding.search.settings import build_search_settings
 from translate.model import Transformer
-from translate.model.attention import MultiHeadAttention
 from translate.model.device import choose_device
-from translate.model.varlen import why_no_flash_attention
 from translate.runs.loading import load_run
 from translate.training import train
 from translate.training.loss import label_smoothed_loss
@@ -136,8 +134,6 @@ def test_narrow_products_are_near_wide_ones(precision: str) -> None:
     )
 
 
-
-
 @needs_flash
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary"])
@@ -155,8 +151,6 @@ def test_the_same_step_gives_the_same_bits(layout: BatchLayout, precision: str) 
     mixed = MixedPrecision(DEVICE, precision, tf32=True, deterministic=True)
     first, second = (loss_and_gradients(build(), mixed, layout) for _ in range(2))
     assert all(map(torch.equal, first, second))
-
-
 
 
 # --- steps

@@ -56,5 +56,3 @@ def test_memory_does_not_grow_with_the_input(run: Path, tmp_path: Path, command:
     """The larger file is 20 MiB longer, which is more than is allowed here."""
     small, large = (peak_mebibytes(run, tmp_path, number, padding=10_000, command=command) for number in (400, 2_400))
     assert large < small + 10
-
-

@@ -1,6 +1,5 @@
 """Training processes and the system around them: signals, a second process, a full disk, no memory."""
 
-import json
 import os
 import re
 import shlex
@@ -15,7 +14,6 @@ from harness import state_of
 
 from translate.errors import InputError
 from translate.runs.directory import RunDirectory
-from translate.runs.verify import verify_run
 from translate.training import train
 
 FOREVER = "training.max_steps=100000"
@@ -102,8 +100,6 @@ def test_an_interrupt_before_the_first_step(trainings: Any, tmp_path: Path) -> N
 def train_here(trainings: Any, run: Path, *overrides: str) -> None:
     """Train in this process."""
     train(trainings.config(*overrides), run, resume=True, command=["test"])
-
-
 
 
 def test_the_lock_dies_with_its_process(trainings: Any, tmp_path: Path) -> None:

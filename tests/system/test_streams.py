@@ -174,16 +174,12 @@ def test_output_is_utf_8_whatever_the_locale(folder: Path) -> None:
     assert "▁".encode() in encoded and tokenizer("decode", encoded) == text
 
 
-
-
 def read_until(descriptor: int, end: bytes, *, seconds: float = 60.0) -> bytes:
     """Read what comes until it ends with these bytes, or until nothing comes for a long time."""
     seen = b""
     while not seen.endswith(end) and select.select([descriptor], [], [], seconds)[0]:
         seen += os.read(descriptor, 4096)
     return seen
-
-
 
 
 def test_a_conversation_on_a_terminal(folder: Path) -> None:

@@ -1,12 +1,7 @@
 """A corpus larger than memory can be trained on: what a training holds grows by some bytes a pair, not by its text."""
 
-import shutil
-import subprocess
-import sys
-import time
 import tracemalloc
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -14,7 +9,6 @@ import pytest
 from translate.config.schema import Config
 from translate.data import corpora, token_store
 from translate.training import preparation
-
 
 
 def write_corpus(folder: Path, num_pairs: int) -> None:
@@ -72,9 +66,3 @@ def test_preparing_a_corpus_does_not_hold_its_text(tmp_path: Path, monkeypatch: 
         write_corpus(tmp_path / str(len(peaks)), num_pairs)
         peaks.append(prepared_bytes(tmp_path / str(len(peaks))))
     assert (peaks[2] - peaks[1]) / 6000 < 100  # bytes a pair; measured 22, and 595 with text and ids in memory
-
-
-
-
-
-

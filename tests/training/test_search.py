@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from harness import state_of, write_reversed_digits
 
 pytest.importorskip("optuna", reason="the extra `search` is not installed")
 
@@ -37,7 +38,7 @@ decoding: {max_length_factor: 1.0, max_length_constant: 1, beam_size: 1, device:
 
 
 @pytest.fixture
-def base(write_reversed_digits: Callable[..., None], tmp_path: Path) -> Config:
+def base(tmp_path: Path) -> Config:
     write_reversed_digits(tmp_path, "train", num_pairs=20, draw=random.Random(1))
     (tmp_path / "tiny.yaml").write_text(TINY)
     return load_config(str(tmp_path / "tiny.yaml"), require_files=True).config
@@ -257,9 +258,7 @@ def test_a_directory_of_something_else(start: Start, base: Config, training: Fak
             Search(taken, base, RATES)
 
 
-def test_a_trial_is_the_training_that_it_says(
-    start: Start, tmp_path: Path, state_of: Callable[[Path], Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_trial_is_the_training_that_it_says(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The search dies in its second training, and is begun again."""
     trainings: list[str] = []
 

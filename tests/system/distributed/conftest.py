@@ -8,11 +8,12 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from harness import write_reversed_digits
 
 # Its children run a text of Python each, in an environment and with a log of their own.
 _SERVER = """
@@ -157,12 +158,12 @@ def processes(server: Processes) -> Iterator[Processes]:
 class Trainings:
     """Runs of `translate train` on a tiny task: digits, to be reversed."""
 
-    def __init__(self, processes: Processes, directory: Path, write_pairs: Callable[..., None]) -> None:
+    def __init__(self, processes: Processes, directory: Path) -> None:
         self._processes = processes
         self.directory = directory
         draw = random.Random(5)
-        write_pairs(directory, "train", num_pairs=811, draw=draw)
-        write_pairs(directory, "validation", num_pairs=13, draw=draw)
+        write_reversed_digits(directory, "train", num_pairs=811, draw=draw)
+        write_reversed_digits(directory, "validation", num_pairs=13, draw=draw)
         (directory / "digits.yaml").write_text(_DIGITS, encoding="utf-8")
 
     def arguments(self, run: str, *overrides: str, resume: bool = False) -> list[str]:
@@ -190,6 +191,6 @@ class Trainings:
 
 
 @pytest.fixture
-def trainings(processes: Processes, tmp_path: Path, write_reversed_digits: Callable[..., None]) -> Trainings:
+def trainings(processes: Processes, tmp_path: Path) -> Trainings:
     """Trainings with their files in the test's directory."""
-    return Trainings(processes, tmp_path, write_reversed_digits)
+    return Trainings(processes, tmp_path)

@@ -1,11 +1,11 @@
 """Several processes on a streamed corpus train as one does, and stop, go on and fail together."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from harness import stream_digits
 
 from translate.runs.checkpoint import read_tensors
 from translate.runs.directory import RunDirectory
@@ -14,7 +14,7 @@ _ROUNDING = 1e-5  # of fp32: gradients are summed in another order
 
 
 @pytest.fixture
-def streamed(trainings: Any, stream_digits: Callable[..., None]) -> Any:
+def streamed(trainings: Any) -> Any:
     """The trainings, on segments of 300, 300 and 211 pairs, some 3 to 5 steps each."""
     stream_digits(trainings.directory, segment_pairs=300)
     return trainings

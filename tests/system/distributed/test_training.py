@@ -2,12 +2,12 @@
 
 import json
 import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from harness import state_of
 
 from translate.runs.checkpoint import read_tensors
 from translate.runs.directory import Checkpoint, RunDirectory
@@ -133,9 +133,7 @@ validation.evaluate = with_signal
 
 
 @pytest.mark.parametrize("kind, size", [("ddp", 3), pytest.param("fsdp", 2, marks=pytest.mark.slow)])
-def test_a_signal_to_one_stops_all_after_the_same_step(
-    trainings: Any, state_of: Callable[[Path], Any], kind: str, size: int
-) -> None:
+def test_a_signal_to_one_stops_all_after_the_same_step(trainings: Any, kind: str, size: int) -> None:
     trainings.run(size, "straight", f"parallel={kind}")
     for rank, name, step, first in ((1, "SIGTERM", 5, _SIGNAL_IN_VALIDATION), (0, "SIGINT", 7, _SIGNAL_IN_STEP)):
         code = 128 + signal.Signals[name]
