@@ -17,19 +17,14 @@ ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 # Settings that make the README's training short.
-SHORT = [
-    "model.num_encoder_layers=1",
-    "model.num_decoder_layers=1",
-    "model.d_model=16",
-    "model.d_ff=16",
+SHORT = ["model.num_encoder_layers=1", "model.num_decoder_layers=1", "model.d_model=16", "model.d_ff=16"]
+SHORT += [
     "training.batch_tokens=500",
     "training.max_steps=2",
     "training.validate_every=2",
-    "decoding.beam_size=2",
-    "decoding.max_length_factor=0.5",
-    "decoding.max_length_constant=5",
     "evaluation.bootstrap_samples=10",
 ]
+SHORT += ["decoding.beam_size=1", "decoding.max_length_factor=0.2", "decoding.max_length_constant=2"]
 
 
 def read(page: str) -> str:

@@ -46,11 +46,6 @@ def test_other_text_is_not_a_placeholder(text: str) -> None:
         (["a {x}%s ", "`f`", "`g`", " b"], "a 11 12 b", [("{x}%s", True), ("`f``g`", True)]),  # adjacent ones are one
         (["Rufe ", "[", "`f`", "](u)", " auf"], "Rufe 11 auf", [("[`f`](u)", True)]),  # a pair without a word
         (["Ein", "<b>", " ", "</b>", "Hund"], "Ein Hund", [("<b> </b>", False)]),
-        (
-            ["Ein ", "<b>", "Hund", "<x>", "</b>", " da"],
-            "Ein Hund da",
-            [("<b>", False), ("</b>", False), ("<x>", False)],
-        ),
     ],
 )
 def test_markup_in_order(parts: list[str], text: str, written: list[tuple[str, bool]]) -> None:

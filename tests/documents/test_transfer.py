@@ -18,13 +18,10 @@ from translate.documents.transfer import (
 
 
 def sentence_of(layout: Layout, start: int, end: int, target: str, weights: Weights) -> Sentence:
-    words = [
-        SourceWord(match[0], start + match.start(), start + match.end())
-        for match in re.finditer(r"\S+", layout.text[start:end])
-    ]
-    return Sentence(
-        layout, words, [each for each in layout.placeholders if start <= each.start < end], end, target, weights
-    )
+    found = re.finditer(r"\S+", layout.text[start:end])
+    words = [SourceWord(match[0], start + match.start(), start + match.end()) for match in found]
+    placeholders = [each for each in layout.placeholders if start <= each.start < end]
+    return Sentence(layout, words, placeholders, end, target, weights)
 
 
 def carry(source: str, *targets: tuple[str, Sequence[int]], ends: Sequence[int] = (), without: bool = False) -> str:
@@ -78,12 +75,9 @@ def test_markup_goes_to_the_aligned_words(source: str, target: str, links: list[
     assert carry(source, (target, links)) == expected
 
 
-def test_a_line_break_between_sentences_stays_there() -> None:
-    sentences = ("Oh yes indeed.", [0] * 3), ("No.", [2])
+def test_several_sentences() -> None:
+    sentences = ("Oh yes indeed.", [0] * 3), ("No.", [2])  # the line break stays between them
     assert carry("Ja.\nEr geht <b>heute</b> nicht.", *sentences, ends=[3]) == "Oh yes indeed.\n<b>No</b>."
-
-
-def test_an_empty_sentence_after_another() -> None:
     assert carry("Eins. Zwei<!--1--> drei.", ("One.", [0]), ("", []), ends=[5]) == "One<!--1-->."
 
 

@@ -3,13 +3,14 @@
 Without one, the first case of most tests runs on the CPU, so that the tests themselves stay right.
 """
 
+import contextlib
 import json
 import os
 import random
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,9 @@ _SETTINGS = (
 )  # fmt: skip
 
 
+SIXTY_STEPS = [f"training.{name}" for name in ("max_steps=60", "log_every=10", "validate_every=60", "save_every=60")]
+
+
 @pytest.fixture
 def digits(tmp_path: Path) -> Callable[..., Config]:
     """The digits, with up to 19 per line, and a larger model on this device."""
@@ -79,14 +83,8 @@ def losses(run: Path) -> list[float]:
 
 
 def build(device: torch.device = DEVICE, **options: Any) -> Transformer:
-    sizes = {
-        "d_model": 64,
-        "num_heads": 4,
-        "d_ff": 96,
-        "num_encoder_layers": 2,
-        "num_decoder_layers": 2,
-        "dropout": 0.0,
-    }
+    sizes = {"d_model": 64, "num_heads": 4, "d_ff": 96, "dropout": 0.0}
+    sizes |= {"num_encoder_layers": 2, "num_decoder_layers": 2}
     torch.manual_seed(3)
     return random_model(VOCAB, noise=0.0, **sizes | options).to(device)
 
@@ -112,6 +110,16 @@ def assert_alike(mine: list[Tensor], expected: list[Tensor], *, tolerance: float
         torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance * float(other.abs().max()))
 
 
+@contextlib.contextmanager
+def sync_debug(mode: str) -> Iterator[None]:
+    """Warn about each wait for the device, or fail at it."""
+    if HAS_CUDA:
+        torch.cuda.set_sync_debug_mode(mode)
+    yield
+    if HAS_CUDA:
+        torch.cuda.set_sync_debug_mode("default")
+
+
 # --- numbers
 
 
@@ -119,19 +127,16 @@ def assert_alike(mine: list[Tensor], expected: list[Tensor], *, tolerance: float
 def test_loss_and_gradients_are_those_of_the_cpu(positions: str) -> None:
     cpu = torch.device("cpu")
     expected = loss_and_gradients(build(cpu, positions=positions), MixedPrecision(cpu, "fp32"), "padded")
+    precision = MixedPrecision(DEVICE, "fp32", deterministic=True)
     for layout in ("padded", "packed"):
-        mine = loss_and_gradients(
-            build(positions=positions), MixedPrecision(DEVICE, "fp32", deterministic=True), layout
-        )
-        assert_alike(mine, expected, tolerance=1e-4)
+        assert_alike(loss_and_gradients(build(positions=positions), precision, layout), expected, tolerance=1e-4)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_narrow_products_are_near_wide_ones(precision: str) -> None:
     expected = loss_and_gradients(build(), MixedPrecision(DEVICE, "fp32"), "padded")
-    assert_alike(
-        loss_and_gradients(build(), MixedPrecision(DEVICE, precision, tf32=True), "padded"), expected, tolerance=0.05
-    )
+    mine = loss_and_gradients(build(), MixedPrecision(DEVICE, precision, tf32=True), "padded")
+    assert_alike(mine, expected, tolerance=0.05)
 
 
 @needs_flash
@@ -165,21 +170,15 @@ def test_a_step_never_waits_for_the_device(precision: str) -> None:
     for number in (1, 2):  # memory, kernels and the optimizer's state
         train_step([some_batch(seed=number)], number=number, learning_rate=1e-3)
     batch = some_batch(seed=3)
-    torch.cuda.set_sync_debug_mode("error")
-    try:
+    with sync_debug("error"):
         train_step([batch], number=3, learning_rate=1e-3)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
     train_step.check_last_step()
 
 
 @pytest.mark.parametrize("layout", cases("auto", "packed", "padded"))
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_a_training_learns(digits: Callable[..., Config], tmp_path: Path, precision: str, layout: str) -> None:
-    config = digits(
-        f"training.precision={precision}", f"training.batch_layout={layout}", "training.max_steps=60",
-        "training.log_every=10", "training.validate_every=60", "training.save_every=60",
-    )  # fmt: skip
+    config = digits(f"training.precision={precision}", f"training.batch_layout={layout}", *SIXTY_STEPS)
     train(config, tmp_path / "run", resume=False, command=["test"])
     first, *_, last = losses(tmp_path / "run")
     assert last < 0.8 * first
@@ -206,7 +205,7 @@ def test_compiled_layers_learn(digits: Callable[..., Config], tmp_path: Path, la
     # In a process of its own: in this one shapes are checked at each call, which cannot be compiled.
     digits()  # the files exist now
     overrides = [*_SETTINGS, "training.compile=true", "training.precision=bf16", f"training.batch_layout={layout}"]
-    overrides += ["training.max_steps=60", "training.log_every=10", "training.validate_every=60"]
+    overrides += SIXTY_STEPS
     command = ["translate", "train", str(tmp_path / "digits.yaml"), "--run", str(tmp_path / "run"), *overrides]
     subprocess.run([sys.executable, "-m", *command], check=True, env=os.environ | {"OMP_NUM_THREADS": "4"})
     first, *_, last = losses(tmp_path / "run")
@@ -229,7 +228,7 @@ def test_a_run_goes_on_on_another_device(digits: Callable[..., Config], tmp_path
 # --- translations
 
 
-def test_a_search_waits_once_a_position(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_waits_once_per_position(monkeypatch: pytest.MonkeyPatch) -> None:
     """And once for each sentence, when it ends. The CPU never waits for itself."""
     positions: list[int] = []
     real = BeamSearch.step
@@ -240,18 +239,12 @@ def test_a_search_waits_once_a_position(monkeypatch: pytest.MonkeyPatch) -> None
     settings = build_search_settings(config, inputs, forbidden=[], words=words, device=DEVICE)
     sources = [each.source_ids for each in inputs]
     lengths = {"source_lengths": [len(ids) + 1 for ids in sources], "max_lengths": [23] * len(sources)}
-    with torch.inference_mode():
+    with torch.inference_mode(), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
         decoder = CachedDecoder(build().eval(), sources, config, beam_size=3, max_length=23)
         search = BeamSearch(decoder, settings, **lengths, max_tokens=config.batch_tokens, device=DEVICE)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            if HAS_CUDA:
-                torch.cuda.set_sync_debug_mode("warn")
-            try:
-                assert len(list(search.run(range(len(sources))[::-1]))) == len(sources)
-            finally:
-                if HAS_CUDA:
-                    torch.cuda.set_sync_debug_mode("default")
+        with sync_debug("warn"):
+            assert len(list(search.run(range(len(sources))[::-1]))) == len(sources)
     waits = [str(warning.message) for warning in caught if "synchroniz" in str(warning.message)]
     assert len(positions) > 23  # some joined later
     assert len(waits) <= len(positions) + len(sources)

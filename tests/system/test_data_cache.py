@@ -33,17 +33,7 @@ assert num_found > 200
     assert all(path.suffix == ".ids" for path in tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    "environment",
-    [
-        {},
-        {"HF_DATASETS_CACHE": "/a/b"},
-        {"HF_HOME": "~/c"},
-        {"XDG_CACHE_HOME": "/d"},
-        {"HF_HOME": "e", "HF_DATASETS_CACHE": "f"},
-    ],
-    ids=" ".join,
-)
+@pytest.mark.parametrize("environment", [{}, {"HF_HOME": "~/c"}, {"HF_HOME": "e", "HF_DATASETS_CACHE": "f"}], ids=str)
 def test_the_folder_is_that_of_datasets(environment: dict[str, str]) -> None:
     program = (
         "import sys; from translate.data.cache import cache_folder; found = cache_folder();"

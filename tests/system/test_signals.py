@@ -88,7 +88,7 @@ def test_an_interrupt_before_the_first_step(trainings: Any, tmp_path: Path) -> N
     process = trainings.start(trainings.arguments(run), first=first)
     wait_until(ready.exists, trainings)
     with pytest.raises(InputError, match=f"process {process} on .* is training in this run directory"):
-        train_here(trainings, run)  # although there is no run yet
+        train(trainings.config(), run, resume=True, command=["test"])  # although there is no run yet
     os.kill(process, signal.SIGINT)
     assert trainings.wait() == 130
     command = shlex.join(["translate", *trainings.arguments(run, resume=True)])
@@ -97,20 +97,15 @@ def test_an_interrupt_before_the_first_step(trainings: Any, tmp_path: Path) -> N
     assert not run.exists()
 
 
-def train_here(trainings: Any, run: Path, *overrides: str) -> None:
-    """Train in this process."""
-    train(trainings.config(*overrides), run, resume=True, command=["test"])
-
-
 def test_the_lock_dies_with_its_process(trainings: Any, tmp_path: Path) -> None:
     run = tmp_path / "run"
     process = trainings.start(trainings.arguments(run, FOREVER))
     wait_until(RunDirectory(run).checkpoint("last").exists, trainings)
     with pytest.raises(InputError, match=f"process {process} on .* is training in this run directory"):
-        train_here(trainings, run, FOREVER)
+        train(trainings.config(FOREVER), run, resume=True, command=["test"])
     os.kill(process, signal.SIGKILL)
     assert trainings.wait() == -signal.SIGKILL
-    train_here(trainings, run, "training.max_steps=1")
+    train(trainings.config("training.max_steps=1"), run, resume=True, command=["test"])
 
 
 def test_a_full_disk(trainings: Any, tmp_path: Path) -> None:

@@ -24,45 +24,32 @@ def test_help_is_the_same_in_every_way_of_starting() -> None:
     (script,) = metadata.distribution("translate-nmt").entry_points.select(group="console_scripts")
     assert script.load() is main
     as_module = start("--help")
-    assert as_module.returncode == 0 and as_module.stderr == ""
+    assert as_module.returncode == 0 and as_module.stderr == "" and "\n│ train " in as_module.stdout
     assert as_module.stdout == start("--help", code="from translate.cli import main; main()").stdout
-    assert as_module.stdout.splitlines()[1].strip() == "Usage: translate [OPTIONS] COMMAND [ARGS]..."
-    for name in ("train", "decode", "eval", "tokenizer", "config"):
-        assert f"\n│ {name} " in as_module.stdout
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--help"],
-        ["--version"],
-        ["config", "presets"],
-        *([name, "--help"] for name in ("decode", "eval", "score", "export")),
-    ],
-    ids=" ".join,
-)
-def test_start_up_imports_nothing_heavy(arguments: list[str]) -> None:
+@pytest.mark.parametrize("command", ["--help", "--version", "config presets", "decode --help", "export --help"])
+def test_start_up_imports_nothing_heavy(command: str) -> None:
     code = (
         "import sys, json, atexit\nfrom translate.cli import main\n"
         "atexit.register(lambda: print(json.dumps(list(sys.modules)), file=sys.stderr))\n"
         "main()"
     )
-    result = start(*arguments, code=code)
+    result = start(*command.split(), code=code)
     assert result.returncode == 0
     modules = set(json.loads(result.stderr))
     assert "translate" in modules
     assert not modules & {"torch", "datasets", "sentencepiece", "sacrebleu", "pandas", "pyarrow", "numpy"}
-    if arguments[-1] == "--help":  # pydantic's sections are not built for it, though typer may load pydantic
+    if command.endswith("--help"):  # pydantic's sections are not built for it, though typer may load pydantic
         assert not modules & {"translate.config", "translate.decoding", "translate.exchange"}
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["decode", "--help"]], ids=" ".join)
-def test_help_comes_at_once(arguments: list[str]) -> None:
+def test_help_comes_at_once() -> None:
     """In 0.3 s of a processor's time, the best of several."""
     times: list[float] = []
     while min(times, default=1.0) >= 0.3 and len(times) <= 10:
         before = os.times()
-        start(*arguments)
+        start("decode", "--help")
         after = os.times()
         times.append(sum(after[2:4]) - sum(before[2:4]))  # the child's
     assert min(times) < 0.3, times

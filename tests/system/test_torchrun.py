@@ -31,29 +31,21 @@ class Job:
 
     @property
     def said(self) -> str:
-        """All so far."""
+        """The log so far."""
         return self.log.read_text(encoding="utf-8", errors="replace")
 
     def wait_until_said(self, text: str) -> None:
-        """Until it has said that."""
+        """Until the log contains this text."""
         while text not in self.said:
             assert self.process.poll() is None, self.said
             time.sleep(0.05)
 
     def kill(self, *, rank: int) -> None:
         """Kill one of its two processes, as if memory were out."""
-        for environment in Path("/proc").glob("[0-9]*/environ"):
-            try:
-                parent = (environment.parent / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1]
-                is_it = int(parent) == self.process.pid and f"RANK={rank}".encode() in environment.read_bytes().split(
-                    b"\0"
-                )
-            except OSError:  # it has ended meanwhile
-                continue
-            if is_it:
-                os.kill(int(environment.parent.name), signal.SIGKILL)
-                return
-        raise AssertionError(f"there is no process of rank {rank}: {self.said}")
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        environments = {child: Path(f"/proc/{child}/environ").read_bytes().split(b"\0") for child in children}
+        (found,) = [child for child, environment in environments.items() if f"RANK={rank}".encode() in environment]
+        os.kill(int(found), signal.SIGKILL)
 
 
 @pytest.fixture
