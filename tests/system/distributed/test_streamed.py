@@ -81,7 +81,7 @@ import os, signal, time
 from translate.data import epochs
 from translate.model.device import OutOfMemory
 from translate.training import step
-sample, step_original = epochs.TrainingBatches._segment_anew, step.TrainStep.__call__
+sample, step_original = epochs.TrainingBatches._resegment, step.TrainStep.__call__
 def slowly(self, *chosen, epoch, check):
     while epoch == 1 and os.environ["RANK"] == "1":
         time.sleep(0.01)
@@ -92,7 +92,7 @@ def until_ended(self, batches, *, number, learning_rate):
         time.sleep(1)
         {ending}
     return step_original(self, batches, number=number, learning_rate=learning_rate)
-epochs.TrainingBatches._segment_anew, step.TrainStep.__call__ = slowly, until_ended
+epochs.TrainingBatches._resegment, step.TrainStep.__call__ = slowly, until_ended
 """
 
 
