@@ -9,12 +9,13 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
+from fastapi import HTTPException
 from starlette.testclient import TestClient
 
 from translate.decoding.loading import load_own_translator
 from translate.documents.document import DocumentFormat, DocumentTranslation, translate_document, word_weights
 from translate.server.app import Server
-from translate.server.batching import BatchQueue, Job, QueueFull
+from translate.server.batching import BatchQueue, Job
 from translate.server.gate import Access, Metrics
 from translate.server.models import ServedModel
 from translate.server.schema import Limits
@@ -88,6 +89,6 @@ def test_the_jobs_of_a_cancelled_document_are_cancelled(
 
 
 def test_a_full_queue_is_an_error(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(BatchQueue, "submit", Mock(side_effect=QueueFull(3)))
+    monkeypatch.setattr(BatchQueue, "submit", Mock(side_effect=HTTPException(429, "full", {"Retry-After": "3"})))
     response = client.post("/translate/document", json={"text": "a", "format": "html"})
     assert (response.status_code, response.headers["retry-after"]) == (429, "3")

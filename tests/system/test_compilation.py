@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from harness import in_order
 
 _MODEL = """
 import torch
@@ -17,7 +18,7 @@ from translate.training.setup import compile_layers
 torch.set_num_threads(1)
 torch.manual_seed(5)
 model = Transformer(
-    ModelConfig(d_model=12, num_heads=2, d_ff=7, num_encoder_layers=2, num_decoder_layers=2, dropout={dropout}),
+    ModelConfig(d_model=12, num_heads=2, d_ff=7, num_encoder_layers=2, num_decoder_layers=2, dropout=0.0),
     source_vocab_size=23, target_vocab_size=23, pad_id=0,
 ).train()
 names = list(model.state_dict())
@@ -69,20 +70,6 @@ with torch.no_grad():
 names = list(model.state_dict())
 """
 
-_DROPOUT = """
-from translate.model.dropout import dropout_seeded
-compile_layers(model)
-pair = ids(5, 7), ids(5, 11)
-device = torch.device("cpu")
-
-def logits(seed):
-    with dropout_seeded(seed, device=device):
-        return model(*pair)
-
-assert torch.equal(logits(3), logits(3))
-assert not torch.equal(logits(3), logits(4))
-"""
-
 _TRAINED = """
 from translate.config.schema import TrainingConfig
 from translate.data.batching import EncodedPair, collate
@@ -99,14 +86,10 @@ print(tried, num_programs(), *train_step.fallbacks)
 """
 
 
-def run(script: str, tmp_path: Path, *, dropout: float = 0.0, **environment: str) -> str:
+def run(script: str, tmp_path: Path, **environment: str) -> str:
     own = {"OMP_NUM_THREADS": "1", "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
-    process = subprocess.run(
-        [sys.executable, "-c", _MODEL.replace("{dropout}", str(dropout)) + script],
-        env=os.environ | own | environment,
-        capture_output=True,
-        text=True,
-    )
+    command = [sys.executable, "-c", _MODEL + script]
+    process = subprocess.run(command, env=os.environ | own | environment, capture_output=True, text=True)
     assert process.returncode == 0, process.stderr
     return process.stdout
 
@@ -120,20 +103,10 @@ def test_compiled_layers_give_the_same_numbers_for_all_sizes(tmp_path: Path, tun
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_what_compiled_layers_drop_depends_on_the_seed(tmp_path: Path) -> None:
-    run(_DROPOUT, tmp_path, dropout=0.3)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_a_training_has_the_programs_of_its_trial(tmp_path: Path) -> None:
     assert run(_TRAINED, tmp_path) == "2 2\n"
 
 
 def test_without_a_compiler_layers_are_not_compiled(tmp_path: Path) -> None:
-    said = run(_TRAINED, tmp_path, CXX="no-such-compiler").partition("training.compile")[2]
-    assert said.startswith(" = true: torch cannot compile on this machine (")
-    assert said.endswith(
-        "). The training goes on as with training.compile=false; to compile, install a C++ compiler, such as g++\n"
-    )
-    assert said.count("\n") == 1
+    said = run(_TRAINED, tmp_path, CXX="no-such-compiler")
+    assert in_order(said, "training.compile", "C++ compiler") and said.count("\n") == 1

@@ -19,25 +19,6 @@ LINES_PER_BLOCK = 5
 NUM_BLOCKS = 61
 OPTIONS = ["--look-ahead-lines", str(LINES_PER_BLOCK), "--workers", "1", "--format", "jsonl", "--alignments"]
 
-# Runs a command with a rank 0 that takes longer to load its model than processes wait for each other's first word.
-LATE_RANK_0 = """
-import datetime, os, time
-from translate import cli
-from translate.decoding import loading
-from translate.distributed import process_group
-
-load, join_world = loading.load_own_translator, process_group.join_world
-
-def load_late(*args, **options):
-    if os.environ["RANK"] == "0":
-        time.sleep(10)
-    return load(*args, **options)
-
-loading.load_own_translator = load_late
-process_group.join_world = lambda: join_world(timeout=datetime.timedelta(seconds=8))
-cli.main()
-"""
-
 
 @pytest.fixture
 def folder(trainings: Trainings, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -53,15 +34,10 @@ def folder(trainings: Trainings, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def torchrun(*arguments: str, num_processes: int = 2, script: str | None = None) -> "subprocess.Popen[str]":
+def torchrun(*arguments: str, num_processes: int = 2) -> "subprocess.Popen[str]":
     """The real one; its standard error is read with `communicate`."""
-    environment = {
-        **os.environ,
-        "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": str(Path(translate.__file__).parents[1]),
-    }
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(num_processes)]
-    command += [script] if script else ["-m", "translate"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(translate.__file__).parents[1])}
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(num_processes), "-m", "translate"]
     return subprocess.Popen(
         [*command, *arguments], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment
     )
@@ -99,16 +75,6 @@ def test_a_killed_process_and_a_second_start(trainings: Trainings, folder: Path)
         assert (folder / f"out.{suffix}").read_bytes() == (folder / f"plain.{suffix}").read_bytes() != b""
     assert summary(reported) == expected and not parts.exists()
     assert reported.count(f" by 3 processes; {LINES_PER_BLOCK * num_finished} of the lines were finished before\n") == 1
-
-
-@pytest.mark.timeout(300)
-def test_ranks_wait_for_a_rank_0_that_loads_late(folder: Path) -> None:
-    """However late it is: no time limit ends the wait, which a rank 0 that dies would end at once."""
-    (folder / "late.py").write_text(LATE_RANK_0)
-    job = torchrun("decode", "run", "in.txt", *OPTIONS, "out.links", "-o", "out.txt", script="late.py")
-    reported = job.communicate(timeout=200)[1]
-    assert job.returncode == 0, reported
-    assert (folder / "out.txt").read_bytes() == (folder / "plain.txt").read_bytes()
 
 
 @pytest.mark.timeout(300)

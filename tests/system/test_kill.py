@@ -52,37 +52,28 @@ best_checkpoint.validate = validate
 """
 
 
-def validation_mark(run: RunDirectory) -> Path:
-    return run.path.with_name("validating")
-
-
 def half_written(run: RunDirectory) -> list[Path]:
     return list(run.checkpoints.glob("*.tmp"))
 
 
-def wait_for(moment: str, run: RunDirectory, process: int, draw: random.Random) -> None:
+def wait_for(moment: str, run: RunDirectory, mark: Path, process: int, draw: random.Random) -> None:
     """Until the training that was just started comes to such a moment, and a little longer."""
 
-    def until(condition: Callable[[], object]) -> None:
+    def until(condition: Callable[[], object], *, seconds: float) -> None:
         while not condition():
             assert is_alive(process), f"it ended before it was {moment}"
+        time.sleep(draw.uniform(0.0, seconds))
 
-    first = progress_of(run)["step"]
+    wanted = progress_of(run)["step"] + draw.randrange(4)
+    if moment in ("writing", "anywhen"):
+        until(lambda: progress_of(run)["step"] >= wanted, seconds=0.05 if moment == "anywhen" else 0)
     match moment:
         case "starting":
             time.sleep(draw.uniform(0.0, 0.3))
         case "writing":
-            steps = draw.randrange(4)
-            until(lambda: progress_of(run)["step"] >= first + steps)
-            until(lambda: half_written(run))
-            time.sleep(draw.uniform(0.0, 0.002))
+            until(lambda: half_written(run), seconds=0.002)
         case "validating":
-            until(validation_mark(run).exists)
-            time.sleep(draw.uniform(0.0, 0.03))
-        case "anywhen":
-            steps = draw.randint(1, 4)
-            until(lambda: progress_of(run)["step"] >= first + steps)
-            time.sleep(draw.uniform(0.0, 0.05))
+            until(mark.exists, seconds=0.03)
 
 
 _LONG = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -95,16 +86,16 @@ def test_killed_again_and_again(trainings: Any, tmp_path: Path, num_kills: int, 
     overrides = (f"training.max_steps={6 + 4 * num_kills}", f"training.precision={precision}")
     trainings.run(tmp_path / "straight", *overrides)
     run, draw = RunDirectory(tmp_path / "killed"), random.Random(f"{num_kills} {precision}")
-    hits = {"writing": 0, "validating": 0}
+    hits, mark = {"writing": 0, "validating": 0}, tmp_path / "validating"
     for number in range(num_kills):
-        validation_mark(run).unlink(missing_ok=True)
-        first = MARK_VALIDATIONS.format(mark=str(validation_mark(run)))
+        mark.unlink(missing_ok=True)
+        first = MARK_VALIDATIONS.format(mark=str(mark))
         process = trainings.start(trainings.arguments(run.path, *overrides, resume=True), first=first)
-        wait_for(MOMENTS[number % len(MOMENTS)], run, process, draw)
+        wait_for(MOMENTS[number % len(MOMENTS)], run, mark, process, draw)
         os.kill(process, signal.SIGKILL)
         assert trainings.wait() == -signal.SIGKILL, "it ended before it was killed"
         hits["writing"] += bool(half_written(run))
-        hits["validating"] += validation_mark(run).exists()
+        hits["validating"] += mark.exists()
     said = trainings.run(run.path, *overrides, resume=True)
     assert "Going on from step" in said
     assert state_of(run.path) == state_of(tmp_path / "straight")

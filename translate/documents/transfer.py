@@ -162,7 +162,11 @@ class _Transfer:
         around = self.runs[pair.parent]
         sentences = [self.target_spans[self._sentence_at(self.sources[word].end)] for word in (inside[0], inside[-1])]
         words = range(max(around.start, sentences[0].start), min(around.stop, sentences[1].stop)) or around
-        scores = {word: self._share(word, inside) - 0.5 for word in words}
+        scores = {}
+        for word in words:
+            weights = self.weights[word]
+            on_inside = sum(weights.get(place, 0.0) for place in min(inside, weights, key=len) if place in inside)
+            scores[word] = on_inside / max(sum(weights.values()), 1e-9) - 0.5
         free = {word: score for word, score in scores.items() if (pair.parent, word) not in self.taken}
         run = _best_run(free) or self.taken[pair.parent, max(words, key=lambda word: scores[word])]
         self.runs[pair] = run
@@ -175,12 +179,6 @@ class _Transfer:
         self.bounds[pair] = start, end
         self.inserted[start].append((2 * pair.depth + 2, number, pair.raw))
         self.inserted[end].append((-2 * pair.depth - 2, -number, pair.close))
-
-    def _share(self, word: int, inside: range) -> float:
-        """The share of a translated word's attention on a range of source words."""
-        weights = self.weights[word]
-        on_inside = sum(weights.get(place, 0.0) for place in min(inside, weights, key=len) if place in inside)
-        return on_inside / max(sum(weights.values()), 1e-9)
 
     def _place_point(self, point: Markup, number: int) -> None:
         """Place point markup, or a placeholder whose number is missing, next to the word that it was next to."""

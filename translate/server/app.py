@@ -5,7 +5,7 @@ import contextlib
 import json
 import re
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from importlib.resources import files
 from typing import Annotated, Any, Literal
@@ -25,7 +25,7 @@ from translate.decoding import Translation
 from translate.documents.document import DocumentFormat, DocumentTranslation, translate_document
 from translate.errors import InputError, RunError
 from translate.server import compatibility, schema
-from translate.server.batching import Found, Job, QueueFull
+from translate.server.batching import Found, Job
 from translate.server.gate import NO_TOKEN, Access, Gate, Metrics, error_response
 from translate.server.models import ServedModel
 
@@ -100,7 +100,7 @@ class Server:
         """Queue a job and wait for its results, in order; it is cancelled when the client disconnects.
 
         Raises:
-            QueueFull: Too many characters wait.
+            HTTPException: The queue is full.
         """
 
         async def watch() -> None:
@@ -129,7 +129,7 @@ class Server:
 
         Raises:
             InputError: As in `translate_document`; or a setting or the number of sentences is over its limit.
-            QueueFull: Too many characters wait.
+            HTTPException: The queue is full.
         """
         if any(re.search("[\ud800-\udfff]", text) for text in texts):
             raise InputError("the document contains a surrogate, which is not a character")
@@ -197,19 +197,18 @@ def create_app(models: Mapping[str, ServedModel], limits: schema.Limits, access:
 def _add_errors(app: FastAPI) -> None:
     """Answer every error with JSON that explains it."""
 
-    def answers(status: int, explain: Callable[[Any], str] = str) -> Callable[[Request, Any], Awaitable[JSONResponse]]:
+    def add(kind: type[Exception], status: int, explain: Callable[[Any], str] = str) -> None:
         async def answer(request: Request, error: Any) -> JSONResponse:
             code = getattr(error, "status_code", status)
             return error_response(request.url.path, code, explain(error), getattr(error, "headers", None))
 
-        return answer
+        app.add_exception_handler(kind, answer)
 
-    app.add_exception_handler(HTTPError, answers(500, lambda error: str(error.detail)))
-    app.add_exception_handler(RequestValidationError, answers(422, _explain_invalid))
-    app.add_exception_handler(InputError, answers(422))
-    app.add_exception_handler(QueueFull, answers(429))
-    app.add_exception_handler(RunError, answers(500))
-    app.add_exception_handler(Exception, answers(500, lambda error: _FAILED))
+    add(HTTPError, 500, lambda error: str(error.detail))
+    add(RequestValidationError, 422, _explain_invalid)
+    add(InputError, 422)
+    add(RunError, 500)
+    add(Exception, 500, lambda error: _FAILED)
 
 
 def _explain_invalid(error: RequestValidationError) -> str:

@@ -18,6 +18,7 @@ from collections.abc import AsyncGenerator, Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
 import torch
+from fastapi import HTTPException
 
 from translate.decoding import Translation, Translator
 from translate.errors import InputError
@@ -27,18 +28,6 @@ logger = logging.getLogger(__name__)
 BATCH_TEXTS = 128
 BATCH_CHARACTERS = 16_000  # a batch takes no further text once it has so many
 LINGER = 0.5  # workers wait for their share for this part of the last batch's time, at most a second
-
-
-class QueueFull(Exception):
-    """The queue is full.
-
-    Args:
-        seconds: When to retry.
-    """
-
-    def __init__(self, seconds: int) -> None:
-        super().__init__(f"the queue is full; retry in {seconds} s")
-        self.headers = {"Retry-After": str(seconds)}
 
 
 class Found(NamedTuple):
@@ -145,12 +134,13 @@ class BatchQueue:
         """Put a job into the queue.
 
         Raises:
-            QueueFull: Too many characters wait.
+            HTTPException: The queue is full; the header Retry-After says when to try again.
         """
         with self._changed:
             waiting = self.waiting_characters
             if waiting and waiting + job.waiting_characters > self.max_characters:
-                raise QueueFull(min(60, max(1, math.ceil(waiting / self._characters_per_second))))
+                seconds = min(60, max(1, math.ceil(waiting / self._characters_per_second)))
+                raise HTTPException(429, f"the queue is full; retry in {seconds} s", {"Retry-After": str(seconds)})
             if job.num_results:
                 self._jobs.append(job)
                 self._num_answered = max(0, self._num_answered - job.num_results)
