@@ -54,7 +54,6 @@ def test_a_document_is_that_of_decode(
         ({"text": "# a\ud800", "format": "markdown"}, "surrogate"),
         ({"text": "a" * 101, "format": "html"}, "text 1 has 101"),
         ({"text": "a", "format": "html", "options": {"beam_size": 0}}, "beam_size"),
-        ({"text": "a", "format": "html", "options": {"device": "cuda"}}, "options.device"),
     ],
 )
 def test_errors(make_client: Callable[..., TestClient], question: dict[str, Any], words: str) -> None:

@@ -42,8 +42,8 @@ def test_tokens_of_any_characters_are_compared() -> None:
 @pytest.mark.parametrize(
     "host, status",
     [
-        *[(host, 200) for host in ("127.0.0.1:8000", "localhost", "localhost:9000", "[::1]:8000")],
-        *[(host, 421) for host in ("evil.example", "evil.example:8000", "127.0.0.1.evil.example", "")],
+        *[(host, 200) for host in ("127.0.0.1:8000", "localhost", "[::1]:8000")],
+        *[(host, 421) for host in ("evil.example:8000", "127.0.0.1.evil.example", "")],
     ],
 )
 def test_without_a_token_only_names_of_this_machine_are_allowed(client: TestClient, host: str, status: int) -> None:
@@ -102,10 +102,8 @@ def test_a_body_that_does_not_come(make_app: Callable[..., FastAPI], monkeypatch
         (b"\xff\xfe", "application/json"),
         (b"[" * 100_000, "application/json"),
         (b"[]", "application/json"),
-        (b"null", "application/json"),
         (b"", "application/json"),
         (b'{"text": "a"}', "text/plain"),
-        (b'{"text": "a"}', "multipart/form-data"),
         (b"%ff=%fe&q", "application/x-www-form-urlencoded"),
     ],
 )

@@ -1,6 +1,5 @@
 """The worker processes of subword sampling: what they sample is what is sampled here, and they end in any case."""
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -24,68 +23,39 @@ def tokenizer() -> Tokenizer:
     return train_tokenizer(["abc cab bca ab ca"] * 3, TokenizerConfig(vocab_size=266))
 
 
-@pytest.fixture(autouse=True)
-def _a_pool_for_few_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subword_sampling, "_MIN_LINES_OF_POOL", 0)
+def has_ended(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (ProcessLookupError, FileNotFoundError):
+        return True
 
 
-def tasks_of(tokenizer: Tokenizer) -> list[SamplingTask]:
-    return [SamplingTask(tokenizer.model_bytes, LINES, seed, 0.3) for seed in range(5)]
-
-
-def sampled(pool: SamplingPool, tasks: list[SamplingTask]) -> list[list[int]]:
-    return [chunk.ids.tolist() for chunk in pool.sample(tasks, num_lines=9, check=lambda: None)]
-
-
-def expected(tasks: list[SamplingTask]) -> list[list[int]]:
-    samples = [SubwordSampler(task.model_bytes).sample(task.lines, amount=0.3, seed=task.seed) for task in tasks]
-    return [sum(lines, []) for lines in samples]
-
-
-def worker_ids(pool: SamplingPool) -> list[int]:
-    return [] if pool._executor is None else list(pool._executor._processes)
-
-
-def is_running(process: int) -> bool:
-    with contextlib.suppress(ProcessLookupError, FileNotFoundError):
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    return False
-
-
-def ends(process: int) -> bool:
+def all_end(processes: list[int]) -> bool:
     deadline = time.monotonic() + 30
-    while is_running(process) and time.monotonic() < deadline:
+    while not all(map(has_ended, processes)) and time.monotonic() < deadline:
         time.sleep(0.01)
-    return not is_running(process)
+    return 1 <= len(processes) <= 2 and all(map(has_ended, processes))
 
 
-def test_workers_sample_as_this_process_and_end_with_their_pool(tokenizer: Tokenizer) -> None:
-    pool = SamplingPool(num_processes=2)
-    tasks = tasks_of(tokenizer)
-    for _ in range(2):
-        assert sampled(pool, tasks) == expected(tasks)
-    processes = worker_ids(pool)
-    assert 1 <= len(processes) <= 2 and all(map(is_running, processes))
-    del pool
-    assert all(map(ends, processes))
-
-
-@pytest.mark.parametrize("num_processes", [1, 2])
-def test_what_check_raises_ends_the_sampling(tokenizer: Tokenizer, num_processes: int) -> None:
-    pool = SamplingPool(num_processes=num_processes)
-    with pytest.raises(IndexError):
-        list(pool.sample(tasks_of(tokenizer), num_lines=40, check=[None, None].pop))
-
-
-def test_killed_workers_are_done_without(tokenizer: Tokenizer, caplog: pytest.LogCaptureFixture) -> None:
-    pool = SamplingPool(num_processes=2)
-    tasks = tasks_of(tokenizer)
-    sampled(pool, tasks)
-    for process in worker_ids(pool):
-        os.kill(process, signal.SIGKILL)
-    for _ in range(2):
-        assert sampled(pool, tasks) == expected(tasks)
+def test_workers_sample_as_this_process_are_done_without_and_end_with_their_pool(
+    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(subword_sampling, "_MIN_LINES_OF_POOL", 0)
+    pool, killed = SamplingPool(num_processes=2), SamplingPool(num_processes=2)
+    tasks = [SamplingTask(tokenizer.model_bytes, LINES, seed, 0.3) for seed in range(5)]
+    samples = [SubwordSampler(task.model_bytes).sample(task.lines, amount=0.3, seed=task.seed) for task in tasks]
+    for each in (pool, killed, pool, killed):
+        found = [chunk.ids.tolist() for chunk in each.sample(tasks, num_lines=9, check=lambda: None)]
+        assert found == [sum(lines, []) for lines in samples]
+        if each is killed and each._executor is not None:
+            for process in each._executor._processes:
+                os.kill(process, signal.SIGKILL)
     assert "without worker processes" in caplog.text
+    assert pool._executor is not None
+    processes = list(pool._executor._processes)
+    assert not any(map(has_ended, processes))
+    del pool, each
+    assert all_end(processes)
 
 
 _PARENT = """
@@ -109,11 +79,9 @@ def test_workers_end_with_the_process_that_started_them(tokenizer: Tokenizer, tm
         assert parent.stdout is not None
         processes = [int(word) for word in parent.stdout.readline().split()]
         parent.send_signal(number)
-    assert 1 <= len(processes) <= 2 and all(map(ends, processes))
+    assert all_end(processes)
 
 
 def test_workers_import_nothing_heavy() -> None:
-    program = (
-        "import sys, translate.data.subword_sampling;assert not {'torch', 'datasets', 'pyarrow'} & set(sys.modules)"
-    )
+    program = "import sys, translate.data.subword_sampling; assert not {'torch', 'pyarrow'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", program], check=True)
