@@ -24,6 +24,7 @@ from translate.config.schema import Config, TrainingConfig
 from translate.data.batching import Batch, EncodedPair, collate
 from translate.decoding import Request, Translation, Translator
 from translate.decoding.constraints.phrases import WordTables
+from translate.decoding.engines.own import OwnEngine
 from translate.decoding.request import SearchInput
 from translate.decoding.search.loop import BeamSearch
 from translate.decoding.search.model import CachedDecoder
@@ -241,7 +242,7 @@ def test_a_search_waits_once_per_position(monkeypatch: pytest.MonkeyPatch) -> No
     lengths = {"source_lengths": [len(ids) + 1 for ids in sources], "max_lengths": [23] * len(sources)}
     with torch.inference_mode(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        decoder = CachedDecoder(build().eval(), sources, config, beam_size=3, max_length=23)
+        decoder = CachedDecoder([build().eval()], sources, config, beam_size=3, max_length=23)
         search = BeamSearch(decoder, settings, **lengths, max_tokens=config.batch_tokens, device=DEVICE)
         with sync_debug("warn"):
             assert len(list(search.run(range(len(sources))[::-1]))) == len(sources)
@@ -266,14 +267,15 @@ def test_translations_and_scores_are_those_of_the_cpu(digits: Callable[..., Conf
     train(config, tmp_path / "run", resume=False, command=["test"])
     sources = (tmp_path / "validation.in").read_text(encoding="utf-8").splitlines()[:num_lines]
     requests = [Request(source, required=("9 1",) if number % 3 == 0 else ()) for number, source in enumerate(sources)]
-    translators, combined = [], []
+    translators: list[Translator] = []
+    combined: list[Translator] = []
     for device in (torch.device(DEVICE.type), torch.device("cpu")):
         loaded, last = (load_run(tmp_path / "run", checkpoint=name, device=device) for name in ("best", "last"))
         settings = config.decoding_settings().model_copy(update={"device": device.type})
-        options: dict[str, Any] = {"forbidden": ["4 2"]}
-        translators.append(Translator(loaded.model, loaded.tokenizers, settings, **options))
-        options["ensemble"] = [last.model]
-        combined.append(Translator(loaded.model, loaded.tokenizers, settings, **options))
+        for made, ensemble in ((translators, []), (combined, [last.model])):
+            target = loaded.tokenizers.target
+            engine = OwnEngine(loaded.model, target, forbidden=["4 2"], ensemble=ensemble)
+            made.append(Translator(engine, loaded.tokenizers, settings))
 
     def compare(pair: list[Translator], lines: list[Any], **options: Any) -> list[Translation]:
         found = [each.translate(lines, align=True, **options) for each in pair]

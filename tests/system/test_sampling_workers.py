@@ -44,15 +44,18 @@ def test_workers_sample_as_this_process_are_done_without_and_end_with_their_pool
     pool, killed = SamplingPool(num_processes=2), SamplingPool(num_processes=2)
     tasks = [SamplingTask(tokenizer.model_bytes, LINES, seed, 0.3) for seed in range(5)]
     samples = [SubwordSampler(task.model_bytes).sample(task.lines, amount=0.3, seed=task.seed) for task in tasks]
-    for each in (pool, killed, pool, killed):
-        found = [chunk.ids.tolist() for chunk in each.sample(tasks, num_lines=9, check=lambda: None)]
+
+    def check(pool: SamplingPool) -> list[int]:
+        found = [chunk.ids.tolist() for chunk in pool.sample(tasks, num_lines=9, check=lambda: None)]
         assert found == [sum(lines, []) for lines in samples]
-        if each is killed and each._executor is not None:
-            for process in each._executor._processes:
-                os.kill(process, signal.SIGKILL)
+        return [] if pool._executor is None else list(pool._executor._processes)
+
+    for process in check(killed):
+        os.kill(process, signal.SIGKILL)
+    for each in (killed, pool, killed):
+        check(each)
     assert "without worker processes" in caplog.text
-    assert pool._executor is not None
-    processes = list(pool._executor._processes)
+    processes = check(pool)
     assert not any(map(has_ended, processes))
     del pool, each
     assert all_end(processes)

@@ -93,7 +93,7 @@ def test_an_interrupt_before_the_first_step(trainings: Any, tmp_path: Path) -> N
     assert trainings.wait() == 130
     command = shlex.join(["translate", *trainings.arguments(run, resume=True)])
     told = trainings.log.read_text(encoding="utf-8").splitlines()[-1]
-    assert told == f"translate: interrupted. Begin again or continue with: {command}"
+    assert told.startswith("translate: interrupted. ") and told.endswith(command)
     assert not run.exists()
 
 
