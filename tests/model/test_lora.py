@@ -121,9 +121,10 @@ def test_an_update_by_hand_in_each_part_of_a_fused_projection() -> None:
     torch.testing.assert_close(layer(hidden), expected)
     torch.testing.assert_close(layer.rows(hidden, slice(0, 2)), expected[:, :2])  # as cross-attention asks
     torch.testing.assert_close(layer.rows(hidden, slice(2, None)), expected[:, 2:])
-    weight = dict(layer.named_parameters())
     merged = projection.weight + torch.tensor([[0.0, 0.0]] * 2 + [[40.0, 80.0], [80.0, 160.0]] + [[0.0, 0.0]] * 2)
-    torch.testing.assert_close(layer.merge(weight), merged)
+    model = nn.ModuleDict({"attention": layer})
+    found = merged_matrices(model, dict(model.named_parameters()))
+    torch.testing.assert_close(found, {"attention.weight": merged})
 
 
 def test_a_is_drawn_as_peft_draws_it_and_rank_scales_it() -> None:

@@ -139,18 +139,14 @@ def _forbid(
 def _newest_tokens(state: BeamState, count: int) -> Int[Tensor, "batch beam {count}"]:
     """The last generated tokens of open hypotheses; -1 where there are fewer (the start symbol was not generated)."""
     positions = state.lengths[:, None] + torch.arange(1 - count, 1, device=state.ids.device)
-    index = positions.clamp(min=0, max=state.ids.shape[2] - 1)[:, None].expand(-1, state.ids.shape[1], -1)
-    return state.ids.gather(2, index).masked_fill((positions < 1)[:, None], _NONE)
+    tokens = state.ids.take_along_dim(positions.clamp(min=0, max=state.ids.shape[2] - 1)[:, None], dim=2)
+    return tokens.masked_fill((positions < 1)[:, None], _NONE)
 
 
 def _ends_with(state: BeamState, phrases: Int[Tensor, "phrases longest"]) -> Bool[Tensor, "batch beam phrases"]:
     """Whether a hypothesis ends with a phrase, which may be empty."""
-    num_phrases, longest = phrases.shape
-    newest = _newest_tokens(state, longest)
-    is_same = torch.ones((*newest.shape[:2], num_phrases), dtype=torch.bool, device=newest.device)
-    for offset in range(longest):
-        is_same &= (newest[:, :, offset, None] == phrases[:, offset]) | (phrases[:, offset] == _NONE)
-    return is_same
+    newest = _newest_tokens(state, phrases.shape[1])[:, :, None]
+    return ((newest == phrases) | (phrases == _NONE)).all(dim=3)
 
 
 def _longest(state: BeamState) -> int:

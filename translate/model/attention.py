@@ -103,15 +103,13 @@ class MultiHeadAttention(nn.Module):
         self, hidden: Float[Tensor, "batch query d_model"]
     ) -> Float[Tensor, "batch heads query head_dim"]:
         """Queries of cross-attention."""
-        return self._project(hidden, slice(0, self.d_model), 1)[0]
+        query = self.input_projection.rows(hidden, slice(0, self.d_model))
+        return query.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
 
     def project_key_value(self, memory: Float[Tensor, "batch key d_model"]) -> KeyValue:
         """Keys and values of cross-attention: the encoder's output, projected once per sentence when decoding."""
-        return KeyValue(*self._project(memory, slice(self.d_model, None), 2))
-
-    def _project(self, hidden: Tensor, rows: slice, parts: int) -> Tensor:
-        projected = self.input_projection.rows(hidden, rows)
-        return projected.unflatten(-1, (parts, self.num_heads, -1)).permute(2, 0, 3, 1, 4)  # (parts, batch, heads, …)
+        key_value = self.input_projection.rows(memory, slice(self.d_model, None))
+        return KeyValue(*key_value.unflatten(-1, (2, self.num_heads, -1)).permute(2, 0, 3, 1, 4))
 
     def attend(
         self,

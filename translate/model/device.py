@@ -32,15 +32,12 @@ def choose_device(name: str, *, key: str = "device") -> torch.device:
     if name == "auto":
         kinds = (kind for kind in ("cuda", "xpu", "mps") if torch.get_device_module(kind).is_available())
         return torch.device(next(kinds, "cpu"))
-    try:
+    with contextlib.suppress(RuntimeError):  # PyTorch knows no such name
         device = torch.device(name)
         module = torch.get_device_module(device)
-        is_there = module.is_available() and (device.index or 0) < module.device_count()
-    except RuntimeError:  # PyTorch knows no such name
-        is_there = False
-    if not is_there:
-        raise InputError(f"{key} = {name}: this machine has no such device; use {key}=auto or {key}=cpu")
-    return device
+        if module.is_available() and (device.index or 0) < module.device_count():
+            return device
+    raise InputError(f"{key} = {name}: this machine has no such device; use {key}=auto or {key}=cpu")
 
 
 def choose_precision(name: Literal["auto"] | Precision, device: torch.device) -> Precision:
@@ -92,30 +89,22 @@ def copy_to_host(*tensors: Tensor) -> list[Tensor]:
 
 def start_copy_to_host(tensor: Tensor) -> Callable[[], Tensor]:
     """Start to copy a tensor to the CPU; the returned function waits for the copy, and not for later work."""
-    copied = tensor.to("cpu", non_blocking=has_streams(tensor.device))
-    event = record_event(tensor.device)
+    if not has_streams(tensor.device):
+        return tensor.cpu
+    copied = tensor.to("cpu", non_blocking=True)
+    event = torch.get_device_module(tensor.device).current_stream(tensor.device).record_event()
 
     def wait() -> Tensor:
-        if event is not None:
-            event.synchronize()
+        event.synchronize()
         return copied
 
     return wait
 
 
-def record_event(device: torch.device) -> Any | None:
-    """An event that marks the end of the work queued so far; None: the device works synchronously."""
-    return torch.get_device_module(device).current_stream(device).record_event() if has_streams(device) else None
-
-
-def num_cores() -> int:
-    """CPU cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def threads_per_process(num_processes: int) -> int:
     """CPU threads for each of several processes that share this machine: an equal part of its cores."""
-    return max(1, num_cores() // num_processes)
+    num_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, num_cores // num_processes)
 
 
 class OutOfMemory(RunError):

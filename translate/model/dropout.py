@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int16
+from jaxtyping import Float
 from torch import Tensor, nn
 
 _seeded = threading.local()  # has this thread's generator as `bits`
@@ -45,9 +45,6 @@ class Dropout(nn.Module):
         dropped: Tensor = _Dropped.apply(hidden, min(round(self.p * 65536), 65535))  # type: ignore[no-untyped-call]
         return dropped
 
-    def extra_repr(self) -> str:
-        return f"p={self.p}"
-
 
 @contextlib.contextmanager
 def dropout_seeded(*seed: int, device: torch.device) -> Iterator[None]:
@@ -70,28 +67,20 @@ def dropout_seeded(*seed: int, device: torch.device) -> Iterator[None]:
 class _Dropped(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, dropped_of_65536: int) -> Tensor:
-        keep = _draw_mask(hidden.shape, dropped_of_65536)
-        ctx.save_for_backward(keep)
+        bits = getattr(_seeded, "bits", None) or np.random.SFC64(int(torch.randint(2**63 - 1, ())))
+        size = hidden.numel()
+        draws = torch.from_numpy(bits.random_raw(-(-size // 4)).view(np.int16)[:size])
+        keep = torch.empty(size, dtype=torch.int16)  # -1, in which all bits are set, for each element that is kept
+        torch.ge(draws, dropped_of_65536 - 32768, out=keep).neg_()
+        ctx.save_for_backward(keep.view(hidden.shape))
         ctx.scale = 65536 / (65536 - dropped_of_65536)
-        return _clear(hidden, keep).mul_(ctx.scale)
+        return _clear(hidden, keep.view(hidden.shape)).mul_(ctx.scale)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        (keep,) = ctx.saved_tensors
-        return _clear(gradient, keep).mul_(ctx.scale), None
+        return _clear(gradient, *ctx.saved_tensors).mul_(ctx.scale), None
 
 
-def _draw_mask(shape: torch.Size, dropped_of_65536: int) -> Int16[Tensor, "*shape"]:
-    """-1, in which all bits are set, for each element that is kept, and 0 for the others."""
-    bits = getattr(_seeded, "bits", None)
-    if bits is None:
-        bits = np.random.SFC64(int(torch.randint(2**63 - 1, ())))
-    draws = bits.random_raw(-(-shape.numel() // 4)).view(np.int16)[: shape.numel()]
-    keep = torch.empty(shape.numel(), dtype=torch.int16)
-    torch.ge(torch.from_numpy(draws), dropped_of_65536 - 32768, out=keep)  # 0 or 1
-    return keep.neg_().view(shape)
-
-
-def _clear(values: Tensor, keep: Int16[Tensor, "*shape"]) -> Tensor:
+def _clear(values: Tensor, keep: Tensor) -> Tensor:
     integers = values.contiguous().view(_INTEGERS[values.element_size()])
     return integers.bitwise_and(keep.to(integers.dtype)).view(values.dtype)

@@ -66,9 +66,7 @@ class DecoderCache(NamedTuple):
 
     def with_new_slots(self) -> "DecoderCache":
         """The cache with a new slot for each hypothesis, which it alone sees; keys and values are written later."""
-        cache = self
-        if self.is_full:
-            cache = self._packed(num_free=FREE_STEPS * self.beam_size)
+        cache = self._packed(num_free=FREE_STEPS * self.beam_size) if self.is_full else self
         begin, end = cache.num_slots, cache.num_slots + self.beam_size
         own = cache.past_bias.new_full((self.beam_size, self.beam_size), -math.inf).fill_diagonal_(0.0)
         cache.past_bias[..., begin:end] = own
@@ -78,16 +76,14 @@ class DecoderCache(NamedTuple):
     def _packed(self, *, num_free: int) -> "DecoderCache":
         """The cache with only those slots that some hypothesis sees, and with free slots after them."""
         is_seen = self._is_seen()
-        num_seen = self.num_seen or start_copy_to_host(is_seen.sum(dim=1).max())
-        num_slots = int(num_seen())
+        num_slots = int((self.num_seen or start_copy_to_host(is_seen.sum(dim=1).max()))())
         order = is_seen.byte().argsort(dim=1, descending=True, stable=True)[:, :num_slots]
-        bias_order = order[:, None, None, :].expand(-1, 1, self.beam_size, -1)
         return self._replace(
             layers=tuple(
                 LayerCache(past.map(lambda slots: _pack(slots, order, num_free)), memory)
                 for past, memory in self.layers
             ),
-            past_bias=F.pad(self.past_bias.gather(3, bias_order), (0, num_free), value=-math.inf),
+            past_bias=F.pad(self.past_bias.take_along_dim(order[:, None, None], 3), (0, num_free), value=-math.inf),
             slot_positions=F.pad(self.slot_positions.gather(1, order), (0, num_free)),
             num_slots=num_slots,
             num_seen=None,
@@ -101,7 +97,7 @@ class DecoderCache(NamedTuple):
         """Each hypothesis continues the one in the beam slot that its index names, and sees what that one saw."""
         if self.beam_size > 1:
             written = self.past_bias[..., : self.num_slots]
-            written.copy_(written.gather(2, beam_indices[:, None, :, None].expand_as(written)))
+            written.copy_(written.take_along_dim(beam_indices[:, None, :, None], dim=2))
         if not self.is_full:
             return self
         # The next step packs: a GPU that is asked now has answered by then, so the host does not wait.
@@ -110,11 +106,9 @@ class DecoderCache(NamedTuple):
     def insert(self, rows: Sequence[int], new: "DecoderCache") -> "DecoderCache":
         """Put newly started sentences into these rows, which others have left, or which follow the last one."""
         cache = self
-        batch = len(self.lengths)
-        num_added = max(rows) + 1 - batch
-        if num_added > 0:  # the added rows are overwritten below
-            cache = cache.select_rows([*range(batch), *[batch - 1] * num_added])
-        source = new.memory_bias.shape[3]
+        batch, source = len(self.lengths), new.memory_bias.shape[3]
+        if max(rows) >= batch:  # the added rows are overwritten below
+            cache = cache.select_rows([min(row, batch - 1) for row in range(max(rows) + 1)])
         missing = source - cache.memory_bias.shape[3]
         if missing > 0:
             cache = cache._replace(

@@ -49,9 +49,9 @@ class LoraProjection(Projection):
     def __init__(
         self,
         projection: Projection,
-        *,
         matrices: Sequence[str],
         adapted: Collection[str],
+        *,
         rank: int,
         alpha: float,
         dropout: float,
@@ -81,19 +81,6 @@ class LoraProjection(Projection):
                     output[..., first : first + size] += update(hidden) * self.scale
         return output
 
-    def merge(self, weights: Mapping[str, Tensor]) -> Float[Tensor, "outputs features"]:
-        """The weight with the updates added.
-
-        Args:
-            weights: Values for the parameters of this module, by their names in it.
-        """
-        matrices = list(weights["weight"].chunk(len(self.matrices)))
-        for number, name in enumerate(self.matrices):
-            if name in self.lora:
-                update = weights[f"lora.{name}.b"] @ weights[f"lora.{name}.a"]
-                matrices[number] = matrices[number] + update * self.scale
-        return torch.cat(matrices)
-
 
 def add_lora(
     layers: Iterable[nn.Module], *, targets: Collection[str], rank: int, alpha: float, dropout: float = 0.0
@@ -107,21 +94,16 @@ def add_lora(
         dropout: Dropout on the input of the updates.
     """
     adapted = {*targets} | ({"gate", "inner", "outer"} if "feed_forward" in targets else set())
-
-    def adapt(module: nn.Module, name: str, *matrices: str) -> None:
-        if adapted & {*matrices}:
-            projection = LoraProjection(
-                getattr(module, name), matrices=matrices, adapted=adapted, rank=rank, alpha=alpha, dropout=dropout
-            )
-            setattr(module, name, projection)
-
     for module in [module for layer in layers for module in layer.modules()]:
+        projections: dict[str, tuple[str, ...]] = {}
         if isinstance(module, MultiHeadAttention):
-            adapt(module, "input_projection", "query", "key", "value")
-            adapt(module, "output_projection", "output")
+            projections = {"input_projection": ("query", "key", "value"), "output_projection": ("output",)}
         elif isinstance(module, FeedForward):
-            adapt(module, "inner", *(("gate", "inner") if module.is_gated else ("inner",)))
-            adapt(module, "outer", "outer")
+            projections = {"inner": ("gate", "inner") if module.is_gated else ("inner",), "outer": ("outer",)}
+        for name, matrices in projections.items():
+            if adapted & {*matrices}:
+                projection = getattr(module, name), matrices, adapted
+                setattr(module, name, LoraProjection(*projection, rank=rank, alpha=alpha, dropout=dropout))
 
 
 def is_lora(name: str) -> bool:
@@ -136,9 +118,14 @@ def merged_matrices(model: nn.Module, weights: Mapping[str, Tensor]) -> dict[str
         weights: Values for the parameters of the model, by name.
     """
     merged = {}
-    for name, projection in _lora_projections(model):
-        mine = {each.removeprefix(name): tensor for each, tensor in weights.items() if each.startswith(name)}
-        merged[f"{name}weight"] = projection.merge(mine)
+    for name, projection in model.named_modules():
+        if isinstance(projection, LoraProjection):
+            matrices = list(weights[f"{name}.weight"].chunk(len(projection.matrices)))
+            for adapted in projection.lora:
+                update = weights[f"{name}.lora.{adapted}.b"] @ weights[f"{name}.lora.{adapted}.a"]
+                number = projection.matrices.index(adapted)
+                matrices[number] = matrices[number] + update * projection.scale
+            merged[f"{name}.weight"] = torch.cat(matrices)
     return merged
 
 
@@ -155,19 +142,16 @@ def lending(model: nn.Module, weights: Mapping[str, Tensor]) -> Iterator[None]:
         weights: As `merge_lora` gives them.
     """
     own = {name: parameter.data for name, parameter in model.named_parameters()}
-    try:
+
+    def use(values: Mapping[str, Tensor], *, is_merged: bool) -> None:
         for name, parameter in model.named_parameters():
-            parameter.data = weights.get(name, parameter.data)
-        for _, projection in _lora_projections(model):
-            projection.is_merged = True
+            parameter.data = values.get(name, parameter.data)
+        for module in model.modules():
+            if isinstance(module, LoraProjection):
+                module.is_merged = is_merged
+
+    try:
+        use(weights, is_merged=True)
         yield
     finally:
-        for name, parameter in model.named_parameters():
-            parameter.data = own[name]
-        for _, projection in _lora_projections(model):
-            projection.is_merged = False
-
-
-def _lora_projections(model: nn.Module) -> list[tuple[str, LoraProjection]]:
-    """Each of them with its name and a dot."""
-    return [(f"{name}.", module) for name, module in model.named_modules() if isinstance(module, LoraProjection)]
+        use(own, is_merged=False)

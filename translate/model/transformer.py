@@ -66,6 +66,11 @@ class Embedder(nn.Module):
         return self.dropout(self.positions.embed(self.tokens(ids) * self.scale, positions))
 
 
+def build_final_norm(config: ModelConfig) -> nn.Module:
+    """With pre-norm the residual sum itself is not normalised, so the stack's output is."""
+    return nn.LayerNorm(config.d_model, eps=config.norm_epsilon) if config.norm == "pre" else nn.Identity()
+
+
 class Encoder(nn.Module):
     """Source ids in, one vector for each of them out. `SequenceClassifier` uses an encoder by itself."""
 
@@ -73,7 +78,7 @@ class Encoder(nn.Module):
         super().__init__()
         self.embedder = Embedder(config, tokens=tokens, positions=build_positions(config, directions="both"))
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_encoder_layers))
-        self.final_norm = _build_final_norm(config)
+        self.final_norm = build_final_norm(config)
         self.d_model = config.d_model
         self.pad_id = pad_id
 
@@ -92,7 +97,7 @@ class Decoder(nn.Module):
         super().__init__()
         self.embedder = Embedder(config, tokens=tokens, positions=build_positions(config, directions="past"))
         self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.num_decoder_layers))
-        self.final_norm = _build_final_norm(config)
+        self.final_norm = build_final_norm(config)
         self.pad_id = pad_id
 
     def forward(
@@ -157,11 +162,6 @@ class Decoder(nn.Module):
             assert isinstance(layer, DecoderLayer)
             hidden = layer.step(hidden, layer_cache, past_bias=past_bias, memory_bias=memory_bias, rotary=rotary)
         return self.final_norm(hidden), cache._replace(lengths=cache.lengths + 1)
-
-
-def _build_final_norm(config: ModelConfig) -> nn.Module:
-    """With pre-norm the residual sum itself is not normalised, so the stack's output is."""
-    return nn.LayerNorm(config.d_model, eps=config.norm_epsilon) if config.norm == "pre" else nn.Identity()
 
 
 class Transformer(nn.Module):
@@ -234,15 +234,12 @@ def initialize(module: nn.Module, method: Literal["paper", "xavier"]) -> None:
     Source: Glorot and Bengio 2010; Vaswani et al. 2018, https://arxiv.org/abs/1803.07416 (tensor2tensor).
     """
     for child in module.modules():
-        if isinstance(child, nn.Linear):
+        if isinstance(child, nn.Embedding) and method == "paper":
+            nn.init.normal_(child.weight, std=child.embedding_dim**-0.5)
+        elif isinstance(child, nn.Linear | nn.Embedding):
             nn.init.xavier_uniform_(child.weight)
-            if child.bias is not None:
-                nn.init.zeros_(child.bias)
-        elif isinstance(child, nn.Embedding):
-            if method == "paper":
-                nn.init.normal_(child.weight, std=child.embedding_dim**-0.5)
-            else:
-                nn.init.xavier_uniform_(child.weight)
+        if isinstance(child, nn.Linear) and child.bias is not None:
+            nn.init.zeros_(child.bias)
     if method == "paper":
         for child in module.modules():
             if isinstance(child, MultiHeadAttention):

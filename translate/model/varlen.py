@@ -32,8 +32,7 @@ class PackedSequences(NamedTuple):
 
     def pad(self, row: Float[Tensor, "1 heads token head_dim"]) -> Float[Tensor, "sequence heads max_seqlen head_dim"]:
         """Give each sequence a row of its own, with zeros after its end."""
-        num_slots = (len(self.cu_seqlens) - 1) * self.max_seqlen
-        empty = row.new_zeros(num_slots, row.shape[1], row.shape[3])
+        empty = row.new_zeros((len(self.cu_seqlens) - 1) * self.max_seqlen, row.shape[1], row.shape[3])
         padded = empty.index_copy(0, self.slots, row[0].transpose(0, 1))
         return padded.unflatten(0, (-1, self.max_seqlen)).transpose(1, 2)
 

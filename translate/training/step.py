@@ -18,7 +18,7 @@ from translate.data.tokenizer import PAD_ID
 from translate.distributed.state import full_tensor, is_sharded
 from translate.errors import RunError
 from translate.model import PackedSequences, Transformer, pack
-from translate.model.device import copy_to_device, explain_out_of_memory, has_streams, record_event, widest_float
+from translate.model.device import copy_to_device, explain_out_of_memory, has_streams, start_copy_to_host, widest_float
 from translate.model.dropout import dropout_seeded
 from translate.training.data_parallel import DataParallel, MicroBatch, split_into_micro_batches
 from translate.training.loss import label_smoothed_loss
@@ -128,13 +128,10 @@ class TrainStep:
         On a GPU this would wait for the step, so the error comes with the next step, and this one makes no update.
         """
         norm, shapes = result.gradient_norm, describe_shapes(batches)
-        numbers = torch.stack([result.loss.float(), norm.float()]).to("cpu", non_blocking=has_streams(norm.device))
-        copied = record_event(norm.device)
+        numbers = start_copy_to_host(torch.stack([result.loss.float(), norm.float()]))
 
         def check() -> None:
-            if copied is not None:
-                copied.synchronize()  # with the copy, not with later work
-            loss, norm = numbers.tolist()
+            loss, norm = numbers().tolist()
             if not (math.isfinite(loss) and math.isfinite(norm)):
                 raise RunError(
                     f"the loss is {loss / result.tokens} and the gradient's norm {norm}, on {shapes}."
@@ -143,7 +140,7 @@ class TrainStep:
                     " training.precision=fp32, and train again."
                 )
 
-        if copied is None or any(map(is_sharded, self._parameters)):
+        if not has_streams(norm.device) or any(map(is_sharded, self._parameters)):
             check()
             return
         self.check_last_step()

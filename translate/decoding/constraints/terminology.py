@@ -41,29 +41,20 @@ class Terminology:
         begins_sentence = True
         position = 0
         while position < len(line):
-            end, target = self._longest_at(line, position, begins_sentence=begins_sentence)
-            if target is not None:
-                found.append(target)
-            for character in line[position:end]:
-                if is_word_character(character):
-                    begins_sentence = False
-                elif character in _SENTENCE_ENDS:
-                    begins_sentence = True
-            position = end
-        return found
-
-    def _longest_at(self, line: str, position: int, *, begins_sentence: bool) -> tuple[int, str | None]:
-        """The end and the translation of the longest term at a position; else the next position, and None."""
-        for length in self._lengths if _is_boundary(line, position) else ():
-            end = position + length
-            if end <= len(line) and _is_boundary(line, end):
-                text = line[position:end]
+            end = position + 1
+            for length in self._lengths if _is_boundary(line, position) else ():
+                text = line[position : position + length]
                 target = self._targets.get(text)
                 if target is None and begins_sentence:
                     target = self._at_beginning.get(_uncapitalize(text))
-                if target is not None:
-                    return end, target
-        return position + 1, None
+                if target is not None and _is_boundary(line, position + len(text)):
+                    found.append(target)
+                    end = position + len(text)
+                    break
+            for character in line[position:end]:
+                begins_sentence = not is_word_character(character) and (begins_sentence or character in _SENTENCE_ENDS)
+            position = end
+        return found
 
 
 def read_terminology(path: Path) -> Terminology:
@@ -72,8 +63,7 @@ def read_terminology(path: Path) -> Terminology:
     Raises:
         InputError: The file cannot be read, a line is not such a pair, or a term has two translations.
     """
-    targets: dict[str, str] = {}
-    numbers: dict[str, int] = {}
+    found: dict[str, tuple[str, int]] = {}
     for number, line in enumerate(read_lines(path), start=1):
         if not line.strip() or line.startswith("#"):
             continue
@@ -81,13 +71,13 @@ def read_terminology(path: Path) -> Terminology:
         if len(columns) != 2 or not all(columns):
             raise InputError(f"{path}, line {number}: {line!r}: source, tab, target are needed")
         source, target = _normalize(columns[0]), columns[1]
-        if targets.setdefault(source, target) != target:
+        earlier, its_number = found.setdefault(source, (target, number))
+        if earlier != target:
             raise InputError(
-                f"{path}, line {number}: {source!r} is translated as {target!r}, but in line {numbers[source]} as"
-                f" {targets[source]!r}; keep one of them"
+                f"{path}, line {number}: {source!r} is translated as {target!r}, but in line {its_number} as"
+                f" {earlier!r}; keep one of them"
             )
-        numbers.setdefault(source, number)
-    return Terminology(targets)
+    return Terminology({source: target for source, (target, _) in found.items()})
 
 
 def _normalize(text: str) -> str:

@@ -81,20 +81,17 @@ class BeamState(NamedTuple):
     @property
     def last_ids(self) -> Int[Tensor, "batch beam"]:
         """The newest token of each open hypothesis."""
-        index = self.lengths[:, None, None].expand(-1, self.parents.shape[1], 1)
-        return self.slot_ids.gather(2, index)[:, :, 0]
+        return self.ids.take_along_dim(self.lengths[:, None, None], dim=2)[:, :, 0]
 
     def select_rows(self, rows: Int[Tensor, " new_batch"] | slice) -> "BeamState":
         """The state of these rows alone."""
         return BeamState(*(part[rows] for part in self))
 
     def insert(self, rows: Sequence[int], new: "BeamState") -> "BeamState":
-        """Put new sentences into these rows, in place; rows after the last one are added."""
-        num_added = max(0, max(rows) + 1 - len(self.lengths))
+        """Put new sentences into these rows; rows after the last one are added."""
+        num_kept = len(rows) - max(0, max(rows) + 1 - len(self.lengths))  # the others are added
         places = copy_to_device(torch.tensor(rows), self.lengths.device)
-        state = self
-        if num_added:
-            state = BeamState(*(torch.cat((old, fresh[-num_added:])) for old, fresh in zip(self, new, strict=True)))
+        state = BeamState(*(torch.cat((old, fresh[num_kept:])) for old, fresh in zip(self, new, strict=True)))
         for old, fresh in zip(state, new, strict=True):
             old[places] = fresh
         return state
@@ -262,7 +259,7 @@ def update_state(
     finishes = (scores > -math.inf) & (ends | (lengths >= state.max_lengths)[:, None])
     is_found = finishes[:, :beam]
     new_lengths = lengths[:, None].expand(-1, beam)
-    covered = _gather_slots(coverage, parents[:, :beam]) if coverage.shape[2] else None
+    covered = coverage.take_along_dim(parents[:, :beam, None], dim=1)
     new_scores = scoring.score(scores[:, :beam], new_lengths, covered).masked_fill(~is_found, -math.inf)
     found_scores = torch.cat((state.finished_scores, new_scores), dim=1)
     finished_scores, kept = (part[:, :beam] for part in found_scores.sort(dim=1, descending=True, stable=True))
@@ -297,16 +294,12 @@ def update_state(
         cumulative_scores=scores.gather(1, slots),
         parents=parents,
         lengths=lengths,
-        coverage=_gather_slots(coverage, parents) if coverage.shape[2] else coverage,
+        coverage=coverage.take_along_dim(parents[:, :, None], dim=1),
         num_found=num_found,
         finished_scores=finished_scores,
         finished_lengths=finished_lengths,
         finished_truncated=finished_truncated,
     )
-
-
-def _gather_slots(part: Tensor, slots: Int[Tensor, "batch slots"]) -> Tensor:
-    return part.gather(1, slots[:, :, None].expand(-1, -1, part.shape[2]))
 
 
 def is_done(state: BeamState, *, scoring: Scoring, num_best: int = 1) -> Bool[Tensor, " batch"]:

@@ -78,7 +78,8 @@ scores. A hypothesis whose tokens are all forbidden ends there.
 
 
 OnStep = Callable[[int, list[int]], object]
-"""Is given the number of a sentence and the tokens of its best open hypothesis so far."""
+"""Is given the number of a sentence and the tokens of its best open hypothesis so far; of several groups, the first's.
+"""
 
 
 class SearchSettings(NamedTuple):
@@ -140,18 +141,17 @@ class BeamSearch(Generic[Cache]):
             if waiting and len(self.sentences) * JOINING_SHARE <= self.num_rows * (JOINING_SHARE - 1):
                 self._admit(waiting)
             elif not waiting and len(self.sentences) * 2 <= self.num_rows:
-                self._drop_free_rows()
+                rows = list(self.sentences)
+                self.cache = self.model.select_rows(self.cache, rows)
+                self.state = self.state.select_rows(self._on_device(self._state_rows(rows)))
+                self.sentences = dict(enumerate(self.sentences.values()))
             yield from self.step()
             if on_step is not None:
-                self._show_hypotheses(on_step)
-
-    def _show_hypotheses(self, on_step: OnStep) -> None:
-        """Report the best open hypothesis of each sentence, with several groups the first group's."""
-        state, groups = self.state, self.settings.num_groups
-        best, lengths, ids = copy_to_host(state.cumulative_scores.argmax(dim=1), state.lengths, state.ids)
-        for row, sentence in self.sentences.items():
-            first = row * groups
-            on_step(sentence, ids[first, best[first], 1 : lengths[first] + 1].tolist())
+                state = self.state
+                best, lengths, ids = copy_to_host(state.cumulative_scores.argmax(dim=1), state.lengths, state.ids)
+                for row, sentence in self.sentences.items():
+                    first = row * self.settings.num_groups
+                    on_step(sentence, ids[first, best[first], 1 : lengths[first] + 1].tolist())
 
     @property
     def num_rows(self) -> int:
@@ -172,12 +172,6 @@ class BeamSearch(Generic[Cache]):
         self.cache = self.model.start(new, rows, self.cache if self.sentences else None)
         self.state = self.state.insert(self._state_rows(rows), self._start_state(new))
         self.sentences |= dict(zip(rows, new, strict=True))
-
-    def _drop_free_rows(self) -> None:
-        rows = list(self.sentences)
-        self.cache = self.model.select_rows(self.cache, rows)
-        self.state = self.state.select_rows(self._on_device(self._state_rows(rows)))
-        self.sentences = dict(enumerate(self.sentences.values()))
 
     def step(self) -> list[tuple[int, list[Hypothesis]]]:
         """Extend every hypothesis by one token; return the sentences that are now finished, with their hypotheses."""
@@ -200,16 +194,14 @@ class BeamSearch(Generic[Cache]):
 
         # State update: hypotheses grow by a token, and those that end are moved to the finished ones.
         self.state = update_state(
-            state,
-            candidates,
-            log_probs,
-            end_id=settings.end_id,
-            scoring=settings.scoring,
-            attention=attention,
+            state, candidates, log_probs, end_id=settings.end_id, scoring=settings.scoring, attention=attention
         )
 
         # Cache: each hypothesis gets the keys and values of the one that it continues.
-        self.cache = self.model.reorder(self.cache, self._slots(self.state.parents))
+        # The slots of a group follow those of the group before it.
+        slots = self.state.parents.view(self.num_rows, settings.num_groups, -1)
+        slots = slots + torch.arange(settings.num_groups, device=self.device)[:, None] * slots.shape[2]
+        self.cache = self.model.reorder(self.cache, slots.flatten(1))
 
         # Finished hypotheses: sentences whose best ones are certain leave the batch. Here alone the host has to wait
         # for the device, to learn which they are.
@@ -238,25 +230,21 @@ class BeamSearch(Generic[Cache]):
 
     def _start_state(self, sentences: Sequence[int]) -> BeamState:
         settings = self.settings
-        numbers, max_lengths, lengths = self._on_device(
-            [
-                list(sentences),
-                *([of_all[sentence] for sentence in sentences] for of_all in (self.max_lengths, self.source_lengths)),
-            ]
-        )
+        about = [[each, self.max_lengths[each], self.source_lengths[each]] for each in sentences]
+        about_rows = self._on_device(about).view(-1, 3).repeat_interleave(settings.num_groups, dim=0)
+        numbers, max_lengths, lengths = about_rows.unbind(dim=1)
         state = start_beam(
-            max_lengths.repeat_interleave(settings.num_groups),
+            max_lengths,
             beam_size=settings.beam_size // settings.num_groups,
             capacity=max(self.max_lengths),
             start_id=settings.start_id,
-            sentences=numbers.repeat_interleave(settings.num_groups),
+            sentences=numbers,
             num_open=settings.num_open,
             source_length=max(self.source_lengths) if settings.has_coverage else 0,
         )
         if settings.has_coverage:  # padding counts as covered
             positions = torch.arange(state.coverage.shape[2], device=self.device)
-            is_padding = positions >= lengths.repeat_interleave(settings.num_groups)[:, None]
-            state.coverage.masked_fill_(is_padding[:, None], 1.0)
+            state.coverage.masked_fill_((positions >= lengths[:, None])[:, None], 1.0)
         return state
 
     def _state_rows(self, rows: Sequence[int]) -> list[int]:
@@ -266,10 +254,3 @@ class BeamSearch(Generic[Cache]):
 
     def _on_device(self, numbers: Sequence[int] | Sequence[Sequence[int]]) -> Int[Tensor, "*shape"]:
         return copy_to_device(torch.tensor(numbers, dtype=torch.long), self.device)
-
-    def _slots(self, beam_indices: Int[Tensor, "state_rows width"]) -> Int[Tensor, "batch beam"]:
-        """Slots within a sentence's whole beam, given slots within its groups."""
-        if self.settings.num_groups == 1:
-            return beam_indices
-        first_slots = torch.arange(self.settings.num_groups, device=self.device)[:, None] * beam_indices.shape[1]
-        return (beam_indices.view(self.num_rows, *first_slots.shape[:1], -1) + first_slots).flatten(1)

@@ -82,16 +82,14 @@ def _normalize(weights: Float[Tensor, "batch beam vocab"]) -> Float[Tensor, "bat
 
 def _least_in_nucleus(probabilities: Float[Tensor, "batch beam vocab"], mass: float) -> Float[Tensor, "batch beam 1"]:
     """The probability of the last token that the nucleus needs, found without sorting the vocabulary."""
-    vocab = probabilities.shape[2]
-    count = _FIRST_NUCLEUS
+    count, vocab = _FIRST_NUCLEUS, probabilities.shape[2]
     while True:
         largest = probabilities.topk(min(count, vocab), dim=2).values
         cumulative = largest.cumsum(dim=2)
         if count >= vocab or ((cumulative[:, :, -1] >= mass) | (largest[:, :, -1] == 0.0)).all():
-            break
+            last = (cumulative < mass).sum(dim=2, keepdim=True).clamp(max=largest.shape[2] - 1)
+            return largest.gather(2, last)
         count *= _NUCLEUS_GROWTH
-    last = (cumulative < mass).sum(dim=2, keepdim=True).clamp(max=largest.shape[2] - 1)
-    return largest.gather(2, last)
 
 
 def sample_tokens(
@@ -108,19 +106,15 @@ def sample_tokens(
     cumulative = weights.cumsum(dim=2, dtype=uniforms.dtype)
     targets = uniforms[:, :, None] * cumulative[:, :, -1:]
     tokens = torch.searchsorted(cumulative, targets, right=True).clamp(max=weights.shape[2] - 1)
-    is_possible = (weights.gather(2, tokens) > 0.0)[:, :, 0]
-    if is_possible.all():
-        return tokens[:, :, 0]
-    return torch.where(is_possible, tokens[:, :, 0], weights.argmax(dim=2))
+    is_possible = weights.gather(2, tokens) > 0.0
+    return torch.where(is_possible, tokens, weights.argmax(dim=2, keepdim=True))[:, :, 0]
 
 
 def uniform_numbers(
     seed: int, lines: Int[Tensor, "#*shape"], samples: Int[Tensor, "#*shape"], positions: Int[Tensor, "#*shape"]
 ) -> Float[Tensor, "*shape"]:
     """Numbers in [0, 1), one for each (seed, line, sample, position), as if independent."""
-    hashed = splitmix64(seed, lines)
-    for numbers in (samples, positions):
-        hashed = splitmix64(hashed, numbers)
+    hashed = splitmix64(splitmix64(splitmix64(seed, lines), samples), positions)
     dtype = widest_float(lines.device)
     bits = 53 if dtype == torch.float64 else 24  # with more, the largest number would be rounded to 1
     return _shift_right(hashed, 64 - bits).to(dtype) * 2.0**-bits
