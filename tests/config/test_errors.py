@@ -2,15 +2,17 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from harness import in_order
 
 from translate.config.load import load_config, override_config
-from translate.config.schema import Config
+from translate.config.schema import Config, TrainingConfig
 from translate.errors import InputError
 
 Error = Callable[..., str]
+SCHEDULES = get_args(TrainingConfig.model_fields["schedule"].annotation)
 STREAM = "streaming: true, source_column: de, target_column: en"
 TAGGED = "{kind: text, source: a, target: b, source_tag: <bt>}"
 OLD = "data.validation_also={old: {kind: tsv, path: old.tsv}}"
@@ -32,7 +34,7 @@ MEANT = {  # an unknown key, and the nearest ones
 }
 
 WRONG: list[tuple[str, ...]] = [  # overrides, joined by " & ", and the words of the message in order
-    ("training.schedule=cosin", 'training.schedule = "cosin"', "'noam'", "or 'cosine'", "did you mean cosine?"),
+    ("training.schedule=cosin", 'training.schedule = "cosin"', *map(repr, SCHEDULES), "did you mean cosine?"),
     ("data.train.0.kind=txt", 'data.train.0.kind = "txt"', "'text', 'tsv', 'json'", "did you mean text?"),
     ("data.train.0.kind=[a]", 'data.train.0.kind = ["a"]', "'text', 'tsv', 'json'"),
     ("data.train.0.kind=tsv", "data.train.0.path"),

@@ -8,7 +8,7 @@ from translate.config.load import load_config, preset_names
 from translate.config.schema import Config
 from translate.lint.findings import Finding
 from translate.lint.settings import DataFacts, data_findings, settings_findings
-from translate.training.auto_batch import resolve_step_tokens
+from translate.training.preparation import resolve_step_tokens
 
 # As of Multi30k with its preset: 29,000 pairs in 389 batches, two per step, and 7.6 million parameters.
 MULTI30K = DataFacts(

@@ -53,15 +53,10 @@ def test_the_best_is_the_first_validation_by_the_metric_of_the_config(tmp_path: 
     "torn",
     [
         b'{"kind": "train", "st',
-        b"\x00\x00\x00\n",
-        b"[1, 2]\n",
         b'{"kind": "train"}\n',
-        b"7\n",
         b'{"kind": "tr\xff\xfe"}\n',
         b"[" * 10_000 + b"\n",
-        b'{"kind": "train", "step": "3"}\n',
         b'{"kind": "train", "step": Infinity}\n',
-        b'{"kind": "train", "step": ' + b"9" * 400 + b"}\n",
         b'{"kind": {}, "step": 3}\n',
     ],
 )

@@ -34,9 +34,8 @@ from translate.model.device import choose_device
 from translate.runs.loading import load_run
 from translate.training import train
 from translate.training.loss import label_smoothed_loss
-from translate.training.precision import MixedPrecision
 from translate.training.setup import build_train_step
-from translate.training.step import BatchLayout, TrainingForward, move_to_device
+from translate.training.step import BatchLayout, MixedPrecision, TrainingForward, move_to_device
 
 pytestmark = pytest.mark.gpu
 HAS_CUDA = torch.cuda.is_available()

@@ -6,20 +6,21 @@ from typing import Any
 
 import pytest
 import torch
-import yaml
 from trainings import Digits, run_training
 
 from translate.config.load import read_resolved_config
 from translate.config.schema import Config
 from translate.errors import InputError, RunError
 from translate.model.device import OutOfMemory
-from translate.training import auto_batch
-from translate.training.auto_batch import (
+from translate.training import preparation
+from translate.training.preparation import (
     largest_fitting_batch,
+    make_batches,
+    make_tokenizers,
+    read_corpora,
     resolve_batch_tokens,
     resolve_step_tokens,
 )
-from translate.training.preparation import make_batches, make_tokenizers, read_corpora
 from translate.training.step import TrainStep
 
 CPU = torch.device("cpu")
@@ -37,17 +38,10 @@ def resolved(config: Config, device: torch.device = CPU) -> tuple[Config, str]:
     return config, message
 
 
-@pytest.mark.parametrize(("batch_tokens", "step_tokens", "expected"), [
-    (4096, 25_000, 6), (12_500, 25_000, 2), (25_000, 25_000, 1), (10_000, 14_000, 1), (10_000, 16_000, 2),
-])  # fmt: skip
-def test_batches_that_come_nearest_to_a_step(
-    digits: Digits, batch_tokens: int, step_tokens: int, expected: int
-) -> None:
-    config = digits(f"training.batch_tokens={batch_tokens}", f"training.step_tokens={step_tokens}")
-    assert resolve_step_tokens(config).training.accumulate_batches == expected
-
-
-def test_step_tokens_become_batches(digits: Digits) -> None:
+def test_step_tokens_become_the_batches_that_come_nearest(digits: Digits) -> None:
+    for batch_tokens, step_tokens, num in ((4096, 25_000, 6), (10_000, 14_000, 1), (10_000, 16_000, 2)):
+        config = digits(f"training.batch_tokens={batch_tokens}", f"training.step_tokens={step_tokens}")
+        assert resolve_step_tokens(config).training.accumulate_batches == num
     config = resolve_step_tokens(digits("training.batch_tokens=100", "training.step_tokens=330"))
     assert (config.training.accumulate_batches, config.training.step_tokens) == (3, None)
     assert config == digits("training.batch_tokens=100", "training.accumulate_batches=3")
@@ -71,14 +65,6 @@ def test_on_a_cpu_it_is_a_constant(
     assert message.endswith(f"({reason})")
 
 
-def test_a_number_stays(digits: Digits) -> None:
-    config = digits("training.batch_tokens=600")
-    corpora = read_corpora(config)
-    tokenizers = make_tokenizers(config, corpora)
-    batches = make_batches(config, corpora, tokenizers)
-    assert resolve_batch_tokens(config, batches, tokenizers=tokenizers, device=CPU) == (config, batches, None)
-
-
 def test_a_step_shorter_than_a_pair(digits: Digits) -> None:
     with pytest.raises(InputError, match=r"^training.step_tokens = 4 is less than the \d tokens that the longest pair"):
         resolved(digits(AUTO, "training.step_tokens=4"))
@@ -92,11 +78,11 @@ class _Gpu:
         monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
         monkeypatch.setattr(torch.cuda, "mem_get_info", lambda index: (40 * 2**30, 80 * 2**30))
         monkeypatch.setattr(torch.cuda, "memory_reserved", lambda index: 0)
-        monkeypatch.setattr(auto_batch, "_free_memory", lambda device: None)
+        monkeypatch.setattr(preparation, "_free_memory", lambda device: None)
         monkeypatch.setattr(
             torch.cuda, "set_per_process_memory_fraction", lambda share, index: self.shares.append(share)
         )
-        setup_training, call = auto_batch.setup_training, TrainStep.__call__
+        setup_training, call = preparation.setup_training, TrainStep.__call__
 
         def on_the_cpu(config: Config, tokenizers: Any, *, device: torch.device) -> TrainStep:
             return setup_training(config, tokenizers, device=CPU)
@@ -111,7 +97,7 @@ class _Gpu:
             assert all(map(torch.equal, weights, train_step.model.parameters()))
             return result
 
-        monkeypatch.setattr(auto_batch, "setup_training", on_the_cpu)
+        monkeypatch.setattr(preparation, "setup_training", on_the_cpu)
         monkeypatch.setattr(TrainStep, "__call__", step)
 
 
@@ -155,7 +141,7 @@ def test_the_run_keeps_the_number(
     found = read_resolved_config(tmp_path / "run" / "config.yaml").training
     assert found.batch_tokens == (4096 if step_tokens == "null" else 500) and found.step_tokens is None
 
-    monkeypatch.setattr(auto_batch, "_CPU_BATCH_TOKENS", 50)  # what another machine might find
+    monkeypatch.setattr(preparation, "_CPU_BATCH_TOKENS", 50)  # what another machine might find
     said = run_training(digits(*wish, "training.max_steps=3"), tmp_path / "run", resume=True)
     assert not any("training.batch_tokens = auto" in line for line in said)
     assert "Going on from step 2" in said
@@ -167,15 +153,6 @@ def test_the_run_keeps_the_number(
     with pytest.raises(InputError, match=r"cannot be continued with training.accumulate_batches = 4 \(the run has 1\)"):
         many = f"training.step_tokens={4 * found.num_batch_tokens}"
         run_training(digits(*wish, many), tmp_path / "run", resume=True)
-
-
-def test_it_is_the_training_that_the_number_gives(digits: Digits, tmp_path: Path) -> None:
-    short = ("training.max_steps=3", "training.validate_every=3")
-    run_training(digits(AUTO, "training.step_tokens=300", *short), tmp_path / "found")
-    run_training(digits("training.batch_tokens=300", *short), tmp_path / "given")
-    weights = [(tmp_path / name / "checkpoints" / "best.safetensors").read_bytes() for name in ("found", "given")]
-    assert weights[0] == weights[1]
-    assert yaml.safe_load((tmp_path / "found" / "config.yaml").read_text())["training"]["batch_tokens"] == 300
 
 
 @pytest.mark.gpu

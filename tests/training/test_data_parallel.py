@@ -50,22 +50,6 @@ def test_micro_batches_are_computed_at_once_and_summed_in_order() -> None:
     assert torch.get_num_threads() == 4, "the caller keeps its own"
 
 
-def test_one_worker_is_the_caller() -> None:
-    def compute(micro_batch: MicroBatch, backward: Backward) -> Tensor:
-        assert threading.current_thread() is threading.main_thread()
-        return torch.zeros(2)
-
-    assert len(threads(1).run(compute, numbered(2))) == 1
-
-
-def test_an_error_comes_through() -> None:
-    def compute(micro_batch: MicroBatch, backward: Backward) -> Tensor:
-        return torch.tensor([1 // micro_batch.seed[0]])
-
-    with pytest.raises(ZeroDivisionError):
-        threads(2).run(compute, numbered(3))
-
-
 def test_items_are_shared_out_evenly() -> None:
     # The largest first, each to whoever has least: 7, 5; 4 to the second: 7, 9; 3 to the first: 10, 9; 2 to the second.
     assert share_evenly([2, 7, 3, 5, 4], num_shares=2) == [[1, 2], [3, 4, 0]]

@@ -1,7 +1,6 @@
 """A training that begins with another run's weights: its first loss, its first checkpoint, what it scores besides."""
 
 import json
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -9,20 +8,19 @@ from typing import Any
 
 import pytest
 import torch
-from harness import make_format_2, state_of
+from harness import state_of
 from torch.nn import functional as F
 from trainings import happening, run_training
 
 from translate.config.load import load_config
 from translate.config.schema import Config
 from translate.data.tokenizer import PAD_ID
-from translate.errors import InputError, RunError
+from translate.errors import InputError
 from translate.runs.checkpoint import read_tensors
 from translate.runs.directory import RunDirectory
 from translate.runs.loading import get_parameters, load_run
 from translate.runs.metrics import best_record, read_metrics
 from translate.runs.verify import verify_run
-from translate.training import train
 from translate.training.preparation import make_batches, make_tokenizers, read_corpora
 from translate.visualize.curves import curves_picture
 from translate.visualize.panels import Curves
@@ -60,13 +58,8 @@ def metrics(run: Path) -> list[dict[str, Any]]:
 
 def test_the_first_loss_is_that_of_the_run(tune: Tune, tmp_path: Path) -> None:
     """Computed by the run's own model on the same batch, without the training's code."""
-    still = (
-        "model.dropout=0",
-        "model.attention_dropout=0",
-        "model.activation_dropout=0",
-        "tokenizer.subword_sampling=null",
-    )
-    config = tune(*still, "training.max_steps=1")
+    still = ("model.dropout=0", "model.attention_dropout=0", "model.activation_dropout=0")
+    config = tune(*still, "tokenizer.subword_sampling=null", "training.max_steps=1")
     said = run_training(config, tmp_path / "new")
     loaded, corpora = load_run(tmp_path / "base"), read_corpora(config)
     tokenizers = make_tokenizers(config, corpora)
@@ -159,35 +152,6 @@ def test_an_extended_vocabulary_is_trained_saved_and_tuned_again(tune: Tune, tmp
     said = run_training(third, tmp_path / "third")
     assert not any("Vocabulary extended" in each for each in said)
     assert load_run(tmp_path / "third").tokenizers.source.vocab_size == size + 2
-
-
-def test_a_tagged_corpus_adds_one_learnt_subword_to_a_run_and_none_again(tune: Tune, tmp_path: Path) -> None:
-    said = run_training(tune("data.train.0.source_tag=<bt>"), tmp_path / "new")
-    base, new = load_run(tmp_path / "base"), load_run(tmp_path / "new", checkpoint="last")
-    size = base.tokenizers.source.vocab_size
-    assert f"Vocabulary extended by 1 to {size + 1} subwords: ▁<bt>" in said
-    assert any("with <bt>: 31 of 31 pairs kept" in each for each in said)
-    assert new.tokenizers.source.encode("<bt> 1 2") == [size, *base.tokenizers.source.encode("1 2")]
-    again = tune(f"training.initialize_from={tmp_path / 'new'}", "data.train.0.source_tag=<bt>", "training.max_steps=1")
-    assert not any("Vocabulary extended" in each for each in run_training(again, tmp_path / "third"))
-
-
-def test_an_older_format_and_no_validation(tune: Tune, tmp_path: Path) -> None:
-    make_format_2(tmp_path / "base")
-    alone = ("data.validation=null", "data.validation_also={old: null}", "training.max_steps=1")
-    run_training(tune(*alone, "training.learning_rate=1e-9"), tmp_path / "new")
-    before, after = (load_run(tmp_path / name).model for name in ("base", "new"))
-    for old, new in zip(get_parameters(before).values(), get_parameters(after).values(), strict=True):
-        torch.testing.assert_close(new, old, atol=1e-6, rtol=0)
-
-
-def test_all_is_refused_before_a_run_is_made(tune: Tune, tmp_path: Path) -> None:
-    config = tune()
-    checkpoint = RunDirectory(tmp_path / "base").checkpoint("best")
-    os.truncate(checkpoint, 1000)
-    with pytest.raises(RunError, match=r"best\.safetensors"):
-        train(config, tmp_path / "new", resume=False, command=["test"])
-    assert not (tmp_path / "new" / "run.json").exists()
 
 
 def test_lora_adapts_the_runs_weights_and_its_result_is_begun_with_in_turn(tune: Tune, tmp_path: Path) -> None:

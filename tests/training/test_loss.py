@@ -35,7 +35,7 @@ def test_two_tokens_by_hand() -> None:
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.9])
-@pytest.mark.parametrize("num_targets", [1, 63, 64, 65, 300])
+@pytest.mark.parametrize("num_targets", [1, 64, 65, 300])
 def test_agrees_with_torch_in_value_and_gradient_over_all_chunks(
     smoothing: float, num_targets: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,13 +101,6 @@ def test_no_targets() -> None:
     loss = label_smoothed_loss(hidden, weight, torch.empty(0, dtype=torch.long), smoothing=0.1)
     loss.loss.backward()
     assert float(loss.loss.detach()) == 0.0 and weight.grad is not None and not weight.grad.any()
-
-
-def test_without_gradients() -> None:
-    hidden, weight, targets = torch.randn(5, 4), torch.randn(7, 4), torch.randint(7, (5,))
-    with torch.no_grad():
-        loss = label_smoothed_loss(hidden, weight, targets, smoothing=0.1)
-    torch.testing.assert_close(loss.loss, reference(hidden @ weight.t(), targets, 0.1).loss)
 
 
 @pytest.mark.parametrize("smoothing", [-0.1, 1.0])

@@ -9,7 +9,12 @@ from torch import nn
 
 from translate.config.schema import TrainingConfig
 from translate.distributed.process_group import SINGLE_PROCESS
-from translate.distributed.state import load_optimizer_state_dict, optimizer_state_dict
+from translate.distributed.state import (
+    full_state_dict,
+    load_model_state_dict,
+    load_optimizer_state_dict,
+    optimizer_state_dict,
+)
 from translate.training.optimizer import AveragedWeights, build_optimizer, expected_state, learning_rate
 
 
@@ -43,22 +48,21 @@ def test_decoupled_decay_spares_vectors() -> None:
     torch.testing.assert_close(model.bias.data, torch.full((2,), 0.5))
 
 
-@pytest.mark.parametrize("kind", ["adam", "adamw"])
-def test_state_goes_out_and_in(kind: str) -> None:
+def test_state_goes_out_and_in() -> None:
     def step(model: nn.Linear, optimizer: torch.optim.Optimizer, number: int) -> None:
         torch.manual_seed(number)
         model.weight.grad, model.bias.grad = torch.randn(2, 3), torch.randn(2)
         optimizer.step()
 
-    model, optimizer = build(kind)
+    model, optimizer = build("adamw")
     step(model, optimizer, 1)
     step(model, optimizer, 2)
-    weights, saved = model.state_dict(), optimizer_state_dict(model, optimizer)
+    weights, saved = full_state_dict(model.state_dict(), SINGLE_PROCESS), optimizer_state_dict(model, optimizer)
     assert set(saved) == {
         f"{name}/{entry}" for name in ("weight", "bias") for entry in ("step", "exp_avg", "exp_avg_sq")
     }
-    other_model, other_optimizer = build(kind)
-    other_model.load_state_dict(weights)
+    other_model, other_optimizer = build("adamw")
+    load_model_state_dict(other_model, weights, SINGLE_PROCESS)
     load_optimizer_state_dict(other_model, other_optimizer, saved, SINGLE_PROCESS)
     step(model, optimizer, 3)
     step(other_model, other_optimizer, 3)
@@ -92,11 +96,6 @@ def test_what_is_frozen_has_no_state_no_decay_and_no_average() -> None:
     assert torch.equal(model.bias, before)
     saved = optimizer_state_dict(model, optimizer)
     assert saved.keys() == expected_state(model).keys() == {"weight/step", "weight/exp_avg", "weight/exp_avg_sq"}
-    other = nn.Linear(3, 2)
-    other.bias.requires_grad_(False)
-    restored = build_optimizer(other, TrainingConfig(optimizer="adamw"))
-    load_optimizer_state_dict(other, restored, saved, SINGLE_PROCESS)
-    assert torch.equal(restored.state[other.weight]["exp_avg"], saved["weight/exp_avg"])
 
 
 # --- the learning rate: expected values worked out by hand from the formulas
@@ -112,11 +111,6 @@ def test_noam_is_the_papers_formula() -> None:
     assert rate(4000) == pytest.approx(0.04419417 / 63.2455532, rel=1e-6)
     assert rate(16000) == pytest.approx(0.04419417 / 126.4911064, rel=1e-6)
     assert rate(100, learning_rate=2.0) == pytest.approx(2 * rate(100))
-
-
-def test_noam_is_highest_where_the_warm_up_ends() -> None:
-    rates = [rate(step, warmup_steps=50) for step in range(1, 200)]
-    assert rates.index(max(rates)) + 1 == 50
 
 
 # After a warm-up of 10 of 110 steps to a rate of 0.01: the rates in the middle and at the end, by hand.
@@ -137,11 +131,6 @@ def test_each_schedule_by_hand(schedule: str) -> None:
     peak = 0.01 * 16**-0.5 * 10**-0.5 if schedule == "noam" else 0.01
     for step, expected in ((1, peak / 10), (5, peak / 2), (10, peak), (60, middle), (110, end)):
         assert rate(step, d_model=16, **settings) == pytest.approx(expected)
-
-
-def test_cosine_a_quarter_of_the_way() -> None:
-    # (1 + cos(pi / 4)) / 2 of the rate
-    assert rate(35, schedule="cosine", learning_rate=0.01, warmup_steps=10, max_steps=110) == pytest.approx(0.00853553)
 
 
 def test_no_warm_up() -> None:

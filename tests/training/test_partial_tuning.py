@@ -11,7 +11,6 @@ from trainings import Digits, happening, run_training
 from translate.config.schema import Config
 from translate.data.tokenizer import load_tokenizers
 from translate.decoding.loading import load_translator
-from translate.errors import InputError
 from translate.evaluation.evaluate import choose_test_sets, evaluate
 from translate.model.lora import is_lora
 from translate.runs.checkpoint import read_tensors
@@ -63,13 +62,10 @@ def test_frozen_leading_layers_have_no_graph(digits: Digits, tmp_path: Path) -> 
         assert model(ids, ids).requires_grad
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_lora_that_is_stopped_or_dies_and_continues_is_never_stopped(
-    stateful: Digits, tmp_path: Path, precision: str
-) -> None:
-    config = stateful(*LORA, f"training.precision={precision}", "training.freeze=[encoder.0]")
+def test_lora_that_is_stopped_or_dies_and_continues_is_never_stopped(stateful: Digits, tmp_path: Path) -> None:
+    config = stateful(*LORA, "training.precision=bf16", "training.freeze=[encoder.0]")
     run_training(config, tmp_path / "straight")
-    for number in (1, 3, 7, 12):
+    for number in (3, 12):
         torch.manual_seed(99)
         with happening(in_step=number, what=signal.SIGINT), pytest.raises(StoppedBySignal):
             run_training(config, tmp_path / "run", resume=True)
@@ -113,22 +109,3 @@ def test_lora_saves_what_it_validates_and_all_that_it_needs(digits: Digits, tmp_
             scores = translator.score(corpus.sources, [translator.tokenizers.target.encode(x) for x in corpus.targets])
             num_tokens = sum(len(score.token_log_probs) for score in scores)
             assert record["loss"] == pytest.approx(-sum(score.log_prob for score in scores) / num_tokens, rel=1e-12)
-
-
-def test_lora_learns(digits: Digits, tmp_path: Path) -> None:
-    everywhere = "training.lora_targets=[query,key,value,output,feed_forward]"
-    config = digits("training.lora_rank=4", everywhere, "training.max_steps=60", "training.learning_rate=0.02")
-    run_training(config, tmp_path / "run")
-    losses = [record["loss"] for record in state_of(tmp_path / "run").metrics if record["kind"] == "train"]
-    assert losses[-1] < losses[0] - 0.1
-
-
-def test_a_training_without_anything_to_train_leaves_no_run(digits: Digits, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"training.freeze = \[embeddings, encoder, decoder\] leaves nothing to train"):
-        run_training(digits("training.freeze=[embeddings,encoder,decoder]"), tmp_path / "run")
-    assert not (tmp_path / "run" / "run.json").exists()
-    with pytest.raises(InputError, match="the encoder has layer 0"):
-        run_training(digits("training.freeze=[encoder.1]"), tmp_path / "run")
-    run_training(digits("training.freeze=[encoder.0]", "training.max_steps=1"), tmp_path / "run")
-    with pytest.raises(InputError, match="other settings, so it cannot be continued with training.freeze = "):
-        run_training(digits("training.max_steps=2"), tmp_path / "run", resume=True)

@@ -1,6 +1,5 @@
 """The second start: what was trained and encoded is read, the same comes out, and the log says what was done."""
 
-import os
 import re
 from pathlib import Path
 
@@ -8,17 +7,13 @@ import pytest
 import torch
 from trainings import Digits
 
-from translate.config.data import TokenizerConfig
-from translate.config.load import override_config
 from translate.config.schema import Config
 from translate.data.cache import DataCache
 from translate.data.corpora import data_fingerprint
-from translate.data.epochs import BatchSettings
-from translate.data.tokenizer import Tokenizers, train_tokenizer
+from translate.data.tokenizer import Tokenizers
 from translate.distributed.process_group import SINGLE_PROCESS
 from translate.runs.directory import RunDirectory
-from translate.training import preparation
-from translate.training.preparation import Corpora, make_batches, make_tokenizers, prepare_data, read_corpora
+from translate.training.preparation import make_batches, make_tokenizers, prepare_data, read_corpora
 
 
 class Prepared:
@@ -46,8 +41,7 @@ class Prepared:
         )
 
 
-@pytest.mark.parametrize("sampling", ["null", "0.2"])
-@pytest.mark.parametrize("vocabulary, num_entries", [("joint", 3), ("separate", 4)])
+@pytest.mark.parametrize(("vocabulary", "num_entries", "sampling"), [("joint", 3, "0.2"), ("separate", 4, "null")])
 def test_the_second_start_is_the_first(
     digits: Digits, tmp_path: Path, vocabulary: str, num_entries: int, sampling: str
 ) -> None:
@@ -112,16 +106,6 @@ def test_the_tokenizer_has_seen_capitals_and_no_typos(digits: Digits, tmp_path: 
     assert not with_typos.is_like(upper)
 
 
-def test_given_tokenizers_are_not_kept(digits: Digits, tmp_path: Path) -> None:
-    model = tmp_path / "given.model"
-    model.write_bytes(Prepared(digits(), None).tokenizers.source.model_bytes)
-    given = digits(f"tokenizer.source_model={model}")
-    for num_made in (2, 0):
-        prepared = Prepared(given, tmp_path / "cache")
-        assert prepared.num_made == num_made
-    assert {path.suffix for path in (tmp_path / "cache").iterdir()} == {".ids"}
-
-
 def test_a_cut_tokenizer_is_trained_again(digits: Digits, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     folder = tmp_path / "cache"
     first = Prepared(digits(), folder)
@@ -131,30 +115,3 @@ def test_a_cut_tokenizer_is_trained_again(digits: Digits, tmp_path: Path, caplog
     assert again.is_like(first) and again.num_made == 1
     assert caplog.messages == [f"{path} is damaged; it will be computed again"]
     assert Prepared(digits(), folder).num_made == 0
-
-
-def test_processes_of_one_machine_share_its_processors(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(13)))
-    asked: list[int] = []
-
-    def stop(corpora: object, tokenizers: object, settings: BatchSettings, *, cache: object) -> None:
-        asked.append(settings.num_threads)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(preparation, "TrainingBatches", stop)
-    model = train_tokenizer(["a b c"] * 3, TokenizerConfig(vocab_size=11, byte_fallback=False))
-
-    def num_threads(config: Config) -> int:
-        with pytest.raises(KeyboardInterrupt):
-            make_batches(config, Corpora([], None, {}), Tokenizers(model, model, "joint"))
-        return asked[-1]
-
-    assert num_threads(Config()) == 13
-    for name, value in (("RANK", "3"), ("WORLD_SIZE", "8"), ("LOCAL_RANK", "3"), ("LOCAL_WORLD_SIZE", "4")):
-        monkeypatch.setenv(name, value)
-    assert num_threads(Config()) == 3
-    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {5})
-    assert num_threads(Config()) == 1
-    assert num_threads(override_config(Config(), {"training.threads": 7})) == 7

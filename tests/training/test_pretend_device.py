@@ -11,7 +11,6 @@ from harness import state_of
 from pretend_device import Crossings, PretendDevice
 from trainings import Digits, run_training
 
-from translate.config.load import load_config
 from translate.config.schema import ModelConfig, TrainingConfig
 from translate.data.batching import EncodedPair, collate
 from translate.errors import RunError
@@ -22,6 +21,7 @@ from translate.runs.progress import Progress
 from translate.training import Paused
 from translate.training.optimizer import AveragedWeights
 from translate.training.setup import build_train_step
+from translate.training.step import TrainStep
 
 # All of a step but dropout, whose masks differ from device to device.
 _STEPS = (
@@ -29,11 +29,6 @@ _STEPS = (
     *("training.accumulate_batches=2", "training.ema_decay=0.9", "training.max_gradient_norm=1", "training.r_drop=1"),
     *("training.average_kept=false", "training.sample_translations=0", "training.threads=1", "model.dropout=0"),
     *("decoding.beam_size=1", "decoding.max_length_constant=1"),
-)
-
-_SMALL = (
-    *("model.d_model=16", "model.num_heads=2", "model.d_ff=32", "training.warmup_steps=5"),
-    *("training.step_tokens=600", "training.batch_tokens=600", "tokenizer.vocab_size=800"),
 )
 
 
@@ -72,11 +67,10 @@ def assert_close(
     ("overrides", "layout", "relative"),
     [
         (("training.precision=fp32", "training.batch_layout=packed"), "attention pads for itself", 1e-5),
-        (("training.precision=bf16", "training.batch_layout=padded"), "", 2e-3),
         (("training.precision=bf16",), "flash attention keeps the sentences apart", 2e-3),
         (("training.precision=fp16",), "flash attention keeps the sentences apart", 5e-4),
     ],
-    ids=["fp32-packed", "bf16-padded", "bf16-flash", "fp16-flash"],
+    ids=["fp32-packed", "bf16-flash", "fp16-flash"],
 )
 def test_it_learns_what_it_learns_on_the_cpu(
     pretend: PretendDevice, on: Digits, tmp_path: Path, overrides: tuple[str, ...], layout: str, relative: float
@@ -96,17 +90,15 @@ def test_it_learns_what_it_learns_on_the_cpu(
             torch.testing.assert_close(tensor, expected[name], rtol=1e-3, atol=1e-5)
 
 
-@pytest.mark.parametrize(("precision", "relative"), [("fp32", 1e-5), ("bf16", 2e-3)])
 def test_it_learns_the_same_on_a_device_that_is_like_apples(
-    pretend: PretendDevice, on: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, precision: str, relative: float
+    pretend: PretendDevice, on: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without events, pinned memory, fused optimizers, flash attention and double precision."""
-    run_training(on("cpu", f"training.precision={precision}"), tmp_path / "here")
+    run_training(on("cpu"), tmp_path / "here")
     monkeypatch.setattr("translate.model.device._LIKE_APPLES", {"pretend"})
     with pretend.counting() as crossings:
-        log = run_training(on("pretend", f"training.precision={precision}"), tmp_path / "there")
-    assert_close(curves(tmp_path / "here"), curves(tmp_path / "there"), relative=relative, of_norm=20 * relative)
-    assert any(line.startswith("Device: pretend, ") for line in log)
+        run_training(on("pretend"), tmp_path / "there")
+    assert_close(curves(tmp_path / "here"), curves(tmp_path / "there"), relative=1e-5, of_norm=2e-4)
     assert not crossings.event_waits  # which a training on such a device would not survive
 
 
@@ -123,16 +115,12 @@ def test_stopped_and_continued_is_never_stopped(pretend: PretendDevice, stateful
     assert state_of(tmp_path / "stopped") == state_of(tmp_path / "straight")
 
 
-@pytest.mark.parametrize(("first", "then"), [("cpu", "pretend"), ("pretend", "cpu")])
-def test_a_run_goes_on_on_another_device(
-    pretend: PretendDevice, on: Digits, tmp_path: Path, first: str, then: str
-) -> None:
+def test_a_run_goes_on_on_another_device(pretend: PretendDevice, on: Digits, tmp_path: Path) -> None:
     run_training(on("cpu"), tmp_path / "here")
     with pytest.raises(Paused):
-        run_training(on(first), tmp_path / "moved", pause=lambda progress: progress.step == 3)
-    log = run_training(on(then), tmp_path / "moved", resume=True)
-    names = {"cpu": f"cpu ({torch.backends.cpu.get_cpu_capability()})", "pretend": "pretend (Pretend)"}
-    assert any(f"device {names[then]} (it was {names[first]})" in line for line in log)
+        run_training(on("pretend"), tmp_path / "moved", pause=lambda progress: progress.step == 3)
+    log = run_training(on("cpu"), tmp_path / "moved", resume=True)
+    assert any(f"device cpu ({torch.backends.cpu.get_cpu_capability()}) (it was pretend (Pre" in line for line in log)
     assert_close(curves(tmp_path / "here"), curves(tmp_path / "moved"), relative=1e-5, of_norm=2e-4)
     assert weights(tmp_path / "moved").keys() == weights(tmp_path / "here").keys()
 
@@ -175,7 +163,7 @@ def test_the_host_waits_for_no_step_between_log_lines(
         assert {line.split(":")[0] for line in crossings.to_device} == {"model/device.py"}
         # The loss and the gradient's norm come without waiting, and are looked at one step later.
         assert crossings.to_host.total() == 1
-        assert {line.split(":")[0] for line in crossings.to_host} == {"training/step.py"}
+        assert {line.split(":")[0] for line in crossings.to_host} == {"model/device.py"}
         assert crossings.event_waits.total() == (number > 1)
 
 
@@ -215,11 +203,14 @@ def test_no_kind_of_model_makes_the_host_wait(
         assert there == pytest.approx(here, rel={"bf16": 3e-3, "fp32": 1e-5}[settings["precision"]])
 
 
-def test_fp16_waits_for_the_norm_that_decides_whether_a_step_is_repeated(pretend: PretendDevice) -> None:
+def tiny_step(pretend: PretendDevice, precision: Any) -> TrainStep:
     sizes = ModelConfig(d_model=16, num_heads=2, d_ff=32, num_encoder_layers=1, num_decoder_layers=1)
     transformer = Transformer(sizes, source_vocab_size=23, target_vocab_size=23, pad_id=0).to(pretend.device).train()
-    step = build_train_step(transformer, TrainingConfig(precision="fp16"), device=pretend.device)
-    batch = collate([EncodedPair([5, 6], [7])], [0])
+    return build_train_step(transformer, TrainingConfig(precision=precision), device=pretend.device)
+
+
+def test_fp16_waits_for_the_norm_that_decides_whether_a_step_is_repeated(pretend: PretendDevice) -> None:
+    step, batch = tiny_step(pretend, "fp16"), collate([EncodedPair([5, 6], [7])], [0])
     with pretend.counting() as crossings:
         step([batch], number=1, learning_rate=1e-3)
     ((line, number),) = crossings.synchronisations.items()
@@ -227,10 +218,8 @@ def test_fp16_waits_for_the_norm_that_decides_whether_a_step_is_repeated(pretend
 
 
 def test_a_loss_that_is_not_finite_is_found_one_step_later(pretend: PretendDevice) -> None:
-    sizes = ModelConfig(d_model=16, num_heads=2, d_ff=32, num_encoder_layers=1, num_decoder_layers=1)
-    transformer = Transformer(sizes, source_vocab_size=23, target_vocab_size=23, pad_id=0).to(pretend.device).train()
-    step = build_train_step(transformer, TrainingConfig(precision="fp32"), device=pretend.device)
-    batch = collate([EncodedPair([5, 6], [7])], [0])
+    step, batch = tiny_step(pretend, "fp32"), collate([EncodedPair([5, 6], [7])], [0])
+    transformer = step.model
     step([batch], number=1, learning_rate=1e-3)
     before = [parameter.tolist() for parameter in transformer.parameters()]
     hook = transformer.decoder.register_forward_hook(lambda module, inputs, output: output * float("nan"))
@@ -240,32 +229,3 @@ def test_a_loss_that_is_not_finite_is_found_one_step_later(pretend: PretendDevic
     with pytest.raises(RunError, match="the loss is nan"):
         step([batch], number=3, learning_rate=1e-3)
     assert [parameter.tolist() for parameter in transformer.parameters()] == before
-
-
-@pytest.mark.parametrize(
-    ("num_steps", "sizes"),
-    [(10, _SMALL), pytest.param(50, (), marks=[pytest.mark.slow, pytest.mark.timeout(3600)])],
-    ids=["ten-small-steps", "fifty-steps"],
-)
-def test_the_embedded_corpus(pretend: PretendDevice, tmp_path: Path, num_steps: int, sizes: tuple[str, ...]) -> None:
-    preset = Path(__file__).resolve().parents[2] / "configs" / "demo.yaml"
-
-    def losses(device: str, precision: str) -> list[float]:
-        settings = (f"training.max_steps={num_steps + 1}", "training.log_every=1", "training.threads=1")
-        overrides = (
-            *settings,
-            f"training.device={device}",
-            f"training.precision={precision}",
-            "model.dropout=0",
-            *sizes,
-        )
-        run = tmp_path / f"{device}-{precision}"
-        with pytest.raises(Paused):  # without a validation
-            config = load_config(str(preset), overrides).config
-            run_training(config, run, pause=lambda progress: progress.step == num_steps)
-        return curves(run)["train loss"]
-
-    here = losses("cpu", "fp32")
-    assert len(here) == num_steps and here[-1] < here[0] - 0.1  # it learns
-    for precision, relative in (("bf16", 3e-3), ("fp16", 5e-4)):
-        assert losses("pretend", precision) == pytest.approx(here, rel=relative), precision

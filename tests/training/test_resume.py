@@ -39,12 +39,11 @@ UNCHANGING = ("training.learning_rate=1e-9", "training.validate_every=2", "train
 @pytest.mark.parametrize(
     "overrides, stops, steps",
     [
-        ((), [(STEP, step) for step in range(1, 15)], [4, 5, 8, 10, 12, *[14] * 3]),
-        (("training.precision=bf16",), [(STEP, 3), (STEP, 4), (STEP, 13)], [4, 5, 8, 10, 12, *[14] * 3]),
+        ((), [(STEP, step) for step in (1, 3, 4, 7, 8, 10, 14)], [4, 5, 8, 10, 12, *[14] * 3]),
         (("training.max_epochs=2",), [(STEP, 3), (STEP, 6)], [4, 5, *[6] * 3]),
         (UNCHANGING, [(STEP, 6), (VALIDATION, 6)], [2, 4, 5, *[6] * 3]),
     ],
-    ids=["after each step", "bf16", "at the end of the last epoch", "when patience runs out"],
+    ids=["after each kind of step", "at the end of the last epoch", "when patience runs out"],
 )
 def test_stopped_and_continued_is_never_stopped(
     stateful: Digits, tmp_path: Path, overrides: tuple[str, ...], stops: list[tuple[str, int]], steps: list[int]
@@ -67,11 +66,8 @@ def test_stopped_and_continued_is_never_stopped(
     assert [record["step"] for record in state_of(run).metrics] == steps
 
 
-@pytest.mark.parametrize("sampling", ["null", "0.1"])
-def test_a_training_on_augmented_text_goes_on_as_if_never_stopped(
-    stateful: Digits, tmp_path: Path, sampling: str
-) -> None:
-    config = stateful("data.train.0.augment={upper_case: 0.3, typos: 0.5}", f"tokenizer.subword_sampling={sampling}")
+def test_a_training_on_augmented_text_goes_on_as_if_never_stopped(stateful: Digits, tmp_path: Path) -> None:
+    config = stateful("data.train.0.augment={upper_case: 0.3, typos: 0.5}")
     for path in tmp_path.glob("*.[io]*"):  # digits have no capitals
         path.write_text(path.read_text().translate(str.maketrans("0123456789", "abcdefghij")))
     messages = run_training(config, tmp_path / "straight")
@@ -81,8 +77,8 @@ def test_a_training_on_augmented_text_goes_on_as_if_never_stopped(
             run_training(config, tmp_path / "stopped", resume=True)
     run_training(config, tmp_path / "stopped", resume=True)
     assert state_of(tmp_path / "stopped") == state_of(tmp_path / "straight")
-    other = stateful("data.train.0.augment={upper_case: 0.3, typos: 0.4}", f"tokenizer.subword_sampling={sampling}")
     with pytest.raises(InputError, match="data.train is not what this run was trained on"):
+        other = stateful("data.train.0.augment={upper_case: 0.3, typos: 0.4}")
         run_training(other, tmp_path / "stopped", resume=True)
 
 
@@ -100,16 +96,9 @@ def test_paused_by_its_caller_and_continued_is_never_stopped(stateful: Digits, t
     assert state_of(run) == state_of(straight)
 
 
-def test_the_comparison_sees_a_difference(stateful: Digits, tmp_path: Path, straight: Path) -> None:
-    run_training(stateful("training.seed=2"), tmp_path / "other")
-    one, other = state_of(straight), state_of(tmp_path / "other")
-    for name in ("last", "best", "metrics"):
-        assert getattr(one, name) != getattr(other, name)
-
-
 def test_dying_between_checkpoints_computes_the_same_again(stateful: Digits, tmp_path: Path, straight: Path) -> None:
     config, run = stateful(), tmp_path / "died"
-    for where, number in (("step", 2), ("step", 5), ("step", 6), ("validation", 8), ("step", 14), ("validation", 14)):
+    for where, number in (("step", 2), ("step", 6), ("validation", 8), ("validation", 14)):
         torch.manual_seed(99)
         moment: dict[str, Any] = {f"in_{where}": number}
         with happening(**moment, what=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
@@ -142,12 +131,7 @@ def test_a_stopped_validation_comes_first_when_the_run_goes_on(
     stateful: Digits, tmp_path: Path, straight: Path
 ) -> None:
     config, run = stateful(), tmp_path / "stopped"
-    for number, sent, code in (
-        (4, signal.SIGTERM, 143),
-        (4, signal.SIGINT, 130),
-        (12, signal.SIGHUP, 129),
-        (14, signal.SIGTERM, 143),
-    ):
+    for number, sent, code in ((4, signal.SIGTERM, 143), (12, signal.SIGHUP, 129), (14, signal.SIGINT, 130)):
         with happening(in_validation=number, what=sent), pytest.raises(StoppedBySignal) as stop:
             run_training(config, run, resume=True)
         assert (stop.value.step, stop.value.exit_code) == (number, code)
@@ -246,23 +230,14 @@ def test_another_environment_is_reported(stateful: Digits, finished: Path) -> No
 NOT_COMPARED = "scores are not compared with it"
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [
-        *("data.validation.weight=1.0", "decoding.batch_tokens=100", "decoding.device=cpu", "training.patience=9"),
-        *("decoding.beam_size=3", "decoding.n_best=2"),
-    ],
-)
-def test_what_decides_no_score_leaves_the_best(stateful: Digits, finished: Path, changed: str) -> None:
-    before = progress_of(finished)
-    said = run_training(stateful(changed, "training.max_steps=15"), finished, resume=True)
+def test_what_decides_no_score_leaves_the_best(stateful: Digits, finished: Path) -> None:
+    before, changed = progress_of(finished), ("data.validation.weight=1.0", "decoding.beam_size=3", "decoding.n_best=2")
+    said = run_training(stateful(*changed, "training.max_steps=15"), finished, resume=True)
     assert not [line for line in said if NOT_COMPARED in line]
     assert progress_of(finished)["best_score"] >= before["best_score"]
 
 
-@pytest.mark.parametrize(
-    "changed", ["data.validation", "training.validation_beam_size=2", "evaluation.bleu_tokenizer=char"]
-)
+@pytest.mark.parametrize("changed", ["data.validation", "training.validation_beam_size=2"])
 def test_scores_of_other_validations_are_not_compared(
     stateful: Digits, tmp_path: Path, caplog: pytest.LogCaptureFixture, changed: str
 ) -> None:
@@ -290,21 +265,3 @@ def test_scores_of_other_validations_are_not_compared(
     progress = progress_of(tmp_path / "run")
     assert progress["best_score"] == max(score for step, score in scores.items() if step > 4)
     assert progress["best_step"] > 4 and best.read_bytes() != old
-
-
-@pytest.mark.parametrize("metric", ["loss", "bleu"])
-def test_a_checkpoint_that_does_not_know_its_validation(stateful: Digits, finished: Path, metric: str) -> None:
-    """Those of version 0.3.0, whose BLEU was of another search; its loss can be compared."""
-    tensors, metadata, _ = read_tensors(RunDirectory(finished).checkpoint("last"))
-    progress = json.loads(metadata["progress"])
-    known = progress.pop("validation_fingerprint")
-    metadata["progress"] = json.dumps(progress)
-    write_checkpoint(RunDirectory(finished), "last", tensors, metadata)
-    config = RunDirectory(finished).config
-    if metric == "loss":
-        text = config.read_text(encoding="utf-8")
-        config.write_text(text.replace("best_metric: bleu", "best_metric: loss"), encoding="utf-8")
-        config.with_name("SHA256SUMS").unlink()
-    said = run_training(stateful("training.max_steps=15", f"training.best_metric={metric}"), finished, resume=True)
-    assert len([line for line in said if NOT_COMPARED in line]) == (metric == "bleu")
-    assert len(known) == 64 and (progress_of(finished)["validation_fingerprint"] == known) == (metric == "bleu")

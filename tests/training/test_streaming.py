@@ -8,9 +8,6 @@ from trainings import Digits, run_training
 
 from translate.data import tables
 from translate.errors import InputError
-from translate.lint.check import check
-from translate.runs.checkpoint import read_tensors
-from translate.runs.directory import RunDirectory
 
 
 @pytest.fixture
@@ -37,22 +34,6 @@ def test_stopped_and_continued_it_is_the_same(streamed: Digits, tmp_path: Path) 
     assert states[0].progress["target_tokens"] == states[1].progress["target_tokens"]
 
 
-def test_a_checkpoint_that_does_not_say_where_it_stands(
-    streamed: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    from translate.data.streaming import StreamedBatches
-
-    run_training(streamed(), tmp_path / "straight")
-    with monkeypatch.context() as patch:
-        patch.setattr(StreamedBatches, "position", lambda self, number: None)
-        run_training(streamed("training.max_steps=8"), tmp_path / "stopped")
-    caplog.clear()
-    run_training(streamed(), tmp_path / "stopped", resume=True)
-    assert "The checkpoint does not say where segment" in caplog.text
-    last = [read_tensors(RunDirectory(tmp_path / name).checkpoint("last")).tensors for name in ("straight", "stopped")]
-    assert all(last[0][name].equal(last[1][name]) for name in last[0])
-
-
 def test_it_logs_what_it_sees(streamed: Digits, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     run_training(streamed(), tmp_path / "run")
@@ -71,25 +52,3 @@ def test_other_data_are_another_training(streamed: Digits, tmp_path: Path) -> No
         run_training(streamed(), tmp_path / "run", resume=True)
     with pytest.raises(InputError, match=r"other settings.*data.stream_segment_pairs = 80 \(the run has 90\)"):
         run_training(streamed("data.stream_segment_pairs=80"), tmp_path / "run", resume=True)
-
-
-def test_check_looks_at_the_first_segment_and_says_so(streamed: Digits) -> None:
-    report = check(streamed())
-    assert [corpus.num_pairs for corpus in report.corpora] == [90, 23, 23]
-    assert report.corpora[0].name.endswith("train.json, pairs 1 to 90 of the stream")
-    (message,) = [finding.message for finding in report.findings if finding.name == "first_segment"]
-    assert "only the first segment" in message and "data.stream_segment_pairs = 90" in message
-
-
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        (("training.max_epochs=3",), "training.max_epochs = 3"),
-        (("training.batch_tokens=200",), "data.max_source_tokens = 256 .*training.batch_tokens = 200"),
-    ],
-)
-def test_settings_that_need_all_of_the_data_are_refused(
-    streamed: Digits, overrides: tuple[str, ...], message: str
-) -> None:
-    with pytest.raises(InputError, match=message):
-        streamed(*overrides)

@@ -12,7 +12,7 @@ from trainings import Digits, progress_of, run_training
 
 from translate.errors import RunError
 from translate.training import step
-from translate.training.tracking.throughput import Throughput
+from translate.training.tracking.log_window import Throughput
 
 CUDA_MESSAGE = "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 139 GiB of which …"
 
@@ -70,15 +70,6 @@ def test_the_last_part_of_a_log_window_is_logged_before_its_validation(digits: D
     assert kinds == ["Step 5: loss N", validations[0], "Step 10: loss N", "Step 12: loss N", validations[1]]
 
 
-def test_an_early_stop_after_a_validation_shows_no_later_line_of_its_step(digits: Digits, tmp_path: Path) -> None:
-    unchanging = ("training.learning_rate=1e-9", "training.schedule=constant", "training.log_every=3")
-    stopping = ("training.max_steps=100", "training.validate_every=2", "training.patience=1")
-    said = run_training(digits(*unchanging, *stopping), tmp_path / "run")
-    assert [line.split(":")[0] for line in said if line.startswith("Step ")] == ["Step 2", "Step 3", "Step 4"]
-    steps = [record["step"] for record in state_of(tmp_path / "run").metrics if record["kind"] == "train"]
-    assert steps == [3, 4], "the record is kept"
-
-
 def test_a_notable_share_of_waiting_is_told_once(
     digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,12 +78,6 @@ def test_a_notable_share_of_waiting_is_told_once(
     assert said.count("12% of the time of the last steps was spent waiting for data") == 1
     assert any(re.fullmatch(r"Step 5: .*, 1,234 tok/s, .* left", line) for line in said)
     assert any(re.fullmatch(r"Step 10: .*, 1,234 tok/s", line) for line in said), "after the last step, none is left"
-
-
-def test_an_epoch_is_one_line(digits: Digits, tmp_path: Path) -> None:
-    said = run_training(digits("training.max_steps=1"), tmp_path / "run")
-    (line,) = [line for line in said if line.startswith("Epoch 1: ")]
-    assert re.fullmatch(r"Epoch 1: 5 batches, 2,\d{3} tokens, \d+\.\d% of them padding", line)
 
 
 @pytest.mark.parametrize(
@@ -121,14 +106,3 @@ def test_a_step_without_memory_names_the_batch_and_the_settings(
     for named in ("training.batch_tokens (now 300)", "training.step_tokens=600", "data.max_source_tokens", "--resume"):
         assert named in message
     assert str(tmp_path / "run" / "checkpoints") in message
-
-
-def test_another_error_in_a_step_is_not_taken_for_it(
-    digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(*args: Any, **kwargs: Any) -> Any:
-        raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
-
-    monkeypatch.setattr(step, "label_smoothed_loss", broken)
-    with pytest.raises(RuntimeError, match="mat1 and mat2"):
-        run_training(digits(), tmp_path / "run")

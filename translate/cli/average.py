@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from typer import Argument, Option
@@ -11,11 +11,6 @@ from translate.cli.terminal.console import line_bar
 from translate.cli.terminal.options import RunArgument
 from translate.errors import InputError
 from translate.messages import escaped
-
-if TYPE_CHECKING:
-    from translate.model import Transformer
-    from translate.training.best_checkpoint import ScoredAverage
-    from translate.training.validation import Validation
 
 
 def average(
@@ -43,8 +38,8 @@ def average(
     from translate.runs.loading import describe_moment, load_run
     from translate.runs.lock import lock_run
     from translate.runs.progress import Progress
-    from translate.training.best_checkpoint import choose_average, kept_windows, write_average
-    from translate.training.validation import validate
+    from translate.training.best_checkpoint import ScoredAverage, kept_windows, score_averages, write_average
+    from translate.training.validation import Validation, validate
 
     directory = open_run(run)
     config = read_resolved_config(directory.config)
@@ -60,17 +55,17 @@ def average(
     loaded = load_run(run, device=choose_device(config.decoding.device))
     typer.echo(f"validation, {len(pairs.sources):,} lines\n  average of    BLEU    loss  checkpoints")
 
-    def score(model: "Transformer") -> "Validation":
+    def score() -> Validation:
         with line_bar(2 * len(pairs.sources)) as advance:  # each is scored, then translated
-            return validate(model, loaded.tokenizers, pairs, config, on_finished=advance)
-
-    def show(tried: "ScoredAverage") -> None:
-        loss, bleu = tried.validation.loss, tried.validation.evaluation.score("BLEU")
-        typer.echo(f"  {tried.name:<10}{bleu:8.2f}{loss:8.3f}  {', '.join(f'{step:,}' for step in tried.steps)}")
+            return validate(loaded.model, loaded.tokenizers, pairs, config, on_finished=advance)
 
     with contextlib.nullcontext() if dry_run else lock_run(run):
-        metric = config.training.best_metric
-        chosen = choose_average(directory, windows, loaded.model, score=score, metric=metric, on_tried=show)
+        tried: list[ScoredAverage] = []
+        for average in score_averages(directory, windows, loaded.model, score):
+            tried.append(average)
+            loss, bleu = average.validation.loss, average.validation.evaluation.score("BLEU")
+            typer.echo(f"  {average.name:<10}{bleu:8.2f}{loss:8.3f}  {', '.join(f'{s:,}' for s in average.steps)}")
+        chosen = max(tried, key=lambda each: each.validation.score(config.training.best_metric))
         if len(chosen.checkpoints) == 1:
             typer.echo("No average is better than the best checkpoint, which stays as it is")
             return

@@ -156,7 +156,7 @@ def _data_lines(report: "Report") -> Iterator[str]:
 
 
 def _training_lines(report: "Report") -> Iterator[str]:
-    from translate.training.tracking.throughput import describe_seconds
+    from translate.training.tracking.log_window import describe_seconds
 
     for vocabulary in report.vocabularies:
         unused = f"{vocabulary.num_unused:,} of {vocabulary.num_entries:,} subwords never used"

@@ -114,12 +114,10 @@ class World:
     def run_on_all_ranks(self, work: Callable[[], T]) -> T:
         """Run the work on every process; if it fails on one, all end, and the first of those that failed reports it.
 
-        Args:
-            work: Runs on this process alone: it must not communicate, because another process may have failed.
+        The work must not communicate, because another process may have failed.
 
         Raises:
-            InputError: The work raised it here, and on no lower rank.
-            RunError: The same.
+            InputError: The work raised it here, and on no lower rank; the same holds for a RunError.
             SystemExit: The work failed on another process; the exit code is that of its error.
         """
         if self._control is None:
@@ -139,11 +137,7 @@ class World:
         raise type(error)(str(error) if self.is_main_process else f"{self.environment}: {error}") from error
 
     def run_cancellable(self, work: Callable[[], T]) -> T:
-        """Like `run_on_all_ranks`; if the work is cancelled in one process, it is cancelled in all.
-
-        Raises:
-            Cancelled: The work raised it in some process.
-        """
+        """Like `run_on_all_ranks`; if the work is cancelled in one process, it is cancelled in all."""
 
         def attempt() -> list[T]:
             try:
@@ -173,21 +167,13 @@ class World:
         """End this process silently, after the process that reports the error has ended.
 
         If this process ended first, torchrun would end the reporting one too, perhaps before its message is out.
-
-        Raises:
-            SystemExit: Always, with the code.
         """
         with contextlib.suppress(RuntimeError):
             self.max(code)  # fails as soon as the reporting process is gone
         raise SystemExit(code)
 
     def check_same_on_all_ranks(self, facts: Mapping[str, str]) -> None:
-        """End all processes if a fact, by name, is not the same everywhere.
-
-        Raises:
-            InputError: On rank 0; the message says what differs where.
-            SystemExit: On the other ranks.
-        """
+        """End all processes if a fact, by name, is not the same everywhere."""
         first, *others = self.all_gather(dict(facts))
         for number, theirs in enumerate(others, start=2):
             names = sorted({name for name, _ in first.items() ^ theirs.items()})
@@ -256,9 +242,6 @@ def _fresh_store(store: Store, environment: DistributedEnvironment, timeout: dat
     After a restart torchrun gives the processes the store of those that died, with the addresses of the dead, to which
     gloo and NCCL would connect: https://github.com/pytorch/pytorch/issues/135712. Its count of restarts is not the
     same on all machines. So each process asks with a random word, and only the living rank 0 answers it.
-
-    Raises:
-        DistStoreError: Not all processes came in time.
     """
     if environment.rank > 0:
         question = secrets.token_hex(8)

@@ -45,9 +45,10 @@ def load_model_state_dict(model: nn.Module, tensors: Mapping[str, Tensor], world
     Args:
         tensors: The parameters by name, tied ones once; on the other ranks nothing. The caller has checked the names.
     """
-    from torch.distributed.checkpoint.state_dict import set_model_state_dict  # which takes a second to import
+    from torch.distributed.checkpoint import state_dict  # which takes a second to import
 
-    set_model_state_dict(model, dict(tensors), options=_options(world))
+    options = state_dict.StateDictOptions(full_state_dict=True, broadcast_from_rank0=world.size > 1, strict=False)
+    state_dict.set_model_state_dict(model, dict(tensors), options=options)
 
 
 def load_optimizer_state_dict(
@@ -58,7 +59,7 @@ def load_optimizer_state_dict(
     Args:
         tensors: The state as `optimizer_state_dict` names it; on the other ranks nothing.
     """
-    from torch.distributed.checkpoint.state_dict import set_optimizer_state_dict
+    from torch.distributed.checkpoint import state_dict
 
     names = {parameter: name for name, parameter in model.named_parameters() if parameter.requires_grad}
     state: dict[str, Any] = {}
@@ -71,10 +72,5 @@ def load_optimizer_state_dict(
             {**group, "params": [names[parameter] for parameter in group["params"]]} for group in optimizer.param_groups
         ]
         state = {"state": moments, "param_groups": groups}
-    set_optimizer_state_dict(model, optimizer, state, options=_options(world))
-
-
-def _options(world: World) -> Any:
-    from torch.distributed.checkpoint.state_dict import StateDictOptions
-
-    return StateDictOptions(full_state_dict=True, broadcast_from_rank0=world.size > 1, strict=False)
+    options = state_dict.StateDictOptions(full_state_dict=True, broadcast_from_rank0=world.size > 1, strict=False)
+    state_dict.set_optimizer_state_dict(model, optimizer, state, options=options)

@@ -27,8 +27,8 @@ from translate.memory import configure_memory
 from translate.runs.initial import read_initial_weights
 from translate.runs.loading import build_model
 from translate.training import preparation
-from translate.training.auto_batch import resolve_batch_tokens
-from translate.training.claim import choose_place
+from translate.training.preparation import resolve_batch_tokens
+from translate.training.setup import choose_place
 
 logger = logging.getLogger(__name__)
 
@@ -106,7 +106,7 @@ def check(config: Config, *, watch: Callable[[str], None] = lambda text: None) -
         InputError: The training would refuse the config or the data; the message is the training's.
     """
     configure_memory()
-    device = choose_place(config, SINGLE_PROCESS).device
+    device = choose_place(config, SINGLE_PROCESS)
     initial = read_initial_weights(config)
     watch("reading the corpora")
     corpora = preparation.read_corpora(config)

@@ -40,15 +40,12 @@ def read_metrics(run: RunDirectory) -> list[Record]:
             before, tokens = tokens, numbers.get("target_tokens", tokens)
             lasted = (tokens - before) / speed
         seconds += lasted if math.isfinite(lasted) else 0.0
-        records.append({"kind": kind, **_with_nll(kind, numbers), "minutes_so_far": seconds / 60})
+        nll = numbers.get("loss" if kind.startswith("validation") else "nll")
+        if nll is None and numbers.get("perplexity", 0.0) > 0:
+            nll = math.log(numbers["perplexity"])
+        numbers |= {} if nll is None else {"nll": nll}
+        records.append({"kind": kind, **numbers, "minutes_so_far": seconds / 60})
     return records
-
-
-def _with_nll(kind: str, numbers: dict[str, float]) -> dict[str, float]:
-    nll = numbers.get("loss") if kind.startswith("validation") else numbers.get("nll")
-    if nll is None and numbers.get("perplexity", 0.0) > 0:
-        nll = math.log(numbers["perplexity"])
-    return numbers if nll is None else {**numbers, "nll": nll}
 
 
 def best_record(records: Sequence[Record], metric: Literal["bleu", "loss"]) -> Record | None:

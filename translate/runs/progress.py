@@ -15,18 +15,39 @@ from translate.data.streaming import StreamPosition
 from translate.errors import RunError
 
 _STRICT = ConfigDict(strict=True, extra="forbid")
+_STEPS_BEFORE_GROWTH = 2000  # of the loss scale, as in torch.amp.GradScaler
 
 # Fields that had other names in checkpoints of versions up to 0.3.0.
 _OLD_NAMES = {"nats": "loss", "cross_entropy": "nll", "circumstances": "environment"}
 
 
 @dataclasses.dataclass
-class LossScaleState:
-    """The loss scale of fp16; see `training.precision.LossScale`."""
+class LossScale:
+    """A power of two by which the loss is multiplied, so that small gradients do not vanish in fp16.
+
+    It grows and shrinks like the scale of `torch.amp.GradScaler`, but a step whose gradients overflow is not skipped:
+    it is repeated with half the scale.
+
+    Source: Micikevicius et al. 2018, https://arxiv.org/abs/1710.03740, section 3.2.
+    """
 
     __pydantic_config__ = _STRICT
     scale: Annotated[float, Field(ge=1.0, allow_inf_nan=False)] = 2.0**16
     good_steps: NotNegativeInt = 0  # in a row, with this scale
+
+    def shrink(self) -> bool:
+        """Halve the scale after an overflow; returns False if it cannot be smaller."""
+        self.good_steps = 0
+        if self.scale <= 1.0:
+            return False
+        self.scale /= 2.0
+        return True
+
+    def keep(self) -> None:
+        """Count a step without an overflow; after many in a row the scale is doubled."""
+        self.good_steps += 1
+        if self.good_steps == _STEPS_BEFORE_GROWTH:
+            self.scale, self.good_steps = self.scale * 2.0, 0
 
 
 @dataclasses.dataclass
@@ -47,12 +68,12 @@ class Progress:
     validations_without_better: NotNegativeInt = 0
     # The scores of the validations whose weights are kept, by step; None: not comparable with later ones.
     kept: dict[NotNegativeInt, float | None] = dataclasses.field(default_factory=dict)
-    # Totals of the open log window by name; see `training.log_window`. Missing and unknown names are allowed.
+    # Totals of the open log window by name; see `training.tracking.log_window`. Missing and unknown names are allowed.
     window: dict[str, int | float] = dataclasses.field(default_factory=dict)
     # Of metrics.jsonl when the checkpoint was written; version 0.1.0 did not write them.
     metrics_bytes: NotNegativeInt | None = None
     metrics_sha256: str | None = None
-    loss_scale: LossScaleState = dataclasses.field(default_factory=LossScaleState)
+    loss_scale: LossScale = dataclasses.field(default_factory=LossScale)
     environment: dict[str, str] = dataclasses.field(default_factory=dict)  # see `describe_environment`
     stream: dict[str, Any] | None = None  # where this epoch begins in streamed corpora; see `StreamedBatches.position`
 
@@ -84,7 +105,9 @@ class Progress:
             RunError: The text is something else; the message names the field.
         """
         try:
-            values = json.loads(text, object_hook=_with_new_names)
+            values = json.loads(
+                text, object_hook=lambda found: {_OLD_NAMES.get(name, name): each for name, each in found.items()}
+            )
             progress = TypeAdapter(cls).validate_json(json.dumps(values))
             if progress.stream is not None:
                 places = json.dumps(progress.stream["places"])
@@ -99,7 +122,3 @@ class Progress:
         if (steps == 0) != (tokens == 0):
             raise RunError(f"window.tokens = {tokens} of {steps} steps")
         return progress
-
-
-def _with_new_names(values: dict[str, Any]) -> dict[str, Any]:
-    return {_OLD_NAMES.get(name, name): value for name, value in values.items()}

@@ -4,10 +4,11 @@ Source of averages: Junczys-Dowmunt et al. 2016, https://arxiv.org/abs/1605.0480
 https://arxiv.org/abs/1803.05407; choices compared for translation: Gao et al. 2022, https://arxiv.org/abs/2210.11803.
 """
 
+import contextlib
 import dataclasses
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from torch import Tensor
 from torch.profiler import record_function
@@ -16,10 +17,11 @@ from translate.config.decoding import DecodingConfig
 from translate.config.schema import Config
 from translate.data.corpora import ParallelCorpus
 from translate.distributed.process_group import SINGLE_PROCESS, Cancelled, World
-from translate.distributed.state import load_model_state_dict
+from translate.distributed.state import full_tensor, is_sharded, load_model_state_dict
 from translate.errors import InputError
 from translate.evaluation.evaluate import spread_samples
 from translate.model import Transformer
+from translate.model.lora import lending, merge_lora
 from translate.runs.checkpoint import AVERAGED_KEY, WEIGHTS_PREFIX, add_prefix, read_tensors, write_checkpoint
 from translate.runs.directory import Checkpoint, RunDirectory
 from translate.runs.loading import (
@@ -29,21 +31,16 @@ from translate.runs.loading import (
     describe_moment,
     get_parameters,
     read_weights,
+    set_parameters,
 )
 from translate.runs.progress import Progress
 from translate.training.preparation import TrainingData
 from translate.training.signals import StopRequests
-from translate.training.state import TrainingState, decoding_weights, save_weights
+from translate.training.state import TrainingState, save_weights
+from translate.training.tracking.log_window import describe_seconds
 from translate.training.tracking.profile import VALIDATION_AND_SAVING
 from translate.training.tracking.recorder import Recorder
-from translate.training.tracking.throughput import describe_seconds
-from translate.training.validation import (
-    Validation,
-    computing_with,
-    describe_validation,
-    validate,
-    validation_search,
-)
+from translate.training.validation import Validation, describe_validation, validate, validation_search
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +56,7 @@ class BestCheckpoint:
     _: dataclasses.KW_ONLY
     recorder: Recorder
     stop: StopRequests
-    world: World = SINGLE_PROCESS
+    world: World
 
     def __post_init__(self) -> None:
         self.settings, self.progress = self.config.training, self.state.progress
@@ -85,8 +82,13 @@ class BestCheckpoint:
         """
         progress, seconds, score, is_best = self.progress, 0.0, None, True
         if self.validation is not None:
-            search, weights = validation_search(self.config), decoding_weights(self.model, self.state.average)
-            with computing_with(self.model, weights, self.config, self.tokenizers) as model:
+            search, weights, model = validation_search(self.config), self._weights(), self.model
+            with contextlib.ExitStack() as lent:
+                if any(map(is_sharded, weights.values())):
+                    model = build_model(self.config, self.tokenizers, device=model.device)
+                    set_parameters(model, {name: full_tensor(each) for name, each in weights.items()}, name="the model")
+                else:
+                    lent.enter_context(lending(model, weights))
                 result = self._score(model, self.validation, search)
                 corpora = self.data.corpora.validation_also
                 others = {name: self._score(model, corpus, search) for name, corpus in corpora.items()}
@@ -102,12 +104,13 @@ class BestCheckpoint:
         return seconds
 
     def write(self) -> None:
-        """Write the weights that were just validated if they are the best so far, or are to be kept.
+        """Write the weights that were just validated if they are the best so far, or are to be kept."""
+        save_weights(self.run, self._weights(), self.progress, world=self.world)
 
-        Raises:
-            RunError: A checkpoint cannot be written.
-        """
-        save_weights(self.run, decoding_weights(self.model, self.state.average), self.progress, world=self.world)
+    def _weights(self) -> dict[str, Tensor]:
+        """The weights to translate with: averaged if there is an average, and merged with the updates of LoRA."""
+        average = self.state.average
+        return merge_lora(self.model, get_parameters(self.model) | ({} if average is None else average.tensors))
 
     def _score(self, model: Transformer, corpus: ParallelCorpus, search: DecodingConfig) -> Validation:
         """The model's loss and scores; raises `Cancelled` when a signal comes."""
@@ -145,26 +148,23 @@ class BestCheckpoint:
         windows = kept_windows(progress, last=settings.keep_last, best=settings.keep_best)
         if not settings.average_kept or corpus is None or progress.best_step is None or not windows:
             return
-
-        def show(tried: ScoredAverage) -> None:
-            record = tried.to_record(step=progress.step)
-            self.recorder.record(record)
-            logger.info("".join(describe_validation(record, name=tried.name)))
-
         logger.info("The best checkpoint, and averages of kept ones, on validation:")
-        model = build_model(self.config, self.tokenizers, device=self.model.device)
+        model, search = (
+            build_model(self.config, self.tokenizers, device=self.model.device),
+            validation_search(self.config),
+        )
+        tried: list[ScoredAverage] = []
         try:
-            chosen = choose_average(
-                self.run,
-                windows,
-                model,
-                score=lambda model: self._score(model, corpus, validation_search(self.config)),
-                metric=settings.best_metric,
-                on_tried=show,
-                world=self.world,
-            )
+            for average in score_averages(
+                self.run, windows, model, lambda: self._score(model, corpus, search), world=self.world
+            ):
+                tried.append(average)
+                record = average.to_record(step=progress.step)
+                self.recorder.record(record)
+                logger.info("".join(describe_validation(record, name=average.name)))
         except Cancelled:
             return
+        chosen = max(tried, key=lambda each: each.validation.score(settings.best_metric))  # of equal ones the first
         if len(chosen.checkpoints) > 1:
             self.world.run_on_rank_0(lambda: write_average(self.run, chosen.checkpoints, model))
             self._averaged = chosen.steps
@@ -216,34 +216,28 @@ def kept_windows(progress: Progress, *, last: int, best: int) -> dict[str, tuple
     return windows
 
 
-def choose_average(
+def score_averages(
     run: RunDirectory,
     windows: Mapping[str, tuple[Checkpoint, ...]],
     model: Transformer,
+    score: Callable[[], Validation],
     *,
-    score: Callable[[Transformer], Validation],
-    metric: Literal["bleu", "loss"],
-    on_tried: Callable[[ScoredAverage], object],
     world: World = SINGLE_PROCESS,
-) -> ScoredAverage:
-    """Score the best checkpoint as it is, and the average of each window; of equal ones the first is chosen.
+) -> Iterator[ScoredAverage]:
+    """Score the best checkpoint as it is, and the average of each window.
 
     Args:
         windows: Checkpoints to be averaged, by the name of the average.
         model: A model of the run, whose weights are overwritten.
         score: Validates the model.
-        on_tried: Called with each in its turn.
 
     Raises:
         InputError: A checkpoint is missing, or is an average itself.
         RunError: A checkpoint is damaged, or does not fit the model.
     """
-    tried: list[ScoredAverage] = []
     for name, checkpoints in {"best": ("best",), **windows}.items():
         steps = load_average(run, checkpoints, model, world=world)
-        tried.append(ScoredAverage(name, checkpoints, steps, score(model)))
-        on_tried(tried[-1])
-    return max(tried, key=lambda each: each.validation.score(metric))
+        yield ScoredAverage(name, checkpoints, steps, score())
 
 
 def load_average(
@@ -263,11 +257,7 @@ def load_average(
 
 
 def write_average(run: RunDirectory, checkpoints: Sequence[Checkpoint], model: Transformer) -> None:
-    """Make the average of checkpoints the best one. What that was is kept as step-N, unless it is an average too.
-
-    Raises:
-        RunError: A checkpoint cannot be read or written.
-    """
+    """Make the average of checkpoints the best one. What that was is kept as step-N, unless it is an average too."""
     mean = average_checkpoints(run, checkpoints, model)
     tensors, metadata, _ = read_tensors(run.checkpoint("best"))
     if AVERAGED_KEY not in metadata:

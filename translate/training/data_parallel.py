@@ -57,13 +57,9 @@ class ThreadParallel:
     """Micro-batches computed by threads that share one copy of the weights; a single thread is the caller's own.
 
     On a CPU, several matrix products on one core each are faster than one product at a time on several cores: cores do
-    not wait for each other after each product, and all other operations run on all cores too. PyTorch releases Python's
-    lock while it computes.
+    not wait for each other after each product, and all other operations run on all cores too.
 
-    Args:
-        forward: The module whose call is the forward pass.
-        num_workers: Number of micro-batches computed at once.
-        num_threads: Torch's threads per micro-batch.
+    Each of the workers computes one micro-batch at a time, with `num_threads` threads of torch.
     """
 
     def __init__(self, forward: nn.Module, *, num_workers: int, num_threads: int) -> None:
@@ -88,7 +84,8 @@ class ThreadParallel:
                 else:
                     gradients.extend(new)
 
-            return _sum(forward_backward(micro_batch, backward) for micro_batch in mine), gradients
+            numbers = [forward_backward(micro_batch, backward) for micro_batch in mine]
+            return functools.reduce(torch.add, numbers), gradients
 
         num_workers = min(self.num_workers, len(micro_batches))
         return self._map(work, [micro_batches[first::num_workers] for first in range(num_workers)])
@@ -110,10 +107,9 @@ class ThreadParallel:
         return sums
 
     def update(self, optimizer: torch.optim.Optimizer) -> None:
-        """Make the optimizer's step, with the same numbers as `optimizer.step()`.
+        """Make the optimizer's step; each thread updates some of the parameters.
 
-        Each thread updates some of the parameters. Torch's own threads would wait for each other after every parameter,
-        which takes long on cores that other programs use too.
+        Torch's own threads would wait for each other after every parameter.
         """
         if self._pool is None:
             optimizer.step()
@@ -137,14 +133,11 @@ class ThreadParallel:
 class RankParallel:
     """Micro-batches computed by the ranks of a world; each rank has all weights (DDP) or a part of them (FSDP).
 
-    With FSDP a rank gathers a layer's weights while it computes that layer, and keeps its part of the optimizer's
-    state. Build the optimizer after this, because FSDP replaces the parameters by sharded ones.
+    Build the optimizer after this, because FSDP replaces the parameters by sharded ones.
 
     Args:
-        forward: The module whose call is the forward pass; the same on all ranks. For FSDP it may still be on the CPU,
-            so that a device never holds all of it.
+        forward: The same on all ranks. For FSDP it may still be on the CPU, so that a device never holds all of it.
         layers: The modules whose weights FSDP gathers one at a time; all other weights are gathered together.
-        device: The device of this rank.
     """
 
     def __init__(
@@ -199,7 +192,8 @@ class RankParallel:
                     return forward_backward(micro_batch, backward)
             return forward_backward(micro_batch, backward)
 
-        return [(_sum(compute(number, each) for number, each in enumerate(mine, start=1)), ())]
+        numbers = [compute(number, each) for number, each in enumerate(mine, start=1)]
+        return [(functools.reduce(torch.add, numbers), ())]
 
     def all_reduce(self, results: Sequence[WorkerResult]) -> Tensor:
         """Sum the ranks' numbers; the gradients have been summed already."""
@@ -224,7 +218,3 @@ def share_evenly(sizes: Sequence[int], *, num_shares: int) -> list[list[int]]:
         shares[lightest].append(item)
         loads[lightest] += sizes[item]
     return shares
-
-
-def _sum(numbers: Iterable[Tensor]) -> Tensor:
-    return functools.reduce(torch.add, numbers)

@@ -1,26 +1,26 @@
-"""The model of a training, and the step that trains it, with all that the device allows."""
+"""Where a training runs, its model, and the step that trains it, with all that the device allows."""
 
 import logging
 import re
-from collections.abc import Sequence
+from importlib import metadata
 
 import torch
 
+from translate._version import __version__
 from translate.config.schema import Config, ModelConfig, TrainingConfig
 from translate.data.batching import EncodedPair, collate
 from translate.data.tokenizer import PAD_ID, Tokenizers
-from translate.distributed.process_group import SINGLE_PROCESS, World
+from translate.distributed.process_group import SINGLE_PROCESS, DistributedEnvironment, World
 from translate.errors import InputError
 from translate.model import Transformer
-from translate.model.device import has_streams
+from translate.model.device import choose_device, choose_precision, has_streams, threads_per_process
 from translate.model.lora import add_lora
 from translate.model.varlen import why_no_flash_attention
 from translate.runs.initial import InitialWeights
 from translate.runs.loading import build_model
 from translate.training.data_parallel import DataParallel, RankParallel, ThreadParallel
 from translate.training.optimizer import build_optimizer
-from translate.training.precision import MixedPrecision
-from translate.training.step import BatchLayout, TrainingForward, TrainStep
+from translate.training.step import BatchLayout, MixedPrecision, TrainingForward, TrainStep
 
 logger = logging.getLogger(__name__)
 
@@ -29,8 +29,72 @@ _PARTS = {  # what `training.freeze` names, and patterns of the parameters' name
     "encoder": r"encoder\.(?!embedder\.)",
     "decoder": r"decoder\.(?!embedder\.)|output\.",
 }
-_TRIAL = collate([EncodedPair([5] * 6, [6] * 5), EncodedPair([6] * 3, [7] * 4)], range(2))  # for `why_no_step`
+_TRIAL = collate([EncodedPair([5] * 6, [6] * 5), EncodedPair([6] * 3, [7] * 4)], range(2))  # for `try_settings`
 _MIN_TOKENS = 512  # of a micro-batch on each side: with fewer, Python's own time weighs too much
+# Files may move: the content of the training corpora is compared by fingerprint.
+LOCATIONS = (
+    *("data.train", "data.validation", "data.test", "data.root", "training.initialize_from"),
+    *("tokenizer.source_model", "tokenizer.target_model"),
+)
+
+
+def choose_place(config: Config, world: World) -> torch.device:
+    """Choose this process's device, give torch its threads, and check that all processes have the same settings."""
+    settings = config.training
+    device = world.run_on_all_ranks(lambda: choose_training_device(settings.device, world.environment))
+    num_threads = settings.threads
+    if num_threads is None and world.size > 1:  # else as torch chooses
+        num_threads = threads_per_process(world.environment.local_world_size)
+    if num_threads is not None:
+        torch.set_num_threads(num_threads)
+    facts = flatten_keys(config.model_dump(mode="json")) | describe_environment(
+        settings, device, num_processes=world.size
+    )
+    may_differ = (*LOCATIONS, "training.threads", "CPU threads")
+    same = {key: str(value) for key, value in facts.items() if not key.startswith(may_differ)}
+    world.check_same_on_all_ranks(same | {"device": device.type})
+    return device
+
+
+def choose_training_device(name: str, environment: DistributedEnvironment) -> torch.device:
+    """Choose the device that a config names; each of several processes on a machine takes its own GPU.
+
+    Raises:
+        InputError: There is no such device for this process.
+    """
+    device = choose_device(name, key="training.device")
+    if environment.world_size == 1 or device.type == "cpu":
+        return device
+    if not has_streams(device):
+        raise InputError("training.device: only one process can train on Apple's GPU; use training.device=cpu")
+    if ":" in name:
+        raise InputError(
+            f"training.device = {name}: each of {environment.world_size} processes takes its own GPU; use"
+            " training.device=cuda, and CUDA_VISIBLE_DEVICES to choose among them"
+        )
+    count = torch.get_device_module(device).device_count()
+    if environment.local_rank >= count:
+        raise InputError(
+            f"training.device = {name}: there are {environment.local_world_size} processes on this machine, and it has"
+            f" {count} GPU{'s' * (count > 1)}; start with --nproc-per-node {count}, or use training.device=cpu"
+        )
+    return torch.device(device.type, environment.local_rank)
+
+
+def describe_environment(settings: TrainingConfig, device: torch.device, *, num_processes: int) -> dict[str, str]:
+    """What the last digits of a training depend on in addition to its settings, by name."""
+    environment = {"translate": __version__}
+    # numpy shuffles and samples, sentencepiece segments, torch computes.
+    environment |= {package: metadata.version(package) for package in ("torch", "numpy", "sentencepiece")}
+    environment["precision"] = choose_precision(settings.precision, device)
+    environment["processes"] = f"{num_processes} ({settings.parallel})" if num_processes > 1 else "1"
+    environment["device"] = device.type
+    if device.type == "cpu":
+        environment["device"] += f" ({torch.backends.cpu.get_cpu_capability()})"
+        environment["CPU threads"] = str(torch.get_num_threads())
+    elif has_streams(device):
+        environment["device"] += f" ({torch.get_device_module(device).get_device_name(device)})"
+    return environment
 
 
 def setup_training(
@@ -41,16 +105,7 @@ def setup_training(
     world: World = SINGLE_PROCESS,
     initial: InitialWeights | None = None,
 ) -> TrainStep:
-    """Build a new model, the same on all ranks, and the step that trains it.
-
-    Args:
-        initial: The weights to begin with; None: random ones.
-
-    Raises:
-        InputError: This machine does not have what the settings ask for.
-        RunError: The weights do not fit the model.
-        OutOfMemory: The device's memory is not enough for the weights.
-    """
+    """Build a new model, with the initial weights or random ones, and the step that trains it."""
     settings = config.training
     on_cpu_first = settings.parallel == "fsdp" and world.size > 1
     torch.manual_seed(settings.seed)
@@ -61,8 +116,7 @@ def setup_training(
             initial.give_to(model, seed=settings.seed)
         return model.train()
 
-    model = world.run_on_all_ranks(build)
-    return build_train_step(model, settings, device=device, world=world)
+    return build_train_step(world.run_on_all_ranks(build), settings, device=device, world=world)
 
 
 def build_train_step(
@@ -83,17 +137,18 @@ def build_train_step(
     if is_compiled:
         compile_layers(model)
     num_workers, num_threads = choose_workers(settings, device, world_size=world.size)
-    threads = f"{num_threads} CPU thread{'s' * (num_threads > 1)}"
-    forward, parallel = TrainingForward(model), settings.parallel
+    where = f"{num_threads} CPU thread{'s' * (num_threads > 1)}"
     data_parallel: DataParallel
     if world.size > 1:
-        where = f"{threads} in each of {world.size} processes ({parallel})"
+        where = f"{where} in each of {world.size} processes ({settings.parallel})"
         layers = (*model.encoder.layers, *model.decoder.layers)
-        data_parallel = RankParallel(forward, world, kind=parallel, layers=layers, device=device)
+        data_parallel = RankParallel(
+            TrainingForward(model), world, kind=settings.parallel, layers=layers, device=device
+        )
     else:
-        where = threads if num_workers == 1 else f"{num_workers} micro-batches at once, each on {threads}"
-        data_parallel = ThreadParallel(forward, num_workers=num_workers, num_threads=num_threads)
-    what = f"{device}, {precision.name}, {where}"
+        if num_workers > 1:
+            where = f"{num_workers} micro-batches at once, each on {where}"
+        data_parallel = ThreadParallel(TrainingForward(model), num_workers=num_workers, num_threads=num_threads)
     return TrainStep(
         model,
         build_optimizer(model, settings),
@@ -101,7 +156,7 @@ def build_train_step(
         precision=precision,
         parallel=data_parallel,
         layout=layout,
-        description=what if remark is None else f"{what}\n{remark}",
+        description=f"{device}, {precision.name}, {where}{remark}",
         fallbacks=fallbacks,
     )
 
@@ -111,102 +166,81 @@ def try_settings(
 ) -> tuple[MixedPrecision, bool, list[str]]:
     """Try deterministic kernels and `training.compile` where the settings ask for them, and drop those that fail.
 
+    No query covers all versions and devices, so this makes a step on a model with one layer in each stack. The training
+    reuses the programs that it compiles.
+
     Returns:
         The precision, whether to compile the layers, and a warning for each of the two that fails.
     """
-    fallbacks, is_compiled = [], settings.compile
+
+    def why_no_step(*, is_compiled: bool) -> str:
+        one_layer = model.model_copy(update={"num_encoder_layers": 1, "num_decoder_layers": 1})
+        try:
+            with torch.random.fork_rng(devices=[]):
+                tried = Transformer(one_layer, source_vocab_size=8, target_vocab_size=8, pad_id=PAD_ID)
+                tried.to(precision.device).train()
+                if is_compiled:
+                    compile_layers(tried)
+                forward = ThreadParallel(TrainingForward(tried), num_workers=1, num_threads=1)
+                optimizer = build_optimizer(tried, settings)
+                step = TrainStep(tried, optimizer, settings, precision=precision, parallel=forward, layout=layout)
+                step([_TRIAL], number=1, learning_rate=0.0)
+                step.check_last_step()
+        except Exception as error:  # of any library involved
+            text = str(error.__cause__ or error).strip().split("\n")[0]
+            return re.split(r", but you set|\. ", text)[0].rstrip(".") or repr(error)
+        return ""
+
+    fallbacks = []
     if precision.deterministic and has_streams(precision.device):
-        reason = why_no_step(settings, model, precision, layout)
-        if reason is not None and "determinis" in reason:  # the training itself reports all other errors
+        reason = why_no_step(is_compiled=False)
+        if "determinis" in reason:  # the training itself reports all other errors
             precision = precision._replace(deterministic=False)
             fallbacks.append(
                 f"training.deterministic = true does not work on {precision.device}: {reason}. The training goes on as"
                 " with training.deterministic=false, so a resumed run will differ from one that was never stopped"
             )
-    if is_compiled:
-        reason = why_no_step(settings, model, precision, layout, is_compiled=True)
-        if reason is not None:
-            is_compiled = False
-            needed = "a C++ compiler, such as g++" if precision.device.type == "cpu" else "triton and a C compiler"
-            fallbacks.append(
-                f"training.compile = true: torch cannot compile on this machine ({reason}). The training goes on as"
-                f" with training.compile=false; to compile, install {needed}"
-            )
-    return precision, is_compiled, fallbacks
-
-
-def why_no_step(
-    settings: TrainingConfig,
-    config: ModelConfig,
-    precision: MixedPrecision,
-    layout: BatchLayout,
-    *,
-    is_compiled: bool = False,
-) -> str | None:
-    """The reason why a training step fails on its device; None if it works.
-
-    No query covers all versions and devices, so this makes a step on a model with one layer in each stack. The training
-    reuses the programs that it compiles.
-    """
-    one_layer = config.model_copy(update={"num_encoder_layers": 1, "num_decoder_layers": 1})
-    try:
-        with torch.random.fork_rng(devices=[]):
-            model = Transformer(one_layer, source_vocab_size=8, target_vocab_size=8, pad_id=PAD_ID)
-            model.to(precision.device).train()
-            if is_compiled:
-                compile_layers(model)
-            forward = ThreadParallel(TrainingForward(model), num_workers=1, num_threads=1)
-            optimizer = build_optimizer(model, settings)
-            step = TrainStep(model, optimizer, settings, precision=precision, parallel=forward, layout=layout)
-            step([_TRIAL], number=1, learning_rate=0.0)
-            step.check_last_step()
-    except Exception as error:  # of any library involved
-        text = str(error.__cause__ or error).strip().split("\n")[0]
-        return re.split(r", but you set|\. ", text)[0].rstrip(".")
-    return None
+    reason = why_no_step(is_compiled=True) if settings.compile else ""
+    if reason:
+        needed = "a C++ compiler, such as g++" if precision.device.type == "cpu" else "triton and a C compiler"
+        fallbacks.append(
+            f"training.compile = true: torch cannot compile on this machine ({reason}). The training goes on as"
+            f" with training.compile=false; to compile, install {needed}"
+        )
+    return precision, settings.compile and not reason, fallbacks
 
 
 def choose_trained_weights(model: Transformer, settings: TrainingConfig) -> None:
     """Freeze what is not trained; for LoRA, add updates to the layers that `training.freeze` does not name.
 
-    Raises:
-        InputError: The model does not have such a layer, or nothing is left to train.
-    """
-    freeze_parts(model, settings.freeze)
-    if settings.lora_rank > 0:
-        layers = (*model.encoder.layers, *model.decoder.layers)
-        tuned = [layer for layer in layers if any(parameter.requires_grad for parameter in layer.parameters())]
-        model.requires_grad_(False)
-        rank, alpha, dropout = settings.lora_rank, settings.lora_alpha, settings.lora_dropout
-        add_lora(tuned, targets=settings.lora_targets, rank=rank, alpha=alpha, dropout=dropout)
-    if model.num_trained_parameters == 0:
-        raise InputError(f"training.freeze = [{', '.join(settings.freeze)}] leaves nothing to train: freeze less")
-
-
-def freeze_parts(model: Transformer, parts: Sequence[str]) -> None:
-    """Freeze parts of a model, as `training.freeze` names them.
-
     Embeddings do not belong to a stack, because both may share them; an output layer that is not tied, and its bias,
     belong to the decoder.
 
     Raises:
-        InputError: The model does not have such a layer.
+        InputError: The model does not have such a layer, or nothing is left to train.
     """
-    for part in parts:
+    for part in settings.freeze:
         stack, _, numbers = part.partition(".")
         pattern = _PARTS[stack]
         if numbers:
             first, last = int(numbers.split("-")[0]), int(numbers.split("-")[-1])
             count = len((model.encoder if stack == "encoder" else model.decoder).layers)
             if not first <= last < count:
-                layers = f"layer 0 (model.num_{stack}_layers = 1)"
-                if count > 1:
-                    layers = f"layers 0 to {count - 1} (model.num_{stack}_layers = {count})"
-                raise InputError(f"training.freeze = {part}: the {stack} has {layers}")
+                layers = f"layers 0 to {count - 1}" if count > 1 else "layer 0"
+                has = f"the {stack} has {layers} (model.num_{stack}_layers = {count})"
+                raise InputError(f"training.freeze = {part}: {has}")
             pattern = rf"{stack}\.layers\.({'|'.join(map(str, range(first, last + 1)))})\."
         for name, parameter in model.named_parameters():
             if re.match(pattern, name):
                 parameter.requires_grad_(False)
+    if settings.lora_rank > 0:
+        layers_of_both = (*model.encoder.layers, *model.decoder.layers)
+        tuned = [layer for layer in layers_of_both if any(weight.requires_grad for weight in layer.parameters())]
+        model.requires_grad_(False)
+        rank, alpha, dropout = settings.lora_rank, settings.lora_alpha, settings.lora_dropout
+        add_lora(tuned, targets=settings.lora_targets, rank=rank, alpha=alpha, dropout=dropout)
+    if model.num_trained_parameters == 0:
+        raise InputError(f"training.freeze = [{', '.join(settings.freeze)}] leaves nothing to train: freeze less")
 
 
 def choose_workers(settings: TrainingConfig, device: torch.device, *, world_size: int = 1) -> tuple[int, int]:
@@ -224,22 +258,22 @@ def choose_workers(settings: TrainingConfig, device: torch.device, *, world_size
 
 def choose_batch_layout(
     settings: TrainingConfig, model: ModelConfig, precision: MixedPrecision
-) -> tuple[BatchLayout, str | None]:
-    """Choose the layout that `training.batch_layout` means on this device, and explain it in a remark for the log."""
+) -> tuple[BatchLayout, str]:
+    """Choose the layout that `training.batch_layout` means on this device; also returns a line for the log, or none."""
     requested, device = settings.batch_layout, precision.device
     if requested == "padded" or (requested == "auto" and not has_streams(device)):
-        return "padded", None
+        return "padded", ""
     is_supported = model.attention_dropout == 0.0 and model.positions != "relative"
     reason: str | None = "it needs CUDA, bf16 or fp16, model.attention_dropout=0 and no relative positions"
     if has_streams(device) and precision.name != "fp32" and is_supported:
         head_dim = model.d_model // model.num_heads
         reason = why_no_flash_attention(device, dtype=precision.dtype, num_heads=model.num_heads, head_dim=head_dim)
     if reason is None:
-        return "flash", "Batches are packed without padding; flash attention keeps the sentences apart"
+        return "flash", "\nBatches are packed without padding; flash attention keeps the sentences apart"
     reason = f"flash attention for variable lengths: {reason}"
     if requested == "packed":
-        return "packed", f"Batches are packed, but attention pads for itself: {reason}"
-    return "padded", f"Batches are padded: {reason}"
+        return "packed", f"\nBatches are packed, but attention pads for itself: {reason}"
+    return "padded", f"\nBatches are padded: {reason}"
 
 
 def compile_layers(model: Transformer) -> None:
@@ -254,10 +288,18 @@ def compile_layers(model: Transformer) -> None:
 def log_setup(train_step: TrainStep) -> None:
     """Log the size of the model, the device, and what does not work there."""
     num_all, num_trained = train_step.model.num_parameters, train_step.model.num_trained_parameters
-    if num_trained == num_all:
-        logger.info(f"Model: {num_all:,} parameters")
-    else:
-        logger.info(f"Model: {num_trained:,} of {num_all:,} parameters are trained")
+    trained = "" if num_trained == num_all else f"{num_trained:,} of "
+    logger.info(f"Model: {trained}{num_all:,} parameters{trained and ' are trained'}")
     logger.info(f"Device: {train_step.description}")
     for fallback in train_step.fallbacks:
         logger.warning(fallback)
+
+
+def flatten_keys(value: object, prefix: str = "") -> dict[str, object]:
+    """A nested mapping with dotted keys."""
+    if not isinstance(value, dict):
+        return {prefix: value}
+    flat: dict[str, object] = {}
+    for name, item in value.items():
+        flat |= flatten_keys(item, f"{prefix}.{name}" if prefix else name)
+    return flat

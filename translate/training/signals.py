@@ -33,12 +33,12 @@ class StopRequests:
     @contextlib.contextmanager
     def listening(self) -> Iterator["StopRequests"]:
         """A context in which signals are noted; outside of the main thread Python cannot, and it does nothing."""
-        numbers = []
-        if threading.current_thread() is threading.main_thread():
+        before = {}
+        for name in _STOPPING_SIGNALS if threading.current_thread() is threading.main_thread() else ():
+            number = getattr(signal, name, None)
             # A signal that is ignored, as by `nohup`, or that has a handler outside of Python, stays as it is.
-            received = [getattr(signal, name) for name in _STOPPING_SIGNALS if hasattr(signal, name)]
-            numbers = [number for number in received if signal.getsignal(number) not in (None, signal.SIG_IGN)]
-        before = {number: signal.signal(number, self._receive) for number in numbers}
+            if number is not None and signal.getsignal(number) not in (None, signal.SIG_IGN):
+                before[number] = signal.signal(number, self._receive)
         try:
             yield self
         finally:
@@ -49,10 +49,7 @@ class StopRequests:
     def abandoning(self, module: nn.Module) -> Iterator[None]:
         """A context in which a noted signal ends all work that calls the module, in each thread that calls it.
 
-        An exception raised by the signal handler itself could strike where a thread pool or a lock is half changed.
-
-        Raises:
-            Cancelled: A signal was noted.
+        It raises `Cancelled`. The signal handler cannot, because a thread pool or a lock may be half changed then.
         """
 
         def check(module: nn.Module, inputs: object) -> None:
@@ -71,11 +68,7 @@ class StopRequests:
 
 @contextlib.contextmanager
 def interrupted_together(world: World) -> Iterator[None]:
-    """A context whose interruption rank 0 alone reports; the other ranks end silently after it.
-
-    Raises:
-        SystemExit: On a rank > 0, when the context is interrupted.
-    """
+    """A context whose interruption rank 0 alone reports; the other ranks end silently after it."""
     try:
         yield
     except KeyboardInterrupt as stop:

@@ -6,11 +6,13 @@ a step needs is a function of the config, the data and these. Other checkpoints 
 
 import contextlib
 import logging
-from typing import Literal, NamedTuple
+import os
+from typing import NamedTuple
 
 from torch import Tensor
 
-from translate.config.schema import Config
+from translate.config.load import read_resolved_config
+from translate.config.schema import Config, TrainingConfig
 from translate.data.corpora import data_fingerprint
 from translate.data.streaming import StreamedBatches
 from translate.distributed.process_group import World
@@ -21,8 +23,7 @@ from translate.distributed.state import (
     optimizer_state_dict,
 )
 from translate.errors import InputError, RunError
-from translate.model import Transformer
-from translate.model.lora import merge_lora, merged_matrices
+from translate.model.lora import merged_matrices
 from translate.runs.checkpoint import (
     AVERAGE_PREFIX,
     AVERAGED_KEY,
@@ -35,18 +36,111 @@ from translate.runs.checkpoint import (
     with_prefix,
     write_checkpoint,
 )
-from translate.runs.directory import Checkpoint, RunDirectory, create_run, write_config
-from translate.runs.initial import check_unchanged
+from translate.runs.directory import (
+    Checkpoint,
+    RunDirectory,
+    check_holds_no_run,
+    check_holds_run,
+    create_run,
+    open_run,
+    read_description,
+    write_config,
+)
+from translate.runs.initial import InitialWeights, check_unchanged, read_initial_weights
 from translate.runs.loading import check_same_tensors, get_parameters
+from translate.runs.lock import lock_run
 from translate.runs.log import RunLog
 from translate.runs.progress import Progress
-from translate.training.claim import Claim, Place
-from translate.training.optimizer import AveragedWeights, expected_state
-from translate.training.preparation import TrainingData
+from translate.training.optimizer import AveragedWeights, expected_state, learning_rate
+from translate.training.preparation import TrainingData, resolve_from_run, resolve_step_tokens
+from translate.training.setup import LOCATIONS, describe_environment, flatten_keys
 from translate.training.step import TrainStep
 from translate.training.validation import validation_fingerprint
 
 logger = logging.getLogger(__name__)
+
+# A resumed run may end at another step, and log and save at others; anything else would make it another training.
+_MAY_CHANGE = {
+    f"training.{name}"
+    for name in (
+        *("max_steps", "max_epochs", "validate_every", "validation_beam_size", "save_every", "log_every", "patience"),
+        *("threads", "device", "parallel", "sample_translations", "trackers", "keep_last", "keep_best", "average_kept"),
+    )
+} | {"tokenizer.max_training_lines"}  # The tokenizer is already trained.
+
+
+def claim_run(
+    config: Config, run: RunDirectory, *, resume: bool, world: World, held: contextlib.ExitStack, log: RunLog
+) -> tuple[Config, bool, InitialWeights | None]:
+    """Lock a run directory, and find out whether its run is resumed and which weights a new one begins with.
+
+    Args:
+        held: Releases the lock when the training ends.
+        log: Is written into a resumed run from here on.
+
+    Returns:
+        The config with the batch size of the run that is resumed, whether it is resumed, and the weights of another
+        run to begin with; None: a checkpoint's, or random ones.
+
+    Raises:
+        InputError: The directory holds a run and `resume` is off, its run was begun with other settings or cannot be
+            resumed, another process trains there, or `training.initialize_from` cannot be used.
+        RunError: The directory cannot be written, or a file is damaged.
+        SystemExit: On a rank > 0, when another rank raises one of these errors.
+    """
+
+    def claim() -> tuple[TrainingConfig, bool, bool]:
+        if not _holds_run(run):
+            check_holds_no_run(run.path)  # before the lock file is written there
+        held.enter_context(lock_run(run.path))  # first reports that another process trains there
+        settled = resolve_step_tokens(config)
+        if not (resume and _holds_run(run)):
+            check_holds_no_run(run.path)
+            if resume:
+                logger.info(f"{run.path} holds no run to continue: beginning one")
+            return settled.training, False, False
+        if source := read_description(run).imported:
+            raise InputError(
+                f"{run.path} was imported from {source}, so it has no training to continue; fine-tune it in a new run,"
+                f" with a config that names your data: translate train CONFIG training.initialize_from={run.path}"
+            )
+        settled = resolve_from_run(settled, open_run(run.path))
+        _check_settings(settled, run)
+        log.open(run.log)
+        return settled.training, True, any(file.is_file() for file in (run.checkpoint("last"), run.previous))
+
+    settings, is_resumed, has_checkpoint = world.run_on_rank_0(claim)
+    config = config.model_copy(update={"training": settings})
+    initial = None if has_checkpoint else world.run_on_all_ranks(lambda: read_initial_weights(config))
+    return config, is_resumed, initial
+
+
+def _holds_run(run: RunDirectory) -> bool:
+    """Whether there is a run to resume; a directory that a killed process left half made does not count."""
+    if any(run.checkpoints.glob("*.safetensors")):
+        check_holds_run(run.path)
+    return os.path.lexists(run.description)
+
+
+def _check_settings(config: Config, run: RunDirectory) -> None:
+    """Check that a run is resumed with its own settings, except those that do not change the steps already made."""
+    before, settings = read_resolved_config(run.config), config.training
+    saved, given = (
+        flatten_keys(each.model_dump(mode="json", include={"tokenizer", "model", "training", "data"}))
+        for each in (before, config)
+    )
+    different = [
+        f"{key} = {given.get(key)} (the run has {saved.get(key)})"
+        for key in sorted(saved.keys() | given.keys())
+        if saved.get(key) != given.get(key) and key not in _MAY_CHANGE and not key.startswith(LOCATIONS)
+    ]
+    if different:
+        raise InputError(
+            f"{run.path} was begun with other settings, so it cannot be continued with {'; '.join(different)}"
+        )
+    step, d_model = min(settings.max_steps, before.training.max_steps), config.model.d_model
+    if learning_rate(step, settings, d_model=d_model) != learning_rate(step, before.training, d_model=d_model):
+        logger.info(f"training.max_steps is now {settings.max_steps}, and the {settings.schedule} schedule ends there")
 
 
 class TrainingState(NamedTuple):
@@ -74,23 +168,13 @@ def save_last(run: RunDirectory, state: TrainingState, *, world: World) -> None:
         write_checkpoint(run, "last", tensors, {"step": str(progress.step), "progress": progress.to_json()})
 
 
-def decoding_weights(model: Transformer, average: AveragedWeights | None) -> dict[str, Tensor]:
-    """The weights to translate with: averaged if there is an average, and merged with the updates of LoRA."""
-    return merge_lora(model, get_parameters(model) | ({} if average is None else average.tensors))
-
-
 def save_weights(run: RunDirectory, weights: dict[str, Tensor], progress: Progress, *, world: World) -> None:
-    """Save the weights of this step's validation if they are the best so far, or are to be kept; rank 0 writes them.
-
-    Raises:
-        RunError: A checkpoint cannot be written.
-    """
-    step = progress.step
-    names: list[Checkpoint] = [*(["best"] if step == progress.best_step else [])]
-    names += [f"step-{step}"] if step in progress.kept else []
+    """Save the weights of this step's validation if they are the best so far, or are to be kept; rank 0 writes them."""
+    names: list[Checkpoint] = ["best"] if progress.step == progress.best_step else []
+    names += [f"step-{progress.step}"] if progress.step in progress.kept else []
     tensors = full_state_dict(add_prefix(weights, WEIGHTS_PREFIX), world) if names else {}
     for name in names if world.is_main_process else []:
-        write_checkpoint(run, name, tensors, {"step": str(step)})
+        write_checkpoint(run, name, tensors, {"step": str(progress.step)})
 
 
 def remove_superseded(run: RunDirectory, progress: Progress, *, world: World) -> None:
@@ -102,27 +186,20 @@ def remove_superseded(run: RunDirectory, progress: Progress, *, world: World) ->
 
 def start_or_resume(
     config: Config,
-    claim: Claim,
+    run: RunDirectory,
     train_step: TrainStep,
     data: TrainingData,
     *,
-    place: Place,
+    is_resumed: bool,
+    initial: InitialWeights | None,
     command: list[str],
     log: RunLog,
     world: World,
 ) -> TrainingState:
     """Create the run and its state before the first step, or restore the state of its last checkpoint.
 
-    Args:
-        command: The command that the user typed.
-        log: Is written into a new run from here on.
-
-    Raises:
-        InputError: Processes have different data, or a resumed run had other data or initial weights.
-        RunError: The run cannot be written, its checkpoints are all damaged, or do not fit the model.
-        SystemExit: On a rank > 0, when another rank raises one of these errors.
+    A new run has the command that the user typed, and the log is written into it from here on.
     """
-    run, is_resumed, initial = claim
 
     def create() -> None:
         if not is_resumed:
@@ -135,12 +212,12 @@ def start_or_resume(
     world.run_on_rank_0(create)
     if initial is not None:
         logger.info(f"Starting from {initial}")
-    decay, streams = config.training.ema_decay, data.corpora.streams
-    average = None if decay is None else AveragedWeights(train_step.model, decay=decay)
+    settings, streams = config.training, data.corpora.streams
+    average = None if settings.ema_decay is None else AveragedWeights(train_step.model, decay=settings.ema_decay)
     progress = Progress(
         data_fingerprint(data.corpora.train, data.tokenizers, streams=None if streams is None else streams.identity),
         validation_fingerprint=validation_fingerprint(data.corpora.validation, data.tokenizers, config),
-        environment=place.environment,
+        environment=describe_environment(settings, train_step.precision.device, num_processes=world.size),
     )
     world.check_same_on_all_ranks(
         {
@@ -152,12 +229,17 @@ def start_or_resume(
     state = TrainingState(train_step, average, progress)
     if not is_resumed:
         return state
-    saved, metric = _restore_last(run, state, world=world), config.training.best_metric
-    progress = world.run_on_all_ranks(lambda: _continue_from(run, saved, new=progress, metric=metric))
-    if progress.step >= config.training.max_steps:
+    saved = _restore_last(run, state, world=world)
+
+    def go_on() -> Progress:
+        continued = _continue_from(run, saved, new=progress)
+        write_config(run, config)
+        _restore_kept(run, continued, world=world)
+        return continued
+
+    progress = world.run_on_rank_0(go_on)
+    if progress.step >= settings.max_steps:
         logger.info("The training has ended there; training.max_steps=N, with a larger N, extends it")
-    world.run_on_rank_0(lambda: write_config(run, config))
-    _restore_kept(run, progress, world=world)
     if isinstance(data.batches, StreamedBatches):
         data.batches.continue_from(progress.epoch, progress.stream)
     return state._replace(progress=progress)
@@ -168,9 +250,6 @@ def _restore_last(run: RunDirectory, state: TrainingState, *, world: World) -> P
 
     Returns:
         The progress of the checkpoint; None: there is no checkpoint yet.
-
-    Raises:
-        RunError: All checkpoints are damaged, or the newest intact one is of another model or optimizer.
     """
     train_step, average, _ = state
     model, saved = train_step.model, dict[str, Tensor]()
@@ -191,7 +270,6 @@ def _restore_last(run: RunDirectory, state: TrainingState, *, world: World) -> P
             logger.warning(sentence)
         if damaged:
             logger.warning(f"Therefore the run continues from {path.name}, of step {progress.step}")
-        _check_best(run, progress)
         return progress
 
     progress = world.run_on_rank_0(read)
@@ -206,23 +284,7 @@ def _restore_last(run: RunDirectory, state: TrainingState, *, world: World) -> P
     return progress
 
 
-def _check_best(run: RunDirectory, progress: Progress) -> None:
-    """Forget the best validation if its checkpoint is lost, so that the next validation's weights are kept."""
-    if progress.best_step is None:
-        return
-    try:
-        if AVERAGED_KEY in read_tensors(run.checkpoint("best"), prefixes=()).metadata:
-            read_tensors(run.checkpoint(f"step-{progress.best_step}"), prefixes=())  # `_restore_kept` will need it
-    except RunError as error:
-        lost, progress.best_step, progress.best_score = progress.best_step, None, None
-        logger.warning(
-            f"{error}. The best weights so far, of step {lost}, are lost: those of the next validation replace them"
-        )
-
-
-def _continue_from(
-    run: RunDirectory, saved: Progress | None, *, new: Progress, metric: Literal["bleu", "loss"]
-) -> Progress:
+def _continue_from(run: RunDirectory, saved: Progress | None, *, new: Progress) -> Progress:
     """Check that a resumed run has its own data, and log what else has changed; returns its progress."""
     if saved is None:
         logger.info(f"{run.path} has no checkpoint yet: its training begins at the first step")
@@ -242,9 +304,7 @@ def _continue_from(
             f"Continued in another environment: {', '.join(changes)}. The training is as good, but its numbers"
             " differ in the last bits from those of a run that was never stopped"
         )
-    # Progress of up to 0.3.0 has no fingerprint: its loss was computed as today, but its BLEU with another search.
-    comparable = {new.validation_fingerprint} | ({None} if metric == "loss" else set())
-    if saved.best_score is not None and saved.validation_fingerprint not in comparable:
+    if saved.best_score is not None and saved.validation_fingerprint != new.validation_fingerprint:
         logger.warning(
             "data.validation, or a setting that decides its score, has changed since the best validation so far, of"
             f" step {saved.best_step}, so scores are not compared with it: best.safetensors has those weights until the"
@@ -258,19 +318,24 @@ def _continue_from(
 
 
 def _restore_kept(run: RunDirectory, progress: Progress, *, world: World) -> None:
-    """Remove weights of validations that this progress does not know, and forget those that are missing.
+    """Make what is kept agree with this progress: forget the weights that are lost, and remove those of later steps.
 
-    If the best checkpoint is an average, the best validation's takes its place again.
+    If the best checkpoint is an average, the best validation's takes its place again. If it is lost, the next
+    validation's weights are kept.
     """
-
-    def restore() -> dict[int, float | None]:
-        best, kept = run.checkpoint("best"), run.checkpoint(f"step-{progress.best_step or 0}")
-        if progress.best_step is not None and AVERAGED_KEY in read_tensors(best, prefixes=()).metadata:
+    best, kept = run.checkpoint("best"), run.checkpoint(f"step-{progress.best_step or 0}")
+    try:
+        is_average = progress.best_step is not None and AVERAGED_KEY in read_tensors(best, prefixes=()).metadata
+        single = read_tensors(kept) if is_average else None
+    except RunError as error:
+        lost, progress.best_step, progress.best_score = progress.best_step, None, None
+        logger.warning(
+            f"{error}. The best weights so far, of step {lost}, are lost: those of the next validation replace them"
+        )
+    else:
+        if single is not None:
             logger.info(f"{best.name}, an average of checkpoints, is {kept.name} again while the training goes on")
-            tensors, metadata, _ = read_tensors(kept)
-            write_checkpoint(run, "best", tensors, metadata)
-        remove_superseded(run, progress, world=world)
-        there = run.kept_steps()
-        return {step: score for step, score in progress.kept.items() if step in there}
-
-    progress.kept = world.run_on_rank_0(restore)
+            write_checkpoint(run, "best", single.tensors, single.metadata)
+    remove_superseded(run, progress, world=world)
+    there = run.kept_steps()
+    progress.kept = {step: score for step, score in progress.kept.items() if step in there}

@@ -4,8 +4,9 @@ import contextlib
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal, NamedTuple, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -18,11 +19,19 @@ from translate.data.tokenizer import PAD_ID
 from translate.distributed.state import full_tensor, is_sharded
 from translate.errors import RunError
 from translate.model import PackedSequences, Transformer, pack
-from translate.model.device import copy_to_device, explain_out_of_memory, has_streams, start_copy_to_host, widest_float
+from translate.model.device import (
+    Precision,
+    choose_precision,
+    copy_to_device,
+    explain_out_of_memory,
+    has_streams,
+    start_copy_to_host,
+    widest_float,
+)
 from translate.model.dropout import dropout_seeded
+from translate.runs.progress import LossScale
 from translate.training.data_parallel import DataParallel, MicroBatch, split_into_micro_batches
 from translate.training.loss import label_smoothed_loss
-from translate.training.precision import LossScale, MixedPrecision
 from translate.training.tracking.profile import FORWARD
 
 BatchLayout = Literal["padded", "packed", "flash"]  # flash: packed, and flash attention needs no padding either
@@ -45,7 +54,7 @@ class TrainStep:
     optimizer: torch.optim.Optimizer
     settings: TrainingConfig
     _: dataclasses.KW_ONLY
-    precision: MixedPrecision
+    precision: "MixedPrecision"
     parallel: DataParallel  # shares the work among threads or ranks
     layout: BatchLayout  # of batches on the device
     description: str = ""  # where and how this computes, for the log
@@ -71,28 +80,40 @@ class TrainStep:
         num_tokens = sum(batch.num_target_tokens for batch in batches)
         micro_batches = split_into_micro_batches(batches, parallel.num_workers, seed=settings.seed, step=number)
         is_scaled, r_drop = precision.name == "fp16", settings.r_drop
+        max_norm = math.inf if settings.max_gradient_norm is None else settings.max_gradient_norm
+        step_tokens = settings.num_batch_tokens * settings.accumulate_batches
+        smaller_batch = (
+            f"Lower training.batch_tokens (now {settings.batch_tokens}): with"
+            f" training.step_tokens={step_tokens} a step still sees as many tokens. Or lower data.max_source_tokens and"
+            " data.max_target_tokens, or make the model smaller."
+        )
 
         def forward_backward(micro_batch: MicroBatch, backward: Callable[[Tensor], None]) -> Float[Tensor, " sums"]:
             batch = move_to_device(micro_batch.batch, precision.device, layout=self.layout, is_doubled=r_drop > 0.0)
             with dropout_seeded(*micro_batch.seed, device=precision.device):
                 with record_function(FORWARD), precision.autocast():
                     hidden = parallel.forward(batch)
-                    weight, bias, smoothing = model.output.weight, model.output.bias, settings.label_smoothing
                     loss = label_smoothed_loss(
-                        hidden, weight, batch.target_ids, bias=bias, smoothing=smoothing, r_drop=r_drop
+                        hidden,
+                        model.output.weight,
+                        batch.target_ids,
+                        bias=model.output.bias,
+                        smoothing=settings.label_smoothing,
+                        r_drop=r_drop,
                     )
                 backward(loss.loss * (micro_batch.weight * factor))
             sums = torch.stack([loss.loss.detach(), loss.nll]) * micro_batch.weight
             return sums.to(widest_float(sums.device))  # as many are added
 
         with precision.in_step():
-            with self._explain_out_of_memory(batches):
+            with explain_out_of_memory(f"a step with {describe_shapes(batches)}", hint=smaller_batch):
                 while True:  # more than once only in fp16, with a smaller scale after an overflow
                     factor = (self.loss_scale.scale if is_scaled else 1.0) / num_tokens
                     loss, nll = parallel.all_reduce(parallel.run(forward_backward, micro_batches))
                     if is_scaled:
-                        self.loss_scale.unscale_(parameter.grad for parameter in self._parameters)
-                    norm = self._clip_gradients()
+                        gradients = [weight.grad for weight in self._parameters if weight.grad is not None]
+                        torch._foreach_mul_(gradients, 1.0 / self.loss_scale.scale)
+                    norm = full_tensor(torch.nn.utils.clip_grad_norm_(self._parameters, max_norm))
                     if not is_scaled or math.isfinite(norm) or not self.loss_scale.shrink():
                         break
                     self.optimizer.zero_grad(set_to_none=True)  # the next try must not add to infinite gradients
@@ -108,19 +129,10 @@ class TrainStep:
         return result
 
     def check_last_step(self) -> None:
-        """Check the last step's loss and gradient, if that was postponed so as not to wait for a GPU.
-
-        Raises:
-            RunError: One is not finite; the weights are as before that step.
-        """
+        """Check the last step's loss and gradient, if that was postponed so as not to wait for a GPU."""
         if self._unchecked is not None:
             check, self._unchecked = self._unchecked, None
             check()
-
-    def _clip_gradients(self) -> Tensor:
-        """Clip the gradients to `max_gradient_norm`; returns their norm before."""
-        max_norm = math.inf if self.settings.max_gradient_norm is None else self.settings.max_gradient_norm
-        return full_tensor(torch.nn.utils.clip_grad_norm_(self._parameters, max_norm))
 
     def _check_finite(self, result: StepResult, batches: Sequence[Batch], learning_rate: float) -> None:
         """Raise a RunError if the loss or the gradient is not finite.
@@ -128,10 +140,10 @@ class TrainStep:
         On a GPU this would wait for the step, so the error comes with the next step, and this one makes no update.
         """
         norm, shapes = result.gradient_norm, describe_shapes(batches)
-        numbers = start_copy_to_host(torch.stack([result.loss.float(), norm.float()]))
+        copied = start_copy_to_host(torch.stack([result.loss.float(), norm.float()]))
 
         def check() -> None:
-            loss, norm = numbers().tolist()
+            loss, norm = copied().tolist()
             if not (math.isfinite(loss) and math.isfinite(norm)):
                 raise RunError(
                     f"the loss is {loss / result.tokens} and the gradient's norm {norm}, on {shapes}."
@@ -147,15 +159,59 @@ class TrainStep:
         self._unchecked = check
         self.optimizer.found_inf = (~norm.isfinite()).float()  # type: ignore[attr-defined]  # fused ones read it
 
-    def _explain_out_of_memory(self, batches: Sequence[Batch]) -> contextlib.AbstractContextManager[None]:
-        settings = self.settings
-        step_tokens = settings.num_batch_tokens * settings.accumulate_batches
-        return explain_out_of_memory(
-            f"a step with {describe_shapes(batches)}",
-            hint=f"Lower training.batch_tokens (now {settings.batch_tokens}): with"
-            f" training.step_tokens={step_tokens} a step still sees as many tokens. Or lower data.max_source_tokens and"
-            " data.max_target_tokens, or make the model smaller.",
-        )
+
+class MixedPrecision(NamedTuple):
+    """The number types and kernels of a training step; validation computes as `translate eval` does."""
+
+    device: torch.device
+    name: Precision
+    tf32: bool = False  # for fp32 products on CUDA
+    deterministic: bool = False  # on CUDA
+
+    @classmethod
+    def choose(cls, settings: TrainingConfig, device: torch.device) -> "MixedPrecision":
+        """Choose what the settings mean on this device; call this before anything is computed there."""
+        if has_streams(device) and settings.deterministic:
+            # cuBLAS is deterministic with a workspace of a fixed size, which it allocates with its first product:
+            # https://docs.nvidia.com/cuda/cublas, results reproducibility.
+            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        name = choose_precision(settings.precision, device)
+        return cls(device, name, tf32=settings.tf32, deterministic=settings.deterministic)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of matrix products."""
+        return {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[self.name]
+
+    def autocast(self) -> torch.autocast:
+        """A context for the forward pass, in the thread that computes it, with products in this precision."""
+        return torch.autocast(self.device.type, dtype=self.dtype, enabled=self.name != "fp32")
+
+    @contextlib.contextmanager
+    def in_step(self) -> Iterator[None]:
+        """A context for a whole step, in all threads, with TF32 and deterministic kernels on CUDA as the settings say.
+
+        Deterministic kernels give the same bits each time, so that a resumed run equals one that was never stopped.
+        Without them flash attention's backward pass is faster.
+        """
+        if not has_streams(self.device):
+            yield
+            return
+        matmul, checks = torch.backends.cuda.matmul, cast(Any, torch.utils.deterministic)
+        before = matmul.allow_tf32, checks.fill_uninitialized_memory
+        modes = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+        if self.tf32:
+            # Not by `fp32_precision`: torch.compile reads the older setting, which then raises an error:
+            # https://github.com/pytorch/pytorch/issues/166387.
+            matmul.allow_tf32 = True
+        if self.deterministic:
+            torch.use_deterministic_algorithms(True)
+            checks.fill_uninitialized_memory = False  # it takes time and only helps to find bugs
+        try:
+            yield
+        finally:
+            torch.use_deterministic_algorithms(modes[0], warn_only=modes[1])
+            matmul.allow_tf32, checks.fill_uninitialized_memory = before
 
 
 class DeviceBatch(NamedTuple):

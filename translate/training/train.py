@@ -12,14 +12,13 @@ from translate.data.streaming import Batches
 from translate.data.tokenizer import Tokenizers
 from translate.distributed.process_group import join_world
 from translate.memory import configure_memory
+from translate.runs.directory import RunDirectory
 from translate.runs.log import RunLog
 from translate.runs.progress import Progress
-from translate.training.best_checkpoint import BestCheckpoint
-from translate.training.claim import choose_place, claim_run
 from translate.training.preparation import Corpora, prepare_data
-from translate.training.setup import log_setup, setup_training
+from translate.training.setup import choose_place, log_setup, setup_training
 from translate.training.signals import StopRequests, interrupted_together
-from translate.training.state import start_or_resume
+from translate.training.state import claim_run, start_or_resume
 from translate.training.tracking.recorder import Recorder
 from translate.training.tracking.trackers import check_trackers
 from translate.training.trainer import Trainer
@@ -60,6 +59,7 @@ def train(
         SystemExit: On a rank > 0, when another rank raises one of these errors.
     """
     configure_memory()
+    run = RunDirectory(directory)
     with join_world() as world, contextlib.ExitStack() as held, interrupted_together(world):
         log = RunLog()
         if world.is_main_process:
@@ -68,46 +68,42 @@ def train(
 
         # Where to run: services that receive the numbers, device, threads, processes.
         world.run_on_rank_0(lambda: check_trackers(config.training))
-        place = choose_place(config, world)
+        device = choose_place(config, world)
 
         # What the run is: a new one, or one that is resumed with its own batch size.
-        config, claim = claim_run(config, directory, resume=resume, world=world, held=held, log=log)
-        run, is_resumed, initial = claim
+        config, is_resumed, initial = claim_run(config, run, resume=resume, world=world, held=held, log=log)
 
         # Data: corpora, tokenizers, and batches whose size is a number from here on.
-        config, data = prepare_data(config, run, device=place.device, world=world, is_resumed=is_resumed)
+        config, data = prepare_data(config, run, device=device, world=world, is_resumed=is_resumed)
 
         # Model, and the step that trains it.
-        train_step = setup_training(config, data.tokenizers, device=place.device, world=world, initial=initial)
+        train_step = setup_training(config, data.tokenizers, device=device, world=world, initial=initial)
 
         # Start or resume.
-        state = start_or_resume(config, claim, train_step, data, place=place, command=command, log=log, world=world)
+        state = start_or_resume(
+            config,
+            run,
+            train_step,
+            data,
+            is_resumed=is_resumed,
+            initial=initial,
+            command=command,
+            log=log,
+            world=world,
+        )
         log_setup(train_step)
         if inspect is not None and not is_resumed and world.is_main_process:
-            num_parameters = train_step.model.num_trained_parameters
-            inspect(config, data.corpora, data.batches, data.tokenizers, num_parameters)
+            inspect(config, data.corpora, data.batches, data.tokenizers, train_step.model.num_trained_parameters)
 
         # Loop: train, validate, save.
         is_silent = not world.is_main_process
         recorder = world.run_on_all_ranks(lambda: Recorder(run, config, state.progress, is_silent=is_silent))
         with recorder, StopRequests().listening() as stop:
-            best = BestCheckpoint(config, run, state, data, recorder=recorder, stop=stop, world=world)
-            trainer = Trainer(
-                config,
-                run,
-                state,
-                data.batches,
-                best,
-                recorder=recorder,
-                stop=stop,
-                profiles=profile and not is_silent,
-                pause=pause,
-                world=world,
-            )
-            trainer.train()
+            trainer = Trainer(config, run, state, data, recorder=recorder, stop=stop, pause=pause, world=world)
+            trainer.train(profiles=profile and not is_silent)
 
         # End.
-        description = best.description and f"; best checkpoint: {best.description}"
-        logger.info(f"Training ended after {state.progress.step:,} steps{description}")
+        best = trainer.best.description
+        logger.info(f"Training ended after {state.progress.step:,} steps{best and f'; best checkpoint: {best}'}")
         logger.info(f"Next: translate eval {directory}")
         return state.progress

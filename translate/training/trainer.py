@@ -12,21 +12,20 @@ from torch.profiler import record_function
 from translate.config.schema import Config
 from translate.data.batching import Batch
 from translate.data.prefetch import StepBatches, prefetch_steps
-from translate.data.streaming import Batches, StreamedBatches
-from translate.distributed.process_group import SINGLE_PROCESS, Cancelled, World
+from translate.data.streaming import StreamedBatches
+from translate.distributed.process_group import Cancelled, World
 from translate.errors import RunError
 from translate.model.device import OutOfMemory
 from translate.runs.directory import RunDirectory
 from translate.runs.progress import Progress
 from translate.training.best_checkpoint import BestCheckpoint
 from translate.training.optimizer import learning_rate
-from translate.training.precision import LossScale
+from translate.training.preparation import TrainingData
 from translate.training.signals import StoppedBySignal, StopRequests
 from translate.training.state import TrainingState, remove_superseded, save_last
-from translate.training.tracking.log_window import LogWindow, describe_step
+from translate.training.tracking.log_window import LogWindow, Throughput, describe_step
 from translate.training.tracking.profile import VALIDATION_AND_SAVING, WAITING_FOR_DATA, profile_steps
 from translate.training.tracking.recorder import Recorder
-from translate.training.tracking.throughput import Throughput
 
 logger = logging.getLogger(__name__)
 
@@ -44,31 +43,30 @@ class Trainer:
     config: Config
     run: RunDirectory
     state: TrainingState
-    batches: Batches
-    best: BestCheckpoint
+    data: TrainingData
     _: dataclasses.KW_ONLY
     recorder: Recorder
     stop: StopRequests
-    profiles: bool = False  # write a profile of some steps into the run
-    pause: Callable[[Progress], bool] | None = None  # whether to pause now; all processes must agree
-    world: World = SINGLE_PROCESS
+    pause: Callable[[Progress], bool] | None  # whether to pause now; all processes must agree
+    world: World
 
     def __post_init__(self) -> None:
-        self.settings = self.config.training
+        self.settings, self.batches = self.config.training, self.data.batches
+        self.best = BestCheckpoint(
+            self.config, self.run, self.state, self.data, recorder=self.recorder, stop=self.stop, world=self.world
+        )
         self.train_step, self.average, self.progress = self.state
-        self.train_step.loss_scale = LossScale(**vars(self.progress.loss_scale))
+        self.train_step.loss_scale = self.progress.loss_scale
         self.window = LogWindow(self.progress.window)
         self.throughput = Throughput(self.settings, self.progress)
         self._has_reported_waiting = False
         self._saved_step = self.progress.step  # of the checkpoint that this goes on from; step 0 needs no saving
 
-    def train(self) -> None:
+    def train(self, *, profiles: bool = False) -> None:
         """Train until the last step, the last epoch, or too many validations without a better one.
 
-        Raises:
-            StoppedBySignal: SIGINT, SIGTERM or SIGHUP came, and the training is saved.
-            Paused: `pause` asked for it before the end, and the training is saved.
-            RunError: The loss or a gradient is not finite, memory is not enough, or a file cannot be written.
+        Args:
+            profiles: Write a profile of some steps into the run.
         """
         settings, progress = self.settings, self.progress
         if self._owes_validation():  # of another run's weights, or the run was stopped before the validation was done
@@ -84,7 +82,7 @@ class Trainer:
         )
         with prefetched as groups:
             steps = self.throughput.timed(self._steps(groups))
-            if self.profiles:
+            if profiles:
                 device, directory = self.train_step.precision.device, self.run.profile
                 steps = profile_steps(steps, directory, device=device, after_step=progress.step)
             for batches in steps:
@@ -102,21 +100,16 @@ class Trainer:
         if self._is_out_of_patience():
             metric = {"bleu": "BLEU", "loss": "loss"}[settings.best_metric]
             logger.info(f"Stopped early: {progress.validations_without_better} validations without a better {metric}")
-        self._finish()
-
-    def _finish(self) -> None:
-        """Log and validate the last step, average the kept checkpoints, and evaluate the best one."""
-        is_validated = self.progress.validated_step == self.progress.step  # then a line of the step would come too late
+        is_validated = progress.validated_step == progress.step  # then a line of the step would come too late
         record = self._log_step(is_shown=not is_validated) if self.window else None
         if not is_validated:
             self._validate()
             self._stop_if_asked()
         if record is not None:  # after the checkpoint, whose open window a resumed run continues
             self.recorder.record(record)
-        self.best.average_kept()
-        self._stop_if_asked()
-        self.best.evaluate()
-        self._stop_if_asked()
+        for finish in (self.best.average_kept, self.best.evaluate):
+            finish()
+            self._stop_if_asked()
 
     def _steps(self, groups: Iterable[StepBatches]) -> Iterator[list[Batch]]:
         """Yield the batches of each step until it is time to stop, and count the epochs."""
@@ -140,13 +133,7 @@ class Trainer:
 
     def _train_step(self, batches: Sequence[Batch]) -> None:
         """Make one step, count it, and show it on the bar."""
-        progress, throughput = self.progress, self.throughput
-
-        def describe() -> str:
-            loss, (tokens_per_second, _) = float(result.nll) / result.tokens, throughput.speed()
-            return f"loss {loss:.3f}, {tokens_per_second:,.0f} tok/s{throughput.time_left()}"
-
-        number = progress.step + 1
+        progress, throughput, number = self.progress, self.throughput, self.progress.step + 1
         rate = learning_rate(number, self.settings, d_model=self.config.model.d_model)
         with self._explain_failure(number):
             result = self.train_step(batches, number=number, learning_rate=rate)
@@ -156,14 +143,15 @@ class Trainer:
         if self.average is not None:
             self.average.update(self.train_step.model, step=progress.step)
         self.window.add(result)
+
+        def describe() -> str:
+            loss, (tokens_per_second, _) = float(result.nll) / result.tokens, throughput.speed()
+            return f"loss {loss:.3f}, {tokens_per_second:,.0f} tok/s{throughput.time_left()}"
+
         self.recorder.advance(describe, num_steps=progress.step + throughput.steps_left)
 
     def _log_step(self, *, is_shown: bool = True) -> dict[str, Any]:
-        """Log the numbers and the speed of the open log window, and begin to measure the speed of the next one.
-
-        Returns:
-            The record of the window for `metrics.jsonl`.
-        """
+        """Log the open window, and begin to measure the speed of the next; returns its record for `metrics.jsonl`."""
         progress, throughput = self.progress, self.throughput
         (tokens_per_second, waiting), time_left = throughput.speed(), throughput.time_left()
         throughput.begin_window()
@@ -195,26 +183,23 @@ class Trainer:
             return
         except RunError:  # such as too little memory; the validation can be done later
             if self.world.size == 1:  # with several processes, the others have already ended
-                self._save_new()
+                self._save(only_if_new=True)
             raise
         self.throughput.end_validation(seconds)
         self.best.write()
         self._save()
         remove_superseded(self.run, self.progress, world=self.world)
 
-    def _save_new(self) -> None:
-        """Save, unless the state after this step has been saved."""
-        if self._saved_step != self.progress.step:
-            self._save()
-
     @record_function(VALIDATION_AND_SAVING)
-    def _save(self) -> None:
+    def _save(self, *, only_if_new: bool = False) -> None:
         progress = self.progress
+        if only_if_new and self._saved_step == progress.step:
+            return
         with self._explain_failure(progress.step):
             self.train_step.check_last_step()
         if isinstance(self.batches, StreamedBatches):
             progress.stream = self.batches.position(progress.epoch)
-        progress.window, progress.loss_scale = self.window.read(), self.train_step.loss_scale
+        progress.window = self.window.read()
         progress.metrics_bytes, progress.metrics_sha256 = self.recorder.sync()
         save_last(self.run, self.state, world=self.world)
         self._saved_step = progress.step
@@ -225,9 +210,9 @@ class Trainer:
         return is_due and self.progress.validated_step != step
 
     def _is_over(self) -> bool:
-        settings, progress = self.settings, self.progress
-        is_past_epochs = settings.max_epochs is not None and progress.epoch >= settings.max_epochs
-        return progress.step >= settings.max_steps or is_past_epochs or self._is_out_of_patience()
+        max_steps, max_epochs = self.settings.max_steps, self.settings.max_epochs
+        is_past_epochs = max_epochs is not None and self.progress.epoch >= max_epochs
+        return self.progress.step >= max_steps or is_past_epochs or self._is_out_of_patience()
 
     def _is_out_of_patience(self) -> bool:
         patience = self.settings.patience
@@ -238,11 +223,11 @@ class Trainer:
         if received := self.world.max(self.stop.received or 0):  # by any of the processes
             number = signal.Signals(received)
             logger.info(f"Stopping after step {step:,} ({number.name}); press Ctrl-C again to quit at once")
-            self._save_new()
+            self._save(only_if_new=True)
             raise StoppedBySignal(number, step=step)
         if self.pause is not None and not (self._owes_validation() or self._is_over()) and self.pause(self.progress):
             logger.info(f"Pausing after step {step:,}")
-            self._save_new()
+            self._save(only_if_new=True)
             raise Paused
 
     @contextlib.contextmanager

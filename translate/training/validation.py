@@ -1,14 +1,12 @@
 """Validation: the loss by forced decoding, and the scores by the same code as `translate eval`."""
 
-import contextlib
 import copy
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 import torch
-from torch import Tensor
 
 from translate.config.decoding import DecodingConfig
 from translate.config.errors import REMOVED_KEYS
@@ -19,21 +17,16 @@ from translate.decoding import OnFinished, Translator, count_conditions, ignore_
 from translate.decoding.engines.choice import resolve_auto
 from translate.decoding.loading import set_precision
 from translate.distributed.process_group import SINGLE_PROCESS, World
-from translate.distributed.state import full_tensor, is_sharded
 from translate.evaluation.evaluate import Evaluation, evaluate, gather_lines
 from translate.fingerprint import fingerprint
 from translate.memory import release_free_memory
 from translate.model import Transformer
 from translate.model.device import explain_out_of_memory
-from translate.model.lora import lending
-from translate.runs.loading import build_model, set_parameters
-from translate.training.tracking.log_window import describe_perplexity
-from translate.training.tracking.throughput import describe_seconds
+from translate.training.tracking.log_window import describe_perplexity, describe_seconds
 
 # Settings of a search that decide the loss, and those that decide no translation; the rest decides BLEU alone.
 _DECIDE_LOSS = {"long", "max_source_tokens", "max_target_tokens", "precision"}
 _DECIDE_NOTHING = {"n_best", "alignment_layer", "batch_tokens", "look_ahead_lines", "engine", "workers", "device"}
-_COLUMNS = 80  # of a line in the log
 _MAX_LENGTH_CONSTANT = 10  # tokens of a translation beyond those that the length of its source allows
 
 
@@ -64,16 +57,11 @@ class Validation(NamedTuple):
 def describe_validation(
     record: Mapping[str, Any], *, is_best: bool = False, name: str | None = None
 ) -> tuple[str, str]:
-    """The log line of a validation record in two parts: its scores and the rest, with the time if that still fits.
-
-    Args:
-        name: Of a corpus of `data.validation_also`; None: `data.validation`.
-    """
+    """The log line of a validation record in two parts, scores and the rest; `name` is of `data.validation_also`."""
     what = f"Step {record['step']:,}: validation" if name is None else f"  {name}:"
     scores = f"{what} BLEU {record['BLEU']:.2f}, chrF {record['chrF']:.2f}"
     loss = f", loss {record['loss']:.3f}, ppl {describe_perplexity(record['perplexity'])}{', best' if is_best else ''}"
-    seconds = f", {describe_seconds(record['seconds'])}"
-    return scores, loss + (seconds if len(scores + loss + seconds) <= _COLUMNS else "")
+    return scores, f"{loss}, {describe_seconds(record['seconds'])}"
 
 
 def validation_search(config: Config) -> DecodingConfig:
@@ -151,35 +139,9 @@ def validate(
                 # The loss is computed with the weights as they are, BLEU as `translate eval` computes it.
                 searching = set_precision(copy.deepcopy(model), settings.precision)
                 translator = Translator(searching, tokenizers, settings)
-            evaluation = evaluate(
-                translator,
-                corpus.sources,
-                corpus.targets,
-                config.evaluation,
-                effort="quick",
-                world=world,
-                on_finished=on_finished,
-            )
+            pairs, options = (corpus.sources, corpus.targets), config.evaluation
+            evaluation = evaluate(translator, *pairs, options, effort="quick", world=world, on_finished=on_finished)
     finally:
         model.train()
         release_free_memory()
     return Validation(loss, evaluation, time.perf_counter() - started)
-
-
-@contextlib.contextmanager
-def computing_with(
-    model: Transformer, weights: Mapping[str, Tensor], config: Config, tokenizers: Tokenizers
-) -> Iterator[Transformer]:
-    """A context with a model that computes with the given weights. If they are sharded, it is another, complete model.
-
-    Args:
-        model: The model in training, which has its own weights back afterwards.
-        weights: Those that are translated with, as `decoding_weights` gives them.
-    """
-    if any(map(is_sharded, weights.values())):
-        complete = build_model(config, tokenizers, device=model.device)
-        set_parameters(complete, {name: full_tensor(weight) for name, weight in weights.items()}, name="the model")
-        yield complete
-    else:
-        with lending(model, weights):
-            yield model

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from harness import write_reversed_digits
+from harness import write_digits, write_reversed_digits
 
 # Its children run a text of Python each, in an environment and with a log of their own.
 _SERVER = """
@@ -59,18 +59,11 @@ for line in sys.stdin:
 """
 
 
-_DIGITS = """
-data:
-  train: [{kind: text, source: train.in, target: train.out}]
-  validation: {kind: text, source: validation.in, target: validation.out}
-tokenizer: {vocab_size: 40, byte_fallback: false, subword_sampling: 0.1}
-model: {d_model: 16, num_heads: 2, d_ff: 32, num_encoder_layers: 1, num_decoder_layers: 1, dropout: 0.1, norm: pre}
-training:
-  {max_steps: 12, batch_tokens: 1600, schedule: constant, learning_rate: 0.005, warmup_steps: 3, precision: fp32,
-   device: cpu, validate_every: 5, save_every: 4, log_every: 3, sample_translations: 1, ema_decay: 0.9,
-   max_gradient_norm: 0.5, adam_epsilon: 0.0001}  # Adam makes noise of a zero gradient as large as any other
-decoding: {beam_size: 2, max_length_factor: 1.0, max_length_constant: 3, device: cpu}
-"""
+# Adam makes noise of a zero gradient as large as any other, unless its epsilon is large.
+_SETTINGS = (
+    *("tokenizer.subword_sampling=0.1", "training.batch_tokens=1600", "training.validate_every=5"),
+    *("training.log_every=3", "training.ema_decay=0.9", "training.max_gradient_norm=0.5", "training.adam_epsilon=1e-4"),
+)
 
 
 class Ended(NamedTuple):
@@ -159,17 +152,14 @@ class Trainings:
     """Runs of `translate train` on a tiny task: digits, to be reversed."""
 
     def __init__(self, processes: Processes, directory: Path) -> None:
-        self._processes = processes
-        self.directory = directory
-        draw = random.Random(5)
-        write_reversed_digits(directory, "train", num_pairs=811, draw=draw)
-        write_reversed_digits(directory, "validation", num_pairs=13, draw=draw)
-        (directory / "digits.yaml").write_text(_DIGITS, encoding="utf-8")
+        self._processes, self.directory = processes, directory
+        write_digits(directory)
+        write_reversed_digits(directory, "train", num_pairs=811, draw=random.Random(5))
 
     def arguments(self, run: str, *overrides: str, resume: bool = False) -> list[str]:
         """What follows `translate` on the command line."""
         config = str(self.directory / "digits.yaml")
-        overrides = tuple(f"training.{override}" for override in overrides)
+        overrides = (*_SETTINGS, *(f"training.{override}" for override in overrides))
         return ["train", config, *overrides, "--run", str(self.directory / run), *(["--resume"] if resume else [])]
 
     def try_to(self, size: int, run: str, *overrides: str, resume: bool = False, first: str = "") -> list[Ended]:

@@ -37,35 +37,15 @@ def test_as_one_process_and_on_with_another_number(streamed: Any) -> None:
     assert_same_weights(one, other)
 
 
-# The planner of the next segment may be anywhere when the training ends: it ends with it, and nobody waits for it.
-@pytest.mark.slow
-def test_ends_while_a_segment_is_prepared(streamed: Any) -> None:
-    slow = (
-        "import time\nfrom translate.data import streaming as encoding\noriginal = encoding.encode_chunks\n"
-        "def slowly(*args, **options):\n    time.sleep(0.3)\n    return original(*args, **options)\n"
-        "encoding.encode_chunks = slowly\nencoding._EXCHANGED_LINES = 50\n"
-        "from translate.training import step\nimport os, signal\nstep_original = step.TrainStep.__call__\n"
-        "def with_signal(self, batches, *, number, learning_rate):\n"
-        "    if number == 1 and os.environ['RANK'] == '1':\n        os.kill(os.getpid(), signal.SIGTERM)\n"
-        "    return step_original(self, batches, number=number, learning_rate=learning_rate)\n"
-        "step.TrainStep.__call__ = with_signal\n"
-    )
-    ended = streamed.try_to(2, "stopped", first=slow)
-    assert "stopped by SIGTERM after step 1, and saved" in ended[0].said, ended
-    streamed.run(2, "stopped", resume=True)
-    streamed.run(2, "straight")
-    assert_same_weights(streamed.directory / "stopped", streamed.directory / "straight")
-
-
 def test_a_process_without_the_file_says_so(streamed: Any) -> None:
-    """Before the first step, and when a later segment is read."""
+    """Before the first step, and in the second pass."""
     gone = (
-        "import os\nfrom translate.data import tables\noriginal = tables._check_beginning\n"
-        "def check(corpus):\n    global calls\n    calls += 1\n"
+        "import os\nfrom translate.data import streaming\noriginal = streaming.open_stream\n"
+        "def open_stream(corpus, **place):\n    global calls\n    calls += 1\n"
         "    if os.environ['RANK'] == '1' and calls == {call}:\n"
-        "        raise tables.InputError(f'{{corpus.path}}: no such file')\n"
-        "    original(corpus)\n"
-        "calls = 0\ntables._check_beginning = check\n"
+        "        raise streaming.InputError(f'{{corpus.path}}: no such file')\n"
+        "    return original(corpus, **place)\n"
+        "calls = 0\nstreaming.open_stream = open_stream\n"
     )
     for call in (1, 2):
         ended = streamed.try_to(2, f"run{call}", first=gone.format(call=call))

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TextIO, TypeVar
+from typing import Any, TextIO
 
 from tqdm import tqdm
 
@@ -21,10 +21,7 @@ from translate.training.tracking.trackers import Trackers
 
 logger = logging.getLogger(__name__)
 
-T = TypeVar("T")
-
 _SECONDS_BETWEEN_TEXTS = 1.0  # to read a loss, a GPU must be waited for
-_BAR = "{l_bar}{bar}| {n:,}/{total:,} [{elapsed}{postfix}]"  # the text beside it has our own time left
 
 
 class Recorder:
@@ -39,7 +36,7 @@ class Recorder:
 
     Raises:
         InputError: A tracker cannot start.
-        RunError: The metrics cannot be read or written.
+        RunError: The metrics cannot be read or written, here or later.
     """
 
     def __init__(
@@ -65,7 +62,7 @@ class Recorder:
             file=stream or sys.stderr,
             disable=is_silent or None,  # None: if the stream is not a terminal
             dynamic_ncols=True,
-            bar_format=_BAR,
+            bar_format="{l_bar}{bar}| {n:,}/{total:,} [{elapsed}{postfix}]",  # the postfix has our own time left
         )
         self._shown_at = 0.0
 
@@ -90,7 +87,7 @@ class Recorder:
         with tqdm(
             total=num_lines,
             desc="validating",
-            file=self._bar.fp if not self._bar.disable else None,
+            file=None if self._bar.disable else self._bar.fp,
             disable=self._bar.disable,
             dynamic_ncols=True,
             leave=False,
@@ -99,30 +96,19 @@ class Recorder:
             yield bar.update
 
     def record(self, record: dict[str, Any]) -> None:
-        """Keep a record.
+        """Keep a record with `kind` and `step`, of which trackers get the numbers.
 
-        Args:
-            record: A record with `kind` (train, validation, validation/NAME, average or evaluation) and `step`;
-                trackers get its numbers too.
-
-        Raises:
-            RunError: It cannot be written.
+        The kind is train, validation, validation/NAME, average or evaluation.
         """
-        if self._file is not None:
+        if self._file is not None and self._trackers is not None:
             line = json.dumps(record, ensure_ascii=False).encode() + b"\n"
             with self._explain_errors():
-                written = 0
-                while written < len(line):
-                    written += self._file.write(line[written:])
-        if self._trackers is not None:
+                while line:
+                    line = line[self._file.write(line) :]
             self._trackers.log(record)
 
     def sync(self) -> tuple[int, str]:
-        """Wait until all records are on the disk, and return the bytes of `metrics.jsonl` and their SHA-256.
-
-        Raises:
-            RunError: The disk refuses them.
-        """
+        """Wait until all records are on the disk, and return the bytes of `metrics.jsonl` and their SHA-256."""
         if self._file is None:
             return 0, ""
         with self._explain_errors():
@@ -137,9 +123,8 @@ class Recorder:
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         """Finish the files, and the services' runs."""
         self._bar.close()
-        if self._file is not None:
+        if self._file is not None and self._trackers is not None:
             self._file.close()
-        if self._trackers is not None:
             self._trackers.close(is_done=error is None)
 
     @contextlib.contextmanager

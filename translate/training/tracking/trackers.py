@@ -15,7 +15,7 @@ from translate.atomic import write_text
 from translate.config.schema import Config, TrainingConfig
 from translate.errors import InputError, install_hint
 from translate.runs.directory import RunDirectory
-from translate.training.claim import flatten
+from translate.training.setup import flatten_keys
 
 logger = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ class MlflowTracker:
             found = self._client.get_experiment_by_name(name)
             number = found.experiment_id if found else self._client.create_experiment(name)
             self.run_id = self._client.create_run(number, run_name=run.path.resolve().name).info.run_id
-            params = [Param(key, str(value)) for key, value in flatten(config.model_dump(mode="json")).items()]
+            params = [Param(key, str(value)) for key, value in flatten_keys(config.model_dump(mode="json")).items()]
             for first in range(0, len(params), 100):  # the most at once
                 self._client.log_batch(self.run_id, params=params[first : first + 100])
         logger.info(f"MLflow: run {self.run_id} in {self._client.tracking_uri}")
