@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import json
 import re
 import time
@@ -335,13 +336,7 @@ def _add_other_paths(app: FastAPI, server: Server) -> None:
         if question.glossary_id:
             raise InputError("glossary_id is not supported; remove it")
         model = compatibility.choose_model(server.models.values(), question.source_lang, question.target_lang)
-        if question.tag_handling:
-            documents = await server.translate_documents(request, model, question.text, "html", {})
-            texts = [found.text for found in documents]
-        else:
-            lines, counts = compatibility.split_lines(question.text)
-            answers = await server.answer(request, model, model.translation_job(lines, {}))
-            texts = compatibility.join_lines(answers, counts)
+        (texts,) = await _translate_texts(server, request, model, question.text, is_html=bool(question.tag_handling))
         source = model.run.config.data.source_language.upper()
         translations = [
             compatibility.DeepLTranslation(detected_source_language=source, text=text, billed_characters=len(given))
@@ -365,21 +360,37 @@ def _add_other_paths(app: FastAPI, server: Server) -> None:
         return {"character_count": server.num_characters, "character_limit": 10**12}
 
 
+async def _translate_texts(
+    server: Server, request: Request, model: ServedModel, texts: Sequence[str], *, is_html: bool, num_others: int = 0
+) -> list[list[str]]:
+    """Translate texts line by line, or as HTML: the best translations of all, and so many lists of other ones.
+
+    A line with fewer translations repeats its last.
+    """
+    if is_html:
+        return [[each.text for each in await server.translate_documents(request, model, texts, "html", {})]]
+    divided = [text.split("\n") for text in texts]
+    job = model.translation_job(list(itertools.chain(*divided)), {"n_best": num_others + 1} if num_others else {})
+    answers = iter(await server.answer(request, model, job))
+    found = [
+        [[each.text, *(other.text for other in each.alternatives)] for each in itertools.islice(answers, len(lines))]
+        for lines in divided
+    ]
+    return [
+        ["\n".join(line[min(rank, len(line) - 1)] for line in lines) for lines in found]
+        for rank in range(num_others + 1)
+    ]
+
+
 async def _libretranslate(
     server: Server, request: Request, question: compatibility.LibreTranslateRequest
 ) -> compatibility.LibreTranslateAnswer:
     model = compatibility.choose_model(server.models.values(), question.source, question.target)
     given, count = [question.q] if isinstance(question.q, str) else question.q, question.alternatives
-    if question.format == "html":
-        if count:
-            raise InputError(f"alternatives = {count} needs format = text; remove one of them")
-        documents = await server.translate_documents(request, model, given, "html", {})
-        ranked = [[found.text for found in documents]]
-    else:
-        lines, counts = compatibility.split_lines(given)
-        job = model.translation_job(lines, {"n_best": count + 1} if count else {})
-        answers = await server.answer(request, model, job)
-        ranked = [compatibility.join_lines(answers, counts, rank=rank) for rank in range(count + 1)]
+    if count and question.format == "html":
+        raise InputError(f"alternatives = {count} needs format = text; remove one of them")
+    is_html = question.format == "html"
+    ranked = await _translate_texts(server, request, model, given, is_html=is_html, num_others=count)
     answer: dict[str, Any] = {"translatedText": ranked[0]}
     if count:
         answer["alternatives"] = [list(dict.fromkeys(each)) for each in zip(*ranked[1:], strict=True)]

@@ -1,8 +1,7 @@
 """The requests of LibreTranslate and DeepL, so that their clients can use this server."""
 
-import itertools
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 from urllib.parse import parse_qs
 
@@ -12,7 +11,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from translate.server.models import ServedModel
-from translate.server.schema import MAX_BEAM, Answer, TranslationAnswer
+from translate.server.schema import MAX_BEAM, Answer
 
 _FORM = "application/x-www-form-urlencoded"
 
@@ -110,22 +109,6 @@ def choose_model(models: Iterable[ServedModel], source: str | None, target: str)
         if is_source and base(target) == base(data.target_language):
             return model
     raise HTTPException(400, f"no model translates {source or 'any'} to {target}; available: {', '.join(pairs)}")
-
-
-def split_lines(texts: Sequence[str]) -> tuple[list[str], list[int]]:
-    """All lines of the texts, and the number of lines per text."""
-    divided = [text.split("\n") for text in texts]
-    return list(itertools.chain(*divided)), list(map(len, divided))
-
-
-def join_lines(answers: Sequence[TranslationAnswer], counts: Sequence[int], *, rank: int = 0) -> list[str]:
-    """Join translated lines into texts, with each line's translation of this rank, or its last."""
-    lines = iter(answers)
-    texts = []
-    for count in counts:
-        ranked = [[each.text, *(other.text for other in each.alternatives)] for each in itertools.islice(lines, count)]
-        texts.append("\n".join(line[min(rank, len(line) - 1)] for line in ranked))
-    return texts
 
 
 def libretranslate_languages(models: Iterable[ServedModel]) -> list[dict[str, Any]]:
