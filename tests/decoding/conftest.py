@@ -1,14 +1,16 @@
 """A small model that has learnt a toy language, so that its translations are not trivial and end by themselves."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
 from harness import Toy, teach, tiny_config, toy_sentences, write_run
 from jaxtyping import config as shape_checks
 
+from translate.config.decoding import DecodingConfig
 from translate.data.tokenizer import prepare_tokenizers
+from translate.decoding import Translator
 from translate.runs.loading import build_model
 
 WORDS = {"Hund": "dog", "Haus": "house", "läuft": "runs", "schläft": "sleeps", "grün": "green"}
@@ -43,3 +45,13 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> Toy:
     teach(model, tokenizers, sentences, num_steps=300, batch_size=32, rate=rate)
     path = write_run(tmp_path_factory.mktemp("runs") / "toy", config, tokenizers, model)
     return Toy(path, config, model, tokenizers, *toy_sentences(37, longest=7, draw=random.Random(3), words=WORDS))
+
+
+@pytest.fixture
+def translator(toy: Toy) -> Callable[..., Translator]:
+    """Makes a translator of the toy's model with other settings."""
+
+    def make(**settings: object) -> Translator:
+        return Translator(toy.model, toy.tokenizers, DecodingConfig.model_validate({"device": "cpu", **settings}))
+
+    return make

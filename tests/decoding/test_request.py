@@ -1,7 +1,8 @@
-"""Conditions of translations, counted as they pass: by hand."""
+"""Translations in a notebook, as an XML reader finds them, and their conditions, counted as they pass: by hand."""
 
 import math
 from collections import Counter
+from xml.etree import ElementTree
 
 import pytest
 
@@ -15,14 +16,6 @@ def given(source: str, text: str, *, truncated: bool = False, is_cut: bool = Fal
     return Translation(
         source, text, ids, -1.0, -1.0, truncated, is_cut, source_ids=source_ids, unmet=("house",) * unmet
     )
-
-
-def test_a_translation_is_shown_as_text() -> None:
-    plain = given("Hund", "dog")
-    assert (str(plain), repr(plain)) == ("dog", "<Translation 'dog', score -1.000>")
-    others = given("Hund", "dog's", truncated=True, is_cut=True)._replace(alternatives=(plain, plain))
-    assert f"{others}" == "dog's"
-    assert repr(others) == '<Translation "dog\'s", score -1.000, 2 alternatives, source_truncated, truncated>'
 
 
 def test_words_have_the_probabilities_of_their_tokens() -> None:
@@ -61,3 +54,60 @@ def test_watching_passes_translations_on_one_by_one() -> None:
     stream = counts.watch(iter(translations))
     assert next(stream) is translations[0] and (counts["lines"], counts["empty"]) == (1, 0)
     assert next(stream) is translations[1] and (counts["lines"], counts["empty"]) == (2, 1)
+
+
+def made(**fields: object) -> Translation:
+    translation = Translation(
+        source="Der Hund",
+        text="a <dog>",
+        ids=[7, 8, 9],
+        log_prob=-1.5,
+        score=-1.25,
+        truncated=False,
+        source_truncated=False,
+        token_log_probs=[0.0, -3.0, -1.0, -0.1],
+        source_ids=[5, 6],
+        tokens=["▁a", "▁<do", "g>"],
+        source_tokens=["▁Der", "▁Hund"],
+    )
+    return translation._replace(**fields)
+
+
+def read(translation: Translation) -> ElementTree.Element:
+    """What is not escaped is an error, since the HTML is XML too."""
+    return ElementTree.fromstring(translation._repr_html_().replace("&nbsp;", ""))
+
+
+def words_of(html: ElementTree.Element) -> list[str]:
+    """The texts of each word: the source word that it aligns to, itself, its probability."""
+    return [" ".join(span.itertext()) for span in html.iter("span")]
+
+
+def test_words_with_their_probabilities_and_source_words() -> None:
+    html = read(made(alignment="0-1 1-0", alternatives=(made(text="A&B", score=-2.5),)))
+    assert "".join(html.itertext()).startswith("Der Hund → a <dog>score -1.250, log-probability -1.500 nats")
+    # e^0, and e^((-3 - 1) / 2)
+    assert words_of(html) == ["Hund a 1.00", "Der <dog> 0.14"]
+    bars = [bar.get("style", "") for span in html.iter("span") for bar in span.iter("div")]
+    assert ["width:100%" in bars[0], "currentColor" in bars[0]] == [True, True]
+    assert ["width:14%" in bars[1], "currentColor" in bars[1]] == [True, False]
+    assert [each.text for each in html.iter("li")] == ["A&B (-2.500)"]
+
+
+def test_without_alignment_or_probabilities() -> None:
+    assert words_of(read(made())) == ["a 1.00", "<dog> 0.14"]
+    assert words_of(read(made(alignment="1-0"))) == ["Hund a 1.00", "<dog> 0.14"]
+    assert words_of(read(made(token_log_probs=()))) == []
+    empty = read(made(text="", ids=[], tokens=[], token_log_probs=[], source_truncated=True))
+    assert "source truncated" in "".join(empty.itertext()) and words_of(empty) == []
+
+
+def test_the_pieces_of_a_line_that_was_split() -> None:
+    """The alignment counts the words of the whole line, and here are those of its pieces."""
+    html = read(made(alignment="0-0 3-3", pieces=(made(), made())))
+    assert words_of(html) == ["a 1.00", "<dog> 0.14"] * 2 and "split" in "".join(html.itertext())
+
+
+def test_characters_that_html_forbids() -> None:
+    html = read(made(text="\x01", tokens=["▁\x01犬", "▁b"], token_log_probs=[0.0, 0.0]))
+    assert words_of(html) == ["\N{REPLACEMENT CHARACTER}犬 1.00", "b 1.00"]

@@ -36,20 +36,12 @@ def make_decoder(toy: Any, folder: Path, **settings: Any) -> ShardedDecoder:
     return ShardedDecoder(translator, dependencies, "jsonl", output=output, alignments=output.with_suffix(".links"))
 
 
-def requests_of(sources: list[str]) -> list[Request]:
-    return [Request(source) for source in sources]
-
-
 def decode(decoder: ShardedDecoder, sources: list[str]) -> tuple[int, list[OutputPart]]:
     """A whole job by one process that leaves its parts: the lines that it found finished, and all parts."""
     with decoder.hold_folder():
-        fingerprints, lines_kept = decoder.translate_blocks(requests_of(sources), rank=0, world_size=1)
-        return lines_kept, parts_of(decoder, fingerprints)
-
-
-def parts_of(decoder: ShardedDecoder, fingerprints: list[str]) -> list[OutputPart]:
-    parts = [read_part(decoder.part_file(number), each) for number, each in enumerate(fingerprints)]
-    return [part for part in parts if part is not None]
+        fingerprints, lines_kept = decoder.translate_blocks(map(Request, sources), rank=0, world_size=1)
+        parts = [read_part(decoder.part_file(number), each) for number, each in enumerate(fingerprints)]
+        return lines_kept, [part for part in parts if part is not None]
 
 
 def states(folder: Path) -> dict[str, tuple[int, int]]:
@@ -64,7 +56,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_parts_are_joined_and_removed(toy: Any, folder: Path) -> None:
     decoder = make_decoder(toy, folder)
-    counts, lines_kept = decoder.decode(SINGLE_PROCESS, requests_of(toy.sources))
+    counts, lines_kept = decoder.decode(SINGLE_PROCESS, map(Request, toy.sources))
     num_lines = [len(path.read_text().splitlines()) for path in (decoder.output, folder.with_suffix(".links"))]
     assert (counts["lines"], num_lines, lines_kept, folder.exists()) == (37, [37, 37], 0, False)
 
@@ -81,7 +73,7 @@ def test_ranks_translate_every_nth_block(toy: Any, folder: Path) -> None:
         before = set(states(folder))
         decoder, told = make_decoder(toy, folder), list[int]()
         results.append(
-            decoder.translate_blocks(requests_of(toy.sources), rank=rank, world_size=3, on_finished=told.append)
+            decoder.translate_blocks(map(Request, toy.sources), rank=rank, world_size=3, on_finished=told.append)
         )
         # Its own lines are counted one by one as the search finds them, those of another rank's block together.
         own, num_own = [7, 7, 7, 7, 7, 2][rank::3], {0: 14, 1: 14, 2: 9}[rank]
@@ -90,7 +82,6 @@ def test_ranks_translate_every_nth_block(toy: Any, folder: Path) -> None:
     assert results == [results[0]] * 3
     fingerprints, lines_kept = results[0]
     assert (len(fingerprints), lines_kept) == (NUM_BLOCKS, 0)
-    assert parts_of(make_decoder(toy, folder), fingerprints) == expected
 
     made = states(folder)
     lines_kept, parts = decode(make_decoder(toy, folder), toy.sources)  # a later start by one process
@@ -174,7 +165,7 @@ def test_parts_that_are_not_all_there_are_not_joined(toy: Any, folder: Path) -> 
         decoder.check_folder()
     with decoder.hold_folder():
         decoder.check_folder()
-        fingerprints, _ = decoder.translate_blocks(requests_of(toy.sources), rank=0, world_size=2)
+        fingerprints, _ = decoder.translate_blocks(map(Request, toy.sources), rank=0, world_size=2)
         with pytest.raises(RunError, match="0000001.part: is missing, damaged or changed since it was written"):
             decoder.join_parts(fingerprints)
         with pytest.raises(RunError, match="0000000.part: is missing, damaged or changed"):
@@ -192,24 +183,6 @@ def test_one_command_at_a_time(toy: Any, folder: Path) -> None:
     folder.write_text("")
     with pytest.raises(InputError, match="finished parts go into a folder of this name, but it is a file"):
         decode(first, [])
-
-
-def test_files_of_others_stay(toy: Any, folder: Path) -> None:
-    def put_notes(lines: int) -> None:
-        (folder / "notes.txt").write_text("mine")
-
-    make_decoder(toy, folder).decode(SINGLE_PROCESS, requests_of(toy.sources[:2]), on_finished=put_notes)
-    assert [path.name for path in folder.iterdir()] == ["notes.txt"]
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_a_cuda_device_for_each_process() -> None:
-    last = torch.cuda.device_count() - 1
-    share_machine(DistributedEnvironment(last, last + 2, last, last + 2))
-    assert torch.zeros(1, device="cuda").device.index == last
-    share_machine(DistributedEnvironment(last + 1, last + 2, last + 1, last + 2))  # more processes than devices
-    assert torch.zeros(1, device="cuda").device.index == 0
 
 
 def test_processes_take_the_gpus_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,22 +1,18 @@
 """Shortlists: their content by hand, what they cover of the embedded corpus, and searches with one."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from harness import Toy, run_command, write_run
-from torch import Tensor
 
-from translate.config.data import TokenizerConfig
-from translate.data.batching import EncodedPair, collate_sources
-from translate.data.lexicon import NULL_ID, Lexicon, learn_lexicon
-from translate.data.text import read_lines
-from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, train_tokenizer
+from translate.data.lexicon import NULL_ID, Lexicon
+from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from translate.decoding.loading import load_translator
 from translate.decoding.search.model import CachedDecoder
-from translate.decoding.shortlist import Shortlist, make_shortlist, read_shortlist, select_shortlist
+from translate.decoding.shortlist import Shortlist, read_shortlist
+from translate.decoding.shortlist_learning import make_shortlist, select_shortlist
 from translate.errors import InputError, RunError
 from translate.runs.checkpoint import write_tensors
 from translate.runs.loading import load_run
@@ -81,36 +77,6 @@ def test_padding_and_start_are_never_allowed() -> None:
         num_frequent=3, num_translations=2,
     )  # fmt: skip
     assert allowed_ids(shortlist, [4, PAD_ID, BOS_ID]) == [*SPECIALS, 4]
-
-
-def share_covered(allowed: Tensor, references: list[list[int]]) -> float:
-    """The share of the references' tokens that their sentences allow."""
-    return float(torch.cat([allowed[row, target] for row, target in enumerate(references)]).double().mean())
-
-
-def test_covers_the_embedded_corpus() -> None:
-    """Short lists have nearly all tokens of the references of held-out sentences."""
-    german, english = (read_lines(CORPUS / f"train.{language}") for language in ("de", "en"))
-    tokenizer = train_tokenizer([*german, *english], TokenizerConfig(vocab_size=3000))
-
-    def encode(lines: Any) -> list[list[int]]:
-        return tokenizer.encode_lines(lines, num_threads=1)
-
-    pairs = [EncodedPair(*pair) for pair in zip(encode(german), encode(english), strict=True)]
-    counts = [
-        np.bincount([token for ids in side for token in ids], minlength=3000) for side in zip(*pairs, strict=True)
-    ]
-    shortlist = select_shortlist(
-        learn_lexicon(pairs, target_vocab_size=3000),
-        source_counts=counts[0], target_counts=counts[1], vocabulary="joint", num_frequent=100, num_translations=10,
-    )  # fmt: skip
-    references = encode(read_lines(CORPUS / "validation.en"))
-    allowed = shortlist.allowed(collate_sources(encode(read_lines(CORPUS / "validation.de"))))
-    assert share_covered(allowed, references) > 0.999  # measured: 0.99965
-    assert float(allowed.sum(dim=1).double().mean()) < 200  # measured: 181 of 3000
-    # It is the translations that cover, and those of the right sentence.
-    assert share_covered(shortlist.always.expand(len(references), -1), references) < 0.8
-    assert share_covered(allowed.roll(1, dims=0), references) < 0.9
 
 
 @torch.no_grad()

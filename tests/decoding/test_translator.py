@@ -4,71 +4,27 @@ Expected values come from the full forward pass (`model(source, target)`), which
 """
 
 import copy
-import itertools
 import math
-import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
 import torch
+from harness import Toy, assert_same, random_model
 
 from translate.config.data import TokenizerConfig
 from translate.config.decoding import DecodingConfig
-from translate.config.schema import Config, ModelConfig
 from translate.data.batching import EncodedPair
-from translate.data.tokenizer import EOS_ID, PAD_ID, Tokenizers, train_tokenizer
+from translate.data.tokenizer import Tokenizers, train_tokenizer
 from translate.decoding import Request, Translation, Translator, buffers
 from translate.decoding.buffers import read_buffers
 from translate.decoding.engines import own
-from translate.decoding.engines.own import OwnEngine
 from translate.decoding.search.beam import Hypothesis
 from translate.decoding.search.loop import BeamSearch
 from translate.decoding.search.mbr import expected_utilities
-from translate.errors import InputError, RunError
-from translate.model import Transformer
-from translate.model.device import OutOfMemory, explain_out_of_memory
-from translate.runs import loading
-from translate.runs.loading import build_model
+from translate.errors import InputError
 
 MakeTranslator = Callable[..., Translator]
-Toy = Any  # conftest.py's: test modules cannot import each other
-
-
-@pytest.fixture
-def translator(toy: Toy) -> MakeTranslator:
-    def make(**settings: object) -> Translator:
-        return Translator(toy.model, toy.tokenizers, DecodingConfig.model_validate({"device": "cpu", **settings}))
-
-    return make
-
-
-def untrained(tokenizers: Tokenizers, **settings: object) -> Transformer:
-    config = ModelConfig.model_validate(
-        {"d_model": 16, "num_heads": 2, "d_ff": 32, "num_encoder_layers": 1, "num_decoder_layers": 1, **settings}
-    )
-    sizes = {"source_vocab_size": tokenizers.source.vocab_size, "target_vocab_size": tokenizers.target.vocab_size}
-    return Transformer(config, **sizes, pad_id=PAD_ID).eval()
-
-
-def assert_same(translations: Sequence[Translation], expected: Sequence[Translation]) -> None:
-    """Everything alike: texts and conditions exactly, the model's numbers but for rounding."""
-
-    def without_numbers(each: Translation) -> Translation:
-        return each._replace(log_prob=0.0, score=0.0, token_log_probs=(), alternatives=())
-
-    assert list(map(without_numbers, translations)) == list(map(without_numbers, expected))
-    for one, other in zip(translations, expected, strict=True):
-        assert (one.log_prob, one.score) == pytest.approx((other.log_prob, other.score), abs=1e-4)
-        assert one.token_log_probs == pytest.approx(other.token_log_probs, abs=1e-4)
-        assert_same(one.alternatives, other.alternatives)
-
-
-# Batch invariance
-
-
-# Results as they come
 
 
 @pytest.mark.usefixtures("no_shape_checks")
@@ -108,30 +64,6 @@ def test_a_coverage_penalty_is_that_of_the_attention(toy: Toy, translator: MakeT
     assert sum(penalty < -1e-3 for penalty in penalties) > 5
 
 
-def test_a_wider_beam_helps_on_the_whole(toy: Toy, translator: MakeTranslator) -> None:
-    """Not a law for one sentence; but that it lowers the sum over many would be a mistake somewhere."""
-    totals = [
-        sum(each.log_prob for each in translator(beam_size=size, length_penalty=0.0).translate(toy.sources))
-        for size in (1, 4)
-    ]
-    assert totals[1] > totals[0]
-
-
-def test_score_does_not_depend_on_the_batch(toy: Toy, translator: MakeTranslator) -> None:
-    targets = [toy.tokenizers.target.encode(line) for line in toy.references]
-    targets[5] = []
-    together = translator().score(toy.sources, targets)
-    for settings in [{"batch_tokens": 1}, {"batch_tokens": 53}]:
-        for one, other in zip(translator(**settings).score(toy.sources, targets), together, strict=True):
-            assert one.token_log_probs == pytest.approx(other.token_log_probs, abs=1e-4)
-    assert len(together[5].token_log_probs) == 1  # the end symbol of an empty translation
-
-
-def test_score_refuses_unequal_numbers(toy: Toy, translator: MakeTranslator) -> None:
-    with pytest.raises(ValueError, match="shorter"):
-        translator().score(["Hund", "Haus"], [[5]])
-
-
 # Lines
 
 
@@ -140,7 +72,9 @@ def test_lines_without_a_word_give_empty_lines(toy: Toy, normalization: str) -> 
     tokenizer = train_tokenizer(toy.sources, TokenizerConfig(vocab_size=300, normalization=normalization))
     tokenizers = Tokenizers(tokenizer, tokenizer, "joint")
     lines = ["", "Hund", " ", "\t", "   \u3000\u00a0 ", "der Hund", "\r", "\u2028"]
-    translations = Translator(untrained(tokenizers), tokenizers, DecodingConfig(max_length_constant=3)).translate(lines)
+    translations = Translator(
+        random_model(tokenizers).eval(), tokenizers, DecodingConfig(max_length_constant=3)
+    ).translate(lines)
     assert [each.source for each in translations] == lines
     assert [each.ids != [] for each in translations] == [False, True, False, False, False, True, False, False]
     for index in (0, 2, 3, 4, 6, 7):
@@ -170,11 +104,8 @@ def test_one_line_gives_one_translation(toy: Toy, translator: MakeTranslator) ->
     ("lines", "what"),
     [
         (b"Hund", "this is bytes: b'Hund'"),
-        (None, "this is NoneType: None"),
         ({"source": "Hund"}, "this is dict: {'source': 'Hund'}"),
-        (5, "this is int: 5"),
         (["Hund", 5.5], "item 2 of this one is float: 5.5"),
-        ([["Hund"]], "item 1 of this one is list: ['Hund']"),
     ],
 )
 def test_what_is_no_line(translator: MakeTranslator, lines: Any, what: str) -> None:
@@ -183,35 +114,15 @@ def test_what_is_no_line(translator: MakeTranslator, lines: Any, what: str) -> N
     assert str(error.value) == f"translate() takes a str, or a list of str, and {what}"
 
 
-def test_a_translator_is_shown_in_one_line(toy: Toy, translator: MakeTranslator) -> None:
-    size = f"{sum(parameter.numel() for parameter in toy.model.parameters()):,}"
-    named = Translator(toy.model, toy.tokenizers, DecodingConfig(precision="fp32", beam_size=7), name="runs/a, de → en")
-    assert repr(named) == f"<Translator runs/a, de → en: {size} parameters, fp32, beam 7>"
-    assert repr(named.with_options(search="sample")) == (
-        f"<Translator runs/a, de → en: {size} parameters, fp32, sampling>"
-    )
-    assert repr(toy.tokenizers) == "<Tokenizers: joint vocabulary, 310 subwords>"
-    other = train_tokenizer(toy.sources, TokenizerConfig(vocab_size=300))
-    separate = repr(Tokenizers(toy.tokenizers.source, other, "separate"))
-    assert separate == "<Tokenizers: separate vocabulary, 310 and 300 subwords>"
-
-
-def test_no_lines_and_only_empty_lines(translator: MakeTranslator) -> None:
-    assert translator().translate([]) == []
-    assert [each.text for each in translator().translate(["", " ", ""])] == ["", "", ""]
-
-
-@pytest.mark.usefixtures("no_shape_checks")
-def test_one_line_out_for_each_line_in(toy: Toy, translator: MakeTranslator) -> None:
-    lines = [line for source in toy.sources[:12] for line in (source, "")] + [
-        "Hund\u2028Haus",
-        "Hund\rHaus",
-        "🦄",
-        "x" * 50,
-    ]
-    translations = translator(look_ahead_lines=11, beam_size=2).translate(lines)
-    assert [each.source for each in translations] == lines
-    assert not any("\n" in each.text or "\r" in each.text for each in translations)
+def test_a_text_is_one_line(toy: Toy, translator: MakeTranslator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of every character that parts lines, and of NUL; byte fallback can spell them all."""
+    breaks = [chr(number) for number in range(0x110000) if len(f"a{chr(number)}b".splitlines()) > 1]
+    assert {"\n", "\r", "\x85", "\u2028"} < set(breaks)
+    pieces = ["<0x61>", *(f"<0x{byte:02X}>" for byte in "".join([*breaks, "\0", "\t€ 🦄\u200d"]).encode())]
+    hypothesis = Hypothesis(toy.tokenizers.target.parse(pieces), [-1.0], -1.0, truncated=False)
+    monkeypatch.setattr(BeamSearch, "run", lambda self, order, **_: ((each, [hypothesis]) for each in order))
+    (found,) = translator().translate(["Hund"])
+    assert found.text == "a" + " " * (len(breaks) + 1) + "\t€ 🦄\u200d"
 
 
 @pytest.mark.usefixtures("no_shape_checks")
@@ -227,97 +138,6 @@ def test_progress_of_a_search_whose_lines_end_at_different_steps(toy: Toy, trans
     with model.register_forward_hook(count_step):
         list(translator(workers=1).translate_stream(toy.sources, on_finished=lambda n: seen.append(steps)))
     assert len(set(seen)) > 5 and seen == sorted(seen)
-
-
-def test_a_generated_line_break_is_a_space(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The model is made to prefer the byte of a line break, which byte fallback can spell, over all else."""
-    tokenizers = toy.tokenizers
-    newline, carriage_return = tokenizers.target.parse(["<0x0A>", "<0x0D>"])
-    dog = tokenizers.target.encode("dog")
-    model = untrained(tokenizers)
-    wanted = [*dog, newline, *dog, carriage_return, newline, EOS_ID]
-    decoder = model.decoder
-    real_step = decoder.step
-
-    def step(target_ids: torch.Tensor, cache: Any) -> tuple[torch.Tensor, Any]:
-        hidden, cache = real_step(target_ids, cache)
-        return torch.full_like(hidden, float(cache.lengths[0] - 1)), cache
-
-    def output(hidden: torch.Tensor) -> torch.Tensor:
-        logits = torch.zeros(*hidden.shape[:2], tokenizers.target.vocab_size)
-        return logits.index_fill(2, torch.tensor([wanted[int(hidden[0, 0, 0])]]), 50.0)
-
-    monkeypatch.setattr(decoder, "step", step)
-    monkeypatch.setattr(model, "output", _Stub(model.output, output))
-    (translation,) = Translator(model, tokenizers, DecodingConfig(beam_size=1)).translate(["Hund"])
-    assert translation.ids == wanted[:-1]
-    assert "\n" in tokenizers.target.decode(translation.ids)  # so it would have broken the line
-    assert translation.text.split() == ["dog", "dog"] and translation.text.splitlines() == [translation.text]
-
-
-class _Stub(torch.nn.Module):
-    """An output layer that computes what a function says."""
-
-    def __init__(self, layer: torch.nn.Linear, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
-        super().__init__()
-        self.weight = layer.weight
-        self.function = function
-
-    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
-        return self.function(hidden)
-
-
-# Limits
-
-
-def test_truncation_is_flagged(toy: Toy, translator: MakeTranslator) -> None:
-    source = max(toy.sources, key=len)
-    (whole,) = translator(beam_size=1).translate([source])
-    length = len(whole.ids)
-    assert length > 4 and not whole.truncated
-    # The end symbol is the last token that fits; it does not fit any more; half of the translation fits.
-    for limit, is_cut in [(length + 1, False), (length, True), (length // 2, True)]:
-        greedy = translator(beam_size=1, max_length_factor=0.0, max_length_constant=limit)
-        (translation,) = greedy.translate([source])
-        assert (translation.truncated, translation.source_truncated) == (is_cut, False)
-        assert translation.ids == whole.ids[:limit]
-
-
-def test_length_limit_by_hand(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
-    """factor · source tokens + constant, its end symbol counted; reached exactly by a model that never ends."""
-    model = untrained(toy.tokenizers)
-    layer = model.output
-    endless = _Stub(layer, lambda hidden: layer(hidden).index_fill(2, torch.tensor([EOS_ID]), -1e4))
-    monkeypatch.setattr(model, "output", endless)
-    config = DecodingConfig(beam_size=2, max_length_factor=1.5, max_length_constant=3)
-    for translation in Translator(model, toy.tokenizers, config).translate(toy.sources[:7]):
-        num_source = len(toy.tokenizers.source.encode(translation.source)) + 1
-        assert translation.truncated and len(translation.ids) == int(1.5 * num_source) + 3
-
-
-@pytest.fixture
-def limited(toy: Toy) -> Translator:
-    model = untrained(toy.tokenizers, positions="learned", max_positions=11)
-    return Translator(model, toy.tokenizers, DecodingConfig(beam_size=2, long="truncate"))
-
-
-def test_a_source_beyond_learned_positions_can_be_scored(toy: Toy, limited: Translator) -> None:
-    """As a validation with such a source is, during training; and as it is translated: cut."""
-    long, cut = limited.score([" ".join(["Hund"] * 40), " ".join(["Hund"] * 10)], [[7, 8, 9], [7, 8, 9]])
-    assert len(long.token_log_probs) == 4
-    assert long.token_log_probs == pytest.approx(cut.token_log_probs, abs=1e-5)
-    translations = [each for each in limited.translate([" ".join(["Hund"] * 40)]) if not each.truncated]
-    for translation in translations:
-        (score,) = limited.score([translation.source], [translation.ids])
-        assert translation.log_prob == pytest.approx(score.log_prob, abs=1e-4)
-
-
-@pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "relative"])
-def test_other_positions_have_no_limit(toy: Toy, positions: str) -> None:
-    model = untrained(toy.tokenizers, positions=positions, max_positions=11)
-    config = DecodingConfig(beam_size=1, max_length_factor=0.0, max_length_constant=3)
-    (translation,) = Translator(model, toy.tokenizers, config).translate([" ".join(["Hund"] * 400)])
-    assert not translation.source_truncated and len(translation.ids) > 0
 
 
 def test_a_minimum_length_is_kept(toy: Toy, translator: MakeTranslator) -> None:
@@ -346,24 +166,6 @@ def test_an_n_best_list_has_distinct_texts_and_samples_repeat(
         texts = "".join(each.text for each in (first, *first.alternatives))
         assert texts == (expected if number == 4 or search == "sample" else "ab")
         assert first.ids == ids[0] and first.score == -1.0
-
-
-def test_a_search_runs_torch_with_one_thread_and_restores_their_number(
-    translator: MakeTranslator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Several would wait for each other after each product, for seconds in a line on a busy machine."""
-
-    def tell_threads(search: Any, order: Sequence[int], **_: object) -> Iterator[tuple[int, list[Hypothesis]]]:
-        yield (order[0], [Hypothesis([], [], float(torch.get_num_threads()), truncated=False)])
-
-    monkeypatch.setattr(BeamSearch, "run", tell_threads)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(3)
-    try:
-        assert [each.score for each in translator(beam_size=1).translate(["Hund"])] == [1.0]
-        assert torch.get_num_threads() == 3
-    finally:
-        torch.set_num_threads(threads)
 
 
 # Sampling and minimum Bayes risk
@@ -418,7 +220,7 @@ def rerank(toy: Toy, lines: Sequence[str], **settings: object) -> tuple[list[Tra
     """Translations ranked with a reverse model, and that model. It is untrained, so it has a mind of its own."""
     tokenizers = Tokenizers(toy.tokenizers.target, toy.tokenizers.source, toy.tokenizers.vocabulary)
     torch.manual_seed(3)
-    reverse = Translator(untrained(tokenizers), tokenizers, DecodingConfig(device="cpu"))
+    reverse = Translator(random_model(tokenizers).eval(), tokenizers, DecodingConfig(device="cpu"))
     config = DecodingConfig.model_validate({"device": "cpu", "beam_size": 4, "n_best": 4, **settings})
     return Translator(toy.model, toy.tokenizers, config, reverse=reverse).translate(lines), reverse
 
@@ -443,11 +245,6 @@ def test_reranking_adds_the_log_probability_of_the_source(toy: Toy, translator: 
     assert num_different > 0
     best, _ = rerank(toy, lines, reverse_weight=0.7, n_best=1, **settings)
     assert [each.text for each in best] == [each.text for each in found]
-
-
-def test_reranking_without_weight_changes_nothing(toy: Toy, translator: MakeTranslator) -> None:
-    lines = [*toy.sources[:7], "", "  "]
-    assert_same(rerank(toy, lines, reverse_weight=0.0)[0], translator(beam_size=4, n_best=4).translate(lines))
 
 
 def test_reranked_translations_depend_on_nothing_but_the_line(toy: Toy) -> None:
@@ -514,32 +311,6 @@ def test_a_hypothesis_with_the_required_words_comes_before_a_better_one_without(
     assert translation.text == "dog dog"
 
 
-def test_forbidden_words_are_not_there(toy: Toy, translator: MakeTranslator) -> None:
-    lines = [source for source in toy.sources if "Hund" in source][:7]
-    free = translator(beam_size=4)
-    assert sum("dog" in each.text.split() for each in free.translate(lines)) > 3
-    without = Translator(OwnEngine(toy.model, toy.tokenizers.target, forbidden=["dog"]), toy.tokenizers, free.config)
-    assert not any("dog" in each.text.split() for each in without.translate(lines))
-    # And still without, with other options.
-    assert not any("dog" in each.text.split() for each in without.translate(lines, beam_size=2))
-
-
-def test_a_phrase_that_is_required_and_forbidden_is_refused(toy: Toy, translator: MakeTranslator) -> None:
-    both = Translator(
-        OwnEngine(toy.model, toy.tokenizers.target, forbidden=["dog"]), toy.tokenizers, translator().config
-    )
-    with pytest.raises(InputError, match="^line 2: a phrase is both required and forbidden$"):
-        both.translate(["Haus", Request("Hund", required=("dog",))])
-
-
-def test_no_ngram_comes_twice(toy: Toy, translator: MakeTranslator) -> None:
-    lines = ["Hund Hund Hund Hund", "der Hund und der Hund", *toy.sources[:5]]
-    for n in (1, 2):
-        for translation in translator(beam_size=3, no_repeat_ngram=n).translate(lines):
-            ngrams = [tuple(translation.ids[start : start + n]) for start in range(len(translation.ids) - n + 1)]
-            assert len(set(ngrams)) == len(ngrams)
-
-
 def test_constraints_that_exclude_each_other_are_errors(toy: Toy, translator: MakeTranslator) -> None:
     request = Request("Hund", required=("street",))
     message = "^required words need decoding.search = beam and decoding.diversity_groups = 1$"
@@ -570,9 +341,6 @@ def test_options_of_a_call_are_for_that_call(toy: Toy, translator: MakeTranslato
     [
         ({"precision": "int8"}, "^decoding.precision is fixed when a run is loaded; "),
         ({"device": "cpu"}, "^decoding.device is fixed when a run is loaded; "),
-        ({"beam_sise": 3}, "decoding.beam_sise"),
-        ({"beam_size": "many"}, "decoding.beam_size"),
-        ({"beam_size": 0}, "decoding.beam_size"),
         ({"n_best": 9}, "decoding.n_best = 9 is more than decoding.beam_size = 5 hypotheses"),
         ({"diversity_groups": 2}, "decoding.diversity_groups = 2 must divide decoding.beam_size = 5"),
         ({"mbr": "chrf", "n_best": 2}, "decoding.n_best = 2 must be 1 with decoding.mbr = 'chrf'"),
@@ -597,71 +365,6 @@ def test_bf16_mostly_agrees_and_depends_on_the_line_alone(toy: Toy) -> None:
     num_same = sum(one.text == other.text for one, other in zip(again, translations, strict=True))
     # Rounded numbers may tie, and a tie may fall either way where a kernel adds in another order.
     assert num_same >= len(lines) - 1
-
-
-# Conditions
-
-
-def test_flags_tell_what_a_reader_should_know(toy: Toy, translator: MakeTranslator) -> None:
-    plain, cut, empty = (
-        *translator().translate(toy.sources[:1]),
-        *translator(max_length_factor=0.0, max_length_constant=2).translate([" ".join(["Hund"] * 9)]),
-        *translator().translate([" "]),
-    )
-    assert plain.flags == frozenset() and empty.flags == frozenset()
-    assert {"truncated", "length_ratio"} <= cut.flags
-    assert plain._replace(source_truncated=True, unmet=("dog",)).flags == {"source_truncated", "unmet"}
-    assert plain._replace(text="", ids=[]).flags == {"empty"}
-
-
-# Failures
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_what_is_not_a_number_is_an_error_and_never_a_translation(toy: Toy, workers: int) -> None:
-    """Weights that are broken throughout; and a single number of them, which one line alone meets."""
-    message = r"^line \d+: the model gives no probability to any word: its weights are not finite, or the constraints"
-    broken = copy.deepcopy(toy.model)
-    with torch.no_grad():
-        broken.decoder.layers[0].feed_forward.outer.bias.fill_(torch.nan)
-    config = DecodingConfig(beam_size=3, workers=workers)
-    with pytest.raises(RunError, match=message):
-        Translator(broken, toy.tokenizers, config).translate(toy.sources[:17])
-
-    once = copy.deepcopy(toy.model)
-    once.encoder.embedder.tokens = copy.deepcopy(once.encoder.embedder.tokens)  # not the target's, if they are tied
-    (token,) = toy.tokenizers.source.parse(["<0x7E>"])
-    with torch.no_grad():
-        once.encoder.embedder.tokens.weight[token, 5] = torch.nan
-    fine = Translator(once, toy.tokenizers, config)
-    assert all(each.text for each in fine.translate(toy.sources[:17]))
-    assert token in toy.tokenizers.source.encode("Hund ~")
-    with pytest.raises(RunError, match=message):
-        fine.translate([*toy.sources[:17], "Hund ~"])
-
-
-def test_a_worker_that_fails_stops_the_others(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first one fails at once; the other, left alone, would go on for five seconds."""
-    num_found = 0
-
-    def fail_or_go_on(
-        search: Any, order: Sequence[int], *, stop: threading.Event, on_step: Any
-    ) -> Iterator[tuple[int, list[Hypothesis]]]:
-        nonlocal num_found
-        if 0 in order:
-            raise RuntimeError("the first worker fails")
-        for sentence in itertools.takewhile(lambda _: not stop.is_set(), order):
-            time.sleep(0.01)
-            num_found += 1
-            yield (sentence, [Hypothesis([], [0.0], 0.0, truncated=False)])
-
-    monkeypatch.setattr(BeamSearch, "run", fail_or_go_on)
-    config = DecodingConfig(beam_size=1, workers=2)
-    num_threads = torch.get_num_threads()
-    with pytest.raises(RuntimeError, match="the first worker fails"):
-        Translator(toy.model, toy.tokenizers, config).translate(["Hund"] * 1000)
-    assert num_found < 250
-    assert torch.get_num_threads() == num_threads
 
 
 # Buffers
@@ -691,76 +394,3 @@ def test_buffers(monkeypatch: pytest.MonkeyPatch, sizes: list[int], expected: li
         assert list(map(len, buffer)) == sizes_expected
         num_given += len(buffer)
         assert num_read == num_given  # and none of the next
-
-
-# Memory that is refused
-
-REFUSAL = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of …")
-TOLD = r" \(CUDA out of memory. Tried to allocate 20.00 GiB\)\. "
-
-
-def refuse(*arguments: object, **options: object) -> Any:
-    raise REFUSAL
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_search_without_memory(toy: Toy, monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
-    monkeypatch.setattr(BeamSearch, "run", refuse)
-    settings = DecodingConfig(device="cpu", batch_tokens=99, beam_size=3, workers=workers)
-    with pytest.raises(
-        RunError,
-        match=r"^out of memory on the search for the translations of 17 texts of up to \d+ tokens" + TOLD + r"Lower"
-        r" decoding\.batch_tokens \(now 99\), decoding\.beam_size \(now 3\) or decoding\.max_source_tokens"
-        r" \(--max-source-tokens\)\.$",
-    ):
-        Translator(toy.model, toy.tokenizers, settings).translate(toy.sources[:17])
-
-
-def test_a_scoring_without_memory(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
-    ids = toy.tokenizers.target.encode("dog")
-    ours = Translator(toy.model, toy.tokenizers, DecodingConfig(device="cpu", batch_tokens=99))
-    monkeypatch.setattr("translate.decoding.score.collate", refuse)
-    with pytest.raises(
-        RunError,
-        match=rf"^out of memory on the forced decoding of 1 pairs of up to {len(ids * 3) + 1} tokens{TOLD}Lower"
-        r" decoding\.batch_tokens \(now 99\), decoding\.max_source_tokens \(--max-source-tokens\) or"
-        r" decoding\.max_target_tokens\.$",
-    ):
-        ours.score([""], [ids * 3])
-
-
-def test_another_error_of_a_search_is_not_taken_for_it(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*arguments: object, **options: object) -> Any:
-        raise RuntimeError("shapes cannot be multiplied")
-
-    monkeypatch.setattr(BeamSearch, "run", fail)
-    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
-        Translator(toy.model, toy.tokenizers, DecodingConfig(device="cpu")).translate(["Hund"])
-
-
-def test_a_model_too_large_to_build(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By what PyTorch itself says of a petabyte of the CPU's memory."""
-    monkeypatch.setattr(loading, "Transformer", lambda *_, **__: torch.empty(2**48))
-    sizes = ModelConfig(d_model=65536, num_heads=2, d_ff=1_000_000)
-    with pytest.raises(RunError) as caught:
-        build_model(Config(model=sizes), toy.tokenizers)
-    message = str(caught.value)
-    assert message.startswith(
-        "out of memory on building a model with model.d_model = 65536, model.d_ff = 1000000, 6 encoder and 6"
-        " decoder layers, and 310 subwords (tokenizer.vocab_size) ("
-    )
-    assert f"{2**50} bytes" in message
-    assert message.endswith("). Lower them, or use a machine with more memory.")
-
-
-def test_the_outermost_tells() -> None:
-    with (
-        pytest.raises(OutOfMemory) as caught,
-        explain_out_of_memory("the validation", hint="Resume."),
-        explain_out_of_memory("the search", hint="Lower it."),
-    ):
-        raise REFUSAL
-    assert str(caught.value) == (
-        "out of memory on the validation (CUDA out of memory. Tried to allocate 20.00 GiB). Resume."
-    )
-    assert caught.value.__cause__ is REFUSAL

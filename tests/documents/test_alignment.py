@@ -8,7 +8,7 @@ import torch
 from translate.config.data import TokenizerConfig
 from translate.data.tokenizer import Tokenizer, Tokenizers, train_tokenizer
 from translate.decoding import Translation, Translator
-from translate.decoding.alignment import attend
+from translate.decoding.alignment import line_attention
 from translate.decoding.score import ForcedDecoding
 from translate.documents.document import word_weights
 
@@ -26,8 +26,8 @@ def made(tokenizer: Tokenizer, source: str, text: str) -> Translation:
 def weights_of(tokenizer: Tokenizer, translation: Translation, *attention: torch.Tensor) -> list[dict[int, float]]:
     translator = Mock(spec=Translator)
     tokenizers = Tokenizers(tokenizer, tokenizer, "joint")
-    forced = [ForcedDecoding([], [], each) for each in attention]
-    translator.attend.return_value = attend([translation], lambda pairs: forced, tokenizers, max_items=1)
+    forced = iter([ForcedDecoding([], [], each) for each in attention])
+    translator.attend.return_value = [(translation, line_attention(translation, forced, tokenizers, unit="words"))]
     return [dict(row) for row in next(iter(word_weights(translator, [translation])))]
 
 

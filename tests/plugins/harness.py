@@ -26,6 +26,7 @@ from translate.config.load import load_config
 from translate.config.schema import Config, ModelConfig
 from translate.data.batching import Batch, EncodedPair, collate
 from translate.data.tokenizer import PAD_ID, Tokenizers, prepare_tokenizers
+from translate.decoding import Translation
 from translate.model import Transformer
 from translate.runs.checkpoint import add_prefix, read_tensors, write_tensors
 from translate.runs.directory import Checkpoint, RunDirectory, create_run
@@ -244,6 +245,21 @@ def make_toy(path: Path, config: Config | None = None, *, num_steps: int = 240, 
     teach(model, tokenizers, sentences, num_steps=num_steps, batch_size=24, rate=rate)
     write_run(path, config, tokenizers, model)
     return Toy(path, config, model, tokenizers, *toy_sentences(37, longest=6, draw=random.Random(3))[sides])
+
+
+def assert_same(translations: Sequence[Translation], expected: Sequence[Translation]) -> None:
+    """Check that translations are alike: texts and conditions exactly, the model's numbers but for rounding."""
+
+    def without_numbers(each: Translation) -> Translation:
+        return each._replace(log_prob=0.0, score=0.0, token_log_probs=(), alternatives=(), pieces=())
+
+    assert list(map(without_numbers, translations)) == list(map(without_numbers, expected))
+    for one, other in zip(translations, expected, strict=True):
+        assert abs(one.log_prob - other.log_prob) < 1e-3 and abs(one.score - other.score) < 1e-3
+        pairs = zip(one.token_log_probs, other.token_log_probs, strict=True)
+        assert all(abs(mine - theirs) < 1e-4 for mine, theirs in pairs)
+        assert_same(one.alternatives, other.alternatives)
+        assert_same(one.pieces, other.pieces)
 
 
 def in_order(text: str, *words: str) -> bool:

@@ -12,12 +12,13 @@ import weakref
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import accumulate, chain, pairwise
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, TypeGuard
 
 from translate.config.data import Corpus, DataConfig, HubCorpus, TableCorpus
 from translate.data.corpora import ParallelCorpus, join_texts, read_corpus, store_pairs
 from translate.data.epochs import BatchSettings, Epoch, TrainingBatches
 from translate.data.filtering import FilterReport, log_reports
+from translate.data.stream_position import StreamPosition
 from translate.data.subword_sampling import SamplingPool
 from translate.data.tables import PairChunk, open_stream, table_name
 from translate.data.token_store import Check, TokenChunk, TokenStore, TokenWriter, encode_chunks
@@ -30,16 +31,6 @@ logger = logging.getLogger(__name__)
 _NUM_REMEMBERED = 4  # positions of the last segments: one is trained on, and one may be prepared meanwhile
 _EXCHANGED_LINES = 10_000  # encoded by each process before all exchange their ids
 _CHANGED = "have the data or the version of datasets changed since this run was begun?"
-
-
-class StreamPosition(NamedTuple):
-    """Where a segment begins in a stream."""
-
-    num_passes: int = 0  # over the whole stream, before this one
-    num_pairs: int = 0  # of this pass, before the segment
-    state: dict[str, Any] | None = None  # with which `datasets` finds a row shortly before; None: start of the pass
-    num_skipped: int = 0  # pairs from that row to the segment
-    sha256: str | None = None  # of the segment's text, if it has been read
 
 
 class CorpusStream:

@@ -1,5 +1,6 @@
 """Loads a translator from a run directory: weights in their precision, other runs, and the engine that searches."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -7,7 +8,9 @@ from typing import NamedTuple
 
 from translate.config.decoding import DecodingConfig
 from translate.config.load import override_config, read_resolved_config
-from translate.decoding.engines.choice import choose_engine, resolve_auto
+from translate.decoding.engines.choice import AutomaticEngine, resolve_auto
+from translate.decoding.engines.ctranslate2 import CTranslate2Engine
+from translate.decoding.engines.ctranslate2_conversion import convert_run, find_conversion
 from translate.decoding.engines.own import OwnEngine
 from translate.decoding.shortlist import read_shortlist
 from translate.decoding.translator import Translator
@@ -17,6 +20,8 @@ from translate.model import Transformer
 from translate.model.device import choose_device, explain_out_of_memory
 from translate.runs.directory import Checkpoint, open_run
 from translate.runs.loading import LoadedRun, load_run
+
+logger = logging.getLogger(__name__)
 
 
 class LoadedTranslator(NamedTuple):
@@ -55,44 +60,62 @@ def load_translator(
         if isinstance(value, str | PathLike):
             raise InputError(f"{name} = {str(value)!r}: should be a list, such as [{str(value)!r}]")
     asked_for = {"ensemble": ensemble, "reverse": reverse, "forbidden": forbidden}
-    others = [name for name, value in asked_for.items() if value]
-    values = {f"decoding.{key}": value for key, value in (options or {}).items()}
-    given = override_config(read_resolved_config(open_run(Path(run)).config), values).decoding
-    resolved = resolve_auto(given, others=others)
-    speed = {"engine": resolved.engine, "precision": resolved.precision}
-    own, loaded = load_own_translator(run, checkpoint=checkpoint, options={**(options or {}), **speed})
-    models = [_load_other(Path(path), loaded, own.config, checkpoint=checkpoint) for path in ensemble]
-    assert isinstance(own.engine, OwnEngine)
-    shortlist = own.engine.shortlist
-    engine = choose_engine(
-        OwnEngine(own.model, own.tokenizers.target, ensemble=models, forbidden=forbidden, shortlist=shortlist),
-        loaded,
-        given=given,
-        resolved=own.config,
-        checkpoint=checkpoint,
-        has_token_scores=token_scores,
-        others=others,
+    given = override_config(read_resolved_config(open_run(Path(run)).config), _as_overrides(options)).decoding
+    chosen = resolve_auto(given, others=[name for name, value in asked_for.items() if value])
+    options = {**(options or {}), "engine": chosen.engine, "precision": chosen.precision}
+    own, loaded = load_own_translator(
+        run, checkpoint=checkpoint, options=options, ensemble=ensemble, forbidden=forbidden
     )
+    engine = own.engine
+
+    def convert() -> CTranslate2Engine:
+        assert isinstance(own.engine, OwnEngine)
+        folder = convert_run(loaded.directory, checkpoint=checkpoint)
+        faster = CTranslate2Engine(own.engine, loaded.tokenizers, folder, own.config, has_token_scores=token_scores)
+        logger.info(f"Searching with CTranslate2 in {own.config.precision}")
+        return faster
+
+    def is_converted() -> bool:
+        return find_conversion(loaded.directory, checkpoint=checkpoint).is_dir()
+
+    if given.engine == "ctranslate2" or given.precision == "int8":
+        engine = convert()
+    elif chosen.engine == "ctranslate2":
+        engine = AutomaticEngine(own.engine, is_converted, convert, has_token_scores=token_scores)
     back = None if reverse is None else _load_reverse(Path(reverse), loaded, own.config, checkpoint=checkpoint)
     return LoadedTranslator(Translator(engine, own.tokenizers, own.config, reverse=back, name=own.name), loaded)
 
 
 def load_own_translator(
-    run: str | PathLike[str], *, checkpoint: Checkpoint = "best", options: Mapping[str, object] | None = None
+    run: str | PathLike[str],
+    *,
+    checkpoint: Checkpoint = "best",
+    options: Mapping[str, object] | None = None,
+    ensemble: Sequence[str | PathLike[str]] = (),
+    forbidden: Sequence[str] = (),
 ) -> LoadedTranslator:
     """Load a run whose own model searches and scores, in fp32 unless the precision is bf16, whatever the engine is.
 
     Args, Raises: As in `load_translator`.
     """
     loaded = load_run(Path(run), checkpoint=checkpoint)
-    values = {f"decoding.{key}": value for key, value in (options or {}).items()}
-    config = override_config(loaded.config, values).decoding_settings()
+    config = override_config(loaded.config, _as_overrides(options)).decoding_settings()
     if config.precision == "auto":
         config = config.model_copy(update={"precision": "fp32"})
     model, tokenizers = _prepare(loaded.model, config), loaded.tokenizers
-    engine = OwnEngine(model, tokenizers.target, shortlist=read_shortlist(loaded) if config.shortlist else None)
+    engine = OwnEngine(
+        model,
+        tokenizers.target,
+        ensemble=[_load_other(Path(path), loaded, config, checkpoint=checkpoint) for path in ensemble],
+        forbidden=forbidden,
+        shortlist=read_shortlist(loaded) if config.shortlist else None,
+    )
     name = f"{run}, {loaded.config.data.source_language} → {loaded.config.data.target_language}"
     return LoadedTranslator(Translator(engine, tokenizers, config, name=name), loaded)
+
+
+def _as_overrides(options: Mapping[str, object] | None) -> dict[str, object]:
+    return {f"decoding.{key}": value for key, value in (options or {}).items()}
 
 
 def _load_other(path: Path, first: LoadedRun, config: DecodingConfig, *, checkpoint: Checkpoint) -> Transformer:

@@ -1,95 +1,95 @@
 """From the hypotheses of a search to a translation: reranking, required phrases, minimum Bayes risk, distinct texts."""
 
-import dataclasses
+import re
 from collections.abc import Sequence
-from functools import cached_property
 
 import torch
-from jaxtyping import Bool
-from torch import Tensor
 
 from translate.config.decoding import DecodingConfig
-from translate.data.tokenizer import Tokenizers
-from translate.decoding.constraints.phrases import build_word_tables, unsatisfied_phrases
-from translate.decoding.request import SearchInput, Translation, one_line
+from translate.data.tokenizer import Tokenizer, Tokenizers
+from translate.decoding.constraints.phrases import build_word_tables, encode_phrase, unsatisfied_phrases
+from translate.decoding.request import SearchInput, Translation
 from translate.decoding.search.beam import Hypothesis
 from translate.decoding.search.mbr import expected_utilities
 from translate.decoding.search.scoring import build_scoring
 
+_LINE_BREAKS = re.compile("[\\0\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 
-@dataclasses.dataclass
-class Ranking:
-    """Chooses and spells the translations among the hypotheses of an input."""
 
-    tokenizers: Tokenizers
-    config: DecodingConfig
-    has_token_scores: bool
+def spell(ids: list[int], target: Tokenizer) -> str:
+    """The text of a hypothesis with spaces for line breaks and NUL, all of which byte fallback can generate."""
+    return _LINE_BREAKS.sub(" ", target.decode(ids))
 
-    def text(self, ids: list[int]) -> str:
-        """The text of a hypothesis, on one line."""
-        return one_line(self.tokenizers.target.decode(ids))
 
-    def translation(self, given: SearchInput, hypotheses: Sequence[Hypothesis]) -> Translation:
-        """The best of a search's hypotheses as a translation, with other good ones as its alternatives.
+def unmet_phrases(ids: Sequence[int], phrases: Sequence[str], target: Tokenizer) -> tuple[str, ...]:
+    """The required phrases that a translation does not contain."""
+    if not phrases:
+        return ()
+    wanted = [encode_phrase(target, phrase) for phrase in phrases]
+    unmet = unsatisfied_phrases(ids, wanted, begins_word=build_word_tables(target).begins_word)
+    return tuple(phrases[number] for number in unmet)
 
-        Of hypotheses that spell the same text with other subwords the best stays; samples may repeat a text. With
-        `decoding.mbr` the best is the one of least risk among those that leave the fewest phrases out.
-        """
-        hypotheses = hypotheses or [Hypothesis([], [], 0.0, truncated=False)]
-        ranked = [(each, self.unmet(each.ids, given.phrases, given.phrase_ids)) for each in hypotheses]
-        # A hypothesis that was cut at its maximum length may leave phrases out and have the best score all the same.
-        ranked.sort(key=lambda pair: len(pair[1]))
-        if self.config.mbr != "none":
-            ranked = [pair for pair in ranked if len(pair[1]) == len(ranked[0][1])]
-            utilities = expected_utilities([self.text(each.ids) for each, _ in ranked], utility=self.config.mbr)
-            ranked = [ranked[utilities.index(max(utilities))]]
-        found: list[Translation] = []
-        for hypothesis, unmet in ranked:
-            text = self.text(hypothesis.ids)
-            if self.config.search == "beam" and any(text == other.text for other in found):
-                continue
-            found.append(
-                Translation(
-                    source=given.source,
-                    text=text,
-                    ids=hypothesis.ids,
-                    log_prob=hypothesis.log_prob,
-                    score=hypothesis.score,
-                    truncated=hypothesis.truncated,
-                    source_truncated=given.source_truncated,
-                    token_log_probs=hypothesis.token_log_probs if self.has_token_scores else (),
-                    source_ids=given.source_ids,
-                    unmet=unmet,
-                    tokens=self.tokenizers.target.pieces(hypothesis.ids),
-                    source_tokens=self.tokenizers.source.pieces(given.source_ids),
-                )
+
+def choose_translation(
+    given: SearchInput,
+    hypotheses: Sequence[Hypothesis],
+    tokenizers: Tokenizers,
+    config: DecodingConfig,
+    *,
+    has_token_scores: bool,
+) -> Translation:
+    """The best of a search's hypotheses as a translation, with other good ones as its alternatives.
+
+    Of hypotheses that spell the same text with other subwords the best stays; samples may repeat a text. With
+    `decoding.mbr` the best is the one of least risk among those that leave the fewest phrases out.
+    """
+    hypotheses = hypotheses or [Hypothesis([], [], 0.0, truncated=False)]
+    ranked = [(each, unmet_phrases(each.ids, given.phrases, tokenizers.target)) for each in hypotheses]
+    # A hypothesis that was cut at its maximum length may leave phrases out and have the best score all the same.
+    ranked.sort(key=lambda pair: len(pair[1]))
+    if config.mbr != "none":
+        ranked = [pair for pair in ranked if len(pair[1]) == len(ranked[0][1])]
+        texts = [spell(each.ids, tokenizers.target) for each, _ in ranked]
+        utilities = expected_utilities(texts, utility=config.mbr)
+        ranked = [ranked[utilities.index(max(utilities))]]
+    found: list[Translation] = []
+    for hypothesis, unmet in ranked:
+        text = spell(hypothesis.ids, tokenizers.target)
+        if config.search == "beam" and any(text == other.text for other in found):
+            continue
+        found.append(
+            Translation(
+                source=given.source,
+                text=text,
+                ids=hypothesis.ids,
+                log_prob=hypothesis.log_prob,
+                score=hypothesis.score,
+                truncated=hypothesis.truncated,
+                source_truncated=given.source_truncated,
+                token_log_probs=hypothesis.token_log_probs if has_token_scores else (),
+                source_ids=given.source_ids,
+                unmet=unmet,
+                tokens=tokenizers.target.pieces(hypothesis.ids),
+                source_tokens=tokenizers.source.pieces(given.source_ids),
             )
-            if len(found) == self.config.n_best:
-                break
-        best, *others = found
-        return best._replace(alternatives=tuple(others)) if others else best
+        )
+        if len(found) == config.n_best:
+            break
+    return found[0]._replace(alternatives=tuple(found[1:]))
 
-    def rerank(self, hypotheses: Sequence[Hypothesis], reverse_log_probs: Sequence[float]) -> list[Hypothesis]:
-        """Rank hypotheses by (log P(translation | source) + weight * log P(source | translation)) / penalty.
 
-        Source: Yee et al. 2019, https://arxiv.org/abs/1908.05731, section 2, with one penalty for both and without the
-            language model.
-        """
-        lengths = torch.tensor([len(each.token_log_probs) for each in hypotheses])
-        penalties = build_scoring(self.config).penalty(lengths).tolist()
-        ranked = [
-            each._replace(score=each.score + self.config.reverse_weight * log_prob / penalty)
-            for each, log_prob, penalty in zip(hypotheses, reverse_log_probs, penalties, strict=True)
-        ]
-        return sorted(ranked, key=lambda each: -each.score)
+def rerank(
+    hypotheses: Sequence[Hypothesis], reverse_log_probs: Sequence[float], config: DecodingConfig
+) -> list[Hypothesis]:
+    """Rank hypotheses by (log P(translation | source) + weight * log P(source | translation)) / penalty.
 
-    def unmet(self, ids: Sequence[int], phrases: Sequence[str], phrase_ids: Sequence[list[int]]) -> tuple[str, ...]:
-        """The required phrases that a translation does not contain."""
-        if not phrases:
-            return ()
-        unmet = unsatisfied_phrases(ids, phrase_ids, begins_word=self._begins_word)
-        return tuple(phrases[number] for number in unmet)
-
-    @cached_property
-    def _begins_word(self) -> Bool[Tensor, " vocab"]:
-        return build_word_tables(self.tokenizers.target).begins_word
+    Source: Yee et al. 2019, https://arxiv.org/abs/1908.05731, section 2, with one penalty for both and without the
+        language model.
+    """
+    lengths = torch.tensor([len(each.token_log_probs) for each in hypotheses])
+    penalties = build_scoring(config).penalty(lengths).tolist()
+    ranked = [
+        each._replace(score=each.score + config.reverse_weight * log_prob / penalty)
+        for each, log_prob, penalty in zip(hypotheses, reverse_log_probs, penalties, strict=True)
+    ]
+    return sorted(ranked, key=lambda each: -each.score)

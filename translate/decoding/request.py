@@ -1,5 +1,6 @@
 """The records of a line: the request, the inputs that are searched, and the translation with its conditions."""
 
+import html
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -7,13 +8,12 @@ from typing import NamedTuple
 
 from translate.decoding.constraints.terminology import Terminology
 from translate.decoding.output.flags import flag_translation
-from translate.decoding.output.html import translation_html
 from translate.decoding.output.words import WordConfidence, group_words, word_confidences
 
 OnFinished = Callable[[int], object]
 """Is told how many more lines have a result, to show progress: from any thread, but never from two at once."""
 
-_LINE_BREAKS = re.compile("[\\0\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
+_DOUBTFUL = 0.5  # in a notebook the bar of a less probable word is orange
 
 
 def ignore_progress(num_lines: int) -> None:
@@ -43,8 +43,18 @@ class SearchInput(NamedTuple):
     source_ids: list[int]  # without special symbols
     source_truncated: bool  # tokens beyond the limit were cut off
     prefix_ids: Sequence[int] = ()  # token ids that the translation begins with
-    phrases: tuple[str, ...] = ()  # phrases that the translation contains
+    phrases: Sequence[str] = ()  # phrases that the translation contains
     phrase_ids: Sequence[list[int]] = ()  # the same phrases as token ids
+
+    @property
+    def has_words(self) -> bool:
+        """Whether there is something to translate; other inputs have no hypotheses."""
+        return bool(self.source_ids) and not self.source.isspace()
+
+    @property
+    def is_free(self) -> bool:
+        """Whether there is something to translate without constraints, as every engine does."""
+        return self.has_words and not self.prefix_ids and not self.phrase_ids
 
 
 class Translation(NamedTuple):
@@ -75,20 +85,30 @@ class Translation(NamedTuple):
         return f"<Translation {self.text!r}, score {self.score:.3f}{others}{flags}>"
 
     def _repr_html_(self) -> str:
+        """Each word with its probability, below the source word that it aligns to.
+
+        There are no scripts and no colours of text, so that it is readable in light and dark themes.
+        """
         facts = [f"score {self.score:.3f}", f"log-probability {self.log_prob:.3f} nats"]
         facts += [flag.replace("_", " ") for flag in sorted(self.flags)]
-        source_words = {}
+        above: dict[int, str] = {}  # the source word by the word's number
         if self.alignment and not self.pieces:  # which count the words of the whole line
             words = group_words(self.source_tokens)
             links = (map(int, link.split("-")) for link in self.alignment.split())
-            source_words = {target: words[source].text for source, target in links}
-        return translation_html(
-            self.source,
-            self.text,
-            facts=facts,
-            words=self.words,
-            source_words=source_words,
-            alternatives=[(each.text, each.score) for each in self.alternatives],
+            above = {target: words[source].text for source, target in links}
+        columns = "".join(
+            '<span style="display:inline-block;text-align:center;margin:4px 12px 0 0">'
+            f'<small style="opacity:0.7">{_escape(above.get(number, ""))}&nbsp;</small><br/>{_escape(word.text)}'
+            f'<div style="height:3px;width:{word.mean_probability:.0%};margin:auto;opacity:0.7;background:'
+            f'{"currentColor" if word.mean_probability >= _DOUBTFUL else "#d97706"}"></div>'
+            f"<small>{word.mean_probability:.2f}</small></span>"
+            for number, word in enumerate(self.words)
+        )
+        others = "".join(f"<li>{_escape(each.text)} ({each.score:.3f})</li>" for each in self.alternatives)
+        return (
+            f"<div>{_escape(self.source)} → <b>{_escape(self.text)}</b>"
+            f'<div style="opacity:0.7">{", ".join(facts)}</div><div>{columns}</div>'
+            + (f'<ol start="2">{others}</ol></div>' if others else "</div>")
         )
 
     @property
@@ -112,6 +132,11 @@ class Translation(NamedTuple):
         split = {"split"} if self.pieces else set()
         signs = (flag_translation(part.source, part.source_ids, part.text, part.ids) for part in self.parts)
         return frozenset(known | split).union(*signs)
+
+
+def _escape(text: str) -> str:
+    # HTML does not allow control characters, all of which byte fallback can make.
+    return html.escape(re.sub("[\\0-\x08\x0b-\x1f\x7f-\x9f]", "\N{REPLACEMENT CHARACTER}", text))
 
 
 class Score(NamedTuple):
@@ -163,8 +188,3 @@ def count_conditions(translations: Iterable[Translation]) -> ConditionCounts:
     for _ in counts.watch(translations):
         pass
     return counts
-
-
-def one_line(text: str) -> str:
-    """Replace all kinds of line breaks, and NUL, with spaces: byte fallback can generate any of them."""
-    return _LINE_BREAKS.sub(" ", text)

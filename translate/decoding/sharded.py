@@ -62,11 +62,7 @@ class ShardedDecoder:
     def decode(
         self, world: World, requests: Iterable[Request], *, on_finished: OnFinished = ignore_progress
     ) -> tuple[ConditionCounts, int]:
-        """Translate an input together with the other ranks.
-
-        Args:
-            requests: The whole input, on each rank.
-            on_finished: Shows progress; lines of other ranks count when this rank reaches them.
+        """Translate an input, which each rank has as a whole, together with the other ranks.
 
         Returns:
             The counts of all lines, and the number of lines that an earlier start had finished; on all ranks.
@@ -121,6 +117,8 @@ class ShardedDecoder:
     ) -> tuple[list[str], int]:
         """Translate those blocks of a rank that have no finished part.
 
+        Lines of other ranks' blocks count as finished when this rank reaches them.
+
         Returns:
             The fingerprints of all blocks, and the number of lines in this rank's parts that were finished before.
         """
@@ -133,24 +131,28 @@ class ShardedDecoder:
             fingerprints.append(fingerprint([dependencies, first_line, lines]))
             is_mine = number % world_size == rank
             if is_mine and read_part(self.part_file(number), fingerprints[-1]) is None:
-                counts, alignments = ConditionCounts(), list[str]()
-                stream = self.translator.translate_stream(block, first_number=first_line, on_finished=on_finished)
-                if self.pairs is not None:
-                    output = self.pairs.lines(stream, counts, first_line)
-                else:
-                    output = format_translations(
-                        counts.watch(stream),
-                        self.translator,
-                        output_format=self.output_format,
-                        write_alignment=alignments.append if self.alignments else None,
-                        first_number=first_line,
-                    )
-                write_part(self.part_file(number), fingerprints[-1], OutputPart(counts, list(output), alignments))
+                part = self._translate_block(block, first_line, on_finished)
+                write_part(self.part_file(number), fingerprints[-1], part)
             else:
                 lines_kept += len(block) * is_mine
                 on_finished(len(block))
             first_line += len(block)
         return fingerprints, lines_kept
+
+    def _translate_block(self, block: Sequence[Request], first_line: int, on_finished: OnFinished) -> OutputPart:
+        counts, alignments = ConditionCounts(), list[str]()
+        stream = self.translator.translate_stream(block, first_number=first_line, on_finished=on_finished)
+        if self.pairs is not None:
+            output = self.pairs.lines(stream, counts, first_line)
+        else:
+            output = format_translations(
+                counts.watch(stream),
+                self.translator,
+                output_format=self.output_format,
+                write_alignment=alignments.append if self.alignments else None,
+                first_number=first_line,
+            )
+        return OutputPart(counts, list(output), alignments)
 
     def join_parts(self, fingerprints: Sequence[str]) -> ConditionCounts:
         """Write the output out of the parts of all blocks, given the fingerprint of each, and remove the parts."""

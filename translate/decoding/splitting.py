@@ -132,39 +132,39 @@ def split_text(text: str, *, max_tokens: int, count_tokens: CountTokens) -> list
         for piece, size in zip(pieces, sizes, strict=True):
             if size <= max_tokens:
                 divided.append(piece)
-            elif ends is None:
-                divided += _cut(piece, max_tokens, count_tokens)
             else:
-                divided += _divide(piece, ends, max_tokens, count_tokens)
+                divided += (
+                    _divide(piece, ends, max_tokens, count_tokens) if ends else _cut(piece, max_tokens, count_tokens)
+                )
         pieces = divided
     return pieces
 
 
 def split_sentences(text: str) -> list[str]:
     """The sentences of a text, each with the spaces after it; joined they are the text."""
-    return _split(text, [end.end() for end in _SENTENCE_ENDS.finditer(text) if _ends_sentence(text, end)])
+    return _split(text, _SENTENCE_ENDS)
 
 
-def _split(text: str, places: Sequence[int]) -> list[str]:
-    bounds = [0, *(place for place in places if 0 < place < len(text)), len(text)]
+def _split(text: str, ends: re.Pattern[str]) -> list[str]:
+    found = [end for end in ends.finditer(text) if ends is not _SENTENCE_ENDS or _ends_sentence(text, end)]
+    bounds = [0, *(end.end() for end in found if 0 < end.end() < len(text)), len(text)]
     return [text[start:end] for start, end in itertools.pairwise(bounds)]
 
 
 def _divide(text: str, ends: re.Pattern[str], max_tokens: int, count_tokens: CountTokens) -> list[str]:
     """A text divided at these ends, with neighbours joined again as far as they should and fit."""
-    is_sentences = ends is _SENTENCE_ENDS
-    units = split_sentences(text) if is_sentences else _split(text, [end.end() for end in ends.finditer(text)])
+    units = _split(text, ends)
     sizes = count_tokens(units)
     even = sum(sizes) / max(1, math.ceil(sum(sizes) / max_tokens))
-    pieces: list[str] = []
+    enough = _SHORT_SENTENCE if ends is _SENTENCE_ENDS else even
+    pieces = [""]
     total = 0
     for unit, size in zip(units, sizes, strict=True):
-        if not pieces or total >= (_SHORT_SENTENCE if is_sentences else even) or total + size > max_tokens:
-            pieces.append(unit)
-            total = size
-        else:
-            pieces[-1] += unit
-            total += size
+        if pieces[-1] and (total >= enough or total + size > max_tokens):
+            pieces.append("")
+            total = 0
+        pieces[-1] += unit
+        total += size
     return pieces
 
 

@@ -2,7 +2,6 @@
 
 import itertools
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, overload
 
@@ -13,12 +12,12 @@ from translate.config.load import override_config
 from translate.config.schema import Config
 from translate.data.batching import EncodedPair
 from translate.data.tokenizer import Tokenizers
-from translate.decoding.alignment import LineAttention, Unit, attend, format_pharaoh
+from translate.decoding.alignment import LineAttention, Unit, format_pharaoh, line_attention
 from translate.decoding.buffers import read_buffers
 from translate.decoding.constraints.phrases import encode_phrase
 from translate.decoding.engines.engine import Engine, SearchJob
 from translate.decoding.engines.own import OwnEngine
-from translate.decoding.ranking import Ranking
+from translate.decoding.ranking import choose_translation, rerank, spell, unmet_phrases
 from translate.decoding.request import OnFinished, Request, Score, SearchInput, Translation, ignore_progress
 from translate.decoding.score import ForcedDecoding, force_decode
 from translate.decoding.search.beam import Hypothesis
@@ -75,11 +74,10 @@ class Translator:
         self.tokenizers, self.config, self.reverse, self.name = tokenizers, config, reverse, name
         check_search(config, num_layers=len(self.model.decoder.layers), is_reranked=reverse is not None)
         self.engine.check(config)
-        self._ranking = Ranking(tokenizers, config, self.engine.has_token_scores)
         # The most tokens of a text without its end symbol; None: no limit.
-        positions = None if self.engine.position_limit is None else self.engine.position_limit - 1
+        positions = [] if self.engine.position_limit is None else [self.engine.position_limit - 1]
         self.source_limit, self.target_limit = (
-            min((limit for limit in (tokens, positions) if limit is not None), default=None)
+            min([tokens, *positions] if tokens is not None else positions, default=None)
             for tokens in (config.max_source_tokens, config.max_target_tokens)
         )
 
@@ -122,7 +120,6 @@ class Translator:
         """The translation of a line, or of each of several in order. A line without any word has an empty translation.
 
         Args:
-            lines: One line, or a list or any other iterable of lines. A `Request` is a line with constraints.
             align: Also align the words, which takes a forward pass; None: only those of one line.
             options: Settings of `DecodingConfig` for this call, such as `beam_size=4`.
 
@@ -161,13 +158,7 @@ class Translator:
         """
         requests = (Request(line) if isinstance(line, str) else line for line in lines)
         for buffer in read_buffers(requests, max_items=self.config.look_ahead_lines):
-            yield from self._translate_buffer(
-                buffer,
-                first_number=first_number,
-                on_finished=on_finished,
-                on_translated=on_translated,
-                on_partial=on_partial,
-            )
+            yield from self._translate_buffer(buffer, first_number, on_finished, on_translated, on_partial)
             first_number += len(buffer)
 
     def align(self, translations: Iterable[Translation]) -> Iterator[Translation]:
@@ -178,9 +169,12 @@ class Translator:
     def attend(
         self, translations: Iterable[Translation], *, unit: Unit = "words"
     ) -> Iterator[tuple[Translation, LineAttention]]:
-        """Yield the translations with the attention between their words, or subwords; see `alignment.attend`."""
-        max_items = self.config.look_ahead_lines
-        return attend(translations, self.force, self.tokenizers, max_items=max_items, unit=unit)
+        """Yield each translation with the attention of its forced decoding, reading ahead as `align` does."""
+        for buffer in read_buffers(translations, max_items=self.config.look_ahead_lines):
+            pairs = [EncodedPair(list(part.source_ids), list(part.ids)) for each in buffer for part in each.parts]
+            forced = iter(self.force(pairs))
+            for translation in buffer:
+                yield translation, line_attention(translation, forced, self.tokenizers, unit=unit)
 
     def force(self, pairs: Sequence[EncodedPair], *, on_finished: OnFinished = ignore_progress) -> list[ForcedDecoding]:
         """Forced decoding: token log-probabilities, and the attention that alignments are made from.
@@ -212,7 +206,6 @@ class Translator:
         Args:
             targets: Subwords of each translation, without the end symbol.
             first_number: The number of the first line in the whole input, from 0, for errors.
-            on_finished: Shows progress.
 
         Raises:
             InputError: A side is longer than its limit, and decoding.long = error.
@@ -238,51 +231,46 @@ class Translator:
 
     def _translate_buffer(
         self,
-        requests: list[Request],
-        *,
+        requests: Sequence[Request],
         first_number: int,
         on_finished: OnFinished,
         on_translated: OnTranslated | None,
         on_partial: OnPartial | None,
     ) -> Iterator[Translation]:
         """Yield the translations of the lines in a buffer, which are searched together."""
-        inputs_by_line = self._inputs(requests, first_number=first_number)
-        inputs = list(itertools.chain.from_iterable(inputs_by_line))
-        pieces_left, lock = Counter(each.line for each in inputs), threading.Lock()
-        ends = list(itertools.accumulate(map(len, inputs_by_line)))  # where the pieces of each line end in `inputs`
-        made: dict[int, Translation] = {}
+        pieces = self._inputs(requests, first_number=first_number)
+        inputs = list(itertools.chain.from_iterable(pieces))
+        target = self.tokenizers.target
+        num_left, lock = [len(inputs_of_line) for inputs_of_line in pieces], threading.Lock()
+        parts: dict[tuple[int, int], Translation] = {}
         joined: dict[int, Translation] = {}
 
-        def join(line: int) -> None:
-            parts = [made[index] for index in range(ends[line] - len(inputs_by_line[line]), ends[line])]
-            joined[line] = self._join(requests[line], parts)
-            if on_translated is not None:
-                on_translated(first_number + line, joined[line])
-
         def on_found(index: int, hypotheses: list[Hypothesis]) -> None:
-            made[index] = self._translation(inputs[index], hypotheses)  # while the search goes on
-            line = inputs[index].line
+            line = inputs[index].line - first_number
+            parts[line, inputs[index].piece] = self._translation(inputs[index], hypotheses)
             with lock:
-                pieces_left[line] -= 1
-                is_last = pieces_left[line] == 0
+                num_left[line] -= 1
+                is_last = num_left[line] == 0
                 if is_last:
                     on_finished(1)
             if is_last:
-                join(line - first_number)
+                found = [parts.pop((line, piece)) for piece in range(len(pieces[line]))]
+                joined[line] = self._join(requests[line], found)
+                if on_translated is not None:
+                    on_translated(first_number + line, joined[line])
 
         def on_step(index: int, ids: list[int]) -> None:
             if on_partial is not None:
-                on_partial(inputs[index].line, inputs[index].piece, self._ranking.text(ids))
+                on_partial(inputs[index].line, inputs[index].piece, spell(ids, target))
 
         # A reverse model ranks the whole beam.
         wanted = {} if self.reverse is None else {"n_best": self.config.beam_size}
         config = self.config.model_copy(update=wanted)
         self.engine.search(SearchJob(inputs, config, on_found, None if on_partial is None else on_step))
-        on_finished(sum(left > 0 for left in pieces_left.values()))  # lines without words are not searched
-        made |= {index: self._translation(each, []) for index, each in enumerate(inputs) if index not in made}
+        for index, each in enumerate(inputs):
+            if not each.has_words:  # is not searched
+                on_found(index, [])
         for line in range(len(requests)):
-            if line not in joined:
-                join(line)
             yield joined.pop(line)
 
     def _inputs(self, requests: Sequence[Request], *, first_number: int) -> list[list[SearchInput]]:
@@ -294,41 +282,37 @@ class Translator:
         for request, pieces in zip(requests, inputs_by_line, strict=True):
             for number, each in enumerate(pieces):
                 terms = () if request.terminology is None else request.terminology.matches(each.source)
-                phrases = (*(() if len(pieces) > 1 else request.required), *terms)
+                phrases = [*(() if len(pieces) > 1 else request.required), *terms]
                 prefix_ids = target.encode(request.prefix) if number == 0 else []
                 phrase_ids = [encode_phrase(target, phrase) for phrase in phrases]
                 pieces[number] = each._replace(prefix_ids=prefix_ids, phrases=phrases, phrase_ids=phrase_ids)
         return inputs_by_line
 
-    def _join(self, request: Request, parts: Sequence[Translation]) -> Translation:
-        """The translation of a line from the translations of its pieces."""
-        joined = join_translations(request.source, parts)
-        if not (joined.pieces and request.required):
-            return joined
-        # The pieces were searched without these phrases.
-        required = [encode_phrase(self.tokenizers.target, phrase) for phrase in request.required]
-        best, *others = (
-            each._replace(unmet=(*each.unmet, *self._ranking.unmet(each.ids, request.required, required)))
-            for each in (joined, *joined.alternatives)
-        )
-        return best._replace(alternatives=tuple(others))
-
     def _translation(self, given: SearchInput, hypotheses: list[Hypothesis]) -> Translation:
         """The translation of an input; of a beam, the reverse model ranks the hypotheses too."""
         if self.reverse is not None and hypotheses:
             source_ids = self.reverse.tokenizers.target.encode(given.source)
-            texts = [self._ranking.text(each.ids) for each in hypotheses]
+            texts = [spell(each.ids, self.tokenizers.target) for each in hypotheses]
             scores = self.reverse.score(texts, [source_ids] * len(texts))
-            hypotheses = self._ranking.rerank(hypotheses, [each.log_prob for each in scores])
-        return self._ranking.translation(given, hypotheses)
+            hypotheses = rerank(hypotheses, [each.log_prob for each in scores], self.config)
+        return choose_translation(
+            given, hypotheses, self.tokenizers, self.config, has_token_scores=self.engine.has_token_scores
+        )
+
+    def _join(self, request: Request, parts: Sequence[Translation]) -> Translation:
+        """The translation of a line from those of its pieces, which were searched without the required phrases."""
+        joined = join_translations(request.source, parts)
+        if not joined.pieces:
+            return joined
+        best, *others = (
+            each._replace(unmet=(*each.unmet, *unmet_phrases(each.ids, request.required, self.tokenizers.target)))
+            for each in (joined, *joined.alternatives)
+        )
+        return best._replace(alternatives=tuple(others))
 
 
 def _check_lines(lines: Any) -> Iterator[str | Request]:
-    """Yield the same lines, each of which is text or a request.
-
-    Raises:
-        TypeError: One is neither, or `lines` is not a collection of lines.
-    """
+    """Yield the same lines, each of which must be text or a request."""
     wanted = "translate() takes a str, or a list of str"
     if isinstance(lines, bytes | bytearray | Mapping) or not isinstance(lines, Iterable):
         raise TypeError(f"{wanted}, and this is {type(lines).__name__}: {lines!r:.80}")

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from translate.config.section import NotNegativeInt
-from translate.data.streaming import StreamPosition
+from translate.data.stream_position import StreamPosition
 from translate.errors import RunError
 
 _STRICT = ConfigDict(strict=True, extra="forbid")

@@ -48,54 +48,17 @@ def test_auto(
 
 
 @pytest.mark.parametrize(
-    ("options", "others", "installed", "named"),
+    ("options", "others", "named"),
     [
-        ({}, [], False, "ctranslate2"),
-        ({}, ["ensemble"], True, "ensemble"),
-        ({"engine": "ctranslate2", "mbr": "chrf"}, [], True, "decoding.mbr = 'chrf'"),
-        ({"engine": "translate"}, [], True, "decoding.engine = 'translate'"),
+        ({}, ["ensemble"], "ensemble"),
+        ({"engine": "ctranslate2", "mbr": "chrf"}, [], "decoding.mbr = 'chrf'"),
+        ({"engine": "translate"}, [], "decoding.engine = 'translate'"),
     ],
 )
-def test_int8_without_ctranslate2_is_an_error(
-    monkeypatch: pytest.MonkeyPatch, options: dict[str, str], others: list[str], installed: bool, named: str
-) -> None:
-    monkeypatch.setattr(choice.importlib.util, "find_spec", lambda name: name if installed else None)
+def test_int8_without_ctranslate2_is_an_error(options: dict[str, str], others: list[str], named: str) -> None:
     with pytest.raises(InputError) as error:
         resolve_auto(DecodingConfig.model_validate({"device": "cpu", "precision": "int8"} | options), others=others)
     assert str(error.value).startswith("decoding.precision = 'int8': ") and named in str(error.value)
-
-
-def test_auto_is_ours_for_what_else_ctranslate2_lacks() -> None:
-    assert resolve_auto(DecodingConfig(device="cpu"), others=["ensemble"]).engine == "translate"
-
-
-@needs_ctranslate2
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        ({"options": {"search": "sample"}}, "decoding.search = 'sample'"),
-        ({"options": {"precision": "bf16"}}, "decoding.precision = 'bf16'"),
-        ({"forbidden": ["dog"]}, "forbidden"),
-    ],
-)
-def test_why_our_own_search_takes_many_lines_is_said_once(
-    toy: Toy,
-    options: dict[str, Any],
-    reason: str,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    caplog.set_level("INFO", logger="translate")
-    monkeypatch.setattr(choice, "MANY_LINES", 20)
-    given = {"device": "cpu", "beam_size": 1} | options.get("options", {})
-    translator = load_translator(toy.path, **options | {"options": given}).translator
-    assert translator.engine.prepare() == "translate"
-    translator.translate(toy.sources[:19])
-    assert caplog.messages == []
-    for _ in range(2):
-        translator.translate(toy.sources[:20])
-    (message,) = caplog.messages
-    assert message.startswith("Searching with translate: ") and message.endswith(reason)
 
 
 @pytest.fixture

@@ -39,14 +39,6 @@ def searched(monkeypatch: pytest.MonkeyPatch) -> list[SearchInput]:
     return seen
 
 
-@pytest.fixture
-def begun(toy: Toy) -> list[Request]:
-    """Lines with beginnings of the right translation, and of another sentence's."""
-    halves = [" ".join(words[: (len(words) + 1) // 2]) for words in map(str.split, toy.references)]
-    prefixes = zip(toy.sources * 2, [*halves, *halves[7:], *halves[:7]], strict=True)
-    return [Request(source, prefix=prefix) for source, prefix in prefixes]
-
-
 def test_what_the_exported_table_is_too_short_for_is_ours(
     toy: Toy,
     converted: MakeTranslator,
@@ -62,21 +54,12 @@ def test_what_the_exported_table_is_too_short_for_is_ours(
     assert texts == [each.text for each in own(beam_size=1).translate(lines)]
 
 
-@pytest.mark.parametrize("beam_size", [1, 4])
-def test_lines_with_a_prefix_are_searched_by_ctranslate2(
-    converted: MakeTranslator, begun: list[Request], searched: list[SearchInput], beam_size: int
-) -> None:
-    """All of them in greedy search; with a beam, not those that may end there."""
-    assert len(converted(beam_size=beam_size).translate(begun)) == len(begun)
-    assert len(searched) < len(begun) and bool(searched) == (beam_size > 1)
-
-
 @pytest.mark.parametrize("options", [{}, {"max_length_factor": 0.4, "max_length_constant": 3}])
 def test_greedy_search_without_scores_is_the_same(
-    toy: Toy, converted: MakeTranslator, own: MakeTranslator, begun: list[Request], options: dict[str, Any]
+    toy: Toy, converted: MakeTranslator, own: MakeTranslator, options: dict[str, Any]
 ) -> None:
     """Our own search is not needed for what has reached its own maximum: it is cut there."""
-    lines = ["", *toy.sources, *begun]
+    lines = ["", *toy.sources]
     ours = own(beam_size=1, **options).translate(lines)
     theirs = converted(beam_size=1, token_scores=False, **options).translate(lines)
     assert [(each.ids, each.text, each.truncated) for each in theirs] == [
@@ -118,9 +101,14 @@ def test_settings_that_only_our_search_has_are_named(key: str, value: object) ->
     )
 
 
-def test_phrases_are_refused(converted: MakeTranslator) -> None:
-    with pytest.raises(InputError, match="engine ctranslate2 has no phrases or terminology; use the engine auto"):
-        converted().translate([Request("Hund", required=("dog",))])
+def test_lines_with_constraints_are_ours(
+    toy: Toy, converted: MakeTranslator, own: MakeTranslator, searched: list[SearchInput]
+) -> None:
+    free, *constrained = toy.sources[:3]
+    lines = [free, Request(constrained[0], required=("dog",)), Request(constrained[1], prefix="the")]
+    texts = [each.text for each in converted(beam_size=2).translate(lines)]
+    assert [each.source for each in searched if each.source != free] == constrained
+    assert texts == [each.text for each in own(beam_size=2).translate(lines)]
 
 
 def test_weights_that_are_not_finite(toy: Toy, converted: MakeTranslator, tmp_path: Path) -> None:

@@ -3,9 +3,9 @@
 import json
 import math
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
+from harness import Toy
 
 from translate.config.decoding import DecodingConfig
 from translate.decoding import Request, Translation, Translator
@@ -15,8 +15,6 @@ from translate.decoding.output.formats import (
     describe_scores,
     moses_n_best,
 )
-
-Toy = Any  # conftest.py's: test modules cannot import each other
 
 
 @pytest.fixture
@@ -128,9 +126,3 @@ def test_records_of_scores(toy: Toy, translator: Translator) -> None:
         assert len(record["tokens"]) == len(record["token_log_probs"])
     assert total.log_prob == pytest.approx(sum(record["log_prob"] for record in everything))
     json.dumps(everything, allow_nan=False)
-
-
-def test_perplexity_by_hand() -> None:
-    """Two tokens of probability 1/2 and one of 1/4: the geometric mean of 2, 2 and 4."""
-    assert CorpusScore(1, 3, math.log(1 / 16)).perplexity == pytest.approx(16 ** (1 / 3))
-    assert CorpusScore().perplexity == 1.0

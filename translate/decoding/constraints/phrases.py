@@ -6,6 +6,7 @@ after it: the next token begins a word, or there is none yet. So a phrase that e
 again if the next token continues its last word.
 """
 
+import functools
 import math
 import unicodedata
 from collections.abc import Sequence
@@ -32,6 +33,7 @@ class WordTables(NamedTuple):
     leaves_word_open: Bool[Tensor, " vocab"]  # the next token may continue the word
 
 
+@functools.lru_cache(maxsize=4)
 def build_word_tables(tokenizer: Tokenizer) -> WordTables:
     """The tables of a target vocabulary.
 

@@ -56,8 +56,3 @@ class Engine(Protocol):
             RunError: A model gives no probability to any word.
         """
         ...
-
-
-def has_words(given: SearchInput) -> bool:
-    """Whether there is something to translate; other inputs have no hypotheses."""
-    return bool(given.source_ids) and not given.source.isspace()

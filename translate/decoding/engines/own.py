@@ -14,7 +14,7 @@ import torch
 from translate.config.decoding import DecodingConfig
 from translate.data.tokenizer import Tokenizer
 from translate.decoding.constraints.phrases import build_word_tables, encode_phrase
-from translate.decoding.engines.engine import SearchJob, has_words
+from translate.decoding.engines.engine import SearchJob
 from translate.decoding.search.loop import BeamSearch
 from translate.decoding.search.model import CachedDecoder
 from translate.decoding.search.scoring import maximum_lengths
@@ -75,7 +75,9 @@ class OwnEngine:
         wait for each other after every product, which takes ten times as long as the product on a busy machine.
         """
         inputs, config = job.inputs, job.config
-        order = [index for index, each in enumerate(inputs) if has_words(each)]
+        order = [index for index, each in enumerate(inputs) if each.has_words]
+        if not order:
+            return
         # Neighbours of similar length need little padding, and the batch that needs the most memory comes first.
         order.sort(key=lambda index: -len(inputs[index].source_ids))
         longest = max((len(each.source_ids) + 1 for each in inputs), default=0)

@@ -1,0 +1,196 @@
+"""What only our own search does: workers, length limits, forbidden words, and what is said when it cannot go on."""
+
+import copy
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+import torch
+from harness import Toy, random_model
+
+from translate.config.decoding import DecodingConfig
+from translate.config.schema import Config, ModelConfig
+from translate.data.tokenizer import EOS_ID
+from translate.decoding import Request, Translator
+from translate.decoding.engines.own import OwnEngine
+from translate.decoding.search.beam import Hypothesis
+from translate.decoding.search.loop import BeamSearch
+from translate.errors import InputError, RunError
+from translate.model.device import OutOfMemory, explain_out_of_memory
+from translate.runs import loading
+from translate.runs.loading import build_model
+
+MakeTranslator = Callable[..., Translator]
+
+REFUSAL = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of …")
+TOLD = r" \(CUDA out of memory. Tried to allocate 20.00 GiB\)\. "
+
+
+# Lengths
+
+
+def test_truncation_is_flagged(toy: Toy, translator: MakeTranslator) -> None:
+    source = max(toy.sources, key=len)
+    whole = translator(beam_size=1).translate(source)
+    length = len(whole.ids)
+    assert length > 4 and not whole.truncated
+    # The end symbol is the last token that fits; it does not fit any more; half of the translation fits.
+    for limit, is_cut in [(length + 1, False), (length, True), (length // 2, True)]:
+        found = translator(beam_size=1, max_length_factor=0.0, max_length_constant=limit).translate(source)
+        assert (found.truncated, found.source_truncated, found.ids) == (is_cut, False, whole.ids[:limit])
+
+
+def test_length_limit_by_hand(toy: Toy) -> None:
+    """factor · source tokens + constant, its end symbol counted; reached exactly by a model that never ends."""
+    model = random_model(toy.tokenizers, output_bias=True).eval()
+    with torch.no_grad():
+        model.output.bias[EOS_ID] = -1e4
+    config = DecodingConfig(beam_size=2, max_length_factor=1.5, max_length_constant=3)
+    for translation in Translator(model, toy.tokenizers, config).translate(toy.sources[:7]):
+        num_source = len(toy.tokenizers.source.encode(translation.source)) + 1
+        assert translation.truncated and len(translation.ids) == int(1.5 * num_source) + 3
+
+
+def test_a_source_beyond_learned_positions_is_cut_to_be_scored(toy: Toy) -> None:
+    model = random_model(toy.tokenizers, positions="learned", max_positions=11).eval()
+    limited = Translator(model, toy.tokenizers, DecodingConfig(beam_size=2, long="truncate"))
+    long, cut = limited.score(["Hund " * 40, "Hund " * 10], [[7, 8, 9], [7, 8, 9]])
+    assert len(long.token_log_probs) == 4
+    assert long.token_log_probs == pytest.approx(cut.token_log_probs, abs=1e-5)
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "relative"])
+def test_other_positions_have_no_limit(toy: Toy, positions: str) -> None:
+    model = random_model(toy.tokenizers, positions=positions, max_positions=11).eval()
+    config = DecodingConfig(beam_size=1, max_length_factor=0.0, max_length_constant=3)
+    assert not Translator(model, toy.tokenizers, config).translate("Hund " * 400).source_truncated
+
+
+# Forbidden words
+
+
+def test_forbidden_words_are_not_there(toy: Toy, translator: MakeTranslator) -> None:
+    """Not with other options of a call either; a word that is required too is an error of its line."""
+    lines = [source for source in toy.sources if "Hund" in source][:7]
+    free = translator(beam_size=4)
+    assert sum("dog" in each.text.split() for each in free.translate(lines)) > 3
+    without = Translator(OwnEngine(toy.model, toy.tokenizers.target, forbidden=["dog"]), toy.tokenizers, free.config)
+    for options in ({}, {"beam_size": 2}):
+        assert not any("dog" in each.text.split() for each in without.translate(lines, **options))
+    with pytest.raises(InputError, match="^line 2: a phrase is both required and forbidden$"):
+        without.translate(["Haus", Request("Hund", required=("dog",))])
+
+
+# Workers
+
+
+def test_a_search_runs_torch_with_one_thread_and_restores_their_number(
+    translator: MakeTranslator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Several would wait for each other after each product, for seconds in a line on a busy machine."""
+
+    def tell_threads(search: Any, order: Sequence[int], **_: object) -> Iterator[tuple[int, list[Hypothesis]]]:
+        yield (order[0], [Hypothesis([], [], float(torch.get_num_threads()), truncated=False)])
+
+    monkeypatch.setattr(BeamSearch, "run", tell_threads)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        assert translator(beam_size=1).translate("Hund", align=False).score == 1.0
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_a_worker_that_fails_stops_the_others(translator: MakeTranslator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first one fails at once; the other, left alone, would go on for five seconds."""
+    num_found = 0
+
+    def fail_or_go_on(
+        search: Any, order: Sequence[int], *, stop: threading.Event, on_step: Any
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+        nonlocal num_found
+        if 0 in order:
+            raise RuntimeError("the first worker fails")
+        for sentence in itertools.takewhile(lambda _: not stop.is_set(), order):
+            time.sleep(0.01)
+            num_found += 1
+            yield (sentence, [Hypothesis([], [0.0], 0.0, truncated=False)])
+
+    monkeypatch.setattr(BeamSearch, "run", fail_or_go_on)
+    num_threads = torch.get_num_threads()
+    with pytest.raises(RuntimeError, match="the first worker fails"):
+        translator(beam_size=1, workers=2).translate(["Hund"] * 1000)
+    assert num_found < 250 and torch.get_num_threads() == num_threads
+
+
+# Failures
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_is_not_a_number_is_an_error_and_never_a_translation(toy: Toy, workers: int) -> None:
+    """Weights that are broken throughout; and a single number of them, which one line alone meets."""
+    message = r"^line \d+: the model gives no probability to any word: its weights are not finite, or the constraints"
+    broken, once = copy.deepcopy(toy.model), copy.deepcopy(toy.model)
+    once.encoder.embedder.tokens = copy.deepcopy(once.encoder.embedder.tokens)  # not the target's, if they are tied
+    (token,) = toy.tokenizers.source.parse(["<0x7E>"])
+    with torch.no_grad():
+        broken.decoder.layers[0].feed_forward.outer.bias.fill_(torch.nan)
+        once.encoder.embedder.tokens.weight[token, 5] = torch.nan
+    config = DecodingConfig(beam_size=3, workers=workers)
+    with pytest.raises(RunError, match=message):
+        Translator(broken, toy.tokenizers, config).translate(toy.sources[:17])
+    fine = Translator(once, toy.tokenizers, config)
+    assert all(each.text for each in fine.translate(toy.sources[:17]))
+    with pytest.raises(RunError, match=message):
+        fine.translate([*toy.sources[:17], "Hund ~"])
+
+
+def refuse(*arguments: object, **options: object) -> Any:
+    raise REFUSAL
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_search_without_memory(
+    toy: Toy, translator: MakeTranslator, monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
+    monkeypatch.setattr(BeamSearch, "run", refuse)
+    with pytest.raises(
+        RunError,
+        match=r"^out of memory on .* 17 texts of up to \d+ tokens" + TOLD + r".*decoding\.batch_tokens \(now 99\),"
+        r" decoding\.beam_size \(now 3\) or decoding\.max_source_tokens",
+    ):
+        translator(batch_tokens=99, beam_size=3, workers=workers).translate(toy.sources[:17])
+
+
+def test_a_scoring_without_memory(toy: Toy, translator: MakeTranslator, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = toy.tokenizers.target.encode("dog")
+    monkeypatch.setattr("translate.decoding.score.collate", refuse)
+    with pytest.raises(
+        RunError,
+        match=rf"^out of memory on .* 1 pairs of up to {len(ids * 3) + 1} tokens{TOLD}.*decoding\.batch_tokens"
+        r" \(now 99\), decoding\.max_source_tokens .* decoding\.max_target_tokens",
+    ):
+        translator(batch_tokens=99).score([""], [ids * 3])
+
+
+def test_a_model_too_large_to_build(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By what PyTorch itself says of a petabyte of the CPU's memory."""
+    monkeypatch.setattr(loading, "Transformer", lambda *_, **__: torch.empty(2**48))
+    sizes = ModelConfig(d_model=65536, num_heads=2, d_ff=1_000_000)
+    message = rf"^out of memory on .*model.d_model = 65536, model.d_ff = 1000000, .* 310 subwords .*{2**50} bytes"
+    with pytest.raises(RunError, match=message):
+        build_model(Config(model=sizes), toy.tokenizers)
+
+
+def test_the_outermost_tells() -> None:
+    with (
+        pytest.raises(OutOfMemory, match=f"^out of memory on the validation{TOLD}Resume.$") as caught,
+        explain_out_of_memory("the validation", hint="Resume."),
+        explain_out_of_memory("the search", hint="Lower it."),
+    ):
+        raise REFUSAL
+    assert caught.value.__cause__ is REFUSAL
