@@ -47,7 +47,5 @@ def import_extra(package: str) -> ModuleType:
         return importlib.import_module(package)
     except ImportError as error:
         name = package.partition(".")[0]
-        extra = {"onnxruntime": "onnx"}.get(name, name)
-        if name in ("transformers", "huggingface_hub", "sentencepiece"):
-            extra = "huggingface"
+        extra = {"onnxruntime": "onnx", "transformers": "huggingface", "huggingface_hub": "huggingface"}.get(name, name)
         raise InputError(f"{package} cannot be imported ({error}): {install_hint(extra)}") from error

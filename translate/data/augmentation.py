@@ -55,11 +55,7 @@ def change_pairs(
 
 
 def augment_corpus(corpus: ParallelCorpus, *, with_typos: bool = True) -> ParallelCorpus:
-    """Change the pairs of a corpus once, each line in the same way in every run.
-
-    Raises:
-        RunError: The corpus is large, and its text cannot be written to a temporary file.
-    """
+    """Change the pairs of a corpus once, each line in the same way in every run; see `store_pairs`."""
     if corpus.augment is None:
         return corpus
     augment = corpus.augment if with_typos else corpus.augment.model_copy(update={"typos": 0.0})

@@ -82,13 +82,10 @@ def batch_by_tokens(*lengths: Sequence[int], order: Sequence[int], max_tokens: i
 
 
 def cut_batches(widths: NDArray[np.signedinteger], *, max_tokens: int) -> NDArray[np.int64]:
-    """Find where the batches of a whole epoch begin; see `batch_by_tokens`.
+    """Find the first item of each batch of an epoch, and the number of all items at the end; see `batch_by_tokens`.
 
     Args:
         widths: The longer side of each item, at least 1, in the order in which the items fill batches.
-
-    Returns:
-        The first item of each batch, and the number of all items at the end.
     """
     borders = [0]
     while (first := borders[-1]) < len(widths):

@@ -46,11 +46,8 @@ class TemporaryFile:
     The file has no name on Linux and macOS, and Windows deletes it when it is closed. It is mapped by its open handle,
     never by a path.
 
-    Args:
-        content: A description of the content for error messages.
-
     Raises:
-        RunError: The file cannot be created.
+        RunError: The file cannot be created; the message names its content.
     """
 
     def __init__(self, content: str) -> None:
@@ -114,9 +111,6 @@ class DataCache:
     """Entries of all trainings of this user; several processes may use them at once.
 
     The cache never fails: without a folder that can be written, nothing is kept, and a warning says so.
-
-    Args:
-        folder: Where the entries are; None: in `translate-nmt` where `datasets` has its files.
     """
 
     def __init__(self, *, folder: Path | None = None) -> None:

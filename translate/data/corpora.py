@@ -220,11 +220,7 @@ def join_texts(corpora: Iterable[ParallelCorpus], *, with_tags: bool = False) ->
 
 
 def store_pairs(chunks: Iterable[PairChunk], *, name: str) -> tuple[Sequence[str], Sequence[str]]:
-    """Store all sources and all targets, in memory if there are few, else in temporary files.
-
-    Raises:
-        RunError: A file cannot be written.
-    """
+    """Store all sources and all targets, in memory if there are few, else in temporary files; see `TemporaryFile`."""
     sources: list[str] = []
     targets: list[str] = []
     num_bytes = 0

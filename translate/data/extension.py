@@ -23,10 +23,9 @@ _NUM_SHOWN = 20
 def extend_tokenizers(
     tokenizers: Tokenizers, config: TokenizerConfig, sources: Sequence[str], targets: Sequence[str]
 ) -> Tokenizers:
-    """Add `tokenizer.add_pieces`, and with `tokenizer.add_characters` the characters that the text needs.
+    """Add `tokenizer.add_pieces`, and with `tokenizer.add_characters` the characters that the training text needs.
 
-    Args:
-        sources: The training text, whose characters are counted; a joint vocabulary gets the characters of both sides.
+    A joint vocabulary gets the characters of both sides.
     """
     source, target, vocabulary = tokenizers
 

@@ -211,27 +211,6 @@ def _shares(weights: list[float], segment_pairs: int) -> list[int]:
     return [max(1, end - start) for start, end in pairwise(borders)]
 
 
-def encode_together(
-    texts: Sequence[str], tokenizer: Tokenizer, *, world: World, num_threads: int, check: Check = lambda: None
-) -> TokenStore:
-    """The ids of each line of a segment: each process encodes a part, and all processes get all ids.
-
-    All processes must encode the same texts at the same time.
-
-    Raises:
-        RunError: There are many ids, and their file cannot be written in some process.
-        Cancelled: `check` raised it in some process.
-    """
-    writer = TokenWriter("the token ids of a segment")
-    for first in range(0, len(texts), _EXCHANGED_LINES * world.size):
-        start = first + world.rank * _EXCHANGED_LINES
-        own = encode_chunks(texts[start : start + _EXCHANGED_LINES], tokenizer, num_threads=num_threads, check=check)
-        parts = world.all_gather(world.run_cancellable(partial(list[TokenChunk], own)))
-        # All store together, so that a full disk of one process ends all.
-        world.run_cancellable(partial(writer.add, *chain.from_iterable(parts)))
-    return writer.finish()
-
-
 class StreamedBatches:
     """Like `TrainingBatches`, but each epoch is the next segment of `TrainingStreams`.
 
@@ -299,11 +278,8 @@ class StreamedBatches:
         read = partial(self._streams.segment, number, check=check)
         try:
             corpora = self._world.run_cancellable(read if number else lambda: self._streams.first)
-            encode = partial(encode_together, world=self._world, num_threads=self._settings.num_threads)
-            encoded = [
-                encode(texts, tokenizer, check=check)
-                for texts, tokenizer in zip(join_texts(corpora, with_tags=True), self._tokenizers[:2], strict=True)
-            ]
+            sides = zip(join_texts(corpora, with_tags=True), self._tokenizers[:2], strict=True)
+            encoded = [self._encode(texts, tokenizer, check) for texts, tokenizer in sides]
             make_batches = partial(TrainingBatches, corpora, self._tokenizers, self._settings, encoded=encoded)
             make_batches = partial(make_batches, sampling_pool=self._sampling_pool, may_be_empty=number > 0)
             batches = self._world.run_cancellable(make_batches)
@@ -319,6 +295,18 @@ class StreamedBatches:
             logger.info(f"Segment {number + 1} of the streamed corpora prepared")
             log_reports(batches.filter_reports)
         return batches
+
+    def _encode(self, texts: Sequence[str], tokenizer: Tokenizer, check: Check) -> TokenStore:
+        """The ids of each line: each process encodes a part, and all processes get all ids."""
+        writer, world = TokenWriter("the token ids of a segment"), self._world
+        for first in range(0, len(texts), _EXCHANGED_LINES * world.size):
+            start = first + world.rank * _EXCHANGED_LINES
+            lines = texts[start : start + _EXCHANGED_LINES]
+            own = encode_chunks(lines, tokenizer, num_threads=self._settings.num_threads, check=check)
+            parts = world.all_gather(world.run_cancellable(partial(list[TokenChunk], own)))
+            # All store together, so that a full disk of one process ends all.
+            world.run_cancellable(partial(writer.add, *chain.from_iterable(parts)))
+        return writer.finish()
 
 
 Batches = TrainingBatches | StreamedBatches

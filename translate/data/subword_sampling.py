@@ -70,13 +70,10 @@ class SubwordSampler:
         self._lattice = functools.lru_cache(_MAX_REMEMBERED_LATTICES)(self._make_lattice)
 
     def sample(self, lines: list[str], *, amount: float, seed: int) -> list[list[int]]:
-        """One segmentation of each line.
+        """The token ids of one segmentation of each line: a pure function of the model and the arguments.
 
         Args:
             amount: BPE: the probability of dropping a merge. Unigram: the exponent on a segmentation's probability.
-
-        Returns:
-            Token ids for each line; a pure function of the model and the arguments.
 
         Source: Provilkov et al. 2020, https://arxiv.org/abs/1910.13267, section 3 (BPE-dropout); Kudo 2018,
             https://arxiv.org/abs/1804.10959, section 3.2 (forward filtering and backward sampling).
@@ -247,10 +244,7 @@ class SamplingPool:
 
     Sampling is pure Python: in a thread it would hold the interpreter lock, for which every operation of a training
     step would wait. It does not matter which process samples, because each task has its own seed. The processes are
-    spawned, so a script that trains needs the usual `if __name__ == "__main__":`.
-
-    Args:
-        num_processes: At most this many workers are started, and none if it is 1.
+    spawned, so a script that trains needs the usual `if __name__ == "__main__":`. One process samples without workers.
     """
 
     def __init__(self, *, num_processes: int) -> None:
@@ -258,11 +252,7 @@ class SamplingPool:
         self._executor: Executor | None = None
 
     def sample(self, tasks: Iterable[SamplingTask], *, num_lines: int, check: Check) -> Iterator[TokenChunk]:
-        """The segmentations of each task, in order.
-
-        Args:
-            num_lines: The number of lines of all tasks.
-        """
+        """The segmentations of each task, in order; `num_lines` are the lines of all tasks."""
         remaining = iter(tasks)
         waiting: deque[SamplingTask] = deque()  # given to workers
         results: deque[Future[TokenChunk]] = deque()  # of the waiting tasks

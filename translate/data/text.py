@@ -10,7 +10,6 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
 
 from translate.errors import InputError
 from translate.nearest import did_you_mean, nearest_paths
@@ -83,7 +82,17 @@ def stream_lines(path: Path, *, may_be_pipe: bool = False) -> Iterator[str]:
     try:
         require_file(path, may_be_pipe=may_be_pipe)
         with path.open("rb") as stream, require_unchanged(path):
-            yield from _gunzip_lines(stream, path) if path.suffix == ".gz" else iterate_lines(stream, str(path))
+            if path.suffix == ".gz":
+                if not stream.peek(1):
+                    raise InputError(f"{path}: is empty, although its name says gzip; copy or download the file again")
+                with gzip.open(stream) as unzipped:
+                    yield from iterate_lines(unzipped, str(path))
+            else:
+                yield from iterate_lines(stream, str(path))
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise InputError(
+            f"{path}: is named .gz, but its gzip data are damaged ({error}); copy or download the file again"
+        ) from error
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
 
@@ -104,18 +113,6 @@ def require_file(path: Path, *, may_be_pipe: bool = False) -> None:
         )
     if not stat.S_ISREG(mode) and not stat.S_ISFIFO(mode):
         raise InputError(f"{path}: is a device or socket, and a file is needed")
-
-
-def _gunzip_lines(stream: IO[bytes], path: Path) -> Iterator[str]:
-    if not stream.peek(1):  # type: ignore[attr-defined]  # a file opened in binary mode is buffered
-        raise InputError(f"{path}: is empty, although its name says gzip; copy or download the file again")
-    with gzip.open(stream) as unzipped:
-        try:
-            yield from iterate_lines(unzipped, str(path))
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise InputError(
-                f"{path}: is named .gz, but its gzip data are damaged ({error}); copy or download the file again"
-            ) from error
 
 
 @contextmanager

@@ -84,11 +84,7 @@ class TokenStore:
 
 
 class TokenWriter:
-    """Collects the ids of many lines, in memory while there are few, else in a temporary file.
-
-    Args:
-        content: A description of the ids, for the error about a full disk.
-    """
+    """Collects the ids of many lines, in memory while there are few, else in a temporary file; see `TemporaryFile`."""
 
     def __init__(self, content: str) -> None:
         self._content = content
@@ -98,11 +94,7 @@ class TokenWriter:
         self._num_bytes = 0
 
     def add(self, *chunks: TokenChunk) -> None:
-        """Append the lines of some chunks.
-
-        Raises:
-            RunError: The temporary file cannot be written.
-        """
+        """Append the lines of some chunks."""
         self._lengths += [chunk.lengths for chunk in chunks]
         self._ids += [chunk.ids for chunk in chunks]
         self._num_bytes += sum(chunk.ids.nbytes for chunk in chunks)
@@ -164,11 +156,7 @@ Check = Callable[[], None]
 def encode_texts(
     texts: Sequence[str], tokenizer: Tokenizer, *, num_threads: int, cache: DataCache | None
 ) -> TokenStore:
-    """The ids of each line of the training corpora, by way of the cache if there is one.
-
-    Raises:
-        RunError: There are many ids, and their file cannot be written.
-    """
+    """The ids of each line of the training corpora, by way of the cache if there is one; see `TokenWriter`."""
     chunks = partial(encode_chunks, texts, tokenizer, num_threads=num_threads)
     if cache is not None:
         name = entry_name("ids", tokenizer.model_bytes, text_digest(texts))

@@ -206,10 +206,7 @@ def read_tokenizer(path: Path) -> Tokenizer:
 def prepare_tokenizers(
     config: TokenizerConfig, source_lines: Sequence[str], target_lines: Sequence[str], *, cache: DataCache | None = None
 ) -> Tokenizers:
-    """The tokenizers that a config asks for: the models that it names, or models trained on these lines.
-
-    Args:
-        cache: Keeps trained models for the next training; None: they are not kept.
+    """The tokenizers that a config asks for: the models that it names, or models trained on these lines, or cached.
 
     Raises:
         InputError: A given model cannot be used, or the text does not allow `tokenizer.vocab_size`.
@@ -241,9 +238,6 @@ def train_tokenizer(
     lines: Iterable[str], config: TokenizerConfig, *, text_name: str = "the training text"
 ) -> Tokenizer:
     """Train a SentencePiece model on all of `lines`, deterministically and without output.
-
-    Args:
-        text_name: The name of the text in errors.
 
     Raises:
         InputError: There is no text, or `tokenizer.vocab_size` is too small or too large for it; the message gives the

@@ -115,10 +115,7 @@ def read_tensors(path: Path, *, prefixes: Sequence[str] = ("",)) -> TensorFile:
 def write_checkpoint(
     run: RunDirectory, which: Checkpoint, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]
 ) -> None:
-    """Write a checkpoint. The last checkpoint before it becomes the previous one, if it is of another step.
-
-    Args:
-        metadata: Includes the step.
+    """Write a checkpoint, whose metadata include the step. The last one becomes the previous one if its step differs.
 
     Raises:
         RunError: The checkpoint cannot be written; earlier ones are intact.
