@@ -64,22 +64,20 @@ def make_opus(spms: tuple[bytes, bytes]) -> Callable[..., Path]:
         *,
         separate: bool = False,
         tags: tuple[str, ...] = (),
-        models: tuple[bytes, bytes] = spms,
         end_bias: float = 2.6,
-        spare: int = 9,
         **settings: Any,
     ) -> Path:
         transformers = pytest.importorskip("transformers")
         folder.mkdir(parents=True)
-        processors = [sentencepiece.SentencePieceProcessor(model_proto=model) for model in models]
+        processors = [sentencepiece.SentencePieceProcessor(model_proto=model) for model in spms]
         sides = [[each.id_to_piece(token) for token in range(2, each.get_piece_size())] for each in processors]
-        del sides[0][len(sides[0]) - spare :]
+        del sides[0][-9:]
         # Both sides have the same id for padding.
         sides = [side[: len(sides[0])] for side in sides] if separate else [sorted({*sides[0], *sides[1]})]
         vocabularies = [["</s>", "<unk>", *side, *tags, "<pad>"] for side in sides]
         for name, vocabulary in zip(("vocab.json", "target_vocab.json"), vocabularies, strict=False):
             (folder / name).write_text(json.dumps({piece: token for token, piece in enumerate(vocabulary)}))
-        for name, model in zip(("source.spm", "target.spm"), models, strict=True):
+        for name, model in zip(("source.spm", "target.spm"), spms, strict=True):
             (folder / name).write_bytes(model)
         tokenizer_config = {"source_lang": "de", "target_lang": "en", "separate_vocabs": separate}
         (folder / "tokenizer_config.json").write_text(json.dumps(tokenizer_config))

@@ -50,7 +50,7 @@ def test_settings_of_the_search(
 ) -> None:
     """One that is lost is named."""
     base = {"length_penalty_kind": "average", "length_penalty": 0.7}
-    settings = generation_settings(DecodingConfig.model_validate(base | {key: value}))
+    settings = generation_settings(DecodingConfig.model_validate(base | {key: value}), limit=None)
     assert settings["length_penalty"] == length_penalty
     assert (f"decoding.{key} = {value!r}" in caplog.text) == bool(caplog.records) == is_lost
 

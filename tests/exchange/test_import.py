@@ -42,9 +42,3 @@ def test_an_imported_run_is_a_run(make_opus: Callable[..., Path], german: list[s
     assert f"training.initialize_from={run}" in resumed.stderr.replace("\n", "")
     assert "has no training to continue" in resumed.stderr.replace("\n", " ")
     assert json.loads((run / "run.json").read_text())["imported"]["source"] == str(folder)
-
-
-def test_nothing_to_import(tmp_path: Path) -> None:
-    result = translate("import", tmp_path / "none", tmp_path / "run")
-    assert result.exit_code == 2 and "no such folder" in result.stderr
-    assert list(tmp_path.iterdir()) == []

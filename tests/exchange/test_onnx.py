@@ -47,20 +47,11 @@ def translate_as_documented(folder: Path, lines: list[str]) -> list[str]:
     return translations
 
 
-def test_the_files(exported: Path) -> None:
-    assert {file.name for file in exported.iterdir()} >= {
-        *("encoder_model.onnx", "decoder_model_merged.onnx", "config.json", "generation_config.json"),
-        *("source.spm", "target.spm", "vocab.json", "tokenizer_config.json"),
-    }
-    config = json.loads((exported / "config.json").read_text())
-    assert (config["model_type"], config["d_model"], config["decoder_layers"]) == ("marian", 32, 1)
-    assert json.loads((exported / "generation_config.json").read_text())["max_length"] == 512
-
-
 def test_onnxruntime_alone_translates_as_the_run_does(toy: Toy, exported: Path, expected: list[str]) -> None:
     assert len(set(expected)) > 30
     assert translate_as_documented(exported, toy.sources) == expected
     assert translate_as_documented(exported, toy.sources[:1]) == expected[:1]
+    assert json.loads((exported / "config.json").read_text())["model_type"] == "marian"  # which optimum knows
 
 
 def test_int8(toy: Toy, exported: Path, expected: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

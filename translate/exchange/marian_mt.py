@@ -5,13 +5,15 @@ import json
 import logging
 import re
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import yaml
 from torch import Tensor
 
+from translate.atomic import write_text
 from translate.config.decoding import DecodingConfig
 from translate.config.schema import Config, ModelConfig
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizers
@@ -77,10 +79,13 @@ def marian_settings(model: Transformer) -> dict[str, Any]:
     }
 
 
-def generation_settings(config: DecodingConfig) -> dict[str, Any]:
+def generation_settings(config: DecodingConfig, *, limit: int | None) -> dict[str, Any]:
     """The run's search as the settings of a `GenerationConfig`; a warning names those that it cannot express.
 
     `generate` divides the log-probability by length^length_penalty, as our kind `average` does.
+
+    Args:
+        limit: The most tokens that the model takes; None: no limit.
     """
     lost = missing_settings(config)
     if config.length_penalty_kind == "gnmt" and config.length_penalty and config.beam_size > 1:
@@ -94,7 +99,7 @@ def generation_settings(config: DecodingConfig) -> dict[str, Any]:
         "suppress_tokens": [PAD_ID, BOS_ID],
         "num_beams": config.beam_size,
         "length_penalty": 0.0 if config.length_penalty_kind == "none" else config.length_penalty,
-        "max_length": TABLE_POSITIONS // 2,
+        "max_length": min(TABLE_POSITIONS // 2, limit or TABLE_POSITIONS),
     }
 
 
@@ -146,8 +151,7 @@ def write_marian_tokenizer(tokenizers: Tokenizers, config: Config, directory: Pa
         "clean_up_tokenization_spaces": False,
     }
     for name, content in files.items():
-        text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-        (directory / name).write_text(text, encoding="utf-8", newline="\n")
+        write_text(directory / name, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
     (directory / "source.spm").write_bytes(tokenizers.source.model_bytes)
     (directory / "target.spm").write_bytes(tokenizers.target.model_bytes)
 
@@ -266,7 +270,7 @@ def read_marian_mt(folder: Path) -> ForeignModel:
         files=files + sorted([*folder.glob("*.safetensors"), *folder.glob("pytorch_model*.bin")]),
         licence=read_licence(folder),
         reader={"transformers": transformers.__version__},
-        check=functools.partial(_check, model, tokenizer, source, target),
+        check=functools.partial(check_transformers, model, tokenizer, (source, target), "imported"),
     )
 
 
@@ -304,38 +308,40 @@ def _read_vocabularies(folder: Path, model: Any, tokenizer: Any) -> tuple[Vocabu
     return made[0], made[-1]
 
 
-def _check(
-    marian: Any, tokenizer: Any, source: Vocabulary, target: Vocabulary, model: Transformer, tokenizers: Tokenizers
+def check_transformers(
+    theirs: Any,
+    tokenizer: Any,
+    vocabularies: Sequence[Vocabulary],
+    made: Literal["exported", "imported"],
+    model: Transformer,
+    tokenizers: Tokenizers,
 ) -> None:
     """Compare logits, log-probabilities, and the ids and the text of sentences with those of transformers.
 
     Raises:
         RunError: A number differs by more than the tolerance, or a text has other tokens.
     """
-    probes = probe(model, position_limit=marian.config.max_position_embeddings)
-    source_rows, rows = torch.tensor(source.rows), torch.tensor(target.rows)
+    probes = probe(model, position_limit=tokenizer.model_max_length)
+    source_rows, rows = (torch.tensor(vocabulary.rows) for vocabulary in vocabularies)
     with torch.inference_mode():
-        theirs = marian(
+        logits = theirs(
             input_ids=source_rows[probes.batch.source_ids].clamp(min=0),  # padding is masked, whatever its id
             attention_mask=(probes.batch.source_ids != PAD_ID).long(),
             decoder_input_ids=rows[probes.batch.target_input_ids].clamp(min=0),
         ).logits
-    both = sorted({*range(len(rows))} - {*target.only_ours})
+    both = sorted({*range(len(rows))} - {*vocabularies[1].only_ours})
     for what, function in {"logits": lambda logits: logits, "log-probabilities": log_probabilities}.items():
-        ours = function(probes.logits)[..., both]
-        check_agreement(probes.pairs, ours, function(theirs)[..., rows[both]], what=what, made="imported")
-    source_ids = {row: token for token, row in enumerate(source.rows) if token != BOS_ID}
-    tags = [name for name in tokenizers.source.pieces(range(tokenizers.source.vocab_size)) if name.startswith(">>")][:1]
+        ours, expected = function(probes.logits)[..., both], function(logits)[..., rows[both]]
+        check_agreement(probes.pairs, ours, expected, what=what, made=made)
+    source_ids = {row: token for token, row in enumerate(source_rows.tolist()) if token != BOS_ID}
+    tags = [f"{name} " for name in vocabularies[0].subwords if name.startswith(">>")][:1]
     for pair in probes.pairs:
-        decoded = tokenizers.source.decode(pair.source)
-        for text in (decoded, *(f"{tag} {decoded}" for tag in tags)):
-            their_ids = [source_ids.get(token) for token in tokenizer(text)["input_ids"]]
-            if their_ids != [*tokenizers.source.encode(text), EOS_ID]:
-                raise RunError(
-                    f"the imported tokenizer gives other tokens for {text!r} than transformers; nothing is kept"
-                )
+        texts = [tag + tokenizers.source.decode(pair.source) for tag in ("", *tags)]
+        ids = [[source_ids.get(token) for token in tokenizer(text)["input_ids"]] for text in texts]
         text = tokenizer.decode(rows[torch.tensor(pair.target)].tolist(), skip_special_tokens=True)
-        if text != tokenizers.target.decode(pair.target).strip():
+        same_ids = ids == [[*tokenizers.source.encode(text), EOS_ID] for text in texts]
+        if not same_ids or text != tokenizers.target.decode(pair.target).strip():
             raise RunError(
-                f"the imported tokenizer does not give the text {text!r}, as transformers does; nothing is kept"
+                f"the {made} tokenizer gives other tokens or another text than the original one, such as for"
+                f" {texts[0]!r}, or for the ids of {text!r}; nothing was {made}"
             )

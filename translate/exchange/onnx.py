@@ -58,9 +58,10 @@ def write_onnx(model: Transformer, tokenizers: Tokenizers, config: Config, direc
         **(COUNTERPARTS["tie_embeddings"][model.config.tie_embeddings].marian_mt or {}),
         "max_position_embeddings": limit or TABLE_POSITIONS,
     }
-    generation = generation_settings(config.decoding)
-    generation["max_length"] = min(generation["max_length"], limit or TABLE_POSITIONS)
-    for name, content in (("config", settings), ("generation_config", generation)):
+    for name, content in (
+        ("config", settings),
+        ("generation_config", generation_settings(config.decoding, limit=limit)),
+    ):
         write_text(directory / f"{name}.json", json.dumps(content, indent=2) + "\n")
     write_marian_tokenizer(tokenizers, config, directory, limit=limit)
     check_onnx(directory, model, int8=int8)
