@@ -116,5 +116,5 @@ def test_wrong_numbers_of_lines(learnt: Path, write: Write, tmp_path: Path, opti
         file = write("dog\n" * number)
         result = translate("decode", learnt, *([source] if as_file else []), "-o", output, option, file, **given)
         assert result.exit_code == 2 and not output.exists()
-        words = [str(file), str(number), str(len(SOURCES))] if as_file else ["standard input", str(file)]
+        words = [f"{len(SOURCES)} lines", str(file), str(number)] if as_file else ["standard input", str(file)]
         assert in_order(result.stderr, *words)

@@ -48,8 +48,6 @@ def compare(
     """
     if len(systems) < 2:
         raise InputError(f"{systems[0]}: a comparison needs at least two systems")
-    if (source is None) != (reference is None) or (source is not None and set_name is not None):
-        raise InputError("--source and --reference go together, and not with --set")
     check_outputs({"--output": output}, [source, reference, *systems])
     from translate.config.load import read_resolved_config
     from translate.config.schema import Config

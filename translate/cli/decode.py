@@ -243,7 +243,7 @@ def score(
         if options.get(key) == value:
             raise InputError(f"score cannot use --{key} {value}; leave it out")
     check_outputs({"--output": output or STANDARD_OUTPUT}, [source, target])
-    pairs = paired_lines(source, target)
+    pairs = paired_lines(open_lines(source), open_lines(target))
     translator = load_own_translator(run, checkpoint=checkpoint, options=options).translator
     total = CorpusScore()
     with line_bar(pairs.total) as advance:

@@ -9,7 +9,7 @@ import typer
 from typer import Argument, Option
 
 from translate.cli.terminal.console import line_bar
-from translate.cli.terminal.lines import paired_lines
+from translate.cli.terminal.lines import open_lines, paired_lines
 from translate.cli.terminal.options import CheckpointOption, RunArgument, complete_run, takes_decoding_options
 from translate.errors import InputError
 from translate.messages import escaped
@@ -59,7 +59,7 @@ def evaluate(
                 "--hypotheses takes only --reference and --report: translate eval --hypotheses F --reference F; nothing"
                 " is translated, so other options would have no effect"
             )
-        lines = list(paired_lines(hypotheses, reference))
+        lines = list(paired_lines(open_lines(hypotheses), open_lines(reference)))
         translated, references = [first for first, _ in lines], [second for _, second in lines]
         metrics = score_translations(translated, references, EvaluationConfig())
         others = score_conventions(translated, references, EvaluationConfig()) if report else ()
@@ -68,8 +68,6 @@ def evaluate(
         return
     if run is None:
         raise InputError("name a run directory, or --hypotheses F --reference F")
-    if (source is None) != (reference is None) or (source is not None and set_name is not None):
-        raise InputError("--source and --reference go together, and not with --set")
     from translate.config.load import read_resolved_config
     from translate.decoding import count_conditions
     from translate.decoding.loading import load_translator

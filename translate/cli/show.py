@@ -281,17 +281,14 @@ def _read_pairs(
     loaded: "LoadedTranslator", source: Path | None, reference: Path | None, file: "PictureFile"
 ) -> "ParallelCorpus":
     """Read the given texts, or the validation corpus, which must not be the output."""
-    from translate.evaluation.evaluate import choose_test_sets
+    from translate.evaluation.evaluate import choose_test_set
 
-    if (source is None) != (reference is None):
-        raise InputError("--source and --reference go together")
-    if source is None and loaded.run.config.data.validation is None:
-        raise InputError(f"{loaded.run.directory}: its config has no data.validation, which this picture needs")
-    if source is None:
-        named = [getattr(loaded.run.config.data.validation, key, None) for key in ("source", "target", "path")]
+    config, name = loaded.run.config, None
+    if source is None and reference is None:
+        name = "validation"
+        named = [getattr(config.data.validation, key, None) for key in ("source", "target", "path")]
         check_outputs({"--output": file.path}, [Path(path) for path in named if path])
-    (pairs,) = choose_test_sets(loaded.run.config, source=source, reference=reference, name="validation").values()
-    return pairs
+    return choose_test_set(config, source=source, reference=reference, name=name)[1]
 
 
 def _save(picture: "Picture", file: "PictureFile") -> None:

@@ -58,14 +58,9 @@ def train_tokenizer(
     from translate.data.text import read_lines
     from translate.data.tokenizer import train_tokenizer as train_model
 
-    options = {
-        "type": kind,
-        "vocab_size": vocab_size,
-        "character_coverage": character_coverage,
-        "byte_fallback": byte_fallback,
-        "normalization": normalization,
-    }
-    config = override_config(Config(), {f"tokenizer.{key}": value for key, value in options.items()}).tokenizer
+    numbers = {"tokenizer.vocab_size": vocab_size, "tokenizer.character_coverage": character_coverage}
+    kinds = {"tokenizer.type": kind, "tokenizer.normalization": normalization}
+    config = override_config(Config(), {**numbers, **kinds, "tokenizer.byte_fallback": byte_fallback}).tokenizer
     check_outputs({"--output": output}, corpora)
     if not output.resolve().parent.is_dir():
         raise InputError(f"{output}: cannot be written: the folder does not exist")

@@ -157,6 +157,8 @@ def choose_test_sets(
     Raises:
         InputError: There is no such set, or its files cannot be used.
     """
+    if (source is None) != (reference is None) or (source is not None and name is not None):
+        raise InputError("--source and --reference go together, and not with --set")
     if source is not None and reference is not None:
         corpus = TextCorpus(source=source, target=reference)
         return {source.name: read_corpus(corpus, key="--source and --reference")}

@@ -5,18 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from translate.cli.terminal.lines import check_outputs, open_line_output, paired_lines, write_lines
+from translate.cli.terminal.lines import check_outputs, open_line_output, open_lines, paired_lines, write_lines
 from translate.errors import InputError
 
 
 def test_pairs(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("1\n2\n")
     (tmp_path / "b").write_text("x\ny\n")
-    pairs = paired_lines(tmp_path / "a", tmp_path / "b")
+    pairs = paired_lines(open_lines(tmp_path / "a"), open_lines(tmp_path / "b"))
     assert pairs.total == 2 and list(pairs) == [("1", "x"), ("2", "y")]
     (tmp_path / "b").write_text("x\n")
     with pytest.raises(InputError, match="2 lines.* 1"):
-        paired_lines(tmp_path / "a", tmp_path / "b")
+        paired_lines(open_lines(tmp_path / "a"), open_lines(tmp_path / "b"))
 
 
 def test_an_output_appears_only_when_it_is_whole(tmp_path: Path) -> None:

@@ -65,27 +65,25 @@ def _standard_input() -> Iterator[str]:
         raise InputError(f"standard input: cannot be read: {error.strerror}") from error
 
 
-def paired_lines(first: Path, second: Path) -> TextLines[tuple[str, str]]:
-    """Pair the lines of two files by number.
+def paired_lines(*files: TextLines[str]) -> TextLines[Any]:
+    """Rows of the lines with the same number in all files.
 
     Raises:
-        InputError: One file has more lines than the other; raised immediately unless one is a pipe.
+        InputError: One file has more lines than another; raised immediately where both numbers are known.
     """
-    from translate.data.corpora import unequal_message
+    names = " and ".join(file.name for file in files)
+    counted = [file for file in files if file.total is not None]
+    if len({file.total for file in counted}) > 1:
+        found = ", but ".join(f"{file.name} has {file.total} line{'s' * (file.total != 1)}" for file in counted)
+        raise InputError(f"{found}: they must pair line by line")
 
-    opened, other = open_lines(first), open_lines(second)
-    if len({opened.total, other.total} - {None}) > 1:
-        raise InputError(unequal_message(first, second))
-    return TextLines(_rows(opened, other), opened.total or other.total, f"{first} and {second}")
+    def rows() -> Iterator[tuple[str, ...]]:
+        try:
+            yield from zip(*files, strict=True)
+        except ValueError:
+            raise InputError(f"{names} have different numbers of lines: they must pair line by line") from None
 
-
-def _rows(*files: TextLines[str]) -> Iterator[Any]:
-    """Rows of the lines with the same number in all files."""
-    try:
-        yield from zip(*files, strict=True)
-    except ValueError:
-        names = " and ".join(file.name for file in files)
-        raise InputError(f"{names} have different numbers of lines: they must pair line by line") from None
+    return TextLines(rows(), next((file.total for file in counted), None), names)
 
 
 def takes_constraints(command: Callable[..., None]) -> Callable[..., None]:
@@ -111,15 +109,13 @@ def read_requests(lines: TextLines[str], files: dict[str, Path]) -> Iterator["Re
     from translate.decoding import Request
     from translate.decoding.constraints.terminology import read_terminology
 
-    opened = {name: open_lines(files[name]) for name in ("prefix", "require") if name in files}
-    for each in opened.values():
-        if len({lines.total, each.total} - {None}) > 1:
-            raise InputError(f"{each.name} and {lines.name} must pair by line, but have {each.total} and {lines.total}")
+    by_line = [name for name in ("prefix", "require") if name in files]
+    rows = paired_lines(lines, *(open_lines(files[name]) for name in by_line))
     terminology = read_terminology(files["terminology"]) if "terminology" in files else None
 
     def requests() -> Iterator[Request]:
-        for line, *constraints in _rows(lines, *opened.values()):
-            given = dict(zip(opened, constraints, strict=True))
+        for line, *constraints in rows:
+            given = dict(zip(by_line, constraints, strict=True))
             required = tuple(phrase for phrase in given.get("require", "").split("\t") if phrase.strip())
             yield Request(line, given.get("prefix", ""), required, terminology)
 
