@@ -18,7 +18,7 @@ from typer.testing import Result
 
 from translate.config.schema import Config
 
-FEW, MANY = 40, 10_000
+FEW, MANY = 15, 10_000
 kinds = pytest.mark.parametrize(
     "num_cases", [FEW, pytest.param(MANY, marks=[pytest.mark.slow, pytest.mark.timeout(0)])]
 )

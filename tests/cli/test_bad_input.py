@@ -150,55 +150,43 @@ def empty_run(command: str) -> Make:
     return make
 
 
-def changed_run(change: Callable[[Path], object], *command: str) -> Make:
-    """A command with a run in which a file was changed."""
+BEST = "checkpoints/best.safetensors"
+
+
+def changed_run(name: str, change: Callable[[bytes], bytes], *command: str) -> Make:
+    """A command with a run of which a file was changed."""
 
     def make(place: Place) -> Call:
         copy = place.copy_run()
-        change(copy)
+        (copy / name).write_bytes(change((copy / name).read_bytes()))
         return Call([*(command or ["decode"]), copy])
 
     return make
 
 
-def cut_checkpoint(run: Path) -> None:
-    file = run / "checkpoints" / "best.safetensors"
-    file.write_bytes(file.read_bytes()[:-5])
-
-
-def flip_a_bit(run: Path) -> None:
-    file = run / "checkpoints" / "best.safetensors"
-    content = file.read_bytes()
-    file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-
-
-def odd_format(run: Path) -> None:
-    description = run / "run.json"
-    description.write_text(description.read_text(encoding="utf-8").replace('"format": 3', '"format": Infinity'))
-
-
-def other_tokenizer(run: Path) -> None:
+def other_tokenizer(content: bytes) -> bytes:
     """Sound in itself, and of the same size, but trained on other text."""
     from translate.config.data import TokenizerConfig
     from translate.data.tokenizer import train_tokenizer
 
-    tokenizer = train_tokenizer(ENGLISH.split("\n") * 9, TokenizerConfig(vocab_size=290))
-    (run / "tokenizer" / "joint.model").write_bytes(tokenizer.model_bytes)
+    return train_tokenizer(ENGLISH.split("\n") * 9, TokenizerConfig(vocab_size=290)).model_bytes
 
 
-def pipe_for_tokenizer(run: Path) -> None:
-    file = run / "tokenizer" / "joint.model"
-    file.unlink()
-    os.mkfifo(file)
+def pipe_for_tokenizer(place: Place) -> Call:
+    copy = place.copy_run(without="tokenizer/joint.model")
+    os.mkfifo(copy / "tokenizer" / "joint.model")
+    return Call(["tokenizer", "encode", copy])
 
 
-def mistyped_progress(run: Path) -> None:
+def mistyped_progress(place: Place) -> Call:
     from translate.runs.checkpoint import read_tensors, write_tensors
 
-    for path in (run / "checkpoints").glob("[lp]*.safetensors"):
+    copy = place.copy_run()
+    for path in (copy / "checkpoints").glob("[lp]*.safetensors"):
         tensors, metadata, _ = read_tensors(path)
         metadata["progress"] = metadata["progress"].replace('"metrics_bytes": ', '"metrics_bytes": -')
         write_tensors(path, tensors, metadata)
+    return Call(["verify", copy])
 
 
 def linked_profile(place: Place) -> Call:
@@ -346,7 +334,7 @@ CALLS: dict[str, Make] = {
     "eval-set": call("eval RUN --set third"),
     "tokenizer-text": call("tokenizer train file -o x.model", file=" \n"),
     "tokenizer-model": call("tokenizer encode file", file="text\n"),
-    "tokenizer-pipe": changed_run(pipe_for_tokenizer, "tokenizer", "encode"),
+    "tokenizer-pipe": pipe_for_tokenizer,
     "tokenizer-id": call("tokenizer decode RUN", stdin=b"5 99999\n"[2:]),
     "tokenizer-digits": call("tokenizer decode RUN", stdin=b"9" * 6000),
     "output-input": call("decode RUN in.de -o in.de", in_de="Hund\n"),
@@ -368,9 +356,9 @@ CALLS: dict[str, Make] = {
     "run-no-config": half_run("config.yaml"),
     "run-no-tokenizer": half_run("tokenizer"),
     "run-no-checkpoint": half_run("checkpoints"),
-    "run-other-tokenizer": changed_run(other_tokenizer),
-    "run-cut-checkpoint": changed_run(cut_checkpoint),
-    "run-format": changed_run(odd_format),
+    "run-other-tokenizer": changed_run("tokenizer/joint.model", other_tokenizer),
+    "run-cut-checkpoint": changed_run(BEST, lambda content: content[:-5]),
+    "run-format": changed_run("run.json", lambda text: text.replace(b'"format": 3', b'"format": Infinity')),
     "run-resume-link": linked_profile,
     "run-exists": call("train TINY --run RUN"),
     "run-among-files": in_folder("mine", "config.yaml", call("train TINY --run mine")),
@@ -389,9 +377,9 @@ CALLS: dict[str, Make] = {
     "verify-empty": empty_run("verify"),
     "verify-file": call("verify file", file=""),
     "verify-no-description": half_run("run.json", "verify"),
-    "verify-damaged": changed_run(flip_a_bit, "verify"),
+    "verify-damaged": changed_run(BEST, lambda content: content[:-1] + bytes([content[-1] ^ 1]), "verify"),
     "verify-half": half_run("tokenizer", "verify"),
-    "verify-progress": changed_run(mistyped_progress, "verify"),
+    "verify-progress": mistyped_progress,
     "show-layer": call("show attention RUN Hund --layer 1"),
     "show-head": call("show attention RUN Hund --head 9"),
     "show-empty": call("show attention RUN", ""),

@@ -96,25 +96,21 @@ def test_a_line_whose_every_word_is_forbidden_is_named(learnt: Path, write: Writ
 @pytest.mark.parametrize("option", ["--prefix", "--require", "--terminology", "--forbid"])
 def test_a_missing_or_empty_file(decode: Decode, learnt: Path, tmp_path: Path, option: str) -> None:
     missing = tmp_path / "missing"
-    for path in (missing, tmp_path):
-        result = translate("decode", learnt, option, path, "-o", tmp_path / "out", stdin=TEXT)
-        assert (result.exit_code, result.stdout) == (2, "") and result.stderr.startswith(f"translate: {path}: ")
+    result = translate("decode", learnt, option, missing, "-o", tmp_path / "out", stdin=TEXT)
+    assert (result.exit_code, result.stdout) == (2, "") and result.stderr.startswith(f"translate: {missing}: ")
     assert list(tmp_path.iterdir()) == []
     missing.write_bytes(b"")
     if option in ("--terminology", "--forbid"):
         assert decode(option, missing) == decode()
 
 
-@pytest.mark.parametrize("option", ["--prefix", "--require"])
-@pytest.mark.parametrize("as_file", [True, False])
-def test_wrong_numbers_of_lines(learnt: Path, write: Write, tmp_path: Path, option: str, as_file: bool) -> None:
+@pytest.mark.parametrize("number", [3, 5])
+def test_wrong_numbers_of_lines(learnt: Path, write: Write, tmp_path: Path, number: int) -> None:
     """Reported before anything is written; if the input is a file, with both numbers."""
-    source, output = tmp_path / "in.de", tmp_path / "out.en"
-    source.write_bytes(TEXT)
-    given: dict[str, Any] = {} if as_file else {"stdin": TEXT}
-    for number in (0, 3, 5):
-        file = write("dog\n" * number)
-        result = translate("decode", learnt, *([source] if as_file else []), "-o", output, option, file, **given)
-        assert result.exit_code == 2 and not output.exists()
-        words = [f"{len(SOURCES)} lines", str(file), str(number)] if as_file else ["standard input", str(file)]
-        assert in_order(result.stderr, *words)
+    source, output, file = write(TEXT.decode(), "in.de"), tmp_path / "out.en", write("dog\n" * number)
+    for option, given, words in [
+        ("--prefix", [source], [f"{len(SOURCES)} lines", str(file), str(number)]),
+        ("--require", [], ["standard input", str(file)]),
+    ]:
+        result = translate("decode", learnt, *given, "-o", output, option, file, stdin=TEXT)
+        assert result.exit_code == 2 and in_order(result.stderr, *words) and not output.exists()

@@ -2,9 +2,7 @@
 
 import json
 import math
-import os
 import re
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -107,15 +105,3 @@ def test_alignments(learnt: Path) -> None:
     result = translate("show", "alignments", learnt, *files, "--layer", "0", "-o", "x.html", "--first", "12")
     assert result.exit_code == 0 and in_order(result.stderr, "x.html", "12 to 12", "x.align")
     assert Path("x.align").read_bytes() == Path("decoded").read_bytes()
-
-
-def test_a_run_whose_name_is_not_utf_8(learnt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("vl_convert", reason="the extra `pictures` is not installed")
-    monkeypatch.chdir(tmp_path)
-    run = tmp_path / os.fsdecode(b"r\xff")
-    run.symlink_to(tmp_path / os.fsdecode(b"s\xff"))
-    shutil.copytree(learnt, tmp_path / os.fsdecode(b"s\xff"))
-    for command in (["attention", run, "Hund"], ["positions", run], ["embeddings", run], ["curves", run]):
-        result = translate("show", *command, "--output", "x.svg")
-        assert result.exit_code == 0, result.stderr
-        assert "s\\udcff" in Path("x.svg").read_text(encoding="utf-8")

@@ -41,10 +41,9 @@ def test_a_run_is_continued_by_itself_and_by_its_config_alike(corpus: Path, copi
     assert same[0] == same[1] and (copied / "config.yaml").read_bytes() == (other / "config.yaml").read_bytes()
 
 
-@pytest.mark.parametrize("named", [[], ["--run", "elsewhere/../copy"], ["--run-dir", "copy/"]])
-def test_a_run_is_continued_from_its_own_config(copied: Path, named: list[str]) -> None:
+def test_a_run_is_continued_from_its_own_config(copied: Path) -> None:
     Path("elsewhere").mkdir()
-    result = translate("train", "copy", *named, "--resume", "training.max_steps=5")
+    result = translate("train", "copy", "--run-dir", "elsewhere/../copy", "--resume", "training.max_steps=5")
     assert result.exit_code == 0 and in_order(result.stderr, "step 3", "5 steps"), result.stderr
     result = translate("train", "copy", "--resume", "training.max_steps=6", "training.save_every=2")
     assert "step 5" in result.stderr and "max_steps: 6" in (copied / "config.yaml").read_text()
@@ -78,31 +77,28 @@ def test_a_run_comes_before_a_preset_of_its_name(copied: Path) -> None:
         assert translate("config", "show", name).stdout.startswith(f"name: {config} ")
 
 
-@pytest.mark.parametrize("machines", [1, 2])
 def test_an_interrupted_training_says_how_to_continue(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machines: int
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The run needs no config once it is saved; before that the command is the same one with --resume."""
     command = ["train", str(corpus / "tiny.yaml"), "--run", str(tmp_path / "a run")]
     monkeypatch.setattr("sys.argv", ["translate", *command])
+    processes = {"WORLD_SIZE": "16", "GROUP_WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "8", "MASTER_ADDR": "node1"}
 
-    def last_line(stop: KeyboardInterrupt) -> str:
+    def last_line(stop: KeyboardInterrupt, environment: dict[str, str]) -> str:
         def train(*arguments: object, **options: object) -> None:
-            if machines > 1:
-                for name, value in {"WORLD_SIZE": "16", "GROUP_WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "8"}.items():
-                    monkeypatch.setenv(name, value)
-                monkeypatch.setenv("MASTER_ADDR", "node1")
+            for name, value in environment.items():
+                monkeypatch.setenv(name, value)
             raise stop
 
         monkeypatch.setattr("translate.training.train", train)
         return translate(*command).stderr.splitlines()[-1]
 
-    start = "translate"
-    if machines > 1:
-        start = "torchrun --nnodes 2 --rdzv-backend c10d --rdzv-endpoint node1 --nproc-per-node 8 -m -- translate"
-    assert last_line(StoppedBySignal(signal.SIGINT, step=3)).endswith(f": {start} train '{tmp_path}/a run' --resume")
-    if machines == 1:
-        assert last_line(KeyboardInterrupt()).endswith(f": {shlex.join(['translate', *command])} --resume")
+    assert last_line(KeyboardInterrupt(), {}).endswith(f": {shlex.join(['translate', *command])} --resume")
+    stop = StoppedBySignal(signal.SIGINT, step=3)
+    assert last_line(stop, {}).endswith(f": translate train '{tmp_path}/a run' --resume")
+    torchrun = "torchrun --nnodes 2 --rdzv-backend c10d --rdzv-endpoint node1 --nproc-per-node 8 -m -- translate"
+    assert last_line(stop, processes).endswith(f": {torchrun} train '{tmp_path}/a run' --resume")
 
 
 def test_profile(corpus: Path) -> None:
@@ -115,26 +111,16 @@ def test_profile(corpus: Path) -> None:
     assert {path.name for path in (run / "profile").iterdir()} == {"time.txt", "trace.json.gz"}
 
 
-@pytest.mark.parametrize(
-    ("value", "words"),
-    [
-        ("evaluation.bleu_tokenizer=ja-mecab", ["bleu_tokenizer = ja-mecab", "pip install 'sacrebleu[ja]'"]),
-        ("decoding.alignment_layer=3", ["alignment_layer = 3"]),
-    ],
-)
-def test_what_no_validation_could_use(
-    corpus: Path, copied: Path, monkeypatch: pytest.MonkeyPatch, value: str, words: list[str]
-) -> None:
+def test_what_no_validation_could_use(corpus: Path, copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Found before any corpus is read; by `eval` before the first line is translated."""
     monkeypatch.setattr(tokenizer_ja_mecab, "MeCab", None)
-    (copied / "config.yaml").write_text(
-        (copied / "config.yaml").read_text().replace("bleu_tokenizer: 13a", "bleu_tokenizer: ja-mecab")
-    )
-    for command, *options in (["train", "--run", "new"], ["check"], ["eval"]):
-        arguments = [copied] if command == "eval" else [corpus / "tiny.yaml", value, *options]
-        result = translate(command, *arguments)
+    config = copied / "config.yaml"
+    config.write_text(config.read_text().replace("bleu_tokenizer: 13a", "bleu_tokenizer: ja-mecab"))
+    given = [corpus / "tiny.yaml", "evaluation.bleu_tokenizer=ja-mecab"]
+    for command in (["train", *given, "--run", "new"], ["check", *given], ["eval", copied]):
+        result = translate(*command)
         assert result.exit_code == 2 and not Path("new/config.yaml").exists()
-        assert command == "eval" or in_order(result.stderr.splitlines()[-1], "translate: ", *words)
+        assert in_order(result.stderr, "translate: ", "bleu_tokenizer = ja-mecab", "pip install 'sacrebleu[ja]'")
 
 
 def test_a_run_whose_name_is_not_utf8(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

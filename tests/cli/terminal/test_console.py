@@ -9,8 +9,6 @@ import struct
 import sys
 import termios
 import time
-from collections.abc import Callable, Iterator
-from io import StringIO
 
 import pytest
 import typer
@@ -54,17 +52,12 @@ def shown_on(kind: str, monkeypatch: pytest.MonkeyPatch, **environment: str) -> 
     return text.replace("\r\n", "\n")
 
 
+COLOURED = [("terminal", {}), ("terminal", {"NO_COLOR": ""}), ("pipe", {"FORCE_COLOR": "1"})]
+PLAIN = [("pipe", {}), ("terminal", {"NO_COLOR": "1"}), ("terminal", {"TERM": "dumb"})]
+
+
 @pytest.mark.parametrize(
-    "kind, environment, is_coloured",
-    [
-        ("terminal", {}, True),
-        ("terminal", {"NO_COLOR": ""}, True),
-        ("pipe", {"FORCE_COLOR": "1"}, True),
-        ("pipe", {}, False),
-        ("terminal", {"NO_COLOR": "1"}, False),
-        ("terminal", {"TERM": "dumb"}, False),
-        ("pipe", {"NO_COLOR": "1", "FORCE_COLOR": "1"}, False),
-    ],
+    ("kind", "environment", "is_coloured"), [(*each, each in COLOURED) for each in (*COLOURED, *PLAIN)]
 )
 def test_colours(kind: str, environment: dict[str, str], is_coloured: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     coloured = (
@@ -80,47 +73,29 @@ def test_colours(kind: str, environment: dict[str, str], is_coloured: bool, monk
     assert shown == (coloured if is_coloured else re.sub("\x1b\\[[0-9]+m", "", coloured))
 
 
-@contextlib.contextmanager
-def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], str]]:
-    """Standard output and error as one terminal of 80 columns; yields what reads all that was printed on it."""
+def test_printed_lines_are_never_garbled_by_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = ["Ein Hund.", "Zwei Hunde laufen."]
     reader, writer = os.openpty()
     fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     with os.fdopen(reader, "rb", buffering=0) as shown, os.fdopen(writer, "w", encoding="utf-8") as stream:
-
-        def read() -> str:
+        monkeypatch.setattr(sys, "stdout", stream)
+        monkeypatch.setattr(sys, "stderr", stream)
+        with line_bar(3, is_hidden=True) as advance:
+            advance(3)
+        with line_bar(3) as advance:
+            time.sleep(0.15)
+            advance(2)
+            write_lines(lines, None)
             print("END", file=stream, flush=True)
             text = ""
             while not text.endswith("END\r\n"):
                 text += shown.read(100_000).decode()
-            return text.removesuffix("END\r\n")
-
-        with monkeypatch.context() as patch:
-            patch.setattr(sys, "stdout", stream)
-            patch.setattr(sys, "stderr", stream)
-            yield read
-
-
-def test_no_bar_where_it_is_hidden_or_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    with terminal(monkeypatch) as shown:
-        with line_bar(40, is_hidden=True) as advance:
-            advance(40)
-        monkeypatch.setattr(sys, "stderr", stream := StringIO())
-        with line_bar(40) as advance:
-            advance(40)
-        assert shown() == stream.getvalue() == ""
-
-
-def test_printed_lines_are_never_garbled_by_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = ["Ein Hund.", "Zwei Hunde laufen."]
-    with terminal(monkeypatch) as read, line_bar(3) as advance:
-        time.sleep(0.15)
-        advance(2)
-        write_lines(lines, None)
-        shown = read().split("\r\n")
+    printed = text.split("\r\n")
+    assert "3/3" not in text
     for line in lines:
-        (place,) = [place for place, each in enumerate(shown) if line in each]
-        assert shown[place].rpartition("\r")[2] == line, "the bar was cleared before it"
-        assert " 67%|" in shown[place + 1], "and drawn again behind it"
+        (place,) = [place for place, each in enumerate(printed) if line in each]
+        assert printed[place].rpartition("\r")[2] == line, "the bar was cleared before it"
+        assert " 67%|" in printed[place + 1], "and drawn again below it"
 
 
 def test_a_program_that_imports_the_package_sees_nothing_unless_it_asks(capfd: pytest.CaptureFixture[str]) -> None:
