@@ -16,7 +16,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from typer.testing import Result
 
+from translate.config.data import TableCorpus
 from translate.config.schema import Config
+from translate.data.corpora import read_corpus
+from translate.errors import InputError
 
 FEW, MANY = 15, 10_000
 kinds = pytest.mark.parametrize(
@@ -78,6 +81,47 @@ def test_configs(tmp_path: Path, num_cases: int) -> None:
         assert path.read_bytes() == content
 
     check_cases(documents | cuts, check, num_cases=num_cases)
+
+
+@kinds
+def test_overrides(num_cases: int) -> None:
+    """Keys with values of every kind, any text, and indices of any length."""
+    pairs = st.tuples(st.sampled_from(KEYS) | TEXT, VALUES).map(lambda pair: f"{pair[0]}={json.dumps(pair[1])}")
+    indices = st.sampled_from([1, 20, 4299, 4301, 9000]).map(lambda digits: f"data.train.{'9' * digits}.weight=1")
+
+    def check(overrides: list[str]) -> None:
+        check_ended(translate("config", "show", "demo", "--", *overrides), 0, 2)
+
+    check_cases(st.lists(pairs | TEXT | indices, max_size=3), check, num_cases=num_cases)
+
+
+@kinds
+def test_json_cells(tmp_path: Path, num_cases: int) -> None:
+    """Text comes out unchanged, whether the file has an object per line or one array; all else is refused."""
+    path = tmp_path / "any.json"
+    corpus = TableCorpus(kind="json", path=path, source_column="de", target_column="en")
+    row = st.fixed_dictionaries({"de": TEXT | VALUES, "en": TEXT})
+
+    def read() -> list[tuple[str, str]] | None:
+        try:
+            pairs = read_corpus(corpus, key="data.train.0")
+        except InputError as error:
+            assert str(error).startswith("data.train.0: ")
+            return None
+        return list(zip(pairs.sources, pairs.targets, strict=True))
+
+    def is_text(cell: Any) -> bool:
+        return isinstance(cell, str) and not any("\ud800" <= character <= "\udfff" for character in cell)
+
+    def check(rows: list[Any]) -> None:
+        is_good = bool(rows) and all(isinstance(row, dict) and all(map(is_text, row.values())) for row in rows)
+        expected = [(row["de"], row["en"]) for row in rows] if is_good else None
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        assert read() == expected
+        path.write_text(json.dumps(rows))
+        assert read() == expected
+
+    check_cases(st.lists(row | st.none(), max_size=4), check, num_cases=num_cases)
 
 
 @kinds
