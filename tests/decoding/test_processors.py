@@ -16,9 +16,8 @@ from translate.decoding.processors import (
     NoRepeatedNgrams,
     RepetitionPenalty,
 )
-from translate.decoding.search.beam import BeamState, finished_hypotheses, select_best, start_beam, update_state
+from translate.decoding.search.beam import BeamState, start_beam
 from translate.decoding.search.loop import LogitsProcessor
-from translate.decoding.search.scoring import Scoring
 
 START, END = 2, 3
 VOCAB = 7
@@ -219,30 +218,3 @@ def test_repetition_penalty_by_hand() -> None:
     result = apply(RepetitionPenalty(2.0), scores, state)
     assert result.tolist() == [[[-1.0, -2.0, -3.0, -4.0, -10.0, 0.0, NEVER]], [[-1.0] * VOCAB]]
     assert torch.equal(apply(RepetitionPenalty(1.0), scores, state), scores)
-
-
-def test_repetition_penalty_against_a_loop() -> None:
-    histories = random_histories(4)
-    state = state_of(histories)
-    scores = log_probs_for(state)
-    result = apply(RepetitionPenalty(1.25), scores, state)
-    for sentence, slots in enumerate(histories):
-        for slot, tokens in enumerate(slots):
-            for token in range(VOCAB):
-                factor = 1.25 if token in tokens else 1.0
-                assert float(result[sentence, slot, token]) == float(scores[sentence, slot, token] * factor)
-
-
-def test_no_token_left_ends_nothing_and_breaks_nothing() -> None:
-    """Two tokens, each allowed once, and no end before 5 tokens: after two there is nothing left to say."""
-    processors: list[LogitsProcessor] = [NoRepeatedNgrams(1), MinimumLength(torch.tensor([5]), end_id=END)]
-    state = start_beam(torch.tensor([7]), beam_size=2, capacity=7, start_id=START)
-    log_probs = torch.full((1, 2, VOCAB), NEVER)
-    log_probs[:, :, [END, 4, 5]] = math.log(1 / 3)
-    for _ in range(7):
-        scores = log_probs.clone()
-        for processor in processors:
-            scores = processor(scores, state)
-        state = update_state(state, select_best(state, scores), log_probs, end_id=END, scoring=Scoring())
-    assert not state.cumulative_scores.isnan().any()
-    assert finished_hypotheses(state) == [[]]

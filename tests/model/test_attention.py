@@ -31,14 +31,6 @@ def test_the_notebooks_queries_find_their_values(
     torch.testing.assert_close(attended.weights, torch.tensor([expected_weights]))
 
 
-def test_scores_are_divided_by_the_root_of_the_head_dimension() -> None:
-    # By hand: the products are 4 · ln 3 and 0, sqrt(4) = 2: weights e^(2 ln 3) : 1 = 9 : 1.
-    query = torch.tensor([[math.log(3.0)] * 4])
-    attended = scaled_dot_product_attention(query, torch.tensor([[1.0] * 4, [0.0] * 4]), torch.tensor([[10.0], [20.0]]))
-    torch.testing.assert_close(attended.weights, torch.tensor([[0.9, 0.1]]))
-    torch.testing.assert_close(attended.output, torch.tensor([[11.0]]))
-
-
 def test_rows_sum_to_one_and_invisible_cells_are_exactly_zero() -> None:
     query, key, value = torch.randn(BATCH, QUERY, 11), torch.randn(BATCH, KEY, 11), torch.randn(BATCH, KEY, 13)
     visible = torch.rand(BATCH, QUERY, KEY) < 0.5
@@ -117,22 +109,6 @@ def test_outputs_weights_and_gradients_are_those_of_torch(kind: str) -> None:
         torch.testing.assert_close(gradient, expected_gradient, rtol=0, atol=1e-11)
 
 
-def test_a_hook_on_the_weights_changes_what_the_model_uses() -> None:
-    """All weight on key 0 (a hook may return it): the output is the projection of key 0's value."""
-    attention, _ = attention_and_reference()
-    hidden = torch.randn(BATCH, QUERY, D_MODEL, dtype=torch.float64)
-
-    def look_at_the_first(module: nn.Module, args: tuple[Tensor], output: Tensor) -> Tensor:
-        weights = torch.zeros_like(output)
-        weights[..., 0] = 1.0
-        return weights
-
-    attention.weights_dropout.register_forward_hook(look_at_the_first)
-    value = attention.input_projection(hidden)[:, 0, 2 * D_MODEL :]
-    expected = attention.output_projection(value)[:, None].expand(BATCH, QUERY, D_MODEL)
-    torch.testing.assert_close(attention(hidden), expected)
-
-
 def visible_and_bias() -> tuple[Tensor, Tensor]:
     visible = torch.rand(BATCH, 1, QUERY, KEY) < 0.6
     visible[..., 0] = True
@@ -198,18 +174,6 @@ def test_a_hook_sees_the_weights_that_were_used_even_without_gradients() -> None
     assert (weights[~is_seen] == 0.0).all() and (weights[is_seen] > 0.0).all()
     torch.testing.assert_close(watched, expected, rtol=0, atol=1e-12)
     torch.testing.assert_close(unwatched, expected, rtol=0, atol=1e-12)
-
-
-def test_fused_and_separate_projections_are_the_same() -> None:
-    attention, _ = attention_and_reference()
-    hidden = torch.randn(BATCH, QUERY, D_MODEL, dtype=torch.float64)
-    query, key_value = attention.project_query_key_value(hidden)
-    assert query.shape == (BATCH, HEADS, QUERY, 11)
-    torch.testing.assert_close(attention.project_query(hidden), query)
-    separate = attention.project_key_value(hidden)
-    assert isinstance(separate, KeyValue)
-    torch.testing.assert_close(separate.key, key_value.key)
-    torch.testing.assert_close(separate.value, key_value.value)
 
 
 def test_heads_must_divide_the_width() -> None:

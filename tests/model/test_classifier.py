@@ -96,9 +96,8 @@ def presence_of_seven(rows: int) -> tuple[Tensor, Tensor]:
     return ids, labels.long()
 
 
-@pytest.mark.parametrize(("pooling", "steps"), [("mean", 100), ("first", 200)])
-def test_it_learns_whether_a_token_is_there(pooling: str, steps: int) -> None:
-    classifier = SequenceClassifier(small_encoder(positions="relative"), num_labels=2, pooling=pooling, dropout=0.0)
+def test_it_learns_whether_a_token_is_there() -> None:
+    classifier = SequenceClassifier(small_encoder(positions="relative"), num_labels=2, dropout=0.0)
     ids, labels = presence_of_seven(1000)
     assert ((ids == 7).any(dim=1) == labels.bool()).all()
     assert 0.4 < labels.float().mean() < 0.6
@@ -109,7 +108,7 @@ def test_it_learns_whether_a_token_is_there(pooling: str, steps: int) -> None:
 
     assert accuracy() < 0.7
     optimizer = torch.optim.Adam(classifier.parameters(), lr=5e-3)
-    for _ in range(steps):
+    for _ in range(100):
         batch_ids, batch_labels = presence_of_seven(64)
         optimizer.zero_grad()
         nn.functional.cross_entropy(classifier(batch_ids), batch_labels).backward()

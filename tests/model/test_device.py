@@ -1,13 +1,11 @@
 """Devices and arithmetic, on a machine that the test pretends to have."""
 
 import functools
-import itertools
 from typing import Any
 
 import pytest
 import torch
 from pretend_device import PretendDevice
-from torch import Tensor
 
 from translate.errors import InputError
 from translate.model.device import (
@@ -58,11 +56,6 @@ def test_a_device_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch, na
         choose_device("cuda", key="training.device")
 
 
-def test_a_named_precision_is_taken() -> None:
-    for name, device in itertools.product(("fp32", "bf16", "fp16"), ("cpu", "cuda", "mps")):
-        assert choose_precision(name, torch.device(device)) == name
-
-
 @pytest.mark.parametrize(("supported", "expected"), [(True, "bf16"), (False, "fp32")])
 def test_auto_asks_cuda_without_emulation(monkeypatch: pytest.MonkeyPatch, supported: bool, expected: str) -> None:
     # A device that emulates bf16 says True when emulation counts; it would be slower than fp32.
@@ -103,12 +96,6 @@ def test_a_device_with_streams_is_given_work_and_not_waited_for(pretend: Pretend
         back = start_copy_to_host(copied)
     assert crossings.to_device.total() == 1 and not crossings.synchronisations and back().tolist() == [2, 3]
     assert copied.device == pretend.device and copied.tolist() == [2, 3]
-
-
-def test_the_cpu_has_done_what_it_was_given() -> None:
-    tensor, cpu = torch.ones(2), torch.device("cpu")
-    assert not has_streams(cpu) and torch.equal(start_copy_to_host(tensor)(), tensor)
-    assert isinstance(copy_to_device(tensor, cpu), Tensor) and torch.equal(copy_to_device(tensor, cpu), tensor)
 
 
 @pytest.mark.parametrize(("name", "expected"), [("cuda", True), ("xpu", True), ("mps", False), ("cpu", False)])

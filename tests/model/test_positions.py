@@ -1,6 +1,7 @@
 """Positions against the formulas: Python's math and complex numbers, and exact integer arithmetic for T5's buckets."""
 
 import cmath
+import itertools
 import math
 from typing import get_args
 
@@ -26,15 +27,14 @@ from translate.model.positions import (
 # --- sinusoidal
 
 
-@pytest.mark.parametrize("position", [0, 1, 2, 97, 255, 256, 5000])
-@pytest.mark.parametrize("dimension", [0, 1, 2, 3, 10, 11, 20, 21])
-def test_the_sinusoidal_table_is_the_papers_formula(position: int, dimension: int) -> None:
-    angle = position / 10000 ** ((dimension - dimension % 2) / 22)
-    expected = math.cos(angle) if dimension % 2 else math.sin(angle)
+def test_the_sinusoidal_table_is_the_papers_formula() -> None:
     table = sinusoidal_table(5003, 22)
     assert table.shape == (5003, 22)
-    # Half a unit in the last place of fp32 is 3e-8: exact, not computed from an angle that fp32 had rounded.
-    assert table[position, dimension].item() == pytest.approx(expected, rel=0, abs=3.1e-8)
+    for position, dimension in itertools.product((0, 1, 2, 97, 255, 256, 5000), range(22)):
+        angle = position / 10000 ** ((dimension - dimension % 2) / 22)
+        expected = math.cos(angle) if dimension % 2 else math.sin(angle)
+        # Half a unit in the last place of fp32 is 3e-8: exact, not computed from an angle that fp32 had rounded.
+        assert table[position, dimension].item() == pytest.approx(expected, rel=0, abs=3.1e-8)
 
 
 def at(start: int, length: int) -> torch.Tensor:
@@ -202,15 +202,6 @@ def test_the_bias_of_a_cell_is_the_tables_row_for_its_distance() -> None:
             assert torch.equal(bias[:, query - 5, key], positions.table[row])
 
 
-def test_the_bias_has_no_limit_on_the_length() -> None:
-    positions = RelativePositions(num_heads=2, num_buckets=8, max_distance=20, directions="past")
-    torch.nn.init.normal_(positions.table)
-    bias = positions.bias(at(5000, 1), at(0, 5001))
-    assert bias.shape == (2, 1, 5001)
-    assert torch.equal(bias[:, 0, 0], positions.table[7])
-    assert torch.equal(bias[:, 0, 5000], positions.table[0])
-
-
 def test_one_bias_serves_a_stack_and_the_two_stacks_have_their_own() -> None:
     config = ModelConfig(
         d_model=6, num_heads=3, d_ff=5, num_encoder_layers=2, num_decoder_layers=2, positions="relative"
@@ -279,11 +270,3 @@ def test_a_step_turns_and_biases_as_the_whole_sequence_does(kind: str) -> None:
             row = positions.bias(position, at(0, 600))
             assert row is not None
             torch.testing.assert_close(bias[sentence, :, 0], row[:, 0, keys[sentence]])
-
-
-@pytest.mark.parametrize("kind", ["sinusoidal", "rotary"])
-def test_a_position_beyond_what_was_reserved_is_an_error(kind: str) -> None:
-    positions = kind_of_positions(kind)
-    with pytest.raises(IndexError):
-        positions.embed(torch.zeros(1, 1, 12), torch.tensor([300]))
-        positions.rotary(torch.tensor([300]))

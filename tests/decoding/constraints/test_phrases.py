@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from tables import END, PLAIN, START, A, B, C, LazyTable, Prefix, S, Table, all_sequences, random_table, run
+from tables import END, PLAIN, START, A, B, C, LazyTable, S, Table, all_sequences, random_table, run
 from torch import Tensor
 
 from translate.config.data import TokenizerConfig
@@ -132,18 +132,6 @@ def test_a_less_likely_translation_by_hand() -> None:
     assert best.ids == [A, B] and math.exp(best.log_prob) == pytest.approx(0.9 * 0.2 * 0.9)  # B END: 0.05
     (best, *_) = search(model, [[B, A]], max_length=9, beam_size=4)
     assert best.ids == [B, A] and math.exp(best.log_prob) == pytest.approx(0.1 * 0.5)
-
-
-def test_a_phrase_the_model_hates() -> None:
-    def hates(prefix: Prefix) -> list[float]:
-        found = line(END=0.6, A=0.4) if prefix else line(A=1.0)
-        found[B] = found[C] = -60.0
-        return found
-
-    for beam_size in (1, 4):
-        best = search(LazyTable(hates), [[B, C], [B]], max_length=8, beam_size=beam_size)[0]
-        assert not missing_in(best.ids, [[B, C], [B]]) and not best.truncated
-        assert best.log_prob < -180.0
 
 
 def test_a_phrase_at_the_very_end_and_at_the_last_possible_token() -> None:
@@ -287,14 +275,6 @@ def test_progress_by_hand(ids: list[int], num_satisfied: int, missing: list[int]
     assert progress.num_satisfied.tolist() == [[num_satisfied]]
     assert progress.is_missing.int().tolist() == [[missing]]
     assert progress.num_begun.tolist() == [[begun]]
-
-
-def test_a_token_of_one_phrase_begins_no_other() -> None:
-    table = build_table([[[A, B], [B, C]]])
-    progress = find_progress(
-        torch.tensor([[[START, A, B], [START, C, B]]]), torch.tensor([2]), table, begins_word=BEGINS_WORD
-    )
-    assert progress.num_satisfied.tolist() == [[2, 1]] and progress.num_begun.tolist() == [[[0, 0], [0, 1]]]
 
 
 def test_progress_is_what_regular_expressions_find() -> None:

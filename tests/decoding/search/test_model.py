@@ -84,16 +84,6 @@ def translator(toy: Toy, *ensemble: Transformer, **settings: object) -> Translat
 # Whole searches
 
 
-@pytest.mark.parametrize("beam_size", [1, 3])
-def test_an_ensemble_of_a_model_with_itself_is_the_model(toy: Toy, beam_size: int) -> None:
-    alone = translator(toy, beam_size=beam_size).translate(toy.sources[:11])
-    together = translator(toy, toy.model, toy.model, beam_size=beam_size).translate(toy.sources[:11])
-    for one, other in zip(together, alone, strict=True):
-        assert (one.text, one.ids, one.truncated) == (other.text, other.ids, other.truncated)
-        assert one.token_log_probs == pytest.approx(other.token_log_probs, abs=1e-4)
-        assert one.score == pytest.approx(other.score, abs=1e-4)
-
-
 def all_log_probs(model: Transformer, source: list[int], target: list[int]) -> Tensor:
     """(target + 1, vocab), by one full forward pass; of padding and the start symbol none."""
     with torch.no_grad():
