@@ -6,8 +6,7 @@ import pytest
 
 from translate.config.load import load_config, preset_names
 from translate.config.schema import Config
-from translate.lint.findings import Finding
-from translate.lint.settings import DataFacts, data_findings, settings_findings
+from translate.lint.settings import DataFacts, settings_findings
 from translate.training.preparation import resolve_step_tokens
 
 # As of Multi30k with its preset: 29,000 pairs in 389 batches, two per step, and 7.6 million parameters.
@@ -26,10 +25,6 @@ def configured(overrides: str = "") -> Config:
     return resolve_step_tokens(load_config("multi30k", overrides.split()).config)
 
 
-def all_findings(config: Config, **facts: int) -> list[Finding]:
-    return [*settings_findings(config), *data_findings(config, MULTI30K._replace(**facts))]
-
-
 @pytest.mark.parametrize("preset", preset_names())
 def test_our_presets_have_no_findings(preset: str) -> None:
     assert list(settings_findings(load_config(preset, []).config)) == []
@@ -38,7 +33,7 @@ def test_our_presets_have_no_findings(preset: str) -> None:
 def test_the_paper_itself_has_no_findings() -> None:
     # 4.5 million pairs, some 130 million target tokens, 65 million parameters: Vaswani et al. 2017, section 5.
     facts = DataFacts(4_500_000, 0, 130_000_000, 33_000, 63_000_000, 37_000)
-    assert list(data_findings(load_config("transformer-base", []).config, facts)) == []
+    assert list(settings_findings(load_config("transformer-base", []).config, facts)) == []
 
 
 # fmt: off
@@ -81,11 +76,11 @@ def test_settings_alone(overrides: str, name: str, message: str, hint: str) -> N
     ("", {"num_batches": 1800}, "small_steps", "an optimizer step sees 492 target tokens"),
     ("model.dropout=0", {}, "no_dropout", "29,000 pairs seen 21 times"),  # 4000 / 195
     ("", {"num_parameters": 49_000_000}, "model_large_for_corpus", "443,000 target tokens, 111 per token"),
-    ("training.max_steps=97 training.warmup_steps=9", {}, "less_than_an_epoch", "50% of the data"),
+    ("training.max_steps=97 training.warmup_steps=9 training.validate_every=9", {}, "less_than_an_epoch", "50% of the data"),
     ("training.max_steps=19598", {}, "very_many_epochs", "19598 goes 101 times through the 29,000 pairs"),
 ])
 def test_settings_and_data(overrides: str, facts: dict[str, int], name: str, message: str) -> None:
-    (finding,) = data_findings(configured(overrides), MULTI30K._replace(**facts))
+    (finding,) = settings_findings(configured(overrides), MULTI30K._replace(**facts))
     assert finding.name == name
     assert message in finding.message
 
@@ -119,7 +114,7 @@ def test_settings_and_data(overrides: str, facts: dict[str, int], name: str, mes
     ("training.max_steps=60000 training.max_epochs=20", {}),
 ])
 def test_silent_up_to_the_border(overrides: str, facts: dict[str, int]) -> None:
-    assert all_findings(configured(overrides), **facts) == []
+    assert list(settings_findings(configured(overrides), MULTI30K._replace(**facts))) == []
 
 
 @pytest.mark.parametrize("overrides", [
@@ -141,7 +136,7 @@ def test_advice_is_not_circular(overrides: str) -> None:
     given = [f"{'model' if each.split('=')[0] in model else 'training'}.{each}" for each in overrides.split()]
     for _ in range(3):
         config = configured(" ".join(given))
-        findings = all_findings(config)
+        findings = list(settings_findings(config, MULTI30K))
         hints = [hint for each in findings for hint in re.findall(r"[a-z]+\.[a-z_]+=[\w.e+-]*\w", each.hint)]
         given += hints
     assert len(given) > len(overrides.split()) and hints == []
@@ -150,6 +145,6 @@ def test_advice_is_not_circular(overrides: str) -> None:
 
 
 def test_more_than_a_tenth_left_out_is_a_warning() -> None:
-    (few,) = data_findings(configured(), MULTI30K._replace(num_left_out=2_900))
-    (many,) = data_findings(configured(), MULTI30K._replace(num_left_out=2_901))
+    (few,) = settings_findings(configured(), MULTI30K._replace(num_left_out=2_900))
+    (many,) = settings_findings(configured(), MULTI30K._replace(num_left_out=2_901))
     assert (few.severity, many.severity) == ("note", "warning")

@@ -1,9 +1,9 @@
 """Compares translations of one test set by two or more systems: scores, significance, and where they differ."""
 
 import json
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from sacrebleu.metrics.base import Metric as SacreMetric
@@ -96,19 +96,16 @@ def compare(
     if len(systems) < 2 or not references:
         raise InputError("a comparison needs two systems, and at least one line")
     check_bleu_tokenizer(config)
-    scorers = {
-        each.name: each.scorer(config.bleu_tokenizer, references=[references]) for each in SCORES if each.is_quick
-    }
-    tested = {
-        name: _test_significance(systems, scorer, num_samples=config.bootstrap_samples)
-        for name, scorer in scorers.items()
-    }
+    tested = {}
+    for name, make_scorer, is_quick, _ in SCORES:
+        if is_quick:
+            scorer = make_scorer(config.bleu_tokenizer, references=[references])
+            tested[name] = _test_significance(systems, scorer, num_samples=config.bootstrap_samples)
     chrf = CHRF()
     by_sentence = [
         [chrf.sentence_score(text, [reference]).score for text, reference in zip(texts, references, strict=True)]
         for texts in systems.values()
     ]
-    changes = _largest_changes(systems, sources, references, by_sentence, num_changes)
     return Comparison(
         systems=tuple(systems),
         num_lines=len(references),
@@ -116,7 +113,7 @@ def compare(
         signatures={name: signature for name, (_, signature) in tested.items()},
         lengths=tuple(_by_length(systems, references)),
         frequencies=tuple(_by_frequency(systems, references)),
-        changes=tuple(changes),
+        changes=tuple(_largest_changes(systems, sources, references, by_sentence, num_changes)),
     )
 
 
@@ -139,11 +136,8 @@ def _test_significance(
 
 
 def _bucket_names(least: Sequence[int]) -> list[str]:
-    ends = [*(number - 1 for number in least[1:]), math.inf]
-    return [
-        f"{low}" if low == high else f"{low}–{high}" if high < math.inf else f"{low} or more"
-        for low, high in zip(least, ends, strict=True)
-    ]
+    names = [f"{low}" if low + 1 == end else f"{low}–{end - 1}" for low, end in pairwise(least)]
+    return [*names, f"{least[-1]} or more"]
 
 
 def _bucket_of(number: int, least: Sequence[int]) -> int:

@@ -1,5 +1,6 @@
 """Translates and scores test sets: the same code for validation during training and for `translate eval`."""
 
+import contextlib
 import itertools
 import json
 import os
@@ -85,18 +86,15 @@ def report_folder(evaluation: Path, name: str, *, source: Path | None, set_names
         source: The file that was translated; None: a test set of the config, whose folder has its name.
         set_names: The names of the config's test sets.
     """
-    folder, numbers = evaluation / name, itertools.count(2)
-    while source is not None and (folder.name in set_names or _source_of(folder) not in ("", os.path.realpath(source))):
-        folder = evaluation / f"{name}-{next(numbers)}"
+    if source is None:
+        return evaluation / name
+    for number in itertools.count(1):
+        folder, reported = evaluation / (name if number == 1 else f"{name}-{number}"), ""
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            reported = json.loads((folder / "report.json").read_bytes()).get("source", "")
+        if folder.name not in set_names and reported in ("", os.path.realpath(source)):
+            break
     return folder
-
-
-def _source_of(folder: Path) -> str:
-    """The translated file according to the report in a folder, if it names one."""
-    try:
-        return str(json.loads((folder / "report.json").read_bytes()).get("source", ""))
-    except (OSError, ValueError, AttributeError):
-        return ""
 
 
 def write_report(

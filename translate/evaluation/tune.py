@@ -1,9 +1,8 @@
 """Chooses beam size and length penalty on a validation set."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from translate.config.decoding import DecodingConfig
 from translate.config.schema import EvaluationConfig
 from translate.decoding import Translator
 from translate.errors import InputError
@@ -47,35 +46,19 @@ def tune_decoding(
     if not own.ranks_a_beam:
         raise InputError("only beam search can be tuned, but the settings sample or choose by minimum Bayes risk")
 
-    def score(settings: Settings) -> TunedSettings:
-        tried = translator.with_options(n_best=1, diversity_groups=1, **settings)
-        tuned = TunedSettings(settings, evaluate(tried, sources, references, config, effort="quick").score("BLEU"))
-        on_tried(tuned)
-        return tuned
+    def first_of_the_best(settings: Iterable[Settings], tried: Sequence[TunedSettings] = ()) -> TunedSettings:
+        tried = list(tried)
+        for each in settings:
+            searching = translator.with_options(n_best=1, diversity_groups=1, **each)
+            scored = evaluate(searching, sources, references, config, effort="quick")
+            tried.append(TunedSettings(each, scored.score("BLEU")))
+            on_tried(tried[-1])
+        best = max(each.bleu for each in tried)
+        return next(each for each in tried if each.bleu > best - _NEGLIGIBLE)
 
-    chosen = _first_of_the_best(map(score, _beam_settings(own)))
+    penalty: Settings = {"length_penalty_kind": own.length_penalty_kind, "length_penalty": own.length_penalty}
+    chosen = first_of_the_best({"beam_size": size, **penalty} for size in sorted({*_BEAM_SIZES, own.beam_size}))
     if chosen.settings["beam_size"] == 1:
         return chosen  # greedy search ranks nothing
-    others = (score({**chosen.settings, **each}) for each in _penalty_settings(own))
-    return _first_of_the_best([chosen, *others])
-
-
-def _beam_settings(own: DecodingConfig) -> Iterator[Settings]:
-    for beam_size in sorted({*_BEAM_SIZES, own.beam_size}):
-        yield {
-            "beam_size": beam_size,
-            "length_penalty_kind": own.length_penalty_kind,
-            "length_penalty": own.length_penalty,
-        }
-
-
-def _penalty_settings(own: DecodingConfig) -> Iterator[Settings]:
-    for kind, alpha in _PENALTIES:
-        if (kind, alpha) != (own.length_penalty_kind, own.length_penalty):
-            yield {"length_penalty_kind": kind, "length_penalty": alpha}
-
-
-def _first_of_the_best(tried: Iterator[TunedSettings] | Sequence[TunedSettings]) -> TunedSettings:
-    tried = list(tried)
-    best = max(each.bleu for each in tried)
-    return next(each for each in tried if each.bleu > best - _NEGLIGIBLE)
+    others: list[Settings] = [dict(zip(penalty, each, strict=True)) for each in _PENALTIES]
+    return first_of_the_best((chosen.settings | each for each in others if each != penalty), [chosen])

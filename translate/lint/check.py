@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
@@ -21,7 +21,7 @@ from translate.lint.dry_run import DryRun, dry_run
 from translate.lint.findings import Finding, Leak, Suspects, Unit, by_severity, leak_finding, suspects_finding
 from translate.lint.languages import learn_languages
 from translate.lint.misalignment import count_items
-from translate.lint.settings import DataFacts, data_findings, settings_findings
+from translate.lint.settings import DataFacts, settings_findings
 from translate.lint.vocabulary import Lengths, SideSpelling, VocabularyReport
 from translate.memory import configure_memory
 from translate.runs.initial import read_initial_weights
@@ -151,10 +151,14 @@ def check(config: Config, *, watch: Callable[[str], None] = lambda text: None) -
     except RunError as error:
         findings.append(Finding("error", "training_fails", str(error), "fix this, and check again"))
     num_parameters = (measured or build_model(config, tokenizers)).num_trained_parameters
-    facts = _facts(batches, tokenizers, epoch.padding.num_target_tokens, len(epoch), num_parameters)
+    sizes = epoch.padding.num_target_tokens, len(epoch), num_parameters, tokenizers.target.vocab_size
+    facts = DataFacts(*_filtered(batches), *sizes)
     plan = _plan(config, facts.num_steps(config), epoch.padding.share, measured)
-    findings += [*settings_findings(config), *finetuning.rate_findings(config), *data_findings(config, facts)]
-    findings += _time_findings(config, plan)
+    findings += [*settings_findings(config, facts), *finetuning.rate_findings(config)]
+    between_saves = min(config.training.save_every, config.training.validate_every, plan.num_steps) / plan.num_steps
+    if (seconds := (plan.seconds or 0.0) * between_saves) > _LONG_SAVE_SECONDS:
+        message = f"checkpoints are {seconds / 3600:.1f} hours apart, and so much work is lost if the process dies"
+        findings.append(Finding("note", "checkpoints_far_apart", message, "lower training.save_every"))
     found = config.name, tuple(by_severity(findings)), tuple(reports), tuple(leaks)
     return Report(*found, lengths, tuple(vocabularies), plan, measured)
 
@@ -166,16 +170,16 @@ def log_findings(
 
     Reads the corpora once more, at a few microseconds per line, and encodes only some hundred pairs.
     """
-    facts = _facts(batches, tokenizers, *_estimate_epoch(config, corpora.train, batches, tokenizers), num_parameters)
-    findings = [*settings_findings(config), *finetuning.rate_findings(config), *data_findings(config, facts)]
+    epoch = _estimate_epoch(config, corpora.train, batches, tokenizers)
+    facts = DataFacts(*_filtered(batches), *epoch, num_parameters, tokenizers.target.vocab_size)
+    findings = [*settings_findings(config, facts), *finetuning.rate_findings(config)]
     training, held_out = survey_corpora(config, corpora)
     for survey in (*training, *held_out):
         findings += [suspects_finding(survey.key, each) for each in cheap_suspects(survey, with_shifts=True)]
     findings = by_severity(findings + [leak_finding(leak) for leak in find_leaks(training, held_out)])
+    levels = {"error": logging.ERROR, "warning": logging.WARNING, "note": logging.DEBUG}
     for finding in findings:
-        if finding.severity != "note":
-            level = logging.ERROR if finding.severity == "error" else logging.WARNING
-            logger.log(level, f"{finding.message}; {finding.hint}")
+        logger.log(levels[finding.severity], f"{finding.message}; {finding.hint}")
     if num_notes := sum(finding.severity == "note" for finding in findings):
         notes, them = ("notes", "them") if num_notes > 1 else ("note", "it")
         logger.info(f"{num_notes} {notes} on data and settings; run `translate check` to see {them}")
@@ -218,12 +222,10 @@ def _inspect(
     return reports, vocabulary.measure_lengths(*map(count_items, training_ids.values())), vocabularies
 
 
-def _facts(
-    batches: Batches, tokenizers: Tokenizers, num_target_tokens: int, num_batches: int, num_parameters: int
-) -> DataFacts:
-    num_pairs, vocab_size = sum(report.num_pairs for report in batches.filter_reports), tokenizers.target.vocab_size
-    num_left_out = num_pairs - sum(report.num_kept for report in batches.filter_reports)
-    return DataFacts(num_pairs, num_left_out, num_target_tokens, num_batches, num_parameters, vocab_size)
+def _filtered(batches: Batches) -> tuple[int, int]:
+    """How many training pairs there are, and how many the filter leaves out."""
+    num_pairs = sum(report.num_pairs for report in batches.filter_reports)
+    return num_pairs, num_pairs - sum(report.num_kept for report in batches.filter_reports)
 
 
 def _estimate_epoch(
@@ -254,10 +256,3 @@ def _plan(config: Config, steps_per_epoch: int, padding_share: float, measured: 
         seconds = num_epochs * measured.seconds_per_epoch + validation_seconds
     numbers = steps_per_epoch, int(num_steps), num_epochs, num_validations
     return TrainingPlan(*numbers, padding_share, seconds, validation_seconds)
-
-
-def _time_findings(config: Config, plan: TrainingPlan) -> Iterator[Finding]:
-    between_saves = min(config.training.save_every, config.training.validate_every, plan.num_steps) / plan.num_steps
-    if (seconds := (plan.seconds or 0.0) * between_saves) > _LONG_SAVE_SECONDS:
-        message = f"checkpoints are {seconds / 3600:.1f} hours apart, and so much work is lost if the process dies"
-        yield Finding("note", "checkpoints_far_apart", message, "lower training.save_every")

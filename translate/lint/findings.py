@@ -30,11 +30,15 @@ class Location(NamedTuple):
     remark: str
 
     def __str__(self) -> str:
+        """Text that is safe to print: both sides cut short, and invisible characters written as U+…"""
         lines = f"{self.unit} {self.line:,}"
         if self.last_line != self.line:
             lines = f"{self.unit}s {self.line:,} to {self.last_line:,}"
-        remark = f" ({self.remark})" if self.remark else ""
-        return f"{lines}{remark}: {_shorten(self.source)} | {_shorten(self.target)}"
+        sides = []
+        for text in (self.source, self.target):
+            shown = text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"
+            sides.append("".join(each if each.isprintable() else f"<U+{ord(each):04X}>" for each in shown))
+        return f"{lines}{f' ({self.remark})' if self.remark else ''}: {' | '.join(sides)}"
 
 
 class Suspects(NamedTuple):
@@ -67,45 +71,38 @@ class Kind(NamedTuple):
 
 # Why these shares: copies hurt from 1 to 2 % on (Ott et al. 2018, arXiv 1803.00047;
 # Khayrallah and Koehn 2018, arXiv 1805.12282, who find that 5 % of other noise costs little).
-_SWAPPED = "remove them, or swap their sides"
-_FOREIGN = "inspect them, and remove them"
-_NEIGHBOUR = "match a neighbouring line: a line is missing or duplicated on one side"
-_DAMAGED = "the text was already damaged: get it again, or remove the lines"
-_RESTORE = "read the original in its own encoding (iconv), or repair it: line.encode('cp1252').decode('utf-8')"
-_AMBIGUOUS = "normal in small numbers, and among paraphrases"
-_LINE_END = "replace them with spaces: editors would count more lines than translate"
-_CONVERT = "replace entities with characters and remove tags, unless translations should have them"
+# fmt: off
+_SWAPPED, _FOREIGN = "remove them, or swap their sides", "inspect them, and remove them"
 KINDS: dict[str, Kind] = {
     "empty": Kind("have an empty side", "training skips them; remove them from held-out text"),
-    "equal": Kind(
-        "have a target that equals the source",
-        "remove those that should be translated (1 % already hurts), or skip all with data.leave_out=[equal]",
-        0.01,
-        0.5,
-    ),
+    "equal": Kind("have a target that equals the source", "remove those that should be translated (1 % already hurts),"
+                  " or skip all with data.leave_out=[equal]", 0.01, 0.5),
     "unlikely_length": Kind("have sides of implausible lengths", "realign or remove them"),
-    "repeated": Kind(
-        "repeat an earlier pair",
-        "remove them unless they are intended, or skip them with data.leave_out=[repeated]",
-        0.10,
-    ),
-    "ambiguous": Kind("repeat an earlier source with another target", _AMBIGUOUS, 0.25),
+    "repeated": Kind("repeat an earlier pair",
+                     "remove them unless they are intended, or skip them with data.leave_out=[repeated]", 0.10),
+    "ambiguous": Kind("repeat an earlier source with another target",
+                      "normal in small numbers, and among paraphrases", 0.25),
     "source_like_target": Kind("have a source that looks like the target language", _SWAPPED, 0.005, 0.5),
     "target_like_source": Kind("have a target that looks like the source language", _SWAPPED, 0.005, 0.5),
     "source_like_neither": Kind("have a source that may be in a third language", _FOREIGN),
     "target_like_neither": Kind("have a target that may be in a third language", _FOREIGN),
-    "shifted": Kind(_NEIGHBOUR, "find that line, and realign the files", 0.0, 0.1),
+    "shifted": Kind("match a neighbouring line: a line is missing or duplicated on one side",
+                    "find that line, and realign the files", 0.0, 0.1),
     "unrelated": Kind("are not translations of each other", "check that the two sides belong together", 0.0, 0.1),
     "control": Kind("contain control characters", "remove them; tabs may stay"),
-    "line_end": Kind("contain line breaks", _LINE_END),
-    "private_use": Kind(
-        "contain private-use characters", "find out what wrote them; they have no meaning of their own"
-    ),
+    "line_end": Kind("contain line breaks",
+                     "replace them with spaces: editors would count more lines than translate"),
+    "private_use": Kind("contain private-use characters",
+                        "find out what wrote them; they have no meaning of their own"),
     "invisible": Kind("contain invisible characters", "remove them: a word with one counts as another word"),
-    "replacement": Kind("contain the replacement character U+FFFD", _DAMAGED),
-    "mojibake": Kind("contain mojibake, UTF-8 that was read in another encoding", _RESTORE),
-    "markup": Kind("contain HTML entities or tags", _CONVERT),
+    "replacement": Kind("contain the replacement character U+FFFD",
+                        "the text was already damaged: get it again, or remove the lines"),
+    "mojibake": Kind("contain mojibake, UTF-8 that was read in another encoding", "read the original in its own"
+                     " encoding (iconv), or repair it: line.encode('cp1252').decode('utf-8')"),
+    "markup": Kind("contain HTML entities or tags",
+                   "replace entities with characters and remove tags, unless translations should have them"),
 }
+# fmt: on
 
 
 def by_severity(findings: list[Finding]) -> list[Finding]:
@@ -124,18 +121,12 @@ def suspects_finding(key: str, suspects: Suspects) -> Finding:
 
 def leak_finding(leak: Leak) -> Finding:
     """The finding about a leak: a warning if 1 % of the pairs or 5 % of the sources leak."""
-    seen = []
+    of_pairs, seen = f" of {leak.num_pairs:,} pairs", []
     if leak.num_leaked_pairs:
-        seen.append(f"{leak.num_leaked_pairs:,} of {leak.num_pairs:,} pairs")
+        seen.append(f"{leak.num_leaked_pairs:,}{of_pairs}")
     if leak.num_leaked_sources:
-        seen.append(f"the sources of {leak.num_leaked_sources:,}{' more' if seen else f' of {leak.num_pairs:,} pairs'}")
+        seen.append(f"the sources of {leak.num_leaked_sources:,}{' more' if seen else of_pairs}")
     is_warning = leak.num_leaked_pairs >= 0.01 * leak.num_pairs or leak.num_leaked_sources >= 0.05 * leak.num_pairs
     message = f"{leak.key}: {' and '.join(seen)} also occur in training (ignoring spaces and case)"
     hint = "remove them from data.train: scores on them measure memorisation"
     return Finding("warning" if is_warning else "note", "leakage", message, hint, tuple(map(str, leak.examples)))
-
-
-def _shorten(text: str) -> str:
-    """Text that is safe to print: short, and with invisible characters written as U+…"""
-    text = text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"
-    return "".join(letter if letter.isprintable() else f"<U+{ord(letter):04X}>" for letter in text)

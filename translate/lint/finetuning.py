@@ -1,6 +1,5 @@
 """Fine-tuning compared with the run that it begins from: is the rate lower, does the vocabulary suit the text?"""
 
-import contextlib
 from collections.abc import Iterator, Sequence
 
 import torch
@@ -73,11 +72,12 @@ def _own_subwords(config: Config, tokenizers: Tokenizers) -> dict[str, float | N
     own = _base(config).data.validation
     if own is None or isinstance(own, HubCorpus):  # which may be a download
         return {}
-    with contextlib.suppress(InputError):
+    try:
         corpus = read_held_out(own, key="data.validation")
-        lines = [corpus.sources, corpus.targets]
-        encoders = tokenizers.source.encode_lines, tokenizers.target.encode_lines
-        ids = [encode(side, num_threads=torch.get_num_threads()) for encode, side in zip(encoders, lines, strict=True)]
-        reports = examine_vocabularies(tokenizers, ids, lines, share=1.0)
-        return {report.name: report.subwords_per_word for report in reports}
-    return {}
+    except InputError:
+        return {}
+    lines, threads = [corpus.sources, corpus.targets], torch.get_num_threads()
+    sides = zip((tokenizers.source, tokenizers.target), lines, strict=True)
+    ids = [tokenizer.encode_lines(side, num_threads=threads) for tokenizer, side in sides]
+    reports = examine_vocabularies(tokenizers, ids, lines, share=1.0)
+    return {report.name: report.subwords_per_word for report in reports}

@@ -4,7 +4,7 @@ Wrong configs are refused when they are read. What is found here is allowed, and
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from translate.config.schema import Config
@@ -33,11 +33,6 @@ class DataFacts(NamedTuple):
     num_parameters: int  # trained ones
     target_vocab_size: int
 
-    @property
-    def num_kept(self) -> int:
-        """Pairs after filtering."""
-        return self.num_pairs - self.num_left_out
-
     def num_steps(self, config: Config) -> int:
         """Optimizer steps per epoch."""
         return math.ceil(self.num_batches / config.training.accumulate_batches)
@@ -57,12 +52,8 @@ class Case:
     """A config with the sizes of its data. Messages and hints of the checks are filled in with its attributes."""
 
     def __init__(self, config: Config, facts: DataFacts | None = None) -> None:
-        self.model, self.training, self.data, self.decoding = (
-            config.model,
-            config.training,
-            config.data,
-            config.decoding,
-        )
+        self.model, self.training = config.model, config.training
+        self.data, self.decoding = config.data, config.decoding
         training, max_steps = config.training, config.training.max_steps
         self.is_new = training.initialize_from is None  # for fine-tuning see `finetuning`
         self.is_validated = config.data.validation is not None
@@ -81,15 +72,15 @@ class Case:
         self.frozen = f"training.freeze = [{', '.join(training.freeze)}]" if training.freeze else ""
         if training.lora_rank > 0:
             self.frozen = f"training.lora_rank = {training.lora_rank}"
-        self.is_extended = bool(
-            config.tokenizer.add_characters or config.tokenizer.add_pieces or config.data.source_tags
-        )
+        tokenizer = config.tokenizer
+        self.is_extended = bool(tokenizer.add_characters or tokenizer.add_pieces or config.data.source_tags)
         self.patience_steps = (training.patience or math.inf) * training.validate_every
         self.validation_hint = max(1, max_steps // 10)
         if facts is not None:
             self.facts, self.steps_per_epoch = facts, facts.num_steps(config)
             self.is_whole = not config.data.is_streamed  # of a stream only a segment is known
-            self.num_pairs, self.share_left_out = facts.num_kept, facts.num_left_out / facts.num_pairs
+            self.num_pairs = facts.num_pairs - facts.num_left_out
+            self.share_left_out = facts.num_left_out / facts.num_pairs
             self.tokens_per_step = facts.num_target_tokens / self.steps_per_epoch
             self.parameters_per_token = facts.num_parameters / facts.num_target_tokens
             self.epochs = max_steps / self.steps_per_epoch
@@ -219,18 +210,10 @@ DATA_CHECKS = [
 # fmt: on
 
 
-def settings_findings(config: Config) -> Iterator[Finding]:
-    """Findings about the settings alone."""
-    return _findings(SETTINGS_CHECKS, Case(config))
-
-
-def data_findings(config: Config, facts: DataFacts) -> Iterator[Finding]:
-    """Findings about the settings together with the size of the data."""
-    return _findings(DATA_CHECKS, Case(config, facts))
-
-
-def _findings(checks: Sequence[Check], case: Case) -> Iterator[Finding]:
-    for check in checks:
+def settings_findings(config: Config, facts: DataFacts | None = None) -> Iterator[Finding]:
+    """Findings about the settings alone, and, if its size is known, together with the data."""
+    case = Case(config, facts)
+    for check in SETTINGS_CHECKS if facts is None else SETTINGS_CHECKS + DATA_CHECKS:
         if check.is_due(case):
             message, hint = (text.format(**vars(case)) for text in (check.message, check.hint))
             yield Finding(check.severity, check.name, message, hint)

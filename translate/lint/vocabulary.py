@@ -170,13 +170,15 @@ def vocabulary_findings(vocabularies: Sequence[VocabularyReport], config: Config
             rare = f"occur fewer than {_RARE_COUNT} times in training, too rarely to be learnt"
             hint = f"halve tokenizer.vocab_size = {config.tokenizer.vocab_size}"
             yield Finding("warning", "vocabulary_large_for_corpus", f"{vocabulary.num_rare:,} {entries} {rare}", hint)
-        elif (subwords := vocabulary.subwords_per_word or 0.0) > MANY_SUBWORDS and (
-            config.tokenizer.source_model is None and vocabulary.median_count >= _LEARNT_COUNT
+        elif (
+            (subwords := vocabulary.subwords_per_word or 0.0) > MANY_SUBWORDS
+            and config.tokenizer.source_model is None
+            and vocabulary.median_count >= _LEARNT_COUNT
         ):
-            often = f"half of its {num_entries:,} entries occur {vocabulary.median_count:,.0f} times or more"
             message = (
                 f"the {vocabulary.name} vocabulary has {subwords:.1f} subwords per word, so sentences are long and"
-                f" slow; {often}, so more entries could be learnt too"
+                f" slow; half of its {num_entries:,} entries occur {vocabulary.median_count:,.0f} times or more, so"
+                " more entries could be learnt too"
             )
             hint = f"double tokenizer.vocab_size = {config.tokenizer.vocab_size}"
             yield Finding("warning", "vocabulary_small_for_corpus", message, hint)

@@ -36,9 +36,8 @@ from translate.training.trainer import Paused
 
 logger = logging.getLogger(__name__)
 
-Space = dict[str, BaseDistribution]  # by dotted key; choices are JSON, so that they can be lists
-Sampler = Literal["tpe", "random"]
 Pruner = Literal["none", "halving", "hyperband"]
+Space = dict[str, BaseDistribution]  # by dotted key; choices are JSON, so that they can be lists
 
 _MAX_SAMPLES = 100  # drawn to find settings that no trial has yet
 _SCORED_BY = (  # must be the same in all trials, or their scores could not be compared
@@ -130,7 +129,13 @@ class Search:
     """
 
     def __init__(
-        self, directory: Path, base: Config, space: Space, *, pruner: Pruner = "none", place: str = "Python"
+        self,
+        directory: Path,
+        base: Config,
+        space: Space,
+        *,
+        pruner: Pruner = "none",
+        place: str = "Python",
     ) -> None:
         self.directory, self.base, self.space, self.place = directory, base, space, place
         steps, every, journal = base.training.max_steps, base.training.validate_every, directory / "journal.log"
@@ -165,7 +170,7 @@ class Search:
         self,
         *,
         num_trials: int = 16,
-        sampler: Sampler = "tpe",
+        sampler: Literal["tpe", "random"] = "tpe",
         seed: int = 1,
         minutes: float | None = None,
         command: Sequence[str] = (),
@@ -194,7 +199,8 @@ class Search:
                     if trial is None:
                         break
                     begun.append(trial.user_attrs["run"])
-                    held.enter_context(hold_lock(self._lock(begun[-1]), busy=f"trains {begun[-1]}"))
+                    lock = self.directory / f"{begun[-1]}.lock"
+                    held.enter_context(hold_lock(lock, busy=f"trains {begun[-1]}"))
                 self._train(trial, deadline=deadline, command=list(command))
             gc.collect()  # the model may be part of a cycle, and a GPU needs its memory for the next one
         else:
@@ -212,7 +218,7 @@ class Search:
                 return self.study.ask(self.space)
         return None
 
-    def _ask(self, num_trials: int, sampler: Sampler, *, seed: int) -> Trial | None:
+    def _ask(self, num_trials: int, sampler: str, *, seed: int) -> Trial | None:
         """A trial with settings that no other has; None: there are enough, or the space has no more."""
         others = [each.params for each in self._trials().values()]
         for _ in range(_MAX_SAMPLES if len(others) < num_trials else 0):
@@ -260,9 +266,6 @@ class Search:
     def _config(self, settings: dict[str, Any]) -> Config:
         return load_config(self.base.model_dump(mode="json"), settings, require_files=True, place=self.place).config
 
-    def _lock(self, run: str) -> Path:
-        return self.directory / f"{run}.lock"
-
     def _trials(self) -> dict[str, FrozenTrial]:
         """The trials by their runs; of a run that was tried again, the last one."""
         trials = self.study.get_trials(deepcopy=False)
@@ -270,12 +273,11 @@ class Search:
 
     def _state(self, run: str, trial: FrozenTrial) -> str:
         if trial.state == TrialState.RUNNING:
-            with contextlib.suppress(InputError), hold_lock(self._lock(run), busy="is training"):
+            with contextlib.suppress(InputError), hold_lock(self.directory / f"{run}.lock", busy="is training"):
                 return "paused"
-        reason = f": {trial.user_attrs.get('reason', 'stopped')}" if trial.state == TrialState.FAIL else ""
-        return {TrialState.FAIL: "failed", TrialState.COMPLETE: "ended"}.get(
-            trial.state, trial.state.name.lower()
-        ) + reason
+        if trial.state == TrialState.FAIL:
+            return f"failed: {trial.user_attrs.get('reason', 'stopped')}"
+        return "ended" if trial.state == TrialState.COMPLETE else trial.state.name.lower()
 
     def results(self) -> list[Result]:
         """What the trials have come to, the best first."""

@@ -100,10 +100,10 @@ def alignments_picture(
 
 
 def _encode(translator: Translator, sources: Sequence[str], targets: Sequence[str]) -> list[EncodedPair]:
-    source_tokenizer, target_tokenizer = translator.tokenizers.source, translator.tokenizers.target
+    encode, encode_target = translator.tokenizers.source.encode, translator.tokenizers.target.encode
     pairs = []
     for line, (source, target) in enumerate(zip(sources, targets, strict=True), start=1):
-        pairs.append(EncodedPair(source_tokenizer.encode(source), target_tokenizer.encode(target)))
+        pairs.append(EncodedPair(encode(source), encode_target(target)))
         check_positions(max(pairs[-1].source, pairs[-1].target, key=len), what=f"line {line}", translator=translator)
     return pairs
 
@@ -139,11 +139,10 @@ def split_punctuation(tokens: Tokens) -> list[Word]:
                 groups.append([])
             groups[-1].append(position)
             was_mark, was_space = is_mark, tokens.pieces[position] == SPACE
-        texts = [
-            "".join(part.text for part in group_words([tokens.pieces[position] for position in group]))
-            for group in groups
-        ]
-        parts += [word] if len(groups) == 1 else list(map(Word, texts, groups))
+        for group in groups if len(groups) > 1 else []:
+            spelt = group_words([tokens.pieces[position] for position in group])
+            parts.append(Word("".join(part.text for part in spelt), group))
+        parts += [word] if len(groups) == 1 else []
     return parts
 
 

@@ -25,8 +25,6 @@ from translate.visualize.panels import Matrix, Panel, Picture, check_numbers
 from translate.visualize.sentences import MERGED, SentencePair, Tokens, merge_words, read_sentence
 
 AttentionKind = Literal["encoder", "decoder", "cross"]
-
-
 # For each kind: its name, the tokens that look and are looked at, and the labels of rows and columns.
 _KINDS: dict[AttentionKind, dict[str, str]] = {
     "encoder": {
@@ -101,9 +99,6 @@ class Attention(NamedTuple):
         return f'<iframe title="attention" style="width:100%;height:700px;border:0" srcdoc="{page}"></iframe>'
 
 
-# --- capturing
-
-
 def capture_attention(model: Transformer, pair: EncodedPair) -> list[LayerAttention]:
     """Run the full forward pass over one pair, and return what each head of encoder, decoder and cross-attention did.
 
@@ -115,13 +110,12 @@ def capture_attention(model: Transformer, pair: EncodedPair) -> list[LayerAttent
         pair: Token ids without special symbols.
     """
     batch = collate([pair], [0]).to(model.device)
-    encoder_layers: Any = model.encoder.layers
-    decoder_layers: Any = model.decoder.layers
-    attentions: list[tuple[AttentionKind, int, MultiHeadAttention]] = [
-        *(("encoder", number, layer.self_attention) for number, layer in enumerate(encoder_layers)),
-        *(("decoder", number, layer.self_attention) for number, layer in enumerate(decoder_layers)),
-        *(("cross", number, layer.cross_attention) for number, layer in enumerate(decoder_layers)),
-    ]
+    stacks: dict[AttentionKind, Any] = {
+        "encoder": [layer.self_attention for layer in model.encoder.layers],
+        "decoder": [layer.self_attention for layer in model.decoder.layers],
+        "cross": [layer.cross_attention for layer in model.decoder.layers],
+    }
+    attentions = [(kind, number, each) for kind, stack in stacks.items() for number, each in enumerate(stack)]
     calls: dict[nn.Module, tuple[Any, ...]] = {}
     thread = threading.get_ident()
 
@@ -168,9 +162,6 @@ def _layer_attention(
     )
 
 
-# --- what is shown
-
-
 def look_at_attention(
     translator: Translator, text: str, *, target: str | None = None, choice: AttentionChoice, name: str, step: int
 ) -> Attention:
@@ -186,7 +177,7 @@ def look_at_attention(
     """
     model, config = translator.model.config, translator.config
     stack = "encoder" if choice.kind == "encoder" else "decoder"
-    num_layers = model.num_encoder_layers if stack == "encoder" else model.num_decoder_layers
+    num_layers = getattr(model, f"num_{stack}_layers")
     if choice.layer is not None and not 0 <= choice.layer < num_layers:
         raise InputError(f"--layer {choice.layer}: the {stack} has the layers 0 to {num_layers - 1}")
     if choice.head is not None and not 0 <= choice.head < model.num_heads:
@@ -197,13 +188,13 @@ def look_at_attention(
     numbers *= model.num_heads * (2 if model.positions in ("rotary", "relative") else 1)
     what = f"{columns} source and {rows} target tokens in every layer and head"
     check_numbers(numbers, of=what, less="give a shorter sentence")
+    made = (
+        "The translation was decoded greedily." if config.beam_size == 1 else f"Decoded with beam {config.beam_size}."
+    )
+    if config.search == "sample":
+        made = f"The translation was sampled with seed {config.seed}."
     if target is not None:
         made = "Forced: the translation was given."
-    elif config.search == "sample":
-        made = f"The translation was sampled with seed {config.seed}."
-    else:
-        greedy = config.beam_size == 1
-        made = "The translation was decoded greedily." if greedy else f"Decoded with beam {config.beam_size}."
     (forced,) = translator.force([pair.ids])
     log_prob = f"{sum(forced.token_log_probs):.3f}".replace("-", "\N{MINUS SIGN}")
     how = (
@@ -220,18 +211,17 @@ def attention_page(attention: Attention) -> str:
     last = max(each.layer for each in attention.layers if each.kind == choice.kind)
     layer, head = last if choice.layer is None else choice.layer, _MEAN if choice.head is None else choice.head
     start = choice._replace(layer=layer, head=head)
-    arrays = ("weights", "query", "key", "position_scores")
     kinds = []
     for kind, description in _KINDS.items():
         layers = [each for each in attention.layers if each.kind == kind]
-        kinds.append(
-            {
-                "kind": kind,
-                **description,
-                "visible": ["".join(str(int(cell)) for cell in row) for row in layers[0].visible.tolist()],
-                "layers": [{name: _base64(getattr(each, name)) for name in arrays} for each in layers],
-            }
-        )
+        visible = ["".join(str(int(cell)) for cell in row) for row in layers[0].visible.tolist()]
+        arrays: list[dict[str, str | None]] = []
+        for each in layers:
+            arrays.append(dict.fromkeys(("weights", "query", "key", "position_scores")))
+            for name, tensor in each._asdict().items():
+                if name in arrays[-1] and tensor is not None:  # fp32, little-endian, the last axis first
+                    arrays[-1][name] = base64.b64encode(tensor.numpy().astype("<f4").tobytes()).decode("ascii")
+        kinds.append({"kind": kind, **description, "visible": visible, "layers": arrays})
     data = {
         "title": attention.title,
         "source": pair.source_text,
@@ -251,11 +241,6 @@ def attention_page(attention: Attention) -> str:
         "start": start._asdict(),
     }
     return fill_template(title=attention.title, data=data, scripts=["drawing.js", "attention.js"])
-
-
-def _base64(tensor: Tensor | None) -> str | None:
-    """The exact bits of the numbers: fp32, little-endian, the last axis first."""
-    return None if tensor is None else base64.b64encode(tensor.numpy().astype("<f4").tobytes()).decode("ascii")
 
 
 def attention_picture(attention: Attention) -> Picture:

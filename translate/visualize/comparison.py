@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from translate.evaluation.compare import Bucket, Comparison
+from translate.evaluation.compare import Comparison
 from translate.visualize.panels import Picture, Table
 
 _SIGNIFICANCE = (
@@ -29,31 +29,18 @@ def comparison_tables(comparison: Comparison) -> Iterator[Table]:
         rows.append([name, *(f"{score.value:.2f}" for score in scores), *(f"{p:.4f}" for p in chances)])
     yield Table("Scores", ["", *comparison.systems, *tests], rows, _SIGNIFICANCE.format(first=first))
     yield Table("sacreBLEU signatures", ["", "Signature"], list(comparison.signatures.items()))
-    yield _bucket_table(comparison.systems, "chrF by reference length (words)", "lines", comparison.lengths)
-    yield _bucket_table(
-        comparison.systems,
-        "Reference-word recall (%), by word frequency",
-        "words",
-        comparison.frequencies,
-    )
+    for title, unit, buckets in (
+        ("chrF by reference length (words)", "lines", comparison.lengths),
+        ("Reference-word recall (%), by word frequency", "words", comparison.frequencies),
+    ):
+        rows = [[each.name, f"{each.size:,}", *(f"{value:.1f}" for value in each.values)] for each in buckets]
+        yield Table(title, ["", unit, *comparison.systems], rows)
     for name in others:
         rows = [
-            [
-                f"{change.line:,}",
-                f"{change.difference:+.1f}",
-                change.source,
-                change.reference,
-                change.first,
-                change.other,
-            ]
-            for change in comparison.changes
-            if change.system == name
+            [f"{each.line:,}", f"{each.difference:+.1f}", each.source, each.reference, each.first, each.other]
+            for each in comparison.changes
+            if each.system == name
         ]
         if rows:
             header = ["Line", "chrF", "Source", "Reference", first, name]
             yield Table(f"Sentences in which {name} differs most from {first}", header, rows)
-
-
-def _bucket_table(systems: tuple[str, ...], title: str, unit: str, buckets: tuple[Bucket, ...]) -> Table:
-    rows = [[each.name, f"{each.size:,}", *(f"{value:.1f}" for value in each.values)] for each in buckets]
-    return Table(title, ["", unit, *systems], rows)

@@ -10,7 +10,7 @@ from typing import Literal
 from translate.config.load import read_resolved_config
 from translate.errors import InputError
 from translate.runs.directory import open_run
-from translate.runs.metrics import Record, best_record, read_metrics
+from translate.runs.metrics import best_record, read_metrics
 from translate.visualize.panels import Curves, Panel, Picture, Series, Switch, Table
 
 _CHARTS = [  # title, vertical axis, key of the records, kinds of records that have it
@@ -20,7 +20,6 @@ _CHARTS = [  # title, vertical axis, key of the records, kinds of records that h
     ("Speed", "target tokens per second", "target_tokens_per_second", ("train",)),
     ("Gradient norm", "norm before clipping", "gradient_norm", ("train",)),
 ]
-_LOGARITHMIC = ("Gradient norm",)
 _NOTE = (
     "Training and validation losses are both without label smoothing, so they are comparable, but dropout is on only in"
     " training. Minutes count training and validation: the target tokens of each log entry divided by their speed, plus"
@@ -57,36 +56,17 @@ def curves_picture(runs: Sequence[Path], *, over: Literal["step", "minutes"] = "
     others = dict.fromkeys(each["kind"] for of_run in records.values() for each in of_run if "/" in each["kind"])
     for title, y_axis, key, kinds in _CHARTS:
         kinds = (*kinds, *others) if "validation" in kinds else kinds  # of data.validation_also, `validation/NAME`
-        if series := _series(records, key, kinds, best=best):
-            panels.append(Curves(title, "step", y_axis, series, title in _LOGARITHMIC))
-    panels.append(_table(records, best))
-    options = [("step", "steps"), ("minutes", "time")]
-    switch = Switch("over", "Over", options if over == "step" else options[::-1])
-    return Picture(f"Training of {', '.join(names)}", [_NOTE], panels, columns=3, switches=[switch])
-
-
-def _series(
-    records: dict[str, list[Record]], key: str, kinds: Sequence[str], *, best: dict[str, Record | None]
-) -> list[Series]:
-    """The curves of one chart, named by the run."""
-    series = []
-    for (name, of_run), kind in itertools.product(records.items(), kinds):
-        shown = [record for record in of_run if record["kind"] == kind and key in record]
-        if shown:
-            xs, minutes = [record["step"] for record in shown], [record["minutes_so_far"] for record in shown]
-            ys = [record[key] if math.isfinite(record[key]) else None for record in shown]
-            mark = None
-            for place, record in enumerate(shown):
-                if record is best[name]:
-                    mark = place, f"best {record[key]:.4g}"
-            series.append(
-                Series(name, xs, ys, {"train": "training"}.get(kind, kind.removeprefix("validation/")), minutes, mark)
-            )
-    return series
-
-
-def _table(records: dict[str, list[Record]], best: dict[str, Record | None]) -> Table:
-    """The results of each run."""
+        series = []
+        for (name, of_run), kind in itertools.product(records.items(), kinds):
+            shown = [record for record in of_run if record["kind"] == kind and key in record]
+            if shown:
+                xs, minutes = [record["step"] for record in shown], [record["minutes_so_far"] for record in shown]
+                ys = [record[key] if math.isfinite(record[key]) else None for record in shown]
+                marks = [(place, f"best {each[key]:.4g}") for place, each in enumerate(shown) if each is best[name]]
+                kind = {"train": "training"}.get(kind, kind.removeprefix("validation/"))
+                series.append(Series(name, xs, ys, kind, minutes, marks[0] if marks else None))
+        if series:
+            panels.append(Curves(title, "step", y_axis, series, is_log=key == "gradient_norm"))
     rows: dict[str, list[str]] = {}
     for name, of_run in records.items():
         speeds = [record["target_tokens_per_second"] for record in of_run if "target_tokens_per_second" in record]
@@ -103,4 +83,7 @@ def _table(records: dict[str, list[Record]], best: dict[str, Record | None]) -> 
         ):
             rows.setdefault(title, [title]).append(f"{record[key]:{form}}" if key in record else "")
     note = "BLEU, chrF, loss and perplexity are of the validation at the best step."
-    return Table("Runs", ["", *records], list(rows.values()), note)
+    panels.append(Table("Runs", ["", *records], list(rows.values()), note))
+    options = [("step", "steps"), ("minutes", "time")]
+    switch = Switch("over", "Over", options if over == "step" else options[::-1])
+    return Picture(f"Training of {', '.join(names)}", [_NOTE], panels, columns=3, switches=[switch])

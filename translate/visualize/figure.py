@@ -3,7 +3,7 @@
 import json
 import re
 import textwrap
-from typing import Any, Literal
+from typing import Literal
 
 from translate.decoding.output.words import SPACE
 from translate.errors import InputError, install_hint
@@ -34,8 +34,27 @@ def draw_figure(picture: Picture, *, format: Literal["png", "svg"], dots_per_inc
             f"the figure would have {cells:,} cells, and the limit is {MOST_CELLS:,}: show shorter or fewer sentences,"
             " fewer positions, or one layer or head"
         )
+    picture = printable(picture)
+    charts = chart_specs(picture, is_page=False)
+    widths = [chart["width"] + 60 for chart in charts]
+    together = [sum(widths[first : first + picture.columns]) for first in range(0, len(charts), picture.columns)]
+    columns = picture.columns * max(1, _WIDTH // max(together))  # small ones side by side
+    width = max(sum(widths[:columns]), 500)
+    caption = [line for text in picture.paragraphs for line in textwrap.wrap(text, int(width / 5.6))]
+    sheet = {
+        "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
+        "title": {"text": picture.title, "subtitle": caption, "fontSize": 17, "subtitlePadding": 6, "offset": 16},
+        "params": [{"name": switch.name, "value": switch.options[0][0]} for switch in picture.switches],
+        "concat": charts,
+        "columns": columns,
+        "align": "each",
+        "spacing": 30,
+        "resolve": {"scale": dict.fromkeys(("color", "shape", "strokeDash", "strokeWidth"), "independent")},
+        "config": theme("light", font=_FONT),
+        "padding": 12,
+    }
     # vl-convert's fonts do not have SentencePiece's mark of a space.
-    spec = json.loads(json.dumps(_sheet(printable(picture)), ensure_ascii=False).replace(SPACE, "_"))
+    spec = json.loads(json.dumps(sheet, ensure_ascii=False).replace(SPACE, "_"))
     if format == "png":
         area = sum((chart["width"] + 90) * (chart["height"] + 120) for chart in spec["concat"])
         dots = min(dots_per_inch, 72 * (_MOST_DOTS / area) ** 0.5)
@@ -45,25 +64,3 @@ def draw_figure(picture: Picture, *, format: Literal["png", "svg"], dots_per_inc
     return re.sub(
         r"\b(clip|gradient_)\d+\b", lambda each: names.setdefault(each[0], f"{each[1]}{len(names)}"), svg
     ).encode()
-
-
-def _sheet(picture: Picture) -> dict[str, Any]:
-    charts = chart_specs(picture, is_page=False)
-    widths = [chart["width"] + 60 for chart in charts]
-    together = [sum(widths[first : first + picture.columns]) for first in range(0, len(charts), picture.columns)]
-    columns = picture.columns * max(1, _WIDTH // max(together))  # small ones side by side
-    apart = {"scale": {channel: "independent" for channel in ("color", "shape", "strokeDash", "strokeWidth")}}
-    width = max(sum(widths[:columns]), 500)
-    caption = [line for text in picture.paragraphs for line in textwrap.wrap(text, int(width / 5.6))]
-    return {
-        "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
-        "title": {"text": picture.title, "subtitle": caption, "fontSize": 17, "subtitlePadding": 6, "offset": 16},
-        "params": [{"name": switch.name, "value": switch.options[0][0]} for switch in picture.switches],
-        "concat": charts,
-        "columns": columns,
-        "align": "each",
-        "spacing": 30,
-        "resolve": apart,
-        "config": theme("light", font=_FONT),
-        "padding": 12,
-    }

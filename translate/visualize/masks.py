@@ -25,9 +25,8 @@ def masks_picture(translator: Translator, sources: Sequence[str], targets: Seque
             are too large for a picture.
     """
     if targets and len(targets) != len(sources):
-        raise InputError(
-            f"sentences: {len(sources)}, --target: {len(targets)}; give one per sentence, in order, or none"
-        )
+        counts = f"sentences: {len(sources)}, --target: {len(targets)}"
+        raise InputError(f"{counts}; give one per sentence, in order, or none")
     given: Sequence[str | None] = targets or [None] * len(sources)
     pairs = [read_sentence(translator, text, target=target) for text, target in zip(sources, given, strict=True)]
     columns, rows = (max(len(getattr(pair, side).pieces) for pair in pairs) for side in ("source", "target_input"))

@@ -76,10 +76,8 @@ def picture_page(picture: Picture) -> str:
     picture = printable(picture)
     panels = []
     for panel, spec in zip(picture.panels, chart_specs(picture, is_page=True), strict=True):
-        shown: dict[str, Any] = (
-            {"rows": panel.rows, "header": panel.header} if isinstance(panel, Table) else {"spec": spec}
-        )
-        panels.append({"title": panel.title, "note": panel.note, **shown})
+        content = {"rows": panel.rows, "header": panel.header} if isinstance(panel, Table) else {"spec": spec}
+        panels.append({"title": panel.title, "note": panel.note, **content})
     data = {
         "title": picture.title,
         "paragraphs": list(picture.paragraphs),
@@ -92,20 +90,15 @@ def picture_page(picture: Picture) -> str:
     return fill_template(title=picture.title, data=data, scripts=["drawing.js", "page.js"], library=_vega())
 
 
+@cache
 def _vega() -> str:
     """Script elements with Vega-Lite and `vegaEmbed`: their code, or links to it without the extra `pictures`."""
     try:
-        import vl_convert  # noqa: F401
+        import vl_convert
     except ImportError:
         return "".join(f'<script src="{_CDN}/npm/{package}"></script>\n' for package in _VEGA)
-    return f"<script>(() => {{\n{_vega_code()}\n}})();</script>\n"
-
-
-@cache
-def _vega_code() -> str:
-    import vl_convert
-
-    return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;").replace("</script", "<\\/script")
+    bundle = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    return "<script>(() => {\n" + bundle.replace("</script", "<\\/script") + "\n})();</script>\n"
 
 
 def fill_template(*, title: str, data: dict[str, Any], scripts: list[str], library: str = "") -> str:

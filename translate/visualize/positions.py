@@ -71,10 +71,11 @@ def _table_panels(name: str, positions: Positions, length: int) -> list[Panel]:
         length = min(length, len(positions.table))
     positions.reserve(length)
     table = positions.table[:length].detach().cpu()
-    numbers, dimensions = list(map(str, range(length))), list(map(str, range(table.shape[1])))
+    width = table.shape[1]
+    numbers, dimensions = list(map(str, range(length))), list(map(str, range(width)))
     order = []
     if isinstance(positions, SinusoidalPositions):  # sines have even dimensions
-        order = [dimension // 2 + dimension % 2 * (len(dimensions) // 2) for dimension in range(len(dimensions))]
+        order = [dimension // 2 + dimension % 2 * (width // 2) for dimension in range(width)]
     products = (table @ table.T).tolist()
     return [
         Matrix(name, numbers, dimensions, table.tolist(), "position", "dimension", "signed", order=order),
