@@ -176,19 +176,6 @@ def test_leakage(text: dict[str, Lines], write: Write, quick: None) -> None:
     assert only(cheap(write(text)), "leakage").severity == "warning"
 
 
-@pytest.mark.parametrize("byte_fallback", [True, False])
-def test_characters_that_the_vocabulary_lacks(
-    text: dict[str, Lines], write: Write, quick: None, byte_fallback: bool
-) -> None:
-    text["valid.en"][14] += " ☃☃"
-    report = check(write(text, f"tokenizer.byte_fallback={byte_fallback}"))
-    finding = only(report.findings, "characters_in_bytes" if byte_fallback else "unknown_characters")
-    assert finding.message.startswith("data.validation: 6 of" if byte_fallback else "data.validation: 1 of")
-    assert "in 1 line, the first 15, " in finding.message and finding.message.endswith(": ☃ (U+2603)")
-    assert report.corpora[1].spelling[1].characters == {"☃": 1}
-    assert report.corpora[0].spelling[1].num_lines == 0
-
-
 def test_references_longer_than_decoding_allows(text: dict[str, Lines], write: Write, quick: None) -> None:
     limits = ("decoding.max_length_factor=0.0", "decoding.max_length_constant=60")
     text["valid.en"][77] = " ".join(text["valid.en"][77:87])

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from translate.config.load import load_config
+from translate.config.load import load_config, override_config
 from translate.config.schema import Config
 from translate.data.corpora import read_corpus
 from translate.data.tokenizer import prepare_tokenizers
@@ -89,31 +90,19 @@ def test_text_that_the_vocabulary_cuts_to_pieces(tune: Tune, quick: None, tmp_pa
     assert not {"vocabulary_large_for_corpus", "vocabulary_unused", "vocabulary_small_for_corpus"} & set(names(report))
     spelling = [each for each in report.findings if each.name == "characters_in_bytes"]
     assert spelling and all("tokenizer.add_characters=true" in each.hint for each in spelling)
-    extended = check(
-        tune(
-            *[f"data.train=[{corpus}]", f"data.validation={corpus}", f"data.root={tmp_path}"],
-            "tokenizer.add_characters=true",
-        )
-    )
-    assert "characters_in_bytes" not in names(extended)
+    extended = override_config(config, {"tokenizer.add_characters": True})
+    assert "characters_in_bytes" not in names(check(extended))
 
 
 def test_the_trial_has_the_runs_weights_and_every_set(
     tune: Tune, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from translate.lint import check as module
-
-    seen = {}
-
-    def dry_run(*arguments: object, **options: object) -> None:
-        seen.update(options)
-
-    monkeypatch.setattr(module, "dry_run", dry_run)
+    seen: dict[str, Any] = {}
+    monkeypatch.setattr("translate.lint.check.dry_run", lambda *arguments, **options: seen.update(options))
     also = "data.validation_also={old: {kind: text, source: valid.en, target: valid.de}}"
     report = check(tune(also, f"data.root={tmp_path}"))
-    initial, validation = seen["initial"], seen["validation"]
-    assert initial.step == 5  # type: ignore[attr-defined]
-    assert [len(each.sources) for each in validation] == [250, 250]  # type: ignore[attr-defined]
+    assert seen["initial"].step == 5
+    assert [len(each.sources) for each in seen["validation"]] == [250, 250]
     assert [each.key for each in report.corpora] == ["data.train.0", "data.validation", "data.validation_also.old"]
 
 

@@ -68,14 +68,6 @@ def test_one_language_on_both_sides_and_too_few_lines(some: Text) -> None:
     assert learn_languages(some[0][:199], some[1][:199]) is None
 
 
-def test_a_line_of_100000_characters(some: Text) -> None:
-    sources, targets = list(some[0]), list(some[1])
-    sources[5], targets[5] = "Der faule Hund. " * 6250, "The lazy dog. " * 7143
-    learnt = learn_languages(sources, targets)
-    assert learnt is not None
-    assert [len(side) for side in find_wrong_languages(sources, targets, learnt, is_own=True).values()] == [0, 0, 0, 0]
-
-
 def test_a_text_of_the_other_side(some: Text, held_out: Text) -> None:
     assert is_other_side(held_out[1], *some)
     assert not is_other_side(held_out[0], *some)

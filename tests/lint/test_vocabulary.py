@@ -14,6 +14,7 @@ from translate.lint.vocabulary import (
     examine_spelling,
     examine_vocabulary,
     measure_lengths,
+    spelling_findings,
     vocabulary_findings,
 )
 
@@ -37,6 +38,10 @@ def test_characters_without_an_entry(byte_fallback: bool) -> None:
     # ☃ is three bytes, ö two.
     assert spelling.num_byte_tokens == (11 if byte_fallback else 0)
     assert spelling.num_unknown_tokens == (0 if byte_fallback else 4)
+    (finding,) = spelling_findings("data.any", [spelling], unit="line")
+    assert finding.name == ("characters_in_bytes" if byte_fallback else "unknown_characters")
+    assert finding.message.startswith("data.any: 11 of" if byte_fallback else "data.any: 4 of")
+    assert "in 3 lines, the first 2, " in finding.message and finding.message.endswith(": ☃ (U+2603) ö (U+00F6)")
 
 
 def test_all_is_spelt_of_what_the_vocabulary_was_made_from(some: Text, tokenizer: Tokenizer) -> None:

@@ -71,20 +71,6 @@ def test_neighbours_stay_neighbours_in_t_sne() -> None:
     assert groups[distances.argmin(dim=1)].tolist() == groups.tolist()
 
 
-def test_t_sne_in_the_picture_and_without_scikit_learn(
-    make_translator: MakeTranslator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("sklearn", reason="scikit-learn is not installed: it is in the extra `pictures`")
-    translator = make_translator(tie_embeddings="all")
-    settings: Any = {"sources": SOURCES, "targets": TARGETS, "num_words": 5, "num_neighbours": 2, "name": "toy"}
-    points = embeddings_picture(translator, [], method="tsne", **settings).panels[0]
-    assert isinstance(points, Points) and (points.x_axis, points.y_axis) == ("t-SNE 1", "t-SNE 2")
-    assert points.note.startswith("t-SNE puts neighbours together")
-    monkeypatch.setitem(sys.modules, "sklearn.manifold", None)
-    with pytest.raises(InputError, match="--method tsne .*--method pca"):
-        embeddings_picture(translator, [], method="tsne", **settings)
-
-
 def picture(translator: Translator, words: list[str]) -> Picture:
     return embeddings_picture(
         translator, words, sources=SOURCES, targets=TARGETS, num_words=5, num_neighbours=2, name="toy"
@@ -114,19 +100,13 @@ def test_words_that_are_asked_for(make_translator: MakeTranslator) -> None:
     assert isinstance(points, Points) and isinstance(table, Table)
     assert {point.label for point in points.points if point.group == "asked for"} == {"Künstler", "Hund"}
     assert [row[0] for row in table.rows] == ["Künstler", "Hund"]
-    with pytest.raises(InputError, match="empty"):
-        picture(make_translator(), ["Hund", " "])
 
 
 def test_vocabularies_apart_have_a_map_each(make_translator: MakeTranslator) -> None:
     translator = make_translator(tie_embeddings="decoder")
     made = picture(translator, [])
-    assert [panel.title for panel in made.panels] == [
-        "Map of source words",
-        "Nearest neighbours of source words",
-        "Map of target words",
-        "Nearest neighbours of target words",
-    ]
+    titles = [f"{what} of {side} words" for side in ("source", "target") for what in ("Map", "Nearest neighbours")]
+    assert [panel.title for panel in made.panels] == titles
     points = made.panels[2]
     assert isinstance(points, Points)
     # The map of the target words, from the target's table, by hand.
@@ -138,8 +118,12 @@ def test_vocabularies_apart_have_a_map_each(make_translator: MakeTranslator) -> 
     torch.testing.assert_close(torch.tensor([[point.x, point.y] for point in points.points]), expected)
 
 
-def test_too_few_words(make_translator: MakeTranslator) -> None:
+def test_maps_that_cannot_be_drawn(make_translator: MakeTranslator, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings: Any = {"num_words": 5, "num_neighbours": 2, "name": "toy"}
     with pytest.raises(InputError, match="2 source and target words"):
-        embeddings_picture(
-            make_translator(), [], sources=["Hund"], targets=["dog"], num_words=5, num_neighbours=2, name="toy"
-        )
+        embeddings_picture(make_translator(), [], sources=["Hund"], targets=["dog"], **settings)
+    with pytest.raises(InputError, match="empty"):
+        picture(make_translator(), ["Hund", " "])
+    monkeypatch.setitem(sys.modules, "sklearn.manifold", None)
+    with pytest.raises(InputError, match="--method tsne .*--method pca"):
+        embeddings_picture(make_translator(), [], sources=SOURCES, targets=TARGETS, method="tsne", **settings)

@@ -56,12 +56,8 @@ def test_the_picture_has_their_tokens(make_translator: MakeTranslator) -> None:
     picture = masks_picture(translator, ["Der Hund läuft.", "Hund"], ["The dog runs.", "dog"])
     assert len(picture.panels) == 8 and picture.columns == 4
     panels = [panel for panel in picture.panels if isinstance(panel, Matrix)]
-    assert [panel.title for panel in panels[4:]] == [
-        "2: source padding",
-        "2: target padding",
-        "2: no peeking",
-        "2: target padding and no peeking",
-    ]
+    names = ["source padding", "target padding", "no peeking", "target padding and no peeking"]
+    assert [panel.title for panel in panels[4:]] == [f"2: {name}" for name in names]
     source = translator.tokenizers.source.pieces(translator.tokenizers.source.encode("Hund"))
     padding, conjunction = panels[4], panels[7]
     assert list(padding.columns)[: len(source) + 1] == [*source, "</s>"]

@@ -40,9 +40,7 @@ class DryRun(NamedTuple):
     num_threads: int  # of the CPU
     num_parameters: int
     num_trained_parameters: int
-    largest_batch: dict[
-        str, int
-    ]  # the pairs, source_tokens and target_tokens (padded) of the batch that needed most memory
+    largest_batch: dict[str, int]  # pairs and padded tokens of the batch that needed most memory
     peak_bytes: int | None  # weights, gradients, optimizer and activations together; None: cannot be measured here
     num_timed_steps: int
     target_tokens_per_second: float

@@ -103,8 +103,7 @@ def find_shifted_lines(
     block_offsets = _block_offsets(count_items(source_ids), count_items(target_ids))
     source_ids, target_ids = ([ids[:_MAX_TOKENS] for ids in side] for side in (source_ids, target_ids))
     evidence = _evidence(source_ids, target_ids, block_offsets=block_offsets, vocab_size=vocab_size)
-    # At a gap between the given lines neighbours are missing; such a line says nothing.
-    for offset in _OFFSETS:
+    for offset in _OFFSETS:  # a line at a gap, where neighbours are missing, says nothing
         neighbours = np.clip(np.arange(len(numbers)) + offset, 0, len(numbers) - 1)
         evidence[np.abs(numbers[neighbours] - numbers) > abs(offset)] = 0.0
     offsets = _best_path(evidence)

@@ -112,10 +112,10 @@ def _align(translator: Translator, pair: EncodedPair, weights: Tensor) -> Aligne
     source = tokens_of(translator.tokenizers.source, pair.source)
     target = tokens_of(translator.tokenizers.target, pair.target)
 
-    def links(source_words: Sequence[Word], target_words: Sequence[Word]) -> dict[AlignmentLink, float]:
+    def links(*sides: Sequence[Word]) -> dict[AlignmentLink, float]:
         """Links without the end symbols, which are the last words."""
-        sides = {"source_words": source_words, "target_words": target_words}
-        return align_words(weights, **{name: [word.positions for word in side[:-1]] for name, side in sides.items()})
+        source_words, target_words = ([word.positions for word in side[:-1]] for side in sides)
+        return align_words(weights, source_words=source_words, target_words=target_words)
 
     source_parts, target_parts = split_punctuation(source), split_punctuation(target)
     return AlignedPair(

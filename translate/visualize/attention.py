@@ -128,38 +128,37 @@ def capture_attention(model: Transformer, pair: EncodedPair) -> list[LayerAttent
             hooks.enter_context(attention.register_forward_pre_hook(keep, with_kwargs=True))
             hooks.enter_context(attention.weights_dropout.register_forward_hook(keep))
         model(batch.source_ids, batch.target_input_ids)
-        return [_layer_attention(kind, layer, attention, calls) for kind, layer, attention in attentions]
+        layers = []
+        for kind, layer, attention in attentions:
+            inputs, keywords = calls[attention]
+            _, weights = calls[attention.weights_dropout]
+            rotary, position_scores = keywords.get("rotary"), keywords.get("bias")
+            query, key, scores = _project(attention, kind, inputs, rotary)
+            if rotary is not None:
+                position_scores = scores - _project(attention, kind, inputs, None)[2]
+            found = LayerAttention(
+                kind=kind,
+                layer=layer,
+                weights=weights[0].float().cpu(),
+                visible=keywords["visible"].expand(1, 1, *weights.shape[2:])[0, 0].cpu(),
+                query=query.cpu(),
+                key=key.cpu(),
+                position_scores=None if position_scores is None else position_scores.float().cpu(),
+            )
+            layers.append(found)
+    return layers
 
 
-def _layer_attention(
-    kind: AttentionKind, layer: int, attention: MultiHeadAttention, calls: dict[nn.Module, tuple[Any, ...]]
-) -> LayerAttention:
-    """One attention from the arguments that it was called with and the weights that its dropout passed on."""
-    inputs, keywords = calls[attention]
-    _, weights = calls[attention.weights_dropout]
-
-    def project(rotary: RotaryAngles | None) -> tuple[Tensor, Tensor, Tensor]:
-        """The queries and keys of each head, (heads, position, head_dim), and the scores that they give."""
-        if kind == "cross":
-            query, key_value = attention.project_query(inputs[0]), attention.project_key_value(inputs[1])
-        else:
-            query, key_value = attention.project_query_key_value(*inputs, rotary=rotary)
-        query, key = query[0].float(), key_value.key[0].float()
-        return query, key, query @ key.transpose(1, 2) / math.sqrt(query.shape[-1])
-
-    position_scores, rotary = keywords.get("bias"), keywords.get("rotary")
-    query, key, scores = project(rotary)
-    if rotary is not None:
-        position_scores = scores - project(None)[2]
-    return LayerAttention(
-        kind=kind,
-        layer=layer,
-        weights=weights[0].float().cpu(),
-        visible=keywords["visible"].expand(1, 1, *weights.shape[2:])[0, 0].cpu(),
-        query=query.cpu(),
-        key=key.cpu(),
-        position_scores=None if position_scores is None else position_scores.float().cpu(),
-    )
+def _project(
+    attention: MultiHeadAttention, kind: AttentionKind, inputs: Any, rotary: RotaryAngles | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The queries and keys of each head, (heads, position, head_dim), and the scores that they give."""
+    if kind == "cross":
+        query, key_value = attention.project_query(inputs[0]), attention.project_key_value(inputs[1])
+    else:
+        query, key_value = attention.project_query_key_value(*inputs, rotary=rotary)
+    query, key = query[0].float(), key_value.key[0].float()
+    return query, key, query @ key.transpose(1, 2) / math.sqrt(query.shape[-1])
 
 
 def look_at_attention(

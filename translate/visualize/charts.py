@@ -121,9 +121,8 @@ def _rounded(value: float | int | None) -> float | None:
     return None if value is None else float(f"{value:.6g}")
 
 
-def _labels(labels: Sequence[str]) -> str:
-    """An expression of Vega for the label at a place."""
-    return f"{json.dumps(list(labels), ensure_ascii=False)}[datum.value]"
+def _json(labels: Sequence[str]) -> str:
+    return json.dumps(list(labels), ensure_ascii=False)
 
 
 def _is_numbered(labels: Sequence[str]) -> bool:
@@ -134,7 +133,7 @@ def _axis(labels: Sequence[str], title: str, **settings: Any) -> Spec:
     """An axis with a label for each row or column; numbers are labelled as far as there is room."""
     is_numbered = _is_numbered(labels)
     axis = {"title": title or None, "labelOverlap": is_numbered, "labelSeparation": 4, "ticks": False, "domain": False}
-    return {**axis, "labelExpr": _labels(labels), "labelAngle": 0 if is_numbered else -90, **settings}
+    return {**axis, "labelExpr": f"{_json(labels)}[datum.value]", "labelAngle": 0 if is_numbered else -90, **settings}
 
 
 def _matrix(panel: Matrix, is_page: bool) -> Spec:
@@ -147,7 +146,7 @@ def _matrix(panel: Matrix, is_page: bool) -> Spec:
     if panel.order:
         apart = [panel.columns[panel.order.index(place)] for place in range(num_columns)]
         places = f"order == 'apart' ? {list(panel.order)} : {places}"
-        columns["labelExpr"] = f"order == 'apart' ? {_labels(apart)} : {columns['labelExpr']}"
+        columns["labelExpr"] = f"order == 'apart' ? {_json(apart)}[datum.value] : {columns['labelExpr']}"
     values: list[list[Any]] = [[_rounded(value) for value in row] for row in panel.values]
     scale: Spec = {"type": "sqrt", "domain": [0, 1], "range": "heatmap", "interpolate": "rgb"}
     legend: Spec = {"title": "weight", "values": [0, 0.1, 0.5, 1], "gradientLength": 200}
@@ -172,7 +171,7 @@ def _matrix(panel: Matrix, is_page: bool) -> Spec:
         "data": {"values": [{"row": number, "query": label, "value": row} for number, (label, row) in rows]},
         "transform": [
             {"calculate": places, "as": "column"},
-            {"calculate": json.dumps(list(panel.columns), ensure_ascii=False), "as": "key"},
+            {"calculate": _json(panel.columns), "as": "key"},
             {"flatten": ["value", "column", "key"]},
             {"filter": "datum.value !== null"},
         ],
@@ -200,11 +199,10 @@ def _curves(panel: Curves, is_page: bool) -> Spec:
         minutes: Sequence[float | None] = series.minutes or [None] * len(series.x)
         for place, (x, y, minute) in enumerate(zip(series.x, series.y, minutes, strict=True)):
             height = None if panel.is_log and not (y or 0) > 0 else _rounded(y)
-            row = {"name": series.name, "kind": series.kind, "x": x, "minutes": _rounded(minute), "y": height}
-            rows.append(row)
+            rows.append({"name": series.name, "kind": series.kind, "x": x, "minutes": _rounded(minute), "y": height})
             if series.marked and place == series.marked[0]:
                 anchor = "left" if 2 * place >= len(series.x) else "right"
-                marks.append({**row, "mark": series.marked[1], "anchor": anchor})
+                marks.append({**rows[-1], "mark": series.marked[1], "anchor": anchor})
     names, kinds = (list(dict.fromkeys(row[field] for row in rows)) for field in ("name", "kind"))
     scale = {"nice": False, "zero": False, "padding": 8}
     up: Spec = {"title": panel.y_axis, "scale": {**scale, "padding": 20 if marks else 8}, "axis": {"tickCount": 5}}
@@ -295,8 +293,7 @@ def _links(panel: Links, is_page: bool) -> Spec:
         axis |= {"values": list(range(len(words))), "labelOverlap": False}
         return _number(name, title=None, scale=scale, axis=axis)
 
-    thickness = {**_STROKES, **_GREY, "title": "weight", "values": [0.1, 0.5, 1]}
-    del thickness["symbolStrokeWidth"]
+    thickness = {"symbolType": "stroke", "symbolSize": 400, **_GREY, "title": "weight", "values": [0.1, 0.5, 1]}
     titles = {"from": "source word", "to": "target word", "weight": "weight"}
     across = {"domain": [0, 1], "nice": False}
     lines = {

@@ -49,16 +49,16 @@ def embeddings_picture(
     # The group of each word on a map is its language.
     source = dict.fromkeys(content_words(sources, num_words, tokenizers.source), "source")
     target = dict.fromkeys(content_words(targets, num_words, tokenizers.target), "target")
-    is_joint = model.config.tie_embeddings == "all"
-    if is_joint:
-        both = dict.fromkeys(source.keys() & target.keys(), "both")
+    sides = [
+        ("source", tokenizers.source, source_table, source, list(source)[:20]),
+        ("target", tokenizers.target, target_table, target, list(target)[:20]),
+    ]
+    tables = "Source and target have separate tables, whose directions cannot be compared, so each has its own map."
+    if model.config.tie_embeddings == "all":
+        groups = source | target | dict.fromkeys(source.keys() & target.keys(), "both")
         shown = [*list(source)[:10], *list(target)[:10]]
-        sides = [("source and target", tokenizers.source, source_table, source | target | both, shown)]
-    else:
-        sides = [
-            ("source", tokenizers.source, source_table, source, list(source)[:20]),
-            ("target", tokenizers.target, target_table, target, list(target)[:20]),
-        ]
+        sides = [("source and target", tokenizers.source, source_table, groups, shown)]
+        tables = "Source and target share one table of embeddings."
     panels: list[Panel] = []
     for side, tokenizer, table, groups, shown in sides:
         vectors = _embed_words(tokenizer, groups, table)
@@ -80,9 +80,7 @@ def embeddings_picture(
     paragraphs = [
         f"{'' if words else content}A word of several subwords is the mean of their embeddings. Neighbours have the"
         " largest cosine in all dimensions, among the whole vocabulary: -x is a subword that does not begin a word.",
-        "Source and target share one table of embeddings."
-        if is_joint
-        else "Source and target have separate tables, whose directions cannot be compared, so each has its own map.",
+        tables,
     ]
     return Picture(f"Embeddings of {name}", paragraphs, panels)
 
@@ -93,15 +91,14 @@ def content_words(lines: Sequence[str], count: int, tokenizer: Tokenizer) -> lis
     These have at least four letters and occur in at most one line of fifty; words with an embedding of their own come
     first. If a short text does not have enough of them, others follow by frequency.
     """
-    bare = (re.findall(r"[^\W\d_]+(?:-[^\W\d_]+)*", line) for line in lines)
-    frequency = Counter(word for words in bare for word in dict.fromkeys(words))
+    pattern = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
+    frequency = Counter(word for line in lines for word in dict.fromkeys(pattern.findall(line)))
 
     def rank(word: str) -> tuple[bool, bool]:
         is_content = len(word) >= 4 and frequency[word] * 50 <= len(lines)
         return not is_content, len(tokenizer.encode(word)) > 1
 
-    ordered = [word for word, _ in frequency.most_common()]
-    return sorted(ordered, key=rank)[:count]
+    return sorted((word for word, _ in frequency.most_common()), key=rank)[:count]
 
 
 def cosine_neighbours(
@@ -130,9 +127,7 @@ def cosine_neighbours(
 
 
 def principal_plane(vectors: Float[Tensor, "word d_model"]) -> tuple[Float[Tensor, "word 2"], list[float]]:
-    """Principal component analysis: the centred vectors along the two directions in which they vary most.
-
-    The second result is the share of the variance in each direction.
+    """Principal component analysis: vectors along the two directions of most variance, and its share in each.
 
     The sign of a direction is chosen so that its largest component is positive.
 
@@ -158,9 +153,8 @@ def neighbour_plane(vectors: Float[Tensor, "word d_model"]) -> Float[Tensor, "wo
     try:
         from sklearn.manifold import TSNE
     except ImportError as error:
-        raise InputError(
-            f"--method tsne needs scikit-learn: {install_hint('pictures')}, or use --method pca"
-        ) from error
+        hint = f"{install_hint('pictures')}, or use --method pca"
+        raise InputError(f"--method tsne needs scikit-learn: {hint}") from error
     unit = torch.nn.functional.normalize(vectors.double(), dim=1)
     perplexity = min(30.0, (len(vectors) - 1) / 3)
     return torch.from_numpy(TSNE(perplexity=perplexity, init="pca", random_state=0).fit_transform(unit.numpy())).float()

@@ -56,11 +56,10 @@ def make_masks(source_ids: Tensor, target_input_ids: Tensor) -> list[dict[str, B
     """The masks of each sentence of a batch, by name. Padding masks have one row, for all queries."""
     both = target_visible(target_input_ids, pad_id=PAD_ID)
     assert isinstance(both, Tensor)
-    causal = causal_visible(target_input_ids.shape[1])
     masks = {
         "source padding": padding_visible(source_ids, pad_id=PAD_ID),
         "target padding": padding_visible(target_input_ids, pad_id=PAD_ID),
-        "no peeking": causal.expand(len(source_ids), -1, -1, -1),
+        "no peeking": causal_visible(target_input_ids.shape[1]).expand(len(source_ids), -1, -1, -1),
         "target padding and no peeking": both,
     }
     return [{name: mask[row, 0] for name, mask in masks.items()} for row in range(len(source_ids))]
