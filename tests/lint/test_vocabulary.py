@@ -44,12 +44,6 @@ def test_characters_without_an_entry(byte_fallback: bool) -> None:
     assert "in 3 lines, the first 2, " in finding.message and finding.message.endswith(": ☃ (U+2603) ö (U+00F6)")
 
 
-def test_all_is_spelt_of_what_the_vocabulary_was_made_from(some: Text, tokenizer: Tokenizer) -> None:
-    spelling = spell("source", some[0], tokenizer)
-    assert (spelling.num_byte_tokens, spelling.num_unknown_tokens, spelling.characters) == (0, 0, {})
-    assert (spelling.num_lines, spelling.first_line) == (0, None)
-
-
 def test_entries_that_are_not_used() -> None:
     tokenizer = train_tokenizer(["ab cd", "dc ba", "abc d"] * 5, TokenizerConfig(vocab_size=265))
     use = examine_vocabulary("joint", tokenizer, [[[*range(4, 265)] * 10]], [], share=1.0)

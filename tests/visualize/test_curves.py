@@ -99,12 +99,6 @@ def test_runs_are_overlaid_by_their_names(make_run: MakeRun, tmp_path: Path) -> 
     assert names == [str(first), str(again)]
 
 
-def test_numbers_that_are_none_are_gaps(make_run: MakeRun, tmp_path: Path) -> None:
-    run = make_run(tmp_path / "demo", train(1, nll=float("inf")), train(2, nll=float("nan")), train(3, nll=1.5))
-    (series,) = chart(curves_picture([run]), "Loss").series
-    assert list(series.y) == [None, None, 1.5]
-
-
 def test_nothing_recorded_yet_and_no_run(make_run: MakeRun, tmp_path: Path) -> None:
     empty = make_run(tmp_path / "empty")
     with pytest.raises(InputError, match="empty: .*training.log_every"):

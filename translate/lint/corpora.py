@@ -161,22 +161,20 @@ def find_leaks(training: Sequence[Survey], held_out: Iterable[Survey]) -> list[L
     training_sources = np.concatenate([survey.source_hashes for survey in training])
     training_pairs = _hash_pairs(training_sources, np.concatenate([survey.target_hashes for survey in training]))
     starts = np.cumsum([0, *(len(survey.corpus.sources) for survey in training)])
-
-    def locate(survey: Survey, what: str, number: int, in_training: int) -> Location:
-        index = int(np.searchsorted(starts, in_training, side="right")) - 1
-        place = f"{training[index].unit} {in_training - int(starts[index]) + 1:,} of {training[index].key}"
-        return _locate(survey, number, number, f"the {what} is {place}")
-
     leaks = []
     for survey in held_out:
         hashes = survey.source_hashes
         pairs = _find_in(training_pairs, _hash_pairs(hashes, survey.target_hashes))
         sources = _find_in(training_sources, hashes)
         alone = {line: seen for line, seen in sources.items() if line not in pairs and hashes[line] != _EMPTY}
-        if pairs or alone:
-            leaked = [("pair", *each) for each in pairs.items()] + [("source", *each) for each in alone.items()]
-            examples = tuple(locate(survey, *each) for each in leaked[:_NUM_EXAMPLES])
-            leaks.append(Leak(survey.key, len(hashes), len(pairs), len(alone), examples))
+        leaked = [("pair", *each) for each in pairs.items()] + [("source", *each) for each in alone.items()]
+        examples = []
+        for what, line, seen in leaked[:_NUM_EXAMPLES]:
+            index = int(np.searchsorted(starts, seen, side="right")) - 1
+            place = f"{training[index].unit} {seen - int(starts[index]) + 1:,} of {training[index].key}"
+            examples.append(_locate(survey, line, line, f"the {what} is {place}"))
+        if leaked:
+            leaks.append(Leak(survey.key, len(hashes), len(pairs), len(alone), tuple(examples)))
     return leaks
 
 
@@ -184,21 +182,18 @@ def _suspects(survey: Survey, inspected: Ints, found: dict[str, Ints], shifts: l
     """Suspicious lines by kind, and shifts, among the inspected lines of a corpus."""
     suspects = []
     for kind in KINDS:
-        if len(lines := found.get(kind, ())):
-            examples = [_locate(survey, int(line), int(line)) for line in lines[:_NUM_EXAMPLES]]
-            suspects.append(Suspects(kind, len(lines), len(inspected), tuple(examples)))
-    for kind in ("shifted", "unrelated"):
-        runs = [run for run in shifts if (run.offset is None) == (kind == "unrelated")]
-        examples = []
-        for first, last, offset in runs[:_NUM_EXAMPLES]:
-            remark = ""
-            if offset is not None:
-                distance = f"{abs(offset)} {survey.unit}{'s' * (abs(offset) > 1)}"
-                remark = f"its target is {distance} {'later' if offset > 0 else 'earlier'}"
-            examples.append(_locate(survey, first, last, remark))
-        if runs:
-            num_lines = sum(int(((inspected >= run.first) & (inspected <= run.last)).sum()) for run in runs)
-            suspects.append(Suspects(kind, num_lines, len(inspected), tuple(examples)))
+        lines = found.get(kind, ())
+        examples, count = [_locate(survey, int(line), int(line)) for line in lines[:_NUM_EXAMPLES]], len(lines)
+        for first, last, offset in shifts:
+            if kind == ("unrelated" if offset is None else "shifted"):
+                remark = ""
+                if offset is not None:
+                    distance = f"{abs(offset)} {survey.unit}{'s' * (abs(offset) > 1)}"
+                    remark = f"its target is {distance} {'later' if offset > 0 else 'earlier'}"
+                examples.append(_locate(survey, first, last, remark))
+                count += int(((inspected >= first) & (inspected <= last)).sum())
+        if count:
+            suspects.append(Suspects(kind, count, len(inspected), tuple(examples[:_NUM_EXAMPLES])))
     return suspects
 
 
