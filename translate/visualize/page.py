@@ -3,6 +3,7 @@
 import html
 import json
 import re
+from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -90,15 +91,19 @@ def picture_page(picture: Picture) -> str:
     return fill_template(title=picture.title, data=data, scripts=["drawing.js", "page.js"], library=_vega())
 
 
-@cache
 def _vega() -> str:
     """Script elements with Vega-Lite and `vegaEmbed`: their code, or links to it without the extra `pictures`."""
     try:
         import vl_convert
     except ImportError:
         return "".join(f'<script src="{_CDN}/npm/{package}"></script>\n' for package in _VEGA)
-    bundle = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
-    return "<script>(() => {\n" + bundle.replace("</script", "<\\/script") + "\n})();</script>\n"
+    code = _bundle(vl_convert.javascript_bundle).replace("</script", "<\\/script")
+    return f"<script>(() => {{\n{code}\n}})();</script>\n"
+
+
+@cache  # it takes seconds
+def _bundle(make: Callable[[str], str]) -> str:
+    return make("window.vegaEmbed = vegaEmbed;")
 
 
 def fill_template(*, title: str, data: dict[str, Any], scripts: list[str], library: str = "") -> str:
