@@ -26,13 +26,14 @@ from translate.config.load import load_config
 from translate.config.schema import Config, ModelConfig
 from translate.data.batching import Batch, EncodedPair, collate
 from translate.data.tokenizer import PAD_ID, Tokenizers, prepare_tokenizers
-from translate.decoding import Translation
+from translate.decoding import Translation, Translator
 from translate.model import Transformer
 from translate.runs.checkpoint import add_prefix, read_tensors, write_tensors
 from translate.runs.directory import Checkpoint, RunDirectory, create_run
 from translate.runs.loading import build_model, get_parameters
 
 Sentences = tuple[list[str], list[str]]
+MakeTranslator = Callable[..., Translator]
 
 TOY_WORDS = {"Hund": "dog", "Haus": "house", "läuft": "runs", "schläft": "sleeps", "grün": "green", "und": "and"}
 TINY_MODEL = {"d_model": 8, "num_heads": 2, "d_ff": 16, "num_encoder_layers": 1, "num_decoder_layers": 1}

@@ -1,11 +1,10 @@
 """Small models of each kind of positions with weights drawn at random, and tokenizers with words of several pieces."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from harness import random_model
+from harness import MakeTranslator, random_model
 
 from translate.config.data import TokenizerConfig
 from translate.config.decoding import DecodingConfig
@@ -18,8 +17,6 @@ ENGLISH = ["A dog runs across the street.", "The dog sleeps.", "Two artists than
 SHAPE = {"d_model": 24, "num_heads": 3, "d_ff": 40, "num_encoder_layers": 2, "num_decoder_layers": 2}
 SHAPE |= {"max_positions": 40, "relative_buckets": 8, "relative_max_distance": 12}
 LIMITS = {"device": "cpu", "precision": "fp32", "beam_size": 2, "max_length_factor": 0.0, "max_length_constant": 5}
-
-MakeTranslator = Callable[..., Translator]
 
 
 @pytest.fixture(scope="session")

@@ -1,13 +1,12 @@
 """Alignments of chosen layers: those of the model's weights, the mean, and the layer that validation prefers."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+from harness import MakeTranslator
 from torch import Tensor, nn
 
-from translate.decoding import Translator
 from translate.decoding.alignment import align_words, format_pharaoh
 from translate.decoding.output.words import Word, group_words
 from translate.errors import InputError
@@ -16,7 +15,6 @@ from translate.visualize.attention import capture_attention
 from translate.visualize.panels import Links, Matrix, Table
 from translate.visualize.sentences import Tokens, read_sentence
 
-MakeTranslator = Callable[..., Translator]
 SOURCES = ["Der Künstler läuft.", "Hund", ""]
 TARGETS = ["The artist runs.", "A dog", "Nothing"]
 

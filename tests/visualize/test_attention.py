@@ -3,12 +3,12 @@
 import base64
 import json
 import re
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from harness import MakeTranslator
 from pretend_device import PretendDevice
 
 from translate.decoding import Translator
@@ -23,8 +23,6 @@ from translate.visualize.attention import (
 from translate.visualize.page import picture_page
 from translate.visualize.panels import Matrix, Picture, Table, printable
 from translate.visualize.sentences import MERGED, merge_words
-
-MakeTranslator = Callable[..., Translator]
 
 
 @pytest.fixture(scope="module")

@@ -1,18 +1,16 @@
 """The weights in the pictures are the model's own, and follow from the queries and keys that are shown."""
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+from harness import MakeTranslator
 from torch import Tensor, nn
 
 from translate.data.batching import EncodedPair, collate
 from translate.decoding import Translator
 from translate.visualize.attention import LayerAttention, capture_attention
-
-MakeTranslator = Callable[..., Translator]
 
 SOURCE, TARGET = "Ein Hund läuft über die Straße.", "A dog runs across the street."
 KINDS_OF_POSITIONS = ["sinusoidal", "learned", "rotary", "relative"]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from harness import MakeTranslator
 
 from translate.decoding import Translator
 from translate.visualize.alignments import align_pairs, alignments_picture
@@ -24,7 +25,6 @@ playwright = pytest.importorskip(
 
 pytest.importorskip("vl_convert", reason="the extra `pictures` is not installed")  # offline, pages need it
 
-MakeTranslator = Callable[..., Translator]
 Page = Any  # playwright's
 
 SeriousFindings = Callable[[Page], list[str]]  # what axe, the accessibility checker, finds

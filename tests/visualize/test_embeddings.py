@@ -2,11 +2,11 @@
 
 import re
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+from harness import MakeTranslator
 
 from translate.data.tokenizer import Tokenizers
 from translate.decoding import Translator
@@ -20,7 +20,6 @@ from translate.visualize.embeddings import (
 )
 from translate.visualize.panels import Picture, Points, Table
 
-MakeTranslator = Callable[..., Translator]
 SOURCES = ["Der Hund läuft.", "Der Hund schläft, der Hund!", "Zwei Künstler danken."]
 TARGETS = ["The dog runs.", "The dog sleeps, the dog!", "Two artists thank."]
 

@@ -1,18 +1,15 @@
 """The masks in the picture are those that the model is given, and those that one draws by hand."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+from harness import MakeTranslator
 
 from translate.data.batching import EncodedPair, collate
-from translate.decoding import Translator
 from translate.errors import InputError
 from translate.visualize.masks import make_masks, masks_picture
 from translate.visualize.panels import Matrix
-
-MakeTranslator = Callable[..., Translator]
 
 
 def bools(rows: list[str]) -> torch.Tensor:

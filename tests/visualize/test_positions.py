@@ -1,17 +1,14 @@
 """Pictures of positions: the numbers by their formulas, and from trained tables."""
 
 import math
-from collections.abc import Callable
 
 import pytest
 import torch
+from harness import MakeTranslator
 
 from translate.config.schema import ModelConfig
-from translate.decoding import Translator
 from translate.visualize.panels import Curves, Matrix, Panel, Picture
 from translate.visualize.positions import positions_picture
-
-MakeTranslator = Callable[..., Translator]
 
 
 def panel(picture: Picture, title: str) -> Panel:

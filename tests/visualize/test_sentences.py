@@ -1,16 +1,12 @@
 """Sentences as tokens and words, and what is no sentence."""
 
-from collections.abc import Callable
-
 import pytest
 import torch
+from harness import MakeTranslator
 
-from translate.decoding import Translator
 from translate.decoding.output.words import Word
 from translate.errors import InputError
 from translate.visualize.sentences import merge_words, read_sentence
-
-MakeTranslator = Callable[..., Translator]
 
 
 def test_a_forced_translation(make_translator: MakeTranslator) -> None:
