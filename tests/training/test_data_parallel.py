@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from translate.config.schema import TrainingConfig
 from translate.distributed.process_group import SINGLE_PROCESS
 from translate.distributed.state import load_optimizer_state_dict, optimizer_state_dict
-from translate.training.data_parallel import EMPTY, Backward, MicroBatch, ThreadParallel, share_evenly
+from translate.training.data_parallel import EMPTY, Backward, MicroBatch, ThreadParallel
 from translate.training.optimizer import build_optimizer
 
 
@@ -48,12 +48,6 @@ def test_micro_batches_are_computed_at_once_and_summed_in_order() -> None:
     for mine, wanted in zip(gradients, expected, strict=True):
         torch.testing.assert_close(mine, wanted)
     assert torch.get_num_threads() == 4, "the caller keeps its own"
-
-
-def test_items_are_shared_out_evenly() -> None:
-    # The largest first, each to whoever has least: 7, 5; 4 to the second: 7, 9; 3 to the first: 10, 9; 2 to the second.
-    assert share_evenly([2, 7, 3, 5, 4], num_shares=2) == [[1, 2], [3, 4, 0]]
-    assert share_evenly([2, 7], num_shares=3) == [[1], [0], []]
 
 
 @pytest.mark.parametrize("num_workers", [2, 3, 7])  # of five parameters

@@ -104,14 +104,3 @@ def test_the_tokenizer_has_seen_capitals_and_no_typos(digits: Digits, tmp_path: 
     with_typos = Prepared(digits(f"{capitals}, typos: 1}}"), folder)
     assert with_typos.tokenizers.source.model_bytes == upper.tokenizers.source.model_bytes and with_typos.num_made == 0
     assert not with_typos.is_like(upper)
-
-
-def test_a_cut_tokenizer_is_trained_again(digits: Digits, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    folder = tmp_path / "cache"
-    first = Prepared(digits(), folder)
-    (path,) = folder.glob("*.model")
-    path.write_bytes(path.read_bytes()[:-100])
-    again = Prepared(digits(), folder)
-    assert again.is_like(first) and again.num_made == 1
-    assert caplog.messages == [f"{path} is damaged; it will be computed again"]
-    assert Prepared(digits(), folder).num_made == 0

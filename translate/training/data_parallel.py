@@ -65,7 +65,9 @@ class ThreadParallel:
     def __init__(self, forward: nn.Module, *, num_workers: int, num_threads: int) -> None:
         self.forward, self.num_workers = forward, num_workers
         self._parameters = [parameter for parameter in forward.parameters() if parameter.requires_grad]
-        self._shares = share_evenly([parameter.numel() for parameter in self._parameters], num_shares=num_workers)
+        # Parameters by number, the largest first and every n-th: each thread has about as many weights.
+        order = sorted(range(len(self._parameters)), key=lambda number: -self._parameters[number].numel())
+        self._shares = [order[first::num_workers] for first in range(num_workers)]
         self._pool: ThreadPoolExecutor | None = None
         if num_workers > 1:
             self._pool = ThreadPoolExecutor(num_workers, "micro-batch", torch.set_num_threads, (num_threads,))
@@ -207,14 +209,3 @@ class RankParallel:
 
 
 DataParallel = ThreadParallel | RankParallel
-
-
-def share_evenly(sizes: Sequence[int], *, num_shares: int) -> list[list[int]]:
-    """Share out items, given by number, so that the sizes in each share add up to about the same; some may be empty."""
-    shares: list[list[int]] = [[] for _ in range(num_shares)]
-    loads = [0] * num_shares
-    for item in sorted(range(len(sizes)), key=lambda item: -sizes[item]):
-        lightest = loads.index(min(loads))
-        shares[lightest].append(item)
-        loads[lightest] += sizes[item]
-    return shares
