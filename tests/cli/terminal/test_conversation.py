@@ -95,7 +95,8 @@ def test_json_records_are_those_of_decode(
 ) -> None:
     list(converse(translator, requests(*SOURCES), output_format="jsonl"))
     told = capsys.readouterr().out
-    decoded = translate("decode", learnt, "--format", "jsonl", "--interactive", stdin="\n".join(SOURCES).encode())
+    options = ["--format", "jsonl", "--interactive", "--engine", "translate"]
+    decoded = translate("decode", learnt, *options, stdin="\n".join(SOURCES).encode())
     assert told == decoded.stdout and [json.loads(line)["line"] for line in told.splitlines()] == [1, 2, 3]
 
 
