@@ -13,6 +13,7 @@ from translate.config.data import TokenizerConfig
 from translate.config.decoding import DecodingConfig
 from translate.data.tokenizer import Tokenizers, train_tokenizer
 from translate.decoding import Request, Translation, Translator
+from translate.decoding.counterparts import COUNTERPARTS, Counterparts
 from translate.decoding.engines.choice import resolve_auto
 from translate.decoding.engines.own import OwnEngine
 from translate.decoding.loading import load_own_translator
@@ -81,6 +82,15 @@ def test_settings_of_the_load_and_of_a_call(toy: Toy, run: Path) -> None:
 def test_options_that_cannot_be(run: Path, options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         translate.load(run, **options)
+
+
+def test_a_model_that_ctranslate2_cannot_express(toy: Toy, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(COUNTERPARTS["activation"], toy.config.model.activation, Counterparts(None, None, None))
+    loaded = translate.load(run, device="cpu")
+    assert isinstance(loaded.engine, OwnEngine) and loaded.translate("Hund").text == "dog"
+    for options in ({"engine": "ctranslate2"}, {"precision": "int8"}):
+        with pytest.raises(InputError, match="model.activation = 'relu'"):
+            translate.load(run, device="cpu", **options)
 
 
 # Several runs

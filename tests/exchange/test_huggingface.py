@@ -69,7 +69,7 @@ def test_tokens_are_ours(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("shape", "words"),
     [
-        ({"activation": "swiglu"}, "model.activation = 'swiglu' (it has 'relu' or 'gelu' or 'swish')"),
+        ({"activation": "swiglu"}, "model.activation = 'swiglu' (it has 'relu'"),
         ({"norm_epsilon": 1e-6}, "model.norm_epsilon = 1e-06 (it has 1e-05)"),
         ({"norm": "pre", "positions": "rotary"}, "model.norm = 'pre' (it has 'post'), model.positions = 'rotary'"),
     ],

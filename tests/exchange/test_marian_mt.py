@@ -75,7 +75,7 @@ def test_a_trained_model_translates_alike(toy: Toy, tmp_path: Path) -> None:
 
 
 SETTINGS: dict[str, Callable[[str], dict[str, object]]] = {  # of a config.json with a choice, known there or not
-    "activation": lambda name: {"activation_function": name},
+    "activation": lambda name: COUNTERPARTS["activation"][name].marian_mt or {"activation_function": name},
     "norm": lambda name: {"normalize_before": name == "pre"},
     "positions": lambda name: {"static_position_embeddings": name == "sinusoidal"},
     "tie_embeddings": lambda name: COUNTERPARTS["tie_embeddings"][name].marian_mt or {},

@@ -27,6 +27,8 @@ class Counterparts(NamedTuple):
     onnx: Settings = {}  # in graphs for ONNX Runtime, written: they need no settings
 
 
+# What the other programs have: `transformers.activations.ACT2FN`, `ctranslate2.specs.common_spec.Activation`, and the
+# options `--transformer-…` of `marian --help`.
 COUNTERPARTS: dict[str, dict[str, Counterparts]] = {
     "activation": {
         "relu": Counterparts(

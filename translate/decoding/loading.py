@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from translate.config.decoding import DecodingConfig
 from translate.config.load import override_config, read_resolved_config
+from translate.decoding.counterparts import find_lacking
 from translate.decoding.engines.choice import AutomaticEngine, resolve_auto
 from translate.decoding.engines.ctranslate2 import CTranslate2Engine
 from translate.decoding.engines.ctranslate2_conversion import convert_run, find_conversion
@@ -60,8 +61,9 @@ def load_translator(
         if isinstance(value, str | PathLike):
             raise InputError(f"{name} = {str(value)!r}: should be a list, such as [{str(value)!r}]")
     asked_for = {"ensemble": ensemble, "reverse": reverse, "forbidden": forbidden}
-    given = override_config(read_resolved_config(open_run(Path(run)).config), _as_overrides(options)).decoding
-    chosen = resolve_auto(given, others=[name for name, value in asked_for.items() if value])
+    config = override_config(read_resolved_config(open_run(Path(run)).config), _as_overrides(options))
+    given, lacking = config.decoding, find_lacking(config.model, "ctranslate2")
+    chosen = resolve_auto(given, others=[*(name for name, value in asked_for.items() if value), *lacking])
     options = {**(options or {}), "engine": chosen.engine, "precision": chosen.precision}
     own, loaded = load_own_translator(
         run, checkpoint=checkpoint, options=options, ensemble=ensemble, forbidden=forbidden

@@ -1,5 +1,6 @@
 """Another toolkit's model as the model, tokenizers and config of a run: the same function with our special ids."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -103,7 +104,8 @@ def read_mapping(path: Path) -> dict[str, Any]:
         InputError: It cannot be read, or holds no mapping.
     """
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        values = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)  # to YAML 1e-05 is text
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise InputError(f"{path}: cannot be read: {error}") from error
     if not isinstance(values, dict):

@@ -61,7 +61,7 @@ class TranslateConfig(PretrainedConfig):
     max_positions: int = 1024  # of learned positions
     relative_buckets: int = 32
     relative_max_distance: int = 128
-    activation: str = "relu"  # or gelu, swish, swiglu
+    activation: str = "relu"  # a key of ACTIVATIONS
     tie_embeddings: str = "all"  # of source, target and output layer; "decoder": the last two; "none"
     scale_embeddings: bool = True
     output_bias: bool = False
