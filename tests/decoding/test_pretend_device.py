@@ -20,6 +20,8 @@ from translate.config.decoding import DecodingConfig
 from translate.config.schema import Config
 from translate.decoding import Request, Translator
 from translate.decoding.constraints.terminology import Terminology
+from translate.decoding.search import loop
+from translate.decoding.search.beam import BeamState
 from translate.decoding.search.loop import BeamSearch
 from translate.decoding.search.model import CachedDecoder
 from translate.errors import InputError
@@ -143,6 +145,24 @@ def check_crossings(case: Case, crossings: Crossings, calls: Counter[str], *, nu
     assert crossings.to_device.total() <= copies, f"{calls}: {crossings}"
     # The host asks early how many slots of a cache are needed: see `DecoderCache.reorder`.
     assert crossings.event_waits.total() <= num_models * calls["positions"] / 4, f"{calls}: {crossings}"
+
+
+@pytest.mark.usefixtures("no_shape_checks")
+def test_a_wait_too_many_is_named_by_its_line(
+    runs: Path, toy: Toy, pretend: PretendDevice, calls: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = loop.is_done
+
+    def ask(state: BeamState, **options: Any) -> Any:
+        assert int(state.lengths.max()) > 0
+        return real(state, **options)
+
+    monkeypatch.setattr(loop, "is_done", ask)
+    case = CASES["beam"]
+    with pretend.counting() as crossings:
+        load(runs, case).translate(toy.sources[:9], align=False)
+    with pytest.raises(AssertionError, match=r"decoding/search/loop\.py:\d+"):
+        check_crossings(case, crossings, calls, num_models=1)
 
 
 @pytest.mark.usefixtures("no_shape_checks")
