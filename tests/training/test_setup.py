@@ -15,15 +15,14 @@ from translate.distributed.process_group import DistributedEnvironment
 from translate.errors import InputError
 from translate.model import Transformer
 from translate.training import setup, step
+from translate.training.data_parallel import choose_workers
 from translate.training.loss import SummedLoss
 from translate.training.setup import (
-    choose_batch_layout,
     choose_trained_weights,
     choose_training_device,
-    choose_workers,
     try_settings,
 )
-from translate.training.step import MixedPrecision
+from translate.training.step import MixedPrecision, choose_batch_layout
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 NEEDS = "it needs CUDA, bf16 or fp16, model.attention_dropout=0 and no relative positions"

@@ -15,11 +15,14 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from translate.config.schema import TrainingConfig
 from translate.data.batching import Batch, EncodedPair, collate
 from translate.distributed.process_group import STEP_TIMEOUT, World
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+_MIN_TOKENS = 512  # of a micro-batch on each side: with fewer, Python's own time weighs too much
 
 
 class MicroBatch(NamedTuple):
@@ -45,12 +48,25 @@ def split_into_micro_batches(batches: Sequence[Batch], num: int, *, seed: int, s
 
     Every batch is split into the same number of parts. A part has every n-th pair, so all parts have about as many
     tokens. Its pairs and its dropout masks depend only on its number, not on who computes it. So the training is the
-    same for any number of workers, except for the order in which gradients are summed.
+    same wherever the number of parts is the same, except for the order in which gradients are summed.
     """
     num_parts = -(-num // len(batches))
     parts = [Batch._make(rows[first::num_parts] for rows in batch) for batch in batches for first in range(num_parts)]
     full_parts = [part for part in parts if part.indices]
     return [MicroBatch(part, (seed, step, number)) for number, part in enumerate(full_parts)]
+
+
+def choose_workers(settings: TrainingConfig, device: torch.device, *, world_size: int = 1) -> tuple[int, int]:
+    """Choose how many micro-batches this process computes at once, and torch's threads for each.
+
+    On a CPU each thread has its own micro-batch if the batches are large enough; elsewhere, and with several ranks,
+    there is one at a time.
+    """
+    threads = torch.get_num_threads()
+    if world_size > 1 or device.type != "cpu" or settings.compile:  # a compiled program has its own threads
+        return 1, threads
+    workers = max(1, min(threads, settings.num_batch_tokens * settings.accumulate_batches // _MIN_TOKENS))
+    return workers, max(1, threads // workers)
 
 
 class ThreadParallel:

@@ -15,12 +15,11 @@ from translate.errors import InputError
 from translate.model import Transformer
 from translate.model.device import choose_device, choose_precision, has_streams, threads_per_process
 from translate.model.lora import add_lora
-from translate.model.varlen import why_no_flash_attention
 from translate.runs.initial import InitialWeights
 from translate.runs.loading import build_model
-from translate.training.data_parallel import DataParallel, RankParallel, ThreadParallel
+from translate.training.data_parallel import DataParallel, RankParallel, ThreadParallel, choose_workers
 from translate.training.optimizer import build_optimizer
-from translate.training.step import BatchLayout, MixedPrecision, TrainingForward, TrainStep
+from translate.training.step import BatchLayout, MixedPrecision, TrainingForward, TrainStep, choose_batch_layout
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +29,6 @@ _PARTS = {  # what `training.freeze` names, and patterns of the parameters' name
     "decoder": r"decoder\.(?!embedder\.)|output\.",
 }
 _TRIAL = collate([EncodedPair([5] * 6, [6] * 5), EncodedPair([6] * 3, [7] * 4)], range(2))  # for `try_settings`
-_MIN_TOKENS = 512  # of a micro-batch on each side: with fewer, Python's own time weighs too much
 # Files may move: the content of the training corpora is compared by fingerprint.
 LOCATIONS = (
     *("data.train", "data.validation", "data.test", "data.root", "training.initialize_from"),
@@ -241,39 +239,6 @@ def choose_trained_weights(model: Transformer, settings: TrainingConfig) -> None
         add_lora(tuned, targets=settings.lora_targets, rank=rank, alpha=alpha, dropout=dropout)
     if model.num_trained_parameters == 0:
         raise InputError(f"training.freeze = [{', '.join(settings.freeze)}] leaves nothing to train: freeze less")
-
-
-def choose_workers(settings: TrainingConfig, device: torch.device, *, world_size: int = 1) -> tuple[int, int]:
-    """Choose how many micro-batches this process computes at once, and torch's threads for each.
-
-    On a CPU each thread has its own micro-batch if the batches are large enough; elsewhere, and with several ranks,
-    there is one at a time.
-    """
-    threads = torch.get_num_threads()
-    if world_size > 1 or device.type != "cpu" or settings.compile:  # a compiled program has its own threads
-        return 1, threads
-    workers = max(1, min(threads, settings.num_batch_tokens * settings.accumulate_batches // _MIN_TOKENS))
-    return workers, max(1, threads // workers)
-
-
-def choose_batch_layout(
-    settings: TrainingConfig, model: ModelConfig, precision: MixedPrecision
-) -> tuple[BatchLayout, str]:
-    """Choose the layout that `training.batch_layout` means on this device; also returns a line for the log, or none."""
-    requested, device = settings.batch_layout, precision.device
-    if requested == "padded" or (requested == "auto" and not has_streams(device)):
-        return "padded", ""
-    is_supported = model.attention_dropout == 0.0 and model.positions != "relative"
-    reason: str | None = "it needs CUDA, bf16 or fp16, model.attention_dropout=0 and no relative positions"
-    if has_streams(device) and precision.name != "fp32" and is_supported:
-        head_dim = model.d_model // model.num_heads
-        reason = why_no_flash_attention(device, dtype=precision.dtype, num_heads=model.num_heads, head_dim=head_dim)
-    if reason is None:
-        return "flash", "\nBatches are packed without padding; flash attention keeps the sentences apart"
-    reason = f"flash attention for variable lengths: {reason}"
-    if requested == "packed":
-        return "packed", f"\nBatches are packed, but attention pads for itself: {reason}"
-    return "padded", f"\nBatches are padded: {reason}"
 
 
 def compile_layers(model: Transformer) -> None:

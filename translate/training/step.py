@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.profiler import record_function
 
-from translate.config.schema import TrainingConfig
+from translate.config.schema import ModelConfig, TrainingConfig
 from translate.data.batching import Batch
 from translate.data.tokenizer import PAD_ID
 from translate.distributed.state import full_tensor, is_sharded
@@ -29,6 +29,7 @@ from translate.model.device import (
     widest_float,
 )
 from translate.model.dropout import dropout_seeded
+from translate.model.varlen import why_no_flash_attention
 from translate.runs.progress import LossScale
 from translate.training.data_parallel import DataParallel, MicroBatch, split_into_micro_batches
 from translate.training.loss import label_smoothed_loss
@@ -263,3 +264,23 @@ def describe_shapes(batches: Sequence[Batch]) -> str:
         f" {batch.target_output_ids.shape[1]} target tokens"
         for batch in batches
     )
+
+
+def choose_batch_layout(
+    settings: TrainingConfig, model: ModelConfig, precision: MixedPrecision
+) -> tuple[BatchLayout, str]:
+    """Choose the layout that `training.batch_layout` means on this device; also returns a line for the log, or none."""
+    requested, device = settings.batch_layout, precision.device
+    if requested == "padded" or (requested == "auto" and not has_streams(device)):
+        return "padded", ""
+    is_supported = model.attention_dropout == 0.0 and model.positions != "relative"
+    reason: str | None = "it needs CUDA, bf16 or fp16, model.attention_dropout=0 and no relative positions"
+    if has_streams(device) and precision.name != "fp32" and is_supported:
+        head_dim = model.d_model // model.num_heads
+        reason = why_no_flash_attention(device, dtype=precision.dtype, num_heads=model.num_heads, head_dim=head_dim)
+    if reason is None:
+        return "flash", "\nBatches are packed without padding; flash attention keeps the sentences apart"
+    reason = f"flash attention for variable lengths: {reason}"
+    if requested == "packed":
+        return "packed", f"\nBatches are packed, but attention pads for itself: {reason}"
+    return "padded", f"\nBatches are padded: {reason}"

@@ -1,7 +1,7 @@
 """What training steps report: totals of a log window, its speed, the record in `metrics.jsonl`, the line in the log.
 
 To add a number, add its total over the steps to `_TOTALS`, its value to `LogWindow.numbers`, and, if the log line
-should show it, to `describe_step`.
+should show it, a row to `_SHOWN`.
 """
 
 import math
@@ -31,6 +31,15 @@ _TOTALS: dict[str, Callable[[Total, StepResult], Total]] = {
     "tokens": lambda total, result: total + result.tokens,
     "gradient_norm": lambda total, result: total + result.gradient_norm.to(result.loss),
 }
+
+# What the log line shows of a record, in order. With the longest values it has 80 columns.
+_SHOWN: tuple[Callable[[Mapping[str, Any]], str], ...] = (
+    lambda record: f"loss {record['nll']:.3f}",
+    lambda record: f"ppl {describe_perplexity(record['perplexity'])}",
+    lambda record: f"lr {record['learning_rate']:.1e}" if record["learning_rate"] else "lr 0",
+    lambda record: f"{record['target_tokens_per_second']:,.0f} tok/s",
+)
+_NUM_PROMINENT = 2  # the others are dimmed on a terminal
 
 
 class LogWindow:
@@ -124,11 +133,9 @@ class Throughput:
 
 def describe_step(record: Mapping[str, Any]) -> tuple[str, str]:
     """The log line of a train record in two parts: the prominent one, and the rest, which is dimmed on a terminal."""
-    rate = f"{record['learning_rate']:.1e}" if record["learning_rate"] else "0"
-    return (
-        f"Step {record['step']:,}: loss {record['nll']:.3f}, ppl {describe_perplexity(record['perplexity'])}",
-        f", lr {rate}, {record['target_tokens_per_second']:,.0f} tok/s",
-    )
+    shown = [show(record) for show in _SHOWN]
+    prominent, rest = shown[:_NUM_PROMINENT], shown[_NUM_PROMINENT:]
+    return f"Step {record['step']:,}: {', '.join(prominent)}", f", {', '.join(rest)}"
 
 
 def describe_perplexity(perplexity: float) -> str:
