@@ -89,7 +89,7 @@ def test_batches_are_packed_where_flash_attention_works(
         assert (num_heads, head_dim) == (8, 64)
         return None if dtype == torch.float16 else "it fails: no kernel"
 
-    monkeypatch.setattr(setup, "why_no_flash_attention", why_no_flash_attention)
+    monkeypatch.setattr(step, "why_no_flash_attention", why_no_flash_attention)
     settings = TrainingConfig.model_validate({"batch_layout": wish, "precision": precision})
     chosen, remark = choose_batch_layout(settings, ModelConfig(**model), MixedPrecision.choose(settings, device))
     assert chosen == layout and remark.endswith(reason) and bool(remark) == bool(reason)
