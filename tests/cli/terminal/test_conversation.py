@@ -95,7 +95,7 @@ def test_json_records_are_those_of_decode(
 ) -> None:
     list(converse(translator, requests(*SOURCES), output_format="jsonl"))
     told = capsys.readouterr().out
-    options = ["--format", "jsonl", "--interactive", "--engine", "translate"]
+    options = ["--format", "jsonl", "--interactive", "--engine", "translate", "--precision", "fp32"]
     decoded = translate("decode", learnt, *options, stdin="\n".join(SOURCES).encode())
     assert told == decoded.stdout and [json.loads(line)["line"] for line in told.splitlines()] == [1, 2, 3]
 
