@@ -7,8 +7,8 @@ noisy machine is noisy for all. Before that each engine tries its thread layouts
 lines, and keeps the fastest. Times are of whole files: text in, detokenised text out; only "ctranslate2 alone" is given
 subwords and gives subwords. "auto" is what `translate decode` does where CTranslate2 is installed.
 
-Needs the extras `ctranslate2`, `huggingface` and `onnx`, and a RUN; an engine whose package is missing is left out, and
-said. "onnx" is the code of docs/exporting.md, which searches greedily.
+Needs the extras `ctranslate2`, `huggingface` and `onnx`, and a RUN with a shortlist. An engine is left out, and
+said, if its package or the shortlist is missing. "onnx" is the code of docs/exporting.md, which searches greedily.
 """
 
 import argparse
@@ -23,6 +23,8 @@ from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
+
+from translate.errors import InputError
 
 Translate = Callable[[Sequence[str], int], list[str]]  # lines and beam size to translations
 
@@ -268,7 +270,7 @@ def serve(
                 seconds = timed(translate, probe, beam_size).seconds
                 if beam_size not in best or seconds < best[beam_size][0]:
                     best[beam_size] = (seconds, layout, translate)
-    except (ImportError, NotImplementedError) as error:
+    except (ImportError, NotImplementedError, InputError) as error:
         connection.send(f"left out: {error}")
         return
     connection.send({beam_size: layout for beam_size, (_, layout, _) in best.items()})
