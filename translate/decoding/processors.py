@@ -59,7 +59,7 @@ class ForbiddenPhrases:
 
     A word that merely continues is another word: `▁dog` does not forbid `▁dog ma`. So a phrase whose last word may
     continue is complete only with the next token, if that begins a word or ends the sentence, and there the hypothesis
-    is stopped; a beam has others by then, greedy search must continue the word. Other phrases are complete at once, and
+    is stopped; a beam has alternatives by then, and greedy search must go on. Other phrases are complete at once, and
     so is any phrase in the last position of a sentence.
 
     Args:

@@ -44,7 +44,7 @@ class DecoderCache(NamedTuple):
     slot_positions: Int[Tensor, "batch slots"]  # the target position that each slot was written at
     memory_bias: Float[Tensor, "batch 1 1 source"]  # 0 for the source, -inf for padding
     lengths: Int[Tensor, " batch"]  # target positions of each sentence's hypotheses
-    source_lengths: tuple[int, ...]  # of the sentence that is in each row, or has left it last
+    source_lengths: tuple[int, ...]  # of the sentence in each row, or of the last one there if the row is free
     max_length: int  # target positions that were reserved
     num_slots: int  # slots written so far
     num_seen: Callable[[], Tensor] | None = None  # when all slots are full: the most that some row's hypotheses see

@@ -39,7 +39,7 @@ BatchLayout = Literal["padded", "packed", "flash"]  # flash: packed, and flash a
 
 
 class StepResult(NamedTuple):
-    """The loss and gradient of one step; reading a number of a GPU waits for the step."""
+    """The loss and gradient of one step. On a GPU, reading any of these blocks until the step has finished."""
 
     loss: Float[Tensor, ""]  # in nats, summed over targets; fp64, but fp32 on Apple's GPU
     nll: Float[Tensor, ""]  # the same without label smoothing

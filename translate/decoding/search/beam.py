@@ -24,7 +24,7 @@ from translate.decoding.search.scoring import Scoring
 from translate.model.device import copy_to_device
 
 PATIENCE = 2
-CHUNK = 256  # numbers that `largest` first sees as one: their maximum is what the vector units find fast
+CHUNK = 256  # `largest` first compares chunks of so many numbers by their maximum, which vector units find fast
 
 NextTokenScores = Float[Tensor, "batch beam vocab"]
 """What each next token adds to the score of its hypothesis: a log-probability, or less; -inf: it is forbidden."""

@@ -32,7 +32,7 @@ from translate.model.device import copy_to_device, copy_to_host
 
 Cache = TypeVar("Cache")
 
-JOINING_SHARE = 8  # new sentences join as soon as one row in so many is free: each joining costs an encoder call
+JOINING_SHARE = 8  # new sentences join once one row in eight is free: each joining costs an encoder call
 
 
 class NextTokens(NamedTuple):
@@ -78,8 +78,7 @@ scores. A hypothesis whose tokens are all forbidden ends there.
 
 
 OnStep = Callable[[int, list[int]], object]
-"""Is given the number of a sentence and the tokens of its best open hypothesis so far; of several groups, the first's.
-"""
+"""Is called with a sentence's number and the tokens of its best open hypothesis so far, in its first group."""
 
 
 class SearchSettings(NamedTuple):
@@ -203,8 +202,8 @@ class BeamSearch(Generic[Cache]):
         slots = slots + torch.arange(settings.num_groups, device=self.device)[:, None] * slots.shape[2]
         self.cache = self.model.reorder(self.cache, slots.flatten(1))
 
-        # Finished hypotheses: sentences whose best ones are certain leave the batch. Here alone the host has to wait
-        # for the device, to learn which they are.
+        # Finished hypotheses: sentences whose best ones are certain leave the batch. Only here does the host wait
+        # for the device: it needs to know which sentences they are.
         return self._remove_finished()
 
     def _remove_finished(self) -> list[tuple[int, list[Hypothesis]]]:

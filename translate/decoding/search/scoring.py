@@ -54,7 +54,7 @@ class Scoring(NamedTuple):
     def upper_bound(
         self, cumulative_scores: Float[Tensor, "*batch"], max_lengths: Int[Tensor, "*batch"]
     ) -> Float[Tensor, "*batch"]:
-        """No continuation of an open hypothesis scores more.
+        """An upper bound on the score of any continuation of an open hypothesis.
 
         A cumulative score only falls, since each step adds the logarithm of a probability (logits processors can only
         lower it); the penalty never falls with the length, so it is largest at the maximum; coverage only takes away.
