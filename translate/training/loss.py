@@ -30,9 +30,9 @@ def label_smoothed_loss(
     """Cross-entropy of the logits `hidden · weightᵀ + bias` against a target mixed with the uniform distribution.
 
     The vocabulary is wide, so the logits of a batch would be the largest tensor of a training; here they are never in
-    memory as a whole. Most of the work of the loss also yields their gradient, softmax minus target. So both products of
-    the backward pass are computed here, a few rows at a time, in the memory of those rows' logits. Under autocast the
-    products have its type, and the softmax is in fp32.
+    memory as a whole. Most of the work of the loss also yields their gradient, softmax minus target. So both products
+    of the backward pass are computed here, a few rows at a time, in the memory of those rows' logits. Under autocast
+    the products have its type, and the softmax is in fp32.
 
     With R-Drop, `hidden` has each target twice, from two passes with other dropout masks: first all of one pass, then
     all of the other. The loss is the mean of both cross-entropies plus alpha / 4 times the divergence of the two
