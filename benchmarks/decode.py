@@ -78,7 +78,7 @@ def build_uncached(run: Path, layout: Layout) -> Translate:
     from translate.data.tokenizer import BOS_ID, EOS_ID
     from translate.decoding.loading import load_own_translator
     from translate.decoding.search.loop import BeamSearch, SearchSettings
-    from translate.decoding.search.scoring import build_scoring, maximum_lengths
+    from translate.decoding.search.settings import build_scoring, maximum_lengths
 
     torch.set_num_threads(layout.threads)
     translator = load_own_translator(run, options={"device": "cpu"}).translator

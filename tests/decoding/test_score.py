@@ -8,7 +8,8 @@ from harness import Toy
 
 from translate.data.batching import EncodedPair
 from translate.data.tokenizer import BOS_ID, EOS_ID
-from translate.decoding.score import force_decode, record_attention
+from translate.decoding.score import force_decode
+from translate.model.transformer import record_attention
 
 
 @pytest.fixture(scope="module")

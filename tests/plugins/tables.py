@@ -13,9 +13,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from translate.decoding.search.beam import BeamState, Hypothesis
+from translate.decoding.search.beam import BeamState, Hypothesis, Scoring
 from translate.decoding.search.loop import BeamSearch, NextTokens, SearchSettings
-from translate.decoding.search.scoring import Scoring
 
 END, START, A, B, C, S = range(6)
 Prefix = tuple[int, ...]  # without START

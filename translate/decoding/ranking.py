@@ -11,7 +11,7 @@ from translate.decoding.constraints.phrases import build_word_tables, encode_phr
 from translate.decoding.request import SearchInput, Translation
 from translate.decoding.search.beam import Hypothesis
 from translate.decoding.search.mbr import expected_utilities
-from translate.decoding.search.scoring import build_scoring
+from translate.decoding.search.settings import build_scoring
 
 _LINE_BREAKS = re.compile("[\\0\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 

@@ -1,40 +1,19 @@
 """Forced decoding: the probabilities and the attention of given translations, by the full forward pass."""
 
-import contextlib
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from translate.data.batching import EncodedPair, batch_by_tokens, collate
 from translate.decoding.request import OnFinished, ignore_progress
 from translate.model import Transformer, log_probabilities
 from translate.model.device import explain_out_of_memory
-from translate.model.layers import DecoderLayer
+from translate.model.transformer import record_attention
 
 _POSITIONS = 512  # positions whose logits are in memory at once
-
-
-@contextlib.contextmanager
-def record_attention(model: Transformer, *, layer: int) -> Iterator[list[Float[Tensor, "batch heads query source"]]]:
-    """Record the cross-attention weights of a decoder layer: each call in this thread appends them to the list."""
-    decoder_layer = model.decoder.layers[layer]
-    assert isinstance(decoder_layer, DecoderLayer)
-    thread = threading.get_ident()
-    recorded: list[Tensor] = []
-
-    def record(module: nn.Module, inputs: object, weights: Tensor) -> None:
-        if threading.get_ident() == thread:
-            recorded.append(weights)
-
-    handle = decoder_layer.cross_attention.weights_dropout.register_forward_hook(record)
-    try:
-        yield recorded
-    finally:
-        handle.remove()
 
 
 class ForcedDecoding(NamedTuple):

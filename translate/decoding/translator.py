@@ -21,7 +21,7 @@ from translate.decoding.ranking import choose_translation, rerank, spell, unmet_
 from translate.decoding.request import OnFinished, Request, Score, SearchInput, Translation, ignore_progress
 from translate.decoding.score import ForcedDecoding, force_decode
 from translate.decoding.search.beam import Hypothesis
-from translate.decoding.search.scoring import build_scoring
+from translate.decoding.search.settings import build_scoring
 from translate.decoding.splitting import fit_sources, join_translations, truncate_ids
 from translate.errors import InputError
 from translate.model import Transformer

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from translate.config.schema import Config
 from translate.data.tokenizer import BYTE_PIECE, UNK_ID, Tokenizer, Tokenizers
-from translate.decoding.search.scoring import maximum_lengths
+from translate.decoding.search.settings import maximum_lengths
 from translate.lint.corpora import Survey
 from translate.lint.findings import Finding, Unit
 from translate.lint.misalignment import Ints, TokenIds, count_items, flatten

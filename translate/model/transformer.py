@@ -1,7 +1,9 @@
 """The encoder-decoder Transformer, as in the paper's figure 1: ids in, logits out."""
 
+import contextlib
 import math
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 import torch
@@ -250,3 +252,22 @@ def initialize(module: nn.Module, method: Literal["paper", "xavier"]) -> None:
 def log_probabilities(logits: Float[Tensor, "*batch vocab"]) -> Float[Tensor, "*batch vocab"]:
     """Natural logarithms of the probabilities, in fp32 whatever the model computes in."""
     return F.log_softmax(logits.float(), dim=-1)
+
+
+@contextlib.contextmanager
+def record_attention(model: Transformer, *, layer: int) -> Iterator[list[Float[Tensor, "batch heads query source"]]]:
+    """Record the cross-attention weights of a decoder layer: each call in this thread appends them to the list."""
+    decoder_layer = model.decoder.layers[layer]
+    assert isinstance(decoder_layer, DecoderLayer)
+    thread = threading.get_ident()
+    recorded: list[Tensor] = []
+
+    def record(module: nn.Module, inputs: object, weights: Tensor) -> None:
+        if threading.get_ident() == thread:
+            recorded.append(weights)
+
+    handle = decoder_layer.cross_attention.weights_dropout.register_forward_hook(record)
+    try:
+        yield recorded
+    finally:
+        handle.remove()

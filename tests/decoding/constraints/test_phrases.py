@@ -25,8 +25,7 @@ from translate.decoding.constraints.phrases import (
     find_progress,
     unsatisfied_phrases,
 )
-from translate.decoding.search.beam import BeamState, Hypothesis, start_beam
-from translate.decoding.search.scoring import Scoring
+from translate.decoding.search.beam import BeamState, Hypothesis, Scoring, start_beam
 from translate.errors import InputError
 
 BEGINS_WORD = torch.tensor([True, True, True, True, True, False])  # S continues a word

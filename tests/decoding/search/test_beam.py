@@ -14,14 +14,14 @@ from torch import Tensor
 from translate.decoding.search.beam import (
     CHUNK,
     BeamState,
-    DiverseGroups,
+    Scoring,
     finished_hypotheses,
     largest,
     select_best,
     start_beam,
     update_state,
 )
-from translate.decoding.search.scoring import Scoring
+from translate.decoding.search.diverse import DiverseGroups
 
 # The state
 

@@ -31,10 +31,10 @@ from tables import (
 
 from translate.decoding.processors import MinimumLength, RepetitionPenalty
 from translate.decoding.search import loop
-from translate.decoding.search.beam import DiverseGroups, Hypothesis
+from translate.decoding.search.beam import Hypothesis, Scoring
+from translate.decoding.search.diverse import DiverseGroups
 from translate.decoding.search.loop import BeamSearch, SearchSettings
 from translate.decoding.search.sampling import TokenSampler
-from translate.decoding.search.scoring import Scoring
 
 SCORINGS = [
     Scoring(kind, alpha, beta) for kind in ("gnmt", "average", "none") for alpha, beta in [(0.7, 0.0), (1.0, 0.2)]

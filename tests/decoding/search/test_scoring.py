@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from translate.config.decoding import DecodingConfig
-from translate.decoding.search.scoring import Scoring, build_scoring, maximum_lengths
+from translate.decoding.search.beam import Scoring
+from translate.decoding.search.settings import build_scoring, maximum_lengths
 
 KINDS = ["gnmt", "average", "none"]
 

@@ -16,7 +16,8 @@ from translate.decoding.processors import (
     RepetitionPenalty,
 )
 from translate.decoding.request import SearchInput
-from translate.decoding.search.beam import DiverseGroups, select_best
+from translate.decoding.search.beam import select_best
+from translate.decoding.search.diverse import DiverseGroups
 from translate.decoding.search.loop import SearchSettings
 from translate.decoding.search.sampling import TokenSampler
 from translate.decoding.search.settings import build_search_settings

@@ -21,7 +21,7 @@ from translate.decoding.engines.ctranslate2_conversion import position_limit
 from translate.decoding.engines.engine import SearchJob
 from translate.decoding.engines.own import OwnEngine
 from translate.decoding.search.beam import PATIENCE, Hypothesis
-from translate.decoding.search.scoring import build_scoring, maximum_lengths
+from translate.decoding.search.settings import build_scoring, maximum_lengths
 from translate.errors import InputError, RunError, import_extra
 
 # Settings that only our own search has; with the defaults of all of them a search is plain beam search.

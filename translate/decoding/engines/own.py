@@ -17,8 +17,7 @@ from translate.decoding.constraints.phrases import build_word_tables, encode_phr
 from translate.decoding.engines.engine import SearchJob
 from translate.decoding.search.loop import BeamSearch
 from translate.decoding.search.model import CachedDecoder
-from translate.decoding.search.scoring import maximum_lengths
-from translate.decoding.search.settings import build_search_settings
+from translate.decoding.search.settings import build_search_settings, maximum_lengths
 from translate.decoding.shortlist import Shortlist
 from translate.errors import InputError, RunError
 from translate.model import Transformer
@@ -115,28 +114,27 @@ class OwnEngine:
         source_lengths = torch.tensor([len(each.source_ids) + 1 for each in inputs])
         max_lengths = maximum_lengths(source_lengths, config, position_limit=self.position_limit).tolist()
         settings = build_search_settings(config, inputs, forbidden=self.forbidden, words=self.words, device=device)
-        with torch.inference_mode():
-            model = CachedDecoder(
-                self.models,
-                [each.source_ids for each in inputs],
-                config,
-                beam_size=settings.beam_size,
-                max_length=max(max_lengths),
-                shortlist=self.shortlist if config.shortlist else None,
-                also_allowed=[[*each.prefix_ids, *chain.from_iterable(each.phrase_ids)] for each in inputs],
-            )
-            search = BeamSearch(
-                model,
-                settings,
-                source_lengths=source_lengths.tolist(),
-                max_lengths=max_lengths,
-                max_tokens=config.batch_tokens,
-                device=device,
-            )
-            for sentence, hypotheses in search.run(order, stop=stop, on_step=job.on_step):
-                if not hypotheses:
-                    raise RunError(
-                        f"line {inputs[sentence].line + 1}: the model gives no probability to any word: its weights"
-                        " are not finite, or the constraints forbid every word"
-                    )
-                job.on_found(sentence, hypotheses)
+        model = CachedDecoder(
+            self.models,
+            [each.source_ids for each in inputs],
+            config,
+            beam_size=settings.beam_size,
+            max_length=max(max_lengths),
+            shortlist=self.shortlist if config.shortlist else None,
+            also_allowed=[[*each.prefix_ids, *chain.from_iterable(each.phrase_ids)] for each in inputs],
+        )
+        search = BeamSearch(
+            model,
+            settings,
+            source_lengths=source_lengths.tolist(),
+            max_lengths=max_lengths,
+            max_tokens=config.batch_tokens,
+            device=device,
+        )
+        for sentence, hypotheses in search.run(order, stop=stop, on_step=job.on_step):
+            if not hypotheses:
+                raise RunError(
+                    f"line {inputs[sentence].line + 1}: the model gives no probability to any word: its weights"
+                    " are not finite, or the constraints forbid every word"
+                )
+            job.on_found(sentence, hypotheses)

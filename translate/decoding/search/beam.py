@@ -10,17 +10,15 @@ With a patience of 1 the search of a confident model would end too early: unlike
 before the best has ended. Source: Kasai et al. 2022, https://arxiv.org/abs/2204.05424.
 """
 
-import dataclasses
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple, assert_never
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from translate.decoding.search.scoring import Scoring
 from translate.model.device import copy_to_device
 
 PATIENCE = 2
@@ -42,6 +40,60 @@ class Hypothesis(NamedTuple):
     def log_prob(self) -> float:
         """The model's log-probability in nats, before any penalty."""
         return math.fsum(self.token_log_probs)
+
+
+class Scoring(NamedTuple):
+    """score = cumulative score / penalty(length) + coverage_penalty · coverage; all in nats."""
+
+    length_penalty: Literal["gnmt", "average", "none"] = "gnmt"
+    alpha: float = 0.6
+    coverage_penalty: float = 0.0
+
+    def penalty(self, lengths: Int[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:
+        """The divisor of a cumulative score, at least 1; the end symbol counts as a token.
+
+        Source: gnmt: ((5 + length) / 6)^alpha, Wu et al. 2016, https://arxiv.org/abs/1609.08144, equation 14;
+        average: length^alpha, which is the mean log-probability at alpha = 1.
+        """
+        match self.length_penalty:
+            case "gnmt":
+                return ((5.0 + lengths) / 6.0) ** self.alpha
+            case "average":
+                return lengths.clamp(min=1).float() ** self.alpha
+            case "none":
+                return torch.ones_like(lengths, dtype=torch.float)
+            case _:
+                assert_never(self.length_penalty)
+
+    def score(
+        self,
+        cumulative_scores: Float[Tensor, "*batch"],
+        lengths: Int[Tensor, "*batch"],
+        coverage: Float[Tensor, "*batch source"] | None = None,
+    ) -> Float[Tensor, "*batch"]:
+        """Scores of finished hypotheses.
+
+        Args:
+            coverage: The attention to each source token, summed over all target tokens; 1 for padding.
+
+        Source: the coverage penalty, sum over the source of log(min(coverage, 1)): Wu et al. 2016, equation 15.
+        """
+        scores = cumulative_scores / self.penalty(lengths)
+        if coverage is not None and self.coverage_penalty:
+            covered = coverage.clamp(min=torch.finfo(coverage.dtype).tiny, max=1.0)
+            scores = scores + self.coverage_penalty * covered.log().sum(dim=-1)
+        return scores
+
+    def upper_bound(
+        self, cumulative_scores: Float[Tensor, "*batch"], max_lengths: Int[Tensor, "*batch"]
+    ) -> Float[Tensor, "*batch"]:
+        """An upper bound on the score of any continuation of an open hypothesis.
+
+        A cumulative score only falls, since each step adds the logarithm of a probability (logits processors can only
+        lower it); the penalty never falls with the length, so it is largest at the maximum; coverage only takes away.
+        So stopping by this bound is safe for every length penalty here, not a heuristic.
+        """
+        return cumulative_scores / self.penalty(max_lengths)
 
 
 class BeamState(NamedTuple):
@@ -189,43 +241,6 @@ def largest(
         candidates = candidates.masked_fill(is_last & overlap, -math.inf)
     best, chosen = candidates.flatten(1).topk(count, dim=1)
     return best, indices.flatten(1).gather(1, chosen)
-
-
-@dataclasses.dataclass(frozen=True)
-class DiverseGroups:
-    """Diverse beam search: the best continuations of each group, which pays for what earlier groups have just selected.
-
-    The state has a row for each group, as if groups were sentences; a sentence's groups are neighbours. The penalty
-    steers the selection alone: the scores that are kept are free of it, so hypotheses are ranked by the model's
-    probabilities, and the first group is an ordinary beam search.
-
-    Args:
-        strength: The penalty of a token, in nats, for each time that an earlier group selected it.
-
-    Source: Vijayakumar et al. 2018, https://arxiv.org/abs/1610.02424, algorithm 1, with their Hamming diversity.
-    """
-
-    num_groups: int
-    strength: float
-
-    def __call__(self, state: BeamState, scores: NextTokenScores) -> Candidates:
-        """Selects group by group; all groups of a sentence have to be there."""
-        _, beam, vocab = scores.shape
-        penalized = scores.unflatten(0, (-1, self.num_groups)).clone()  # (sentences, groups, beam, vocab)
-        by_group = []
-        for group in range(self.num_groups):
-            of_group = slice(group, None, self.num_groups)
-            group_state, group_scores = state.select_rows(of_group), scores[of_group]
-            selected = select_best(group_state, penalized[:, group])
-            is_selected = selected.cumulative_scores != -math.inf
-            costs, tokens = is_selected[:, :beam] * self.strength, selected.tokens
-            later = penalized[:, group + 1 :]
-            shape = (*later.shape[:3], beam)
-            later.scatter_add_(3, tokens[:, None, None, :beam].expand(shape), -costs[:, None, None].expand(shape))
-            free = group_state.cumulative_scores.gather(1, selected.beam_indices)
-            free += group_scores.flatten(1).gather(1, selected.beam_indices * vocab + tokens)
-            by_group.append(selected._replace(cumulative_scores=free.masked_fill(~is_selected, -math.inf)))
-        return Candidates(*(torch.stack(fields, dim=1).flatten(0, 1) for fields in zip(*by_group, strict=True)))
 
 
 def update_state(

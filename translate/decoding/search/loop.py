@@ -20,6 +20,7 @@ from translate.decoding.search.beam import (
     BeamState,
     Hypothesis,
     NextTokenScores,
+    Scoring,
     SelectCandidates,
     finished_hypotheses,
     is_done,
@@ -27,7 +28,6 @@ from translate.decoding.search.beam import (
     start_beam,
     update_state,
 )
-from translate.decoding.search.scoring import Scoring
 from translate.model.device import copy_to_device, copy_to_host
 
 Cache = TypeVar("Cache")
@@ -121,6 +121,7 @@ class BeamSearch(Generic[Cache]):
         self.state = self._start_state([])
         self.cache: Cache
 
+    @torch.inference_mode()
     def run(
         self, order: Sequence[int], *, stop: threading.Event | None = None, on_step: OnStep | None = None
     ) -> Iterator[tuple[int, list[Hypothesis]]]:

@@ -16,12 +16,12 @@ from torch import Tensor
 from translate.config.decoding import DecodingConfig
 from translate.data.batching import collate_sources
 from translate.data.tokenizer import BOS_ID, PAD_ID
-from translate.decoding.score import record_attention
 from translate.decoding.search.loop import NextTokens
 from translate.decoding.shortlist import Shortlist
 from translate.model import Transformer, log_probabilities
 from translate.model.device import copy_to_device
 from translate.model.kv_cache import DecoderCache
+from translate.model.transformer import record_attention
 
 
 class AllowedTokens(NamedTuple):

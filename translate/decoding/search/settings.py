@@ -3,16 +3,18 @@
 from collections.abc import Sequence
 
 import torch
+from jaxtyping import Int
+from torch import Tensor
 
 from translate.config.decoding import DecodingConfig
 from translate.data.tokenizer import BOS_ID, EOS_ID
 from translate.decoding import processors
 from translate.decoding.constraints.phrases import RequiredPhrases, WordTables
 from translate.decoding.request import SearchInput
-from translate.decoding.search.beam import DiverseGroups, SelectCandidates, select_best
+from translate.decoding.search.beam import Scoring, SelectCandidates, select_best
+from translate.decoding.search.diverse import DiverseGroups
 from translate.decoding.search.loop import LogitsProcessor, SearchSettings
 from translate.decoding.search.sampling import TokenSampler
-from translate.decoding.search.scoring import build_scoring
 from translate.errors import InputError
 from translate.model.device import copy_to_device
 
@@ -88,3 +90,20 @@ def _build_selection(
     if config.diversity_groups > 1:
         return DiverseGroups(config.diversity_groups, strength=config.diversity_strength)
     return select_best
+
+
+def build_scoring(config: DecodingConfig) -> Scoring:
+    """The scoring that a config names."""
+    return Scoring(config.length_penalty_kind, config.length_penalty, config.coverage_penalty)
+
+
+def maximum_lengths(
+    source_tokens: Int[Tensor, " batch"], config: DecodingConfig, *, position_limit: int | None
+) -> Int[Tensor, " batch"]:
+    """The most tokens that each translation has, its end symbol included.
+
+    Args:
+        position_limit: The number of positions that the models have; None: no limit.
+    """
+    lengths = (source_tokens * config.max_length_factor).long() + config.max_length_constant
+    return lengths if position_limit is None else lengths.clamp(max=position_limit)
