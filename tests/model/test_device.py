@@ -8,14 +8,8 @@ import torch
 from pretend_device import PretendDevice
 
 from translate.errors import InputError
-from translate.model.device import (
-    choose_device,
-    choose_precision,
-    copy_to_device,
-    has_streams,
-    measures_memory,
-    start_copy_to_host,
-)
+from translate.model.device import choose_device, copy_to_device, has_streams, measures_memory, start_copy_to_host
+from translate.model.precision import choose_precision
 
 
 def have_devices(

@@ -31,11 +31,12 @@ from translate.decoding.search.model import CachedDecoder
 from translate.decoding.search.settings import build_search_settings
 from translate.model import Transformer
 from translate.model.device import choose_device
+from translate.model.precision import MixedPrecision
 from translate.runs.loading import load_run
 from translate.training import train
 from translate.training.loss import label_smoothed_loss
 from translate.training.setup import build_train_step
-from translate.training.step import BatchLayout, MixedPrecision, TrainingForward, move_to_device
+from translate.training.step import BatchLayout, TrainingForward, move_to_device
 
 pytestmark = pytest.mark.gpu
 HAS_CUDA = torch.cuda.is_available()

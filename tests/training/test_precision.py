@@ -11,9 +11,8 @@ from torch import nn
 from trainings import Digits, run_training
 
 from translate.config.schema import TrainingConfig
+from translate.model.precision import LossScale, MixedPrecision
 from translate.runs import progress as runs_progress
-from translate.runs.progress import LossScale
-from translate.training.step import MixedPrecision
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 

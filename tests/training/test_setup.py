@@ -14,6 +14,7 @@ from translate.config.schema import ModelConfig, TrainingConfig
 from translate.distributed.process_group import DistributedEnvironment
 from translate.errors import InputError
 from translate.model import Transformer
+from translate.model.precision import MixedPrecision
 from translate.training import setup, step
 from translate.training.data_parallel import choose_workers
 from translate.training.loss import SummedLoss
@@ -22,7 +23,7 @@ from translate.training.setup import (
     choose_training_device,
     try_settings,
 )
-from translate.training.step import MixedPrecision, choose_batch_layout
+from translate.training.step import choose_batch_layout
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 NEEDS = "it needs CUDA, bf16 or fp16, model.attention_dropout=0 and no relative positions"

@@ -1,4 +1,4 @@
-"""Where to compute and in which precision, what a device can do, and a clear error when memory runs out.
+"""Where to compute, what a device can do, and a clear error when memory runs out.
 
 No other module asks for a kind of GPU by name: code for CUDA serves any device with PyTorch's streams.
 """
@@ -6,14 +6,11 @@ No other module asks for a kind of GPU by name: code for CUDA serves any device 
 import contextlib
 import os
 from collections.abc import Callable, Iterator
-from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from translate.errors import InputError, RunError
-
-Precision = Literal["fp32", "bf16", "fp16"]
 
 _LIKE_APPLES = {"mps"}  # kinds of GPU that have neither all of what CUDA's have nor double precision
 
@@ -38,20 +35,6 @@ def choose_device(name: str, *, key: str = "device") -> torch.device:
         if module.is_available() and (device.index or 0) < module.device_count():
             return device
     raise InputError(f"{key} = {name}: this machine has no such device; use {key}=auto or {key}=cpu")
-
-
-def choose_precision(name: Literal["auto"] | Precision, device: torch.device) -> Precision:
-    """The precision that a config names; `auto` is bf16 where the device multiplies faster in it, else fp32."""
-    if name != "auto":
-        return name
-    if device.type == "cpu":
-        capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
-        # Intel needs AMX for that: by AVX-512 alone, its bf16 products took longer than fp32 (docs/performance.md).
-        by_avx512 = capabilities.get("avx512_bf16") and "Intel" not in capabilities.get("cpu_name", "")
-        return "bf16" if by_avx512 or capabilities.get("amx_bf16") else "fp32"
-    if has_streams(device) and torch.get_device_module(device).is_bf16_supported(including_emulation=False):
-        return "bf16"
-    return "fp32"
 
 
 def has_streams(device: torch.device) -> bool:

@@ -13,13 +13,14 @@ from translate.data.tokenizer import PAD_ID, Tokenizers
 from translate.distributed.process_group import SINGLE_PROCESS, DistributedEnvironment, World
 from translate.errors import InputError
 from translate.model import Transformer
-from translate.model.device import choose_device, choose_precision, has_streams, threads_per_process
+from translate.model.device import choose_device, has_streams, threads_per_process
 from translate.model.lora import add_lora
+from translate.model.precision import MixedPrecision, choose_precision
 from translate.runs.initial import InitialWeights
 from translate.runs.loading import build_model
 from translate.training.data_parallel import DataParallel, RankParallel, ThreadParallel, choose_workers
 from translate.training.optimizer import build_optimizer
-from translate.training.step import BatchLayout, MixedPrecision, TrainingForward, TrainStep, choose_batch_layout
+from translate.training.step import BatchLayout, TrainingForward, TrainStep, choose_batch_layout
 
 logger = logging.getLogger(__name__)
 

@@ -1,12 +1,10 @@
 """One training step: split, forward, loss, backward, reduce, clip, update."""
 
-import contextlib
 import dataclasses
 import functools
 import math
-import os
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal, NamedTuple, cast
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -20,8 +18,6 @@ from translate.distributed.state import full_tensor, is_sharded
 from translate.errors import RunError
 from translate.model import PackedSequences, Transformer, pack
 from translate.model.device import (
-    Precision,
-    choose_precision,
     copy_to_device,
     explain_out_of_memory,
     has_streams,
@@ -29,8 +25,8 @@ from translate.model.device import (
     widest_float,
 )
 from translate.model.dropout import dropout_seeded
+from translate.model.precision import LossScale, MixedPrecision
 from translate.model.varlen import why_no_flash_attention
-from translate.runs.progress import LossScale
 from translate.training.data_parallel import DataParallel, MicroBatch, split_into_micro_batches
 from translate.training.loss import label_smoothed_loss
 from translate.training.tracking.profile import FORWARD
@@ -55,7 +51,7 @@ class TrainStep:
     optimizer: torch.optim.Optimizer
     settings: TrainingConfig
     _: dataclasses.KW_ONLY
-    precision: "MixedPrecision"
+    precision: MixedPrecision
     parallel: DataParallel  # shares the work among threads or ranks
     layout: BatchLayout  # of batches on the device
     description: str = ""  # where and how this computes, for the log
@@ -159,60 +155,6 @@ class TrainStep:
         self.check_last_step()
         self._unchecked = check
         self.optimizer.found_inf = (~norm.isfinite()).float()  # type: ignore[attr-defined]  # fused ones read it
-
-
-class MixedPrecision(NamedTuple):
-    """The number types and kernels of a training step; validation computes as `translate eval` does."""
-
-    device: torch.device
-    name: Precision
-    tf32: bool = False  # for fp32 products on CUDA
-    deterministic: bool = False  # on CUDA
-
-    @classmethod
-    def choose(cls, settings: TrainingConfig, device: torch.device) -> "MixedPrecision":
-        """Choose what the settings mean on this device; call this before anything is computed there."""
-        if has_streams(device) and settings.deterministic:
-            # cuBLAS is deterministic with a workspace of a fixed size, which it allocates with its first product:
-            # https://docs.nvidia.com/cuda/cublas, results reproducibility.
-            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-        name = choose_precision(settings.precision, device)
-        return cls(device, name, tf32=settings.tf32, deterministic=settings.deterministic)
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """The type of matrix products."""
-        return {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[self.name]
-
-    def autocast(self) -> torch.autocast:
-        """A context for the forward pass, in the thread that computes it, with products in this precision."""
-        return torch.autocast(self.device.type, dtype=self.dtype, enabled=self.name != "fp32")
-
-    @contextlib.contextmanager
-    def in_step(self) -> Iterator[None]:
-        """A context for a whole step, in all threads, with TF32 and deterministic kernels on CUDA as the settings say.
-
-        Deterministic kernels give the same bits each time, so that a resumed run equals one that was never stopped.
-        Without them flash attention's backward pass is faster.
-        """
-        if not has_streams(self.device):
-            yield
-            return
-        matmul, checks = torch.backends.cuda.matmul, cast(Any, torch.utils.deterministic)
-        before = matmul.allow_tf32, checks.fill_uninitialized_memory
-        modes = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
-        if self.tf32:
-            # Not by `fp32_precision`: torch.compile reads the older setting, which then raises an error:
-            # https://github.com/pytorch/pytorch/issues/166387.
-            matmul.allow_tf32 = True
-        if self.deterministic:
-            torch.use_deterministic_algorithms(True)
-            checks.fill_uninitialized_memory = False  # it takes time and only helps to find bugs
-        try:
-            yield
-        finally:
-            torch.use_deterministic_algorithms(modes[0], warn_only=modes[1])
-            matmul.allow_tf32, checks.fill_uninitialized_memory = before
 
 
 class DeviceBatch(NamedTuple):

@@ -10,7 +10,8 @@ from translate.config.decoding import DecodingConfig
 from translate.decoding.engines.ctranslate2 import CTranslate2Engine, check_ctranslate2, missing_settings
 from translate.decoding.engines.engine import Engine, SearchJob
 from translate.errors import InputError, RunError
-from translate.model.device import choose_device, choose_precision
+from translate.model.device import choose_device
+from translate.model.precision import choose_precision
 
 logger = logging.getLogger(__name__)
 

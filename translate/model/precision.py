@@ -1,0 +1,115 @@
+"""The number types of a computation: which precision `auto` is, a training step in it, and the loss scale of fp16."""
+
+import contextlib
+import dataclasses
+import os
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, NamedTuple, cast
+
+import torch
+from pydantic import ConfigDict, Field
+
+from translate.config.schema import TrainingConfig
+from translate.config.section import NotNegativeInt
+from translate.model.device import has_streams
+
+Precision = Literal["fp32", "bf16", "fp16"]
+
+_STEPS_BEFORE_GROWTH = 2000  # of the loss scale, as in torch.amp.GradScaler
+
+
+def choose_precision(name: Literal["auto"] | Precision, device: torch.device) -> Precision:
+    """The precision that a config names; `auto` is bf16 where the device multiplies faster in it, else fp32."""
+    if name != "auto":
+        return name
+    if device.type == "cpu":
+        capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+        # Intel needs AMX for that: by AVX-512 alone, its bf16 products took longer than fp32 (docs/performance.md).
+        by_avx512 = capabilities.get("avx512_bf16") and "Intel" not in capabilities.get("cpu_name", "")
+        return "bf16" if by_avx512 or capabilities.get("amx_bf16") else "fp32"
+    if has_streams(device) and torch.get_device_module(device).is_bf16_supported(including_emulation=False):
+        return "bf16"
+    return "fp32"
+
+
+class MixedPrecision(NamedTuple):
+    """The number types and kernels of a training step; validation computes as `translate eval` does."""
+
+    device: torch.device
+    name: Precision
+    tf32: bool = False  # for fp32 products on CUDA
+    deterministic: bool = False  # on CUDA
+
+    @classmethod
+    def choose(cls, settings: TrainingConfig, device: torch.device) -> "MixedPrecision":
+        """Choose what the settings mean on this device; call this before anything is computed there."""
+        if has_streams(device) and settings.deterministic:
+            # cuBLAS is deterministic with a workspace of a fixed size, which it allocates with its first product:
+            # https://docs.nvidia.com/cuda/cublas, results reproducibility.
+            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        name = choose_precision(settings.precision, device)
+        return cls(device, name, tf32=settings.tf32, deterministic=settings.deterministic)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of matrix products."""
+        return {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[self.name]
+
+    def autocast(self) -> torch.autocast:
+        """A context for the forward pass, in the thread that computes it, with products in this precision."""
+        return torch.autocast(self.device.type, dtype=self.dtype, enabled=self.name != "fp32")
+
+    @contextlib.contextmanager
+    def in_step(self) -> Iterator[None]:
+        """A context for a whole step, in all threads, with TF32 and deterministic kernels on CUDA as the settings say.
+
+        Deterministic kernels give the same bits each time, so that a resumed run equals one that was never stopped.
+        Without them flash attention's backward pass is faster.
+        """
+        if not has_streams(self.device):
+            yield
+            return
+        matmul, checks = torch.backends.cuda.matmul, cast(Any, torch.utils.deterministic)
+        before = matmul.allow_tf32, checks.fill_uninitialized_memory
+        modes = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+        if self.tf32:
+            # Not by `fp32_precision`: torch.compile reads the older setting, which then raises an error:
+            # https://github.com/pytorch/pytorch/issues/166387.
+            matmul.allow_tf32 = True
+        if self.deterministic:
+            torch.use_deterministic_algorithms(True)
+            checks.fill_uninitialized_memory = False  # it takes time and only helps to find bugs
+        try:
+            yield
+        finally:
+            torch.use_deterministic_algorithms(modes[0], warn_only=modes[1])
+            matmul.allow_tf32, checks.fill_uninitialized_memory = before
+
+
+@dataclasses.dataclass
+class LossScale:
+    """A power of two by which the loss is multiplied, so that small gradients do not vanish in fp16.
+
+    It grows and shrinks like the scale of `torch.amp.GradScaler`, but a step whose gradients overflow is not skipped:
+    it is repeated with half the scale.
+
+    Source: Micikevicius et al. 2018, https://arxiv.org/abs/1710.03740, section 3.2.
+    """
+
+    __pydantic_config__ = ConfigDict(strict=True, extra="forbid")  # as a part of a checkpoint
+    scale: Annotated[float, Field(ge=1.0, allow_inf_nan=False)] = 2.0**16
+    good_steps: NotNegativeInt = 0  # in a row, with this scale
+
+    def shrink(self) -> bool:
+        """Halve the scale after an overflow; returns False if it cannot be smaller."""
+        self.good_steps = 0
+        if self.scale <= 1.0:
+            return False
+        self.scale /= 2.0
+        return True
+
+    def keep(self) -> None:
+        """Count a step without an overflow; after many in a row the scale is doubled."""
+        self.good_steps += 1
+        if self.good_steps == _STEPS_BEFORE_GROWTH:
+            self.scale, self.good_steps = self.scale * 2.0, 0
