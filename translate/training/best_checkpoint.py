@@ -14,7 +14,6 @@ from torch import Tensor
 from torch.profiler import record_function
 
 from translate.config.decoding import DecodingConfig
-from translate.config.schema import Config
 from translate.data.corpora import ParallelCorpus
 from translate.distributed.process_group import SINGLE_PROCESS, Cancelled, World
 from translate.distributed.state import full_tensor, is_sharded, load_model_state_dict
@@ -34,9 +33,8 @@ from translate.runs.loading import (
     set_parameters,
 )
 from translate.runs.progress import Progress
-from translate.training.preparation import TrainingData
 from translate.training.signals import StopRequests
-from translate.training.state import TrainingState, save_weights
+from translate.training.state import Training, save_weights
 from translate.training.tracking.log_window import describe_seconds
 from translate.training.tracking.profile import VALIDATION_AND_SAVING
 from translate.training.tracking.recorder import Recorder
@@ -49,19 +47,21 @@ logger = logging.getLogger(__name__)
 class BestCheckpoint:
     """Chooses the best weights of a training on its validation corpus; without one, the last weights are the best."""
 
-    config: Config
-    run: RunDirectory
-    state: TrainingState
-    data: TrainingData
+    training: Training
     _: dataclasses.KW_ONLY
     recorder: Recorder
     stop: StopRequests
-    world: World
 
     def __post_init__(self) -> None:
-        self.settings, self.progress = self.config.training, self.state.progress
-        self.model, self.tokenizers = self.state.train_step.model, self.data.tokenizers
-        self.validation = self.data.corpora.validation
+        training = self.training
+        self.config, self.run, self.world, self.progress = (
+            training.config,
+            training.run,
+            training.world,
+            training.progress,
+        )
+        self.settings, self.model = self.config.training, training.train_step.model
+        self.corpora, self.tokenizers = training.data.corpora, training.data.tokenizers
         self._averaged: tuple[int, ...] = ()  # the steps of the checkpoints whose average is the best checkpoint
 
     @property
@@ -81,7 +81,7 @@ class BestCheckpoint:
             RunError: Scoring failed, for example because memory is not enough.
         """
         progress, seconds, score, is_best = self.progress, 0.0, None, True
-        if self.validation is not None:
+        if self.corpora.validation is not None:
             search, weights, model = validation_search(self.config), self._weights(), self.model
             with contextlib.ExitStack() as lent:
                 if any(map(is_sharded, weights.values())):
@@ -89,14 +89,14 @@ class BestCheckpoint:
                     set_parameters(model, {name: full_tensor(each) for name, each in weights.items()}, name="the model")
                 else:
                     lent.enter_context(lending(model, weights))
-                result = self._score(model, self.validation, search)
-                corpora = self.data.corpora.validation_also
-                others = {name: self._score(model, corpus, search) for name, corpus in corpora.items()}
+                result = self._score(model, self.corpora.validation, search)
+                also = self.corpora.validation_also
+                others = {name: self._score(model, corpus, search) for name, corpus in also.items()}
             seconds = sum(each.seconds for each in (result, *others.values()))
             score = result.score(self.settings.best_metric)
             is_best = progress.best_score is None or score > progress.best_score
             progress.validations_without_better = 0 if is_best else progress.validations_without_better + 1
-            self._log_validation(result, self.validation.targets, others, is_best=is_best)
+            self._log_validation(result, self.corpora.validation.targets, others, is_best=is_best)
         progress.validated_step = progress.step
         if is_best:
             progress.best_step, progress.best_score = progress.step, score
@@ -105,11 +105,11 @@ class BestCheckpoint:
 
     def write(self) -> None:
         """Write the weights that were just validated if they are the best so far, or are to be kept."""
-        save_weights(self.run, self._weights(), self.progress, world=self.world)
+        save_weights(self.training, self._weights())
 
     def _weights(self) -> dict[str, Tensor]:
         """The weights to translate with: averaged if there is an average, and merged with the updates of LoRA."""
-        average = self.state.average
+        average = self.training.average
         return merge_lora(self.model, get_parameters(self.model) | ({} if average is None else average.tensors))
 
     def _score(self, model: Transformer, corpus: ParallelCorpus, search: DecodingConfig) -> Validation:
@@ -144,15 +144,13 @@ class BestCheckpoint:
 
         A resumed training undoes it, and averages at its own end.
         """
-        settings, progress, corpus = self.settings, self.progress, self.validation
+        settings, progress, corpus = self.settings, self.progress, self.corpora.validation
         windows = kept_windows(progress, last=settings.keep_last, best=settings.keep_best)
         if not settings.average_kept or corpus is None or progress.best_step is None or not windows:
             return
         logger.info("The best checkpoint, and averages of kept ones, on validation:")
-        model, search = (
-            build_model(self.config, self.tokenizers, device=self.model.device),
-            validation_search(self.config),
-        )
+        model = build_model(self.config, self.tokenizers, device=self.model.device)
+        search = validation_search(self.config)
         tried: list[ScoredAverage] = []
         try:
             for average in score_averages(
@@ -175,13 +173,13 @@ class BestCheckpoint:
 
         The record comes after the last checkpoint: a resumed training removes it, and writes its own at the end.
         """
-        search, progress = self.config.decoding_settings(), self.progress
-        if self.validation is None or progress.best_step is None or search == validation_search(self.config):
+        search, progress, corpus = self.config.decoding_settings(), self.progress, self.corpora.validation
+        if corpus is None or progress.best_step is None or search == validation_search(self.config):
             return
         model = build_model(self.config, self.tokenizers, device=self.model.device)
         load_average(self.run, ["best"], model, world=self.world)
         try:
-            record = self._score(model, self.validation, search).to_record("evaluation", step=progress.step)
+            record = self._score(model, corpus, search).to_record("evaluation", step=progress.step)
         except Cancelled:
             return
         of_what = {"averaged": self._averaged} if self._averaged else {"best_step": progress.best_step}

@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 import torch
 
-from translate.config.load import read_resolved_config
 from translate.config.schema import Config
 from translate.config.section import MOST
 from translate.data.augmentation import augment_corpus, read_held_out
@@ -209,20 +208,8 @@ def resolve_step_tokens(config: Config) -> Config:
     settings = config.training
     if settings.step_tokens is None or settings.batch_tokens == "auto":
         return config
-    num_batches = round(settings.step_tokens / settings.num_batch_tokens)  # the nearest number
-    return _with_training(config, step_tokens=None, accumulate_batches=max(1, num_batches))
-
-
-def resolve_from_run(config: Config, run: RunDirectory) -> Config:
-    """Replace `auto` in a config by the batch size that a run has."""
-    settings = config.training
-    if settings.batch_tokens != "auto":
-        return config
-    found = read_resolved_config(run.config).training.num_batch_tokens
-    if settings.step_tokens is not None and settings.step_tokens < found:
-        begun = f"{run.path} was begun with batches of {found} tokens"
-        raise InputError(f"{begun}, so it cannot go on with: training.step_tokens = {settings.step_tokens}")
-    return resolve_step_tokens(_with_training(config, batch_tokens=found))
+    num_batches = max(1, round(settings.step_tokens / settings.num_batch_tokens))  # the nearest number
+    return override_training(config, step_tokens=None, accumulate_batches=num_batches)
 
 
 def resolve_batch_tokens(
@@ -261,7 +248,7 @@ def resolve_batch_tokens(
         limit = "as training.step_tokens asks" if step_tokens else "for more, set training.step_tokens"
     if step_tokens is not None:  # equal batches, rather than some full ones and a rest
         tokens = max(longest, step_tokens // math.ceil(step_tokens / tokens))
-    config = resolve_step_tokens(_with_training(config, batch_tokens=tokens))
+    config = resolve_step_tokens(override_training(config, batch_tokens=tokens))
     num = config.training.accumulate_batches
     message = f"training.batch_tokens = auto: {tokens} tokens, {num} batch{'es' * (num > 1)} per step ({limit})"
     return config, batches.with_batch_tokens(tokens), message
@@ -283,7 +270,7 @@ def largest_fitting_batch(
     fitting, tokens = 0, longest
     module.set_per_process_memory_fraction(room / total, index)
     try:
-        trial = _with_training(config, batch_tokens=longest, compile=False)
+        trial = override_training(config, batch_tokens=longest, compile=False)
         train_step = setup_training(trial, tokenizers, device=device)
         decay, step_tokens = config.training.ema_decay, config.training.step_tokens or 0
         average = None if decay is None else AveragedWeights(train_step.model, decay=decay)  # only takes its room
@@ -328,5 +315,6 @@ def _free_memory(device: torch.device) -> None:
     torch.get_device_module(device).empty_cache()
 
 
-def _with_training(config: Config, **values: object) -> Config:
+def override_training(config: Config, **values: object) -> Config:
+    """The config with other values in its section `training`."""
     return config.model_copy(update={"training": config.training.model_copy(update=values)})

@@ -5,9 +5,9 @@ a step needs is a function of the config, the data and these. Other checkpoints 
 """
 
 import contextlib
+import dataclasses
 import logging
 import os
-from typing import NamedTuple
 
 from torch import Tensor
 
@@ -52,7 +52,7 @@ from translate.runs.lock import lock_run
 from translate.runs.log import RunLog
 from translate.runs.progress import Progress
 from translate.training.optimizer import AveragedWeights, expected_state, learning_rate
-from translate.training.preparation import TrainingData, resolve_from_run, resolve_step_tokens
+from translate.training.preparation import TrainingData, override_training, resolve_step_tokens
 from translate.training.setup import LOCATIONS, describe_environment, flatten_keys
 from translate.training.step import TrainStep
 from translate.training.validation import validation_fingerprint
@@ -93,21 +93,19 @@ def claim_run(
         if not _holds_run(run):
             check_holds_no_run(run.path)  # before the lock file is written there
         held.enter_context(lock_run(run.path))  # first reports that another process trains there
-        settled = resolve_step_tokens(config)
         if not (resume and _holds_run(run)):
             check_holds_no_run(run.path)
             if resume:
                 logger.info(f"{run.path} holds no run to continue: beginning one")
-            return settled.training, False, False
+            return config.training, False, False
         if source := read_description(run).imported:
             raise InputError(
                 f"{run.path} was imported from {source}, so it has no training to continue; fine-tune it in a new run,"
                 f" with a config that names your data: translate train CONFIG training.initialize_from={run.path}"
             )
-        settled = resolve_from_run(settled, open_run(run.path))
-        _check_settings(settled, run)
+        settings = _settings_of_run(config, open_run(run.path))
         log.open(run.log)
-        return settled.training, True, any(file.is_file() for file in (run.checkpoint("last"), run.previous))
+        return settings, True, any(file.is_file() for file in (run.checkpoint("last"), run.previous))
 
     settings, is_resumed, has_checkpoint = world.run_on_rank_0(claim)
     config = config.model_copy(update={"training": settings})
@@ -122,9 +120,20 @@ def _holds_run(run: RunDirectory) -> bool:
     return os.path.lexists(run.description)
 
 
-def _check_settings(config: Config, run: RunDirectory) -> None:
-    """Check that a run is resumed with its own settings, except those that do not change the steps already made."""
-    before, settings = read_resolved_config(run.config), config.training
+def _settings_of_run(config: Config, run: RunDirectory) -> TrainingConfig:
+    """The settings to resume a run with: its batch size for `auto`, and otherwise those of the config.
+
+    They must be the run's own, except those that do not change the steps already made.
+    """
+    before = read_resolved_config(run.config)
+    batch_tokens, step_tokens = before.training.num_batch_tokens, config.training.step_tokens
+    if config.training.batch_tokens == "auto":
+        if step_tokens is not None and step_tokens < batch_tokens:
+            begun = f"{run.path} was begun with batches of {batch_tokens} tokens"
+            raise InputError(f"{begun}, so it cannot go on with: training.step_tokens = {step_tokens}")
+        config = override_training(config, batch_tokens=batch_tokens)
+    config = resolve_step_tokens(config)
+    settings = config.training
     saved, given = (
         flatten_keys(each.model_dump(mode="json", include={"tokenizer", "model", "training", "data"}))
         for each in (before, config)
@@ -141,65 +150,73 @@ def _check_settings(config: Config, run: RunDirectory) -> None:
     step, d_model = min(settings.max_steps, before.training.max_steps), config.model.d_model
     if learning_rate(step, settings, d_model=d_model) != learning_rate(step, before.training, d_model=d_model):
         logger.info(f"training.max_steps is now {settings.max_steps}, and the {settings.schedule} schedule ends there")
+    return settings
 
 
-class TrainingState(NamedTuple):
-    """Everything that changes while a training runs."""
+@dataclasses.dataclass(eq=False)
+class Training:
+    """A training before its first step. The model, the optimizer, the average and the progress change while it runs."""
 
+    config: Config
+    run: RunDirectory
+    data: TrainingData
     train_step: TrainStep  # has the model and the optimizer
-    average: AveragedWeights | None  # is validated and saved as best; None: the weights themselves are
-    progress: Progress
+    world: World
+
+    def __post_init__(self) -> None:
+        settings, (corpora, tokenizers, _), device = self.config.training, self.data, self.train_step.precision.device
+        # The average is validated and saved as best; None: the weights themselves are.
+        decay, model = settings.ema_decay, self.train_step.model
+        self.average = None if decay is None else AveragedWeights(model, decay=decay)
+        streams = None if corpora.streams is None else corpora.streams.identity
+        self.progress = Progress(
+            data_fingerprint(corpora.train, tokenizers, streams=streams),
+            validation_fingerprint=validation_fingerprint(corpora.validation, tokenizers, self.config),
+            environment=describe_environment(settings, device, num_processes=self.world.size),
+        )
 
 
-def save_last(run: RunDirectory, state: TrainingState, *, world: World) -> None:
+def save_last(training: Training) -> None:
     """Save everything that `_restore_last` needs; rank 0 writes it.
 
     Raises:
         RunError: The checkpoint cannot be written; earlier ones are intact.
     """
-    train_step, average, progress = state
-    model, averages = train_step.model, {} if average is None else average.tensors
-    weights = get_parameters(model)
+    model, optimizer, progress = training.train_step.model, training.train_step.optimizer, training.progress
+    averages, weights = {} if training.average is None else training.average.tensors, get_parameters(model)
     tensors = add_prefix(weights, WEIGHTS_PREFIX) | add_prefix(averages, AVERAGE_PREFIX)
-    tensors |= add_prefix(optimizer_state_dict(model, train_step.optimizer), OPTIMIZER_PREFIX)
+    tensors |= add_prefix(optimizer_state_dict(model, optimizer), OPTIMIZER_PREFIX)
     tensors |= add_prefix(merged_matrices(model, weights | averages), MERGED_PREFIX)  # only read to translate
-    tensors = full_state_dict(tensors, world)
-    if world.is_main_process:
-        write_checkpoint(run, "last", tensors, {"step": str(progress.step), "progress": progress.to_json()})
+    tensors = full_state_dict(tensors, training.world)
+    if training.world.is_main_process:
+        write_checkpoint(training.run, "last", tensors, {"step": str(progress.step), "progress": progress.to_json()})
 
 
-def save_weights(run: RunDirectory, weights: dict[str, Tensor], progress: Progress, *, world: World) -> None:
+def save_weights(training: Training, weights: dict[str, Tensor]) -> None:
     """Save the weights of this step's validation if they are the best so far, or are to be kept; rank 0 writes them."""
+    progress, world = training.progress, training.world
     names: list[Checkpoint] = ["best"] if progress.step == progress.best_step else []
     names += [f"step-{progress.step}"] if progress.step in progress.kept else []
     tensors = full_state_dict(add_prefix(weights, WEIGHTS_PREFIX), world) if names else {}
     for name in names if world.is_main_process else []:
-        write_checkpoint(run, name, tensors, {"step": str(progress.step)})
+        write_checkpoint(training.run, name, tensors, {"step": str(progress.step)})
 
 
-def remove_superseded(run: RunDirectory, progress: Progress, *, world: World) -> None:
-    """Remove the weights of validations that the last checkpoint does not keep; rank 0 does."""
-    for step in {*run.kept_steps()} - progress.kept.keys() if world.is_main_process else ():
+def remove_superseded(run: RunDirectory, progress: Progress) -> None:
+    """Remove the weights of validations that the last checkpoint does not keep."""
+    for step in {*run.kept_steps()} - progress.kept.keys():
         with contextlib.suppress(OSError):
             run.checkpoint(f"step-{step}").unlink()
 
 
 def start_or_resume(
-    config: Config,
-    run: RunDirectory,
-    train_step: TrainStep,
-    data: TrainingData,
-    *,
-    is_resumed: bool,
-    initial: InitialWeights | None,
-    command: list[str],
-    log: RunLog,
-    world: World,
-) -> TrainingState:
-    """Create the run and its state before the first step, or restore the state of its last checkpoint.
+    training: Training, *, is_resumed: bool, initial: InitialWeights | None, command: list[str], log: RunLog
+) -> None:
+    """Create the run before the first step, or restore the state of its last checkpoint.
 
     A new run has the command that the user typed, and the log is written into it from here on.
     """
+    config, run, data, world = training.config, training.run, training.data, training.world
 
     def create() -> None:
         if not is_resumed:
@@ -212,50 +229,41 @@ def start_or_resume(
     world.run_on_rank_0(create)
     if initial is not None:
         logger.info(f"Starting from {initial}")
-    settings, streams = config.training, data.corpora.streams
-    average = None if settings.ema_decay is None else AveragedWeights(train_step.model, decay=settings.ema_decay)
-    progress = Progress(
-        data_fingerprint(data.corpora.train, data.tokenizers, streams=None if streams is None else streams.identity),
-        validation_fingerprint=validation_fingerprint(data.corpora.validation, data.tokenizers, config),
-        environment=describe_environment(settings, train_step.precision.device, num_processes=world.size),
-    )
     world.check_same_on_all_ranks(
         {
-            "data.train (its checksum)": progress.data_fingerprint,
-            "data.validation (its checksum)": str(progress.validation_fingerprint),
+            "data.train (its checksum)": training.progress.data_fingerprint,
+            "data.validation (its checksum)": str(training.progress.validation_fingerprint),
             "training.initialize_from (its checksum)": "" if initial is None else initial.sha256,
         }
     )
-    state = TrainingState(train_step, average, progress)
     if not is_resumed:
-        return state
-    saved = _restore_last(run, state, world=world)
+        return
+    saved = _restore_last(training)
 
     def go_on() -> Progress:
-        continued = _continue_from(run, saved, new=progress)
+        continued = _continue_from(run, saved, new=training.progress)
         write_config(run, config)
-        _restore_kept(run, continued, world=world)
+        _restore_kept(run, continued)
         return continued
 
-    progress = world.run_on_rank_0(go_on)
-    if progress.step >= settings.max_steps:
+    training.progress = progress = world.run_on_rank_0(go_on)
+    if progress.step >= config.training.max_steps:
         logger.info("The training has ended there; training.max_steps=N, with a larger N, extends it")
     if isinstance(data.batches, StreamedBatches):
         data.batches.continue_from(progress.epoch, progress.stream)
-    return state._replace(progress=progress)
 
 
-def _restore_last(run: RunDirectory, state: TrainingState, *, world: World) -> Progress | None:
+def _restore_last(training: Training) -> Progress | None:
     """Restore what `save_last` saved, also with another number of processes; damage is logged.
 
     Returns:
         The progress of the checkpoint; None: there is no checkpoint yet.
     """
-    train_step, average, _ = state
-    model, saved = train_step.model, dict[str, Tensor]()
+    model, optimizer, world = training.train_step.model, training.train_step.optimizer, training.world
+    average, saved = training.average, dict[str, Tensor]()
 
     def read() -> Progress | None:
-        found = read_newest_intact(run)
+        found = read_newest_intact(training.run)
         if found is None:
             return None
         path, tensors, progress, damaged = found
@@ -279,7 +287,7 @@ def _restore_last(run: RunDirectory, state: TrainingState, *, world: World) -> P
         load_model_state_dict(model, with_prefix(saved, AVERAGE_PREFIX), world)
         average.copy_from(model)
     if progress.step > 0:
-        load_optimizer_state_dict(model, train_step.optimizer, with_prefix(saved, OPTIMIZER_PREFIX), world)
+        load_optimizer_state_dict(model, optimizer, with_prefix(saved, OPTIMIZER_PREFIX), world)
     load_model_state_dict(model, with_prefix(saved, WEIGHTS_PREFIX), world)
     return progress
 
@@ -317,7 +325,7 @@ def _continue_from(run: RunDirectory, saved: Progress | None, *, new: Progress) 
     return saved
 
 
-def _restore_kept(run: RunDirectory, progress: Progress, *, world: World) -> None:
+def _restore_kept(run: RunDirectory, progress: Progress) -> None:
     """Make what is kept agree with this progress: forget the weights that are lost, and remove those of later steps.
 
     If the best checkpoint is an average, the best validation's takes its place again. If it is lost, the next
@@ -325,17 +333,15 @@ def _restore_kept(run: RunDirectory, progress: Progress, *, world: World) -> Non
     """
     best, kept = run.checkpoint("best"), run.checkpoint(f"step-{progress.best_step or 0}")
     try:
-        is_average = progress.best_step is not None and AVERAGED_KEY in read_tensors(best, prefixes=()).metadata
-        single = read_tensors(kept) if is_average else None
+        if progress.best_step is not None and AVERAGED_KEY in read_tensors(best, prefixes=()).metadata:
+            tensors, metadata, _ = read_tensors(kept)
+            logger.info(f"{best.name}, an average of checkpoints, is {kept.name} again while the training goes on")
+            write_checkpoint(run, "best", tensors, metadata)
     except RunError as error:
         lost, progress.best_step, progress.best_score = progress.best_step, None, None
         logger.warning(
             f"{error}. The best weights so far, of step {lost}, are lost: those of the next validation replace them"
         )
-    else:
-        if single is not None:
-            logger.info(f"{best.name}, an average of checkpoints, is {kept.name} again while the training goes on")
-            write_checkpoint(run, "best", single.tensors, single.metadata)
-    remove_superseded(run, progress, world=world)
+    remove_superseded(run, progress)
     there = run.kept_steps()
     progress.kept = {step: score for step, score in progress.kept.items() if step in there}

@@ -18,7 +18,7 @@ from translate.runs.progress import Progress
 from translate.training.preparation import Corpora, prepare_data
 from translate.training.setup import choose_place, log_setup, setup_training
 from translate.training.signals import StopRequests, interrupted_together
-from translate.training.state import claim_run, start_or_resume
+from translate.training.state import Training, claim_run, start_or_resume
 from translate.training.tracking.recorder import Recorder
 from translate.training.tracking.trackers import check_trackers
 from translate.training.trainer import Trainer
@@ -80,30 +80,21 @@ def train(
         train_step = setup_training(config, data.tokenizers, device=device, world=world, initial=initial)
 
         # Start or resume.
-        state = start_or_resume(
-            config,
-            run,
-            train_step,
-            data,
-            is_resumed=is_resumed,
-            initial=initial,
-            command=command,
-            log=log,
-            world=world,
-        )
+        training = Training(config, run, data, train_step, world)
+        start_or_resume(training, is_resumed=is_resumed, initial=initial, command=command, log=log)
         log_setup(train_step)
         if inspect is not None and not is_resumed and world.is_main_process:
             inspect(config, data.corpora, data.batches, data.tokenizers, train_step.model.num_trained_parameters)
 
         # Loop: train, validate, save.
         is_silent = not world.is_main_process
-        recorder = world.run_on_all_ranks(lambda: Recorder(run, config, state.progress, is_silent=is_silent))
+        recorder = world.run_on_all_ranks(lambda: Recorder(run, config, training.progress, is_silent=is_silent))
         with recorder, StopRequests().listening() as stop:
-            trainer = Trainer(config, run, state, data, recorder=recorder, stop=stop, pause=pause, world=world)
+            trainer = Trainer(training, recorder=recorder, stop=stop, pause=pause)
             trainer.train(profiles=profile and not is_silent)
 
         # End.
         best = trainer.best.description
-        logger.info(f"Training ended after {state.progress.step:,} steps{best and f'; best checkpoint: {best}'}")
+        logger.info(f"Training ended after {training.progress.step:,} steps{best and f'; best checkpoint: {best}'}")
         logger.info(f"Next: translate eval {directory}")
-        return state.progress
+        return training.progress

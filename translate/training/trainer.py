@@ -9,20 +9,17 @@ from typing import Any
 
 from torch.profiler import record_function
 
-from translate.config.schema import Config
 from translate.data.batching import Batch
 from translate.data.prefetch import StepBatches, prefetch_steps
 from translate.data.streaming import StreamedBatches
-from translate.distributed.process_group import Cancelled, World
+from translate.distributed.process_group import Cancelled
 from translate.errors import RunError
 from translate.model.device import OutOfMemory
-from translate.runs.directory import RunDirectory
 from translate.runs.progress import Progress
 from translate.training.best_checkpoint import BestCheckpoint
 from translate.training.optimizer import learning_rate
-from translate.training.preparation import TrainingData
 from translate.training.signals import StoppedBySignal, StopRequests
-from translate.training.state import TrainingState, remove_superseded, save_last
+from translate.training.state import Training, remove_superseded, save_last
 from translate.training.tracking.log_window import LogWindow, Throughput, describe_step
 from translate.training.tracking.profile import VALIDATION_AND_SAVING, WAITING_FOR_DATA, profile_steps
 from translate.training.tracking.recorder import Recorder
@@ -38,24 +35,18 @@ class Paused(Exception):
 
 @dataclasses.dataclass(eq=False)
 class Trainer:
-    """Trains from where the state's progress is to the end."""
+    """Trains from where the training's progress is to the end."""
 
-    config: Config
-    run: RunDirectory
-    state: TrainingState
-    data: TrainingData
+    training: Training
     _: dataclasses.KW_ONLY
     recorder: Recorder
     stop: StopRequests
     pause: Callable[[Progress], bool] | None  # whether to pause now; all processes must agree
-    world: World
 
     def __post_init__(self) -> None:
-        self.settings, self.batches = self.config.training, self.data.batches
-        self.best = BestCheckpoint(
-            self.config, self.run, self.state, self.data, recorder=self.recorder, stop=self.stop, world=self.world
-        )
-        self.train_step, self.average, self.progress = self.state
+        self.best = BestCheckpoint(self.training, recorder=self.recorder, stop=self.stop)
+        self.settings, self.batches = self.training.config.training, self.training.data.batches
+        self.train_step, self.progress = self.training.train_step, self.training.progress
         self.train_step.loss_scale = self.progress.loss_scale
         self.window = LogWindow(self.progress.window)
         self.throughput = Throughput(self.settings, self.progress)
@@ -83,7 +74,7 @@ class Trainer:
         with prefetched as groups:
             steps = self.throughput.timed(self._steps(groups))
             if profiles:
-                device, directory = self.train_step.precision.device, self.run.profile
+                device, directory = self.train_step.precision.device, self.training.run.profile
                 steps = profile_steps(steps, directory, device=device, after_step=progress.step)
             for batches in steps:
                 self._train_step(batches)
@@ -134,14 +125,14 @@ class Trainer:
     def _train_step(self, batches: Sequence[Batch]) -> None:
         """Make one step, count it, and show it on the bar."""
         progress, throughput, number = self.progress, self.throughput, self.progress.step + 1
-        rate = learning_rate(number, self.settings, d_model=self.config.model.d_model)
+        rate = learning_rate(number, self.settings, d_model=self.train_step.model.config.d_model)
         with self._explain_failure(number):
             result = self.train_step(batches, number=number, learning_rate=rate)
         progress.step = number
         progress.step_in_epoch += 1
         progress.target_tokens += result.tokens
-        if self.average is not None:
-            self.average.update(self.train_step.model, step=progress.step)
+        if self.training.average is not None:
+            self.training.average.update(self.train_step.model, step=progress.step)
         self.window.add(result)
 
         def describe() -> str:
@@ -160,7 +151,7 @@ class Trainer:
             "step": progress.step,
             "epoch": progress.epoch + 1,
             **self.window.numbers(),
-            "learning_rate": learning_rate(progress.step, self.settings, d_model=self.config.model.d_model),
+            "learning_rate": learning_rate(progress.step, self.settings, d_model=self.train_step.model.config.d_model),
             **({"loss_scale": self.train_step.loss_scale.scale} if self.settings.precision == "fp16" else {}),
             "target_tokens": progress.target_tokens,
             "target_tokens_per_second": round(tokens_per_second, 1),
@@ -182,13 +173,14 @@ class Trainer:
         except Cancelled:
             return
         except RunError:  # such as too little memory; the validation can be done later
-            if self.world.size == 1:  # with several processes, the others have already ended
+            if self.training.world.size == 1:  # with several processes, the others have already ended
                 self._save(only_if_new=True)
             raise
         self.throughput.end_validation(seconds)
         self.best.write()
         self._save()
-        remove_superseded(self.run, self.progress, world=self.world)
+        if self.training.world.is_main_process:
+            remove_superseded(self.training.run, self.progress)
 
     @record_function(VALIDATION_AND_SAVING)
     def _save(self, *, only_if_new: bool = False) -> None:
@@ -201,7 +193,7 @@ class Trainer:
             progress.stream = self.batches.position(progress.epoch)
         progress.window = self.window.read()
         progress.metrics_bytes, progress.metrics_sha256 = self.recorder.sync()
-        save_last(self.run, self.state, world=self.world)
+        save_last(self.training)
         self._saved_step = progress.step
 
     def _owes_validation(self) -> bool:
@@ -220,7 +212,7 @@ class Trainer:
 
     def _stop_if_asked(self) -> None:
         step = self.progress.step
-        if received := self.world.max(self.stop.received or 0):  # by any of the processes
+        if received := self.training.world.max(self.stop.received or 0):  # by any of the processes
             number = signal.Signals(received)
             logger.info(f"Stopping after step {step:,} ({number.name}); press Ctrl-C again to quit at once")
             self._save(only_if_new=True)
@@ -235,10 +227,11 @@ class Trainer:
         try:
             yield
         except RunError as error:
-            if not self.world.is_main_process and not isinstance(error, OutOfMemory):  # rank 0 has it too
-                self.world.exit(1)
+            world = self.training.world
+            if not world.is_main_process and not isinstance(error, OutOfMemory):  # rank 0 has it too
+                world.exit(1)
             hint = "With other settings it is a new run; with more free memory, --resume continues this one. "
             raise RunError(
                 f"step {step}: {error} {hint if isinstance(error, OutOfMemory) else ''}"
-                f"Checkpoints written so far are kept in {self.run.checkpoints}."
+                f"Checkpoints written so far are kept in {self.training.run.checkpoints}."
             ) from error
