@@ -1,7 +1,6 @@
 """The hint of an error that a package is missing: packages by name, for the environment that runs the command."""
 
 import shlex
-import sys
 import tomllib
 from importlib import metadata
 from pathlib import Path
@@ -32,15 +31,3 @@ def test_a_clone_is_installed_again_for_an_extra_that_its_metadata_lack(
 
     monkeypatch.setattr(metadata, "requires", requires)
     assert install_hint("pictures").endswith(f"pip install --editable {shlex.quote(f'{ROOT}[pictures]')}")
-
-
-def test_another_environments_pip_is_not_advised(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for folder in ("own", "other"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "pip").touch(mode=0o755)
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "own" / "python"))
-    monkeypatch.setenv("PATH", str(tmp_path / "own"))
-    assert install_hint("pictures").startswith("pip install ")
-    for path in (str(tmp_path / "other"), ""):
-        monkeypatch.setenv("PATH", path)
-        assert install_hint("pictures").startswith(f"{tmp_path}/own/python -m pip install ")

@@ -1,10 +1,8 @@
 """The two ways in which a command fails, which determine the exit code; and the command that installs an extra."""
 
 import importlib
-import os
 import re
 import shlex
-import shutil
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -20,7 +18,7 @@ class RunError(Exception):
 
 
 def install_hint(extra: str) -> str:
-    """The command that installs the packages of an extra, such as "pip install 'scikit-learn>=1.6'".
+    """The command that installs the packages of an extra, such as "python -m pip install 'scikit-learn>=1.6'".
 
     It names those packages, from our metadata, and not this one: an index may have another project of our name. If the
     metadata lack the extra, this is an outdated clone, which the command installs again.
@@ -31,10 +29,7 @@ def install_hint(extra: str) -> str:
         needed = []
     packages = [each.split(";")[0] for each in needed if re.search(rf"extra\s*==\s*['\"]{extra}['\"]", each)]
     wanted = packages or ["--editable", f"{Path(__file__).resolve().parents[1]}[{extra}]"]
-    # Without an activated environment, `pip` would be that of another one.
-    beside = os.path.dirname(shutil.which("pip") or "") == os.path.dirname(sys.executable)
-    pip = ["pip"] if beside else [sys.executable, "-m", "pip"]
-    return shlex.join([*pip, "install", *wanted])
+    return shlex.join([sys.executable, "-m", "pip", "install", *wanted])
 
 
 def import_extra(package: str) -> ModuleType:

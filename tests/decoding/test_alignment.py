@@ -65,6 +65,7 @@ def test_pharaoh() -> None:
         (["0-0 1-1 2-2", "0-0"], ["0-0 1-2", "0-0"], 1 - 2 * 2 / (4 + 3)),  # counts are added up, not rates
         (["0-0 1-1"], ["1-1 0-0"], 0.0),
         ([""], ["0-0"], 1.0),
+        ([""], [""], 0.0),
     ],
 )
 def test_error_rate_by_hand(found: list[str], expected: list[str], rate: float) -> None:

@@ -117,23 +117,14 @@ def test_each_suspicion_at_its_line(text: dict[str, Lines], write: Write, quick:
         assert finding.examples[0].startswith(f"line {line}: ") and len(finding.examples) == count
 
 
-@pytest.mark.parametrize("kind, line, count", [("shifted", 601, 30), ("unrelated", 501, 500)])
-def test_lines_that_do_not_belong_together(
-    text: dict[str, Lines], write: Write, quick: None, kind: str, line: int, count: int
-) -> None:
+def test_lines_that_do_not_belong_together(text: dict[str, Lines], write: Write, quick: None) -> None:
     targets = text["train.en"]
-    if kind == "shifted":
-        targets[600:631] = ["One line too many.", *targets[600:630]]
-    else:
-        targets[500:1000] = random.Random(1).sample(targets[500:1000], 500)
+    targets[500:1000] = random.Random(1).sample(targets[500:1000], 500)
     report = check(write(text))
-    (suspects,) = [each for each in report.corpora[0].suspects if each.kind == kind]
-    (place,) = suspects.examples
-    assert abs(place.line - line) <= 2 and abs(place.last_line - (line + count - 1)) <= 2
-    assert suspects.num_pairs == place.last_line - place.line + 1
-    finding = only(report.findings, kind)
-    assert finding.severity == ("warning" if kind == "shifted" else "error")
-    assert finding.examples[0].startswith(f"lines {place.line:,} to {place.last_line:,}")
+    (suspects,) = [each for each in report.corpora[0].suspects if each.kind == "unrelated"]
+    finding = only(report.findings, "unrelated")
+    assert (suspects.num_pairs, finding.severity) == (500, "error")
+    assert finding.examples[0].startswith("lines 501 to 1,000")
 
 
 def test_what_training_does_not_see_is_also_inspected(text: dict[str, Lines], write: Write, quick: None) -> None:
@@ -167,7 +158,6 @@ def test_leakage(text: dict[str, Lines], write: Write, quick: None) -> None:
     assert finding.severity == "note"
     assert finding.message.startswith("data.validation: 1 of 250 pairs and the sources of 1 more ")
     assert finding.examples[0].startswith("line 10 (the pair is line 20 of data.train.0): ")
-    assert finding.examples[1].startswith("line 30 (the source is line 40 of data.train.0): ")
     assert report.leakage[0][:4] == ("data.validation", 250, 1, 1)
     assert only(cheap(config), "leakage") == finding
     # 3 of 250 pairs are more than one in a hundred.
@@ -188,9 +178,6 @@ def test_references_longer_than_decoding_allows(text: dict[str, Lines], write: W
 
 
 def test_settings_are_judged_too(text: dict[str, Lines], write: Write, quick: None) -> None:
-    config = write(text, "training.warmup_steps=100", "model.dropout=0.0")
-    for findings in (check(config).findings, cheap(config)):
-        assert [finding.name for finding in findings] == ["warmup_longer_than_training"]
     config = write(text, "training.max_steps=300", "model.dropout=0.0")
     for findings in (check(config).findings, cheap(config)):
         assert [finding.name for finding in findings] == ["no_dropout"]

@@ -1,22 +1,14 @@
-"""Sentences that occur again, by hand-written pairs; odd characters; samples of a corpus; and real text."""
+"""Sentences that occur again, by hand-written pairs; odd characters; and samples of a corpus."""
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from translate.config.data import TextCorpus, TokenizerConfig
+from translate.config.data import TextCorpus
 from translate.data.corpora import ParallelCorpus
-from translate.data.text import read_lines
-from translate.data.tokenizer import train_tokenizer
 from translate.lint.corpora import Survey, find_leaks, find_odd_characters, find_repetitions, survey_corpus, take_sample
-from translate.lint.languages import find_wrong_languages, learn_languages
-from translate.lint.misalignment import count_items, find_shifted_lines, find_unlikely_lengths
 
-MULTI30K = Path(__file__).resolve().parents[3] / "shared" / "multi30k"
 Text = tuple[list[str], list[str]]
-
-
 SETTINGS = TextCorpus(kind="text", source=Path("any.de"), target=Path("any.en"))
 
 
@@ -131,22 +123,3 @@ def test_a_sample_is_runs_of_neighbours() -> None:
     assert sample.numbers.tolist() == [*range(500), *range(4750, 5250), *range(9500, 10_000)]
     few = ParallelCorpus("any", lines[:1500], lines[:1500], 1.0)
     assert take_sample(few, max_pairs=1500).numbers.tolist() == [*range(1500)]
-
-
-@pytest.mark.skipif(not MULTI30K.is_dir(), reason="Multi30k is not here")
-def test_multi30k_is_clean() -> None:
-    """Of 29,000 pairs of captions two are suspicious by their lengths, rightly, and none by language or place."""
-    sources, targets = (list(read_lines(MULTI30K / f"train.{side}")) for side in ("de", "en"))
-    unlikely = find_unlikely_lengths(count_items(sources), count_items(targets)).tolist()
-    assert [sources[line] for line in unlikely] == ["@@", "@@"]
-    learnt = learn_languages(sources, targets)
-    assert learnt is not None
-    assert [len(side) for side in find_wrong_languages(sources, targets, learnt, is_own=True).values()] == [0, 0, 0, 0]
-    sources, targets = sources[:8000], targets[:8000]
-    tokenizer = train_tokenizer([*sources, *targets], TokenizerConfig(vocab_size=4000))
-    ids = [tokenizer.encode_lines(side, num_threads=1) for side in (sources, targets)]
-    numbers = np.arange(8000)
-    assert find_shifted_lines(*ids, numbers=numbers, vocab_size=4000) == []
-    ids[1] = [*ids[1][:5000], *ids[1][5001:5020], tokenizer.encode("x"), *ids[1][5020:]]  # 19 lines
-    (run,) = find_shifted_lines(*ids, numbers=numbers, vocab_size=4000)
-    assert run.offset == -1 and abs(run.first - 5001) <= 1 and abs(run.last - 5019) <= 1

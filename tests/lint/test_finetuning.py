@@ -11,9 +11,9 @@ from translate.config.load import load_config, override_config
 from translate.config.schema import Config
 from translate.data.corpora import read_corpus
 from translate.data.tokenizer import prepare_tokenizers
+from translate.lint import settings
 from translate.lint.check import Report, check
-from translate.lint.finetuning import rate_findings
-from translate.lint.settings import settings_findings
+from translate.lint.settings import rate_findings, settings_findings
 from translate.runs.checkpoint import WEIGHTS_PREFIX, add_prefix, write_checkpoint
 from translate.runs.directory import create_run
 from translate.runs.loading import build_model, get_parameters
@@ -56,11 +56,9 @@ def test_a_rate_over_half_of_the_runs_own(tune: Tune, clean_config: Path) -> Non
 
 
 def test_the_rate_of_an_imported_run_is_unknown(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
-    from translate.lint import finetuning
-
     config = tune()
     imported = config.model_copy(update={"data": config.data.model_copy(update={"train": ()})})
-    monkeypatch.setattr(finetuning, "_base", lambda config: imported)
+    monkeypatch.setattr(settings, "read_initial_config", lambda config: imported)
     paper = 1 / (config.model.d_model * 4000) ** 0.5
     for rate, is_high in ((0.49 * paper, False), (0.51 * paper, True)):
         found = [*rate_findings(tune(f"training.learning_rate={rate}"))]
@@ -109,11 +107,11 @@ def test_the_trial_has_the_runs_weights_and_every_set(
 def test_lora_and_frozen_parts_of_a_run(tune: Tune, quick: None, tmp_path: Path) -> None:
     """LoRA takes higher rates, and nothing is at random; but what the vocabulary gains would never be learnt."""
     assert names(check(tune("training.lora_rank=2"))) == []
-    extended = "tokenizer.add_pieces=[<x>]"
+    rate, extended = "training.learning_rate=0.0001", "tokenizer.add_pieces=[<x>]"
     for override, named in (
         ("training.lora_rank=2", "training.lora_rank = 2: "),
         ("training.freeze=[embeddings]", "training.freeze = [embeddings]: "),
     ):
-        (finding,) = settings_findings(tune(override, extended))
+        (finding,) = settings_findings(tune(rate, override, extended))
         assert finding.name == "added_entries_frozen" and finding.message.startswith(named)
-    assert list(settings_findings(tune("training.freeze=[encoder]", extended))) == []
+    assert list(settings_findings(tune(rate, "training.freeze=[encoder]", extended))) == []

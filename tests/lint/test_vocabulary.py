@@ -6,24 +6,16 @@ import pytest
 from translate.config.data import TokenizerConfig
 from translate.config.load import load_config, override_config
 from translate.config.schema import Config
-from translate.data.tokenizer import Tokenizer, train_tokenizer
+from translate.data.tokenizer import Tokenizers, train_tokenizer
 from translate.lint.vocabulary import (
     HISTOGRAM_ENDS,
-    SideSpelling,
     VocabularyReport,
     examine_spelling,
-    examine_vocabulary,
+    examine_vocabularies,
     measure_lengths,
     spelling_findings,
     vocabulary_findings,
 )
-
-Text = tuple[list[str], list[str]]
-
-
-def spell(side: str, lines: list[str], tokenizer: Tokenizer) -> SideSpelling:
-    ids = tokenizer.encode_lines(lines, num_threads=1)
-    return examine_spelling(side, lines, ids, tokenizer, numbers=np.arange(len(lines)))
 
 
 @pytest.mark.parametrize("byte_fallback", [True, False])
@@ -32,7 +24,8 @@ def test_characters_without_an_entry(byte_fallback: bool) -> None:
     config = TokenizerConfig(vocab_size=vocab_size, byte_fallback=byte_fallback)
     tokenizer = train_tokenizer(["ab cd", "dc ba", "abc d"] * 5, config)
     lines = ["ab", "a☃b", "☃ ☃", "ö"]
-    spelling = spell("target", lines, tokenizer)
+    ids = tokenizer.encode_lines(lines, num_threads=1)
+    spelling = examine_spelling("target", lines, ids, tokenizer, numbers=np.arange(len(lines)))
     assert (spelling.side, spelling.num_lines, spelling.first_line) == ("target", 3, 2)
     assert list(spelling.characters.items()) == [("☃", 2), ("ö", 1)]
     # ☃ is three bytes, ö two.
@@ -44,27 +37,25 @@ def test_characters_without_an_entry(byte_fallback: bool) -> None:
     assert "in 3 lines, the first 2, " in finding.message and finding.message.endswith(": ☃ (U+2603) ö (U+00F6)")
 
 
+def examine(*sides: list[list[int]], lines: tuple[str, ...] = (), share: float = 1.0) -> VocabularyReport:
+    tokenizer = train_tokenizer(["ab cd", "dc ba", "abc d"] * 5, TokenizerConfig(vocab_size=265))
+    (report,) = examine_vocabularies(Tokenizers(tokenizer, tokenizer, "joint"), sides, [lines, ()], share=share)
+    return report
+
+
 def test_entries_that_are_not_used() -> None:
-    tokenizer = train_tokenizer(["ab cd", "dc ba", "abc d"] * 5, TokenizerConfig(vocab_size=265))
-    use = examine_vocabulary("joint", tokenizer, [[[*range(4, 265)] * 10]], [], share=1.0)
-    assert use == ("joint", 265, 265 - 4 - 256, 0, 0, 10.0, None)
+    assert examine([[*range(4, 265)] * 10], []) == ("joint", 265, 265 - 4 - 256, 0, 0, 10.0, None)
     ids = [[260] * 10, [261] * 9, [262]]  # an entry ten times, one nine times, one once
-    assert examine_vocabulary("source", tokenizer, [ids], [], share=1.0)[2:6] == (5, 2, 4, 1.0)
-    assert examine_vocabulary("source", tokenizer, [ids[:1], ids[1:]], [], share=1.0)[2:5] == (5, 2, 4)
+    assert examine(ids[:1], ids[1:])[2:6] == (5, 2, 4, 1.0)
     # Of a corpus ten times as large, the one that was seen once is expected ten times.
-    assert examine_vocabulary("source", tokenizer, [ids], [], share=0.1)[2:6] == (5, 2, 2, 10.0)
+    assert examine(ids, [], share=0.1)[2:6] == (5, 2, 2, 10.0)
 
 
-def test_subwords_of_a_word() -> None:
-    tokenizer = train_tokenizer(["ab cd", "dc ba", "abc d"] * 5, TokenizerConfig(vocab_size=265))
-    sides = [[[260] * 4, [261] * 3], [[262] * 5]]  # 12 subwords of 5 words
-
-    def subwords(*lines: str) -> float | None:
-        return examine_vocabulary("joint", tokenizer, sides, lines, share=1.0).subwords_per_word
-
-    assert subwords("ab cd ab", "", " dc ba ") == 2.4
-    assert subwords("这是一个没有空格的句子它很长 很长很长很长很长很长很长很长很长很长很长") is None  # no spaces
-    assert subwords("") is None
+def test_subwords_per_word() -> None:
+    sides = [[260] * 4, [261] * 3], [[262] * 5]  # 12 subwords of 5 words
+    without_spaces = "这是一个没有空格的句子它很长 很长很长很长很长很长很长很长很长很长很长"
+    for lines, expected in ((("ab cd ab", "", " dc ba "), 2.4), ((without_spaces,), None), (("",), None)):
+        assert examine(*sides, lines=lines).subwords_per_word == expected
 
 
 def used(**values: object) -> VocabularyReport:
@@ -98,20 +89,17 @@ def test_a_vocabulary_too_large_for_the_text_or_of_other_text() -> None:
 
 
 @pytest.mark.parametrize(
-    "values",
+    "values, settings",
     [
-        {"subwords_per_word": 2.5},
-        {"median_count": 399.0},  # little text: with more entries each would be rare
-        {"subwords_per_word": None},
-        {"num_entries": 740, "median_count": 858.0, "subwords_per_word": 2.06},  # Multi30k with 1,000
+        ({"subwords_per_word": 2.5}, {}),
+        ({"median_count": 399.0}, {}),  # little text: with more entries each would be rare
+        ({"subwords_per_word": None}, {}),
+        ({"num_entries": 740, "median_count": 858.0, "subwords_per_word": 2.06}, {}),  # Multi30k with 1,000
+        ({}, {"source_model": "given.model"}),
     ],
 )
-def test_a_small_vocabulary_that_suits(values: dict[str, object]) -> None:
-    assert list(vocabulary_findings([used(**values)], configured())) == []
-
-
-def test_a_given_vocabulary_is_not_to_be_enlarged() -> None:
-    assert list(vocabulary_findings([used()], configured(source_model="given.model"))) == []
+def test_a_small_vocabulary_that_suits(values: dict[str, object], settings: dict[str, object]) -> None:
+    assert list(vocabulary_findings([used(**values)], configured(**settings))) == []
 
 
 def test_histogram() -> None:

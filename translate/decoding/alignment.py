@@ -143,8 +143,10 @@ def alignment_error_rate(
 ) -> float:
     """Compute 1 - 2 |A ∩ E| / (|A| + |E|) over the sentences of a corpus, from the links A and the expected links E.
 
+    It is 0 if there is no link at all.
+
     Source: Och and Ney 2003, https://aclanthology.org/J03-1002, the section on evaluation, with S = P = E.
     """
     hits = sum(len(found & wanted) for found, wanted in zip(links, expected, strict=True))
     total = sum(len(found) + len(wanted) for found, wanted in zip(links, expected, strict=True))
-    return 1.0 - 2 * hits / total
+    return 1.0 - 2 * hits / total if total else 0.0

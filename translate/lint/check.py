@@ -15,7 +15,7 @@ from translate.data.streaming import Batches
 from translate.data.tokenizer import Tokenizers
 from translate.distributed.process_group import SINGLE_PROCESS
 from translate.errors import RunError
-from translate.lint import finetuning, vocabulary
+from translate.lint import vocabulary
 from translate.lint.corpora import Survey, cheap_suspects, find_leaks, survey_corpora, take_sample, thorough_suspects
 from translate.lint.dry_run import DryRun, dry_run
 from translate.lint.findings import Finding, Leak, Suspects, Unit, by_severity, leak_finding, suspects_finding
@@ -139,7 +139,7 @@ def check(config: Config, *, watch: Callable[[str], None] = lambda text: None) -
     if initial is None:
         findings += vocabulary.vocabulary_findings(vocabularies, config)
     else:
-        findings += finetuning.segmentation_findings(vocabularies, config, tokenizers)
+        findings += vocabulary.segmentation_findings(vocabularies, config, tokenizers)
     for survey in held_out:
         findings += vocabulary.long_references(config, survey, tokenizers)
 
@@ -151,10 +151,9 @@ def check(config: Config, *, watch: Callable[[str], None] = lambda text: None) -
     except RunError as error:
         findings.append(Finding("error", "training_fails", str(error), "fix this, and check again"))
     num_parameters = (measured or build_model(config, tokenizers)).num_trained_parameters
-    sizes = epoch.padding.num_target_tokens, len(epoch), num_parameters, tokenizers.target.vocab_size
-    facts = DataFacts(*_filtered(batches), *sizes)
+    facts = _data_facts(batches, tokenizers, num_parameters, epoch.padding.num_target_tokens, len(epoch))
     plan = _plan(config, facts.num_steps(config), epoch.padding.share, measured)
-    findings += [*settings_findings(config, facts), *finetuning.rate_findings(config)]
+    findings += settings_findings(config, facts)
     between_saves = min(config.training.save_every, config.training.validate_every, plan.num_steps) / plan.num_steps
     if (seconds := (plan.seconds or 0.0) * between_saves) > _LONG_SAVE_SECONDS:
         message = f"checkpoints are {seconds / 3600:.1f} hours apart, and so much work is lost if the process dies"
@@ -171,8 +170,7 @@ def log_findings(
     Reads the corpora once more, at a few microseconds per line, and encodes only some hundred pairs.
     """
     epoch = _estimate_epoch(config, corpora.train, batches, tokenizers)
-    facts = DataFacts(*_filtered(batches), *epoch, num_parameters, tokenizers.target.vocab_size)
-    findings = [*settings_findings(config, facts), *finetuning.rate_findings(config)]
+    findings = [*settings_findings(config, _data_facts(batches, tokenizers, num_parameters, *epoch))]
     training, held_out = survey_corpora(config, corpora)
     for survey in (*training, *held_out):
         findings += [suspects_finding(survey.key, each) for each in cheap_suspects(survey, with_shifts=True)]
@@ -222,10 +220,13 @@ def _inspect(
     return reports, vocabulary.measure_lengths(*map(count_items, training_ids.values())), vocabularies
 
 
-def _filtered(batches: Batches) -> tuple[int, int]:
-    """How many training pairs there are, and how many the filter leaves out."""
+def _data_facts(
+    batches: Batches, tokenizers: Tokenizers, num_parameters: int, num_target_tokens: int, num_batches: int
+) -> DataFacts:
     num_pairs = sum(report.num_pairs for report in batches.filter_reports)
-    return num_pairs, num_pairs - sum(report.num_kept for report in batches.filter_reports)
+    num_left_out = num_pairs - sum(report.num_kept for report in batches.filter_reports)
+    sizes = num_target_tokens, num_batches, num_parameters, tokenizers.target.vocab_size
+    return DataFacts(num_pairs, num_left_out, *sizes)
 
 
 def _estimate_epoch(

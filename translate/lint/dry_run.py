@@ -28,7 +28,7 @@ from translate.training.step import describe_shapes
 from translate.training.validation import validate, validation_search
 
 _MAX_TIMED_STEPS = 30
-_FEW_LINES, _SOME_LINES = 16, 200  # of validation
+_VALIDATION_LINES = 50  # that are translated
 _PROCESS = Path("/proc/self")  # as Linux shows it: man 5 proc
 
 
@@ -134,19 +134,14 @@ def _time_validation(model: Transformer, tokenizers: Tokenizers, validation: Par
 
     A new model does not know when to stop, so its translations are limited to the references' mean length.
     """
-    num_lines, seconds = 0, 0.0
-    for wanted in (_FEW_LINES, _SOME_LINES):
-        num_lines = min(wanted, len(validation.sources))
-        lines = [int(line) for line in np.linspace(0, len(validation.sources) - 1, num_lines)]
-        targets = [validation.targets[line] for line in lines]
-        part = validation._replace(sources=[validation.sources[line] for line in lines], targets=targets)
-        mean_length = sum(len(tokenizers.target.encode(target)) for target in targets) // num_lines + 1
-        limits = {"max_length_factor": 0.0, "max_length_constant": mean_length, "min_length_factor": 0.0}
-        search = validation_search(config).model_copy(update={**limits, "min_length_constant": 0})
-        seconds = validate(model, tokenizers, part, config, search=search).seconds
-        if seconds > 1.0 or num_lines == len(validation.sources):
-            break
-    return seconds * len(validation.sources) / num_lines
+    num_lines = min(_VALIDATION_LINES, len(validation.sources))
+    lines = [int(line) for line in np.linspace(0, len(validation.sources) - 1, num_lines)]
+    targets = [validation.targets[line] for line in lines]
+    part = validation._replace(sources=[validation.sources[line] for line in lines], targets=targets)
+    mean_length = sum(len(tokenizers.target.encode(target)) for target in targets) // num_lines + 1
+    limits = {"max_length_factor": 0.0, "max_length_constant": mean_length, "min_length_factor": 0.0}
+    search = validation_search(config).model_copy(update={**limits, "min_length_constant": 0})
+    return validate(model, tokenizers, part, config, search=search).seconds * len(validation.sources) / num_lines
 
 
 def peak_memory(device: torch.device, *, restart: bool = False) -> int | None:

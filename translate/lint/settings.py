@@ -7,8 +7,11 @@ import math
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from translate.config.load import read_resolved_config
 from translate.config.schema import Config
+from translate.config.yaml import shown_path
 from translate.lint.findings import Finding, Severity
+from translate.runs.directory import RunDirectory
 from translate.training.optimizer import learning_rate
 
 # The paper's peak rate is d_model^-0.5 · 4000^-0.5. Rates in use with Adam are at most five times as high (fairseq's
@@ -16,6 +19,10 @@ from translate.training.optimizer import learning_rate
 _PAPER_WARMUP = 4000
 _MAX_RATE_FACTOR = 5.0
 _MIN_RATE_FACTOR = 0.05
+# T5 was fine-tuned at a tenth of the peak rate of its pre-training (Raffel et al. 2020, arXiv 1910.10683, section
+# 3.1), BERT at a fifth to a half (Devlin et al. 2019, arXiv 1810.04805, appendix A).
+_MAX_RATE_SHARE = 0.5
+_GOOD_RATE_SHARE = 0.2
 _FEW_STEPS = 10  # with fewer, no warm-up is short enough
 # Published trainings on small corpora see them 50 times (fairseq's example for IWSLT14) to 100 times (JoeyNMT's), our
 # presets 10 to 20 times. Repeated without dropout, text teaches little after 4 times and nothing after 40 (Muennighoff
@@ -55,7 +62,7 @@ class Case:
         self.model, self.training = config.model, config.training
         self.data, self.decoding = config.data, config.decoding
         training, max_steps = config.training, config.training.max_steps
-        self.is_new = training.initialize_from is None  # for fine-tuning see `finetuning`
+        self.is_new = training.initialize_from is None  # for fine-tuning see `rate_findings`
         self.is_validated = config.data.validation is not None
         self.depth = max(config.model.num_encoder_layers, config.model.num_decoder_layers)
         self.warmup_hint, warmup = "train longer; so few steps only try out the program", training.warmup_steps
@@ -217,3 +224,34 @@ def settings_findings(config: Config, facts: DataFacts | None = None) -> Iterato
         if check.is_due(case):
             message, hint = (text.format(**vars(case)) for text in (check.message, check.hint))
             yield Finding(check.severity, check.name, message, hint)
+    yield from rate_findings(config)
+
+
+def read_initial_config(config: Config) -> Config:
+    """The config of the run that a fine-tuning begins from."""
+    assert config.training.initialize_from is not None
+    return read_resolved_config(RunDirectory(config.training.initialize_from).config)
+
+
+def rate_findings(config: Config) -> Iterator[Finding]:
+    """A learning rate of a fine-tuning that is too high to keep what the run has learnt.
+
+    LoRA is not checked: its best rates are about ten times higher, and it forgets less (Biderman et al. 2024, arXiv
+    2405.09673).
+    """
+    training = config.training
+    if training.initialize_from is None or training.lora_rank > 0:
+        return
+    base, run = read_initial_config(config), shown_path(training.initialize_from)
+    before, whose = usual_rate(config.model.d_model), "of the paper's schedule for a new model of this width"
+    if base.data.train:  # otherwise it was imported, and its rate is unknown
+        before, whose = peak_rate(base), f"with which {run} was trained"
+    if (peak := peak_rate(config)) > _MAX_RATE_SHARE * before:
+        message = (
+            f"training.learning_rate = {training.learning_rate:g} with training.schedule = {training.schedule!r} peaks"
+            f" at {peak:.1e}, over half of the {before:.1e} {whose}: the model soon forgets much of what the run has"
+            " learnt"
+        )
+        hint = f"try training.learning_rate={_GOOD_RATE_SHARE * before:.0e}"
+        hint += " training.schedule=cosine" if training.schedule == "noam" else ""
+        yield Finding("warning", "fine_tuning_rate_high", message, hint)

@@ -1,4 +1,4 @@
-"""The text as tokens: lengths, characters without an entry, unused entries, references that are too long."""
+"""The text as tokens: lengths, characters without an entry, how a vocabulary suits it, references that are too long."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -9,12 +9,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from translate.config.data import HubCorpus
 from translate.config.schema import Config
+from translate.config.yaml import shown_path
+from translate.data.augmentation import read_held_out
 from translate.data.tokenizer import BYTE_PIECE, UNK_ID, Tokenizer, Tokenizers
 from translate.decoding.search.settings import maximum_lengths
+from translate.errors import InputError
 from translate.lint.corpora import Survey
 from translate.lint.findings import Finding, Unit
 from translate.lint.misalignment import Ints, TokenIds, count_items, flatten
+from translate.lint.settings import read_initial_config
 
 # Upper ends of the histogram's columns, in tokens; the last column has none.
 HISTOGRAM_ENDS = (0, 5, 10, 15, 20, 30, 40, 50, 75, 100, 150, 200, 300, 500)
@@ -25,7 +30,8 @@ _RARE_COUNT = 10  # an entry with fewer occurrences is rare
 _RARE_SHARE = 0.5
 _UNUSED_SHARE = 0.25
 _FEW_ENTRIES = 100  # so few are all needed
-MANY_SUBWORDS = 2.5  # per word; Multi30k has 3.0 with a vocabulary of 500, and 1.3 with 8,000
+_MANY_SUBWORDS = 2.5  # per word; Multi30k has 3.0 with a vocabulary of 500, and 1.3 with 8,000
+_MORE_SUBWORDS = 1.25  # in a fine-tuning: times as many per word as in the run's own text
 _LEARNT_COUNT = 400  # half as many occurrences are still enough to learn an entry
 _LONGEST_WORDS = 15.0  # characters per word, on average; more mean that words are not separated by spaces
 
@@ -119,34 +125,31 @@ def spelling_findings(
         yield Finding("warning" if share >= threshold else "note", name, message, hint)
 
 
-def examine_vocabulary(
-    name: str, tokenizer: Tokenizer, sides: Sequence[TokenIds], lines: Sequence[str], *, share: float
-) -> VocabularyReport:
-    """How much of a vocabulary the training text uses.
-
-    Args:
-        sides: Token ids of all text that the vocabulary is for: of both languages, if it is joint.
-        lines: The same text.
-        share: The part of the training corpora that these are, 0 to 1; what is rare is estimated for the whole.
-    """
-    counts = np.bincount(np.concatenate([flatten(ids) for ids in sides]), minlength=tokenizer.vocab_size)
-    counts = counts[_NUM_SPECIAL:][~_byte_ids(tokenizer)[_NUM_SPECIAL:]]
-    num_unused, num_rare = int((counts == 0).sum()), int((counts < _RARE_COUNT * share).sum())
-    median = float(np.median(counts)) / share
-    num_words, num_characters = sum(len(line.split()) for line in lines), sum(map(len, lines))
-    has_spaces = 0 < num_characters <= _LONGEST_WORDS * num_words
-    subwords = sum(len(ids) for side in sides for ids in side) / num_words if has_spaces else None
-    return VocabularyReport(name, tokenizer.vocab_size, len(counts), num_unused, num_rare, median, subwords)
-
-
 def examine_vocabularies(
     tokenizers: Tokenizers, ids: Sequence[TokenIds], lines: Sequence[Sequence[str]], *, share: float
 ) -> list[VocabularyReport]:
-    """How much of each vocabulary a text uses; `ids` and `lines` have the sources, then the targets."""
+    """How much of each vocabulary the training text uses.
+
+    Args:
+        ids: Token ids of the sources, and of the targets.
+        lines: The same text.
+        share: The part of the training corpora that this is, 0 to 1; what is rare is estimated for the whole.
+    """
+    sides = [*zip(("source", "target"), (tokenizers.source, tokenizers.target), ids, lines, strict=True)]
     if tokenizers.vocabulary == "joint":
-        return [examine_vocabulary("joint", tokenizers.source, ids, [*chain(*lines)], share=share)]
-    sides = zip(("source", "target"), (tokenizers.source, tokenizers.target), ids, lines, strict=True)
-    return [examine_vocabulary(name, tokenizer, [own], text, share=share) for name, tokenizer, own, text in sides]
+        sides = [("joint", tokenizers.source, [*chain(*ids)], [*chain(*lines)])]
+    reports = []
+    for name, tokenizer, own_ids, own_lines in sides:
+        tokens = flatten(own_ids)
+        counts = np.bincount(tokens, minlength=tokenizer.vocab_size)
+        counts = counts[_NUM_SPECIAL:][~_byte_ids(tokenizer)[_NUM_SPECIAL:]]
+        num_unused, num_rare = int((counts == 0).sum()), int((counts < _RARE_COUNT * share).sum())
+        median = float(np.median(counts)) / share
+        num_words, num_characters = sum(len(line.split()) for line in own_lines), sum(map(len, own_lines))
+        subwords = len(tokens) / num_words if 0 < num_characters <= _LONGEST_WORDS * num_words else None
+        numbers = tokenizer.vocab_size, len(counts), num_unused, num_rare, median, subwords
+        reports.append(VocabularyReport(name, *numbers))
+    return reports
 
 
 def vocabulary_findings(vocabularies: Sequence[VocabularyReport], config: Config) -> Iterator[Finding]:
@@ -171,7 +174,7 @@ def vocabulary_findings(vocabularies: Sequence[VocabularyReport], config: Config
             hint = f"halve tokenizer.vocab_size = {config.tokenizer.vocab_size}"
             yield Finding("warning", "vocabulary_large_for_corpus", f"{vocabulary.num_rare:,} {entries} {rare}", hint)
         elif (
-            (subwords := vocabulary.subwords_per_word or 0.0) > MANY_SUBWORDS
+            (subwords := vocabulary.subwords_per_word or 0.0) > _MANY_SUBWORDS
             and config.tokenizer.source_model is None
             and vocabulary.median_count >= _LEARNT_COUNT
         ):
@@ -182,6 +185,37 @@ def vocabulary_findings(vocabularies: Sequence[VocabularyReport], config: Config
             )
             hint = f"double tokenizer.vocab_size = {config.tokenizer.vocab_size}"
             yield Finding("warning", "vocabulary_small_for_corpus", message, hint)
+
+
+def segmentation_findings(
+    vocabularies: Sequence[VocabularyReport], config: Config, tokenizers: Tokenizers
+) -> Iterator[Finding]:
+    """Vocabularies of a fine-tuning that split words into many more subwords than in the initial run's validation."""
+    assert config.training.initialize_from is not None
+    run, own = shown_path(config.training.initialize_from), _own_subwords(config, tokenizers)
+    for vocabulary in vocabularies:
+        subwords, usual = vocabulary.subwords_per_word or 0.0, own.get(vocabulary.name)
+        if subwords > (_MANY_SUBWORDS if usual is None else _MORE_SUBWORDS * usual):
+            than = "" if usual is None else f", and {usual:.1f} in the run's own validation corpus"
+            message = f"the {vocabulary.name} vocabulary of {run} has {subwords:.1f} subwords per word here{than}"
+            message += ": sentences become longer, and words are spelt in parts that carry little meaning"
+            hint = "add frequent terms with tokenizer.add_pieces, or train a new model with its own vocabulary"
+            yield Finding("warning", "vocabulary_of_other_text", message, hint)
+
+
+def _own_subwords(config: Config, tokenizers: Tokenizers) -> dict[str, float | None]:
+    """Subwords per word of the initial run's validation corpus, by vocabulary; empty: its files do not exist."""
+    own = read_initial_config(config).data.validation
+    if own is None or isinstance(own, HubCorpus):  # which may be a download
+        return {}
+    try:
+        corpus = read_held_out(own, key="data.validation")
+    except InputError:
+        return {}
+    lines, threads = [corpus.sources, corpus.targets], torch.get_num_threads()
+    sides = zip((tokenizers.source, tokenizers.target), lines, strict=True)
+    ids = [tokenizer.encode_lines(side, num_threads=threads) for tokenizer, side in sides]
+    return {each.name: each.subwords_per_word for each in examine_vocabularies(tokenizers, ids, lines, share=1.0)}
 
 
 def long_references(config: Config, survey: Survey, tokenizers: Tokenizers) -> Iterator[Finding]:
