@@ -4,6 +4,7 @@ import re
 import sys
 import typing
 from importlib import metadata
+from typing import Any
 
 import pytest
 import typer
@@ -21,10 +22,11 @@ from translate.visualize.page import PictureFormat
 Found = list[tuple[list[str], Command | CommandGroup]]
 
 
-def walk(command: object, path: list[str]) -> Found:
+def walk(command: Any, path: list[str]) -> Found:
     assert isinstance(command, Command | CommandGroup), path
-    children = getattr(command, "commands", {})
-    return [(path, command), *(each for name in children for each in walk(children[name], [*path, name]))]
+    names = command.commands if isinstance(command, CommandGroup) else ()
+    below = (each for name in names for each in walk(command.get_command(None, name), [*path, name]))
+    return [(path, command), *below]
 
 
 COMMANDS = walk(typer.main.get_command(app), [])

@@ -105,7 +105,6 @@ ROWS: dict[str, list[str]] = {
     "show masks run Hund --target dog --target dog": ["1", "--target", "2"],
     "show positions demmo": ["'demmo'"],
     "show positions old": ["old", "run.json"],
-    "show positions demo --checkpoint last": ["--checkpoint last", "demo"],
     "show curves run nowhere": ["nowhere"],
     "show embeddings run --source a.de": ["--source", "--reference"],
     "show alignments run --source a.de --reference b.en": ["a.de", "3", "b.en", "1"],

@@ -1,6 +1,5 @@
 """How a command starts: the same in every way, importing nothing heavy, and with a help that comes at once."""
 
-import json
 import os
 import subprocess
 import sys
@@ -28,20 +27,32 @@ def test_help_is_the_same_in_every_way_of_starting() -> None:
     assert as_module.stdout == start("--help", code="from translate.cli import main; main()").stdout
 
 
-@pytest.mark.parametrize("command", ["--help", "--version", "config presets", "decode --help", "export --help"])
-def test_start_up_imports_nothing_heavy(command: str) -> None:
-    code = (
-        "import sys, json, atexit\nfrom translate.cli import main\n"
-        "atexit.register(lambda: print(json.dumps(list(sys.modules)), file=sys.stderr))\n"
+def modules_of(command: str, *, code: int = 0) -> set[str]:
+    """The modules that a command has loaded when it ends with this exit code."""
+    program = (
+        "import sys, atexit\nfrom translate.cli import main\n"
+        "atexit.register(lambda: print('MODULES', *sys.modules, file=sys.stderr))\n"
         "main()"
     )
-    result = start(*command.split(), code=code)
-    assert result.returncode == 0
-    modules = set(json.loads(result.stderr))
+    result = start(*command.split(), code=program)
+    assert result.returncode == code, result.stderr
+    return set(result.stderr.rpartition("MODULES ")[2].split())
+
+
+@pytest.mark.parametrize("command", ["--help", "--version", "config presets", "decode --help", "export --help"])
+def test_start_up_imports_nothing_heavy(command: str) -> None:
+    modules = modules_of(command)
     assert "translate" in modules
     assert not modules & {"torch", "datasets", "sentencepiece", "sacrebleu", "pandas", "pyarrow", "numpy"}
     if command.endswith("--help"):  # pydantic's sections are not built for it, though typer may load pydantic
         assert not modules & {"translate.config", "translate.decoding", "translate.exchange"}
+
+
+def test_decode_loads_nothing_of_other_commands() -> None:
+    parts = [name.split(".") for name in modules_of("decode none", code=2) if name.startswith("translate.")]
+    assert ["translate", "decoding", "loading"] in parts
+    assert {part[2] for part in parts if part[1] == "cli" and len(part) == 3} == {"decode", "terminal"}
+    assert not {part[1] for part in parts} & {"exchange", "lint", "server", "training", "visualize"}
 
 
 def test_help_comes_at_once() -> None:

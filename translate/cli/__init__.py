@@ -1,48 +1,66 @@
 """Commands, options and messages: no logic, and no heavy import before a command needs it."""
 
-from collections.abc import Callable
-from typing import Annotated
+import importlib
+from typing import Annotated, Any
 
 import typer
 from typer import Option
 
-from translate.cli import check, decode, evaluate, export, serve, synthetic, train
-from translate.cli.average import average
-from translate.cli.compare import compare
-from translate.cli.config import config_app
-from translate.cli.search import search
-from translate.cli.show import show_app
 from translate.cli.terminal.help import Commands
 from translate.cli.terminal.options import split_after_equals
 from translate.cli.terminal.process import ReportingGroup, run_command_line
-from translate.cli.tokenizer import tokenizer_app
 
-app = Commands(name="translate", cls=ReportingGroup)
-_PANELS: dict[str, dict[str, Callable[..., None]]] = {
-    "Train": {"check": check.check, "train": train.train, "search": search, "import": export.import_},
+_PANELS = {  # of the help: where the function or the group of each command is
+    "Train": {"check": "check.check", "train": "train.train", "search": "search.search", "import": "export.import_"},
     "Translate and evaluate": {
-        "decode": decode.decode,
-        "eval": evaluate.evaluate,
-        "compare": compare,
-        "score": decode.score,
-        "serve": serve.serve,
+        "decode": "decode.decode",
+        "eval": "evaluate.evaluate",
+        "compare": "compare.compare",
+        "score": "decode.score",
+        "serve": "serve.serve",
     },
     "Build on a run": {
-        "average": average,
-        "distill": synthetic.distill,
-        "backtranslate": synthetic.backtranslate,
-        "tune-decode": evaluate.tune_decode,
-        "shortlist": export.shortlist,
-        "export": export.export,
+        "average": "average.average",
+        "distill": "synthetic.distill",
+        "backtranslate": "synthetic.backtranslate",
+        "tune-decode": "evaluate.tune_decode",
+        "shortlist": "export.shortlist",
+        "export": "export.export",
+    },
+    "Inspect": {
+        "verify": "check.verify",
+        "show": "show.show_app",
+        "tokenizer": "tokenizer.tokenizer_app",
+        "config": "config.config_app",
     },
 }
-for _panel, _commands in _PANELS.items():
-    for _name, _command in _commands.items():
-        app.command(_name, rich_help_panel=_panel)(_command)
-app.command("verify", rich_help_panel="Inspect")(check.verify)
-app.add_typer(show_app, name="show", rich_help_panel="Inspect")
-app.add_typer(tokenizer_app, name="tokenizer", rich_help_panel="Inspect")
-app.add_typer(config_app, name="config", rich_help_panel="Inspect")
+
+
+class _LazyGroup(ReportingGroup):
+    """All commands; the module of each is imported when the command is run or its help is shown."""
+
+    commands: dict[str, Any]
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = dict.fromkeys(name for places in _PANELS.values() for name in places)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return the command of this name, or None."""
+        for panel, places in _PANELS.items():
+            if cmd_name in places and self.commands[cmd_name] is None:
+                module, _, name = places[cmd_name].partition(".")
+                found = getattr(importlib.import_module(f"translate.cli.{module}"), name)
+                if not isinstance(found, Commands):
+                    function, found = found, Commands()
+                    found.command()(function)
+                command: Any = typer.main.get_command(found)
+                command.name, command.rich_help_panel = cmd_name, panel
+                self.commands[cmd_name] = command
+        return self.commands.get(cmd_name)
+
+
+app = Commands(name="translate", cls=_LazyGroup, add_completion=True)
 
 
 def _print_version(wanted: bool) -> None:

@@ -9,9 +9,8 @@ import typer
 from typer import Argument, Option
 
 from translate.cli.terminal.console import line_bar
-from translate.cli.terminal.lines import check_outputs, open_lines
+from translate.cli.terminal.lines import aligned_columns, check_outputs, open_lines
 from translate.cli.terminal.options import complete_run
-from translate.cli.terminal.tables import aligned_columns
 from translate.errors import InputError
 from translate.messages import escaped
 

@@ -165,10 +165,7 @@ def decode(
         from translate.fingerprint import fingerprint
 
         if file is None or str(file) == "-" or output is None:
-            raise InputError(
-                "with --resume, or under torchrun, decode needs FILE and --output FILE: several processes cannot share"
-                " standard input and output, and a later start could not read them again"
-            )
+            raise InputError("with --resume, or under torchrun, decode needs FILE and --output FILE")
         files = {"FILE": file, **{f"--{name}": path for name, path in constraints.items()}}
         for path in files.values():
             require_file(path)

@@ -55,12 +55,9 @@ def evaluate(
 
     if hypotheses is not None:
         if reference is None or run or source or set_name or samples or options or checkpoint != "best":
-            raise InputError(
-                "--hypotheses takes only --reference and --report: translate eval --hypotheses F --reference F; nothing"
-                " is translated, so other options would have no effect"
-            )
+            raise InputError("--hypotheses F takes only --reference F, which it needs, and --report")
         lines = list(paired_lines(open_lines(hypotheses), open_lines(reference)))
-        translated, references = [first for first, _ in lines], [second for _, second in lines]
+        translated, references = ([line[side] for line in lines] for side in (0, 1))
         metrics = score_translations(translated, references, EvaluationConfig())
         others = score_conventions(translated, references, EvaluationConfig()) if report else ()
         _print_metrics(metrics, others)

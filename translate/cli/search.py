@@ -11,8 +11,8 @@ import typer
 from typer import Argument, Option
 
 from translate.cli.terminal.console import ConsoleHandler, fail_interrupted
+from translate.cli.terminal.lines import aligned_columns
 from translate.cli.terminal.options import ConfigArgument, Overrides
-from translate.cli.terminal.tables import aligned_columns
 from translate.errors import InputError, install_hint
 from translate.messages import escaped
 

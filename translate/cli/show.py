@@ -76,14 +76,13 @@ def show_attention(
     """
     from translate.decoding.loading import load_own_translator
     from translate.visualize.attention import AttentionChoice, attention_page, attention_picture, look_at_attention
-    from translate.visualize.page import save_picture
 
     choice = AttentionChoice(kind, layer, head, "words" if words else "subwords")
     loaded = load_own_translator(run, checkpoint=checkpoint)
     name, step = escaped(run.resolve().name), loaded.run.step
     attention = look_at_attention(loaded.translator, sentence, target=target, choice=choice, name=name, step=step)
-    save_picture(attention_page(attention) if file.format == "html" else attention_picture(attention), file)
-    logger.info(f"{file.path}: {attention.pair.source_text} → {attention.pair.target_text}")
+    picture = attention_page(attention) if file.format == "html" else attention_picture(attention)
+    _save(picture, file, f"{attention.pair.source_text} → {attention.pair.target_text}")
 
 
 @picture_command("masks")
@@ -114,9 +113,7 @@ def show_positions(
     file: "PictureFile",
     config_or_run: Annotated[str, Argument(metavar="CONFIG|RUN", help="A config, a preset or a run directory.")],
     length: Annotated[int, Option(metavar="N", min=2, max=1000, help="Number of positions to show.")] = 64,
-    checkpoint: Annotated[
-        Literal["best", "last"] | None, Option(help="Of a run: the weights that validated best, or the last.")
-    ] = None,
+    checkpoint: CheckpointOption = "best",
 ) -> None:
     """How the model encodes word order: the positional table, similarities, wavelengths, and more.
 
@@ -131,12 +128,8 @@ def show_positions(
     if Path(config_or_run).is_dir():
         from translate.runs.loading import load_run
 
-        run = load_run(Path(config_or_run), checkpoint=checkpoint or "best")
+        run = load_run(Path(config_or_run), checkpoint=checkpoint)
         config, model, name = run.config, run.model, escaped(run.directory.resolve().name)
-    elif checkpoint:
-        raise InputError(
-            f"--checkpoint {checkpoint}: {config_or_run} is not a run directory, and only runs have weights"
-        )
     else:
         config, model = load_config(config_or_run).config, None
         name = config.name
@@ -244,7 +237,6 @@ def show_alignments(
     from translate.decoding.alignment import format_pharaoh
     from translate.decoding.loading import load_own_translator
     from translate.visualize.alignments import align_pairs, alignments_picture, layer_error_rates
-    from translate.visualize.page import save_picture
 
     links_file = pharaoh or file.path.with_suffix(".align")
     check_outputs({"--output": file.path, "--pharaoh": links_file}, [source, reference])
@@ -271,10 +263,9 @@ def show_alignments(
     picture = alignments_picture(
         shown, first_line=first, how=how, error_rates=error_rates, name=escaped(run.resolve().name)
     )
-    save_picture(picture, file)
     write_lines((format_pharaoh(pair.written) for pair in aligned), links_file)
     last = first + len(shown) - 1
-    logger.info(f"{file.path}: lines {first} to {last}; {links_file}: the links of {len(aligned)} lines. {how}.")
+    _save(picture, file, f"lines {first} to {last}; {links_file}: the links of {len(aligned)} lines. {how}.")
 
 
 def _read_pairs(
@@ -291,8 +282,8 @@ def _read_pairs(
     return choose_test_set(config, source=source, reference=reference, name=name)[1]
 
 
-def _save(picture: "Picture", file: "PictureFile") -> None:
+def _save(picture: "Picture | str", file: "PictureFile", message: str = "") -> None:
     from translate.visualize.page import save_picture
 
     save_picture(picture, file)
-    logger.info(f"{file.path}: {picture.title}")
+    logger.info(f"{file.path}: {message or picture.title}")

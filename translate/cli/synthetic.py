@@ -37,11 +37,7 @@ OutputFolder = Annotated[
 def distill(
     runs: Annotated[
         list[Path],
-        Argument(
-            metavar="RUN",
-            help="The teacher; several form an ensemble.",
-            autocompletion=complete_run,
-        ),
+        Argument(metavar="RUN", help="The teacher; several form an ensemble.", autocompletion=complete_run),
     ],
     output: OutputFolder,
     source: Annotated[
@@ -135,9 +131,7 @@ def _make_corpus(
             if options.setdefault("n_best", options.get("beam_size", config.decoding.beam_size)) < 2:
                 raise InputError("--nearest-reference chooses among --n-best translations, but that is 1: raise it")
             if file is not None:
-                raise InputError(
-                    "--nearest-reference cannot be combined with --source: only the training data have references"
-                )
+                raise InputError("--nearest-reference cannot be combined with --source, which has no references")
         with showing_activity() as show:
             show("Reading the text")
             read = _read_training_data(runs[0], config) if file is None else _read_text(file, runs[0], config)
@@ -230,8 +224,5 @@ def _read_text(file: Path, run: Path, config: "Config") -> Text:
     first_lines = list(itertools.islice(open_lines(file), _LINES_TO_JUDGE))
     if known and is_other_side(first_lines, known.sources, known.targets):
         source, target = config.data.source_language, config.data.target_language
-        raise InputError(
-            f"{file}: looks like {target}, but {run} translates {source} to {target}; name a run that translates"
-            f" {target}, or a text in {source}"
-        )
+        raise InputError(f"{file}: looks like {target}, but {run} translates {source} to {target}; name another text")
     return opened, (), [{"name": str(file), "lines": opened.total, "sha256": fingerprint(file)}]

@@ -103,10 +103,7 @@ class TableCorpus(NamedColumns):
     @model_validator(mode="after")
     def _check_kind_can_be_streamed(self) -> Self:
         if self.streaming and self.kind == "csv":
-            raise ValueError(
-                "streaming = true is for kind json, parquet and hub, because finding the rows of a CSV file takes the"
-                " whole file; convert it to Parquet, or leave streaming out"
-            )
+            raise ValueError("streaming = true is for kind json, parquet and hub; convert the CSV file to Parquet")
         return self
 
 
@@ -127,10 +124,8 @@ class HubCorpus(NamedColumns):
     @model_validator(mode="after")
     def _check_split_can_be_streamed(self) -> Self:
         if self.streaming and "[" in self.split:
-            raise ValueError(
-                f"streaming = true takes a whole split, but split = '{self.split}' is only a part;"
-                f" write split: {self.split.partition('[')[0]}, or leave streaming out"
-            )
+            whole = self.split.partition("[")[0]
+            raise ValueError(f"streaming = true takes a whole split, not '{self.split}'; write split: {whole}")
         return self
 
 

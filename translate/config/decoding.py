@@ -98,9 +98,7 @@ class DecodingConfig(Section):
                 f"decoding.diversity_groups = {self.diversity_groups} must divide decoding.beam_size = {self.beam_size}"
             )
         if self.ranks_a_beam and self.n_best > self.beam_size:
-            raise ValueError(
-                f"decoding.n_best = {self.n_best} is more than decoding.beam_size = {self.beam_size} hypotheses"
-            )
+            raise ValueError(f"decoding.n_best = {self.n_best} is more than decoding.beam_size = {self.beam_size}")
         if self.mbr != "none" and self.n_best > 1:
             raise ValueError(f"decoding.n_best = {self.n_best} must be 1 with decoding.mbr = '{self.mbr}'")
         return self

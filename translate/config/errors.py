@@ -63,10 +63,8 @@ def _explain_problem(problem: dict[str, Any], document: Document) -> str:
             rule = "has letters, digits, '_', '-' and '.', and does not start with '-' or '.'"
             return f"name = {_shown(problem['input'])}: a run's name {rule}{where}"
         case "tuple_type" if location[0] == "training" or location[-1] == "leave_out":
-            example = {"freeze": "encoder", "leave_out": "repeated", "lora_targets": "query"}.get(
-                str(location[-1]), "wandb"
-            )
-            return f"{key} = {_shown(problem['input'])}: should be a list, such as [{example}]{where}"
+            value = problem["input"]
+            return f"{key} = {_shown(value)}: should be a list, such as [{value}]{where}"
     expected = _EXPECTED.get(problem["type"]) or re.sub(r"^(Input|String) ", "", problem["msg"])
     choice = suggested_choice(problem["input"], expected) if problem["type"] == "literal_error" else ""
     return f"{key} = {_shown(problem['input'])}: {expected}{where}{choice}"

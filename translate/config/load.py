@@ -31,6 +31,7 @@ from translate.nearest import did_you_mean, nearest, nearest_paths
 logger = logging.getLogger(__name__)
 
 _YOUNGER_MODEL_KEYS = {"output_bias"}  # than some runs, whose models have the defaults
+_NOT_UTF8 = "a run cannot keep a path that is not UTF-8; rename it, or give a link to it"
 _DOTTED_KEY = re.compile(r"[\w-]{1,100}(\.[\w-]{1,100}){0,9}")  # no section is deeper, and no key longer
 
 
@@ -94,8 +95,7 @@ def read_resolved_config(path: Path) -> Config:
     missing = [name for name in Config.model_fields if name not in config.model_fields_set]
     missing = missing or [f"model.{name}" for name in ModelConfig.model_fields if name not in stated]
     if missing:
-        hint = "a run's config has every value, so copy it again from its source"
-        raise InputError(f"{path}: incomplete, without {', '.join(missing)}; {hint}")
+        raise InputError(f"{path}: incomplete, without {', '.join(missing)}; copy it again from its source")
     return config
 
 
@@ -262,7 +262,7 @@ def _inherit_from_run(document: Document, *, required: bool) -> None:
     elif required:
         found = run or next((each for each in candidates if each.exists()), candidates[0])
         if run is not None:
-            problem = "a run cannot keep a path that is not UTF-8; rename it, or give a link to it"
+            problem = _NOT_UTF8
         elif (found / "config.json").is_file() or (found / "decoder.yml").is_file():
             problem = f"is a model of another toolkit; convert it first: translate import {name} RUN"
         elif found.exists():
@@ -289,8 +289,7 @@ def _find_files(config: Config, origins: dict[str, Origin], *, required: bool) -
                 # Without `..`, but a link keeps its name, whose ending may tell the format.
                 found = candidate.parent.resolve() / candidate.name
                 if not is_unicode(str(found)):
-                    hint = "rename it, give a link to the file, or set a UTF-8 locale"
-                    problems.append(f"{key} = {str(found)!r}: a run cannot keep a path that is not UTF-8; {hint}")
+                    problems.append(f"{key} = {str(found)!r}: {_NOT_UTF8}")
                 return found
         looked = ", ".join(dict.fromkeys(os.path.abspath(candidate) for candidate in candidates))
         is_folder = key != "data.root" and any(os.path.isdir(candidate) for candidate in candidates)

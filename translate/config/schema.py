@@ -4,8 +4,6 @@ Sections are frozen data and know no class that they configure. The docstring un
 which docs/config.md, `translate config schema` and the help of options are generated.
 """
 
-import json
-import re
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, field_validator, model_validator
@@ -14,7 +12,8 @@ from pydantic_core import PydanticCustomError
 from translate.config.data import DataConfig, TokenizerConfig
 from translate.config.decoding import DecodingConfig
 from translate.config.section import Device, InputPath, NotNegativeInt, PositiveInt, Probability, Section
-from translate.nearest import did_you_mean, nearest
+
+_FREEZE = r"^(embeddings|(encoder|decoder)(\.[0-9]{1,4}(-[0-9]{1,4})?)?)$"
 
 
 class ModelConfig(Section):
@@ -67,18 +66,16 @@ class ModelConfig(Section):
 
     @model_validator(mode="after")
     def _check_shapes(self) -> Self:
-        if self.d_model % self.num_heads:
+        head_dim, remainder = divmod(self.d_model, self.num_heads)
+        if remainder:
             raise ValueError(f"model.num_heads = {self.num_heads} must divide model.d_model = {self.d_model}")
         if self.positions == "sinusoidal" and self.d_model % 2:
             raise ValueError(f"model.d_model = {self.d_model} must be even for sinusoidal positions")
-        if self.positions == "rotary" and (self.d_model // self.num_heads) % 2:
-            width = self.d_model // self.num_heads
-            raise ValueError(f"model.d_model / model.num_heads = {width} must be even for rotary positions")
+        if self.positions == "rotary" and head_dim % 2:
+            raise ValueError(f"model.d_model / model.num_heads = {head_dim} must be even for rotary positions")
         if self.positions == "relative" and self.relative_max_distance <= self.relative_buckets // 2:
-            distance, buckets = self.relative_max_distance, self.relative_buckets
-            raise ValueError(
-                f"model.relative_max_distance = {distance} must exceed half of model.relative_buckets = {buckets}"
-            )
+            distance = self.relative_max_distance
+            raise ValueError(f"model.relative_max_distance = {distance} must exceed half of model.relative_buckets")
         return self
 
 
@@ -145,7 +142,7 @@ class TrainingConfig(Section):
     compile: bool = False
     """Compile the layers with torch.compile, for long trainings on GPUs; on a CPU it made steps slower. If torch cannot
     compile, a warning says why, and training continues without it."""
-    freeze: tuple[str, ...] = ()
+    freeze: tuple[Annotated[str, Field(pattern=_FREEZE)], ...] = ()
     """Parts whose weights are frozen: embeddings (of both languages, with learned positions and a tied output layer),
     encoder, decoder, or some of their layers, counted from 0, such as encoder.0 or decoder.2-5."""
     lora_rank: NotNegativeInt = 0
@@ -205,42 +202,25 @@ class TrainingConfig(Section):
 
     @model_validator(mode="after")
     def _check_settings_agree(self) -> Self:
-        for part in self.freeze:
-            if not re.fullmatch(r"embeddings|(encoder|decoder)(\.[0-9]{1,4}(-[0-9]{1,4})?)?", part):
-                raise ValueError(
-                    f"training.freeze = {part}: should be embeddings, encoder, decoder, or layers such as encoder.0 or"
-                    f" decoder.2-5{did_you_mean(nearest(part, ['embeddings', 'encoder', 'decoder']))}"
-                )
         if self.lora_rank and not self.lora_targets:
             raise ValueError(f"training.lora_rank = {self.lora_rank} needs at least one of training.lora_targets")
         is_auto = self.batch_tokens == "auto"
         if self.accumulate_batches > 1 and (self.step_tokens is not None or is_auto):
             other = "batch_tokens = 'auto'" if self.step_tokens is None else f"step_tokens = {self.step_tokens}"
-            raise ValueError(
-                f"training.accumulate_batches = {self.accumulate_batches} cannot be combined with training.{other}:"
-                " leave it out, and set training.step_tokens"
-            )
+            raise ValueError(f"training.accumulate_batches = {self.accumulate_batches} must be 1 with training.{other}")
         if is_auto and self.parallel == "fsdp":
-            raise ValueError(
-                "training.batch_tokens = 'auto' needs the whole model on one device, unlike training.parallel = 'fsdp':"
-                " give it a number"
-            )
+            raise ValueError("training.batch_tokens = 'auto' must be a number with training.parallel = 'fsdp'")
         if not is_auto and self.step_tokens is not None and self.step_tokens < self.num_batch_tokens:
-            raise ValueError(
-                f"training.step_tokens = {self.step_tokens} is less than training.batch_tokens = {self.batch_tokens},"
-                " but a step has at least one batch"
-            )
+            step, batch = self.step_tokens, self.batch_tokens
+            raise ValueError(f"training.step_tokens = {step} is less than training.batch_tokens = {batch}")
         if self.average_kept and max(self.keep_last, self.keep_best) < 2:
-            raise ValueError(
-                "training.average_kept = true needs training.keep_last or training.keep_best of 2 or more, such as"
-                " training.keep_last = 8"
-            )
+            raise ValueError("training.average_kept = true needs training.keep_last or training.keep_best of 2 or more")
         if self.schedule == "noam" and self.warmup_steps < 1:
             raise ValueError("training.warmup_steps = 0 must be at least 1 for training.schedule = 'noam'")
         if self.schedule != "noam" and self.learning_rate > 0.1:
             raise ValueError(
-                f"training.learning_rate = {self.learning_rate}: for training.schedule = '{self.schedule}' it is the"
-                " peak rate, such as 0.001 (at most 0.1); only noam takes a factor such as 1.0"
+                f"training.learning_rate = {self.learning_rate} must be at most 0.1, such as 0.001: for"
+                f" training.schedule = '{self.schedule}' it is the peak rate, and only for noam a factor"
             )
         if self.final_learning_rate > self.learning_rate:
             raise ValueError(
@@ -291,34 +271,23 @@ class Config(Section):
     @model_validator(mode="after")
     def _check_sections_agree(self) -> Self:
         if self.model.tie_embeddings == "all" and self.tokenizer.vocabulary == "separate":
-            raise ValueError(
-                "model.tie_embeddings = 'all' needs tokenizer.vocabulary = 'joint', unlike 'decoder' and 'none'"
-            )
+            raise ValueError("model.tie_embeddings = 'all' needs tokenizer.vocabulary = 'joint'")
         for name in ("add_characters", "add_pieces"):
-            if (value := getattr(self.tokenizer, name)) and self.training.initialize_from is None:
-                raise ValueError(
-                    f"tokenizer.{name} = {json.dumps(value, ensure_ascii=False)} extends the vocabulary of a run: name"
-                    " the run as training.initialize_from"
-                )
+            if getattr(self.tokenizer, name) and self.training.initialize_from is None:
+                raise ValueError(f"tokenizer.{name} extends a vocabulary: name its run as training.initialize_from")
         for name in ("keep_best", "average_kept"):
             if getattr(self.training, name) and self.data.validation is None:
                 raise ValueError(f"training.{name} needs scores on data.validation: name a corpus")
         limits = {f"data.{name}": getattr(self.data, name) for name in ("max_source_tokens", "max_target_tokens")}
         if self.model.positions == "learned" and max(limits.values()) >= self.model.max_positions:
             # The encoder sees the tokens and </s>, the decoder <s> and the tokens.
-            raise ValueError(
-                f"model.max_positions = {self.model.max_positions} is less than {max(limits.values()) + 1}:"
-                f" {' or '.join(limits)}, and a special symbol"
-            )
+            raise ValueError(f"model.max_positions = {self.model.max_positions} must exceed {' and '.join(limits)}")
         if self.data.is_streamed and self.training.max_epochs is not None:
-            raise ValueError(
-                f"training.max_epochs = {self.training.max_epochs} counts passes over the data, but a streamed corpus"
-                " has segments of data.stream_segment_pairs instead; set training.max_steps"
-            )
+            raise ValueError("training.max_epochs cannot be counted with streamed corpora: set training.max_steps")
         for key, limit in limits.items() if self.data.is_streamed else ():
             if self.training.batch_tokens != "auto" and limit >= self.training.batch_tokens:
                 raise ValueError(
-                    f"{key} = {limit} and a special symbol exceed training.batch_tokens ="
-                    f" {self.training.batch_tokens}, but each pair of a streamed corpus must fit into a batch"
+                    f"{key} = {limit} must be less than training.batch_tokens = {self.training.batch_tokens}, so that"
+                    " each pair of a streamed corpus fits into a batch"
                 )
         return self

@@ -5,7 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from translate.cli.terminal.lines import check_outputs, open_line_output, open_lines, paired_lines, write_lines
+from translate.cli.terminal.lines import (
+    aligned_columns,
+    check_outputs,
+    open_line_output,
+    open_lines,
+    paired_lines,
+    write_lines,
+)
 from translate.errors import InputError
 
 
@@ -62,3 +69,12 @@ def test_standard_input_is_not_overwritten(tmp_path: Path, monkeypatch: pytest.M
         monkeypatch.setattr("sys.stdin", opened)
         with pytest.raises(InputError, match="--output .*a: "):
             check_outputs({"--output": tmp_path / "a"}, [None])
+
+
+def test_columns_of_numbers_end_in_line() -> None:
+    rows = [["run", "BLEU", "rate", "note"], ["1", "7.25", "1e-05", ""], ["12", "41.00", "", "3 of 4"]]
+    assert aligned_columns(rows) == [
+        "  run   BLEU   rate  note",
+        "  1     7.25  1e-05",
+        "  12   41.00         3 of 4",
+    ]

@@ -51,11 +51,10 @@ class CommandGroup(_ReadableHelp, TyperGroup):
 class Commands(typer.Typer):
     """A group of commands with -h and help in panels."""
 
-    def __init__(self, *, cls: type[CommandGroup] = CommandGroup, **settings: Any) -> None:
+    def __init__(self, **settings: Any) -> None:
+        defaults: dict[str, Any] = {"cls": CommandGroup, "add_completion": False, "no_args_is_help": True}
         names = {"help_option_names": ["--help", "-h"]}
-        super().__init__(
-            cls=cls, no_args_is_help=True, context_settings=names, pretty_exceptions_enable=False, **settings
-        )
+        super().__init__(**defaults | settings, context_settings=names, pretty_exceptions_enable=False)
 
     def command(self, name: str | None = None, **settings: Any) -> Callable[[Function], Function]:
         """Make a function a command."""

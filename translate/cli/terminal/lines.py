@@ -3,9 +3,10 @@
 import contextlib
 import dataclasses
 import os
+import re
 import stat
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 Line = TypeVar("Line")
 
 STANDARD_OUTPUT = Path("/dev/stdout")
+_NUMBER = re.compile(r"[+-]?[0-9][0-9.,e+-]*|")  # or nothing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -180,3 +182,17 @@ def open_line_output(path: Path, *, end: str = "\n") -> Iterator[Callable[[str],
 
     with open_output(path) as file:
         yield lambda line: file.write(f"{line}{end}".encode())
+
+
+def aligned_columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of a table whose first row is the header; columns of numbers, except the first, are right-aligned."""
+    columns = list(zip(*rows, strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    is_right = [number > 0 and all(map(_NUMBER.fullmatch, column[1:])) for number, column in enumerate(columns)]
+    return [
+        "".join(
+            f"  {cell.rjust(width) if right else cell.ljust(width)}"
+            for cell, width, right in zip(row, widths, is_right, strict=True)
+        ).rstrip()
+        for row in rows
+    ]
