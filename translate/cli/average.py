@@ -38,7 +38,7 @@ def average(
     from translate.runs.loading import describe_moment, load_run
     from translate.runs.lock import lock_run
     from translate.runs.progress import Progress
-    from translate.training.best_checkpoint import ScoredAverage, kept_windows, score_averages, write_average
+    from translate.training.best_checkpoint import ScoredAverage, kept_windows, load_average, write_average
     from translate.training.validation import Validation, validate
 
     directory = open_run(run)
@@ -61,10 +61,11 @@ def average(
 
     with contextlib.nullcontext() if dry_run else lock_run(run):
         tried: list[ScoredAverage] = []
-        for average in score_averages(directory, windows, loaded.model, score):
-            tried.append(average)
-            loss, bleu = average.validation.loss, average.validation.evaluation.score("BLEU")
-            typer.echo(f"  {average.name:<10}{bleu:8.2f}{loss:8.3f}  {', '.join(f'{s:,}' for s in average.steps)}")
+        for name, names in {"best": ("best",), **windows}.items():
+            steps = load_average(directory, names, loaded.model)
+            tried.append(ScoredAverage(names, steps, validation := score()))
+            scores = f"{validation.evaluation.score('BLEU'):8.2f}{validation.loss:8.3f}"
+            typer.echo(f"  {name:<10}{scores}  {', '.join(f'{step:,}' for step in steps)}")
         chosen = max(tried, key=lambda each: each.validation.score(config.training.best_metric))
         if len(chosen.checkpoints) == 1:
             typer.echo("No average is better than the best checkpoint, which stays as it is")

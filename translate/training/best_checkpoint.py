@@ -7,7 +7,7 @@ https://arxiv.org/abs/1803.05407; choices compared for translation: Gao et al. 2
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -153,13 +153,12 @@ class BestCheckpoint:
         search = validation_search(self.config)
         tried: list[ScoredAverage] = []
         try:
-            for average in score_averages(
-                self.run, windows, model, lambda: self._score(model, corpus, search), world=self.world
-            ):
-                tried.append(average)
-                record = average.to_record(step=progress.step)
+            for name, checkpoints in {"best": ("best",), **windows}.items():
+                steps = load_average(self.run, checkpoints, model, world=self.world)
+                tried.append(ScoredAverage(checkpoints, steps, self._score(model, corpus, search)))
+                record = tried[-1].to_record(step=progress.step)
                 self.recorder.record(record)
-                logger.info("".join(describe_validation(record, name=average.name)))
+                logger.info("".join(describe_validation(record, name=name)))
         except Cancelled:
             return
         chosen = max(tried, key=lambda each: each.validation.score(settings.best_metric))  # of equal ones the first
@@ -193,7 +192,6 @@ class BestCheckpoint:
 class ScoredAverage(NamedTuple):
     """The average of some checkpoints, or one checkpoint alone, and its validation."""
 
-    name: str  # such as "last 3"
     checkpoints: tuple[Checkpoint, ...]
     steps: tuple[int, ...]
     validation: Validation
@@ -214,32 +212,8 @@ def kept_windows(progress: Progress, *, last: int, best: int) -> dict[str, tuple
     return windows
 
 
-def score_averages(
-    run: RunDirectory,
-    windows: Mapping[str, tuple[Checkpoint, ...]],
-    model: Transformer,
-    score: Callable[[], Validation],
-    *,
-    world: World = SINGLE_PROCESS,
-) -> Iterator[ScoredAverage]:
-    """Score the best checkpoint as it is, and the average of each window.
-
-    Args:
-        windows: Checkpoints to be averaged, by the name of the average.
-        model: A model of the run, whose weights are overwritten.
-        score: Validates the model.
-
-    Raises:
-        InputError: A checkpoint is missing, or is an average itself.
-        RunError: A checkpoint is damaged, or does not fit the model.
-    """
-    for name, checkpoints in {"best": ("best",), **windows}.items():
-        steps = load_average(run, checkpoints, model, world=world)
-        yield ScoredAverage(name, checkpoints, steps, score())
-
-
 def load_average(
-    run: RunDirectory, checkpoints: Sequence[Checkpoint], model: Transformer, *, world: World
+    run: RunDirectory, checkpoints: Sequence[Checkpoint], model: Transformer, *, world: World = SINGLE_PROCESS
 ) -> tuple[int, ...]:
     """Give a model the average of checkpoints, as rank 0 reads it; returns their steps. See `average_checkpoints`."""
     weights = dict[str, Tensor]()

@@ -116,7 +116,6 @@ def read_corpora(config: Config) -> Corpora:
             message begins with the key.
     """
     data = config.data
-
     check_bleu_tokenizer(config.evaluation)
     if not data.train:
         raise InputError("data.train names no corpus: there is nothing to train on")
@@ -183,16 +182,14 @@ def check_validation(config: Config, corpora: Corpora, tokenizers: Tokenizers) -
     Raises:
         InputError: It cannot, or a target is too long.
     """
-    validation = {"data.validation": corpora.validation} if corpora.validation is not None else {}
-    validation |= {f"data.validation_also.{name}": corpus for name, corpus in corpora.validation_also.items()}
-    if not validation:
+    if corpora.validation is None:
         return
     check_search(config.decoding, num_layers=config.model.num_decoder_layers)
     if config.decoding.shortlist:
         raise InputError("decoding.shortlist = True: only a trained run can have one; leave it out")
-    if config.model.positions != "learned":
-        return
-    for key, corpus in validation.items():
+    also = {f"data.validation_also.{name}": corpus for name, corpus in corpora.validation_also.items()}
+    validation = {"data.validation": corpora.validation, **also}
+    for key, corpus in validation.items() if config.model.positions == "learned" else ():
         for number, target in enumerate(corpus.targets, start=1):
             length = len(tokenizers.target.encode(target)) + 1
             if length > config.model.max_positions:

@@ -106,6 +106,7 @@ class Result(NamedTuple):
     minutes: float  # of training and validation
     bleu: float  # on validation, of the best checkpoint; -inf: not validated yet
     loss: float  # of the same validation, without label smoothing
+    trial: FrozenTrial
 
     @property
     def rank(self) -> tuple[float, float]:
@@ -129,13 +130,7 @@ class Search:
     """
 
     def __init__(
-        self,
-        directory: Path,
-        base: Config,
-        space: Space,
-        *,
-        pruner: Pruner = "none",
-        place: str = "Python",
+        self, directory: Path, base: Config, space: Space, *, pruner: Pruner = "none", place: str = "Python"
     ) -> None:
         self.directory, self.base, self.space, self.place = directory, base, space, place
         steps, every, journal = base.training.max_steps, base.training.validate_every, directory / "journal.log"
@@ -199,8 +194,7 @@ class Search:
                     if trial is None:
                         break
                     begun.append(trial.user_attrs["run"])
-                    lock = self.directory / f"{begun[-1]}.lock"
-                    held.enter_context(hold_lock(lock, busy=f"trains {begun[-1]}"))
+                    held.enter_context(self._lock(begun[-1]))
                 self._train(trial, deadline=deadline, command=list(command))
             gc.collect()  # the model may be part of a cycle, and a GPU needs its memory for the next one
         else:
@@ -211,8 +205,8 @@ class Search:
 
     def _ask_again(self, begun: Sequence[str]) -> Trial | None:
         """A trial for a run that failed, or whose process was stopped or killed, with the same settings."""
-        for run, trial in self._trials().items():
-            if run not in begun and self._state(run, trial).startswith(("paused", "failed")):
+        for run, _, state, *_, trial in self.results():
+            if run not in begun and state.startswith(("paused", "failed")):
                 self.study.tell(trial.number, state=TrialState.FAIL, skip_if_finished=True)
                 self.study.enqueue_trial(trial.params, user_attrs={"run": run})
                 return self.study.ask(self.space)
@@ -220,7 +214,7 @@ class Search:
 
     def _ask(self, num_trials: int, sampler: str, *, seed: int) -> Trial | None:
         """A trial with settings that no other has; None: there are enough, or the space has no more."""
-        others = [each.params for each in self._trials().values()]
+        others = [each.trial.params for each in self.results()]
         for _ in range(_MAX_SAMPLES if len(others) < num_trials else 0):
             # Each trial has its own seed, so that a continued search, or another process, does not repeat the samples.
             state = np.random.SeedSequence([seed, len(self.study.get_trials(deepcopy=False))]).generate_state(1)
@@ -266,29 +260,26 @@ class Search:
     def _config(self, settings: dict[str, Any]) -> Config:
         return load_config(self.base.model_dump(mode="json"), settings, require_files=True, place=self.place).config
 
-    def _trials(self) -> dict[str, FrozenTrial]:
-        """The trials by their runs; of a run that was tried again, the last one."""
-        trials = self.study.get_trials(deepcopy=False)
-        return {each.user_attrs["run"]: each for each in trials if "run" in each.user_attrs and each.params}
-
-    def _state(self, run: str, trial: FrozenTrial) -> str:
-        if trial.state == TrialState.RUNNING:
-            with contextlib.suppress(InputError), hold_lock(self.directory / f"{run}.lock", busy="is training"):
-                return "paused"
-        if trial.state == TrialState.FAIL:
-            return f"failed: {trial.user_attrs.get('reason', 'stopped')}"
-        return "ended" if trial.state == TrialState.COMPLETE else trial.state.name.lower()
+    def _lock(self, run: str) -> contextlib.AbstractContextManager[None]:
+        return hold_lock(self.directory / f"{run}.lock", busy=f"trains {run}")
 
     def results(self) -> list[Result]:
-        """What the trials have come to, the best first."""
+        """What the trials have come to, the best first; of a run that was tried again, the last one."""
+        trials = [each for each in self.study.get_trials(deepcopy=False) if "run" in each.user_attrs and each.params]
         results = []
-        for run, trial in self._trials().items():
+        for run, trial in {each.user_attrs["run"]: each for each in trials}.items():
+            state = "ended" if trial.state == TrialState.COMPLETE else trial.state.name.lower()
+            if trial.state == TrialState.FAIL:
+                state = f"failed: {trial.user_attrs.get('reason', 'stopped')}"
+            if trial.state == TrialState.RUNNING:
+                with contextlib.suppress(InputError), self._lock(run):
+                    state = "paused"
             records = read_metrics(RunDirectory(self.directory / run))
             best = best_record(records, self.base.training.best_metric) or {}
             last = records[-1] if records else {}
             progress = int(last.get("step", 0)), last.get("minutes_so_far", 0.0)
             scores = best.get("BLEU", -math.inf), best.get("nll", math.inf)
-            results.append(Result(run, _settings(trial.params), self._state(run, trial), *progress, *scores))
+            results.append(Result(run, _settings(trial.params), state, *progress, *scores, trial))
         return sorted(results, key=lambda each: each.rank)
 
     def best(self) -> Result | None:

@@ -41,11 +41,8 @@ def choose_place(config: Config, world: World) -> torch.device:
     """Choose this process's device, give torch its threads, and check that all processes have the same settings."""
     settings = config.training
     device = world.run_on_all_ranks(lambda: choose_training_device(settings.device, world.environment))
-    num_threads = settings.threads
-    if num_threads is None and world.size > 1:  # else as torch chooses
-        num_threads = threads_per_process(world.environment.local_world_size)
-    if num_threads is not None:
-        torch.set_num_threads(num_threads)
+    if settings.threads or world.size > 1:  # else as torch chooses
+        torch.set_num_threads(settings.threads or threads_per_process(world.environment.local_world_size))
     facts = flatten_keys(config.model_dump(mode="json")) | describe_environment(
         settings, device, num_processes=world.size
     )
@@ -135,19 +132,18 @@ def build_train_step(
     precision, is_compiled, fallbacks = try_settings(settings, model.config, precision, layout)
     if is_compiled:
         compile_layers(model)
+    forward = TrainingForward(model)
     num_workers, num_threads = choose_workers(settings, device, world_size=world.size)
     where = f"{num_threads} CPU thread{'s' * (num_threads > 1)}"
     data_parallel: DataParallel
     if world.size > 1:
         where = f"{where} in each of {world.size} processes ({settings.parallel})"
         layers = (*model.encoder.layers, *model.decoder.layers)
-        data_parallel = RankParallel(
-            TrainingForward(model), world, kind=settings.parallel, layers=layers, device=device
-        )
+        data_parallel = RankParallel(forward, world, kind=settings.parallel, layers=layers, device=device)
     else:
         if num_workers > 1:
             where = f"{num_workers} micro-batches at once, each on {where}"
-        data_parallel = ThreadParallel(TrainingForward(model), num_workers=num_workers, num_threads=num_threads)
+        data_parallel = ThreadParallel(forward, num_workers=num_workers, num_threads=num_threads)
     return TrainStep(
         model,
         build_optimizer(model, settings),

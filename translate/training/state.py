@@ -238,65 +238,54 @@ def start_or_resume(
     )
     if not is_resumed:
         return
-    saved = _restore_last(training)
-
-    def go_on() -> Progress:
-        continued = _continue_from(run, saved, new=training.progress)
-        write_config(run, config)
-        _restore_kept(run, continued)
-        return continued
-
-    training.progress = progress = world.run_on_rank_0(go_on)
-    if progress.step >= config.training.max_steps:
+    _restore_last(training)
+    if training.progress.step >= config.training.max_steps:
         logger.info("The training has ended there; training.max_steps=N, with a larger N, extends it")
     if isinstance(data.batches, StreamedBatches):
-        data.batches.continue_from(progress.epoch, progress.stream)
+        data.batches.continue_from(training.progress.epoch, training.progress.stream)
 
 
-def _restore_last(training: Training) -> Progress | None:
-    """Restore what `save_last` saved, also with another number of processes; damage is logged.
-
-    Returns:
-        The progress of the checkpoint; None: there is no checkpoint yet.
-    """
+def _restore_last(training: Training) -> None:
+    """Restore what `save_last` saved, also with another number of processes; damage and other data are reported."""
     model, optimizer, world = training.train_step.model, training.train_step.optimizer, training.world
-    average, saved = training.average, dict[str, Tensor]()
+    run, average, saved = training.run, training.average, dict[str, Tensor]()
 
-    def read() -> Progress | None:
-        found = read_newest_intact(training.run)
+    def read() -> tuple[Progress, bool]:
+        """The progress, and whether a checkpoint holds it."""
+        progress, found = training.progress, read_newest_intact(run)
         if found is None:
-            return None
-        path, tensors, progress, damaged = found
-        expected = add_prefix(get_parameters(model), WEIGHTS_PREFIX)
-        if progress.step > 0:  # before the first step the optimizer has no state
-            expected |= add_prefix(expected_state(model), OPTIMIZER_PREFIX)
-        expected |= {} if average is None else add_prefix(average.tensors, AVERAGE_PREFIX)
-        prefixes = (WEIGHTS_PREFIX, AVERAGE_PREFIX, OPTIMIZER_PREFIX)  # Format 1 also has random states.
-        saved.update({key: tensor for key, tensor in tensors.items() if key.startswith(prefixes)})
-        check_same_tensors(expected, saved, name=str(path))
-        for sentence in damaged:
-            logger.warning(sentence)
-        if damaged:
-            logger.warning(f"Therefore the run continues from {path.name}, of step {progress.step}")
-        return progress
+            logger.info(f"{run.path} has no checkpoint yet: its training begins at the first step")
+        else:
+            path, tensors, progress, damaged = found
+            expected = add_prefix(get_parameters(model), WEIGHTS_PREFIX)
+            if progress.step > 0:  # before the first step the optimizer has no state
+                expected |= add_prefix(expected_state(model), OPTIMIZER_PREFIX)
+            expected |= {} if average is None else add_prefix(average.tensors, AVERAGE_PREFIX)
+            prefixes = (WEIGHTS_PREFIX, AVERAGE_PREFIX, OPTIMIZER_PREFIX)  # Format 1 also has random states.
+            saved.update({key: tensor for key, tensor in tensors.items() if key.startswith(prefixes)})
+            check_same_tensors(expected, saved, name=str(path))
+            for sentence in damaged:
+                logger.warning(sentence)
+            if damaged:
+                logger.warning(f"Therefore the run continues from {path.name}, of step {progress.step}")
+            _compare(run, progress, training.progress)
+        write_config(run, training.config)
+        _restore_kept(run, progress)
+        return progress, found is not None
 
-    progress = world.run_on_rank_0(read)
-    if progress is None:
-        return None
+    training.progress, has_checkpoint = world.run_on_rank_0(read)
+    if not has_checkpoint:
+        return
     if average is not None:
         load_model_state_dict(model, with_prefix(saved, AVERAGE_PREFIX), world)
         average.copy_from(model)
-    if progress.step > 0:
+    if training.progress.step > 0:
         load_optimizer_state_dict(model, optimizer, with_prefix(saved, OPTIMIZER_PREFIX), world)
     load_model_state_dict(model, with_prefix(saved, WEIGHTS_PREFIX), world)
-    return progress
 
 
-def _continue_from(run: RunDirectory, saved: Progress | None, *, new: Progress) -> Progress:
-    """Check that a resumed run has its own data, and log what else has changed; returns its progress."""
-    if saved is None:
-        logger.info(f"{run.path} has no checkpoint yet: its training begins at the first step")
-        return new
+def _compare(run: RunDirectory, saved: Progress, new: Progress) -> None:
+    """Check that a resumed run has its own data, and log what else has changed; its progress then has that too."""
     if saved.data_fingerprint != new.data_fingerprint:
         raise InputError(
             f"{run.path}: data.train is not what this run was trained on, so it cannot be continued; give the data that"
@@ -322,7 +311,6 @@ def _continue_from(run: RunDirectory, saved: Progress | None, *, new: Progress) 
         saved.kept = dict.fromkeys(saved.kept)
     logger.info(f"Going on from step {saved.step:,}")
     saved.environment, saved.validation_fingerprint = new.environment, new.validation_fingerprint
-    return saved
 
 
 def _restore_kept(run: RunDirectory, progress: Progress) -> None:

@@ -51,7 +51,7 @@ class Trainer:
         self.window = LogWindow(self.progress.window)
         self.throughput = Throughput(self.settings, self.progress)
         self._has_reported_waiting = False
-        self._saved_step = self.progress.step  # of the checkpoint that this goes on from; step 0 needs no saving
+        self._is_saved = True  # in the checkpoint that this goes on from; step 0 needs no saving
 
     def train(self, *, profiles: bool = False) -> None:
         """Train until the last step, the last epoch, or too many validations without a better one.
@@ -128,7 +128,7 @@ class Trainer:
         rate = learning_rate(number, self.settings, d_model=self.train_step.model.config.d_model)
         with self._explain_failure(number):
             result = self.train_step(batches, number=number, learning_rate=rate)
-        progress.step = number
+        progress.step, self._is_saved = number, False
         progress.step_in_epoch += 1
         progress.target_tokens += result.tokens
         if self.training.average is not None:
@@ -174,18 +174,19 @@ class Trainer:
             return
         except RunError:  # such as too little memory; the validation can be done later
             if self.training.world.size == 1:  # with several processes, the others have already ended
-                self._save(only_if_new=True)
+                self._save()
             raise
         self.throughput.end_validation(seconds)
         self.best.write()
+        self._is_saved = False
         self._save()
         if self.training.world.is_main_process:
             remove_superseded(self.training.run, self.progress)
 
     @record_function(VALIDATION_AND_SAVING)
-    def _save(self, *, only_if_new: bool = False) -> None:
+    def _save(self) -> None:
         progress = self.progress
-        if only_if_new and self._saved_step == progress.step:
+        if self._is_saved:
             return
         with self._explain_failure(progress.step):
             self.train_step.check_last_step()
@@ -194,7 +195,7 @@ class Trainer:
         progress.window = self.window.read()
         progress.metrics_bytes, progress.metrics_sha256 = self.recorder.sync()
         save_last(self.training)
-        self._saved_step = progress.step
+        self._is_saved = True
 
     def _owes_validation(self) -> bool:
         step, is_fine_tuning = self.progress.step, self.settings.initialize_from is not None
@@ -215,11 +216,11 @@ class Trainer:
         if received := self.training.world.max(self.stop.received or 0):  # by any of the processes
             number = signal.Signals(received)
             logger.info(f"Stopping after step {step:,} ({number.name}); press Ctrl-C again to quit at once")
-            self._save(only_if_new=True)
+            self._save()
             raise StoppedBySignal(number, step=step)
         if self.pause is not None and not (self._owes_validation() or self._is_over()) and self.pause(self.progress):
             logger.info(f"Pausing after step {step:,}")
-            self._save(only_if_new=True)
+            self._save()
             raise Paused
 
     @contextlib.contextmanager

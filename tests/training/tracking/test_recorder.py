@@ -7,6 +7,7 @@ import re
 import resource
 import signal
 import struct
+import sys
 import termios
 import time
 from pathlib import Path
@@ -86,7 +87,9 @@ def read_to_the_end(stream: TextIO, shown: BinaryIO) -> str:
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])
-def test_a_bar_asks_for_its_text_about_once_a_second(tmp_path: Path, is_terminal: bool) -> None:
+def test_a_bar_asks_for_its_text_about_once_a_second(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_terminal: bool
+) -> None:
     asked: list[str] = []
 
     def tell() -> str:
@@ -98,7 +101,8 @@ def test_a_bar_asks_for_its_text_about_once_a_second(tmp_path: Path, is_terminal
         fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 120, 0, 0))
     with os.fdopen(writer, "w", encoding="utf-8") as stream, os.fdopen(reader, "rb", buffering=0) as shown:
         settings = Config(training=TrainingConfig(max_steps=100_000))
-        with Recorder(RunDirectory(tmp_path), settings, Progress("data"), stream=stream) as recorder:
+        monkeypatch.setattr(sys, "stderr", stream)
+        with Recorder(RunDirectory(tmp_path), settings, Progress("data")) as recorder:
             for _ in range(50):
                 recorder.advance(tell, num_steps=7000)
         text = read_to_the_end(stream, shown)
@@ -109,13 +113,12 @@ def test_a_bar_asks_for_its_text_about_once_a_second(tmp_path: Path, is_terminal
         assert (asked, text) == ([], ".")
 
 
-def test_a_validation_has_a_bar_below_that_of_the_training(tmp_path: Path) -> None:
+def test_a_validation_has_a_bar_below_that_of_the_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reader, writer = os.openpty()
     fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     with os.fdopen(writer, "w", encoding="utf-8") as stream, os.fdopen(reader, "rb", buffering=0) as shown:
-        recorder = Recorder(
-            RunDirectory(tmp_path), Config(training=TrainingConfig(max_steps=70)), Progress("data"), stream=stream
-        )
+        monkeypatch.setattr(sys, "stderr", stream)
+        recorder = Recorder(RunDirectory(tmp_path), Config(training=TrainingConfig(max_steps=70)), Progress("data"))
         with recorder, recorder.validating(20) as advance:
             time.sleep(0.15)
             advance(9)

@@ -1,12 +1,12 @@
 """What training steps report: totals of a log window, its speed, the record in `metrics.jsonl`, the line in the log.
 
-To add a number, add its total over the steps to `_TOTALS`, its value to `LogWindow.numbers`, and, if the log line
-should show it, a row to `_SHOWN`.
+To add a number, add its total to `LogWindow.add`, its value to `LogWindow.numbers`, and, if the log line should show
+it, its text to `describe_step`.
 """
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -19,41 +19,26 @@ from translate.training.step import StepResult
 from translate.training.tracking.profile import WAITING_FOR_DATA
 
 T = TypeVar("T")
-Total = float | Tensor
-"""A number on a GPU stays there until it is read."""
-
-# How each total of a log window changes with a step. All start at 0, also in a run whose checkpoint is older than the
-# total. A checkpoint holds those of the open window by these names; older checkpoints need the names that are here.
-_TOTALS: dict[str, Callable[[Total, StepResult], Total]] = {
-    "steps": lambda total, result: total + 1,
-    "loss": lambda total, result: total + result.loss,
-    "nll": lambda total, result: total + result.nll,
-    "tokens": lambda total, result: total + result.tokens,
-    "gradient_norm": lambda total, result: total + result.gradient_norm.to(result.loss),
-}
-
-# What the log line shows of a record, in order. With the longest values it has 80 columns.
-_SHOWN: tuple[Callable[[Mapping[str, Any]], str], ...] = (
-    lambda record: f"loss {record['nll']:.3f}",
-    lambda record: f"ppl {describe_perplexity(record['perplexity'])}",
-    lambda record: f"lr {record['learning_rate']:.1e}" if record["learning_rate"] else "lr 0",
-    lambda record: f"{record['target_tokens_per_second']:,.0f} tok/s",
-)
-_NUM_PROMINENT = 2  # the others are dimmed on a terminal
 
 
 class LogWindow:
-    """Totals of the steps since the last log entry; a window that is continued begins with some."""
+    """Totals of the steps since the last log entry; a window that is continued begins with some.
+
+    A checkpoint holds the totals of the open window by name. A total that an older checkpoint lacks starts at 0.
+    """
 
     def __init__(self, totals: Mapping[str, int | float] = MappingProxyType({})) -> None:
-        self._totals: dict[str, Total] = {name: totals.get(name, 0) for name in _TOTALS}
+        self._totals: dict[str, float | Tensor] = dict(totals)
 
     def add(self, result: StepResult) -> None:
-        """Count one more step, without reading its tensors."""
-        self._totals = {name: add(self._totals[name], result) for name, add in _TOTALS.items()}
+        """Count one more step. Its tensors are not read, because on a GPU that would wait for the step."""
+        norm = result.gradient_norm.to(result.loss)
+        steps: dict[str, float | Tensor] = {"steps": 1, "loss": result.loss, "nll": result.nll}
+        steps |= {"tokens": result.tokens, "gradient_norm": norm}
+        self._totals = {name: self._totals.get(name, 0) + number for name, number in steps.items()}
 
     def __bool__(self) -> bool:
-        return bool(self._totals["steps"])
+        return bool(self._totals.get("steps"))
 
     def read(self) -> dict[str, int | float]:
         """The totals by name, for a checkpoint; on a GPU this waits for the steps."""
@@ -132,10 +117,10 @@ class Throughput:
 
 
 def describe_step(record: Mapping[str, Any]) -> tuple[str, str]:
-    """The log line of a train record in two parts: the prominent one, and the rest, which is dimmed on a terminal."""
-    shown = [show(record) for show in _SHOWN]
-    prominent, rest = shown[:_NUM_PROMINENT], shown[_NUM_PROMINENT:]
-    return f"Step {record['step']:,}: {', '.join(prominent)}", f", {', '.join(rest)}"
+    """The log line of a train record in two parts: the quality, and the rest, which is dimmed on a terminal."""
+    quality = f"loss {record['nll']:.3f}, ppl {describe_perplexity(record['perplexity'])}"
+    rate = f"{record['learning_rate']:.1e}" if record["learning_rate"] else "0"
+    return f"Step {record['step']:,}: {quality}", f", lr {rate}, {record['target_tokens_per_second']:,.0f} tok/s"
 
 
 def describe_perplexity(perplexity: float) -> str:

@@ -5,11 +5,10 @@ import hashlib
 import json
 import logging
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from tqdm import tqdm
 
@@ -27,27 +26,18 @@ _SECONDS_BETWEEN_TEXTS = 1.0  # to read a loss, a GPU must be waited for
 class Recorder:
     """Receives the records of a training: writes them to `metrics.jsonl`, gives them to trackers, and shows a bar.
 
-    The bar appears on a terminal only. First, records of steps that a resumed training repeats are cut off.
+    The bar appears on a terminal only. Records of steps that a resumed training repeats are cut off first.
 
     Args:
         progress: The progress of the training when it starts or is resumed.
         is_silent: Write and show nothing, as on ranks > 0.
-        stream: Shows the bar; None: standard error.
 
     Raises:
         InputError: A tracker cannot start.
         RunError: The metrics cannot be read or written, here or later.
     """
 
-    def __init__(
-        self,
-        run: RunDirectory,
-        config: Config,
-        progress: Progress,
-        *,
-        is_silent: bool = False,
-        stream: TextIO | None = None,
-    ) -> None:
+    def __init__(self, run: RunDirectory, config: Config, progress: Progress, *, is_silent: bool = False) -> None:
         self._path, self._trackers, self._file = run.metrics, None, None
         if not is_silent:
             self._trackers = Trackers(run, config, step=progress.step)
@@ -59,7 +49,6 @@ class Recorder:
             total=config.training.max_steps,
             initial=progress.step,
             unit="step",
-            file=stream or sys.stderr,
             disable=is_silent or None,  # None: if the stream is not a terminal
             dynamic_ncols=True,
             bar_format="{l_bar}{bar}| {n:,}/{total:,} [{elapsed}{postfix}]",  # the postfix has our own time left
@@ -87,7 +76,6 @@ class Recorder:
         with tqdm(
             total=num_lines,
             desc="validating",
-            file=None if self._bar.disable else self._bar.fp,
             disable=self._bar.disable,
             dynamic_ncols=True,
             leave=False,

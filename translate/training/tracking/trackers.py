@@ -92,8 +92,7 @@ class MlflowTracker:
             number = found.experiment_id if found else self._client.create_experiment(name)
             self.run_id = self._client.create_run(number, run_name=run.path.resolve().name).info.run_id
             params = [Param(key, str(value)) for key, value in flatten_keys(config.model_dump(mode="json")).items()]
-            for first in range(0, len(params), 100):  # the most at once
-                self._client.log_batch(self.run_id, params=params[first : first + 100])
+            self._client.log_batch(self.run_id, params=params)
         logger.info(f"MLflow: run {self.run_id} in {self._client.tracking_uri}")
 
     def log(self, kind: str, numbers: Mapping[str, float], *, step: int) -> None:
