@@ -40,10 +40,7 @@ def make_models(runs: list[Path]) -> Iterator[Callable[..., dict[str, ServedMode
     made: list[ServedModel] = []
 
     def make(limits: Limits | None = None, metrics: Metrics | None = None, **options: Any) -> dict[str, ServedModel]:
-        metrics = metrics or Metrics()
-        models = load_models(
-            runs, limits or Limits(), checkpoint="best", options=options, on_batch=metrics.observe_batch
-        )
+        models = load_models(runs, limits or Limits(), metrics or Metrics(), checkpoint="best", options=options)
         made.extend(models.values())
         return models
 

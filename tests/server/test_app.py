@@ -144,7 +144,7 @@ def test_openapi(client: TestClient) -> None:
     for name in ("TranslateRequest", "ScoreRequest", "AttentionRequest", "LibreTranslateRequest", "DeepLRequest"):
         assert any("examples" in each for each in schemas[name]["properties"].values()), name
     assert schemas["TranslateRequest"]["properties"]["n_best"]["description"]
-    assert {"401", "413", "422", "429", "503", "504"} <= set(document["paths"]["/translate"]["post"]["responses"])
+    assert {"4XX", "5XX"} <= set(document["paths"]["/translate"]["post"]["responses"])
 
 
 def test_an_answer() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from translate.errors import InputError
+from translate.server.gate import Metrics
 from translate.server.models import ServedModel, load_models
 from translate.server.schema import Limits, ScoreRequest
 
@@ -28,12 +29,12 @@ def test_names(make_models: Make, runs: list[Path], tmp_path: Path) -> None:
     assert list(make_models()) == ["first", "second"]
     copy = tmp_path / "first"
     shutil.copytree(runs[0], copy)
-    models = load_models([runs[0], copy], Limits(), checkpoint="best", options={}, on_batch=lambda *_: None)
+    models = load_models([runs[0], copy], Limits(), Metrics(), checkpoint="best", options={})
     assert list(models) == [str(runs[0]), str(copy)]
     for model in models.values():
         model.queue.close()
     with pytest.raises(InputError, match=f"RUN: {runs[0]} "):
-        load_models([runs[0], runs[0]], Limits(), checkpoint="best", options={}, on_batch=lambda *_: None)
+        load_models([runs[0], runs[0]], Limits(), Metrics(), checkpoint="best", options={})
 
 
 def test_options_of_the_server_are_defaults_of_requests(make_models: Make) -> None:

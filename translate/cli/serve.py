@@ -72,7 +72,7 @@ def serve(
     with _listen(host, port) as listener:
         with showing_activity() as show:
             show(f"Loading {', '.join(map(str, runs))}")
-            models = load_models(runs, limits, checkpoint=checkpoint, options=options, on_batch=metrics.observe_batch)
+            models = load_models(runs, limits, metrics, checkpoint=checkpoint, options=options)
         app = create_app(models, limits, Access(token, is_loopback, tuple(cors_origin or ())), metrics)
         for model in models.values():
             data = model.run.config.data

@@ -7,7 +7,6 @@ import json
 import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from concurrent.futures import Future
 from importlib.resources import files
 from typing import Annotated, Any, Literal
 from urllib.parse import parse_qs
@@ -31,20 +30,6 @@ from translate.server.gate import NO_TOKEN, Access, Gate, Metrics, error_respons
 from translate.server.models import ServedModel
 
 _PAGE = files("translate.server") / "page"
-BODY_SECONDS = 30.0  # the deadline of a body
-_FAILED = "the server failed; see its log"
-_ERRORS = {
-    400: "The body cannot be read, or no model translates between these languages.",
-    401: "The token is missing or wrong.",
-    404: "The model does not exist.",
-    408: "The body did not arrive in time.",
-    413: "The body is too large.",
-    422: "The request is invalid or over a limit.",
-    429: "The queue is full; Retry-After gives the seconds to wait.",
-    500: "The search failed.",
-    503: "The server is stopping.",
-    504: "The answer took too long.",
-}
 
 
 class Server:
@@ -135,14 +120,12 @@ class Server:
         if any(re.search("[\ud800-\udfff]", text) for text in texts):
             raise InputError("the document contains a surrogate, which is not a character")
         loop = asyncio.get_running_loop()
-        asked: list[Future[list[Any]]] = []
+
+        async def answer(make_job: Callable[[], Job]) -> list[Any]:
+            return await self.answer(request, model, make_job())  # a job belongs to the event loop
 
         def ask(make_job: Callable[[], Job]) -> list[Any]:
-            async def answer() -> list[Any]:
-                return await self.answer(request, model, make_job())
-
-            asked.append(asyncio.run_coroutine_threadsafe(answer(), loop))
-            return asked[-1].result()
+            return asyncio.run_coroutine_threadsafe(answer(make_job), loop).result()
 
         def translate(text: str) -> DocumentTranslation:
             return translate_document(
@@ -152,11 +135,7 @@ class Server:
                 lambda made: ask(lambda: model.alignment_job(made, options))[0] if made else [],
             )
 
-        try:
-            return await asyncio.gather(*(asyncio.to_thread(translate, text) for text in texts))
-        finally:
-            for future in asked:  # if one failed or the client has disconnected
-                future.cancel()
+        return await asyncio.gather(*(asyncio.to_thread(translate, text) for text in texts))
 
 
 def create_app(models: Mapping[str, ServedModel], limits: schema.Limits, access: Access, metrics: Metrics) -> FastAPI:
@@ -176,11 +155,11 @@ def create_app(models: Mapping[str, ServedModel], limits: schema.Limits, access:
         lifespan=lifespan,
         docs_url=None,  # FastAPI's pages load their scripts from another host
         redoc_url=None,
-        responses={status: {"model": schema.ErrorAnswer, "description": text} for status, text in _ERRORS.items()},
+        responses={status: {"model": schema.ErrorAnswer} for status in ("4XX", "5XX")},
     )
     app.state.num_active, app.state.is_draining = 0, False
     app.add_middleware(compatibility.FormsAsJson)
-    app.add_middleware(Gate, access=access, metrics=metrics, max_bytes=limits.body_bytes, seconds=BODY_SECONDS)
+    app.add_middleware(Gate, access=access, metrics=metrics, max_bytes=limits.body_bytes)
     if access.cors_origins:
         app.add_middleware(
             CORSMiddleware,
@@ -188,42 +167,40 @@ def create_app(models: Mapping[str, ServedModel], limits: schema.Limits, access:
             allow_methods=["GET", "POST"],
             allow_headers=["Authorization", "Content-Type"],
         )
-    _add_errors(app)
+
+    async def answer_error(request: Request, error: Exception) -> JSONResponse:
+        return error_response(request.url.path, *_explain(error), getattr(error, "headers", None))
+
+    for kind in (HTTPError, RequestValidationError, InputError, RunError, Exception):
+        app.add_exception_handler(kind, answer_error)
     _add_own_paths(app, server)
     _add_other_paths(app, server)
     app.mount("/page", StaticFiles(directory=str(_PAGE)))
     return app
 
 
-def _add_errors(app: FastAPI) -> None:
-    """Answer every error with JSON that explains it."""
-
-    def add(kind: type[Exception], status: int, explain: Callable[[Any], str] = str) -> None:
-        async def answer(request: Request, error: Any) -> JSONResponse:
-            code = getattr(error, "status_code", status)
-            return error_response(request.url.path, code, explain(error), getattr(error, "headers", None))
-
-        app.add_exception_handler(kind, answer)
-
-    add(HTTPError, 500, lambda error: str(error.detail))
-    add(RequestValidationError, 422, _explain_invalid)
-    add(InputError, 422)
-    add(RunError, 500)
-    add(Exception, 500, lambda error: _FAILED)
-
-
-def _explain_invalid(error: RequestValidationError) -> str:
-    wrong: dict[str, None] = {}
-    for each in error.errors():
-        place = ".".join(str(part) for part in each["loc"][1:] if part not in ("ours", "libretranslate"))
-        wrong[f"{place or 'the body'}: {each['msg']}"] = None
-    return "; ".join(wrong)
+def _explain(error: Exception) -> tuple[int, str]:
+    """The status of an error, and its message for the client."""
+    match error:
+        case HTTPError():
+            return error.status_code, error.detail
+        case RequestValidationError():
+            wrong: dict[str, None] = {}
+            for each in error.errors():
+                place = ".".join(str(part) for part in each["loc"][1:] if part not in ("ours", "libretranslate"))
+                wrong[f"{place or 'the body'}: {each['msg']}"] = None
+            return 422, "; ".join(wrong)
+        case InputError():
+            return 422, str(error)
+        case RunError():
+            return 500, str(error)
+        case _:
+            return 500, "the server failed; see its log"
 
 
 def _kind(body: Any) -> str:
     """Whose request this is: LibreTranslate's has a field q."""
-    is_libre = "q" in body if isinstance(body, dict) else isinstance(body, compatibility.LibreTranslateRequest)
-    return "libretranslate" if is_libre else "ours"
+    return "libretranslate" if isinstance(body, dict) and "q" in body else "ours"
 
 
 def _add_own_paths(app: FastAPI, server: Server) -> None:
@@ -249,7 +226,7 @@ def _add_own_paths(app: FastAPI, server: Server) -> None:
         """The models, the first of which is the default, and the limits of requests."""
         return schema.ModelsAnswer(models=[model.describe() for model in server.models.values()], limits=server.limits)
 
-    @app.post("/translate", response_model_exclude_unset=True)
+    @app.post("/translate")
     async def translate(
         request: Request,
         question: Annotated[
@@ -257,7 +234,7 @@ def _add_own_paths(app: FastAPI, server: Server) -> None:
             | Annotated[compatibility.LibreTranslateRequest, Tag("libretranslate")],
             Discriminator(_kind),
         ],
-    ) -> schema.TranslateAnswer | compatibility.LibreTranslateAnswer:
+    ) -> schema.TranslateAnswer | dict[str, Any]:
         """Translate one or several texts. A request with the field q is LibreTranslate's, and so is its answer."""
         if isinstance(question, compatibility.LibreTranslateRequest):
             if not (request.state.is_allowed or server.access.allows(question.api_key)):
@@ -314,8 +291,7 @@ async def _events(server: Server, model: ServedModel, job: Job) -> AsyncIterator
                 else:
                     yield _event("translation", {"index": found.number, **found.value.model_dump()})
     except Exception as error:  # the status has been sent
-        told = str(error) if isinstance(error, InputError | RunError) else getattr(error, "detail", _FAILED)
-        yield _event("error", {"error": told})
+        yield _event("error", {"error": _explain(error)[1]})
     else:
         yield _event("done", {"model": model.name, "seconds": round(time.perf_counter() - started, 3)})
 
@@ -331,18 +307,19 @@ def _add_other_paths(app: FastAPI, server: Server) -> None:
         return compatibility.libretranslate_languages(server.models.values())
 
     @app.post("/v2/translate")
-    async def deepl(request: Request, question: compatibility.DeepLRequest) -> compatibility.DeepLAnswer:
+    async def deepl(request: Request, question: compatibility.DeepLRequest) -> dict[str, Any]:
         """Translate texts line by line, or as HTML, with DeepL's requests and answers."""
         if question.glossary_id:
             raise InputError("glossary_id is not supported; remove it")
-        model = compatibility.choose_model(server.models.values(), question.source_lang, question.target_lang)
+        model = compatibility.choose_model(server.models.values(), question.source_lang or "", question.target_lang)
         (texts,) = await _translate_texts(server, request, model, question.text, is_html=bool(question.tag_handling))
         source = model.run.config.data.source_language.upper()
-        translations = [
-            compatibility.DeepLTranslation(detected_source_language=source, text=text, billed_characters=len(given))
-            for given, text in zip(question.text, texts, strict=True)
-        ]
-        return compatibility.DeepLAnswer(translations=translations)
+        return {
+            "translations": [
+                {"detected_source_language": source, "text": text, "billed_characters": len(given)}
+                for given, text in zip(question.text, texts, strict=True)
+            ]
+        }
 
     @app.get("/v2/languages")
     async def deepl_languages(
@@ -363,28 +340,24 @@ def _add_other_paths(app: FastAPI, server: Server) -> None:
 async def _translate_texts(
     server: Server, request: Request, model: ServedModel, texts: Sequence[str], *, is_html: bool, num_others: int = 0
 ) -> list[list[str]]:
-    """Translate texts line by line, or as HTML: the best translations of all, and so many lists of other ones.
-
-    A line with fewer translations repeats its last.
-    """
+    """Translate texts line by line, or as HTML; returns the best translations of all, then lists of other ones."""
     if is_html:
         return [[each.text for each in await server.translate_documents(request, model, texts, "html", {})]]
     divided = [text.split("\n") for text in texts]
     job = model.translation_job(list(itertools.chain(*divided)), {"n_best": num_others + 1} if num_others else {})
-    answers = iter(await server.answer(request, model, job))
-    found = [
-        [[each.text, *(other.text for other in each.alternatives)] for each in itertools.islice(answers, len(lines))]
-        for lines in divided
+    ranked = [
+        [each.text, *(other.text for other in each.alternatives)] for each in await server.answer(request, model, job)
     ]
+    ends = list(itertools.accumulate(map(len, divided), initial=0))
     return [
-        ["\n".join(line[min(rank, len(line) - 1)] for line in lines) for lines in found]
+        ["\n".join(line[: rank + 1][-1] for line in ranked[start:end]) for start, end in itertools.pairwise(ends)]
         for rank in range(num_others + 1)
     ]
 
 
 async def _libretranslate(
     server: Server, request: Request, question: compatibility.LibreTranslateRequest
-) -> compatibility.LibreTranslateAnswer:
+) -> dict[str, Any]:
     model = compatibility.choose_model(server.models.values(), question.source, question.target)
     given, count = [question.q] if isinstance(question.q, str) else question.q, question.alternatives
     if count and question.format == "html":
@@ -398,4 +371,4 @@ async def _libretranslate(
         detected = {"confidence": 100, "language": model.run.config.data.source_language}
         answer["detectedLanguage"] = [detected] * len(given)
     is_one = isinstance(question.q, str)
-    return compatibility.LibreTranslateAnswer(**{key: value[0] if is_one else value for key, value in answer.items()})
+    return {key: value[0] if is_one else value for key, value in answer.items()}

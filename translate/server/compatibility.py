@@ -11,7 +11,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from translate.server.models import ServedModel
-from translate.server.schema import MAX_BEAM, Answer
+from translate.server.schema import MAX_BEAM
 
 _FORM = "application/x-www-form-urlencoded"
 
@@ -30,14 +30,6 @@ class LibreTranslateRequest(BaseModel):
     api_key: str | None = None
 
 
-class LibreTranslateAnswer(Answer):
-    """An answer of LibreTranslate; for a list of texts, its fields are lists."""
-
-    translatedText: str | list[str]
-    detectedLanguage: dict[str, Any] | list[dict[str, Any]] | None = None
-    alternatives: list[Any] | None = None
-
-
 class DeepLRequest(BaseModel):
     """The supported part of DeepL's request; other keys are ignored."""
 
@@ -50,20 +42,6 @@ class DeepLRequest(BaseModel):
     glossary_id: str | None = None
 
 
-class DeepLTranslation(Answer):
-    """A translation in DeepL's answer."""
-
-    detected_source_language: str
-    text: str
-    billed_characters: int
-
-
-class DeepLAnswer(Answer):
-    """DeepL's answer."""
-
-    translations: list[DeepLTranslation]
-
-
 class FormsAsJson:
     """Middleware that turns the forms of these clients into JSON, which the application reads."""
 
@@ -71,7 +49,7 @@ class FormsAsJson:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on; the application sees the fields of a form as a JSON object."""
+        """Pass a request on, the fields of a form as a JSON object."""
         is_ours = scope["type"] == "http" and scope["path"] in ("/translate", "/v2/translate")
         if not (is_ours and Headers(scope=scope).get("content-type", "").startswith(_FORM)):
             await self.app(scope, receive, send)
@@ -91,8 +69,8 @@ class FormsAsJson:
         await self.app(scope, receive_json, send)
 
 
-def choose_model(models: Iterable[ServedModel], source: str | None, target: str) -> ServedModel:
-    """The first model for these languages. EN-US means EN; a source of `auto` or None means any.
+def choose_model(models: Iterable[ServedModel], source: str, target: str) -> ServedModel:
+    """The first model for these languages. EN-US means EN; the source may be `auto`, or empty, for any.
 
     Raises:
         HTTPException: No model translates between them.
@@ -105,8 +83,7 @@ def choose_model(models: Iterable[ServedModel], source: str | None, target: str)
     for model in models:
         data = model.run.config.data
         pairs.append(f"{data.source_language} to {data.target_language}")
-        is_source = source is None or source.lower() in ("", "auto") or base(source) == base(data.source_language)
-        if is_source and base(target) == base(data.target_language):
+        if base(source) in ("", "auto", base(data.source_language)) and base(target) == base(data.target_language):
             return model
     raise HTTPException(400, f"no model translates {source or 'any'} to {target}; available: {', '.join(pairs)}")
 

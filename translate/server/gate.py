@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 _OPEN = ("/", "/healthz", "/openapi.json", "/languages")  # need no token, and neither does /page/
 _ALWAYS = ("/healthz", "/metrics")  # also answered while the server stops
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+BODY_SECONDS = 30.0  # the deadline of a body
 NO_TOKEN = "Bearer token missing or wrong: send the header Authorization: Bearer TOKEN"
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"
@@ -55,7 +56,7 @@ class Metrics:
         self.seconds = histogram("translate_request_seconds", "Time from request to end of answer.", ["path"])
         self.texts = counter("translate_texts", "Texts translated.", ["model"])
         self.conditions = counter("translate_conditions", "Texts by condition.", ["model", "condition"])
-        sizes = (1, 2, 4, 8, 16, 32, 64, 128)
+        sizes = [2**power for power in range(8)]
         self.batch_texts = histogram("translate_batch_texts", "Texts per batch.", ["model"], buckets=sizes)
         self.batch_seconds = histogram("translate_batch_seconds", "Search time of a batch.", ["model"])
         self.waiting = Gauge(
@@ -69,16 +70,10 @@ class Metrics:
 
 
 class Gate:
-    """Refuses requests that are not allowed or too large, counts all, and adds the security headers.
+    """Refuses requests that are not allowed or whose body has more than `max_bytes`, counts all, and adds headers."""
 
-    Args:
-        max_bytes: Limit of a body's bytes.
-        seconds: Deadline of a body.
-    """
-
-    def __init__(self, app: ASGIApp, *, access: Access, metrics: Metrics, max_bytes: int, seconds: float) -> None:
-        self.app, self.access, self.metrics = app, access, metrics
-        self.max_bytes, self.seconds = max_bytes, seconds
+    def __init__(self, app: ASGIApp, *, access: Access, metrics: Metrics, max_bytes: int) -> None:
+        self.app, self.access, self.metrics, self.max_bytes = app, access, metrics, max_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse a request or pass it to the application."""
@@ -87,7 +82,7 @@ class Gate:
             return
         state: Any = scope["app"].state
         started, status = time.perf_counter(), 500
-        left, deadline = self.max_bytes, asyncio.get_running_loop().time() + self.seconds
+        left, deadline = self.max_bytes, asyncio.get_running_loop().time() + BODY_SECONDS
         is_read = False
 
         async def receive_within_limits() -> Message:
@@ -96,7 +91,7 @@ class Gate:
                 async with asyncio.timeout_at(None if is_read else deadline):
                     message = await receive()
             except TimeoutError:
-                raise HTTPException(408, f"the body did not arrive within {self.seconds:g} s") from None
+                raise HTTPException(408, f"the body did not arrive within {BODY_SECONDS:g} s") from None
             left -= len(message.get("body", b""))
             is_read = not message.get("more_body", False)
             if left < 0:
@@ -114,15 +109,10 @@ class Gate:
 
         state.num_active += 1
         try:
-            refused = self._refuse(scope)
-            if refused is not None:
-                await refused(scope, receive, send_with_headers)
-            else:
-                await self.app(scope, receive_within_limits, send_with_headers)
+            await (self._refuse(scope) or self.app)(scope, receive_within_limits, send_with_headers)
         finally:
             state.num_active -= 1
-            route = scope.get("route")
-            path = getattr(route, "path", "other")
+            path = getattr(scope.get("route"), "path", "other")
             self.metrics.requests.labels(path, status).inc()
             self.metrics.seconds.labels(path).observe(time.perf_counter() - started)
 
@@ -134,8 +124,6 @@ class Gate:
         if self.access.token is None and self.access.is_loopback and host not in _LOOPBACK:
             # Another site's page can reach 127.0.0.1 under its own name (DNS rebinding), and could read answers.
             return error_response(path, 421, f"Host {host}: without a token, use localhost or 127.0.0.1")
-        if (length := headers.get("content-length", "")).isdecimal() and int(length) > self.max_bytes:
-            return error_response(path, 413, f"the body has {length} bytes; the limit is {self.max_bytes}")
         scheme, _, given = headers.get("authorization", "").partition(" ")
         is_allowed = self.access.allows(given if scheme.lower() in ("bearer", "deepl-auth-key") else None)
         scope.setdefault("state", {})["is_allowed"] = is_allowed

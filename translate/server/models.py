@@ -2,7 +2,8 @@
 
 import functools
 import json
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,14 @@ from translate.documents.document import word_weights
 from translate.errors import InputError
 from translate.runs.directory import Checkpoint
 from translate.server.batching import BatchQueue, Job
+from translate.server.gate import Metrics
 from translate.server.schema import AttentionAnswer, Limits, ModelAnswer, ScoreRequest, TranslationAnswer
 from translate.visualize.attention import capture_attention
 from translate.visualize.sentences import read_sentence
 
 _FIXED = ("engine", "precision", "device", "workers", "batch_tokens", "look_ahead_lines")
 _ATTENTION_TOKENS = 128  # per side; an answer holds their product for each head
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _LARGEST = {  # limits of a request, unless the run's own value is larger
     "max_length_factor": 4.0,
     "max_length_constant": 200,
@@ -32,21 +35,16 @@ _LARGEST = {  # limits of a request, unless the run's own value is larger
 
 
 class ServedModel:
-    """A model and its queue.
+    """A model and its queue."""
 
-    Args:
-        on_batch: As in `BatchQueue`.
-    """
-
-    def __init__(
-        self, name: str, loaded: LoadedTranslator, limits: Limits, *, on_batch: Callable[[int, float], object]
-    ) -> None:
+    def __init__(self, name: str, loaded: LoadedTranslator, limits: Limits, metrics: Metrics) -> None:
         self.name, self.limits, self.run = name, limits, loaded.run
         translator = loaded.translator
         is_cpu = translator.model.device.type == "cpu"
         num_workers = (translator.config.workers or torch.get_num_threads()) if is_cpu else 1
         self.engine = translator.engine.prepare()
         self.translator = translator.with_options(workers=1) if is_cpu else translator  # the queue has the threads
+        on_batch = functools.partial(metrics.observe_batch, name)
         self.queue = BatchQueue(max_characters=limits.waiting_characters, num_workers=num_workers, on_batch=on_batch)
         self._translator_for = functools.lru_cache(maxsize=64)(self._build_translator)
         self._lacks = functools.lru_cache(maxsize=10_000)(translator.tokenizers.source.lacks)
@@ -117,11 +115,8 @@ class ServedModel:
             raise InputError(f"{len(request.source)} texts in source, but {len(request.target)} in target")
         self._check_lengths([*request.source, *request.target])
         pairs = list(zip(request.source, request.target, strict=True))
-
-        return Job(
-            [*request.source, *request.target],
-            call=lambda: list(describe_scores(self.translator, pairs, CorpusScore())),
-        )
+        texts = [*request.source, *request.target]
+        return Job(texts, call=lambda: list(describe_scores(self.translator, pairs, CorpusScore())))
 
     def attention_job(self, source: str, target: str) -> Job:
         """A job that captures the cross-attention; its result is an `AttentionAnswer`.
@@ -155,7 +150,7 @@ class ServedModel:
                 raise InputError(
                     f"text {number} has {len(text)} characters; the limit is {limits.characters}: split it"
                 )
-            if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+            if _SURROGATE.search(text):
                 raise InputError(f"text {number} contains a surrogate, which is not a character")
 
     def _build_translator(self, options_json: str) -> Translator:
@@ -175,18 +170,12 @@ class ServedModel:
 
 
 def load_models(
-    runs: Sequence[Path],
-    limits: Limits,
-    *,
-    checkpoint: Checkpoint,
-    options: dict[str, Any],
-    on_batch: Callable[[str, int, float], object],
+    runs: Sequence[Path], limits: Limits, metrics: Metrics, *, checkpoint: Checkpoint, options: dict[str, Any]
 ) -> dict[str, ServedModel]:
     """Load runs under the names of their directories, or under their paths where two names are the same.
 
     Args:
         options: Values of `DecodingConfig` that replace the runs' own.
-        on_batch: Called after each batch with the model's name and the arguments of `BatchQueue`.
 
     Raises:
         InputError, RunError: As in `load_translator`; or a run is given twice.
@@ -197,7 +186,4 @@ def load_models(
         raise InputError(f"RUN: {max(names, key=names.count)} is given twice; give it once")
     # All are loaded before any has threads.
     loaded = [load_translator(run, checkpoint=checkpoint, options=options, token_scores=False) for run in runs]
-    return {
-        name: ServedModel(name, each, limits, on_batch=functools.partial(on_batch, name))
-        for name, each in zip(names, loaded, strict=True)
-    }
+    return {name: ServedModel(name, each, limits, metrics) for name, each in zip(names, loaded, strict=True)}
