@@ -1,17 +1,116 @@
-"""Where the file of a picture goes, and that it is written whole or not at all."""
+"""Pages and figures of every kind of panel: drawn the same each time, with whatever text, and written whole or not."""
 
 import re
+import struct
 import sys
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
-from translate.errors import InputError, RunError
-from translate.visualize.page import PictureFile, choose_picture_file, picture_page, save_picture
-from translate.visualize.panels import Picture, Table
+pytest.importorskip("vl_convert", reason="the extra `pictures` is not installed")
 
-PICTURE = Picture("Größe & <Maß> $5", [], [Table("table", ["Wort", "$"], [["Straße", "groß, $1"]])])
+from translate.errors import InputError, RunError
+from translate.visualize.page import PictureFile, choose_picture_file, draw_figure, picture_page, save_picture
+from translate.visualize.panels import Curves, Links, Matrix, Picture, Point, Points, Series, Switch, Table, printable
+
+TOKENS = ["▁Straße", "größer", "$x$", "</s>"]
+WEIGHTS = [[0.25, 0.75, None, None]] * 4
+PICTURE = Picture(
+    "Größe & <Maß> $5",
+    ["Ein Absatz mit Umlauten: äöüß, $_$.", "x " * 300],
+    [
+        Matrix("weights", TOKENS, TOKENS, WEIGHTS, "query", "key", "weight"),
+        Matrix("signed", ["0"], ["0", "1"], [[-3.0, 2.0]], "position", "dimension", "signed", "note " * 40, [1, 0]),
+        Matrix("nothing", ["0"], ["0", "1"], [[0.0, 0.0]], "", "", "signed"),
+        Matrix("mask", TOKENS, TOKENS, [[1.0, 0.0, 0.0, 0.0]] * 4, "query", "key", "visible"),
+        Curves("curves", "step", "loss", [Series("a", [1, 2, 3], [4.0, None, 1.0]), Series("b", [1], [2.0])], True),
+        Curves("nothing yet", "step", "loss", [Series("a", [1], [None])], True),
+        Points("map", "x", "y", [Point("Größe", 0, 0, "a"), Point("$", 1, 1, "b", anchor="below")]),
+        Links("links", ["Der", "Hund", "hier"], ["The", "dog"], [(0, 0, 1.0), (1, 1, 0.2)]),
+        Table("table", ["Wort", "$"], [["Straße", "groß, $1"]]),
+    ],
+    columns=3,
+    switches=[Switch("order", "Dimensions", [("apart", "apart"), ("as added", "in turn")])],
+)
+
+
+def size(png: bytes) -> tuple[int, int]:
+    assert png.startswith(b"\x89PNG\r\n\x1a\n")
+    width, height = struct.unpack(">II", png[16:24])
+    return width, height
+
+
+def texts(svg: bytes) -> list[str]:
+    return ["".join(each.itertext()) for each in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]
+
+
+def test_all_panels_are_drawn_the_same_each_time() -> None:
+    png = draw_figure(PICTURE, format="png", dots_per_inch=60)
+    assert draw_figure(PICTURE, format="png", dots_per_inch=60) == png
+    widths = [size(each)[0] for each in (draw_figure(PICTURE, format="png", dots_per_inch=30), png)]
+    assert widths[1] == pytest.approx(2 * widths[0], rel=0.02)
+    svg = draw_figure(PICTURE, format="svg")
+    assert draw_figure(PICTURE, format="svg") == svg
+    assert not re.findall(rb"(?:href|src)=\"(?!#|data:)", svg)  # nothing from elsewhere
+    shown = texts(svg)
+    titles = [panel.title for panel in PICTURE.panels]
+    assert [text for text in shown if text in titles] == titles
+    for text in ("Größe & <Maß> $5", "_Straße", "größer", "dimension", "step", "Hund", "hier", "groß, $1"):
+        assert text in shown
+
+
+def test_without_the_extra_a_figure_names_it_and_a_page_loads_vega(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    with pytest.raises(InputError, match="--format svg .*pip install"):
+        draw_figure(PICTURE, format="svg")
+    page = picture_page(PICTURE)
+    assert "script-src 'unsafe-inline' https://cdn.jsdelivr.net;" in page and page.count("</script>") == 5
+    assert all(src.startswith("https://cdn.jsdelivr.net/npm/vega") for src in re.findall(r'src="(.*?)"', page))
+
+
+def test_an_equal_legend_is_drawn_once() -> None:
+    heads = [Matrix(f"head {head}", ["x"], ["y"], [[0.5]], "query", "key", "weight") for head in range(3)]
+    assert texts(draw_figure(Picture("heads", [], heads, columns=3), format="svg")).count("weight") == 1
+    limits = [Matrix("m", ["x"], ["y"], [[limit]], "query", "key", "signed") for limit in (40.0, 20.0, 20.0)]
+    shown = texts(draw_figure(Picture("limits", [], limits, columns=3), format="svg"))
+    assert (shown.count("40"), shown.count("−10")) == (1, 1)
+
+
+@pytest.mark.parametrize("text", ["😀 中文 \u0627\u0644", "^_{\\frac$$", "", "a'b\"[]datum"])
+def test_no_text_stops_a_figure(text: str) -> None:
+    panels = [
+        Matrix(text, [text], [text], [[1.0]], text, text, "weight"),
+        Curves(text, text, text, [Series(text, [1, 2], [1.0, 2.0], text)]),
+        Points(text, text, text, [Point(text, 1, 1, text)]),
+        Links(text, [text], [text], [(0, 0, 0.5)]),
+        Table(text, [text], [[text]]),
+    ]
+    for each in ("png", "svg"):
+        assert draw_figure(Picture(text, [text], panels), format=each)  # type: ignore[arg-type]
+
+
+def test_characters_that_xml_forbids_are_replaced(tmp_path: Path) -> None:
+    text = "\x1b[31m \x00 \x85 \ufffe \ud800 \u202e \u200f ]]> -- \t x"
+    panel = Matrix(text, [text], [text], [[1.0]], text, text, "weight", note=text)
+    links = Links(text, [text], [text], [(0, 0, 1.0)])
+    picture = Picture(text, [text], [panel, links, Table(text, [text], [[text]])])
+    save_picture(picture, PictureFile(tmp_path / "x.svg", "svg"))
+    save_picture(picture, PictureFile(tmp_path / "x.html", "html"))
+    ElementTree.parse(tmp_path / "x.svg")
+    page = (tmp_path / "x.html").read_text(encoding="utf-8")
+    for shown in ((tmp_path / "x.svg").read_text(encoding="utf-8"), page[page.index('id="data"') :][:5000]):
+        assert "\ufffd[31m" in shown
+        assert not re.search(r"[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe\uffff]|\\u00[01]", shown)
+    assert printable(text) == "\ufffd[31m \ufffd \ufffd \ufffd \ufffd \u202e \u200f ]]> -- \t x"
+
+
+def test_a_figure_that_is_too_large_is_refused() -> None:
+    numbers = list(map(str, range(800)))
+    panel = Matrix("large", numbers, numbers, [[0.0] * 800] * 800, "position", "position", "signed")
+    with pytest.raises(InputError, match="640,000 cells.*600,000"):
+        draw_figure(Picture("large", [], [panel]), format="svg")
 
 
 @pytest.mark.parametrize(
@@ -49,10 +148,3 @@ def test_what_cannot_be_written_leaves_the_old_file(tmp_path: Path) -> None:
         with pytest.raises(RunError, match=f"{file}: cannot be written"):
             save_picture(PICTURE, PictureFile(file, "html"))
     assert [path.name for path in tmp_path.iterdir()] == ["folder.html"]
-
-
-def test_a_page_without_the_extra_loads_vega(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "vl_convert", None)
-    page = picture_page(PICTURE)
-    assert "script-src 'unsafe-inline' https://cdn.jsdelivr.net;" in page and page.count("</script>") == 5
-    assert all(src.startswith("https://cdn.jsdelivr.net/npm/vega") for src in re.findall(r'src="(.*?)"', page))

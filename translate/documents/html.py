@@ -13,26 +13,23 @@ from collections.abc import Iterable, Iterator
 
 from translate.documents.segments import Item, Segment, Syntax
 
-
-def _tags(names: str) -> frozenset[str]:
-    return frozenset(names.split())
-
-
 # Text does not continue across these tags. All others without a hyphen are inline, as in browsers.
-_BOUNDARIES = _tags(
-    "address article aside audio base blockquote body br button canvas caption center col colgroup dd details dialog"
-    " dir div dl dt embed fieldset figcaption figure footer form frame frameset h1 h2 h3 h4 h5 h6 head header hgroup"
-    " hr html iframe input legend li link main map menu meta nav noscript object ol optgroup option p param picture pre"
-    " script search section select source style summary table tbody td template textarea tfoot th thead title tr track"
-    " ul video"
-)
-_PLACEHOLDERS = _tags("code kbd math samp tt var")  # replace words
-_SCRIPTS = _tags("sub sup")
-_POINTS = _SCRIPTS | _tags("svg")  # belong to the adjacent word
-_BLOCKS = _tags("canvas iframe noscript object pre script style template textarea")
+_BOUNDARIES = {
+    "address", "article", "aside", "audio", "base", "blockquote", "body", "br", "button", "canvas", "caption",
+    "center", "col", "colgroup", "dd", "details", "dialog", "dir", "div", "dl", "dt", "embed", "fieldset",
+    "figcaption", "figure", "footer", "form", "frame", "frameset", "h1", "h2", "h3", "h4", "h5", "h6", "head",
+    "header", "hgroup", "hr", "html", "iframe", "input", "legend", "li", "link", "main", "map", "menu", "meta",
+    "nav", "noscript", "object", "ol", "optgroup", "option", "p", "param", "picture", "pre", "script", "search",
+    "section", "select", "source", "style", "summary", "table", "tbody", "td", "template", "textarea", "tfoot",
+    "th", "thead", "title", "tr", "track", "ul", "video",
+}  # fmt: skip
+_PLACEHOLDERS = {"code", "kbd", "math", "samp", "tt", "var"}  # replace words
+_SCRIPTS = {"sub", "sup"}
+_POINTS = _SCRIPTS | {"svg"}  # belong to the adjacent word
+_BLOCKS = {"canvas", "iframe", "noscript", "object", "pre", "script", "style", "template", "textarea"}
 _UNTOUCHED = _PLACEHOLDERS | _POINTS | _BLOCKS
 _LETTERS = re.compile(r"(?<!\w)(?:[A-Z][A-Za-z]?|[cdkm]m|[a-z])$")  # at the end of units and formulas
-_VOID = _tags("area base br col embed hr img input link meta source track wbr")
+_VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
 _MARKUP = re.compile(
     r"""<!--(?:-?>|.*?(?:--!?>|\Z))
     | <(?P<raw>script|style|textarea|iframe|noembed|noframes|xmp)(?=[\s/>]).*?(?=</(?P=raw)[\s/>]|\Z)
@@ -51,7 +48,7 @@ def read_html(text: str) -> Iterator[Segment]:
     """The segments of a document, without scripts, code and elements marked translate="no"."""
     items: list[Item] = []
     start = position = 0
-    for item in fold_untouched(read_items(text)):
+    for item in [*fold_untouched(read_items(text)), Item("point", "", "p")]:
         position += len(item.raw)
         if item.tag not in _BOUNDARIES and "-" not in item.tag:
             items += [item] * bool(item.raw)
@@ -59,8 +56,6 @@ def read_html(text: str) -> Iterator[Segment]:
         if items:
             yield Segment(start, items, HTML)
         items, start = [], position
-    if items:
-        yield Segment(start, items, HTML)
 
 
 def read_tag(raw: str) -> Item:

@@ -111,19 +111,19 @@ def _encode(translator: Translator, sources: Sequence[str], targets: Sequence[st
 def _align(translator: Translator, pair: EncodedPair, weights: Tensor) -> AlignedPair:
     source = tokens_of(translator.tokenizers.source, pair.source)
     target = tokens_of(translator.tokenizers.target, pair.target)
-
-    def links(*sides: Sequence[Word]) -> dict[AlignmentLink, float]:
-        """Links without the end symbols, which are the last words."""
-        source_words, target_words = ([word.positions for word in side[:-1]] for side in sides)
-        return align_words(weights, source_words=source_words, target_words=target_words)
-
     source_parts, target_parts = split_punctuation(source), split_punctuation(target)
+    # The end symbols are the last words, and have no links.
+    links, written = (
+        align_words(weights, source_words=[word.positions for word in sources[:-1]],
+                    target_words=[word.positions for word in targets[:-1]])
+        for sources, targets in ((source_parts, target_parts), (source.words, target.words))
+    )  # fmt: skip
     return AlignedPair(
         source=[word.text for word in source_parts[:-1]],
         target=[word.text for word in target_parts[:-1]],
-        links=links(source_parts, target_parts),
+        links=links,
         weights=merge_words(weights.double(), query_words=target_parts, key_words=source_parts),
-        written=links(source.words, target.words),
+        written=written,
     )
 
 
@@ -132,17 +132,20 @@ def split_punctuation(tokens: Tokens) -> list[Word]:
     parts = []
     for word in tokens.words:
         groups: list[list[int]] = []
-        was_mark = was_space = False
+        was_mark: bool | None = None  # None: after nothing or a lone space, which joins what follows
         for position in word.positions:
-            is_mark = not any(map(str.isalnum, tokens.pieces[position]))
-            if not groups or (is_mark != was_mark and not was_space):
+            piece = tokens.pieces[position]
+            is_mark = not any(map(str.isalnum, piece))
+            if not groups or was_mark not in (None, is_mark):
                 groups.append([])
             groups[-1].append(position)
-            was_mark, was_space = is_mark, tokens.pieces[position] == SPACE
-        for group in groups if len(groups) > 1 else []:
+            was_mark = None if piece == SPACE else is_mark
+        if len(groups) == 1:
+            parts.append(word)
+            continue
+        for group in groups:
             spelt = group_words([tokens.pieces[position] for position in group])
             parts.append(Word("".join(part.text for part in spelt), group))
-        parts += [word] if len(groups) == 1 else []
     return parts
 
 

@@ -187,13 +187,10 @@ def look_at_attention(
     numbers *= model.num_heads * (2 if model.positions in ("rotary", "relative") else 1)
     what = f"{columns} source and {rows} target tokens in every layer and head"
     check_numbers(numbers, of=what, less="give a shorter sentence")
-    made = (
-        "The translation was decoded greedily." if config.beam_size == 1 else f"Decoded with beam {config.beam_size}."
-    )
-    if config.search == "sample":
-        made = f"The translation was sampled with seed {config.seed}."
-    if target is not None:
-        made = "Forced: the translation was given."
+    made = "Forced: the translation was given."
+    if target is None:
+        is_sampled = config.search == "sample"
+        made = f"Sampled with seed {config.seed}." if is_sampled else f"Decoded with beam {config.beam_size}."
     (forced,) = translator.force([pair.ids])
     log_prob = f"{sum(forced.token_log_probs):.3f}".replace("-", "\N{MINUS SIGN}")
     how = (

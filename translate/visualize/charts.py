@@ -103,10 +103,6 @@ def _number(field: str, **settings: Any) -> Spec:
     return {"field": field, "type": "quantitative", **settings}
 
 
-def _name(field: str, **settings: Any) -> Spec:
-    return {"field": field, "type": "nominal", **settings}
-
-
 def _tooltip(titles: dict[str, str]) -> list[Spec]:
     return [{"field": field, "title": title} for field, title in titles.items()]
 
@@ -147,6 +143,7 @@ def _matrix(panel: Matrix, is_page: bool) -> Spec:
         apart = [panel.columns[panel.order.index(place)] for place in range(num_columns)]
         places = f"order == 'apart' ? {list(panel.order)} : {places}"
         columns["labelExpr"] = f"order == 'apart' ? {_json(apart)}[datum.value] : {columns['labelExpr']}"
+    kind = "quantitative"
     values: list[list[Any]] = [[_rounded(value) for value in row] for row in panel.values]
     scale: Spec = {"type": "sqrt", "domain": [0, 1], "range": "heatmap", "interpolate": "rgb"}
     legend: Spec = {"title": "weight", "values": [0, 0.1, 0.5, 1], "gradientLength": 200}
@@ -156,6 +153,7 @@ def _matrix(panel: Matrix, is_page: bool) -> Spec:
         scale = {"domain": [-limit, limit], "range": "diverging", "interpolate": "rgb", "clamp": True}
         legend = {"title": None, "gradientLength": 200}
     elif panel.scale == "visible":
+        kind = "nominal"
         values = [["visible" if value else "not visible" for value in row] for row in values]
         scale = {"domain": ["visible", "not visible"], "range": "ordinal"}
         legend = {"title": None, "symbolType": "square"}
@@ -179,7 +177,7 @@ def _matrix(panel: Matrix, is_page: bool) -> Spec:
         "encoding": {
             "x": {"field": "column", "type": "ordinal", "axis": columns},
             "y": {"field": "row", "type": "ordinal", "axis": _axis(panel.rows, panel.row_axis, labelAngle=0)},
-            "color": (_name if panel.scale == "visible" else _number)("value", scale=scale, legend=legend),
+            "color": {"field": "value", "type": kind, "scale": scale, "legend": legend},
             "tooltip": _tooltip(titles),
         },
         "usermeta": {
@@ -207,18 +205,14 @@ def _curves(panel: Curves, is_page: bool) -> Spec:
     scale = {"nice": False, "zero": False, "padding": 8}
     up: Spec = {"title": panel.y_axis, "scale": {**scale, "padding": 20 if marks else 8}, "axis": {"tickCount": 5}}
     if panel.is_log:
-        heights = [math.log10(row["y"]) for row in rows if row["y"]] or [0.0]
-        factors = [1] if max(heights) - min(heights) > 2 else [1, 2, 5]
-        powers = range(math.floor(min(heights)), math.ceil(max(heights)) + 1)
-        up["axis"] = {"values": [float(f"{factor}e{power}") for power in powers for factor in factors]}
         up["scale"] = {"type": "log", "nice": False, "padding": 8}
     along = {"title": {"expr": "over"} if has_minutes else panel.x_axis, "tickCount": 6}
-    colour = {"color": _name("name", sort=names, legend=_STROKES)}
+    colour = {"color": {"field": "name", "scale": {"domain": names}, "legend": _STROKES}}
     dots = {"type": "point", "filled": True, "opacity": 1, "clip": is_page}
     line: Spec = {"mark": {"type": "line", "strokeWidth": 1.8, "clip": is_page}, "encoding": {**colour}}
     if len(kinds) > 1:
         dashes = {"domain": kinds, "range": [[1, 0], [6, 4], [2, 3], [8, 3, 2, 3]]}
-        line["encoding"]["strokeDash"] = _name("kind", scale=dashes, legend=_STROKES | _GREY)
+        line["encoding"]["strokeDash"] = {"field": "kind", "scale": dashes, "legend": _STROKES | _GREY}
     layers = [line]
     if max(len(series.x) for series in panel.series) <= 40:
         layers.append({"mark": {**dots, "size": 16}, "encoding": colour})
@@ -253,7 +247,7 @@ def _curves(panel: Curves, is_page: bool) -> Spec:
 def _points(panel: Points, is_page: bool) -> Spec:
     groups = list(dict.fromkeys(point.group for point in panel.points))
     # Colours and shapes that have the same domain have one legend.
-    look = _name("group", scale={"domain": groups}, legend={"title": None})
+    look = {"field": "group", "scale": {"domain": groups}, "legend": {"title": None}}
     place: Spec = {"scale": {"nice": False, "zero": False, "padding": 60}, "axis": {"tickCount": 8}}
     titles = {"label": "word", "group": "of", "note": "note", "x": panel.x_axis, "y": panel.y_axis}
     points: Spec = {

@@ -74,15 +74,11 @@ def embeddings_picture(
         panels.append(_map(side, vectors | asked, groups | dict.fromkeys(asked, "asked for"), neighbours, method))
         rows = [[word, neighbours[word]] for word in asked or shown]
         panels.append(Table(f"Nearest neighbours of {side} words", ["Word", "Neighbours and their cosines"], rows))
-    content = (
-        "Words of four letters or more that occur in few lines of the text, preferably with an embedding of their own. "
+    about = (
+        "A word of several subwords is the mean of their embeddings. Neighbours have the largest cosine in all"
+        " dimensions, among the whole vocabulary: -x is a subword that does not begin a word."
     )
-    paragraphs = [
-        f"{'' if words else content}A word of several subwords is the mean of their embeddings. Neighbours have the"
-        " largest cosine in all dimensions, among the whole vocabulary: -x is a subword that does not begin a word.",
-        tables,
-    ]
-    return Picture(f"Embeddings of {name}", paragraphs, panels)
+    return Picture(f"Embeddings of {name}", [about, tables], panels)
 
 
 def content_words(lines: Sequence[str], count: int, tokenizer: Tokenizer) -> list[str]:

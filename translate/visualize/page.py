@@ -1,8 +1,9 @@
-"""HTML pages of pictures, and the file that a page or figure is saved in."""
+"""A picture as a page, or as a figure that Vega-Lite draws without a browser: HTML, PNG and SVG files."""
 
 import html
 import json
 import re
+import textwrap
 from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
@@ -10,16 +11,21 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from translate.atomic import open_output
-from translate.errors import InputError
+from translate.decoding.output.words import SPACE
+from translate.errors import InputError, install_hint
 from translate.visualize.charts import chart_specs, theme
-from translate.visualize.figure import DOTS_PER_INCH, draw_figure
-from translate.visualize.panels import Curves, Picture, Points, Table, printable
+from translate.visualize.panels import Curves, Matrix, Picture, Points, Table, printable
 
 PictureFormat = Literal["html", "png", "svg"]
-_FONT = 'system-ui, "Segoe UI", "Noto Sans", "DejaVu Sans", sans-serif'
+_PAGE_FONT = 'system-ui, "Segoe UI", "Noto Sans", "DejaVu Sans", sans-serif'
+_FIGURE_FONT = "Liberation Sans, DejaVu Sans, sans-serif"  # the first comes with vl-convert
+_MOST_CELLS = 600_000  # per figure: an SVG of some 30 MB
+_WIDTH = 1250  # up to which charts of a figure are placed side by side
+_MOST_DOTS = 60_000_000  # a larger figure gets a lower resolution
 _CDN = "https://cdn.jsdelivr.net"
 _VEGA = ("vega@6.2", "vega-lite@6.4", "vega-embed@7.0")  # the versions that vl-convert brings
 _FORMATS: dict[str, PictureFormat] = {".html": "html", ".htm": "html", ".png": "png", ".svg": "svg"}
+DOTS_PER_INCH = 160
 
 
 class PictureFile(NamedTuple):
@@ -85,10 +91,59 @@ def picture_page(picture: Picture) -> str:
         "columns": picture.columns,
         "canZoom": any(isinstance(panel, Curves | Points) for panel in picture.panels),
         "switches": [switch._asdict() for switch in picture.switches],
-        "themes": {"light": theme("light", font=_FONT), "dark": theme("dark", font=_FONT)},
+        "themes": {"light": theme("light", font=_PAGE_FONT), "dark": theme("dark", font=_PAGE_FONT)},
         "panels": panels,
     }
     return fill_template(title=picture.title, data=data, scripts=["drawing.js", "page.js"], library=_vega())
+
+
+def draw_figure(picture: Picture, *, format: Literal["png", "svg"], dots_per_inch: int = DOTS_PER_INCH) -> bytes:
+    """Draw a picture and return the file's content; the same picture gives the same bytes.
+
+    Raises:
+        InputError: The picture has more cells than a figure can have, or the extra `pictures` is not installed.
+    """
+    try:
+        import vl_convert
+    except ImportError as error:
+        hint = f"{install_hint('pictures')}, or write an HTML page"
+        raise InputError(f"--format {format} needs vl-convert-python ({error}): {hint}") from error
+    cells = sum(len(panel.rows) * len(panel.columns) for panel in picture.panels if isinstance(panel, Matrix))
+    if cells > _MOST_CELLS:
+        raise InputError(
+            f"the figure would have {cells:,} cells, and the limit is {_MOST_CELLS:,}: show shorter or fewer sentences,"
+            " fewer positions, or one layer or head"
+        )
+    picture = printable(picture)
+    charts = chart_specs(picture, is_page=False)
+    widths = [chart["width"] + 60 for chart in charts]
+    together = [sum(widths[first : first + picture.columns]) for first in range(0, len(charts), picture.columns)]
+    columns = picture.columns * max(1, _WIDTH // max(together))  # small ones side by side
+    width = max(sum(widths[:columns]), 500)
+    caption = [line for text in picture.paragraphs for line in textwrap.wrap(text, int(width / 5.6))]
+    sheet = {
+        "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
+        "title": {"text": picture.title, "subtitle": caption, "fontSize": 17, "subtitlePadding": 6, "offset": 16},
+        "params": [{"name": switch.name, "value": switch.options[0][0]} for switch in picture.switches],
+        "concat": charts,
+        "columns": columns,
+        "align": "each",
+        "spacing": 30,
+        "resolve": {"scale": dict.fromkeys(("color", "shape", "strokeDash", "strokeWidth"), "independent")},
+        "config": theme("light", font=_FIGURE_FONT),
+        "padding": 12,
+    }
+    # vl-convert's fonts do not have SentencePiece's mark of a space.
+    spec = json.loads(json.dumps(sheet, ensure_ascii=False).replace(SPACE, "_"))
+    if format == "png":
+        area = sum((chart["width"] + 90) * (chart["height"] + 120) for chart in spec["concat"])
+        dots = min(dots_per_inch, 72 * (_MOST_DOTS / area) ** 0.5)
+        return bytes(vl_convert.vegalite_to_png(spec, ppi=dots, allowed_base_urls=[]))
+    svg = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
+    names: dict[str, str] = {}  # vl-convert numbers them across figures
+    return re.sub(
+        r"\b(clip|gradient_)\d+\b", lambda each: names.setdefault(each[0], f"{each[1]}{len(names)}"), svg
+    ).encode()
 
 
 def _vega() -> str:
