@@ -18,7 +18,6 @@ from translate.visualize.embeddings import (
     neighbour_plane,
     principal_plane,
 )
-from translate.visualize.panels import Picture, Points, Table
 
 SOURCES = ["Der Hund läuft.", "Der Hund schläft, der Hund!", "Zwei Künstler danken."]
 TARGETS = ["The dog runs.", "The dog sleeps, the dog!", "Two artists thank."]
@@ -70,16 +69,14 @@ def test_neighbours_stay_neighbours_in_t_sne() -> None:
     assert groups[distances.argmin(dim=1)].tolist() == groups.tolist()
 
 
-def picture(translator: Translator, words: list[str]) -> Picture:
-    return embeddings_picture(
-        translator, words, sources=SOURCES, targets=TARGETS, num_words=5, num_neighbours=2, name="toy"
-    )
+def panels(translator: Translator, words: list[str]) -> list[Any]:
+    texts = {"sources": SOURCES, "targets": TARGETS}
+    return list(embeddings_picture(translator, words, num_words=5, num_neighbours=2, name="toy", **texts).panels)
 
 
 def test_a_joint_vocabulary_has_one_map(make_translator: MakeTranslator) -> None:
     translator = make_translator(tie_embeddings="all")
-    points, table = picture(translator, []).panels
-    assert isinstance(points, Points) and isinstance(table, Table)
+    points, table = panels(translator, [])
     assert {point.group for point in points.points} == {"source", "target"}
     words = content_words(SOURCES, 5, translator.tokenizers.source)
     assert [point.label for point in points.points if point.group == "source"] == words and "Hund" in words
@@ -95,19 +92,17 @@ def test_a_joint_vocabulary_has_one_map(make_translator: MakeTranslator) -> None
 
 
 def test_words_that_are_asked_for(make_translator: MakeTranslator) -> None:
-    points, table = picture(make_translator(tie_embeddings="all"), ["Künstler", "Hund"]).panels
-    assert isinstance(points, Points) and isinstance(table, Table)
+    points, table = panels(make_translator(tie_embeddings="all"), ["Künstler", "Hund"])
     assert {point.label for point in points.points if point.group == "asked for"} == {"Künstler", "Hund"}
     assert [row[0] for row in table.rows] == ["Künstler", "Hund"]
 
 
 def test_vocabularies_apart_have_a_map_each(make_translator: MakeTranslator) -> None:
     translator = make_translator(tie_embeddings="decoder")
-    made = picture(translator, [])
+    made = panels(translator, [])
     titles = [f"{what} of {side} words" for side in ("source", "target") for what in ("Map", "Nearest neighbours")]
-    assert [panel.title for panel in made.panels] == titles
-    points = made.panels[2]
-    assert isinstance(points, Points)
+    assert [panel.title for panel in made] == titles
+    points = made[2]
     # The map of the target words, from the target's table, by hand.
     table = translator.model.decoder.embedder.tokens.weight.detach()
     words = content_words(TARGETS, 5, translator.tokenizers.target)
@@ -122,7 +117,7 @@ def test_maps_that_cannot_be_drawn(make_translator: MakeTranslator, monkeypatch:
     with pytest.raises(InputError, match="2 source and target words"):
         embeddings_picture(make_translator(), [], sources=["Hund"], targets=["dog"], **settings)
     with pytest.raises(InputError, match="empty"):
-        picture(make_translator(), ["Hund", " "])
+        panels(make_translator(), ["Hund", " "])
     monkeypatch.setitem(sys.modules, "sklearn.manifold", None)
     with pytest.raises(InputError, match="--method tsne .*--method pca"):
         embeddings_picture(make_translator(), [], sources=SOURCES, targets=TARGETS, method="tsne", **settings)

@@ -1,4 +1,4 @@
-"""The masks in the picture are those that the model is given, and those that one draws by hand."""
+"""The masks in the picture are those that the model is given."""
 
 from typing import Any
 
@@ -8,29 +8,13 @@ from harness import MakeTranslator
 
 from translate.data.batching import EncodedPair, collate
 from translate.errors import InputError
-from translate.visualize.masks import make_masks, masks_picture
+from translate.visualize.masks import masks_picture
 from translate.visualize.panels import Matrix
 
 
-def bools(rows: list[str]) -> torch.Tensor:
-    return torch.tensor([[cell == "1" for cell in row] for row in rows])
-
-
-def test_masks_by_hand() -> None:
-    batch = collate([EncodedPair([7, 8], [9]), EncodedPair([7], [9, 10, 11])], [0, 1])
-    first, second = make_masks(batch.source_ids, batch.target_input_ids)
-    assert torch.equal(first["source padding"], bools(["111"]))  # 7 8 </s>
-    assert torch.equal(first["target padding"], bools(["1100"]))  # <s> 9 and padding
-    assert torch.equal(first["no peeking"], bools(["1000", "1100", "1110", "1111"]))
-    assert torch.equal(first["target padding and no peeking"], bools(["1000", "1100", "1100", "1100"]))
-    assert torch.equal(second["source padding"], bools(["110"]))
-    assert torch.equal(second["target padding"], bools(["1111"]))
-    assert torch.equal(second["target padding and no peeking"], bools(["1000", "1100", "1110", "1111"]))
-
-
 def test_they_are_those_that_the_model_is_given(make_translator: MakeTranslator) -> None:
-    model = make_translator().model
-    batch = collate([EncodedPair([7, 8], [9]), EncodedPair([7], [9, 10, 11])], [0, 1])
+    translator = make_translator()
+    model, tokenizers = translator.model, translator.tokenizers
     given: dict[str, torch.Tensor] = {}
     layers: dict[str, Any] = {
         "encoder": model.encoder.layers[0].self_attention,
@@ -41,11 +25,16 @@ def test_they_are_those_that_the_model_is_given(make_translator: MakeTranslator)
         attention.register_forward_pre_hook(
             lambda module, inputs, keywords, name=name: given.__setitem__(name, keywords["visible"]), with_kwargs=True
         )
+    sources, targets = ["Der Hund läuft.", "Hund"], ["dog", "The dog runs."]
+    pairs = map(EncodedPair, map(tokenizers.source.encode, sources), map(tokenizers.target.encode, targets))
+    batch = collate(list(pairs), [0, 1])
     model(batch.source_ids, batch.target_input_ids)
-    for row, masks in enumerate(make_masks(batch.source_ids, batch.target_input_ids)):
-        assert torch.equal(given["encoder"][row, 0], masks["source padding"])
-        assert torch.equal(given["cross"][row, 0], masks["source padding"])
-        assert torch.equal(given["decoder"][row, 0], masks["target padding and no peeking"])
+    panels: list[Any] = list(masks_picture(translator, sources, targets).panels)
+    for row in range(2):
+        source, target, causal, both = (torch.tensor(each.values).bool() for each in panels[4 * row : 4 * row + 4])
+        assert torch.equal(given["encoder"][row, 0], source) and torch.equal(given["cross"][row, 0], source)
+        assert torch.equal(given["decoder"][row, 0], both) and torch.equal(target & causal, both)
+        assert torch.equal(causal, torch.ones_like(causal).tril())
 
 
 def test_the_picture_has_their_tokens(make_translator: MakeTranslator) -> None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from jaxtyping import Bool
 from torch import Tensor
 
 from translate.data.batching import collate
@@ -33,14 +32,22 @@ def masks_picture(translator: Translator, sources: Sequence[str], targets: Seque
     what = f"{len(pairs)} sentences of up to {max(columns, rows)} tokens"
     check_numbers(len(pairs) * (2 * rows**2 + rows + columns), of=what, less="give fewer or shorter ones")
     batch = collate([pair.ids for pair in pairs], range(len(pairs)))
+    both = target_visible(batch.target_input_ids, pad_id=PAD_ID)
+    assert isinstance(both, Tensor)
+    masks = {
+        "source padding": padding_visible(batch.source_ids, pad_id=PAD_ID),
+        "target padding": padding_visible(batch.target_input_ids, pad_id=PAD_ID),
+        "no peeking": causal_visible(batch.target_input_ids.shape[1]).expand(len(pairs), -1, -1, -1),
+        "target padding and no peeking": both,
+    }
     panels = []
-    for row, masks in enumerate(make_masks(batch.source_ids, batch.target_input_ids)):
+    for row in range(len(pairs)):
         source = translator.tokenizers.source.pieces(batch.source_ids[row].tolist())
         target = translator.tokenizers.target.pieces(batch.target_input_ids[row].tolist())
-        for title, visible in masks.items():
-            queries = ["every query"] if len(visible) == 1 else target
+        for title, mask in masks.items():
+            values = mask[row, 0].float().tolist()
+            queries = ["every query"] if len(values) == 1 else target
             keys = source if title == "source padding" else target
-            values = visible.float().tolist()
             panels.append(Matrix(f"{row + 1}: {title}", queries, keys, values, "query", "key", "visible"))
     made = "" if targets else " (decoded)"
     names = [f"{number}: {pair.source_text} → {pair.target_text}{made}" for number, pair in enumerate(pairs, start=1)]
@@ -50,16 +57,3 @@ def masks_picture(translator: Translator, sources: Sequence[str], targets: Seque
         " their results are never used."
     )
     return Picture("The masks of a batch", [*names, explanation], panels, columns=4)
-
-
-def make_masks(source_ids: Tensor, target_input_ids: Tensor) -> list[dict[str, Bool[Tensor, "#query key"]]]:
-    """The masks of each sentence of a batch, by name. Padding masks have one row, for all queries."""
-    both = target_visible(target_input_ids, pad_id=PAD_ID)
-    assert isinstance(both, Tensor)
-    masks = {
-        "source padding": padding_visible(source_ids, pad_id=PAD_ID),
-        "target padding": padding_visible(target_input_ids, pad_id=PAD_ID),
-        "no peeking": causal_visible(target_input_ids.shape[1]).expand(len(source_ids), -1, -1, -1),
-        "target padding and no peeking": both,
-    }
-    return [{name: mask[row, 0] for name, mask in masks.items()} for row in range(len(source_ids))]
