@@ -33,17 +33,19 @@ def shuffle_pairs() -> None:
     """From now on, in this process, lengths do not matter to which batch a pair is in."""
     import numpy as np
 
-    from translate.data.epochs import Epoch, TrainingBatches
+    from translate.data import epochs
 
-    by_length = TrainingBatches._plan
+    cut_batches = epochs.cut_batches
 
-    def plan(self: Any, sources: Any, targets: Any, positions: Any, generator: Any) -> Epoch:
-        num_batches = len(by_length(self, sources, targets, positions, generator))
-        borders = np.linspace(0, len(positions), num_batches + 1).round().astype(np.int64)
-        positions = generator.permutation(positions)
-        return Epoch(sources, targets, positions=positions, starts=borders[:-1], ends=borders[1:])
+    def shuffle(lengths: Any, _: Any, *, generator: Any) -> Any:
+        return generator.permutation(len(lengths))
 
-    TrainingBatches._plan = plan  # type: ignore[method-assign]
+    def cut_evenly(widths: Any, *, max_tokens: int) -> Any:
+        """As many batches as in the order of lengths."""
+        borders = cut_batches(np.sort(widths), max_tokens=max_tokens)
+        return np.linspace(0, len(widths), len(borders)).round().astype(np.int64)
+
+    epochs.order_by_length, epochs.cut_batches = shuffle, cut_evenly
 
 
 def train_once(preset: str, overrides: list[str], seed: int, choice: str, folder: Path) -> Outcome:

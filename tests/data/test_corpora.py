@@ -10,7 +10,7 @@ import pytest
 
 from translate.config.data import Augmentation, Corpus, TableCorpus, TextCorpus, TokenizerConfig, TsvCorpus
 from translate.data import corpora
-from translate.data.corpora import MappedText, ParallelCorpus, data_fingerprint, join_texts, read_corpus, store_pairs
+from translate.data.corpora import FileText, ParallelCorpus, data_fingerprint, join_texts, read_corpus, store_pairs
 from translate.data.tables import FILE_FORMATS, PairChunk
 from translate.data.tokenizer import Tokenizers, train_tokenizer
 from translate.errors import InputError
@@ -84,12 +84,11 @@ def test_tsv_with_too_few_columns_names_the_line(tmp_path: Path) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder for temporary files; every corpus counts as large, and mappings are renewed often."""
+    """The folder for temporary files; every corpus counts as large."""
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("translate.data.cache.cache_folder", lambda: tmp_path / "cache")
     monkeypatch.setattr(corpora, "MAX_BYTES_IN_MEMORY", 0)
     monkeypatch.setattr(corpora, "_CHUNK_LINES", 7)
-    monkeypatch.setattr("translate.data.token_store._MAX_BYTES_READ", 300_000)
     return tmp_path / "cache"
 
 
@@ -120,7 +119,7 @@ def is_the_sequence(found: Sequence[str], expected: list[str]) -> bool:
 @pytest.mark.parametrize("size", [1, 7, 101])
 def test_text_in_a_file_is_the_text(folder: Path, size: int) -> None:
     sources, targets = store_pairs(chunks(LINES, size), name="news")
-    assert isinstance(sources, MappedText) and isinstance(targets, MappedText)
+    assert isinstance(sources, FileText) and isinstance(targets, FileText)
     assert is_the_sequence(sources, LINES)
     assert is_the_sequence(targets, [f"t {line}" for line in LINES])
     parts = [ParallelCorpus("a", part, part, 1.0) for part in ([], sources, [], ["a", "b"], targets[:9])]

@@ -38,7 +38,6 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(token_store, "_THREAD_LINES", 7)
     if request.param == "mapped":
         monkeypatch.setattr(token_store, "MAX_BYTES_IN_MEMORY", 0)
-        monkeypatch.setattr(token_store, "_MAX_BYTES_READ", 5 * 2**16)
     return tmp_path / "cache"
 
 

@@ -5,13 +5,14 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from translate.config.data import TokenizerConfig
 from translate.data import subword_sampling
-from translate.data.subword_sampling import SamplingPool, SamplingTask, SubwordSampler
+from translate.data.subword_sampling import SamplingPool, sample_lines
 from translate.data.tokenizer import Tokenizer, train_tokenizer
 
 pytestmark = pytest.mark.system
@@ -42,12 +43,12 @@ def test_workers_sample_as_this_process_are_done_without_and_end_with_their_pool
 ) -> None:
     monkeypatch.setattr(subword_sampling, "_MIN_LINES_OF_POOL", 0)
     pool, killed = SamplingPool(num_processes=2), SamplingPool(num_processes=2)
-    tasks = [SamplingTask(tokenizer.model_bytes, LINES, seed, 0.3) for seed in range(5)]
-    samples = [SubwordSampler(task.model_bytes).sample(task.lines, amount=0.3, seed=task.seed) for task in tasks]
+    tasks = [partial(sample_lines, tokenizer.model_bytes, LINES, amount=0.3, seed=seed) for seed in range(5)]
+    samples = [task().ids.tolist() for task in tasks]
 
     def check(pool: SamplingPool) -> list[int]:
-        found = [chunk.ids.tolist() for chunk in pool.sample(tasks, num_lines=9, check=lambda: None)]
-        assert found == [sum(lines, []) for lines in samples]
+        found = [chunk.ids.tolist() for chunk in pool.run(tasks, num_lines=9, check=lambda: None)]
+        assert found == samples
         return [] if pool._executor is None else list(pool._executor._processes)
 
     for process in check(killed):
@@ -63,12 +64,13 @@ def test_workers_sample_as_this_process_are_done_without_and_end_with_their_pool
 
 _PARENT = """
 import time
+from functools import partial
 from pathlib import Path
 from translate.data import subword_sampling
 subword_sampling._MIN_LINES_OF_POOL = 0
 pool = subword_sampling.SamplingPool(num_processes=2)
-task = subword_sampling.SamplingTask(Path({model!r}).read_bytes(), ["abc cab"], 1, 0.3)
-list(pool.sample([task] * 7, num_lines=7, check=lambda: None))
+task = partial(subword_sampling.sample_lines, Path({model!r}).read_bytes(), ["abc cab"], amount=0.3, seed=1)
+list(pool.run([task] * 7, num_lines=7, check=lambda: None))
 print(*pool._executor._processes, flush=True)
 time.sleep(60)
 """

@@ -18,7 +18,7 @@ from translate.config.data import Augmentation, Corpus, HubCorpus, TableCorpus, 
 from translate.data.cache import TemporaryFile
 from translate.data.tables import PairChunk, chunk_pairs, read_table, table_name
 from translate.data.text import stream_lines
-from translate.data.token_store import MappedArray
+from translate.data.token_store import FileArray
 from translate.data.tokenizer import Tokenizers
 from translate.errors import InputError
 
@@ -171,19 +171,19 @@ class _Lines(Sequence[str]):
         """The lines from `start` up to, not including, `stop`."""
 
 
-class MappedText(_Lines):
-    """Lines in a memory-mapped UTF-8 file; `borders` has the start of each line, and the end of the last one."""
+class FileText(_Lines):
+    """Lines in a UTF-8 file; `borders` has the start of each line, and the end of the last one."""
 
     def __init__(self, text: TemporaryFile, borders: TemporaryFile) -> None:
-        self._text = MappedArray(text, dtype=np.dtype(np.uint8))
-        self._borders = MappedArray(borders, dtype=np.dtype(np.int64))
+        self._text = FileArray(text, dtype=np.dtype(np.uint8))
+        self._borders = FileArray(borders, dtype=np.dtype(np.int64))
 
     def __len__(self) -> int:
         return self._borders.size - 1
 
     def _read(self, start: int, stop: int) -> list[str]:
-        borders = self._borders.read(start, stop + 1).tolist()
-        data = self._text.read(borders[0], borders[-1]).tobytes()
+        borders = self._borders[start : stop + 1].tolist()
+        data = self._text[borders[0] : borders[-1]].tobytes()
         ends = [border - borders[0] for border in borders]
         return [data[begin:end].decode("utf-8", "surrogatepass") for begin, end in pairwise(ends)]
 
@@ -238,5 +238,5 @@ def store_pairs(chunks: Iterable[PairChunk], *, name: str) -> tuple[Sequence[str
                     encoded = [line.encode("utf-8", "surrogatepass") for line in lines]
                     border.write(text.num_bytes + np.cumsum([len(line) for line in encoded], dtype=np.int64))
                     text.write(b"".join(encoded))
-            return MappedText(texts[0], borders[0]), MappedText(texts[1], borders[1])
+            return FileText(texts[0], borders[0]), FileText(texts[1], borders[1])
     return sources, targets

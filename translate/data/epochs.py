@@ -4,8 +4,9 @@ So a stopped run is continued from (epoch, batch) alone, and skips what it has s
 """
 
 import copy
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -17,8 +18,8 @@ from translate.data.batching import Batch, cut_batches, make_batch, order_by_len
 from translate.data.cache import DataCache
 from translate.data.corpora import ParallelCorpus, join_texts
 from translate.data.filtering import FilterReport, filter_pairs, find_copies
-from translate.data.subword_sampling import SamplingPool, SamplingTask
-from translate.data.token_store import Check, TokenStore, TokenWriter, encode_texts
+from translate.data.subword_sampling import SamplingPool, sample_lines
+from translate.data.token_store import Check, TokenChunk, TokenStore, TokenWriter, encode_texts
 from translate.data.tokenizer import Tokenizers
 from translate.errors import InputError
 
@@ -46,15 +47,15 @@ class Padding(NamedTuple):
 class Epoch:
     """The planned batches of one epoch; the tensors of a batch are made when it is asked for.
 
-    Batch n has the pairs at `positions[starts[n] : ends[n]]` of `sources` and `targets`.
+    Batch n has the pairs at `positions[starts[n] : ends[n]]` of `sources` and `targets`, and their `pair_numbers`.
     """
 
     sources: TokenStore
     targets: TokenStore
     positions: NDArray[np.int64]
+    pair_numbers: NDArray[np.int64]  # for `Batch.indices`
     starts: NDArray[np.int64]
     ends: NDArray[np.int64]
-    pair_numbers: NDArray[np.int64] | None = None  # of each position, for `Batch.indices`; None: the position itself
     num_changed: int = 0
     """Pairs whose text is changed in this epoch, as `augment` of their corpus says."""
     num_resegmented: int = 0
@@ -64,9 +65,9 @@ class Epoch:
         return len(self.starts)
 
     def __getitem__(self, number: int) -> Batch:
-        positions = self.positions[self.starts[number] : self.ends[number]]
-        numbers = positions if self.pair_numbers is None else self.pair_numbers[positions]
-        return make_batch(self.sources.chunk(positions), self.targets.chunk(positions), numbers.tolist())
+        pairs = slice(self.starts[number], self.ends[number])
+        positions, pair_numbers = self.positions[pairs], self.pair_numbers[pairs].tolist()
+        return make_batch(self.sources.chunk(positions), self.targets.chunk(positions), pair_numbers)
 
     @property
     def shapes(self) -> NDArray[np.int64]:
@@ -173,27 +174,28 @@ class TrainingBatches:
         `Batch.indices` counts the pairs of all corpora one after the other, from 0, before filtering.
         """
         chosen, changes = self._choose_pairs(number)
-        generator = self._generator(number, _ORDER)
         is_sampled = self._settings.subword_sampling is not None
         new = np.arange(len(chosen)) if is_sampled else np.flatnonzero(changes)
-        if not len(new):
-            return self._plan(self._sources, self._targets, chosen, generator)
-        sources, targets, positions, pair_numbers = self._resegment(chosen, changes, new, epoch=number, check=check)
-        epoch = self._plan(sources, targets, positions, generator)
-        epoch.pair_numbers, epoch.num_resegmented = pair_numbers, len(pair_numbers) - len(chosen)
-        epoch.num_changed = int(np.count_nonzero(changes))
-        return epoch
-
-    def _plan(
-        self, sources: TokenStore, targets: TokenStore, positions: NDArray[np.int64], generator: np.random.Generator
-    ) -> Epoch:
+        sources, targets, positions, num_resegmented = self._sources, self._targets, chosen, 0
+        if len(new):
+            sources, targets, positions = self._resegment(chosen, changes, new, epoch=number, check=check)
+            num_resegmented = len(sources.lengths) - len(chosen)
         # With special symbols: the source ends in EOS, the target has BOS before it or EOS after it.
         source_lengths, target_lengths = sources.lengths[positions] + 1, targets.lengths[positions] + 1
+        generator = self._generator(number, _ORDER)
         order = order_by_length(source_lengths, target_lengths, generator=generator)
         borders = cut_batches(np.maximum(source_lengths, target_lengths)[order], max_tokens=self._settings.batch_tokens)
         shuffle = generator.permutation(len(borders) - 1)
-        starts, ends = borders[:-1][shuffle], borders[1:][shuffle]
-        return Epoch(sources, targets, positions[order], starts, ends)
+        return Epoch(
+            sources,
+            targets,
+            positions[order],
+            chosen[order],
+            starts=borders[:-1][shuffle],
+            ends=borders[1:][shuffle],
+            num_changed=int(np.count_nonzero(changes)),
+            num_resegmented=num_resegmented,
+        )
 
     def _choose_pairs(self, epoch: int) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
         """Choose each pair as often as its corpus's weight says; for a fraction, choose a random share of the pairs.
@@ -214,7 +216,7 @@ class TrainingBatches:
 
     def _resegment(
         self, chosen: NDArray[np.int64], changes: NDArray[np.uint8], new: NDArray[np.int64], *, epoch: int, check: Check
-    ) -> tuple[TokenStore, TokenStore, NDArray[np.int64], NDArray[np.int64]]:
+    ) -> tuple[TokenStore, TokenStore, NDArray[np.int64]]:
         """Change chosen pairs and segment them again, so that a pair seen twice is seen in two ways.
 
         The result may be longer than the limits allow. Leaving the pair out would favour short sentences, so it keeps
@@ -224,12 +226,12 @@ class TrainingBatches:
             new: Positions in `chosen` of the pairs that get a new segmentation; the others are only copied.
 
         Returns:
-            Sources and targets; the position of each chosen pair in them; and the number of the pair at each position.
-            The usual segmentations come after the new ones.
+            Sources and targets, and the position of each chosen pair in them. The usual segmentations come after the
+            new ones.
         """
         writers = [TokenWriter(f"the segmentations of epoch {epoch + 1}") for _ in ("sources", "targets")]
         tasks = self._sampling_tasks(chosen[new], changes[new], epoch=epoch)
-        for number, chunk in enumerate(self._sampling_pool.sample(tasks, num_lines=2 * len(new), check=check)):
+        for number, chunk in enumerate(self._sampling_pool.run(tasks, num_lines=2 * len(new), check=check)):
             writers[number % 2].add(chunk)
         limits, longest = self._settings.limits, self._settings.batch_tokens - 1
         is_new = np.zeros(len(chosen), dtype=np.bool_)
@@ -245,11 +247,11 @@ class TrainingBatches:
         positions = np.empty(len(chosen), dtype=np.int64)
         positions[new] = np.arange(len(new))
         positions[usual] = len(new) + np.arange(len(usual))
-        return writers[0].finish(), writers[1].finish(), positions, chosen[np.concatenate([new, usual])]
+        return writers[0].finish(), writers[1].finish(), positions
 
     def _sampling_tasks(
         self, pairs: NDArray[np.int64], changes: NDArray[np.uint8], *, epoch: int
-    ) -> Iterator[SamplingTask]:
+    ) -> Iterator[Callable[[], TokenChunk]]:
         """Yield tasks for sources and for targets in turn."""
         for number, first in enumerate(range(0, len(pairs), _SAMPLED_LINES)):
             part = slice(first, first + _SAMPLED_LINES)
@@ -257,7 +259,8 @@ class TrainingBatches:
             changed = change_pairs(sources, targets, changes[part], self._generator(epoch, _TYPOS, number))
             for lines, tokenizer, purpose in zip(changed, self._tokenizers[:2], _SAMPLING, strict=True):
                 seed = int(self._generator(epoch, purpose, number).integers(2**63))
-                yield SamplingTask(tokenizer.model_bytes, lines, seed, self._settings.subword_sampling)
+                amount = self._settings.subword_sampling
+                yield partial(sample_lines, tokenizer.model_bytes, lines, amount=amount, seed=seed)
 
     def _generator(self, epoch: int, purpose: int, part: int = 0) -> np.random.Generator:
         return np.random.Generator(np.random.PCG64(np.random.SeedSequence([self._settings.seed, epoch, purpose, part])))

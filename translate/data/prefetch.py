@@ -6,7 +6,6 @@ have planned the same epochs, and none waits for another.
 """
 
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from typing import NamedTuple
 
 from translate.data.batching import Batch
 from translate.data.epochs import Epoch
+from translate.data.token_store import results_in_order
 from translate.distributed.process_group import Cancelled
 
 _STEPS_AHEAD = 4
@@ -76,13 +76,8 @@ def prefetch_steps(
             num_left -= max(0, end - first)
             if num_left > 0 and (max_epochs is None or number + 1 < max_epochs):
                 next_epoch = plan(number + 1)
-            ahead: deque[Future[StepBatches]] = deque()
-            for step in range(first, end):
-                ahead.append(maker.submit(make_step, planned, number, step))
-                if len(ahead) > _STEPS_AHEAD:
-                    yield ahead.popleft().result()
-            while ahead:
-                yield ahead.popleft().result()
+            tasks = (maker.submit(make_step, planned, number, step) for step in range(first, end))
+            yield from results_in_order(tasks, num_ahead=_STEPS_AHEAD)
             first = 0
 
     with ThreadPoolExecutor(1, "epochs") as planner, ThreadPoolExecutor(1, "batches") as maker:

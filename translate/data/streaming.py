@@ -90,9 +90,7 @@ class CorpusStream:
                 f"{name}: these are not the pairs that this run was trained on, so it cannot be continued; {_CHANGED}"
                 " Restore the original data (for a data set of the Hub, set its revision), or start a new run"
             )
-        is_used_up = self._num_used == len(self._chunk.sources)
-        state, num_skipped = (self._state_after, 0) if is_used_up else (self._state_before, self._num_used)
-        self.position = StreamPosition(begin.num_passes, last, state, num_skipped, None)
+        self.position = StreamPosition(begin.num_passes, last, self._state, self._num_used)
         part = ParallelCorpus(name, sources, targets, 1.0, self._corpus.source_tag, self._corpus.augment)
         return part, begin
 
@@ -105,8 +103,7 @@ class CorpusStream:
                 begin = self.position
                 num_before = begin.num_pairs - begin.num_skipped
                 self._opened.append(open_stream(self._corpus, state=begin.state, num_before=num_before))
-                self._chunk, self._num_used = PairChunk([], []), 0
-                self._state_before = self._state_after = begin.state
+                self._chunk, self._state, self._num_used = PairChunk([], []), begin.state, 0
                 for _ in self._take(begin.num_skipped):
                     check()
             num_read = 0
@@ -127,8 +124,7 @@ class CorpusStream:
                 found = next(self._opened[0], None)
                 if found is None:
                     return
-                self._state_before = self._state_after
-                (self._chunk, self._state_after), self._num_used = found, 0
+                (self._chunk, self._state), self._num_used = found, 0
             pairs = PairChunk(*(side[self._num_used : self._num_used + count] for side in self._chunk))
             self._num_used += len(pairs.sources)
             count -= len(pairs.sources)

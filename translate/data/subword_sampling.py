@@ -17,14 +17,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from heapq import heapify, heappop, heappush
-from itertools import chain
-from typing import Any, NamedTuple
+from itertools import chain, count
 
 import numpy as np
-from numpy.typing import NDArray
 from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]  # made on import
 
-from translate.data.token_store import Check, TokenChunk, flatten
+from translate.data.token_store import Check, TokenChunk, flatten, results_in_order
 from translate.data.tokenizer import UNK_ID, Tokenizer
 
 logger = logging.getLogger(__name__)
@@ -66,7 +64,7 @@ class SubwordSampler:
         self._is_bpe = all(score == round(score) for score in self._scores.values())
         self._words_are_apart = not any(_SPACE in piece[1:] for piece in self._ids)
         self._unknown_score = min(self._scores.values(), default=0.0) - _UNKNOWN_PENALTY
-        self._merged_word = functools.lru_cache(_MAX_REMEMBERED_WORDS)(self._merge_word)
+        self._merged_word = functools.lru_cache(_MAX_REMEMBERED_WORDS)(lambda word: self._merge(word, _NEVER, iter(())))
         self._lattice = functools.lru_cache(_MAX_REMEMBERED_LATTICES)(self._make_lattice)
 
     def sample(self, lines: list[str], *, amount: float, seed: int) -> list[list[int]]:
@@ -97,55 +95,46 @@ class SubwordSampler:
             words = [part for word in words for part in self._symbol_pattern.split(word)]
         return [word for word in words if word]
 
-    def _spelt(self, characters: str) -> list[int]:
-        """The ids of characters that are not in the vocabulary: their bytes, or one UNK for all."""
-        if self._byte_ids:
-            return [self._byte_ids[byte] for byte in characters.encode()]
-        return [self._unused_ids.get(characters, UNK_ID)]
-
     def _ids_of(self, pieces: list[str]) -> list[int]:
         ids: list[int] = []
         for piece in pieces:
-            found = self._ids.get(piece)
-            new = [found] if found is not None else self._spelt(piece)
-            if new == [UNK_ID] and ids[-1:] == new:
-                continue  # as SentencePiece does: neighbouring unknown characters are one UNK
-            ids += new
+            if piece in self._ids:
+                new = [self._ids[piece]]
+            elif self._byte_ids:
+                new = [self._byte_ids[byte] for byte in piece.encode()]
+            else:
+                new = [self._unused_ids.get(piece, UNK_ID)]
+            if new != [UNK_ID] or ids[-1:] != new:  # neighbouring unknown characters are one UNK, as in SentencePiece
+                ids += new
         return ids
 
     # BPE
 
     def _sample_merges(self, texts: list[str], *, dropout: float, generator: np.random.Generator) -> list[list[int]]:
         # Instead of a coin for each merge: how many merges until the next one that is dropped. Most words have none.
-        waits = _endless(lambda: generator.geometric(dropout, size=_NUMBERS_AT_ONCE))
+        waits = chain.from_iterable(generator.geometric(dropout, size=_NUMBERS_AT_ONCE).tolist() for _ in count())
         wait = next(waits)
         sampled = []
         for text in texts:
             ids: list[int] = []
             for word in self._words(text):
-                usual_ids, num_merges = self._merged_word(word)
+                word_ids, num_merges, _ = self._merged_word(word)
                 if num_merges < wait:
                     wait -= num_merges
-                    ids += usual_ids
                 else:
-                    pieces, _, wait = self._merge(word, wait, waits)
-                    ids += self._ids_of(pieces)
+                    word_ids, _, wait = self._merge(word, wait, waits)
+                ids += word_ids
             sampled.append(ids)
         return sampled
 
-    def _merge_word(self, word: str) -> tuple[list[int], int]:
-        """The ids of a word of which no merge is dropped, and the number of its merges."""
-        pieces, num_merges, _ = self._merge(word, _NEVER, iter(()))
-        return self._ids_of(pieces), num_merges
-
-    def _merge(self, word: str, wait: int, waits: Iterator[int]) -> tuple[list[str], int, int]:
+    def _merge(self, word: str, wait: int, waits: Iterator[int]) -> tuple[list[int], int, int]:
         """Merges best-ranked neighbours, the leftmost first, and drops each merge that `wait` counts down to.
 
         Returns:
-            The pieces, the number of merges made, and what is left of the waiting time.
+            The ids of the pieces, the number of merges made, and what is left of the waiting time.
         """
         if word in self._symbols:
-            return [word], 0, wait
+            return self._ids_of([word]), 0, wait
         scores = self._scores
         pieces = list(word)
         before, after = list(range(-1, len(word) - 1)), list(range(1, len(word) + 1))  # neighbours still there
@@ -174,12 +163,12 @@ class SubwordSampler:
                     joined = pieces[first] + pieces[second]
                     if joined in scores:
                         heappush(agenda, (-scores[joined], first, second, joined))
-        return [piece for piece in pieces if piece], num_merges, wait
+        return self._ids_of([piece for piece in pieces if piece]), num_merges, wait
 
     # Unigram
 
     def _sample_lattices(self, texts: list[str], *, alpha: float, generator: np.random.Generator) -> list[list[int]]:
-        uniforms = _endless(lambda: generator.random(size=_NUMBERS_AT_ONCE))
+        uniforms = chain.from_iterable(generator.random(size=_NUMBERS_AT_ONCE).tolist() for _ in count())
         sampled = []
         for text in texts:
             ids: list[int] = []
@@ -211,10 +200,9 @@ class SubwordSampler:
             ways = []
             for start in range(max(0, end - self._max_length), end):
                 piece = word[start:end]
-                if piece in self._ids:
-                    ways.append((log_mass[start] + alpha * self._scores[piece], start, [self._ids[piece]]))
-                elif end - start == 1:
-                    ways.append((log_mass[start] + alpha * self._unknown_score, start, self._spelt(piece)))
+                if piece in self._ids or end - start == 1:
+                    score = self._scores.get(piece, self._unknown_score)
+                    ways.append((log_mass[start] + alpha * score, start, self._ids_of([piece])))
             highest = max(weight for weight, _, _ in ways)
             total = sum(math.exp(weight - highest) for weight, _, _ in ways)
             log_mass[end] = highest + math.log(total)
@@ -223,20 +211,6 @@ class SubwordSampler:
                 up_to += math.exp(weight - log_mass[end])
                 lattice[end].append((start, ids, up_to))
         return lattice
-
-
-def _endless(numbers: Callable[[], NDArray[Any]]) -> Iterator[Any]:
-    while True:
-        yield from numbers().tolist()
-
-
-class SamplingTask(NamedTuple):
-    """Lines that one generator segments; without `amount`, they get their usual segmentations."""
-
-    model_bytes: bytes  # of the tokenizer
-    lines: list[str]
-    seed: int
-    amount: float | None  # see `SubwordSampler.sample`
 
 
 class SamplingPool:
@@ -251,43 +225,40 @@ class SamplingPool:
         self._num_processes = min(num_processes, _MAX_PROCESSES)
         self._executor: Executor | None = None
 
-    def sample(self, tasks: Iterable[SamplingTask], *, num_lines: int, check: Check) -> Iterator[TokenChunk]:
-        """The segmentations of each task, in order; `num_lines` are the lines of all tasks."""
+    def run(self, tasks: Iterable[Callable[[], TokenChunk]], *, num_lines: int, check: Check) -> Iterator[TokenChunk]:
+        """The results of the tasks, in order; `num_lines` are the lines of all of them."""
         remaining = iter(tasks)
-        waiting: deque[SamplingTask] = deque()  # given to workers
-        results: deque[Future[TokenChunk]] = deque()  # of the waiting tasks
+        given: deque[Callable[[], TokenChunk]] = deque()  # to workers, and without a result
+
+        def submit(executor: Executor) -> Iterator[Future[TokenChunk]]:
+            for task in remaining:
+                check()
+                given.append(task)
+                yield executor.submit(task)
+
         try:
             if num_lines >= _MIN_LINES_OF_POOL and self._num_processes > 1:
                 context = multiprocessing.get_context("spawn")
-                executor = self._executor = self._executor or ProcessPoolExecutor(
+                self._executor = self._executor or ProcessPoolExecutor(
                     self._num_processes, context, initializer=_start_worker
                 )
-                for task in remaining:
-                    check()
-                    waiting.append(task)
-                    results.append(executor.submit(_sample, task))
-                    if len(results) > self._num_processes:
-                        yield results.popleft().result()
-                        waiting.popleft()
-                while results:
-                    yield results.popleft().result()
-                    waiting.popleft()
+                for chunk in results_in_order(submit(self._executor), num_ahead=self._num_processes):
+                    given.popleft()
+                    yield chunk
         except (OSError, BrokenExecutor) as error:  # a process cannot be started, or one has ended
             logger.warning(f"Subword sampling continues without worker processes, which is slower: {error}")
             self._num_processes = 1
-        finally:
-            for result in results:
-                result.cancel()
-        for task in chain(waiting, remaining):
+        for task in chain(given, remaining):
             check()
-            yield _sample(task)
+            yield task()
 
 
-def _sample(task: SamplingTask) -> TokenChunk:
-    sampler = _sampler(task.model_bytes)
-    if task.amount is None:
-        return flatten(sampler.tokenizer.encode_lines(task.lines, num_threads=1), vocab_size=sampler.vocab_size)
-    return flatten(sampler.sample(task.lines, amount=task.amount, seed=task.seed), vocab_size=sampler.vocab_size)
+def sample_lines(model_bytes: bytes, lines: list[str], *, amount: float | None, seed: int) -> TokenChunk:
+    """The segmentations that `SubwordSampler.sample` draws with a model; without `amount` the usual ones."""
+    sampler = _sampler(model_bytes)
+    if amount is None:
+        return flatten(sampler.tokenizer.encode_lines(lines, num_threads=1), vocab_size=sampler.vocab_size)
+    return flatten(sampler.sample(lines, amount=amount, seed=seed), vocab_size=sampler.vocab_size)
 
 
 _sampler = functools.lru_cache(maxsize=2)(SubwordSampler)  # one for each side, with the words that it remembers
@@ -298,13 +269,12 @@ def _start_worker() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    if hasattr(os, "nice"):
         os.nice(_NICENESS)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
-    parent.join()
-    os._exit(0)
+
+    def end_with_parent() -> None:
+        parent.join()
+        os._exit(0)
+
+    threading.Thread(target=end_with_parent, daemon=True).start()

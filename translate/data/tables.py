@@ -8,6 +8,7 @@ begins with `null`. It reads only the Hub, because importing it takes most of a 
 import csv
 import json
 import logging
+import reprlib
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -39,13 +40,37 @@ def read_table(corpus: TableCorpus | HubCorpus) -> Iterator[PairChunk]:
     """
     if isinstance(corpus, TableCorpus):
         require_file(corpus.path)
-        if corpus.path.stat().st_size == 0:
-            raise InputError(f"{corpus.path}: the file is empty")
         yield from FILE_FORMATS[corpus.kind](corpus)
+    else:
+        with _reading(corpus), _quiet_datasets():
+            yield from _pairs_of_tables(_load(corpus).iter(batch_size=_CHUNK_ROWS), corpus)
+
+
+def open_stream(
+    corpus: TableCorpus | HubCorpus, *, state: dict[str, Any] | None, num_before: int
+) -> Iterator[tuple[PairChunk, dict[str, Any] | None]]:
+    """The pairs of a table one chunk after the other, each with the state from which it is read; nothing is stored.
+
+    Args:
+        state: Begin with the chunk that had this state; None, as for every file: begin with the first row.
+        num_before: Rows of the corpus before these, for errors.
+
+    Raises:
+        InputError: The table cannot be read, has no such column, or has a cell that is not text.
+    """
+    if isinstance(corpus, TableCorpus):
+        yield from ((chunk, None) for chunk in read_table(corpus))
         return
-    with _quiet_datasets() as datasets, _reading(corpus):
-        rows = datasets.load_dataset(corpus.dataset, corpus.subset, split=corpus.split, revision=corpus.revision)
-        yield from _pairs_of_tables(rows.with_format("arrow").iter(batch_size=_CHUNK_ROWS), corpus)
+    # The error says what readers log about a broken file; that a download is retried is worth reading.
+    logging.getLogger("datasets.packaged_modules").setLevel(logging.CRITICAL + 1)
+    with _reading(corpus):
+        with _quiet_datasets():
+            rows = _load(corpus, streaming=True)
+        if state is not None:
+            rows.load_state_dict(state)
+        for chunk in _pairs_of_tables(rows.iter(batch_size=_CHUNK_ROWS), corpus, num_before=num_before):
+            yield chunk, state
+            state = rows.state_dict()
 
 
 def chunk_pairs(pairs: Iterator[tuple[str, str]]) -> Iterator[PairChunk]:
@@ -60,30 +85,23 @@ def chunk_pairs(pairs: Iterator[tuple[str, str]]) -> Iterator[PairChunk]:
 def _json_pairs(corpus: TableCorpus) -> Iterator[tuple[str, str]]:
     """The pairs of a file with one JSON object per line, or with one array of objects."""
     path = corpus.path
-    if next(stream_lines(path), "").lstrip().startswith("["):
-        if corpus.streaming:
-            raise InputError(f"{path}: is one JSON array, which cannot be streamed; write one object per line instead")
-        try:
-            rows = json.loads("\n".join(stream_lines(path)), object_pairs_hook=_unique_keys)
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"{path}: begins like a JSON array, but cannot be read as one ({error})") from error
-        for number, row in enumerate(rows, start=1):
-            yield _json_pair(row, corpus, place=f"{path}, row {number}")
-        return
-    for number, line in enumerate(stream_lines(path), start=1):
-        if not line.strip():
+    is_array = next(stream_lines(path), "").lstrip().startswith("[")
+    if is_array and corpus.streaming:
+        raise InputError(f"{path}: is one JSON array, which cannot be streamed; write one object per line instead")
+    texts = ["\n".join(stream_lines(path))] if is_array else stream_lines(path)
+    for number, text in enumerate(texts, start=1):
+        if not text.strip():
             continue  # as `datasets` does
-        place = f"{path}, line {number}"
         try:
-            row = json.loads(line, object_pairs_hook=_unique_keys)
-        except ValueError as error:
-            reason = str(error)
-            if isinstance(error, json.JSONDecodeError):
-                place, reason = f"{place}, character {error.colno}", error.msg
-            raise InputError(f"{place}: is not JSON ({reason}); each line must be one object") from error
-        except RecursionError as error:
-            raise InputError(f"{place}: is nested too deeply") from error
-        yield _json_pair(row, corpus, place=place)
+            rows = json.loads(text, object_pairs_hook=_unique_keys)
+        except (ValueError, RecursionError) as error:
+            line, character = number + getattr(error, "lineno", 1) - 1, getattr(error, "colno", 1)
+            needed = "the file begins like an array" if is_array else "each line must be one object"
+            reason = getattr(error, "msg", error)
+            raise InputError(f"{path}, line {line}, character {character}: is not JSON ({reason}); {needed}") from error
+        for place, row in enumerate(rows, start=1) if is_array else [(number, rows)]:
+            name = f"{path}, {'row' if is_array else 'line'} {place}"
+            yield _json_cell(row, corpus.source_column, name), _json_cell(row, corpus.target_column, name)
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -93,23 +111,15 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return row
 
 
-def _json_pair(row: Any, corpus: TableCorpus, *, place: str) -> tuple[str, str]:
-    if not isinstance(row, dict):
-        raise InputError(f"{place}: is JSON but not an object: {_shortened(json.dumps(row))}")
-    return _json_cell(row, corpus.source_column, place=place), _json_cell(row, corpus.target_column, place=place)
-
-
-def _json_cell(row: dict[str, Any], column: str, *, place: str) -> str:
-    value: Any = row
-    entered = ""
-    for key in [column] if column in row else column.split("."):
+def _json_cell(row: Any, column: str, place: str) -> str:
+    value = row
+    for key in [column] if isinstance(row, dict) and column in row else column.split("."):
         if not isinstance(value, dict) or key not in value:
-            where = f"{entered!r} has" if entered else "has"
-            keys = f"the keys {', '.join(map(str, value))}" if isinstance(value, dict) and value else "no keys"
-            raise InputError(f"{place}: {where} no {key!r}, which column {column!r} needs, but {keys}")
-        value, entered = value[key], f"{entered}.{key}".removeprefix(".")
+            found = f"has the keys {', '.join(value)}" if isinstance(value, dict) else f"is {_shown(value)}"
+            raise InputError(f"{place}: has no {key!r}, which column {column!r} needs; it {found}")
+        value = value[key]
     if not isinstance(value, str):
-        raise InputError(f"{place}: column {column!r} {_not_text(value, _shortened(json.dumps(value)))}")
+        raise InputError(f"{place}: column {column!r} is {_shown(value)}, where text is needed")
     try:
         value.encode()
     except UnicodeEncodeError as error:
@@ -127,8 +137,6 @@ def _csv_pairs(corpus: TableCorpus) -> Iterator[tuple[str, str]]:
         # A quoted cell may contain newlines, and the parser needs them.
         rows = csv.reader((f"{line}\n" for line in stream_lines(path)), strict=True)
         header = next((row for row in rows if row), [])
-        if not header:
-            raise InputError(f"{path}: the file has no header")
         _check_columns(header, corpus)
         source, target = header.index(corpus.source_column), header.index(corpus.target_column)
         for row in rows:
@@ -146,21 +154,14 @@ def _csv_pairs(corpus: TableCorpus) -> Iterator[tuple[str, str]]:
 def _check_columns(columns: list[str], corpus: TableCorpus | HubCorpus) -> None:
     for key, column in (("source_column", corpus.source_column), ("target_column", corpus.target_column)):
         if column not in columns:
-            raise InputError(
-                f"{table_name(corpus)}: {key} = {column!r} does not exist; the columns are {', '.join(columns)}"
-            )
+            found = ", ".join(columns) or "missing"
+            raise InputError(f"{table_name(corpus)}: {key} = {column!r} does not exist; the columns are {found}")
         if columns.count(column) > 1:
             raise InputError(f"{table_name(corpus)}: {key} = {column!r} is the name of several columns; rename them")
 
 
-def _not_text(cell: Any, shown: str) -> str:
-    """What is wrong with a cell that is not text."""
-    what = "is null" if cell is None else f"is {shown}, of type {type(cell).__name__},"
-    return f"{what} where text is needed"
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= 40 else f"{text[:37]}..."
+def _shown(cell: Any) -> str:
+    return "null" if cell is None else f"{reprlib.repr(cell)}, of type {type(cell).__name__}"
 
 
 # Arrow tables: Parquet and the Hub
@@ -183,19 +184,13 @@ def _pairs_of_tables(
         while any(str(column.type).startswith("struct<") for column in table.columns):
             table = table.flatten()  # {"translation": {"de": ...}} becomes a column "translation.de"
         _check_columns(table.column_names, corpus)
-        name, sides = table_name(corpus), []
+        sides = []
         for column in (corpus.source_column, corpus.target_column):
-            try:
-                cells: list[Any] = table[column].to_pylist()
-            except UnicodeDecodeError as error:
-                rows = f"rows {num_before + 1} to {num_before + len(table)}"
-                raise InputError(
-                    f"{name}: {rows}: column {column!r} has text that is not UTF-8; is the file damaged?"
-                ) from error
-            for row, cell in enumerate(cells, start=num_before + 1):
+            sides.append(table[column].to_pylist())
+            for row, cell in enumerate(sides[-1], start=num_before + 1):
                 if not isinstance(cell, str):
-                    raise InputError(f"{name}: row {row} of column {column!r} {_not_text(cell, repr(cell))}")
-            sides.append(cells)
+                    place = f"{table_name(corpus)}: row {row} of column {column!r}"
+                    raise InputError(f"{place} is {_shown(cell)}, where text is needed")
         yield PairChunk(*sides)
         num_before += len(table)
 
@@ -206,41 +201,6 @@ FILE_FORMATS: dict[str, Callable[[TableCorpus], Iterator[PairChunk]]] = {
     "parquet": _parquet_pairs,
 }
 """How each `kind` of `TableCorpus` is read."""
-
-
-class StreamChunk(NamedTuple):
-    """Some pairs of a stream, and the state of `datasets` after them; None: the stream has no state."""
-
-    pairs: PairChunk
-    state: dict[str, Any] | None
-
-
-def open_stream(
-    corpus: TableCorpus | HubCorpus, *, state: dict[str, Any] | None, num_before: int
-) -> Iterator[StreamChunk]:
-    """The pairs of a table one chunk after the other; nothing is stored.
-
-    Args:
-        state: Begin after the chunk that had this state; None, as for every file: begin with the first row.
-        num_before: Rows of the corpus before these, for errors.
-
-    Raises:
-        InputError: The table cannot be read, has no such column, or has a cell that is not text.
-    """
-    if isinstance(corpus, TableCorpus):
-        yield from (StreamChunk(chunk, None) for chunk in read_table(corpus))
-        return
-    # The error says what readers log about a broken file; that a download is retried is worth reading.
-    logging.getLogger("datasets.packaged_modules").setLevel(logging.CRITICAL + 1)
-    with _reading(corpus):
-        with _quiet_datasets() as datasets:
-            rows = datasets.load_dataset(
-                corpus.dataset, corpus.subset, split=corpus.split, revision=corpus.revision, streaming=True
-            ).with_format("arrow")
-        if state is not None:
-            rows.load_state_dict(state)
-        for chunk in _pairs_of_tables(rows.iter(batch_size=_CHUNK_ROWS), corpus, num_before=num_before):
-            yield StreamChunk(chunk, rows.state_dict())
 
 
 def table_name(corpus: TableCorpus | HubCorpus) -> str:
@@ -261,7 +221,11 @@ def _reading(corpus: TableCorpus | HubCorpus) -> Iterator[None]:
     except InputError:
         raise
     except Exception as error:
-        name, reason = table_name(corpus), _innermost(error)
+        name, cause = table_name(corpus), error
+        while isinstance(cause.__cause__, Exception):  # `datasets` wraps it in one that says `generation failed`
+            cause = cause.__cause__
+        text = "".join(each if each.isprintable() else "\n" for each in str(cause)).strip()
+        reason = f"{type(cause).__name__}: {text}".partition("\n")[0].removesuffix(": ")
         if isinstance(corpus, TableCorpus):
             raise InputError(f"{name}: cannot be read as {corpus.kind} ({reason})") from error
         raise InputError(
@@ -270,8 +234,15 @@ def _reading(corpus: TableCorpus | HubCorpus) -> Iterator[None]:
         ) from error
 
 
+def _load(corpus: HubCorpus, **options: bool) -> Any:
+    import datasets
+
+    names = corpus.dataset, corpus.subset
+    return datasets.load_dataset(*names, split=corpus.split, revision=corpus.revision, **options).with_format("arrow")
+
+
 @contextmanager
-def _quiet_datasets() -> Iterator[Any]:
+def _quiet_datasets() -> Iterator[None]:
     """`datasets` without progress bars and log lines; the error that it raises has what matters in them."""
     import datasets
 
@@ -282,17 +253,8 @@ def _quiet_datasets() -> Iterator[Any]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            yield datasets
+            yield
     finally:
         datasets.logging.set_verbosity(verbosity)
         if bars_were_on:
             datasets.enable_progress_bars()
-
-
-def _innermost(error: BaseException) -> str:
-    """The first line of the original error, which `datasets` wraps in one that says only `generation failed`."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    lines = str(error).strip().splitlines()
-    reason = "".join(character if character.isprintable() else "?" for character in lines[0]) if lines else ""
-    return f"{type(error).__name__}: {reason}" if reason else type(error).__name__

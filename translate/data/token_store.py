@@ -1,15 +1,16 @@
 """The token ids of many lines: encoded by threads, by all processes of a training, or read from the cache.
 
-An id takes 2 or 4 bytes. Few ids are in memory, many in a memory-mapped file.
+An id takes 2 or 4 bytes. Few ids are in memory, many in a file.
 """
 
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,40 +19,26 @@ from translate.data.cache import CachedFile, DataCache, TemporaryFile, entry_nam
 from translate.data.tokenizer import Tokenizer
 
 MAX_BYTES_IN_MEMORY = 64 * 2**20
-# A mapped page counts as resident memory once it is read. Reading a line brings in up to 64 KiB, and mapping the file
-# again returns all pages.
-_MAX_BYTES_READ = 64 * 2**20
-_READ_BYTES = 2**16
 _THREAD_LINES = 1_000  # encoded in one task: while Python makes a list of their ids, no other thread runs
 _LENGTH_TYPE = np.dtype("<i4")
 
+T = TypeVar("T")
 
-class MappedArray:
-    """A flat array in a file; only the parts that were read recently take memory."""
+
+class FileArray:
+    """A flat array in a file; only the slices that are in use take memory."""
 
     def __init__(self, source: TemporaryFile | CachedFile, *, dtype: np.dtype[np.integer]) -> None:
         self.size = source.num_bytes // dtype.itemsize
-        self._source = source
-        self._dtype = dtype
-        self._num_read = 0
-        self._values = self._map()
+        self._source, self._dtype = source, dtype
+        self._lock = threading.Lock()  # all threads share the position in the file
 
-    def read(self, start: int, stop: int) -> NDArray[np.integer]:
-        """The values from `start` up to, not including, `stop`, as a view to be used at once."""
-        return self.values(_READ_BYTES + (stop - start) * self._dtype.itemsize)[start:stop]
-
-    def values(self, num_bytes: int) -> NDArray[np.integer]:
-        """All values, of which about `num_bytes` bytes will be read."""
-        self._num_read += num_bytes
-        if self._num_read > _MAX_BYTES_READ:
-            self._values, self._num_read = self._map(), num_bytes
-        return self._values
-
-    def _map(self) -> NDArray[np.integer]:
-        if self.size == 0:  # an empty file cannot be mapped
-            return np.empty(0, dtype=self._dtype)
-        # The open file is mapped by its handle, which works on every system; a path below /dev would not.
-        return np.asarray(np.memmap(self._source.file, dtype=self._dtype, mode="r", shape=(self.size,)))
+    def __getitem__(self, part: slice) -> NDArray[np.integer]:
+        start, stop, _ = part.indices(self.size)
+        with self._lock:
+            self._source.file.seek(start * self._dtype.itemsize)
+            data = self._source.file.read((stop - start) * self._dtype.itemsize)
+        return np.frombuffer(data, dtype=self._dtype)
 
 
 class TokenChunk(NamedTuple):
@@ -66,21 +53,16 @@ class TokenStore:
     """The token ids of many lines."""
 
     lengths: NDArray[np.int32]  # the number of ids of each line
-    ids: NDArray[np.integer] | MappedArray  # all ids, one line after the other
+    ids: NDArray[np.integer] | FileArray  # all ids, one line after the other
 
     def __post_init__(self) -> None:
         self._ends = np.cumsum(self.lengths, dtype=np.int64)
 
     def chunk(self, lines: NDArray[np.int64]) -> TokenChunk:
         """The ids of some lines, one line after the other."""
-        lengths = self.lengths[lines]
-        ends = np.cumsum(lengths, dtype=np.int64)
-        positions = np.arange(lengths.sum(dtype=np.int64)) + np.repeat(self._ends[lines] - ends, lengths)
-        return TokenChunk(lengths, self._values(len(lines))[positions])
-
-    def _values(self, num_lines: int) -> NDArray[np.integer]:
-        """All ids, of which the ids of `num_lines` lines will be read."""
-        return self.ids.values(num_lines * _READ_BYTES) if isinstance(self.ids, MappedArray) else self.ids
+        lengths, ends = self.lengths[lines], self._ends[lines]
+        places = zip((ends - lengths).tolist(), ends.tolist(), strict=True)
+        return TokenChunk(lengths, np.concatenate([self.ids[:0], *(self.ids[start:end] for start, end in places)]))
 
 
 class TokenWriter:
@@ -114,15 +96,15 @@ class TokenWriter:
         """All lines that were added."""
         if self._file is None:
             return TokenStore(self.lengths, np.concatenate([np.empty(0, dtype=np.uint16), *self._ids]))
-        return TokenStore(self.lengths, MappedArray(self._file, dtype=self._dtype))
+        return TokenStore(self.lengths, FileArray(self._file, dtype=self._dtype))
 
 
 def read_tokens(file: CachedFile, *, num_lines: int, vocab_size: int) -> TokenStore:
-    """Read what `write_tokens` wrote; a large file remains mapped."""
+    """Read what `write_tokens` wrote; the ids of a large file remain there."""
     file.file.seek(file.num_bytes - num_lines * _LENGTH_TYPE.itemsize)
     lengths = np.fromfile(file.file, dtype=_LENGTH_TYPE, count=num_lines)
-    ids = MappedArray(file, dtype=id_type(vocab_size))  # the lengths come after the ids of all lines
-    return TokenStore(lengths, ids if file.num_bytes > MAX_BYTES_IN_MEMORY else ids.read(0, ids.size).copy())
+    ids = FileArray(file, dtype=id_type(vocab_size))
+    return TokenStore(lengths, ids if file.num_bytes > MAX_BYTES_IN_MEMORY else ids[: lengths.sum(dtype=np.int64)])
 
 
 def write_tokens(chunks: Iterable[TokenChunk], file: BinaryIO) -> None:
@@ -174,16 +156,27 @@ def encode_chunks(
 ) -> Iterator[TokenChunk]:
     """The ids of all lines, a thousand lines at a time; they do not depend on the number of threads."""
 
-    def encode(lines: Sequence[str]) -> TokenChunk:
+    def encode(first: int) -> TokenChunk:
+        check()
+        lines = texts[first : first + _THREAD_LINES]
         return flatten(tokenizer.encode_lines(lines, num_threads=1), vocab_size=tokenizer.vocab_size)
 
     # Threads of Python rather than of SentencePiece: while one makes lists of its ids, the others encode.
     with ThreadPoolExecutor(num_threads) as pool:
-        waiting: deque[Future[TokenChunk]] = deque()
-        for first in range(0, len(texts), _THREAD_LINES):
-            check()
-            waiting.append(pool.submit(encode, texts[first : first + _THREAD_LINES]))
-            if len(waiting) > num_threads:
+        tasks = (pool.submit(encode, first) for first in range(0, len(texts), _THREAD_LINES))
+        yield from results_in_order(tasks, num_ahead=num_threads)
+
+
+def results_in_order(futures: Iterable[Future[T]], *, num_ahead: int) -> Iterator[T]:
+    """The results of futures, each submitted by the iteration when it is one of the next `num_ahead`."""
+    waiting: deque[Future[T]] = deque()
+    try:
+        for future in futures:
+            waiting.append(future)
+            if len(waiting) > num_ahead:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+    finally:
+        for future in waiting:
+            future.cancel()
