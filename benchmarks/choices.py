@@ -9,6 +9,7 @@ the end of the training; behind ± is the standard deviation over seeds.
 """
 
 import argparse
+import importlib
 import json
 import multiprocessing
 import statistics
@@ -33,7 +34,7 @@ def shuffle_pairs() -> None:
     """From now on, in this process, lengths do not matter to which batch a pair is in."""
     import numpy as np
 
-    from translate.data import epochs
+    epochs: Any = importlib.import_module("translate.data.epochs")
 
     cut_batches = epochs.cut_batches
 
