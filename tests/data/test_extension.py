@@ -75,7 +75,10 @@ def test_separate_vocabularies_get_what_their_side_needs() -> None:
     assert after.source.vocab_size == before.source.vocab_size + 1 and after.target is before.target
     # Two models with the same entries, as some imported models have them, keep the same entries.
     imported = add_source_tags(Tokenizers(before.source, Tokenizer(before.source.model_bytes), "joint"), ["<bt>"])
-    assert imported.source.has_vocabulary_of(imported.target) and imported.target.vocab_size == after.source.vocab_size
+    assert (
+        imported.source.all_pieces == imported.target.all_pieces
+        and imported.target.vocab_size == after.source.vocab_size
+    )
     settings = TokenizerConfig(vocabulary="separate", add_characters=True, add_pieces=("<a>",))
     source, target, vocabulary = extend_tokenizers(before, settings, ["Ω"], ["☃"])
     size = before.source.vocab_size
@@ -116,16 +119,16 @@ def test_an_imported_vocabulary_whose_sides_are_segmented_apart() -> None:
         sides.append(Tokenizer(model.SerializeToString()))
     before = Tokenizers(sides[0], sides[1], "joint")
     size = sides[0].vocab_size
-    assert size == trained.vocab_size + 2 and sides[0].has_vocabulary_of(sides[1])
+    assert size == trained.vocab_size + 2 and sides[0].all_pieces == sides[1].all_pieces
     assert sides[0].lacks("⁂") and not any(map(sides[0].lacks, "Ω☃"))  # Ω is looked up, as in transformers
     settings = TokenizerConfig(add_characters=True, add_pieces=("<a>",))
     source, target, vocabulary = extend_tokenizers(before, settings, ["Ω ⁂ ☃"], ["⁂ ∀"])
-    assert vocabulary == "joint" and source.has_vocabulary_of(target)
+    assert vocabulary == "joint" and source.all_pieces == target.all_pieces
     assert source.pieces(range(size, source.vocab_size)) == ["<a>", "⁂", "∀"]
     for tokenizer in (source, target):
         assert not any(map(tokenizer.lacks, "Ω☃⁂∀"))
         assert tokenizer.encode("Ω")[-1] == trained.vocab_size
         for line in OTHERS[:50]:
             assert tokenizer.encode(line) == trained.encode(line)
-    scores = dict(zip(source.pieces(range(source.vocab_size)), source.scores(), strict=False))
-    assert scores["⁂"] == -3.0
+    pieces = sentencepiece_model_pb2.ModelProto.FromString(source.model_bytes).pieces
+    assert [each.score for each in pieces if each.piece == "⁂"] == [-3.0]

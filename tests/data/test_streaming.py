@@ -16,8 +16,8 @@ from translate.data import tables
 from translate.data.corpora import ParallelCorpus
 from translate.data.epochs import BatchSettings, TrainingBatches
 from translate.data.extension import add_source_tags
-from translate.data.stream_position import StreamPosition
 from translate.data.streaming import CorpusStream, StreamedBatches, TrainingStreams
+from translate.data.tables import StreamPosition
 from translate.data.tokenizer import Tokenizers, prepare_tokenizers
 from translate.distributed.process_group import SINGLE_PROCESS, Cancelled
 from translate.errors import InputError, RunError

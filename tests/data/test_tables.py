@@ -155,7 +155,14 @@ def test_the_hub_is_asked_for_what_the_config_says(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(datasets, "load_dataset", load)
     columns = {"source_column": "translation.de", "target_column": "translation.en"}
     hub = HubCorpus(dataset="wmt14", subset="de-en", split="train[1:]", revision="abc", **columns)  # type: ignore[arg-type]
-    assert read_corpus(hub, key="data.train.0") == ("wmt14[train[1:]]", ["zwei"], ["two"], 1.0, None, None)
+    assert read_corpus(hub, key="data.train.0") == (
+        "wmt14 (split train[1:], subset de-en, revision abc)",
+        ["zwei"],
+        ["two"],
+        1.0,
+        None,
+        None,
+    )
     assert asked == [(("wmt14", "de-en"), {"split": "train[1:]", "revision": "abc"})]
     monkeypatch.setattr(datasets, "load_dataset", fail)
     with pytest.raises(InputError, match=r"^data\.train\.1: wmt14 \(split train.*ConnectionError: no route to host\)"):

@@ -55,13 +55,11 @@ def read_corpus(corpus: Corpus, *, key: str) -> ParallelCorpus:
     """
     match corpus:
         case TextCorpus():
-            name, chunks = f"{corpus.source}, {corpus.target}", chunk_pairs(_text_pairs(corpus))
+            name, chunks = f"{corpus.source}, {corpus.target}", chunk_pairs(_text_pairs(corpus.source, corpus.target))
         case TsvCorpus():
             name, chunks = str(corpus.path), chunk_pairs(_tsv_pairs(corpus))
-        case TableCorpus():
+        case TableCorpus() | HubCorpus():
             name, chunks = table_name(corpus), read_table(corpus)
-        case HubCorpus():
-            name, chunks = f"{corpus.dataset}[{corpus.split}]", read_table(corpus)
         case _:
             assert_never(corpus)
     try:
@@ -74,11 +72,18 @@ def read_corpus(corpus: Corpus, *, key: str) -> ParallelCorpus:
     return ParallelCorpus(named, sources, targets, corpus.weight, corpus.source_tag, corpus.augment)
 
 
-def _text_pairs(corpus: TextCorpus) -> Iterator[tuple[str, str]]:
+def _text_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
     try:
-        yield from zip(stream_lines(corpus.source), stream_lines(corpus.target), strict=True)
+        yield from zip(stream_lines(source), stream_lines(target), strict=True)
     except ValueError as error:  # one file has more lines
-        raise InputError(unequal_message(corpus.source, corpus.target)) from error
+        sources, targets = (np.fromiter(map(len, stream_lines(path)), dtype=np.int32) for path in (source, target))
+        message = (
+            f"{source} has {len(sources)} lines and {target} has {len(targets)};"
+            " line N of one must translate line N of the other"
+        )
+        if len(sources) and len(targets):
+            message += f". Judging by the lengths of the lines, they diverge near line {_slip_line(sources, targets)}"
+        raise InputError(message) from error
 
 
 def _tsv_pairs(corpus: TsvCorpus) -> Iterator[tuple[str, str]]:
@@ -92,18 +97,6 @@ def _tsv_pairs(corpus: TsvCorpus) -> Iterator[tuple[str, str]]:
                 f" counted from 0, need {needed}"
             )
         yield columns[corpus.source_column], columns[corpus.target_column]
-
-
-def unequal_message(source: Path, target: Path) -> str:
-    """The error for two files with different numbers of lines, which are read again for the lengths of their lines."""
-    sources, targets = (np.fromiter(map(len, stream_lines(path)), dtype=np.int32) for path in (source, target))
-    message = (
-        f"{source} has {len(sources)} lines and {target} has {len(targets)};"
-        " line N of one must translate line N of the other"
-    )
-    if len(sources) and len(targets):
-        message += f". Judging by the lengths of the lines, they diverge near line {_slip_line(sources, targets)}"
-    return message
 
 
 def _slip_line(source_lengths: NDArray[np.int32], target_lengths: NDArray[np.int32]) -> int:

@@ -98,7 +98,7 @@ def add_pieces(tokenizer: Tokenizer, tags: Collection[str], characters: Collecti
     Args:
         tags: Pieces that are matched before the text is segmented.
     """
-    known, size = set(tokenizer.pieces(range(tokenizer.vocab_size))), tokenizer.vocab_size
+    known, size = set(tokenizer.all_pieces), tokenizer.vocab_size
     new = [piece for piece in dict.fromkeys((*tags, *characters)) if piece not in known]
     if not new and not characters:
         return tokenizer
@@ -107,7 +107,7 @@ def add_pieces(tokenizer: Tokenizer, tags: Collection[str], characters: Collecti
     for entry in entries:
         if entry.piece in characters:
             entry.type = ModelProto.SentencePiece.NORMAL
-    lowest = min(tokenizer.scores())
+    lowest = min(entry.score for entry in entries)
     for piece in new:
         kind = ModelProto.SentencePiece.USER_DEFINED if piece in tags else ModelProto.SentencePiece.NORMAL
         made = ModelProto.SentencePiece(piece=piece, score=lowest, type=kind)

@@ -18,9 +18,8 @@ from translate.config.data import Corpus, DataConfig, HubCorpus, TableCorpus
 from translate.data.corpora import ParallelCorpus, join_texts, read_corpus, store_pairs
 from translate.data.epochs import BatchSettings, Epoch, TrainingBatches
 from translate.data.filtering import FilterReport, log_reports
-from translate.data.stream_position import StreamPosition
 from translate.data.subword_sampling import SamplingPool
-from translate.data.tables import PairChunk, open_stream, table_name
+from translate.data.tables import PairChunk, StreamPosition, open_stream, table_name
 from translate.data.token_store import Check, TokenChunk, TokenStore, TokenWriter, encode_chunks
 from translate.data.tokenizer import Tokenizer, Tokenizers
 from translate.distributed.process_group import World
@@ -100,11 +99,9 @@ class CorpusStream:
             if is_new_pass:
                 self.seek(StreamPosition(num_passes=self.position.num_passes + 1))
             if not self._opened:
-                begin = self.position
-                num_before = begin.num_pairs - begin.num_skipped
-                self._opened.append(open_stream(self._corpus, state=begin.state, num_before=num_before))
-                self._chunk, self._state, self._num_used = PairChunk([], []), begin.state, 0
-                for _ in self._take(begin.num_skipped):
+                self._opened.append(open_stream(self._corpus, self.position))
+                self._chunk, self._num_used = PairChunk([], []), 0
+                for _ in self._take(self.position.num_skipped):
                     check()
             num_read = 0
             for pairs in self._take(self._segment_pairs):

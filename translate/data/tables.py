@@ -46,14 +46,20 @@ def read_table(corpus: TableCorpus | HubCorpus) -> Iterator[PairChunk]:
             yield from _pairs_of_tables(_load(corpus).iter(batch_size=_CHUNK_ROWS), corpus)
 
 
-def open_stream(
-    corpus: TableCorpus | HubCorpus, *, state: dict[str, Any] | None, num_before: int
-) -> Iterator[tuple[PairChunk, dict[str, Any] | None]]:
-    """The pairs of a table one chunk after the other, each with the state from which it is read; nothing is stored.
+class StreamPosition(NamedTuple):
+    """Where a segment begins in a stream, as checkpoints keep it."""
 
-    Args:
-        state: Begin with the chunk that had this state; None, as for every file: begin with the first row.
-        num_before: Rows of the corpus before these, for errors.
+    num_passes: int = 0  # over the whole stream, before this one
+    num_pairs: int = 0  # of this pass, before the segment
+    state: dict[str, Any] | None = None  # with which `datasets` finds a row shortly before; None: start of the pass
+    num_skipped: int = 0  # pairs from that row to the segment
+    sha256: str | None = None  # of the segment's text, if it has been read
+
+
+def open_stream(
+    corpus: TableCorpus | HubCorpus, position: StreamPosition
+) -> Iterator[tuple[PairChunk, dict[str, Any] | None]]:
+    """Chunks of pairs from the row that the position's state finds, each with its own state; nothing is stored.
 
     Raises:
         InputError: The table cannot be read, has no such column, or has a cell that is not text.
@@ -66,9 +72,10 @@ def open_stream(
     with _reading(corpus):
         with _quiet_datasets():
             rows = _load(corpus, streaming=True)
-        if state is not None:
+        if (state := position.state) is not None:
             rows.load_state_dict(state)
-        for chunk in _pairs_of_tables(rows.iter(batch_size=_CHUNK_ROWS), corpus, num_before=num_before):
+        tables, num_before = rows.iter(batch_size=_CHUNK_ROWS), position.num_pairs - position.num_skipped
+        for chunk in _pairs_of_tables(tables, corpus, num_before=num_before):
             yield chunk, state
             state = rows.state_dict()
 

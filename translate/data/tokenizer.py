@@ -86,10 +86,6 @@ class Tokenizer:
         normalized: list[str] = self._processor.normalize(list(lines))
         return normalized
 
-    def scores(self) -> list[float]:
-        """The score of each entry, which decides the segmentation: more is better."""
-        return [float(self._processor.get_score(token)) for token in range(self.vocab_size)]
-
     def encode_lines(self, lines: Sequence[str], *, num_threads: int) -> list[list[int]]:
         """The ids of many sentences; the result does not depend on `num_threads`."""
         split = [self.split_tag(line) for line in lines]
@@ -113,12 +109,12 @@ class Tokenizer:
 
     @functools.cached_property
     def _has_tags(self) -> bool:
-        tags = (token for token, piece in enumerate(self._all_pieces) if re.fullmatch(">>.*<<", piece))
+        tags = (token for token, piece in enumerate(self.all_pieces) if re.fullmatch(">>.*<<", piece))
         return any(self._processor.is_unused(token) for token in tags)  # no trained model has unused pieces
 
     @functools.cached_property
     def _ids(self) -> dict[str, int]:
-        return {piece: token for token, piece in enumerate(self._all_pieces) if token > EOS_ID}
+        return {piece: token for token, piece in enumerate(self.all_pieces) if token > EOS_ID}
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids without padding, BOS and EOS; UNK becomes ` ⁇ `, and bytes that are not UTF-8 U+FFFD."""
@@ -127,14 +123,11 @@ class Tokenizer:
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The subword of each id as the vocabulary writes it, with `▁` for a space."""
-        return [self._all_pieces[token] for token in ids]
-
-    def has_vocabulary_of(self, other: "Tokenizer") -> bool:
-        """Whether each id has the same subword in both."""
-        return self.vocab_size == other.vocab_size and self._all_pieces == other._all_pieces
+        return [self.all_pieces[token] for token in ids]
 
     @functools.cached_property
-    def _all_pieces(self) -> list[str]:
+    def all_pieces(self) -> list[str]:
+        """The subword of each id."""
         return [str(self._processor.id_to_piece(token)) for token in range(self.vocab_size)]
 
     def parse(self, tokens: Sequence[str]) -> list[int]:
@@ -165,10 +158,6 @@ class Tokenizers(NamedTuple):
     target: Tokenizer
     vocabulary: Literal["joint", "separate"]
 
-    def __repr__(self) -> str:
-        sizes = dict.fromkeys((self.source.vocab_size, self.target.vocab_size))
-        return f"<Tokenizers: {self.vocabulary} vocabulary, {' and '.join(f'{size:,}' for size in sizes)} subwords>"
-
     def save(self, directory: Path) -> None:
         """Write `joint.model`, or `source.model` and `target.model`, into an existing folder."""
         names = ["joint"] if self.source is self.target else ["source", "target"]
@@ -190,7 +179,7 @@ def load_tokenizers(directory: Path) -> Tokenizers:
         return Tokenizers(tokenizer, tokenizer, "joint")
     if source.exists() or target.exists():
         sides = read_tokenizer(source), read_tokenizer(target)
-        return Tokenizers(*sides, "joint" if sides[0].has_vocabulary_of(sides[1]) else "separate")
+        return Tokenizers(*sides, "joint" if sides[0].all_pieces == sides[1].all_pieces else "separate")
     raise InputError(f"{directory}: has no tokenizer: neither joint.model nor source.model and target.model")
 
 
@@ -275,11 +264,9 @@ def _training_failure(message: str, config: TokenizerConfig, text_name: str) -> 
             f" {too_large[1]} is the largest that works with type {config.type}"
         )
     if too_small := re.search(r"Vocabulary size is smaller than required_chars\. \d+ vs (\d+)", message):
-        holds = "special symbols, 256 bytes" if config.byte_fallback else "special symbols"
         return (
-            f"tokenizer.vocab_size = {config.vocab_size} is too small for {text_name}:"
-            f" {too_small[1]} is the smallest that works ({holds} and each character once);"
-            " a lower tokenizer.character_coverage needs fewer"
+            f"tokenizer.vocab_size = {config.vocab_size} is too small for {text_name}: {too_small[1]} is the smallest"
+            " that works; a lower tokenizer.character_coverage needs fewer"
         )
     if "sentences_.empty()" in message or "all_chars_count" in message:
         return f"tokenizer: {text_name} is empty"

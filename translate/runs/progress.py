@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from translate.config.section import NotNegativeInt
-from translate.data.stream_position import StreamPosition
+from translate.data.tables import StreamPosition
 from translate.errors import RunError
 from translate.model.precision import LossScale
 

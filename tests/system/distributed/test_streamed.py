@@ -41,10 +41,10 @@ def test_a_process_without_the_file_says_so(streamed: Any) -> None:
     """Before the first step, and in the second pass."""
     gone = (
         "import os\nfrom translate.data import streaming\noriginal = streaming.open_stream\n"
-        "def open_stream(corpus, **place):\n    global calls\n    calls += 1\n"
+        "def open_stream(corpus, position):\n    global calls\n    calls += 1\n"
         "    if os.environ['RANK'] == '1' and calls == {call}:\n"
         "        raise streaming.InputError(f'{{corpus.path}}: no such file')\n"
-        "    return original(corpus, **place)\n"
+        "    return original(corpus, position)\n"
         "calls = 0\nstreaming.open_stream = open_stream\n"
     )
     for call in (1, 2):
