@@ -7,7 +7,6 @@ from harness import values_of
 from translate.config.data import Augmentation, DataConfig, TextCorpus
 from translate.data import epochs
 from translate.data.augmentation import add_typos, augment_corpus, draw_changes, read_held_out, title_case
-from translate.data.cache import DataCache
 from translate.data.corpora import ParallelCorpus
 from translate.data.epochs import BatchSettings, TrainingBatches
 from translate.data.tokenizer import Tokenizer, Tokenizers
@@ -54,9 +53,6 @@ def test_tags_of_a_language_or_corpus_are_not_text() -> None:
     pair = (">>deu<< <bt> it's <b>bold</b>", "es ist fett")
     assert changed(*pair, upper_case=1) == (">>deu<< <bt> IT'S <B>BOLD</B>", "ES IST FETT")
     assert changed(*pair, title_case=1) == (">>deu<< <bt> It's <B>Bold</B>", "Es Ist Fett")
-
-
-def test_titles() -> None:
     assert title_case("don’t o'neill «il» ǆ blau-weiß USA 3d") == "Don’t O'neill «Il» ǅ Blau-Weiß USA 3d"
 
 
@@ -122,25 +118,18 @@ def corpora(german: list[str], english: list[str]) -> list[ParallelCorpus]:
 
 
 def batches_of(
-    corpora: list[ParallelCorpus],
-    tokenizer: Tokenizer,
-    *,
-    sampling: float | None = None,
-    cache: DataCache | None = None,
-    **limits: int,
+    corpora: list[ParallelCorpus], tokenizer: Tokenizer, *, sampling: float | None = None, **limits: int
 ) -> TrainingBatches:
     settings = BatchSettings(DataConfig(**limits), sampling, 997, 3)
-    return TrainingBatches(corpora, Tokenizers(tokenizer, tokenizer, "joint"), settings, cache=cache)
+    return TrainingBatches(corpora, Tokenizers(tokenizer, tokenizer, "joint"), settings)
 
 
 def texts(batches: TrainingBatches, number: int, tokenizer: Tokenizer) -> list[tuple[int, str, str]]:
     """The pairs of an epoch, with their numbers."""
     return sorted(
-        (index, tokenizer.decode(source), tokenizer.decode(target))
+        (index, tokenizer.decode(source.tolist()), tokenizer.decode(target.tolist()))
         for batch in batches.epoch(number)
-        for index, source, target in zip(
-            batch.indices, batch.source_ids.tolist(), batch.target_output_ids.tolist(), strict=True
-        )
+        for index, source, target in zip(batch.indices, batch.source_ids, batch.target_output_ids, strict=True)
     )
 
 
@@ -176,23 +165,6 @@ def test_what_is_not_changed_is_as_without_augmentation(corpora: list[ParallelCo
         [number for number, _, _ in texts(batches_of(each, tokenizer), 1, tokenizer)] for each in (corpora, plain)
     )
     assert changed_numbers == plain_numbers
-
-
-def test_the_cache_has_the_text_as_it_is(
-    corpora: list[ParallelCorpus], tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    """So another setting finds it, and changes it in its own way."""
-    expected = values_of(batches_of(corpora, tokenizer).epoch(2))
-    cache = DataCache(folder=tmp_path_factory.mktemp("cache"))
-    assert values_of(batches_of(corpora, tokenizer, cache=cache).epoch(2)) == expected
-    num_made = cache.num_made
-    other = [corpora[0]._replace(augment=Augmentation(lower_case=1.0)), corpora[1]]
-    assert (
-        values_of(batches_of(other, tokenizer, cache=cache).epoch(2))
-        == values_of(batches_of(other, tokenizer).epoch(2))
-        != expected
-    )
-    assert cache.num_made == num_made
 
 
 def test_a_changed_pair_that_is_too_long_stays_as_it_is(corpora: list[ParallelCorpus], tokenizer: Tokenizer) -> None:

@@ -4,7 +4,6 @@ import os
 from pathlib import Path
 from typing import BinaryIO
 
-import numpy as np
 import pytest
 import sentencepiece
 from harness import files_up_to
@@ -90,11 +89,10 @@ def test_temporary_files_leave_nothing_behind(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(cache_module, "cache_folder", lambda: tmp_path)
     file = TemporaryFile("the text of news")
     file.write(b"abc")
-    mapped = np.memmap(file.file, dtype=np.uint8, mode="r", shape=(3,))
     assert list(tmp_path.iterdir()) == [] or os.name == "nt"
     is_closed = file.file
     del file
-    assert is_closed.closed and mapped.tobytes() == b"abc"
+    assert is_closed.closed
 
 
 def test_the_error_of_a_full_or_missing_disk_names_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

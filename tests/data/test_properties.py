@@ -1,6 +1,5 @@
 """Any text in: pairing and order are kept, nothing is lost unsaid, and tokens spell what they were made from."""
 
-import gzip
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -14,7 +13,6 @@ from translate.data import corpora, token_store
 from translate.data.corpora import ParallelCorpus, read_corpus
 from translate.data.epochs import BatchSettings, TrainingBatches
 from translate.data.subword_sampling import SubwordSampler
-from translate.data.text import read_lines
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer, Tokenizers, train_tokenizer
 
 few = settings(
@@ -59,16 +57,6 @@ def split_by_hand(data: bytes) -> list[str]:
 
 
 # Reading
-
-
-@few
-@given(any_text, st.booleans())
-def test_lines_are_split_at_newlines_alone(tmp_path: Path, text: str, is_zipped: bool) -> None:
-    path = tmp_path / ("a.gz" if is_zipped else "a")
-    path.write_bytes(gzip.compress(text.encode()) if is_zipped else text.encode())
-    lines = read_lines(path)
-    assert lines == split_by_hand(text.encode())
-    assert len(lines) == text.count("\n") + (text[-1:] not in ("", "\n"))  # `wc -l`, and a last line without its end
 
 
 @few

@@ -88,14 +88,8 @@ def test_other_compression_is_named(tmp_path: Path, program: str, data: bytes) -
 def test_unreadable_files(tmp_path: Path) -> None:
     whole = gzip.compress(b"a line of text\n" * 97)
     wrong_sum = whole[:-8] + bytes([whole[-8] ^ 1]) + whole[-7:]
-    damaged = [
-        whole[:-11],
-        whole[:5],
-        b"plain text\n",
-        whole[:13] + b"\xff\xff" + whole[15:],
-        wrong_sum,
-        whole + b"more",
-    ]
+    wrong_data = whole[:13] + b"\xff\xff" + whole[15:]
+    damaged = [whole[:-11], whole[:5], b"plain text\n", wrong_data, wrong_sum, whole + b"more"]
     cases = [
         (tmp_path / "missing.de", "no such file"),
         (write(tmp_path / "file", b"") / "below", "no such file"),

@@ -1,4 +1,4 @@
-"""Token ids are the same from one thread, several, the cache, in memory, and in mapped files."""
+"""Token ids are the same from one thread, several, the cache, in memory, and in files."""
 
 import shutil
 from collections.abc import Sequence
@@ -31,12 +31,12 @@ def tokenizer() -> Tokenizer:
     return train_tokenizer(["a b c", "ab bc ca"] * 3, TokenizerConfig(vocab_size=14, byte_fallback=False))
 
 
-@pytest.fixture(params=["in memory", "mapped"], autouse=True)
+@pytest.fixture(params=["in memory", "in files"], autouse=True)
 def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder for files; both ways of holding ids are tried."""
     monkeypatch.setattr("translate.data.cache.cache_folder", lambda: tmp_path / "cache")
     monkeypatch.setattr(token_store, "_THREAD_LINES", 7)
-    if request.param == "mapped":
+    if request.param == "in files":
         monkeypatch.setattr(token_store, "MAX_BYTES_IN_MEMORY", 0)
     return tmp_path / "cache"
 

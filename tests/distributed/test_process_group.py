@@ -18,25 +18,13 @@ def test_alone() -> None:
         SINGLE_PROCESS.run_on_all_ranks(lambda: (_ for _ in ()).throw(InputError("wrong")))
 
 
-@pytest.mark.parametrize(
-    "environment, expected",
-    [
+def test_the_rank_comes_from_the_environment() -> None:
+    for variables, expected in (
         ({}, DistributedEnvironment()),
         ({"WORLD_SIZE": "8"}, DistributedEnvironment()),  # as some batch systems say; torchrun says the rank too
         ({"RANK": "3", "WORLD_SIZE": "8"}, DistributedEnvironment(3, 8, 0, 1)),
-    ],
-)
-def test_expected(environment: dict[str, str], expected: DistributedEnvironment) -> None:
-    assert read_environment(environment) == expected
-
-
-@pytest.mark.parametrize(
-    "environment, message",
-    [
-        ({"RANK": "one", "WORLD_SIZE": "2"}, "RANK=one, WORLD_SIZE=2, .*'one'; start with torchrun"),
-        ({"RANK": "2", "WORLD_SIZE": "2"}, "RANK=2, WORLD_SIZE=2, .* count from 0"),
-    ],
-)
-def test_no_expected(environment: dict[str, str], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        read_environment(environment)
+    ):
+        assert read_environment(variables) == expected
+    for rank, message in (("one", "WORLD_SIZE=2, .*'one'; start with torchrun"), ("2", ".* count from 0")):
+        with pytest.raises(InputError, match=f"RANK={rank}, {message}"):
+            read_environment({"RANK": rank, "WORLD_SIZE": "2"})

@@ -43,8 +43,7 @@ def cache_folder() -> Path:
 class TemporaryFile:
     """A growing file for this process alone, which disappears when the process ends for any reason.
 
-    The file has no name on Linux and macOS, and Windows deletes it when it is closed. It is mapped by its open handle,
-    never by a path.
+    The file has no name on Linux and macOS, and Windows deletes it when it is closed. It is read by its open handle.
 
     Raises:
         RunError: The file cannot be created; the message names its content.

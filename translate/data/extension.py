@@ -6,6 +6,7 @@ Text without a new entry is segmented as before, because a new entry only matche
 import logging
 from collections import Counter
 from collections.abc import Collection, Sequence
+from functools import partial
 
 from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]  # made on import
 
@@ -28,16 +29,13 @@ def extend_tokenizers(
     A joint vocabulary gets the characters of both sides.
     """
     source, target, vocabulary = tokenizers
-
-    def missing(tokenizer: Tokenizer, *texts: Sequence[str]) -> list[str]:
-        if not config.add_characters:
-            return []
-        return missing_characters(tokenizer, texts, coverage=config.character_coverage, pieces=config.add_pieces)
-
+    if not config.add_characters:
+        sources = targets = ()
+    missing = partial(missing_characters, coverage=config.character_coverage, pieces=config.add_pieces)
     if source is target:
-        joint = add_pieces(source, config.add_pieces, missing(source, sources, targets))
+        joint = add_pieces(source, config.add_pieces, missing(source, [sources, targets]))
         return Tokenizers(joint, joint, vocabulary)
-    of_source, of_target = missing(source, sources), missing(target, targets)
+    of_source, of_target = missing(source, [sources]), missing(target, [targets])
     if vocabulary == "joint":  # an imported model segments the two sides differently, but with the same ids
         of_source = of_target = list(dict.fromkeys(of_source + of_target))
     new_source = add_pieces(source, config.add_pieces, of_source)

@@ -58,7 +58,7 @@ class SubwordSampler:
         self._unused_ids = {each.piece: token for token, each in entries if each.type == types.UNUSED}  # imported
         self._byte_ids = {int(each.piece[1:-1], 16): token for token, each in entries if each.type == types.BYTE}
         symbols = sorted(self._symbols, key=len, reverse=True)
-        self._symbol_pattern = re.compile(f"({'|'.join(map(re.escape, symbols))})") if symbols else None
+        self._symbol_pattern = re.compile(f"({'|'.join(map(re.escape, symbols)) or '(?!)'})")
         self._max_length = max(map(len, self._ids), default=1)
         # BPE's scores are the ranks of the merges, unigram's are logarithms of probabilities.
         self._is_bpe = all(score == round(score) for score in self._scores.values())
@@ -91,9 +91,7 @@ class SubwordSampler:
         if self._words_are_apart:
             first, *others = text.split(_SPACE)
             words = [first, *(_SPACE + word for word in others)]
-        if self._symbol_pattern is not None:
-            words = [part for word in words for part in self._symbol_pattern.split(word)]
-        return [word for word in words if word]
+        return [part for word in words for part in self._symbol_pattern.split(word) if part]
 
     def _ids_of(self, pieces: list[str]) -> list[int]:
         ids: list[int] = []

@@ -160,11 +160,10 @@ def _csv_pairs(corpus: TableCorpus) -> Iterator[tuple[str, str]]:
 
 def _check_columns(columns: list[str], corpus: TableCorpus | HubCorpus) -> None:
     for key, column in (("source_column", corpus.source_column), ("target_column", corpus.target_column)):
-        if column not in columns:
+        if columns.count(column) != 1:
+            wrong = "is the name of several columns" if column in columns else "does not exist"
             found = ", ".join(columns) or "missing"
-            raise InputError(f"{table_name(corpus)}: {key} = {column!r} does not exist; the columns are {found}")
-        if columns.count(column) > 1:
-            raise InputError(f"{table_name(corpus)}: {key} = {column!r} is the name of several columns; rename them")
+            raise InputError(f"{table_name(corpus)}: {key} = {column!r} {wrong}; the columns are {found}")
 
 
 def _shown(cell: Any) -> str:

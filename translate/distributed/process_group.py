@@ -58,12 +58,11 @@ def read_environment(variables: Mapping[str, str]) -> DistributedEnvironment:
     """
     if "RANK" not in variables or "WORLD_SIZE" not in variables:
         return DistributedEnvironment()
-    variables = {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", **variables}
-    texts = {name: variables[name] for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")}
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+    texts = {name: variables.get(name, default) for name, default in zip(names, "0101", strict=True)}
     try:
         environment = DistributedEnvironment(*map(int, texts.values()))
-        rank, world_size, local_rank, local_world_size = environment
-        if rank not in range(world_size) or local_rank not in range(local_world_size):
+        if environment.rank >= environment.world_size or environment.local_rank >= environment.local_world_size:
             raise ValueError("ranks count from 0")
     except ValueError as error:
         found = ", ".join(f"{name}={text}" for name, text in texts.items())
