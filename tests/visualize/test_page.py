@@ -1,5 +1,6 @@
-"""Pages and figures of every kind of panel: drawn the same each time, with whatever text, and written whole or not."""
+"""Pictures of every kind of panel: drawn where they belong, the same each time, and written whole or not at all."""
 
+import itertools
 import re
 import struct
 import sys
@@ -9,11 +10,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-pytest.importorskip("vl_convert", reason="the extra `pictures` is not installed")
-
 from translate.errors import InputError, RunError
+from translate.visualize.charts import chart_specs, theme
 from translate.visualize.page import PictureFile, choose_picture_file, draw_figure, picture_page, save_picture
 from translate.visualize.panels import Curves, Links, Matrix, Picture, Point, Points, Series, Switch, Table, printable
+
+vl_convert = pytest.importorskip("vl_convert", reason="the extra `pictures` is not installed")
 
 TOKENS = ["▁Straße", "größer", "$x$", "</s>"]
 WEIGHTS = [[0.25, 0.75, None, None]] * 4
@@ -25,15 +27,96 @@ PICTURE = Picture(
         Matrix("signed", ["0"], ["0", "1"], [[-3.0, 2.0]], "position", "dimension", "signed", "note " * 40, [1, 0]),
         Matrix("nothing", ["0"], ["0", "1"], [[0.0, 0.0]], "", "", "signed"),
         Matrix("mask", TOKENS, TOKENS, [[1.0, 0.0, 0.0, 0.0]] * 4, "query", "key", "visible"),
-        Curves("curves", "step", "loss", [Series("a", [1, 2, 3], [4.0, None, 1.0]), Series("b", [1], [2.0])], True),
+        Curves(
+            "curves", "step", "loss", [Series("a", [1, 2, 3], [4.0, None, 0.0]), Series("b", [1], [2.0], "valid")], True
+        ),
         Curves("nothing yet", "step", "loss", [Series("a", [1], [None])], True),
+        Curves("marked", "step", "BLEU", [Series("a", [1, 2], [1.0, 2.0], "", [3.0, 4.0], (1, "best 2"))]),
         Points("map", "x", "y", [Point("Größe", 0, 0, "a"), Point("$", 1, 1, "b", anchor="below")]),
         Links("links", ["Der", "Hund", "hier"], ["The", "dog"], [(0, 0, 1.0), (1, 1, 0.2)]),
         Table("table", ["Wort", "$"], [["Straße", "groß, $1"]]),
     ],
     columns=3,
-    switches=[Switch("order", "Dimensions", [("apart", "apart"), ("as added", "in turn")])],
+    switches=[
+        Switch("order", "Dimensions", [("apart", "apart"), ("as added", "in turn")]),
+        Switch("over", "Over", [("step", "steps")]),
+    ],
 )
+
+
+def one(panel: Any, *, is_page: bool = True) -> dict[str, Any]:
+    (spec,) = chart_specs(Picture("p", [], [panel]), is_page=is_page)
+    return spec
+
+
+def marks(spec: dict[str, Any], kind: str) -> list[dict[str, Any]]:
+    """What Vega draws of one kind of mark, each with its position and its looks."""
+
+    def find(item: Any) -> Any:
+        if isinstance(item, dict):
+            if item.get("marktype") == kind and "axis" not in item.get("role", "") and "legend" not in item["role"]:
+                yield from item["items"]
+            for value in item.values():
+                yield from find(value)
+        elif isinstance(item, list):
+            for value in item:
+                yield from find(value)
+
+    return list(find(vl_convert.vegalite_to_scenegraph(with_config(spec))["scenegraph"]))
+
+
+def with_config(spec: dict[str, Any], look: Any = "light") -> dict[str, Any]:
+    params = [{"name": "over", "value": "step"}, {"name": "order", "value": "apart"}]
+    return {**spec, "params": params, "config": theme(look, font="Liberation Sans")}
+
+
+@pytest.mark.parametrize("panel", PICTURE.panels, ids=lambda panel: str(panel.title))
+def test_vega_lite_compiles_every_panel_without_a_warning(panel: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    for is_page, look in itertools.product((False, True), ("light", "dark")):
+        vl_convert.vegalite_to_vega(with_config(one(panel, is_page=is_page), look), show_warnings=True)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_each_cell_of_a_matrix_is_where_it_belongs() -> None:
+    values = [[0.25, 0.75], [None, 1.0], [0.5, 0.0]]
+    spec = one(Matrix("weights", ["der", "Hund", "der"], ["a", "b"], values, "query", "key", "weight"))
+    cells = marks(spec, "rect")
+    places = {(round(cell["x"] / 30 - 0.5), round(cell["y"] / 18 - 0.5)): cell["fill"] for cell in cells}
+    # Of two columns in 60 pixels and three rows in 54; the masked cell of row 1 and column 0 is not drawn.
+    assert spec["width"] == 60 and spec["height"] == 54
+    assert len(cells) == 5 and len(places) == 5
+    full, nothing = "rgb(8, 48, 107)", "rgb(255, 255, 255)"
+    assert [cell["fill"] for cell in cells if cell["fill"] == full] == [full]
+    assert [cell["fill"] for cell in cells if cell["fill"] == nothing] == [nothing]
+
+
+def test_columns_in_another_order() -> None:
+    columns = ["0", "1", "2", "3"]
+    panel = Matrix("m", ["x"], columns, [[0.1, 0.2, 0.3, 0.4]], "position", "dimension", "signed", order=[0, 2, 1, 3])
+    cells = {cell["x"]: cell["fill"] for cell in marks(one(panel), "rect")}
+    in_turn = {cell["x"]: cell["fill"] for cell in marks(one(panel._replace(order=())), "rect")}
+    first, second, third, fourth = (in_turn[x] for x in sorted(in_turn))
+    assert [cells[x] for x in sorted(cells)] == [first, third, second, fourth]
+
+
+def test_curves_have_a_colour_for_each_run_and_dashes_for_validation() -> None:
+    both = [Series("a", [1, 2], [1.0, 2.0], "training"), Series("a", [1, 2], [2.0, 3.0], "validation")]
+    other = [Series("b", [1, 2], [5.0, 6.0], "training")]
+    lines = marks(one(Curves("loss", "step", "nats", [*both, *other])), "line")
+    looks = {(item["stroke"], tuple(item.get("strokeDash", ()))) for item in lines}
+    assert looks == {("#0072b2", (1, 0)), ("#0072b2", (6, 4)), ("#c25700", (1, 0))}
+
+
+def test_zero_has_no_place_on_a_logarithmic_axis() -> None:
+    assert [row["y"] for row in one(PICTURE.panels[4])["data"]["values"]] == [4.0, None, None, 2.0]
+
+
+def test_words_without_a_link_are_grey_and_heavier_links_are_thicker() -> None:
+    spec = one(PICTURE.panels[8])
+    axis = spec["layer"][0]["encoding"]["y"]["axis"]
+    assert axis["labelOpacity"] == {"expr": "indexof([0, 1], datum.value) < 0 ? 0.45 : 1"}
+    thick, thin = (item["strokeWidth"] for item in marks(spec, "rule") if item.get("opacity") != 0)
+    assert thick == 6.0 and thin == pytest.approx(0.4 + 0.2 * 5.6)
 
 
 def size(png: bytes) -> tuple[int, int]:

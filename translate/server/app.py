@@ -217,8 +217,6 @@ def _add_own_paths(app: FastAPI, server: Server) -> None:
     @app.get("/metrics", response_class=Response)
     async def metrics() -> Response:
         """Metrics in Prometheus's format."""
-        for model in server.models.values():
-            server.metrics.waiting.labels(model.name).set(model.queue.waiting_characters)
         return Response(generate_latest(server.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
     @app.get("/models")

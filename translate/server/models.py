@@ -46,6 +46,7 @@ class ServedModel:
         self.translator = translator.with_options(workers=1) if is_cpu else translator  # the queue has the threads
         on_batch = functools.partial(metrics.observe_batch, name)
         self.queue = BatchQueue(max_characters=limits.waiting_characters, num_workers=num_workers, on_batch=on_batch)
+        metrics.waiting.labels(name).set_function(lambda: self.queue.waiting_characters)
         self._translator_for = functools.lru_cache(maxsize=64)(self._build_translator)
         self._lacks = functools.lru_cache(maxsize=10_000)(translator.tokenizers.source.lacks)
 
