@@ -61,25 +61,19 @@ def test_n_best_widens_the_beam(client: TestClient) -> None:
     assert 3 < 1 + len(answer["translations"][0]["alternatives"]) <= 6
 
 
-def test_stream_of_one_text(client: TestClient) -> None:
-    question = {"text": GERMAN[0], "options": {"beam_size": 1}}
+@pytest.mark.parametrize("text", [GERMAN[0], GERMAN])
+def test_a_stream_ends_with_the_translations(client: TestClient, text: str | list[str]) -> None:
+    question = {"text": text, "options": {"beam_size": 1}}
     response = client.post("/translate/stream", json=question)
     assert response.headers["content-type"].startswith("text/event-stream")
-    *partial, (name, found), (last, done) = events(response.text)
-    (expected,) = client.post("/translate", json=question).json()["translations"]
-    assert (name, last, done["model"]) == ("translation", "done", "first") and found == {"index": 0} | expected
-    assert partial and {kind for kind, _ in partial} == {"partial"}
-    for _, each in partial:  # greedy search only adds
-        assert found["text"].startswith(each["text"]) and each["index"] == 0
-
-
-def test_stream_of_several_texts(client: TestClient) -> None:
-    *found, (last, _) = events(client.post("/translate/stream", json={"text": GERMAN}).text)
-    assert last == "done" and [name for name, _ in found] == ["translation"] * 4
-    expected = client.post("/translate", json={"text": GERMAN}).json()["translations"]
-    assert sorted((each for _, each in found), key=lambda each: each["index"]) == [
-        {"index": index} | each for index, each in enumerate(expected)
-    ]
+    *found, (last, done) = events(response.text)
+    expected = client.post("/translate", json=question).json()["translations"]
+    whole = sorted((each for name, each in found if name == "translation"), key=lambda each: each["index"])
+    assert whole == [{"index": index} | each for index, each in enumerate(expected)]
+    partial = [each for name, each in found if name == "partial"]
+    assert (last, done["model"], bool(partial)) == ("done", "first", text == GERMAN[0])
+    for each in partial:  # greedy search only adds
+        assert whole[0]["text"].startswith(each["text"]) and each["index"] == 0
 
 
 def test_scores_are_those_of_score(client: TestClient, runs: list[Path]) -> None:

@@ -302,16 +302,6 @@ def test_attention_of_each_layer_and_head(page: Page, address: str) -> None:
     assert page.locator("#attention").is_hidden()
 
 
-def test_conditions_in_plain_words(page: Page) -> None:
-    names = ["truncated", "source_truncated", "split", "unspellable", "repetitive", "length_ratio", "empty", "unmet"]
-    fulfil_stream(page, {"text": "A dog", "conditions": names, "unknown_characters": "猫犬"})
-    write(page, ARTISTS)
-    shown = page.locator(".target .conditions li").all_inner_texts()
-    assert len(set(shown)) == len(names) and "(猫 犬)" in shown[3]
-    assert not any("_" in text for text in shown)
-    expect(page.locator(".sentence.doubtful")).to_have_count(1)
-
-
 # --- models and settings
 
 

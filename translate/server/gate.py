@@ -47,11 +47,11 @@ class Metrics:
     """The metrics of /metrics."""
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        ProcessCollector(registry=self.registry)
-        PlatformCollector(registry=self.registry)
-        counter = functools.partial(Counter, registry=self.registry)
-        histogram = functools.partial(Histogram, registry=self.registry)
+        self.registry = registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        PlatformCollector(registry=registry)
+        counter = functools.partial(Counter, registry=registry)
+        histogram = functools.partial(Histogram, registry=registry)
         self.requests = counter("translate_requests", "Requests answered.", ["path", "status"])
         self.seconds = histogram("translate_request_seconds", "Time from request to end of answer.", ["path"])
         self.texts = counter("translate_texts", "Texts translated.", ["model"])
@@ -59,9 +59,7 @@ class Metrics:
         sizes = [2**power for power in range(8)]
         self.batch_texts = histogram("translate_batch_texts", "Texts per batch.", ["model"], buckets=sizes)
         self.batch_seconds = histogram("translate_batch_seconds", "Search time of a batch.", ["model"])
-        self.waiting = Gauge(
-            "translate_waiting_characters", "Characters in the queue.", ["model"], registry=self.registry
-        )
+        self.waiting = Gauge("translate_waiting_characters", "Characters in the queue.", ["model"], registry=registry)
 
     def observe_batch(self, model: str, num_texts: int, seconds: float) -> None:
         """Count a batch."""
