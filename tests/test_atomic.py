@@ -3,8 +3,8 @@
 import errno
 import json
 import os
-import re
 import subprocess
+import sys
 from pathlib import Path
 from typing import NoReturn
 from uuid import UUID
@@ -13,18 +13,12 @@ import pytest
 from harness import files_up_to
 
 from translate import atomic
-from translate.atomic import atomic_folder, atomic_write, open_output, temporary_beside, text_bytes, write_text
+from translate.atomic import atomic_folder, atomic_write, open_append, open_output, text_bytes, write_text
 from translate.errors import RunError
 
 
 def names(directory: Path) -> set[str]:
     return {path.name for path in directory.iterdir()}
-
-
-def temporary_name(process: int, unique: str) -> str:
-    """The name of a temporary file of this machine, from one that is in use."""
-    with temporary_beside(Path("x")) as temporary:
-        return re.sub(r"-[0-9]+-[0-9a-f]{32}", f"-{process}-{unique}", temporary.name)
 
 
 def test_an_error_in_the_block_leaves_the_old_file(tmp_path: Path) -> None:
@@ -85,21 +79,28 @@ def test_bytes_then_name_then_folder_are_on_the_disk(tmp_path: Path, monkeypatch
     write_text(tmp_path / "a", "text")
     temporary = calls[0][1]
     assert calls == [("fsync", temporary), ("rename", f"{temporary} a"), ("fsync", tmp_path.name)]
-    assert temporary_name(os.getpid(), "0" * 32) == re.sub("[0-9a-f]{32}", "0" * 32, temporary)
 
 
 def test_the_next_writer_removes_what_a_killed_process_left(tmp_path: Path) -> None:
-    ended = subprocess.Popen(["true"])
-    ended.wait()
-    zeros = "0" * 32
-    (tmp_path / temporary_name(ended.pid, zeros)).write_text("half a file")
-    (tmp_path / temporary_name(os.getpid(), zeros)).write_text("of a process that had this one's number")
-    others = {temporary_name(os.getppid(), zeros), f".translate-01234567-{ended.pid}-{zeros}.tmp"}  # perhaps alive
-    others |= {f"run.json.{ended.pid}.tmp", "run.json.part", temporary_name(ended.pid, "copy"), "tmp"}  # of a user
-    for name in others:
-        (tmp_path / name).write_text("")
+    """A process is known by its lock: its number means nothing in another container, or on another machine."""
+    code = (
+        "import os, pathlib, sys; from translate.atomic import atomic_write\n"
+        "with atomic_write(pathlib.Path('other')) as file:\n"
+        "    print(file.name, flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        temporary = process.stdout.readline().strip()
+        users = {f"run.json.{process.pid}.tmp", ".translate-1.tmp", "tmp"}
+        for name in users:
+            (tmp_path / name).write_text("")
+        write_text(tmp_path / "run.json", "new")
+        assert names(tmp_path) == {"run.json", temporary, *users}
+        process.kill()
     write_text(tmp_path / "run.json", "new")
-    assert names(tmp_path) == {"run.json", *others}
+    assert names(tmp_path) == {"run.json", *users}
 
 
 def test_nothing_is_written_through_a_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,7 +111,7 @@ def test_nothing_is_written_through_a_link(tmp_path: Path, monkeypatch: pytest.M
     assert victim.read_text() == "precious" and path.read_text() == "text" and not path.is_symlink()
     # Also if the temporary name is taken at the last moment.
     monkeypatch.setattr(atomic.uuid, "uuid4", lambda: UUID(int=0))
-    (tmp_path / temporary_name(os.getpid(), "0" * 32)).symlink_to(victim)
+    (tmp_path / f".translate-{'0' * 32}-locked.tmp").symlink_to(victim)
     monkeypatch.setattr(atomic, "remove_leftovers", lambda folder: None)
     with pytest.raises(RunError, match=f"^{path}: .*File exists"):
         write_text(path, "new")
@@ -196,3 +197,22 @@ def test_names_that_are_not_utf_8_are_json_escapes(tmp_path: Path) -> None:
     content = (tmp_path / "a.json").read_bytes()
     assert content == text_bytes(text) == '{"größe": "r\\udcff"}'.encode()
     assert os.fsencode(json.loads(content)["größe"]) == b"r\xff"
+
+
+def test_a_copy_by_hard_links_does_not_grow(tmp_path: Path) -> None:
+    log, copy = tmp_path / "log.txt", tmp_path / "copy.txt"
+    log.write_text("old\n")
+    copy.hardlink_to(log)
+    with open_append(log) as file:
+        file.write(b"new\n")
+    assert (log.read_text(), copy.read_text()) == ("old\nnew\n", "old\n")
+
+
+def test_a_write_protected_output_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The refusal is simulated, because root is refused nothing."""
+    output = tmp_path / "out"
+    output.write_text("old")
+    monkeypatch.setattr(os, "access", lambda path, mode: (path, mode) != (output, os.W_OK))
+    with pytest.raises(RunError, match=f"{output}: .*write-protected"), open_output(output) as file:
+        file.write(b"new")
+    assert output.read_text() == "old"

@@ -1,30 +1,34 @@
 """Files that appear whole or not at all: written under a temporary name, flushed to the disk, then renamed.
 
-A process that is killed while writing leaves its temporary file; the next writer in that folder removes it.
+A process that is killed while writing leaves its temporary file; the next writer in that folder removes it. It knows
+such a leftover by its lock, which the kernel frees when a process ends, on this machine, in a container or on another.
 """
 
 import contextlib
 import errno
 import os
-import platform
 import re
 import shutil
 import stat
+import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 from translate.errors import RunError
+from translate.files import check_output
+
+if sys.platform != "win32":
+    import fcntl
 
 _HINTS = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "free some space on that disk"),
     **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), "make that directory writable, or work on a copy of it"),
     **dict.fromkeys((errno.ENOENT, errno.ENOTDIR), "the directory does not exist"),
 }
-_MACHINE = uuid.uuid5(uuid.NAMESPACE_DNS, platform.node()).hex[:8]  # other machines may write to the same folder
-_TEMPORARY = re.compile(rf"\.translate-{_MACHINE}-(\d+)-[0-9a-f]{{32}}\.tmp")  # of a file, with its process
-TEMPORARY_NAMES: set[str] = set()  # of this process, whose number an earlier process may have had
+_LOCKED = re.compile(r"\.translate-[0-9a-f]{32}-locked\.tmp")  # a temporary file, whose writer holds its lock
+TEMPORARY_NAMES: set[str] = set()  # of this process
 
 
 @contextlib.contextmanager
@@ -37,21 +41,23 @@ def atomic_write(path: Path) -> Iterator[BinaryIO]:
     Raises:
         RunError: The disk is full, the directory is missing, or it is read-only.
     """
-    with temporary_beside(path) as temporary:
+    with temporary_beside(path, mark="-locked") as temporary:
         try:
             remove_leftovers(path.parent)
-            # Mode x creates the file and fails if the name is taken, so nothing is ever written through a link.
-            with temporary.open("x+b") as file:
+            with _create_locked(temporary) as file:
                 yield file
-            if path.is_file() and not path.is_symlink():
-                state = path.stat()
-                if os.name == "posix":
-                    with contextlib.suppress(PermissionError):
-                        os.chown(temporary, state.st_uid, state.st_gid)
-                temporary.chmod(stat.S_IMODE(state.st_mode))
-            sync(temporary)  # else a power cut could leave a file that is named and empty
-            os.replace(temporary, path)
-            sync(path.parent)
+                file.flush()
+                if sys.platform == "win32":
+                    file.close()  # an open file cannot be renamed there
+                if path.is_file() and not path.is_symlink():
+                    state = path.stat()
+                    if os.name == "posix":
+                        with contextlib.suppress(PermissionError):
+                            os.chown(temporary, state.st_uid, state.st_gid)
+                    temporary.chmod(stat.S_IMODE(state.st_mode))
+                sync(temporary)  # else a power cut could leave a file that is named and empty
+                os.replace(temporary, path)
+                sync(path.parent)
         except OSError as error:
             raise write_error(path, error) from error
 
@@ -64,9 +70,13 @@ def open_output(path: Path) -> Iterator[BinaryIO]:
     directly.
 
     Raises:
+        InputError: The file is an input of this command.
         RunError: The file cannot be written.
     """
+    check_output(path)
     if not _is_written_in_place(path):
+        if path.exists() and not os.access(path, os.W_OK):  # renaming would replace it all the same
+            raise write_error(path, PermissionError(errno.EACCES, "it is write-protected"))
         with atomic_write(Path(os.path.realpath(path)) if path.is_symlink() else path) as file:
             yield file
         return
@@ -128,9 +138,9 @@ def is_temporary(path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def temporary_beside(path: Path) -> Iterator[Path]:
+def temporary_beside(path: Path, *, mark: str = "") -> Iterator[Path]:
     """Give the block an unused name in the same folder; a file or folder that has it in the end is removed."""
-    temporary = path.with_name(f".translate-{_MACHINE}-{os.getpid()}-{uuid.uuid4().hex}.tmp")
+    temporary = path.with_name(f".translate-{uuid.uuid4().hex}{mark}.tmp")
     TEMPORARY_NAMES.add(temporary.name)
     try:
         yield temporary
@@ -141,13 +151,25 @@ def temporary_beside(path: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+def open_append(path: Path) -> BinaryIO:
+    """Open a file without a buffer, to read it and append to it; a copy that shares it by a hard link stays as it is.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    if path.exists() and path.stat().st_nlink > 1:
+        with path.open("rb") as old, atomic_write(path) as new:
+            shutil.copyfileobj(old, new)
+    return path.open("a+b", buffering=0)
+
+
 def remove_leftovers(folder: Path) -> None:
-    """Remove the temporary files in a folder whose processes, on this machine, have ended."""
+    """Remove the temporary files in a folder whose writers have ended."""
     for leftover in list(folder.iterdir()):
-        match = _TEMPORARY.fullmatch(leftover.name)
-        if match and leftover.name not in TEMPORARY_NAMES and not _is_other_process(int(match[1])):
-            with contextlib.suppress(OSError):
-                leftover.unlink()
+        if _LOCKED.fullmatch(leftover.name) and leftover.name not in TEMPORARY_NAMES:
+            with contextlib.suppress(OSError), leftover.open("r+b") as file:
+                if _lock(file):
+                    leftover.unlink()
 
 
 def sync(path: Path) -> None:
@@ -161,6 +183,29 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
+def _create_locked(path: Path) -> BinaryIO:
+    """Create a file that no other process takes for a leftover, as long as it is open."""
+    while True:
+        # Mode x creates the file and fails if the name is taken, so nothing is ever written through a link.
+        file = path.open("x+b")
+        if _lock(file) is not False and path.exists():
+            return file
+        file.close()  # before it was locked, another process has removed it
+
+
+def _lock(file: BinaryIO) -> bool | None:
+    """Lock a file until it is closed or the process ends; None: this system or file system has no such locks."""
+    if sys.platform == "win32":
+        return None
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True
+
+
 def _is_written_in_place(path: Path) -> bool:
     """Whether a path is a device, a pipe, a folder, or a name of an open file, such as /dev/stdout."""
     if path.exists() and not path.is_file():
@@ -170,13 +215,3 @@ def _is_written_in_place(path: Path) -> bool:
             return False
         path = path.parent / os.readlink(path)
     return path.exists()
-
-
-def _is_other_process(process: int) -> bool:
-    """Whether another process has this number; always True on Windows, where asking would disturb it."""
-    try:
-        if os.name == "posix":
-            os.kill(process, 0)
-    except OSError as error:
-        return not isinstance(error, ProcessLookupError)  # Otherwise the process belongs to another user.
-    return process != os.getpid()

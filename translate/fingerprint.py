@@ -4,6 +4,8 @@ import hashlib
 import json
 from pathlib import Path
 
+from translate.files import open_input
+
 
 def fingerprint(*parts: object) -> str:
     """The SHA-256 of one part, or of the digests of several parts in a row, as 64 hexadecimal digits.
@@ -15,7 +17,8 @@ def fingerprint(*parts: object) -> str:
             `bytes` is written as JSON with sorted keys.
 
     Raises:
-        OSError: A file cannot be read.
+        FileError: A file cannot be read.
+        OSError: The same, in the middle of it.
     """
     digests = [_digest(part) for part in parts]
     return (digests[0] if len(digests) == 1 else hashlib.sha256(b"".join(digests)).digest()).hex()
@@ -23,7 +26,7 @@ def fingerprint(*parts: object) -> str:
 
 def _digest(part: object) -> bytes:
     if isinstance(part, Path):
-        with part.open("rb") as file:
+        with open_input(part) as file:
             return hashlib.file_digest(file, "sha256").digest()
     if isinstance(part, str):
         part = part.encode(errors="backslashreplace")

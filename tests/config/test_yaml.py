@@ -61,7 +61,7 @@ def test_origins_say_the_line_of_each_key(tmp_path: Path) -> None:
         ('a: "\\U00110000"', ["c.yaml:1:7: ", "Unicode"]),
         ('a: {"\\0": 1}', ["c.yaml:1:5: "]),
         ("a", ["c.yaml: ", "one value"]),
-        (None, ["c.yaml: ", "No such file"]),
+        (None, ["c.yaml: ", "no such file"]),
     ],
 )
 def test_errors_name_file_line_and_column(

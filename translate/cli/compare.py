@@ -47,11 +47,11 @@ def compare(
     """
     if len(systems) < 2:
         raise InputError(f"{systems[0]}: a comparison needs at least two systems")
-    check_outputs({"--output": output}, [source, reference, *systems])
     from translate.config.load import read_resolved_config
     from translate.config.schema import Config
     from translate.evaluation.compare import compare
     from translate.evaluation.evaluate import choose_test_set
+    from translate.files import require_file
     from translate.runs.directory import open_run
     from translate.visualize.comparison import comparison_picture, comparison_tables
     from translate.visualize.page import choose_picture_file, save_picture
@@ -62,6 +62,10 @@ def compare(
         raise InputError("files of translations need their source text: give --source and --reference")
     config = Config.model_construct() if first_run is None else read_resolved_config(open_run(first_run).config)
     name, pairs = choose_test_set(config, source=source, reference=reference, name=set_name)
+    for system in systems:
+        if not system.is_dir():
+            require_file(system)
+    check_outputs({"--output": output})
     names = [system.resolve().name for system in systems]
     if len({*names}) < len(names):
         names = [str(system) for system in systems]

@@ -133,7 +133,7 @@ def decode(
     for option, excluded in _EXCLUDED.items():
         if given[option] and (wrong := sorted(name for name in excluded if given.get(name))):
             raise InputError(f"{wrong[0]} cannot be combined with {option}; leave out one of them")
-    check_outputs({"--output": output or STANDARD_OUTPUT, "--alignments": alignments}, [file, *constraints.values()])
+    check_outputs({"--output": output or STANDARD_OUTPUT, "--alignments": alignments})
     if interactive or is_typed(file):
         options["look_ahead_lines"] = 1
 
@@ -160,8 +160,8 @@ def decode(
 
     def prepare_parts() -> DecodingJob:
         """Check the files, load the translator, and collect what must be the same on all ranks."""
-        from translate.data.text import require_file
         from translate.decoding.sharded import ShardedDecoder
+        from translate.files import require_file
         from translate.fingerprint import fingerprint
 
         if file is None or str(file) == "-" or output is None:
@@ -191,6 +191,7 @@ def decode(
     is_conversation = is_conversation and not (output or alignments or {"prefix", "require"} & constraints.keys())
     source = TextLines(typed_lines(), None, "the terminal") if is_conversation else open_lines(file)
     requests = read_requests(source, constraints)  # a wrong file is reported before the model is loaded
+    check_outputs({"--output": output, "--alignments": alignments})
     translator = load()
     from translate.decoding import ConditionCounts, count_conditions
     from translate.decoding.output.formats import format_translations
@@ -239,8 +240,8 @@ def score(
     for key, value in {"engine": "ctranslate2", "precision": "int8"}.items():
         if options.get(key) == value:
             raise InputError(f"score cannot use --{key} {value}; leave it out")
-    check_outputs({"--output": output or STANDARD_OUTPUT}, [source, target])
     pairs = paired_lines(open_lines(source), open_lines(target))
+    check_outputs({"--output": output or STANDARD_OUTPUT})
     translator = load_own_translator(run, checkpoint=checkpoint, options=options).translator
     total = CorpusScore()
     with line_bar(pairs.total) as advance:

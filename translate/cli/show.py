@@ -42,7 +42,7 @@ def picture_command(name: str) -> Callable[[Callable[..., None]], Callable[..., 
         from translate.visualize.page import choose_picture_file
 
         file = choose_picture_file(output, output_format, dots_per_inch=dpi, name=name)
-        check_outputs({"--output": file.path}, [])
+        check_outputs({"--output": file.path})
         return file
 
     return lambda command: show_app.command(name)(add_options(command, options, name="file", gather=choose_file))
@@ -124,7 +124,6 @@ def show_positions(
     from translate.config.load import load_config
     from translate.visualize.positions import positions_picture
 
-    check_outputs({"--output": file.path}, [Path(config_or_run)])
     if Path(config_or_run).is_dir():
         from translate.runs.loading import load_run
 
@@ -187,9 +186,8 @@ def show_embeddings(
     from translate.decoding.loading import load_own_translator
     from translate.visualize.embeddings import embeddings_picture
 
-    check_outputs({"--output": file.path}, [path for path in (source, reference) if path is not None])
     loaded = load_own_translator(run, checkpoint=checkpoint)
-    pairs = _read_pairs(loaded, source, reference, file)
+    pairs = _read_pairs(loaded, source, reference)
     picture = embeddings_picture(
         loaded.translator,
         words or [],
@@ -239,9 +237,9 @@ def show_alignments(
     from translate.visualize.alignments import align_pairs, alignments_picture, layer_error_rates
 
     links_file = pharaoh or file.path.with_suffix(".align")
-    check_outputs({"--output": file.path, "--pharaoh": links_file}, [source, reference])
     loaded = load_own_translator(run, checkpoint=checkpoint)
-    pairs = _read_pairs(loaded, source, reference, file)
+    pairs = _read_pairs(loaded, source, reference)
+    check_outputs({"--output": file.path, "--pharaoh": links_file})
     if first > len(pairs.sources):
         raise InputError(f"--first {first}: {source} has {len(pairs.sources)} lines")
     chosen: int | Literal["mean"] = 0
@@ -250,7 +248,7 @@ def show_alignments(
         chosen, how = "mean", "The mean over the heads of all decoder layers"
     elif layer == "best":
         has_validation = loaded.run.config.data.validation is not None
-        judged = _read_pairs(loaded, None, None, file) if has_validation else pairs
+        judged = _read_pairs(loaded, None, None) if has_validation else pairs
         error_rates = layer_error_rates(loaded.translator, judged.sources, judged.targets)
         chosen, text = error_rates.index(min(error_rates)), "validation" if has_validation else "this text"
         how = f"The mean over the heads of decoder layer {chosen}, the best on {text}"
@@ -268,18 +266,12 @@ def show_alignments(
     _save(picture, file, f"lines {first} to {last}; {links_file}: the links of {len(aligned)} lines. {how}.")
 
 
-def _read_pairs(
-    loaded: "LoadedTranslator", source: Path | None, reference: Path | None, file: "PictureFile"
-) -> "ParallelCorpus":
-    """Read the given texts, or the validation corpus, which must not be the output."""
+def _read_pairs(loaded: "LoadedTranslator", source: Path | None, reference: Path | None) -> "ParallelCorpus":
+    """Read the given texts, or the validation corpus."""
     from translate.evaluation.evaluate import choose_test_set
 
-    config, name = loaded.run.config, None
-    if source is None and reference is None:
-        name = "validation"
-        named = [getattr(config.data.validation, key, None) for key in ("source", "target", "path")]
-        check_outputs({"--output": file.path}, [Path(path) for path in named if path])
-    return choose_test_set(config, source=source, reference=reference, name=name)[1]
+    name = "validation" if source is None and reference is None else None
+    return choose_test_set(loaded.run.config, source=source, reference=reference, name=name)[1]
 
 
 def _save(picture: "Picture | str", file: "PictureFile", message: str = "") -> None:

@@ -120,7 +120,7 @@ def _make_corpus(
         from translate.decoding.synthetic import PairFormat
         from translate.runs.directory import open_run
 
-        check_outputs({"--output": corpus}, [file])
+        check_outputs({"--output": corpus})
         if output.exists() and not output.is_dir():
             raise InputError(f"--output {output}: is a file, not a folder; name another")
         for made in (corpus, output / "provenance.json"):
@@ -211,7 +211,7 @@ def _read_training_data(run: Path, config: "Config") -> Text:
 def _read_text(file: Path, run: Path, config: "Config") -> Text:
     """Open a text, unless it looks like what the run writes, by the run's own validation corpus."""
     from translate.data.corpora import read_corpus
-    from translate.data.text import require_file
+    from translate.files import require_file
     from translate.fingerprint import fingerprint
     from translate.lint.languages import is_other_side
 

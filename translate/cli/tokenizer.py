@@ -61,10 +61,10 @@ def train_tokenizer(
     numbers = {"tokenizer.vocab_size": vocab_size, "tokenizer.character_coverage": character_coverage}
     kinds = {"tokenizer.type": kind, "tokenizer.normalization": normalization}
     config = override_config(Config(), {**numbers, **kinds, "tokenizer.byte_fallback": byte_fallback}).tokenizer
-    check_outputs({"--output": output}, corpora)
     if not output.resolve().parent.is_dir():
         raise InputError(f"{output}: cannot be written: the folder does not exist")
     lines = [line for path in corpora for line in read_lines(path)]
+    check_outputs({"--output": output})
     model = train_model(lines, config)
     with open_output(output) as file:
         file.write(model.model_bytes)

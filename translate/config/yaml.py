@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from translate.errors import InputError
+from translate.files import FileError, read_input
 
 _MOST_VALUES = 100_000  # aliases of aliases can make a small file a huge value
 _TAG = "tag:yaml.org,2002:"
@@ -75,14 +76,14 @@ def read_yaml(path: Path, *, dotted_keys: bool = False) -> Document:
     """
     place = shown_path(path)
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        text = read_input(path, may_be_pipe=True).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         before, wrong = error.object[: error.start], error.object[error.start]
         line, byte = before.count(b"\n") + 1, len(before) - before.rfind(b"\n")
         problem = f"byte {byte} of the line (0x{wrong:02x}) is not UTF-8; convert the file"
         raise InputError(f"{place}:{line}: {problem}") from error
-    except OSError as error:
-        raise InputError(f"{place}: cannot be read: {error.strerror}") from error
+    except FileError as error:
+        raise InputError(f"{place}: {error.reason}") from error
     value, origins = parse_yaml(text, path=path, dotted_keys=dotted_keys)
     if not isinstance(value, dict | None):
         what = "a list" if isinstance(value, list) else "one value"

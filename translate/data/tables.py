@@ -17,8 +17,9 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from translate.config.data import HubCorpus, TableCorpus
-from translate.data.text import require_file, require_unchanged, stream_lines
+from translate.data.text import require_unchanged, stream_lines
 from translate.errors import InputError
+from translate.files import require_file
 
 _CHUNK_ROWS = 1000
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from translate.errors import InputError
-from translate.nearest import did_you_mean, nearest_paths
+from translate.files import open_input
 
 _COMPRESSED = re.compile(
     rb"(?P<gzip>\x1f\x8b)|(?P<bzip2>BZh[1-9]1AY&SY)|(?P<xz>\xfd7zXZ\0)|(?P<zstd>\x28\xb5\x2f\xfd)|(?P<zip>PK\x03\x04)"
@@ -80,8 +80,7 @@ def stream_lines(path: Path, *, may_be_pipe: bool = False) -> Iterator[str]:
             UTF-8; or it changed while it was read.
     """
     try:
-        require_file(path, may_be_pipe=may_be_pipe)
-        with path.open("rb") as stream, require_unchanged(path):
+        with open_input(path, may_be_pipe=may_be_pipe) as stream, require_unchanged(path):
             if path.suffix == ".gz":
                 if not stream.peek(1):
                     raise InputError(f"{path}: is empty, although its name says gzip; copy or download the file again")
@@ -95,24 +94,6 @@ def stream_lines(path: Path, *, may_be_pipe: bool = False) -> Iterator[str]:
         ) from error
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
-
-
-def require_file(path: Path, *, may_be_pipe: bool = False) -> None:
-    """Raise an InputError if a path is not a file; the message says what it is."""
-    try:
-        mode = path.stat().st_mode
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise InputError(f"{path}: no such file{did_you_mean(nearest_paths(path))}") from error
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        raise InputError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from error
-    if stat.S_ISDIR(mode):
-        raise InputError(f"{path}: is a folder, and a file is needed")
-    if stat.S_ISFIFO(mode) and not may_be_pipe:
-        raise InputError(
-            f"{path}: is a pipe, which can be read only once, and a file is needed; write it to a file first"
-        )
-    if not stat.S_ISREG(mode) and not stat.S_ISFIFO(mode):
-        raise InputError(f"{path}: is a device or socket, and a file is needed")
 
 
 @contextmanager

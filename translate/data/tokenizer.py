@@ -17,8 +17,8 @@ import sentencepiece
 
 from translate.config.data import TokenizerConfig
 from translate.data.cache import DataCache, entry_name, text_digest
-from translate.data.text import require_file
 from translate.errors import InputError
+from translate.files import read_input
 from translate.memory import release_free_memory
 
 BYTE_PIECE = re.compile(r"<0x([0-9A-F]{2})>")  # a piece of byte fallback
@@ -185,11 +185,7 @@ def load_tokenizers(directory: Path) -> Tokenizers:
 
 def read_tokenizer(path: Path) -> Tokenizer:
     """Read one `.model` file; see `Tokenizer`."""
-    require_file(path)
-    try:
-        return Tokenizer(path.read_bytes(), name=str(path))
-    except OSError as error:
-        raise InputError(f"{path}: the SentencePiece model cannot be read ({error.strerror})") from error
+    return Tokenizer(read_input(path), name=str(path))
 
 
 def prepare_tokenizers(

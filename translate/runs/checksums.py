@@ -10,6 +10,7 @@ from pathlib import Path
 
 from translate.atomic import write_text
 from translate.errors import RunError
+from translate.files import MissingFileError, read_input
 from translate.fingerprint import fingerprint
 
 CHECKSUMS = "SHA256SUMS"
@@ -50,10 +51,10 @@ def read_checksums(folder: Path) -> dict[str, str]:
     """
     path = folder / CHECKSUMS
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except FileNotFoundError:
+        lines = read_input(path).decode().split("\n")
+    except MissingFileError:
         return {}
-    except (OSError, ValueError) as error:
+    except UnicodeDecodeError as error:
         raise DamageError(path, str(error)) from error
     matches = [_LINE.fullmatch(line) for line in lines[:-1]]
     if lines[-1] or None in matches:
@@ -69,6 +70,8 @@ def check_file(path: Path, expected: str | None) -> bool:
     """
     try:
         found = fingerprint(path)
+    except MissingFileError as error:
+        raise DamageError(path, "it is missing") from error
     except OSError as error:
         raise DamageError(path, f"it cannot be read: {error.strerror}") from error
     if expected is not None:

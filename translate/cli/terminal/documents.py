@@ -67,18 +67,15 @@ def read_document(file: Path | None) -> str:
     Raises:
         InputError: The file cannot be used.
     """
-    from translate.data.text import iterate_lines, require_file
+    from translate.data.text import iterate_lines
+    from translate.files import read_input
 
     if file is None or str(file) == "-":
         if sys.stdin is None:
             raise InputError("standard input is closed: name a file")
         content, name = sys.stdin.buffer.read(), "standard input"
     else:
-        require_file(file, may_be_pipe=True)
-        try:
-            content, name = file.read_bytes(), str(file)
-        except OSError as error:
-            raise InputError(f"{file}: cannot be read ({error.strerror or error})") from error
+        content, name = read_input(file, at_most=2**31, may_be_pipe=True), str(file)
     for _ in iterate_lines(io.BytesIO(content), name):  # reports what is not UTF-8
         pass
     return content.decode("utf-8")

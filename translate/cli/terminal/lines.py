@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import os
 import re
-import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from typer import Option
 from translate.cli.terminal.console import is_terminal, without_bar
 from translate.cli.terminal.options import add_options
 from translate.errors import InputError
+from translate.files import check_output, remember_input
 from translate.messages import escaped
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ def open_lines(file: Path | None) -> TextLines[str]:
     if file is None or str(file) == "-":
         if sys.stdin is None:
             raise InputError("standard input is closed: name a file")
+        remember_input(0, "standard input")
         return TextLines(_standard_input(), None, "standard input")
     total = None if file.is_fifo() else sum(1 for _ in stream_lines(file))
     return TextLines(stream_lines(file, may_be_pipe=True), total, str(file))
@@ -124,40 +125,28 @@ def read_requests(lines: TextLines[str], files: dict[str, Path]) -> Iterator["Re
     return requests()
 
 
-def check_outputs(outputs: dict[str, Path | None], inputs: Iterable[Path | None]) -> None:
-    """Check that a command writes no file that it reads, whatever the names.
+def check_outputs(outputs: dict[str, Path | None]) -> None:
+    """Check early what `open_output` would refuse later: an output that this command has read so far.
 
     Args:
         outputs: Files to write, by the option that names them; None: no file.
-        inputs: Files to read; None or `-`: standard input.
 
     Raises:
         InputError: An output is an input, another output, or a file of a run.
     """
     from translate.runs.directory import containing_run
 
-    reason = "this command reads that file, which would be lost"
-    taken = {_identity(path): reason for path in inputs}
+    taken: dict[str, str] = {}
     for option, output in outputs.items():
         if output is None:
             continue
-        option = option if output != STANDARD_OUTPUT else "standard output,"
         if run := containing_run(output):
             raise InputError(f"{option} {output}: belongs to the run {run}; name another")
-        identity = _identity(output)
-        if identity is not None and identity in taken:
-            raise InputError(f"{option} {output}: {taken[identity]}; name another")
-        taken[identity] = f"{option} is the same file"
-
-
-def _identity(path: Path | None) -> object:
-    """What identifies a file under any name; None for a device, a pipe or a terminal."""
-    try:
-        is_input = path is None or str(path) == "-"
-        state = os.fstat(sys.stdin.fileno()) if is_input else os.stat(path)  # type: ignore[arg-type]
-    except (OSError, ValueError, AttributeError):  # it does not exist yet, or standard input is closed
-        return None if path is None else os.path.realpath(path)
-    return (state.st_dev, state.st_ino) if stat.S_ISREG(state.st_mode) else None
+        check_output(output, option)
+        real = os.path.realpath(output)
+        if real in taken and not output.is_char_device():
+            raise InputError(f"{option} {output}: {taken[real]} is the same file; name another")
+        taken[real] = option
 
 
 def write_lines(lines: Iterable[str], output: Path | None, *, end: str = "\n") -> None:

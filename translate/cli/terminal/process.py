@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 from translate.cli.terminal.console import ConsoleHandler, fail, fail_interrupted
 from translate.cli.terminal.help import CommandGroup, UsageError, explain_usage
 from translate.errors import InputError, RunError
+from translate.files import protect_inputs
 
 
 class ReportingGroup(CommandGroup):
@@ -39,7 +40,8 @@ class ReportingGroup(CommandGroup):
         logger.setLevel(logging.INFO)
         try:
             os.getcwd()  # Without a working directory some libraries abort.
-            return super().invoke(ctx)
+            with protect_inputs():
+                return super().invoke(ctx)
         except UsageError as error:
             fail(explain_usage(error), 2)
         except (InputError, RunError) as error:

@@ -1,0 +1,159 @@
+"""Files that are read: one way to open them, which says what is wrong with one, and never waits for a pipe.
+
+Within a command, every file that is opened here is remembered, so that `atomic.open_output` never replaces an input.
+"""
+
+import contextlib
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from io import BufferedReader
+from pathlib import Path
+from typing import TypeVar
+
+from translate.errors import InputError
+from translate.nearest import did_you_mean, nearest_paths
+
+T = TypeVar("T")
+
+MOST_BYTES = 2**26  # of a file that is read as a whole
+
+_inputs: dict[tuple[int, int], str] | None = None  # by device and inode; None: outside of a command
+
+
+class FileError(InputError):
+    """A file cannot be read.
+
+    Args:
+        reason: Completes the message, after the file's name.
+    """
+
+    def __init__(self, path: Path, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"{path}: {reason}")
+
+
+class MissingFileError(FileError):
+    """There is no such file."""
+
+
+@contextlib.contextmanager
+def protect_inputs() -> Iterator[None]:
+    """Within the context, which is that of a command, no output may be a file that was read, under whatever name."""
+    global _inputs
+    before, _inputs = _inputs, {}
+    try:
+        yield
+    finally:
+        _inputs = before
+
+
+def remember_input(file: int | Path, name: str) -> None:
+    """Remember a file as an input of this command, by its descriptor or its path.
+
+    Raises:
+        InputError: Standard output is the same file.
+    """
+    identity = _identity(file)
+    if _inputs is None or identity is None:
+        return
+    _inputs[identity] = name
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # standard output is closed, or is not a file
+        if _identity(sys.stdout.fileno()) == identity:
+            raise InputError(f"standard output is the file {name}, which this command reads; choose another file")
+
+
+def check_output(path: Path, option: str = "") -> None:
+    """Check that a file to write is not an input of this command, under whatever name.
+
+    Raises:
+        InputError: It is.
+    """
+    if _inputs and (name := _inputs.get(_identity(path) or (0, 0))):
+        alias = "" if name == str(path) else f", as {name}"
+        raise InputError(
+            f"{option} {path}: this command reads that file{alias}, which would be lost; name another".strip()
+        )
+
+
+def open_input(path: Path, *, may_be_pipe: bool = False) -> BufferedReader:
+    """Open a file to read its bytes.
+
+    Raises:
+        FileError: It is a folder, a device or a pipe, or cannot be read.
+        MissingFileError: There is no such file.
+    """
+    require_file(path, may_be_pipe=may_be_pipe)
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise FileError(path, f"cannot be read ({error.strerror or error})") from error
+    remember_input(file.fileno(), str(path))
+    return file
+
+
+def read_input(path: Path, *, at_most: int = MOST_BYTES, may_be_pipe: bool = False) -> bytes:
+    """Read the bytes of a file that is read as a whole; see `open_input`.
+
+    Raises:
+        FileError: It cannot be read, or has more than `at_most` bytes.
+        MissingFileError: There is no such file.
+    """
+    with open_input(path, may_be_pipe=may_be_pipe) as file:
+        try:
+            content = file.read(at_most + 1)
+        except OSError as error:
+            raise FileError(path, f"cannot be read ({error.strerror or error})") from error
+    if len(content) > at_most:
+        raise FileError(path, f"has more than {at_most / 2**20:,.0f} MiB, so it is not such a file")
+    return content
+
+
+def read_json(path: Path, shape: type[T], *, at_most: int = MOST_BYTES) -> T:
+    """Read a JSON file into a shape that pydantic knows, such as a dataclass or `dict[str, str]`; see `read_input`.
+
+    Raises:
+        FileError: It cannot be read, is not JSON, or has another shape; the message names the field.
+        MissingFileError: There is no such file.
+    """
+    from pydantic import TypeAdapter, ValidationError  # only here: importing it takes as long as `--help`
+
+    content = read_input(path, at_most=at_most)
+    try:
+        return TypeAdapter(shape).validate_json(content)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = ".".join(map(str, first["loc"]))
+        raise FileError(path, f"is damaged: {f'{field}: ' if field else ''}{first['msg']}") from error
+
+
+def require_file(path: Path, *, may_be_pipe: bool = False) -> None:
+    """Check that a path is a file, and remember it as an input.
+
+    Raises:
+        FileError: It is something else, or cannot be reached.
+        MissingFileError: There is no such file.
+    """
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise MissingFileError(path, f"no such file{did_you_mean(nearest_paths(path))}") from error
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        raise FileError(path, f"cannot be read ({getattr(error, 'strerror', None) or error})") from error
+    if stat.S_ISDIR(mode):
+        raise FileError(path, "is a folder, and a file is needed")
+    if stat.S_ISFIFO(mode) and not may_be_pipe:
+        raise FileError(path, "is a pipe, which can be read only once, and a file is needed; write it to a file first")
+    if not stat.S_ISREG(mode) and not stat.S_ISFIFO(mode):
+        raise FileError(path, "is a device or socket, and a file is needed")
+    remember_input(path, str(path))
+
+
+def _identity(file: int | Path) -> tuple[int, int] | None:
+    """The device and inode of a regular file; None for anything else, and for what does not exist."""
+    try:
+        state = os.stat(file)
+    except (OSError, ValueError):
+        return None
+    return (state.st_dev, state.st_ino) if stat.S_ISREG(state.st_mode) else None
