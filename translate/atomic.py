@@ -158,8 +158,9 @@ def open_append(path: Path) -> BinaryIO:
         OSError: The file cannot be written.
     """
     if path.exists() and path.stat().st_nlink > 1:
-        with path.open("rb") as old, atomic_write(path) as new:
-            shutil.copyfileobj(old, new)
+        with temporary_beside(path) as temporary:
+            shutil.copy2(path, temporary)
+            os.replace(temporary, path)
     return path.open("a+b", buffering=0)
 
 

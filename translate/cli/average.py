@@ -30,6 +30,7 @@ def average(
       translate average runs/demo
       translate average runs/demo step-800 step-900 last --dry-run
     """
+    from translate.atomic import open_append
     from translate.config.load import read_resolved_config
     from translate.evaluation.evaluate import choose_test_set
     from translate.model.device import choose_device
@@ -72,7 +73,7 @@ def average(
             return
         if not dry_run:
             write_average(directory, chosen.checkpoints, loaded.model)
-            with directory.metrics.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(chosen.to_record(step=max(progress.step, *chosen.steps))) + "\n")
+            with open_append(directory.metrics) as file:
+                file.write(f"{json.dumps(chosen.to_record(step=max(progress.step, *chosen.steps)))}\n".encode())
     what = describe_moment(chosen.steps[-1], chosen.steps)
     typer.echo(f"Best: {what}" if dry_run else f"Now the best checkpoint of {escaped(str(run))}: {what}")

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import BinaryIO
 
-from translate.atomic import write_error
+from translate.atomic import open_append, write_error
 from translate.errors import InputError, RunError
 from translate.messages import MessageFormatter, escaped
 
@@ -32,7 +32,7 @@ class RunLog(logging.Handler):
         assert isinstance(self._file, io.BytesIO), "open is called once"
         waiting = self._file.getvalue()
         try:
-            self._file = path.open("ab", buffering=0)
+            self._file = open_append(path)
             self._file.write(waiting)
         except OSError as error:
             self._give_up(path, error)

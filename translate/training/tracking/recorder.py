@@ -12,7 +12,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from translate.atomic import atomic_write, write_error
+from translate.atomic import atomic_write, open_append, write_error
 from translate.config.schema import Config
 from translate.runs.directory import RunDirectory
 from translate.runs.progress import Progress
@@ -44,7 +44,7 @@ class Recorder:
             with self._explain_errors():
                 _cut(self._path, progress)
                 # Without a buffer, so that a failed write is known at once, and not again when the file is closed.
-                self._file = self._path.open("a+b", buffering=0)
+                self._file = open_append(self._path)
         self._bar = tqdm(
             total=config.training.max_steps,
             initial=progress.step,
