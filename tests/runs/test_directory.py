@@ -79,7 +79,7 @@ def test_places_that_are_refused(tmp_path: Path, run: RunDirectory, config: Conf
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "joint.model").write_text("precious")
     (tmp_path / "linked").mkdir()
-    (tmp_path / "linked" / "lock").touch()
+    (tmp_path / "linked" / "lock").write_text("lock of translate-nmt\n")
     (tmp_path / "linked" / "tokenizer").symlink_to(tmp_path / "outside")
     cases: list[tuple[Path, type[Exception], str]] = [
         (run.path, InputError, f"^{run.path} .*--resume.*--run"),
@@ -97,7 +97,7 @@ def test_places_that_are_refused(tmp_path: Path, run: RunDirectory, config: Conf
 def test_a_half_made_directory_is_taken(tmp_path: Path, config: Config, tokenizers: Tokenizers) -> None:
     """A run that was killed before it was whole has no description, and is begun again, with other settings too."""
     for name, text in (
-        ("lock", "process 5 on a machine\n"),
+        ("lock", "lock of translate-nmt\nprocess 5 on a machine\n"),
         ("config.yaml", "half"),
         ("tokenizer/source.model", "half"),
     ):
@@ -117,8 +117,12 @@ def test_a_new_run_may_not_take_a_folder_of_the_user(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=f"{name}; .*--run"):
             check_holds_no_run(tmp_path)
         (tmp_path / name).unlink()
-    (tmp_path / "lock").write_text("process 5 on a machine\n")
     (tmp_path / "config.yaml").write_text("name: x\n")
+    for text in ("", "process 5 on a machine\n"):  # which anybody may have written
+        (tmp_path / "lock").write_text(text)
+        with pytest.raises(InputError, match="config.yaml"):
+            check_holds_no_run(tmp_path)
+    (tmp_path / "lock").write_text("lock of translate-nmt\nprocess 5 on a machine\n")
     check_holds_no_run(tmp_path)  # a process that was killed while it made a run leaves this
     (tmp_path / "notes.txt").touch()
     with pytest.raises(InputError, match=r"it has notes\.txt;"):

@@ -21,7 +21,7 @@ from filelock import FileLock
 
 with FileLock(sys.argv[1]):
     with open(sys.argv[1], "w") as file:
-        file.write(f"process {os.getpid()} on {platform.node()}\\n")
+        file.write(f"lock of translate-nmt\\nprocess {os.getpid()} on {platform.node()}\\n")
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -42,7 +42,7 @@ def other_process(path: Path) -> Iterator[subprocess.Popen[str]]:
 
 def assert_free(path: Path) -> None:
     with lock_run(path):
-        assert (path / "lock").read_text() == f"process {os.getpid()} on {platform.node()}\n"
+        assert (path / "lock").read_text() == f"lock of translate-nmt\nprocess {os.getpid()} on {platform.node()}\n"
 
 
 def test_a_second_process_is_refused_until_the_first_is_killed(tmp_path: Path) -> None:

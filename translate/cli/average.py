@@ -43,24 +43,24 @@ def average(
     from translate.training.validation import Validation, validate
 
     directory = open_run(run)
-    config = read_resolved_config(directory.config)
-    _, pairs = choose_test_set(config, name="validation")
-    last = directory.checkpoint("last")
-    metadata = read_tensors(last, prefixes=()).metadata if last.is_file() else None
-    progress = Progress("") if metadata is None else read_progress(last, metadata)
-    windows = {"given": tuple(checkpoints or ())}
-    if not checkpoints:
-        windows = kept_windows(progress, last=config.training.keep_last, best=config.training.keep_best)
-    if not all(len({*names}) == len(names) > 1 for names in windows.values() or [()]):
-        raise InputError(f"{run}: name two or more checkpoints, or train with training.keep_last=8 to keep some")
-    loaded = load_run(run, device=choose_device(config.decoding.device))
-    typer.echo(f"validation, {len(pairs.sources):,} lines\n  average of    BLEU    loss  checkpoints")
-
-    def score() -> Validation:
-        with line_bar(2 * len(pairs.sources)) as advance:  # each is scored, then translated
-            return validate(loaded.model, loaded.tokenizers, pairs, config, on_finished=advance)
-
     with contextlib.nullcontext() if dry_run else lock_run(run):
+        config = read_resolved_config(directory.config)
+        _, pairs = choose_test_set(config, name="validation")
+        last = directory.checkpoint("last")
+        metadata = read_tensors(last, prefixes=()).metadata if last.is_file() else None
+        progress = Progress("") if metadata is None else read_progress(last, metadata)
+        windows = {"given": tuple(checkpoints or ())}
+        if not checkpoints:
+            windows = kept_windows(progress, last=config.training.keep_last, best=config.training.keep_best)
+        if not all(len({*names}) == len(names) > 1 for names in windows.values() or [()]):
+            raise InputError(f"{run}: name two or more checkpoints, or train with training.keep_last=8 to keep some")
+        loaded = load_run(run, device=choose_device(config.decoding.device))
+        typer.echo(f"validation, {len(pairs.sources):,} lines\n  average of    BLEU    loss  checkpoints")
+
+        def score() -> Validation:
+            with line_bar(2 * len(pairs.sources)) as advance:  # each is scored, then translated
+                return validate(loaded.model, loaded.tokenizers, pairs, config, on_finished=advance)
+
         tried: list[ScoredAverage] = []
         for name, names in {"best": ("best",), **windows}.items():
             steps = load_average(directory, names, loaded.model)

@@ -14,10 +14,12 @@ from translate.config.schema import Config
 from translate.config.show import resolved_yaml
 from translate.data.tokenizer import Tokenizers
 from translate.errors import InputError
+from translate.files import read_input
 from translate.fingerprint import fingerprint
 from translate.nearest import did_you_mean, nearest_paths
 from translate.runs.checksums import CHECKSUMS, check_file, check_inside, read_checksums, write_checksums
 
+LOCK_MARK = "lock of translate-nmt\n"  # the first line of a lock file
 FORMAT = 3  # Raised when an older toolkit cannot read a newer run. Formats 1 and 2 have no SHA256SUMS.
 Checkpoint = str  # best, last, or step-N if the training kept the weights of the validation at step N
 
@@ -141,7 +143,8 @@ def check_holds_no_run(path: Path) -> None:
     names = {entry.name for entry in path.iterdir()} if path.is_dir() else set()
     run = RunDirectory(path)
     foreign = {name for name in names - {each.name for each in vars(run).values()} if not is_temporary(path / name)}
-    if names and not (run.lock.exists() and is_lock_file(run.lock)):
+    is_begun = run.lock.exists() and is_lock_file(run.lock) and (run.lock.stat().st_size or names == {run.lock.name})
+    if names and not is_begun:
         foreign = foreign or names
     if foreign:
         raise InputError(
@@ -151,8 +154,17 @@ def check_holds_no_run(path: Path) -> None:
 
 
 def is_lock_file(file: Path) -> bool:
-    """Whether a file can be used as a lock: an earlier process wrote it, it is empty, or it does not exist."""
-    return not file.exists() or (file.is_file() and file.read_bytes()[:8] in (b"", b"process "))
+    """Whether a file can be used as a lock: it does not exist, is empty, or has our mark.
+
+    The lock of a run of a version up to 0.8.0 has no mark.
+    """
+    if not file.is_file():
+        return not file.exists()
+    beginning = LOCK_MARK.encode()
+    if RunDirectory(file.parent).description.is_file():
+        beginning = b"process "
+    content = read_input(file)
+    return not content or content.startswith((LOCK_MARK.encode(), beginning))
 
 
 def containing_run(path: Path) -> Path | None:

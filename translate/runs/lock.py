@@ -10,7 +10,7 @@ from filelock import FileLock, Timeout
 
 from translate.atomic import write_error
 from translate.errors import InputError, RunError
-from translate.runs.directory import RunDirectory, is_lock_file
+from translate.runs.directory import LOCK_MARK, RunDirectory, is_lock_file
 
 
 @contextlib.contextmanager
@@ -30,11 +30,11 @@ def hold_lock(file: Path, *, busy: str) -> Iterator[None]:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         lock.acquire(blocking=False)
-        file.write_text(f"process {os.getpid()} on {platform.node() or 'this machine'}\n", encoding="utf-8")
+        file.write_text(f"{LOCK_MARK}process {os.getpid()} on {platform.node() or 'this machine'}\n", encoding="utf-8")
     except Timeout:
         holder = ""
         with contextlib.suppress(OSError):  # Windows refuses to read a locked file
-            holder = file.read_text(encoding="utf-8", errors="replace").strip()
+            holder = file.read_text(encoding="utf-8", errors="replace").removeprefix(LOCK_MARK).strip()
         raise InputError(f"{file.parent}: {holder or 'another process'} {busy}") from None
     except OSError as error:
         lock.release()
