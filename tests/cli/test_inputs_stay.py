@@ -1,0 +1,97 @@
+"""No command replaces a file that it reads, whatever made it read the file: an option, a config, its base, or a run."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness import run_command
+from typer.main import get_command
+
+from translate import files
+from translate.cli import app
+
+OUTPUTS = {"--output", "--alignments", "--pharaoh"}  # options that name a file to write
+
+# A call of each command that has such an option; OUT is the file. In it, RUN is a run and base.yaml the base of a.yaml.
+CALLS = [
+    "decode RUN in.de --prefix prefix --require require --terminology terms.tsv --forbid forbid --output OUT",
+    "decode RUN in.de --output other --alignments OUT",
+    "decode RUN page.html --document --output OUT",
+    "score RUN in.de in.en --output OUT",
+    "compare a.en b.en --source in.de --reference in.en --output OUT",
+    "compare RUN one.en --set second --output OUT",
+    "tokenizer train in.de in.en --vocab-size 300 --output OUT",
+    "show attention RUN Hund --format html --output OUT",
+    "show masks RUN Hund Katze --format html --output OUT",
+    "show positions a.yaml --format html --output OUT",
+    "show curves RUN --format html --output OUT",
+    "show embeddings RUN --format html --output OUT",
+    "show alignments RUN --source in.de --reference in.en --format html --output OUT",
+    "show alignments RUN --source in.de --reference in.en --format html --output other.html --pharaoh OUT",
+]
+TEXTS = {
+    "in.de": "Ein Hund.\nZwei.\n",
+    "in.en": "A dog.\nTwo.\n",
+    "a.en": "A dog.\nOne.\n",
+    "b.en": "The dog.\nTwo.\n",
+    "prefix": "A\n\n",
+    "require": "\n\n",
+    "terms.tsv": "Hund\tdog\n",
+    "forbid": "cat\n",
+    "page.html": "<p>Hund</p>\n",
+    "base.yaml": "model: {d_model: 8, num_heads: 2}\n",
+    "a.yaml": "extends: base.yaml\n",
+}
+
+
+@pytest.fixture
+def place(tmp_path: Path, corpus: Path, run: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a copy of the corpora and the run, since a command that fails this test would overwrite them."""
+    shutil.copytree(corpus, tmp_path / "place")
+    for name, text in TEXTS.items():
+        (tmp_path / "place" / name).write_text(text, encoding="utf-8")
+    config = tmp_path / "place" / "run" / "config.yaml"
+    config.write_text(config.read_text().replace(str(corpus), str(tmp_path / "place")))
+    (config.parent / "SHA256SUMS").unlink()
+    monkeypatch.chdir(tmp_path / "place")
+    return tmp_path / "place"
+
+
+def options_of(group: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    for each in group.commands:
+        command = group.get_command(None, each)
+        if hasattr(command, "commands"):
+            yield from options_of(command, each)
+        for parameter in command.params:
+            yield from ((f"{name} {each}".strip(), option) for option in parameter.opts if option in OUTPUTS)
+
+
+def test_every_command_that_writes_a_file_is_tried() -> None:
+    known = {(" ".join(each.split()[: 1 + each.startswith(("show", "tokenizer"))]), each.split()[-2]) for each in CALLS}
+    folders = {("backtranslate", "--output"), ("distill", "--output")}  # which must not exist yet
+    assert {*options_of(get_command(app))} == known | folders
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_no_input_is_replaced(place: Path, call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: set[str] = set()
+    remember = files.remember_input
+
+    def note(file: int | Path, name: str) -> None:
+        read.add(name)
+        remember(file, name)
+
+    monkeypatch.setattr(files, "remember_input", note)
+    arguments = [{"RUN": "run"}.get(each, each) for each in call.split()]
+    result = run_command(*(each.replace("OUT", "new.html") for each in arguments))
+    assert result.exit_code == 0, result.output
+    inputs = {path.resolve() for path in map(Path, read) if path.is_file()}
+    inputs = {path for path in inputs if path.is_relative_to(place) and not path.is_relative_to(place / "run")}
+    assert inputs or "RUN" in call, "nothing was noted"
+    for path in inputs:
+        before = path.read_bytes()
+        result = run_command(*(each.replace("OUT", f"./{path.relative_to(place)}") for each in arguments))
+        assert result.exit_code == 2 and path.name in result.stderr, (path, result.output)
+        assert path.read_bytes() == before
