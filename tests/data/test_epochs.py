@@ -75,8 +75,7 @@ def test_weights(letters: Tokenizers) -> None:
 def test_padding_is_counted(letters: Tokenizers) -> None:
     # One batch of both pairs. Source 3 + 5 tokens in 2 x 5; target 4 + 6 in 2 x 6; the specials counted.
     padding = make([corpus([(2, 3), (4, 5)])], letters).epoch(0).padding
-    assert padding == (4, 22, 10)
-    assert padding.share == 4 / 22
+    assert padding == (4 / 22, 22, 10)
     # And from the shapes of several batches.
     epoch = make([corpus(LENGTHS)], letters).epoch(0)
     shapes = [[len(batch.indices), batch.source_ids.shape[1], batch.target_input_ids.shape[1]] for batch in epoch]

@@ -4,8 +4,11 @@ import numpy as np
 import pytest
 
 from translate.config.data import DataConfig
+from translate.data.corpora import ParallelCorpus
 from translate.data.filtering import filter_pairs, find_copies
 from translate.errors import InputError
+
+NEWS = ParallelCorpus("news", [], [], 1.0)
 
 
 def test_each_pair_is_counted_under_the_first_rule_it_breaks() -> None:
@@ -13,7 +16,7 @@ def test_each_pair_is_counted_under_the_first_rule_it_breaks() -> None:
     #                  ok  ok  no source  no target  both none  long source  long target  both long  unequal  unequal
     sources = np.array([7, 2, 0, 5, 0, 8, 7, 8, 7, 1])
     targets = np.array([11, 6, 5, 0, 0, 7, 12, 12, 2, 4])
-    kept, report = filter_pairs(sources, targets, limits=limits, batch_tokens=99, name="news")
+    kept, report = filter_pairs(NEWS, sources, targets, limits=limits, batch_tokens=99)
     assert kept.tolist() == [0, 1]
     assert report.lines() == [
         "news: 2 of 10 pairs kept",
@@ -24,23 +27,26 @@ def test_each_pair_is_counted_under_the_first_rule_it_breaks() -> None:
         "  2 left out: lengths over data.max_length_ratio = 3.0",
     ]
     without_ratio = limits.model_copy(update={"max_length_ratio": None})
-    kept, _ = filter_pairs(sources, targets, limits=without_ratio, batch_tokens=99, name="news")
+    kept, _ = filter_pairs(NEWS, sources, targets, limits=without_ratio, batch_tokens=99)
     assert kept.tolist() == [0, 1, 8, 9]
 
 
 def test_a_pair_longer_than_a_batch_is_an_error() -> None:
     def check(lengths: list[tuple[int, int]]) -> None:
         sources, targets = np.array(lengths).T
-        filter_pairs(sources, targets, limits=DataConfig(), batch_tokens=29, name="b")
+        filter_pairs(NEWS, sources, targets, limits=DataConfig(), batch_tokens=29)
 
     check([(28, 28)])  # 28 and one special symbol are just 29
-    with pytest.raises(InputError, match="batch_tokens = 29: .*target of pair 2 of b has 30 .*max_target_tokens = 256"):
+    with pytest.raises(
+        InputError, match="batch_tokens = 29: .*target of pair 2 of news has 30 .*max_target_tokens = 256"
+    ):
         check([(3, 3), (23, 29), (99, 1)])  # the last one is left out by the ratio of its lengths
 
 
 def test_copies_and_repetitions_are_left_out_if_asked() -> None:
     pairs = [("Ja", "yes"), ("OK", "ok "), ("ja", " Yes"), ("Ja", "no"), ("", "ok"), ("ok", "Ok"), ("Ja ye", "s")]
-    copies = find_copies(*zip(*pairs, strict=True))
+    corpus = ParallelCorpus("b", *map(list, zip(*pairs, strict=True)), 1.0)
+    copies = find_copies(corpus.sources, corpus.targets)
     assert [found.nonzero()[0].tolist() for found in copies] == [[1, 5], [2, 5]]
     lengths = np.array([len(source) for source, _ in pairs]), np.array([2] * len(pairs))
     for rules, kept, num_equal, num_repeated in (
@@ -50,7 +56,7 @@ def test_copies_and_repetitions_are_left_out_if_asked() -> None:
         (("repeated", "equal"), [0, 3, 6], 2, 1),
     ):
         limits = DataConfig(leave_out=rules)
-        found, report = filter_pairs(*lengths, limits=limits, batch_tokens=99, name="b", copies=copies)
+        found, report = filter_pairs(corpus, *lengths, limits=limits, batch_tokens=99)
         assert found.tolist() == kept and report.num_kept == len(kept)
         counts = dict.fromkeys(report.left_out, 0) | {"empty source": 1}
         counts |= {"source and target equal (data.leave_out)": num_equal, "repeated (data.leave_out)": num_repeated}

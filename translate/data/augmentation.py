@@ -17,8 +17,7 @@ from translate.config.data import Augmentation, Corpus
 from translate.data.corpora import ParallelCorpus, read_corpus, store_pairs
 from translate.data.tables import PairChunk
 
-# The changes of a pair are the bits of a number; the lowest two are the case.
-_UPPER_CASE, _TITLE_CASE, _LOWER_CASE = 1, 2, 3
+# The changes of a pair are the bits of a number; the lowest two are the case: 1 upper, 2 title, 3 lower.
 _NO_PUNCTUATION, _ASCII_UMLAUTS, _TYPOS = 4, 8, 16
 
 _CHUNK_PAIRS = 1000  # drawn by one generator, where a corpus is changed once
@@ -76,9 +75,9 @@ def read_held_out(corpus: Corpus, *, key: str) -> ParallelCorpus:
 
 
 def _change(source: str, target: str, change: int, generator: np.random.Generator) -> tuple[str, str]:
-    tag = _TAG.match(source)
-    start = tag.end() if tag else 0
-    tag_text, source = source[:start], source[start:]
+    tag = _TAG.match(source)  # perhaps an empty one
+    assert tag is not None
+    tag_text, source = tag[0], source[tag.end() :]
     if change & _ASCII_UMLAUTS:
         source = source.translate(_UMLAUTS)
     if change & _TYPOS:
@@ -87,14 +86,8 @@ def _change(source: str, target: str, change: int, generator: np.random.Generato
         without = source.rstrip(_FINAL_PUNCTUATION), target.rstrip(_FINAL_PUNCTUATION)
         if all(without) and without[0] != source.rstrip() and without[1] != target.rstrip():
             source, target = without
-    match change & 3:
-        case 1:
-            source, target = source.upper(), target.upper()
-        case 2:
-            source, target = title_case(source), title_case(target)
-        case 3:
-            source, target = source.lower(), target.lower()
-    return tag_text + source, target
+    set_case = (str, str.upper, title_case, str.lower)[change & 3]
+    return tag_text + set_case(source), set_case(target)
 
 
 def title_case(text: str) -> str:

@@ -17,7 +17,7 @@ from translate.data.augmentation import change_pairs, draw_changes
 from translate.data.batching import Batch, cut_batches, make_batch, order_by_length
 from translate.data.cache import DataCache
 from translate.data.corpora import ParallelCorpus, join_texts
-from translate.data.filtering import FilterReport, filter_pairs, find_copies
+from translate.data.filtering import FilterReport, filter_pairs
 from translate.data.subword_sampling import SamplingPool, sample_lines
 from translate.data.token_store import Check, TokenChunk, TokenStore, TokenWriter, encode_texts
 from translate.data.tokenizer import Tokenizers
@@ -33,14 +33,9 @@ _SAMPLED_LINES = 50_000
 class Padding(NamedTuple):
     """The tokens that an epoch computes on both sides, special symbols counted."""
 
-    num_padding: int
+    share: float  # of the padding in all that is computed, 0 to 1
     num_computed: int  # tokens and padding
     num_target_tokens: int  # without padding
-
-    @property
-    def share(self) -> float:
-        """The padding as a share of all that is computed, 0 to 1."""
-        return self.num_padding / max(1, self.num_computed)
 
 
 @dataclass(eq=False)
@@ -83,12 +78,13 @@ class Epoch:
     def padding(self) -> Padding:
         """The tokens and the padding of the whole epoch."""
         pairs, sources, targets = self.shapes.T
+        num_computed = int((pairs * (sources + targets)).sum())
         num_source_tokens, num_target_tokens = (
             int(side.lengths[self.positions].sum(dtype=np.int64)) + len(self.positions)
             for side in (self.sources, self.targets)
         )
-        num_computed = int((pairs * (sources + targets)).sum())
-        return Padding(num_computed - num_source_tokens - num_target_tokens, num_computed, num_target_tokens)
+        num_padding = num_computed - num_source_tokens - num_target_tokens
+        return Padding(num_padding / max(1, num_computed), num_computed, num_target_tokens)
 
 
 class BatchSettings(NamedTuple):
@@ -142,10 +138,7 @@ class TrainingBatches:
             these = slice(first, first + len(corpus.sources))
             lengths = self._sources.lengths[these], self._targets.lengths[these]
             limits, batch_tokens = settings.limits, settings.batch_tokens
-            copies = find_copies(corpus.sources, corpus.targets) if limits.leave_out else None
-            kept, report = filter_pairs(
-                *lengths, limits=limits, batch_tokens=batch_tokens, name=corpus.name, copies=copies
-            )
+            kept, report = filter_pairs(corpus, *lengths, limits=limits, batch_tokens=batch_tokens)
             self._kept.append(kept + first)
             self.filter_reports.append(report)
             first = these.stop

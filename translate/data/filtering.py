@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from translate.config.data import DataConfig
+from translate.data.corpora import ParallelCorpus
 from translate.errors import InputError
 
 logger = logging.getLogger(__name__)
@@ -53,20 +54,18 @@ def find_copies(sources: Iterable[str], targets: Iterable[str]) -> tuple[NDArray
 
 
 def filter_pairs(
+    corpus: ParallelCorpus,
     source_lengths: NDArray[np.signedinteger],
     target_lengths: NDArray[np.signedinteger],
     *,
     limits: DataConfig,
     batch_tokens: int,
-    name: str,
-    copies: tuple[NDArray[np.bool_], NDArray[np.bool_]] | None = None,
 ) -> tuple[NDArray[np.int64], FilterReport]:
     """Apply the limits of the config to one corpus.
 
     Args:
         source_lengths: Number of subwords of each source, without special symbols; `target_lengths` likewise.
         batch_tokens: Most tokens on a side of a pair, with its special symbol.
-        copies: The result of `find_copies`; None: copies are kept.
 
     Returns:
         The positions of the pairs to keep, ascending, and the counts of the others.
@@ -75,7 +74,9 @@ def filter_pairs(
         InputError: A pair that is kept is too long for a batch.
     """
     max_source, max_target, ratio = limits.max_source_tokens, limits.max_target_tokens, limits.max_length_ratio
-    equal, repeated = copies or (np.zeros(len(source_lengths), dtype=np.bool_),) * 2
+    equal = repeated = np.zeros(len(source_lengths), dtype=np.bool_)
+    if limits.leave_out:
+        equal, repeated = find_copies(corpus.sources, corpus.targets)
     longer, shorter = np.maximum(source_lengths, target_lengths), np.minimum(source_lengths, target_lengths)
     rules = {
         "empty source": source_lengths == 0,
@@ -93,9 +94,9 @@ def filter_pairs(
         number = int(kept[longer[kept].argmax()])
         side = "source" if source_lengths[number] >= target_lengths[number] else "target"
         raise InputError(
-            f"training.batch_tokens = {batch_tokens}: the {side} of pair {number + 1} of {name} has {size} tokens with"
-            f" its special symbol; raise training.batch_tokens to at least that, or lower data.max_{side}_tokens ="
+            f"training.batch_tokens = {batch_tokens}: the {side} of pair {number + 1} of {corpus.name} has {size} tokens"
+            f" with its special symbol; raise training.batch_tokens to at least that, or lower data.max_{side}_tokens ="
             f" {getattr(limits, f'max_{side}_tokens')}"
         )
     first_rule = np.bincount(is_broken.argmax(axis=0)[is_left_out], minlength=len(rules))
-    return kept, FilterReport(name, len(source_lengths), dict(zip(rules, first_rule.tolist(), strict=True)))
+    return kept, FilterReport(corpus.name, len(source_lengths), dict(zip(rules, first_rule.tolist(), strict=True)))
