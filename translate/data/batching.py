@@ -13,8 +13,6 @@ from torch import Tensor
 from translate.data.token_store import TokenChunk, flatten
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID
 
-_ANY_VOCABULARY = 2**31
-
 
 class EncodedPair(NamedTuple):
     """The ids of a sentence and its translation, without special symbols."""
@@ -54,13 +52,12 @@ def make_batch(sources: TokenChunk, targets: TokenChunk, indices: Sequence[int])
 
 def collate(pairs: Sequence[EncodedPair], indices: Sequence[int]) -> Batch:
     """Make one batch of pairs that are lists of ids; see `make_batch`."""
-    sources, targets = (flatten([pair[side] for pair in pairs], vocab_size=_ANY_VOCABULARY) for side in range(2))
-    return make_batch(sources, targets, indices)
+    return make_batch(*(flatten([pair[side] for pair in pairs]) for side in range(2)), indices)
 
 
 def collate_sources(sources: Sequence[Sequence[int]]) -> Int[Tensor, "batch source"]:
     """Make the encoder's input: tokens, EOS (for an empty sentence alone), and padding on the right."""
-    return _padded(flatten(sources, vocab_size=_ANY_VOCABULARY), after=EOS_ID)
+    return _padded(flatten(sources), after=EOS_ID)
 
 
 def batch_by_tokens(*lengths: Sequence[int], order: Sequence[int], max_tokens: int) -> list[list[int]]:

@@ -210,17 +210,13 @@ class TrainingBatches:
     def _resegment(
         self, chosen: NDArray[np.int64], changes: NDArray[np.uint8], new: NDArray[np.int64], *, epoch: int, check: Check
     ) -> tuple[TokenStore, TokenStore, NDArray[np.int64]]:
-        """Change chosen pairs and segment them again, so that a pair seen twice is seen in two ways.
+        """Change the chosen pairs at the places `new` and segment them again; the others are only copied.
 
-        The result may be longer than the limits allow. Leaving the pair out would favour short sentences, so it keeps
-        its usual text and segmentation, on both sides.
-
-        Args:
-            new: Positions in `chosen` of the pairs that get a new segmentation; the others are only copied.
+        A result may be longer than the limits allow. Leaving the pair out would favour short sentences, so it keeps its
+        usual text and segmentation, on both sides.
 
         Returns:
-            Sources and targets, and the position of each chosen pair in them. The usual segmentations come after the
-            new ones.
+            Sources and targets, the usual ones after the new ones, and the position of each chosen pair in them.
         """
         writers = [TokenWriter(f"the segmentations of epoch {epoch + 1}") for _ in ("sources", "targets")]
         tasks = self._sampling_tasks(chosen[new], changes[new], epoch=epoch)

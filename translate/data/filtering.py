@@ -93,10 +93,11 @@ def filter_pairs(
     if len(kept) and (size := longer[kept].max() + 1) > batch_tokens:
         number = int(kept[longer[kept].argmax()])
         side = "source" if source_lengths[number] >= target_lengths[number] else "target"
+        key = f"max_{side}_tokens"
         raise InputError(
-            f"training.batch_tokens = {batch_tokens}: the {side} of pair {number + 1} of {corpus.name} has {size} tokens"
-            f" with its special symbol; raise training.batch_tokens to at least that, or lower data.max_{side}_tokens ="
-            f" {getattr(limits, f'max_{side}_tokens')}"
+            f"training.batch_tokens = {batch_tokens}: the {side} of pair {number + 1} of {corpus.name} has {size}"
+            " tokens with its special symbol; raise training.batch_tokens to at least that, or lower"
+            f" data.{key} = {getattr(limits, key)}"
         )
     first_rule = np.bincount(is_broken.argmax(axis=0)[is_left_out], minlength=len(rules))
     return kept, FilterReport(corpus.name, len(source_lengths), dict(zip(rules, first_rule.tolist(), strict=True)))

@@ -39,10 +39,9 @@ def prefetch_steps(
     max_steps: int,
     max_epochs: int | None,
 ) -> Iterator[Iterator[StepBatches]]:
-    """A context in which the batches of a training's steps are prefetched, in order.
+    """A context in which the batches of a training's steps are prefetched, in order; at its end it waits for threads.
 
-    An exception in the making of a step is raised in its place, after the steps before it. At its end the context waits
-    for its threads; if segmentations are being sampled, for the lines of one task.
+    An exception in the making of a step is raised in its place, after the steps before it.
 
     Args:
         plan_epoch: `TrainingBatches.epoch` or `StreamedBatches.epoch`: plans an epoch by its number.

@@ -56,17 +56,14 @@ class CorpusStream:
     def identity(self) -> str:
         """Identifies the stream together with its first pairs: name and revision of a data set, or size of a file."""
         corpus = self._corpus
+        columns = corpus.source_column, corpus.target_column
         if isinstance(corpus, HubCorpus):
-            origin: tuple[object, ...] = (corpus.dataset, corpus.subset, corpus.split, corpus.revision)
-        else:
-            origin = (corpus.kind, corpus.path.stat().st_size)
-        return repr((*origin, corpus.source_column, corpus.target_column, corpus.weight, self._segment_pairs))
+            origin = corpus.dataset, corpus.subset, corpus.split, corpus.revision
+            return repr((*origin, *columns, corpus.weight, self._segment_pairs))
+        return repr((corpus.kind, corpus.path.stat().st_size, *columns, corpus.weight, self._segment_pairs))
 
     def read(self, *, check: Check = lambda: None) -> tuple[ParallelCorpus, StreamPosition]:
-        """Read the next segment.
-
-        Returns:
-            The segment, and where it begins.
+        """Read the next segment, and return it with the position at which it begins.
 
         Raises:
             InputError: The segment cannot be read, or differs from the one whose position was saved.
@@ -144,8 +141,9 @@ class TrainingStreams:
     """
 
     def __init__(self, data: DataConfig) -> None:
-        weights = [corpus.weight for corpus in data.train if _is_streamed(corpus)]
-        shares = iter(_shares(weights, data.stream_segment_pairs))
+        ends = list(accumulate(corpus.weight for corpus in data.train if _is_streamed(corpus)))
+        borders = [0, *(math.floor(data.stream_segment_pairs * end / ends[-1] + 0.5) for end in ends)]
+        shares = (max(1, end - start) for start, end in pairwise(borders))
         self._corpora: list[ParallelCorpus | CorpusStream] = [
             CorpusStream(corpus, key=f"data.train.{index}", segment_pairs=next(shares))
             if _is_streamed(corpus)
@@ -197,18 +195,8 @@ def _is_streamed(corpus: Corpus) -> TypeGuard[TableCorpus | HubCorpus]:
     return isinstance(corpus, TableCorpus | HubCorpus) and corpus.streaming
 
 
-def _shares(weights: list[float], segment_pairs: int) -> list[int]:
-    """The pairs of a segment for each stream, in proportion to the weights and at least one."""
-    ends = list(accumulate(weights))
-    borders = [0, *(math.floor(segment_pairs * end / ends[-1] + 0.5) for end in ends)]
-    return [max(1, end - start) for start, end in pairwise(borders)]
-
-
 class StreamedBatches:
     """Like `TrainingBatches`, but each epoch is the next segment of `TrainingStreams`.
-
-    A segment is prepared when its epoch is asked for, perhaps in a thread; two segments are held at once, one of which
-    is trained on.
 
     Args:
         world: The processes that train together, with connections that nothing else uses. All must prepare the same
@@ -254,8 +242,6 @@ class StreamedBatches:
 
     def epoch(self, number: int, *, check: Check = lambda: None) -> Epoch:
         """Segment `number`, counted from 0: the same batches in the same order whenever it is asked for.
-
-        The segment after the last one, or the one that `continue_from` begins with, is found quickly.
 
         Raises:
             InputError: The first segment cannot be read, or the filter leaves no pair of it.

@@ -116,7 +116,7 @@ def write_tokens(chunks: Iterable[TokenChunk], file: BinaryIO) -> None:
     file.writelines(each.data for each in lengths)
 
 
-def flatten(lines: Sequence[Sequence[int]], *, vocab_size: int) -> TokenChunk:
+def flatten(lines: Sequence[Sequence[int]], *, vocab_size: int = 2**31) -> TokenChunk:
     """The ids of some lines, less than `vocab_size`, as one chunk."""
     lengths = np.fromiter(map(len, lines), dtype=_LENGTH_TYPE, count=len(lines))
     num_ids = int(lengths.sum(dtype=np.int64))

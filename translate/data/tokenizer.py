@@ -254,16 +254,19 @@ def train_tokenizer(
 
 def _training_failure(message: str, config: TokenizerConfig, text_name: str) -> str:
     """SentencePiece's error in our words; its limits are exact, as a test shows."""
-    if too_large := re.search(r"Vocabulary size too high \(\d+\)\. Please set it to a value <= (\d+)", message):
-        return (
-            f"tokenizer.vocab_size = {config.vocab_size} is too large for {text_name}:"
-            f" {too_large[1]} is the largest that works with type {config.type}"
-        )
-    if too_small := re.search(r"Vocabulary size is smaller than required_chars\. \d+ vs (\d+)", message):
-        return (
-            f"tokenizer.vocab_size = {config.vocab_size} is too small for {text_name}: {too_small[1]} is the smallest"
-            " that works; a lower tokenizer.character_coverage needs fewer"
-        )
+    limits = (
+        ("large", r"Please set it to a value <= (\d+)", f"largest that works with type {config.type}"),
+        (
+            "small",
+            r"required_chars\. \d+ vs (\d+)",
+            "smallest that works; lower tokenizer.character_coverage for fewer",
+        ),
+    )
+    for wrong, pattern, limit in limits:
+        if found := re.search(pattern, message):
+            return (
+                f"tokenizer.vocab_size = {config.vocab_size} is too {wrong} for {text_name}: {found[1]} is the {limit}"
+            )
     if "sentences_.empty()" in message or "all_chars_count" in message:
         return f"tokenizer: {text_name} is empty"
     return f"tokenizer: SentencePiece could not be trained on {text_name}: {message}"
