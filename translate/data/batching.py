@@ -52,7 +52,7 @@ def make_batch(sources: TokenChunk, targets: TokenChunk, indices: Sequence[int])
 
 def collate(pairs: Sequence[EncodedPair], indices: Sequence[int]) -> Batch:
     """Make one batch of pairs that are lists of ids; see `make_batch`."""
-    return make_batch(*(flatten([pair[side] for pair in pairs]) for side in range(2)), indices)
+    return make_batch(flatten([pair.source for pair in pairs]), flatten([pair.target for pair in pairs]), indices)
 
 
 def collate_sources(sources: Sequence[Sequence[int]]) -> Int[Tensor, "batch source"]:
