@@ -234,7 +234,7 @@ def test_a_config_that_names_a_test_set_as_a_path(run: RunDirectory) -> None:
 # Links
 
 
-@pytest.mark.parametrize("name", ["run.json", "tokenizer", "checkpoints/best.safetensors", "metrics.jsonl"])
+@pytest.mark.parametrize("name", ["run.json", "tokenizer", "checkpoints/best.safetensors", "tensorboard"])
 def test_a_link_out_of_the_run(tmp_path: Path, run: RunDirectory, name: str) -> None:
     """To another user's file, or one that would be written to; also to what is right, or is not there."""
     path, outside = run.path / name, tmp_path / "outside"

@@ -8,11 +8,7 @@ import torch
 from torch import nn
 
 from translate.config.schema import TrainingConfig
-from translate.distributed.process_group import SINGLE_PROCESS
 from translate.distributed.state import (
-    full_state_dict,
-    load_model_state_dict,
-    load_optimizer_state_dict,
     optimizer_state_dict,
 )
 from translate.training.optimizer import AveragedWeights, build_optimizer, expected_state, learning_rate
@@ -46,27 +42,6 @@ def test_decoupled_decay_spares_vectors() -> None:
     optimizer.step()
     torch.testing.assert_close(model.weight.data, torch.full((2, 3), 0.4995))
     torch.testing.assert_close(model.bias.data, torch.full((2,), 0.5))
-
-
-def test_state_goes_out_and_in() -> None:
-    def step(model: nn.Linear, optimizer: torch.optim.Optimizer, number: int) -> None:
-        torch.manual_seed(number)
-        model.weight.grad, model.bias.grad = torch.randn(2, 3), torch.randn(2)
-        optimizer.step()
-
-    model, optimizer = build("adamw")
-    step(model, optimizer, 1)
-    step(model, optimizer, 2)
-    weights, saved = full_state_dict(model.state_dict(), SINGLE_PROCESS), optimizer_state_dict(model, optimizer)
-    assert set(saved) == {
-        f"{name}/{entry}" for name in ("weight", "bias") for entry in ("step", "exp_avg", "exp_avg_sq")
-    }
-    other_model, other_optimizer = build("adamw")
-    load_model_state_dict(other_model, weights, SINGLE_PROCESS)
-    load_optimizer_state_dict(other_model, other_optimizer, saved, SINGLE_PROCESS)
-    step(model, optimizer, 3)
-    step(other_model, other_optimizer, 3)
-    assert torch.equal(model.weight, other_model.weight)
 
 
 def test_average_by_hand() -> None:

@@ -1,6 +1,5 @@
-"""The second start: what was trained and encoded is read, the same comes out, and the log says what was done."""
+"""The second start: what was trained and encoded is read, and the same comes out."""
 
-import re
 from pathlib import Path
 
 import pytest
@@ -11,9 +10,7 @@ from translate.config.schema import Config
 from translate.data.cache import DataCache
 from translate.data.corpora import data_fingerprint
 from translate.data.tokenizer import Tokenizers
-from translate.distributed.process_group import SINGLE_PROCESS
-from translate.runs.directory import RunDirectory
-from translate.training.preparation import make_batches, make_tokenizers, prepare_data, read_corpora
+from translate.training.preparation import make_batches, make_tokenizers, read_corpora
 
 
 class Prepared:
@@ -53,30 +50,6 @@ def test_the_second_start_is_the_first(
     assert first.is_like(without) and second.is_like(without)
     assert (first.num_made, second.num_made) == (num_entries, 0)
     assert len(list(folder.iterdir())) == num_entries
-
-
-def test_what_was_done_is_logged(
-    digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr("translate.data.cache.cache_folder", lambda: tmp_path / "cache")
-    caplog.set_level("INFO")
-    run, model = RunDirectory(tmp_path / "run"), tmp_path / "given.model"
-    folder = tmp_path / "cache" / "translate-nmt"
-
-    def log(config: Config) -> list[str]:
-        caplog.clear()
-        _, data = prepare_data(config, run, device=torch.device("cpu"), world=SINGLE_PROCESS, is_resumed=False)
-        model.write_bytes(data.tokenizers.source.model_bytes)
-        return [re.sub(r"\d+\.\d s", "N s", message) for message in caplog.messages]
-
-    kept = f"{tmp_path / 'train.in'}, {tmp_path / 'train.out'}: 211 of 211 pairs kept"
-    assert log(digits()) == ["Tokenizer trained in N s (joint, 40 subwords)", "Corpus encoded in N s", kept]
-    found = "Tokenizer found in cache in N s (joint, 40 subwords)"
-    assert log(digits()) == [found, f"Corpus read from {folder} in N s", kept]
-    given = digits(f"tokenizer.source_model={model}")
-    assert log(given)[0] == "Tokenizer loaded in N s (joint, 40 subwords)"
-    separate = digits("tokenizer.vocabulary=separate", "model.tie_embeddings=none")
-    assert log(separate)[0] == "Tokenizer trained in N s (separate, 40 and 40 subwords)"
 
 
 def test_only_what_decides_counts(digits: Digits, tmp_path: Path) -> None:

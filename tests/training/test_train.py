@@ -4,7 +4,6 @@ import contextlib
 import io
 import itertools
 import os
-import shutil
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,7 +17,7 @@ from trainings import Digits, happening, run_training
 import translate
 from translate import atomic
 from translate.data.tokenizer import load_tokenizers
-from translate.errors import InputError, RunError
+from translate.errors import InputError
 from translate.lint.check import log_findings
 from translate.runs.checkpoint import read_tensors
 from translate.runs.directory import RunDirectory, create_run
@@ -41,21 +40,6 @@ def test_accumulated_gradient_is_the_gradient_of_the_whole_batch(digits: Digits,
     assert any(float(tensor.abs().max()) > 1e-3 for tensor in moments["whole"].values())
     for key, tensor in moments["whole"].items():
         torch.testing.assert_close(tensor, moments["parts"][key], atol=1e-7, rtol=1e-4)
-
-
-def test_refuses_to_resume_with_other_settings_or_data(digits: Digits, tmp_path: Path) -> None:
-    run_training(digits("training.max_steps=2"), tmp_path / "run")
-    with pytest.raises(InputError, match=r"model\.d_model = 32 \(the run has 16\)"):
-        run_training(digits("model.d_model=32"), tmp_path / "run", resume=True)
-    (tmp_path / "train.out").write_text("1 2 3\n" * 211, encoding="utf-8")
-    with pytest.raises(InputError, match=r"data\.train is not what this run was trained on"):
-        run_training(digits("training.max_steps=4"), tmp_path / "run", resume=True)
-
-
-def test_going_further_says_that_the_schedule_stretches(digits: Digits, tmp_path: Path) -> None:
-    run_training(digits("training.schedule=cosine", "training.max_steps=4"), tmp_path / "run")
-    said = run_training(digits("training.schedule=cosine", "training.max_steps=8"), tmp_path / "run", resume=True)
-    assert "training.max_steps is now 8, and the cosine schedule ends there" in said
 
 
 def test_the_log_has_all_that_was_said_and_goes_on(digits: Digits, tmp_path: Path) -> None:
@@ -89,7 +73,7 @@ def test_a_refused_training_writes_into_no_run(digits: Digits, tmp_path: Path) -
         run_training(digits(), tmp_path / "run")
     with lock_run(tmp_path / "run"), pytest.raises(InputError, match="is training in this run directory"):
         run_training(digits("training.max_steps=2"), tmp_path / "run", resume=True)
-    with pytest.raises(InputError, match="was begun with other settings"):
+    with pytest.raises(InputError, match=r"was begun with other settings.*model\.d_model = 32 \(the run has 16\)"):
         run_training(digits("model.d_model=32"), tmp_path / "run", resume=True)
     assert log.read_bytes() == before
 
@@ -167,18 +151,6 @@ def test_killed_anywhere_while_the_run_is_made(digits: Digits, tmp_path: Path, m
     assert was_begun == sorted(was_begun) and was_begun.count(False) > 10 and was_begun[-1]
 
 
-@pytest.mark.parametrize("name", ["profile/time.txt", "tensorboard", "metrics.jsonl"])
-def test_a_link_out_of_a_run_is_not_followed(stateful: Digits, tmp_path: Path, finished: Path, name: str) -> None:
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    (finished / name).parent.mkdir(exist_ok=True)
-    (finished / name).unlink(missing_ok=True)
-    (finished / name).symlink_to(outside / "file")
-    with pytest.raises(RunError, match=rf"^{finished}/{name}: is a link out of {finished}, to {outside}/file; "):
-        run_training(stateful("training.max_steps=40", "training.trackers=[tensorboard]"), finished, resume=True)
-    assert not list(outside.iterdir())
-
-
 def test_a_second_training_in_the_directory_is_refused(digits: Digits, tmp_path: Path) -> None:
     def train_there_too() -> None:
         for resume in (True, False):
@@ -192,12 +164,3 @@ def test_a_second_training_in_the_directory_is_refused(digits: Digits, tmp_path:
     for message in messages:  # without --resume too: to be told of the run alone would be to be told to use it
         assert f"process {os.getpid()}" in message and "is training in this run directory" in message
     run_training(digits("training.max_steps=4"), tmp_path / "run", resume=True)  # the lock is free again
-
-
-def test_a_run_directory_that_vanishes(digits: Digits, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    with happening(in_step=2, what=lambda: shutil.rmtree(run)), pytest.raises(RunError) as caught:
-        run_training(digits(), run)
-    message = str(caught.value)
-    assert str(RunDirectory(run).checkpoint("last")) in message and "the directory does not exist" in message
-    assert not run.exists()

@@ -17,7 +17,6 @@ from translate.evaluation.evaluate import choose_test_sets, evaluate
 from translate.runs.loading import load_run
 from translate.runs.verify import verify_run
 from translate.training import validation
-from translate.training.validation import describe_validation
 
 CUDA_MESSAGE = "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 139 GiB of which …"
 
@@ -112,11 +111,3 @@ def test_a_validation_without_memory_can_be_done_later(
     assert "decoding.batch_tokens (now 8192)" in message and "decoding.beam_size (now 1)" in message
     said = run_training(digits("decoding.beam_size=1"), tmp_path / "run", resume=True)
     assert "Going on from step 6" in said
-
-
-def test_the_line_of_a_validation_fits_80_columns() -> None:
-    record = {"step": 12_000, "BLEU": 25.314, "chrF": 50.126, "loss": 1.2345, "perplexity": 3.43, "seconds": 12.0}
-    scores, others = describe_validation(record, is_best=True)
-    assert scores + others == "Step 12,000: validation BLEU 25.31, chrF 50.13, loss 1.234, ppl 3.43, best, 12 s"
-    assert len(scores + others) == 80
-    assert describe_validation(record, is_best=False) == (scores, ", loss 1.234, ppl 3.43, 12 s")

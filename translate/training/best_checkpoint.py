@@ -54,14 +54,10 @@ class BestCheckpoint:
 
     def __post_init__(self) -> None:
         training = self.training
-        self.config, self.run, self.world, self.progress = (
-            training.config,
-            training.run,
-            training.world,
-            training.progress,
-        )
-        self.settings, self.model = self.config.training, training.train_step.model
-        self.corpora, self.tokenizers = training.data.corpora, training.data.tokenizers
+        self.config, self.run, self.world = training.config, training.run, training.world
+        self.settings, self.progress = training.config.training, training.progress
+        self.corpora, self.tokenizers, _ = training.data
+        self.model = training.train_step.model
         self._averaged: tuple[int, ...] = ()  # the steps of the checkpoints whose average is the best checkpoint
 
     @property
@@ -82,16 +78,15 @@ class BestCheckpoint:
         """
         progress, seconds, score, is_best = self.progress, 0.0, None, True
         if self.corpora.validation is not None:
-            search, weights, model = validation_search(self.config), self._weights(), self.model
+            weights, model = self._weights(), self.model
             with contextlib.ExitStack() as lent:
                 if any(map(is_sharded, weights.values())):
                     model = build_model(self.config, self.tokenizers, device=model.device)
                     set_parameters(model, {name: full_tensor(each) for name, each in weights.items()}, name="the model")
                 else:
                     lent.enter_context(lending(model, weights))
-                result = self._score(model, self.corpora.validation, search)
-                also = self.corpora.validation_also
-                others = {name: self._score(model, corpus, search) for name, corpus in also.items()}
+                result = self._score(model, self.corpora.validation)
+                others = {name: self._score(model, each) for name, each in self.corpora.validation_also.items()}
             seconds = sum(each.seconds for each in (result, *others.values()))
             score = result.score(self.settings.best_metric)
             is_best = progress.best_score is None or score > progress.best_score
@@ -112,14 +107,12 @@ class BestCheckpoint:
         average = self.training.average
         return merge_lora(self.model, get_parameters(self.model) | ({} if average is None else average.tensors))
 
-    def _score(self, model: Transformer, corpus: ParallelCorpus, search: DecodingConfig) -> Validation:
+    def _score(self, model: Transformer, corpus: ParallelCorpus, search: DecodingConfig | None = None) -> Validation:
         """The model's loss and scores; raises `Cancelled` when a signal comes."""
-        world, every_position = self.world, model.decoder.final_norm  # with a cache or without
+        world, tokenizers, every_position = self.world, self.tokenizers, model.decoder.final_norm
         num_lines = 2 * len(corpus.sources[world.rank :: world.size])  # scored, then translated
         with self.recorder.validating(num_lines) as advance, self.stop.abandoning(every_position):
-            return validate(
-                model, self.tokenizers, corpus, self.config, search=search, world=world, on_finished=advance
-            )
+            return validate(model, tokenizers, corpus, self.config, search=search, world=world, on_finished=advance)
 
     def _log_validation(
         self, result: Validation, references: Sequence[str], others: Mapping[str, Validation], *, is_best: bool
@@ -150,12 +143,11 @@ class BestCheckpoint:
             return
         logger.info("The best checkpoint, and averages of kept ones, on validation:")
         model = build_model(self.config, self.tokenizers, device=self.model.device)
-        search = validation_search(self.config)
         tried: list[ScoredAverage] = []
         try:
             for name, checkpoints in {"best": ("best",), **windows}.items():
                 steps = load_average(self.run, checkpoints, model, world=self.world)
-                tried.append(ScoredAverage(checkpoints, steps, self._score(model, corpus, search)))
+                tried.append(ScoredAverage(checkpoints, steps, self._score(model, corpus)))
                 record = tried[-1].to_record(step=progress.step)
                 self.recorder.record(record)
                 logger.info("".join(describe_validation(record, name=name)))

@@ -79,12 +79,9 @@ def prepare_data(
         tokenizers = make_tokenizers(config, corpora, cache=cache)
         is_given = config.tokenizer.source_model is not None or config.training.initialize_from is not None
         how = "loaded" if is_given else "trained" if cache.num_made else "found in cache"
-        if corpora.streams is not None and not is_given:
-            how += " for the first segment of the streamed corpora"
         sizes = " and ".join(f"{each.vocab_size:,}" for each in dict.fromkeys(tokenizers[:2]))
-        logger.info(
-            f"Tokenizer {how} in {time.perf_counter() - started:.1f} s ({tokenizers.vocabulary}, {sizes} subwords)"
-        )
+        seconds = time.perf_counter() - started
+        logger.info(f"Tokenizer {how} in {seconds:.1f} s ({tokenizers.vocabulary}, {sizes} subwords)")
         return tokenizers
 
     def encode() -> Batches:
@@ -103,7 +100,7 @@ def prepare_data(
     log_reports(batches.filter_reports)
     world.run_on_rank_0(lambda: check_validation(config, corpora, tokenizers))
     config, batches, message = resolve_batch_tokens(config, batches, tokenizers=tokenizers, device=device, world=world)
-    if message is not None:
+    if message:
         logger.info(message)
     return config, TrainingData(corpora, tokenizers, batches)
 

@@ -83,10 +83,9 @@ def claim_run(
         run to begin with; None: a checkpoint's, or random ones.
 
     Raises:
-        InputError: The directory holds a run and `resume` is off, its run was begun with other settings or cannot be
-            resumed, another process trains there, or `training.initialize_from` cannot be used.
+        InputError: The directory holds a run and `resume` is off, its run cannot be resumed with this config, another
+            process trains there, or `training.initialize_from` cannot be used.
         RunError: The directory cannot be written, or a file is damaged.
-        SystemExit: On a rank > 0, when another rank raises one of these errors.
     """
 
     def claim() -> tuple[TrainingConfig, bool, bool]:

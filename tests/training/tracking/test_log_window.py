@@ -10,17 +10,16 @@ from translate.config.schema import TrainingConfig
 from translate.runs.progress import Progress
 from translate.training.step import StepResult
 from translate.training.tracking import log_window
-from translate.training.tracking.log_window import LogWindow, Throughput, describe_seconds, describe_step
+from translate.training.tracking.log_window import (
+    LogWindow,
+    Throughput,
+    describe_perplexity,
+    describe_seconds,
+    describe_step,
+)
 
 # Numbers of very different sizes, so that a sum in another order or precision is another number.
 NATS = [1.1e6, 3.3e-4, 7.7e5, 1.3e-6, 123.456]
-STEP = {
-    "step": 1_000_000,
-    "nll": 1.2345,
-    "perplexity": 3.43,
-    "learning_rate": 2.5e-7,
-    "target_tokens_per_second": 123_456.7,
-}
 
 
 def results() -> list[StepResult]:
@@ -57,28 +56,6 @@ def test_a_window_that_a_checkpoint_interrupts_has_the_same_numbers(num_before: 
     assert interrupted.read() == straight.read() and interrupted.numbers() == straight.numbers()
 
 
-@pytest.mark.parametrize(
-    "perplexity, told",
-    [
-        (99.994, "99.99"),
-        (99.996, "100"),
-        (999_999.4, "999,999"),
-        (1_234_567.0, "1e+06"),
-        (math.exp(700), "1e+304"),
-    ],
-)
-def test_a_perplexity_has_at_most_seven_characters(perplexity: float, told: str) -> None:
-    assert describe_step({**STEP, "perplexity": perplexity})[0] == f"Step 1,000,000: loss 1.234, ppl {told}"
-    assert len(told) <= 7
-
-
-def test_the_line_of_a_step_fits_80_columns() -> None:
-    quality, speed = describe_step(STEP)
-    assert quality + speed == "Step 1,000,000: loss 1.234, ppl 3.43, lr 2.5e-07, 123,457 tok/s"
-    assert len(f"{quality}{speed}, ≤ 9.9 days left") == 80
-    assert describe_step({**STEP, "learning_rate": 0.0})[1] == ", lr 0, 123,457 tok/s"
-
-
 # --- speed, waiting and the time left, by a clock that the test sets
 
 
@@ -103,21 +80,6 @@ def train(
     for _ in throughput.timed(coming()):
         clock.seconds += computing
         progress.step, progress.target_tokens = progress.step + 1, progress.target_tokens + 50
-
-
-@pytest.mark.parametrize(
-    "seconds, told",
-    [
-        (59.4, "59 s"),
-        (59.5, "1 min"),
-        (59.6 * 60, "1.0 h"),
-        (9.96 * 3600, "10 h"),
-        (23.96 * 3600, "1.0 days"),
-        (100 * 86400.0, "100 days"),
-    ],
-)
-def test_a_time_as_people_say_it(seconds: float, told: str) -> None:
-    assert describe_seconds(seconds) == told and len(told) <= 8
 
 
 def test_speed_and_waiting_are_of_the_steps_since_the_last_entry(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,3 +122,31 @@ def test_steps_left_end_with_whatever_comes_first(max_steps: int, max_epochs: in
     throughput = Throughput(TrainingConfig(max_steps=max_steps, max_epochs=max_epochs), progress)
     throughput.steps_per_epoch = 12
     assert throughput.steps_left == left
+
+
+# --- lines of the log, which fit 80 columns
+
+
+@pytest.mark.parametrize(
+    "number, text",
+    [(99.994, "99.99"), (99.996, "100"), (999_999.4, "999,999"), (1_234_567.0, "1e+06"), (math.exp(700), "1e+304")],
+)
+def test_a_perplexity_in_at_most_seven_characters(number: float, text: str) -> None:
+    assert describe_perplexity(number) == text
+
+
+@pytest.mark.parametrize(
+    "seconds, text",
+    [
+        *((59.4, "59 s"), (59.5, "1 min"), (59.6 * 60, "1.0 h"), (9.96 * 3600, "10 h"), (23.96 * 3600, "1.0 days")),
+        (100 * 86400.0, "100 days"),
+    ],
+)
+def test_a_time_in_at_most_eight_characters(seconds: float, text: str) -> None:
+    assert describe_seconds(seconds) == text
+
+
+def test_the_longest_line_of_a_step_has_80_columns() -> None:
+    record = {"step": 1_000_000, "nll": 1.2345, "perplexity": 3.43, "learning_rate": 2.5e-7}
+    quality, speed = describe_step(record | {"target_tokens_per_second": 123_456.7})
+    assert len(f"{quality}{speed}, ≤ 9.9 days left") == 80

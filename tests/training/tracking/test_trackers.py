@@ -192,8 +192,3 @@ def test_a_run_of_an_older_version_goes_on(fake: type[FakeTracker], digits: Digi
     assert load_config(str(run.config)).config.training.trackers == ("tensorboard",)
     run_training(load_config(str(run.path), ["training.max_steps=3"]).config, run.path, resume=True)
     assert fake.happened and "tensorboard:" not in run.config.read_text(encoding="utf-8")
-
-
-def test_the_old_key_in_a_config_of_the_user_is_an_error_that_names_the_new_one(digits: Digits) -> None:
-    with pytest.raises(InputError, match=r"unknown key training\.tensorboard .*did you mean training\.trackers\?"):
-        digits("training.tensorboard=true")
