@@ -9,8 +9,6 @@ import logging
 import math
 import os
 import time
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import NamedTuple
 
 import torch
@@ -49,8 +47,8 @@ class Corpora(NamedTuple):
     train: list[ParallelCorpus]  # of streamed corpora the first segment
     validation: ParallelCorpus | None
     test: dict[str, ParallelCorpus]
-    streams: TrainingStreams | None = None  # where `train` comes from, if any corpus is streamed
-    validation_also: Mapping[str, ParallelCorpus] = MappingProxyType({})
+    streams: TrainingStreams | None  # where `train` comes from, if any corpus is streamed
+    validation_also: dict[str, ParallelCorpus]
 
 
 class TrainingData(NamedTuple):
@@ -192,8 +190,7 @@ def check_validation(config: Config, corpora: Corpora, tokenizers: Tokenizers) -
             if length > config.model.max_positions:
                 raise InputError(
                     f"{key}: the target of pair {number} has {length} tokens, more than model.max_positions ="
-                    f" {config.model.max_positions}; leave the pair out, or raise that or use other model.positions"
-                    " for a new model"
+                    f" {config.model.max_positions}; leave the pair out, or raise that for a new model"
                 )
 
 
@@ -228,8 +225,8 @@ def resolve_batch_tokens(
     most = step_tokens or max(_PAPER_STEP_TOKENS, longest)
     if longest > most:
         raise InputError(
-            f"training.step_tokens = {step_tokens} is less than the {longest} tokens that the longest pair may have on"
-            " a side; raise it, or lower data.max_source_tokens and data.max_target_tokens"
+            f"training.step_tokens = {step_tokens} is less than the {longest} tokens that the longest pair may have;"
+            " raise it, or lower data.max_source_tokens and data.max_target_tokens"
         )
     if measures_memory(device):
         found = world.run_on_all_ranks(
@@ -280,7 +277,7 @@ def largest_fitting_batch(
     _free_memory(device)
     if fitting == 0:
         raise RunError(
-            f"training.batch_tokens = 'auto': not even a pair of {longest} tokens on each side fits in the memory that"
+            f"training.batch_tokens = 'auto': a pair of {longest} tokens on each side does not fit in the memory that"
             f" {device} has free, {room / 2**30:.1f} GiB with a margin. Lower data.max_source_tokens and"
             " data.max_target_tokens, or make the model smaller: model.d_model, model.d_ff, layers."
         )

@@ -64,16 +64,13 @@ def choose_training_device(name: str, environment: DistributedEnvironment) -> to
     if not has_streams(device):
         raise InputError("training.device: only one process can train on Apple's GPU; use training.device=cpu")
     if ":" in name:
-        raise InputError(
-            f"training.device = {name}: each of {environment.world_size} processes takes its own GPU; use"
-            " training.device=cuda, and CUDA_VISIBLE_DEVICES to choose among them"
-        )
+        each = f"each of {environment.world_size} processes takes its own GPU"
+        raise InputError(f"training.device = {name}: {each}; use training.device=cuda, and CUDA_VISIBLE_DEVICES")
     count = torch.get_device_module(device).device_count()
     if environment.local_rank >= count:
-        raise InputError(
-            f"training.device = {name}: there are {environment.local_world_size} processes on this machine, and it has"
-            f" {count} GPU{'s' * (count > 1)}; start with --nproc-per-node {count}, or use training.device=cpu"
-        )
+        has = f"{environment.local_world_size} processes on this machine, and it has {count} GPU{'s' * (count > 1)}"
+        use = f"start with --nproc-per-node {count}, or use training.device=cpu"
+        raise InputError(f"training.device = {name}: there are {has}; {use}")
     return torch.device(device.type, environment.local_rank)
 
 
@@ -192,8 +189,8 @@ def try_settings(
         if "determinis" in reason:  # the training itself reports all other errors
             precision = precision._replace(deterministic=False)
             fallbacks.append(
-                f"training.deterministic = true does not work on {precision.device}: {reason}. The training goes on as"
-                " with training.deterministic=false, so a resumed run will differ from one that was never stopped"
+                f"training.deterministic = true does not work on {precision.device}: {reason}. The training goes on"
+                " without it, so a resumed run will differ from one that was never stopped"
             )
     reason = why_no_step(is_compiled=True) if settings.compile else ""
     if reason:
@@ -221,8 +218,7 @@ def choose_trained_weights(model: Transformer, settings: TrainingConfig) -> None
             first, last = int(numbers.split("-")[0]), int(numbers.split("-")[-1])
             count = len((model.encoder if stack == "encoder" else model.decoder).layers)
             if not first <= last < count:
-                layers = f"layers 0 to {count - 1}" if count > 1 else "layer 0"
-                has = f"the {stack} has {layers} (model.num_{stack}_layers = {count})"
+                has = f"the {stack} has layers 0 to {count - 1} (model.num_{stack}_layers = {count})"
                 raise InputError(f"training.freeze = {part}: {has}")
             pattern = rf"{stack}\.layers\.({'|'.join(map(str, range(first, last + 1)))})\."
         for name, parameter in model.named_parameters():

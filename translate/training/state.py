@@ -98,10 +98,8 @@ def claim_run(
                 logger.info(f"{run.path} holds no run to continue: beginning one")
             return config.training, False, False
         if source := read_description(run).imported:
-            raise InputError(
-                f"{run.path} was imported from {source}, so it has no training to continue; fine-tune it in a new run,"
-                f" with a config that names your data: translate train CONFIG training.initialize_from={run.path}"
-            )
+            fine_tune = f"translate train CONFIG training.initialize_from={run.path}"
+            raise InputError(f"{run.path} was imported from {source}, so there is no training to continue: {fine_tune}")
         settings = _settings_of_run(config, open_run(run.path))
         log.open(run.log)
         return settings, True, any(file.is_file() for file in (run.checkpoint("last"), run.previous))
@@ -143,9 +141,8 @@ def _settings_of_run(config: Config, run: RunDirectory) -> TrainingConfig:
         if saved.get(key) != given.get(key) and key not in _MAY_CHANGE and not key.startswith(LOCATIONS)
     ]
     if different:
-        raise InputError(
-            f"{run.path} was begun with other settings, so it cannot be continued with {'; '.join(different)}"
-        )
+        begun = f"{run.path} was begun with other settings"
+        raise InputError(f"{begun}, so it cannot be continued with {'; '.join(different)}")
     step, d_model = min(settings.max_steps, before.training.max_steps), config.model.d_model
     if learning_rate(step, settings, d_model=d_model) != learning_rate(step, before.training, d_model=d_model):
         logger.info(f"training.max_steps is now {settings.max_steps}, and the {settings.schedule} schedule ends there")
@@ -286,25 +283,19 @@ def _restore_last(training: Training) -> None:
 def _compare(run: RunDirectory, saved: Progress, new: Progress) -> None:
     """Check that a resumed run has its own data, and log what else has changed; its progress then has that too."""
     if saved.data_fingerprint != new.data_fingerprint:
-        raise InputError(
-            f"{run.path}: data.train is not what this run was trained on, so it cannot be continued; give the data that"
-            " it was begun with, or begin a new run"
-        )
+        raise InputError(f"{run.path}: data.train is not what this run was trained on; restore it, or begin a new run")
     changes = [
         f"{name} {new.environment.get(name, 'unknown')} (it was {before})"
         for name, before in saved.environment.items()
         if new.environment.get(name) != before
     ]
     if changes:
-        logger.info(
-            f"Continued in another environment: {', '.join(changes)}. The training is as good, but its numbers"
-            " differ in the last bits from those of a run that was never stopped"
-        )
+        effect = "the numbers differ in the last bits from those of a run that was never stopped"
+        logger.info(f"Continued in another environment: {', '.join(changes)}; {effect}")
     if saved.best_score is not None and saved.validation_fingerprint != new.validation_fingerprint:
         logger.warning(
-            "data.validation, or a setting that decides its score, has changed since the best validation so far, of"
-            f" step {saved.best_step}, so scores are not compared with it: best.safetensors has those weights until the"
-            " next validation, whose weights replace them, and training.patience counts from there"
+            "data.validation, or a setting that decides its score, has changed since the best validation, of step"
+            f" {saved.best_step}, so scores are not compared with it, and the next validation's weights replace it"
         )
         saved.best_score, saved.validations_without_better = None, 0
         saved.kept = dict.fromkeys(saved.kept)
@@ -326,9 +317,8 @@ def _restore_kept(run: RunDirectory, progress: Progress) -> None:
             write_checkpoint(run, "best", tensors, metadata)
     except RunError as error:
         lost, progress.best_step, progress.best_score = progress.best_step, None, None
-        logger.warning(
-            f"{error}. The best weights so far, of step {lost}, are lost: those of the next validation replace them"
-        )
+        what = f"The best weights so far, of step {lost}, are lost"
+        logger.warning(f"{error}. {what}: those of the next validation replace them")
     remove_superseded(run, progress)
     there = run.kept_steps()
     progress.kept = {step: score for step, score in progress.kept.items() if step in there}
