@@ -8,9 +8,7 @@ import torch
 from torch import nn
 
 from translate.config.schema import TrainingConfig
-from translate.distributed.state import (
-    optimizer_state_dict,
-)
+from translate.distributed.state import optimizer_state_dict
 from translate.training.optimizer import AveragedWeights, build_optimizer, expected_state, learning_rate
 
 

@@ -18,11 +18,7 @@ from translate.model.precision import MixedPrecision
 from translate.training import setup, step
 from translate.training.data_parallel import choose_workers
 from translate.training.loss import SummedLoss
-from translate.training.setup import (
-    choose_trained_weights,
-    choose_training_device,
-    try_settings,
-)
+from translate.training.setup import choose_trained_weights, choose_training_device, try_settings
 from translate.training.step import choose_batch_layout
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")

@@ -75,17 +75,12 @@ def test_a_notable_share_of_waiting_is_told_once(
 ) -> None:
     monkeypatch.setattr(Throughput, "speed", lambda self: (1234.5, 0.125))
     said = run_training(digits("training.max_steps=10", "training.log_every=5"), tmp_path / "run")
-    assert said.count("12% of the time of the last steps was spent waiting for data") == 1
-    assert any(re.fullmatch(r"Step 5: .*, 1,234 tok/s, .* left", line) for line in said)
-    assert any(re.fullmatch(r"Step 10: .*, 1,234 tok/s", line) for line in said), "after the last step, none is left"
+    assert sum(line.startswith("12% of the time") for line in said) == 1
 
 
 @pytest.mark.parametrize(
     "refusal, reason",
-    [
-        (torch.OutOfMemoryError(CUDA_MESSAGE), " (CUDA out of memory. Tried to allocate 20.00 MiB)"),
-        (MemoryError(), ""),
-    ],
+    [(torch.OutOfMemoryError(CUDA_MESSAGE), " (CUDA out of memory. Tried to allocate 20.00 MiB)"), (MemoryError(), "")],
 )
 def test_a_step_without_memory_names_the_batch_and_the_settings(
     digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refusal: Exception, reason: str

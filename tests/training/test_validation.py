@@ -8,6 +8,7 @@ import torch
 from harness import state_of
 from trainings import Digits, run_training
 
+from translate.config.decoding import DecodingConfig
 from translate.config.load import override_config
 from translate.config.schema import Config
 from translate.decoding.engines import choice
@@ -63,23 +64,19 @@ def test_validation_bleu_is_what_evaluation_gives(
 
 
 def test_a_validation_is_a_plain_quick_search() -> None:
-    config = override_config(
-        Config(),
-        {
-            "training.validation_beam_size": 3,
-            "decoding.search": "sample",
-            "decoding.n_best": 7,
-            "decoding.max_length_factor": 3.0,
-            "decoding.length_penalty": 0.9,
-        },
-    )
-    expected = {"search": "beam", "beam_size": 3, "n_best": 1, "max_length_factor": 3.0, "max_length_constant": 10}
-    search = validation.validation_search(config)
-    assert {key: getattr(search, key) for key in expected} == expected and search.length_penalty == 0.9
-    assert validation.validation_search(Config()).beam_size == 1
-    for given, constant in ({"max_length_constant": 4}, 4), ({"min_length_constant": 15}, 15):
-        config = override_config(Config(), {f"decoding.{key}": value for key, value in given.items()})
-        assert validation.validation_search(config).max_length_constant == constant
+    def search(beam_size: int = 1, **decoding: Any) -> DecodingConfig:
+        given = {
+            "training.validation_beam_size": beam_size,
+            **{f"decoding.{key}": each for key, each in decoding.items()},
+        }
+        return validation.validation_search(override_config(Config(), given))
+
+    found = search(3, search="sample", n_best=7, max_length_factor=3.0, length_penalty=0.9)
+    assert (found.search, found.beam_size, found.n_best) == ("beam", 3, 1)
+    assert (found.max_length_factor, found.max_length_constant, found.length_penalty) == (3.0, 10, 0.9)
+    assert search().beam_size == 1
+    assert search(max_length_constant=4).max_length_constant == 4
+    assert search(min_length_constant=15).max_length_constant == 15
 
 
 def test_the_evaluation_at_the_end_is_of_the_best_checkpoint_and_is_cut_off_by_a_longer_training(
