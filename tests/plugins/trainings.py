@@ -48,6 +48,12 @@ def progress_of(run: Path, which: Checkpoint = "last") -> dict[str, Any]:
     return progress
 
 
+def records_of(run: Path, kind: str | None = None) -> list[dict[str, Any]]:
+    """The records of a run; None: of all kinds."""
+    records = map(json.loads, RunDirectory(run).metrics.read_text(encoding="utf-8").splitlines())
+    return [record for record in records if kind in (None, record["kind"])]
+
+
 @contextlib.contextmanager
 def happening(
     *,

@@ -1,7 +1,6 @@
 """Checkpoints that a training keeps, and the average of them that it makes its best one."""
 
 import itertools
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from harness import write_digits
-from trainings import Digits, run_training
+from trainings import Digits, records_of, run_training
 
 from translate.errors import InputError, RunError
 from translate.model import Transformer
@@ -40,11 +39,6 @@ def averaged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]
 def checkpoints_of(run: Path) -> dict[str, bytes]:
     """The best checkpoint and those that are kept, byte for byte."""
     return {path.name: path.read_bytes() for path in (run / "checkpoints").glob("*t*p*.safetensors")}
-
-
-def records_of(run: Path, kind: str) -> list[dict[str, Any]]:
-    lines = RunDirectory(run).metrics.read_text(encoding="utf-8").splitlines()
-    return [record for record in map(json.loads, lines) if record["kind"] == kind]
 
 
 def test_what_is_kept_and_averaged(averaged: tuple[Path, list[str]]) -> None:

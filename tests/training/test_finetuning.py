@@ -4,13 +4,12 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from harness import state_of
 from torch.nn import functional as F
-from trainings import happening, run_training
+from trainings import happening, records_of, run_training
 
 from translate.config.load import load_config
 from translate.config.schema import Config
@@ -50,10 +49,6 @@ def tune(straight: Path, tmp_path: Path) -> Tune:
     return lambda *overrides: load_config(str(tmp_path / "tune.yaml"), overrides, require_files=True).config
 
 
-def metrics(run: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in RunDirectory(run).metrics.read_text().splitlines()]
-
-
 def test_the_first_loss_is_that_of_the_run(tune: Tune, tmp_path: Path) -> None:
     """Computed by the run's own model on the same batch, without the training's code."""
     still = ("model.dropout=0", "model.attention_dropout=0", "model.activation_dropout=0")
@@ -66,13 +61,9 @@ def test_the_first_loss_is_that_of_the_run(tune: Tune, tmp_path: Path) -> None:
     with torch.no_grad():
         logits = loaded.model(batch.source_ids, batch.target_input_ids)
     loss = F.cross_entropy(logits.flatten(0, 1), batch.target_output_ids.flatten(), ignore_index=PAD_ID)
-    (record,) = [each for each in metrics(tmp_path / "new") if each["kind"] == "train"]
+    (record,) = records_of(tmp_path / "new", "train")
     assert record["nll"] == pytest.approx(float(loss), rel=1e-5)
-    (bleu,) = [
-        each["BLEU"]
-        for each in metrics(tmp_path / "base")
-        if each["kind"] == "validation" and each["step"] == loaded.step
-    ]
+    (bleu,) = [each["BLEU"] for each in records_of(tmp_path / "base", "validation") if each["step"] == loaded.step]
     assert f"Starting from {tmp_path / 'base'} (step {loaded.step}, BLEU {bleu:.2f})" in said
 
 
@@ -113,16 +104,12 @@ def test_killed_before_anything_was_saved(tune: Tune, tmp_path: Path) -> None:
 
 def test_other_sets_are_scored_and_choose_nothing(tune: Tune, tmp_path: Path) -> None:
     said = run_training(tune(), tmp_path / "new")
-    run = RunDirectory(tmp_path / "new")
-    records = read_metrics(run)
-    steps = {
-        kind: [each["step"] for each in records if each["kind"] == kind] for kind in ("validation", "validation/old")
-    }
-    assert steps == {"validation": [0, 3, 4], "validation/old": [0, 3, 4]}
+    for kind in ("validation", "validation/old"):
+        assert [each["step"] for each in records_of(tmp_path / "new", kind)] == [0, 3, 4]
     assert sum(each.startswith("  old: BLEU ") for each in said) == 3
-    best = best_record(records, "bleu")
-    assert best is not None and best["kind"] == "validation"
-    assert best["BLEU"] == max(each["BLEU"] for each in records if each["kind"] == "validation")
+    best = best_record(read_metrics(RunDirectory(tmp_path / "new")), "bleu")
+    assert best is not None
+    assert best["BLEU"] == max(each["BLEU"] for each in records_of(tmp_path / "new", "validation"))
 
 
 def test_an_extended_vocabulary_is_trained_saved_and_tuned_again(tune: Tune, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from harness import state_of
-from trainings import Digits, happening, run_training
+from trainings import Digits, happening, records_of, run_training
 
 from translate.config.schema import Config
 from translate.data.tokenizer import load_tokenizers
@@ -97,7 +97,7 @@ def test_lora_saves_what_it_validates_and_all_that_it_needs(digits: Digits, tmp_
         moments = {name.split("/")[0].removeprefix("optimizer.") for name in last if name.startswith("optimizer.")}
         assert moments == updates
 
-        validations = [record for record in state_of(run.path).metrics if record["kind"] == "validation"]
+        validations = records_of(run.path, "validation")
         ((_, corpus),) = choose_test_sets(config, source=None, reference=None, name="validation").items()
         quick = {"beam_size": 1, "max_length_constant": 3, "engine": "translate", "precision": "fp32"}
         for checkpoint in ("best", "last"):

@@ -1,6 +1,5 @@
 """A training on a device other than the CPU: it learns the same, goes on there and here, and the host never waits."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ import pytest
 import torch
 from harness import state_of
 from pretend_device import Crossings, PretendDevice
-from trainings import Digits, run_training
+from trainings import Digits, records_of, run_training
 
 from translate.config.schema import ModelConfig, TrainingConfig
 from translate.data.batching import EncodedPair, collate
@@ -43,8 +42,7 @@ def on(digits: Digits) -> Digits:
 def curves(run: Path) -> dict[str, list[float]]:
     """The losses and the gradient's norms of a run, in training and validation."""
     values: dict[str, list[float]] = {}
-    for line in RunDirectory(run).metrics.read_text(encoding="utf-8").splitlines():
-        record = json.loads(line)
+    for record in records_of(run):
         for name in ("loss", "gradient_norm"):
             if name in record:
                 values.setdefault(f"{record['kind']} {name}", []).append(record[name])

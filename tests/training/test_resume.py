@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 from harness import make_format_2, state_of, write_reversed_digits
-from trainings import Digits, happening, progress_of, run_training
+from trainings import Digits, happening, progress_of, records_of, run_training
 
 from translate.errors import InputError
 from translate.runs.checkpoint import read_tensors, write_checkpoint
@@ -137,8 +137,7 @@ def test_a_stopped_validation_comes_first_when_the_run_goes_on(
         assert (stop.value.step, stop.value.exit_code) == (number, code)
         progress = progress_of(run)
         assert progress["step"] == number and progress["validated_step"] != number
-        records = [json.loads(line) for line in RunDirectory(run).metrics.read_text(encoding="utf-8").splitlines()]
-        assert number not in [record["step"] for record in records if record["kind"] == "validation"]
+        assert number not in [record["step"] for record in records_of(run, "validation")]
     run_training(config, run, resume=True)
     assert state_of(run) == state_of(straight)
 
@@ -260,8 +259,7 @@ def test_scores_of_other_validations_are_not_compared(
     assert best.read_bytes() == old and (progress["best_step"], progress["best_score"]) == (4, None)
     assert progress["validations_without_better"] == 0 and not verify_run(tmp_path / "run").unsound
     run_training(config, tmp_path / "run", resume=True)
-    records = [json.loads(line) for line in RunDirectory(tmp_path / "run").metrics.read_text().splitlines()]
-    scores = {record["step"]: record["BLEU"] for record in records if record["kind"] == "validation"}
+    scores = {record["step"]: record["BLEU"] for record in records_of(tmp_path / "run", "validation")}
     progress = progress_of(tmp_path / "run")
     assert progress["best_score"] == max(score for step, score in scores.items() if step > 4)
     assert progress["best_step"] > 4 and best.read_bytes() != old

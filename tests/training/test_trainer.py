@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from harness import state_of
-from trainings import Digits, progress_of, run_training
+from trainings import Digits, progress_of, records_of, run_training
 
 from translate.errors import RunError
 from translate.training import step
@@ -30,8 +30,7 @@ def test_stops_early_and_keeps_the_best(digits: Digits, tmp_path: Path) -> None:
     stopping = ("training.max_steps=100", "training.validate_every=2", "training.patience=3")
     config = digits(*unchanging, *stopping)
     messages = run_training(config, tmp_path / "run")
-    validations = [record["step"] for record in state_of(tmp_path / "run").metrics if record["kind"] == "validation"]
-    assert validations == [2, 4, 6, 8]
+    assert [record["step"] for record in records_of(tmp_path / "run", "validation")] == [2, 4, 6, 8]
     assert state_of(tmp_path / "run").best_step == "2"
     assert "Stopped early: 3 validations without a better BLEU" in messages
 
@@ -63,7 +62,7 @@ def test_without_validation_the_last_weights_are_the_best(digits: Digits, tmp_pa
 
 def test_the_last_part_of_a_log_window_is_logged_before_its_validation(digits: Digits, tmp_path: Path) -> None:
     said = run_training(digits("training.max_steps=12", "training.log_every=5"), tmp_path / "run")
-    assert [record["step"] for record in state_of(tmp_path / "run").metrics if record["kind"] == "train"] == [5, 10, 12]
+    assert [record["step"] for record in records_of(tmp_path / "run", "train")] == [5, 10, 12]
     lines = [line.split(",")[0] for line in said if line.startswith("Step ")]
     kinds = [re.sub(r"[\d.]+$", "N", line) for line in lines]
     validations = ["Step 6: validation BLEU N", "Step 12: validation BLEU N"]

@@ -56,8 +56,7 @@ class Trainer:
     def train(self, *, profiles: bool = False) -> None:
         """Train until the last step, the last epoch, or too many validations without a better one.
 
-        Args:
-            profiles: Write a profile of some steps into the run.
+        With `profiles`, a profile of some steps is written into the run.
         """
         settings, progress = self.settings, self.progress
         if self._owes_validation():  # of another run's weights, or the run was stopped before the validation was done
@@ -89,7 +88,7 @@ class Trainer:
                     self._validate()
                     self._stop_if_asked()
         if self._is_out_of_patience():
-            metric = {"bleu": "BLEU", "loss": "loss"}[settings.best_metric]
+            metric = "BLEU" if settings.best_metric == "bleu" else "loss"
             logger.info(f"Stopped early: {progress.validations_without_better} validations without a better {metric}")
         is_validated = progress.validated_step == progress.step  # then a line of the step would come too late
         record = self._log_step(is_shown=not is_validated) if self.window else None

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trainings import Digits, happening, run_training
+from trainings import Digits, happening, records_of, run_training
 
 from translate.config.load import load_config, read_resolved_config
 from translate.config.schema import Config
@@ -31,7 +31,7 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
 def numbers_of(run: RunDirectory) -> dict[str, dict[int, float]]:
     """The numbers of `metrics.jsonl`, by kind and name, and by step."""
     numbers: dict[str, dict[int, float]] = {}
-    for record in map(json.loads, run.metrics.read_text(encoding="utf-8").splitlines()):
+    for record in records_of(run.path):
         for name, value in record.items():
             if name not in ("kind", "step"):
                 numbers.setdefault(f"{record['kind']}/{name}", {})[record["step"]] = float(value)
