@@ -51,7 +51,7 @@ from translate.runs.loading import check_same_tensors, get_parameters
 from translate.runs.lock import lock_run
 from translate.runs.log import RunLog
 from translate.runs.progress import Progress
-from translate.training.optimizer import AveragedWeights, expected_state, learning_rate
+from translate.training.optimizer import AveragedWeights, expected_state
 from translate.training.preparation import TrainingData, override_training, resolve_step_tokens
 from translate.training.setup import LOCATIONS, describe_environment, flatten_keys
 from translate.training.step import TrainStep
@@ -98,8 +98,8 @@ def claim_run(
                 logger.info(f"{run.path} holds no run to continue: beginning one")
             return config.training, False, False
         if source := read_description(run).imported:
-            fine_tune = f"translate train CONFIG training.initialize_from={run.path}"
-            raise InputError(f"{run.path} was imported from {source}, so there is no training to continue: {fine_tune}")
+            fine_tune = f"fine-tune it with translate train CONFIG training.initialize_from={run.path}"
+            raise InputError(f"{run.path} was imported from {source}, so it has no training to continue; {fine_tune}")
         settings = _settings_of_run(config, open_run(run.path))
         log.open(run.log)
         return settings, True, any(file.is_file() for file in (run.checkpoint("last"), run.previous))
@@ -130,7 +130,6 @@ def _settings_of_run(config: Config, run: RunDirectory) -> TrainingConfig:
             raise InputError(f"{begun}, so it cannot go on with: training.step_tokens = {step_tokens}")
         config = override_training(config, batch_tokens=batch_tokens)
     config = resolve_step_tokens(config)
-    settings = config.training
     saved, given = (
         flatten_keys(each.model_dump(mode="json", include={"tokenizer", "model", "training", "data"}))
         for each in (before, config)
@@ -143,15 +142,12 @@ def _settings_of_run(config: Config, run: RunDirectory) -> TrainingConfig:
     if different:
         begun = f"{run.path} was begun with other settings"
         raise InputError(f"{begun}, so it cannot be continued with {'; '.join(different)}")
-    step, d_model = min(settings.max_steps, before.training.max_steps), config.model.d_model
-    if learning_rate(step, settings, d_model=d_model) != learning_rate(step, before.training, d_model=d_model):
-        logger.info(f"training.max_steps is now {settings.max_steps}, and the {settings.schedule} schedule ends there")
-    return settings
+    return config.training
 
 
 @dataclasses.dataclass(eq=False)
 class Training:
-    """A training before its first step. The model, the optimizer, the average and the progress change while it runs."""
+    """What a training was given, and what changes while it runs: model, optimizer, average and progress."""
 
     config: Config
     run: RunDirectory
