@@ -1,6 +1,7 @@
 """Compares translations of one test set by two or more systems: scores, significance, and where they differ."""
 
 import json
+from bisect import bisect
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -96,29 +97,24 @@ def compare(
     if len(systems) < 2 or not references:
         raise InputError("a comparison needs two systems, and at least one line")
     check_bleu_tokenizer(config)
-    tested = {}
+    metrics, signatures = {}, {}
     for name, make_scorer, is_quick, _ in SCORES:
         if is_quick:
             scorer = make_scorer(config.bleu_tokenizer, references=[references])
-            tested[name] = _test_significance(systems, scorer, num_samples=config.bootstrap_samples)
-    chrf = CHRF()
-    by_sentence = [
-        [chrf.sentence_score(text, [reference]).score for text, reference in zip(texts, references, strict=True)]
-        for texts in systems.values()
-    ]
+            metrics[name], signatures[name] = _test_significance(systems, scorer, config.bootstrap_samples)
     return Comparison(
         systems=tuple(systems),
         num_lines=len(references),
-        metrics={name: scores for name, (scores, _) in tested.items()},
-        signatures={name: signature for name, (_, signature) in tested.items()},
+        metrics=metrics,
+        signatures=signatures,
         lengths=tuple(_by_length(systems, references)),
         frequencies=tuple(_by_frequency(systems, references)),
-        changes=tuple(_largest_changes(systems, sources, references, by_sentence, num_changes)),
+        changes=tuple(_largest_changes(systems, sources, references, num_changes)),
     )
 
 
 def _test_significance(
-    systems: Mapping[str, Sequence[str]], scorer: SacreMetric, *, num_samples: int
+    systems: Mapping[str, Sequence[str]], scorer: SacreMetric, num_samples: int
 ) -> tuple[tuple[ComparedScore, ...], str]:
     """Each system's score with the p-values of its difference from the first, and the signature of the test."""
     results: list[Any] = []
@@ -127,11 +123,7 @@ def _test_significance(
         signatures, columns = test()
         ((name, signature),) = signatures.items()  # sacreBLEU's own name of the score
         results.append(columns[name])
-    randomization, bootstrap = results
-    scores = (
-        ComparedScore(float(one.score), one.p_value, other.p_value)
-        for one, other in zip(bootstrap, randomization, strict=True)
-    )
+    scores = (ComparedScore(float(one.score), one.p_value, other.p_value) for other, one in zip(*results, strict=True))
     return tuple(scores), str(signature)
 
 
@@ -140,12 +132,8 @@ def _bucket_names(least: Sequence[int]) -> list[str]:
     return [*names, f"{least[-1]} or more"]
 
 
-def _bucket_of(number: int, least: Sequence[int]) -> int:
-    return sum(number >= each for each in least[1:])
-
-
 def _by_length(systems: Mapping[str, Sequence[str]], references: Sequence[str]) -> Iterator[Bucket]:
-    buckets = [_bucket_of(len(reference.split()), _LENGTHS) for reference in references]
+    buckets = [bisect(_LENGTHS[1:], len(reference.split())) for reference in references]
     for number, name in enumerate(_bucket_names(_LENGTHS)):
         lines = [line for line, bucket in enumerate(buckets) if bucket == number]
         if lines:
@@ -163,7 +151,7 @@ def _by_frequency(systems: Mapping[str, Sequence[str]], references: Sequence[str
     for line, words in enumerate(expected):
         of_systems = [Counter(split(texts[line]).split()) for texts in systems.values()]
         for word, count in words.items():
-            bucket = _bucket_of(frequencies[word], _FREQUENCIES)
+            bucket = bisect(_FREQUENCIES[1:], frequencies[word])
             sizes[bucket] += count
             for counts, given in zip(found, of_systems, strict=True):
                 counts[bucket] += min(count, given[word])
@@ -173,15 +161,14 @@ def _by_frequency(systems: Mapping[str, Sequence[str]], references: Sequence[str
 
 
 def _largest_changes(
-    systems: Mapping[str, Sequence[str]],
-    sources: Sequence[str],
-    references: Sequence[str],
-    by_sentence: Sequence[Sequence[float]],
-    num_changes: int,
+    systems: Mapping[str, Sequence[str]], sources: Sequence[str], references: Sequence[str], num_changes: int
 ) -> Iterator[Change]:
     (_, first), *others = systems.items()
-    for (name, texts), scores in zip(others, by_sentence[1:], strict=True):
-        differences = [mine - theirs for mine, theirs in zip(scores, by_sentence[0], strict=True)]
+    score = CHRF().sentence_score
+    baseline = [score(text, [reference]).score for text, reference in zip(first, references, strict=True)]
+    for name, texts in others:
+        scored = zip(texts, references, baseline, strict=True)
+        differences = [score(text, [reference]).score - other for text, reference, other in scored]
         order = sorted(range(len(references)), key=lambda line: -differences[line])
         gains = [line for line in order if differences[line] > 0][:num_changes]
         losses = [line for line in order[::-1] if differences[line] < 0][:num_changes]

@@ -23,7 +23,6 @@ _MIN_RATE_FACTOR = 0.05
 # 3.1), BERT at a fifth to a half (Devlin et al. 2019, arXiv 1810.04805, appendix A).
 _MAX_RATE_SHARE = 0.5
 _GOOD_RATE_SHARE = 0.2
-_FEW_STEPS = 10  # with fewer, no warm-up is short enough
 # Published trainings on small corpora see them 50 times (fairseq's example for IWSLT14) to 100 times (JoeyNMT's), our
 # presets 10 to 20 times. Repeated without dropout, text teaches little after 4 times and nothing after 40 (Muennighoff
 # et al. 2023, arXiv 2305.16264).
@@ -65,10 +64,8 @@ class Case:
         self.is_new = training.initialize_from is None  # for fine-tuning see `rate_findings`
         self.is_validated = config.data.validation is not None
         self.depth = max(config.model.num_encoder_layers, config.model.num_decoder_layers)
-        self.warmup_hint, warmup = "train longer; so few steps only try out the program", training.warmup_steps
-        if warmup >= max_steps >= _FEW_STEPS:
-            warmup = max_steps // 10
-            self.warmup_hint = f"set training.warmup_steps={warmup}, or train longer"
+        warmup = training.warmup_steps if training.warmup_steps < max_steps else max(1, max_steps // 10)
+        self.warmup = warmup  # a good one
         self.or_warmup = f", or training.warmup_steps={_PAPER_WARMUP}" if max_steps > _PAPER_WARMUP else ""
         self.peak, self.usual = peak_rate(config), usual_rate(config.model.d_model)
         self.rate, self.rate_hint = "is", f"try training.learning_rate={self.usual:.0e}"
@@ -112,9 +109,10 @@ class Check(NamedTuple):
 # Knowles 2017, aclanthology.org/W17-3204, section 3.6 (beams over 30 or so translate worse).
 SETTINGS_CHECKS = [
     Check("warmup_longer_than_training", "warning",
-          lambda case: case.training.warmup_steps >= case.training.max_steps,
+          lambda case: case.training.warmup_steps >= case.training.max_steps > 1,
           "training.warmup_steps = {training.warmup_steps} is not less than training.max_steps = {training.max_steps}:"
-          " the learning rate never reaches its peak and never falls", "{warmup_hint}"),
+          " the learning rate never reaches its peak and never falls",
+          "set training.warmup_steps={warmup}, or train longer"),
     Check("learning_rate_high", "warning",
           lambda case: case.is_new and case.peak > case.usual * _MAX_RATE_FACTOR,
           "training.learning_rate = {training.learning_rate:g} {rate} high for model.d_model = {model.d_model}: the"

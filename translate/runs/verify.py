@@ -126,15 +126,21 @@ def verify_run(path: Path) -> Verification:
             content = run.metrics.read_bytes()
             num_bytes, expected = (progress.metrics_bytes, progress.metrics_sha256) if progress else (None, None)
             if expected is not None and fingerprint(content[:num_bytes]) != expected:
-                reason = f"its first {num_bytes} bytes have changed since the last checkpoint"
-                raise DamageError(run.metrics, reason)
+                raise DamageError(run.metrics, f"its first {num_bytes} bytes have changed since the last checkpoint")
             num_records = content.count(b"\n")
             result.add_sound(run.metrics, expected is not None, f"{num_records} records")
     if os.path.lexists(run.shortlist):
         with result.check(run.shortlist):
             result.add_sound(run.shortlist, read_tensors(run.shortlist).has_digest)
     for folder in evaluations:
-        _check_evaluation(folder, result)
+        result.known |= {folder, folder / CHECKSUMS}
+        listed: dict[str, str] = {}
+        with result.check(folder / CHECKSUMS):
+            listed = read_checksums(folder)
+        for file in (folder / "report.json", folder / "hypotheses.txt"):
+            if file.name in listed or os.path.lexists(file):
+                with result.check(file):
+                    result.add_sound(file, check_file(file, listed.get(file.name)))
     for folder in sorted(run.export.glob("ctranslate2-*")):
         with result.check(folder):
             if (result.run_format or 0) > 2 or os.path.lexists(folder / CHECKSUMS):  # older versions wrote none
@@ -172,19 +178,7 @@ def _check_checkpoints(result: Verification) -> Progress | None:
             step, averaged = read_moment(best, metadata)
             if step < best_step and not averaged:
                 raise RunError(f"is of step {step}, but there is a better one of step {best_step}; copy that too")
-            moment = describe_moment(step, averaged)
-            result.add_sound(best, has_digest, f"{moment}, {sum(map(torch.numel, tensors.values())):,} parameters")
+            num_parameters = sum(map(torch.numel, tensors.values()))
+            result.add_sound(best, has_digest, f"{describe_moment(step, averaged)}, {num_parameters:,} parameters")
     result.files[first:] = sorted(result.files[first:])
     return progress
-
-
-def _check_evaluation(folder: Path, result: Verification) -> None:
-    checksums: dict[str, str] = {}
-    scores, hypotheses = folder / "report.json", folder / "hypotheses.txt"
-    result.known |= {folder, folder / CHECKSUMS}
-    with result.check(folder / CHECKSUMS):
-        checksums = read_checksums(folder)
-    for path in (scores, hypotheses):
-        if os.path.lexists(scores) or os.path.lexists(path):
-            with result.check(path):
-                result.add_sound(path, check_file(path, checksums.get(path.name)))
