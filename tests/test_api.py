@@ -104,9 +104,6 @@ def test_training_prints_its_progress_and_leaves_no_trace(
     printed = capsys.readouterr().out
     assert trained.step == 4 and "validation" in printed and printed.count("\nTraining ended after 4 steps") == 1
     assert (logger.level, logger.handlers) == (logging.NOTSET, handlers)
-    with pytest.raises(InputError, match="runs/printed already holds a run"):
-        translate.train(CONFIG, run="runs/printed", overrides=QUICK)
-    assert (logger.level, logger.handlers) == (logging.NOTSET, handlers)
 
 
 @pytest.mark.parametrize("name", ["translate", "", None])
@@ -142,7 +139,6 @@ def test_a_run_is_continued_by_itself_and_a_config_is_an_object(run: Run, tmp_pa
     [
         ("demo", {"model.d_modle": 3}, "unknown key model.d_modle (Python); did you mean model.d_model?"),
         (Path("demmo"), {}, "no config 'demmo'"),
-        ({"extends": "demmo"}, {}, "no config 'demmo'"),
         (CONFIG, {"data.test": {"x": PAIRS | {"source": "a.de"}}}, "data.test.x.source = a.de: no such file (Python);"),
     ],
 )
@@ -162,10 +158,8 @@ def test_evaluation(run: Run) -> None:
     assert found.metrics == expected.metrics and found.metrics[0].interval is not None
     assert [each.text for each in found.translations] == [each.text for each in expected.translations]
     few = translate.evaluate(run, sources=sources[:7], references=references[:7], beam_size=1)
-    assert [each.source for each in few.translations] == sources[:7]
-    assert [each.text for each in few.translations] == [
-        each.text for each in run.load(beam_size=1).translate(sources[:7])
-    ]
+    greedy = run.load(beam_size=1).translate(sources[:7])
+    assert [each.text for each in few.translations] == [each.text for each in greedy]
     assert not (run.path / "evaluation").exists()
 
 
@@ -173,7 +167,6 @@ def test_evaluation(run: Run) -> None:
     ("options", "message"),
     [
         ({"sources": ["Hund"]}, "sources and references go together, and not with test_set"),
-        ({"sources": ["Hund"], "references": []}, "1 translations but 0 references: they must pair line by line"),
         ({"test_set": "news"}, "--set news: the run's sets are test, validation"),
         ({"beam": 2}, "unknown key decoding.beam; did you mean decoding.beam_size?"),
     ],
@@ -195,10 +188,6 @@ def test_attention_is_shown_and_saved(run: Run, tmp_path: Path) -> None:
     assert html.unescape(source) == page
     attention.save(tmp_path / "attention.html")
     assert (tmp_path / "attention.html").read_text(encoding="utf-8") == page
-    with pytest.raises(InputError, match="attention.gif"):
-        attention.save(str(tmp_path / "attention.gif"))
     decoded = translate.show_attention("runs/tiny", "Ein Hund.", layer=0, head=1, kind="encoder")
     assert decoded.pair.target_text == run.load().translate("Ein Hund.").text
     assert (decoded.choice.kind, decoded.choice.layer, decoded.choice.head) == ("encoder", 0, 1)
-    with pytest.raises(InputError, match="layer 1: the decoder has the layers 0 to 0"):
-        translate.show_attention(run, "Ein Hund.", layer=1)

@@ -82,12 +82,6 @@ def test_report_by_hand(tmp_path: Path) -> None:
     assert sorted(path.name for path in directory.iterdir()) == ["SHA256SUMS", "hypotheses.txt", "report.json"]
 
 
-def test_a_report_that_cannot_be_written(tmp_path: Path) -> None:
-    (tmp_path / "evaluation").write_text("a file where a folder should be")
-    with pytest.raises(RunError, match=rf"^{tmp_path}/evaluation/news: cannot be written: Not a directory"):
-        write_report(tmp_path / "evaluation" / "news", Evaluation([], ()), name="news", step=7, settings={})
-
-
 @pytest.fixture
 def config(tmp_path: Path) -> Config:
     for number, name in enumerate(("valid", "first", "second"), start=1):
@@ -130,13 +124,15 @@ def test_a_test_set_that_is_not_there(config: Config, tmp_path: Path) -> None:
         choose_test_sets(config, source=tmp_path / "first.de", reference=tmp_path / "valid.en", name=None)
 
 
-def test_a_report_is_not_written_through_a_link(tmp_path: Path) -> None:
-    """A run from elsewhere could have one in the place of its evaluation's folder."""
+def test_where_a_report_is_not_written(tmp_path: Path) -> None:
+    """Where a file is in the way of its folder; and through a link, which a run from elsewhere could have there."""
     (tmp_path / "evaluation").mkdir()
     (tmp_path / "victim").mkdir()
     (tmp_path / "evaluation" / "news").symlink_to(tmp_path / "victim")
-    with pytest.raises(RunError, match=rf"^{tmp_path}/evaluation/news: is a link out of {tmp_path}/evaluation, to "):
-        write_report(tmp_path / "evaluation" / "news", Evaluation([], ()), name="news", step=7, settings={})
+    (tmp_path / "file").touch()
+    for folder, reason in (("evaluation", f"is a link out of {tmp_path}"), ("file", "cannot be written: Not a dir")):
+        with pytest.raises(RunError, match=rf"^{tmp_path}/{folder}/news: {reason}"):
+            write_report(tmp_path / folder / "news", Evaluation([], ()), name="news", step=7, settings={})
     assert list((tmp_path / "victim").iterdir()) == []
 
 

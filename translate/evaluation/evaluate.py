@@ -82,7 +82,6 @@ def report_folder(evaluation: Path, name: str, *, source: Path | None, set_names
     """The folder for the report on a test set. Other test sets, and other files of the same name, have other folders.
 
     Args:
-        evaluation: The run's folder of reports.
         source: The file that was translated; None: a test set of the config, whose folder has its name.
         set_names: The names of the config's test sets.
     """
@@ -111,8 +110,6 @@ def write_report(
     """Write `hypotheses.txt` and `report.json` into a directory, which is created if need be.
 
     Args:
-        name: The name of the test set.
-        step: The step of the checkpoint.
         settings: The settings of the search.
         source: The file that was translated; None: a test set of the config.
         averaged: The steps of the checkpoints whose average was evaluated, if one was.

@@ -3,7 +3,7 @@
 import logging
 import math
 from collections.abc import Callable, Sequence
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -188,23 +188,20 @@ def _inspect(
     training: list[Survey], held_out: list[Survey], batches: Batches, tokenizers: Tokenizers
 ) -> tuple[list[CorpusReport], Lengths, list[VocabularyReport]]:
     """A report on each corpus, and the training text's lengths in tokens and use of each vocabulary."""
-    samples = [take_sample(survey.corpus, max_pairs=MAX_INSPECTED_PAIRS) for survey in (*training, *held_out)]
+    surveys = [*training, *held_out]
+    samples = [take_sample(survey.corpus, max_pairs=MAX_INSPECTED_PAIRS) for survey in surveys]
     # The largest training corpus shows for all which language is which.
     largest = samples[int(np.argmax([len(survey.corpus.sources) for survey in training]))]
     languages = learn_languages(largest.sources, largest.targets)
     vocab_size = max(tokenizers.source.vocab_size, tokenizers.target.vocab_size)
     reports: list[CorpusReport] = []
-    sides = (("source", tokenizers.source), ("target", tokenizers.target))
-    training_lines: dict[str, list[str]] = {"source": [], "target": []}
-    training_ids: dict[str, list[list[int]]] = {"source": [], "target": []}
-    for survey, sample, filtered in zip_longest([*training, *held_out], samples, batches.filter_reports):
+    all_ids, num_threads = [], torch.get_num_threads()
+    for survey, sample, filtered in zip_longest(surveys, samples, batches.filter_reports):
         ids, spelling = [], []
-        for (name, tokenizer), lines in zip(sides, (sample.sources, sample.targets), strict=True):
-            ids.append(tokenizer.encode_lines(lines, num_threads=torch.get_num_threads()))
+        for name, tokenizer, lines in zip(("source", "target"), tokenizers[:2], sample[1:], strict=True):
+            ids.append(tokenizer.encode_lines(lines, num_threads=num_threads))
             spelling.append(vocabulary.examine_spelling(name, lines, ids[-1], tokenizer, numbers=sample.numbers))
-            if filtered is not None:
-                training_lines[name] += lines
-                training_ids[name] += ids[-1]
+        all_ids.append(ids)
         suspects = cheap_suspects(survey) + thorough_suspects(
             survey, sample, *ids, vocab_size=vocab_size, languages=languages, is_own=sample is largest
         )
@@ -214,10 +211,12 @@ def _inspect(
             left_out = {name.removeprefix("num_"): count for name, count in reasons if count}
         about = survey.key, survey.unit, survey.corpus.name, len(survey.corpus.sources), filtered and filtered.num_kept
         reports.append(CorpusReport(*about, left_out, len(sample.sources), tuple(suspects), tuple(spelling)))
-    share = len(training_ids["source"]) / sum(report.num_pairs for report in reports[: len(training)])
-    text = [*training_ids.values()], [*training_lines.values()]
-    vocabularies = vocabulary.examine_vocabularies(tokenizers, *text, share=share)
-    return reports, vocabulary.measure_lengths(*map(count_items, training_ids.values())), vocabularies
+    of_training = slice(len(training))
+    ids = [[*chain(*side)] for side in zip(*all_ids[of_training], strict=True)]
+    text = [[*chain(*side)] for side in zip(*(sample[1:] for sample in samples[of_training]), strict=True)]
+    share = len(ids[0]) / sum(report.num_pairs for report in reports[of_training])
+    vocabularies = vocabulary.examine_vocabularies(tokenizers, ids, text, share=share)
+    return reports, vocabulary.measure_lengths(*map(count_items, ids)), vocabularies
 
 
 def _data_facts(

@@ -119,9 +119,9 @@ def _block_offsets(source_lengths: Ints, target_lengths: Ints) -> Ints:
     offsets = np.zeros(len(sources), dtype=np.int64)
     for start in range(0, len(sources), _BLOCK_LINES):
         lines = np.arange(max(start, 2), min(start + _BLOCK_LINES, len(sources) - 2))
-        if len(lines) < _MIN_BLOCK_LINES or np.ptp(sources[lines]) == 0.0:
+        if len(lines) < _MIN_BLOCK_LINES:
             continue
-        with np.errstate(divide="ignore", invalid="ignore"):  # targets of one length have no correlation
+        with np.errstate(divide="ignore", invalid="ignore"):  # lines of one length have no correlation
             correlations = [np.corrcoef(sources[lines], targets[lines + offset])[0, 1] for offset in _OFFSETS]
         correlations = np.nan_to_num(correlations)
         best = int(np.argmax(correlations))

@@ -78,8 +78,7 @@ class Description(NamedTuple):
     run_format: int
     writer: str  # version of this toolkit
     created: str  # date and time in ISO 8601, or empty
-    checksums: dict[str, str]  # of the run's text files, by path in the run; empty for formats 1 and 2
-    imported: str = ""  # source of an imported model: a folder or a name
+    imported: str  # source of an imported model: a folder or a name; of others empty
 
 
 class NewerFormatError(InputError):
@@ -107,7 +106,8 @@ def create_run(
     check_holds_no_run(path)
     try:
         run.checkpoints.mkdir(parents=True, exist_ok=True)
-        check_links(run)
+        for part in run.parts():
+            check_inside(part, path)
         run.tokenizer.mkdir(exist_ok=True)
         for leftover in run.tokenizer_files():  # A process was killed while it made this run.
             leftover.unlink()
@@ -202,8 +202,10 @@ def open_run(path: Path) -> RunDirectory:
     """
     check_holds_run(path)
     run = RunDirectory(path)
-    check_links(run)
-    checksums = read_description(run).checksums
+    for part in run.parts():
+        check_inside(part, path)
+    read_description(run)
+    checksums = read_checksums(path)
     check_file(run.description, checksums.get(run.description.name))
     check_tokenizers(run, checksums)
     return run
@@ -221,19 +223,12 @@ def check_holds_run(path: Path) -> None:
         raise InputError(f"{path} is not a run directory: it has no run.json; {hint}{did_you_mean(runs[:3])}")
 
 
-def check_links(run: RunDirectory) -> None:
-    """Raise a RunError if a part of a run is a link out of it; the directory itself may be a link."""
-    for path in run.parts():
-        check_inside(path, run.path)
-
-
 def read_description(run: RunDirectory) -> Description:
-    """Read `run.json`, if this version can read the run, and the recorded checksums.
+    """Read `run.json`, if this version can read the run.
 
     Raises:
         NewerFormatError: The run is of a newer format.
         InputError: The file cannot be read.
-        RunError: The checksums are damaged.
     """
     path = run.description
     try:
@@ -250,7 +245,7 @@ def read_description(run: RunDirectory) -> Description:
             )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(f"{path} is damaged: {error}") from error
-    return Description(run_format, writer, created, read_checksums(run.path), imported)
+    return Description(run_format, writer, created, imported)
 
 
 def check_tokenizers(run: RunDirectory, checksums: Mapping[str, str]) -> None:
