@@ -1,36 +1,66 @@
-"""Commands in processes that can be killed; PyTorch is imported once for all of them."""
+"""Commands in processes that can be killed, alone or several as torchrun starts them.
 
+PyTorch is imported once for all of them.
+"""
+
+import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from harness import write_digits
 
-# A child of this process is one `translate` command, as a shell would start it, two seconds of imports later.
+# Its children run a text of Python each, in an environment and with a log of their own.
 _SERVER = """
-import json, os, signal, sys
-import torch._dynamo  # which torch.optim loads
+import atexit, json, os, signal, sys, traceback
+import torch._dynamo, torch.distributed.fsdp  # which a training would load, some seconds long
 import translate.cli, translate.data.corpora, translate.training
 
 for line in sys.stdin:
-    arguments, log, first = json.loads(line)
-    child = os.fork()
-    if child == 0:
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's `&` may have ignored it
-        descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        for stream in (1, 2):
-            os.dup2(descriptor, stream)
-        sys.argv = ["translate", *arguments]
-        exec(first)
-        translate.cli.main()
-    print(child, flush=True)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    python, environments, logs, arguments = json.loads(line)
+    children = []
+    for environment, log in zip(environments, logs):
+        child = os.fork()
+        if child == 0:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            for stream in (1, 2):
+                os.dup2(descriptor, stream)
+            os.environ.update(environment)
+            sys.argv = ["translate", *arguments]
+            code = 1
+            try:
+                exec(python, {"__name__": "__main__"})
+                code = 0
+            except SystemExit as end:
+                code = end.code or 0
+            except BaseException:
+                traceback.print_exc()
+            finally:  # without the seconds in which Python takes PyTorch apart
+                atexit._run_exitfuncs()
+                sys.stdout.flush(), sys.stderr.flush()
+                os._exit(code)
+        children.append(child)
+    print(json.dumps(children), flush=True)
+    codes = {}
+    while len(codes) < len(children):
+        child, status = os.waitpid(-1, 0)
+        codes[child] = os.waitstatus_to_exitcode(status)
+        if codes[child] != 0:  # as torchrun does: if one fails, the others are ended
+            for other in children:
+                if other not in codes:
+                    os.kill(other, signal.SIGTERM)
+    print(json.dumps([codes[child] for child in children]), flush=True)
 """
+
+COMMAND_LINE = "import translate.cli; translate.cli.main()"
 
 # Everything that has a state, and checkpoints at every step.
 _STATEFUL = (
@@ -40,15 +70,83 @@ _STATEFUL = (
 )  # fmt: skip
 
 
+class Ended(NamedTuple):
+    """What became of one process."""
+
+    code: int
+    said: str
+
+
+class Processes:
+    """Starts worlds of processes, one after the other."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        self._server = subprocess.Popen(
+            [sys.executable, "-c", _SERVER], stdin=-1, stdout=-1, text=True, encoding="utf-8", env=environment
+        )
+        self.logs: list[Path] = []
+        self.processes: list[int] = []
+
+    def start(self, size: int, python: str, arguments: Sequence[str] = ()) -> None:
+        """Start a world; `processes` are their ids and `logs` what they say, by rank."""
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        shared = {"WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1"}
+        environments = [
+            {**shared, "MASTER_PORT": str(port), "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(size)
+        ]
+        if size == 1:
+            environments = [{}]
+        self.logs = [self._directory / f"log-{rank}" for rank in range(size)]
+        assert self._server.stdin is not None
+        request = [python, environments, [str(log) for log in self.logs], list(arguments)]
+        self._server.stdin.write(json.dumps(request) + "\n")
+        self._server.stdin.flush()
+        self.processes = self._answer()
+
+    def wait(self) -> list[Ended]:
+        """What became of them, by rank, when all have ended."""
+        codes = self._answer()
+        self.processes = []
+        return [Ended(code, log.read_text(encoding="utf-8")) for code, log in zip(codes, self.logs, strict=True)]
+
+    def run(self, size: int, python: str, arguments: Sequence[str] = ()) -> list[Ended]:
+        """Start a world, and wait until it has ended."""
+        self.start(size, python, arguments)
+        return self.wait()
+
+    def kill(self) -> None:
+        """Kill what still runs."""
+        for process in self.processes:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        self.wait()
+
+    def close(self) -> None:
+        """End the server."""
+        self._server.kill()
+        self._server.communicate()
+
+    def _answer(self) -> list[int]:
+        assert self._server.stdout is not None
+        numbers: list[int] = json.loads(self._server.stdout.readline())
+        return numbers
+
+
 class Trainings:
     """Starts `translate train` on the digits, with every part that has a state: one process at a time."""
 
-    def __init__(self, server: "subprocess.Popen[str]", directory: Path) -> None:
-        self._server = server
-        self._process: int | None = None  # the running one
-        self.directory = directory
-        self.log = directory / "log"
+    def __init__(self, processes: Processes, directory: Path) -> None:
+        self._processes, self.directory = processes, directory
         self.config = write_digits(directory, *_STATEFUL)
+
+    @property
+    def log(self) -> Path:
+        """What the last process has printed."""
+        return self._processes.logs[0]
 
     def arguments(self, run: Path, *overrides: str, resume: bool = False) -> list[str]:
         """The command line after `translate`."""
@@ -56,31 +154,17 @@ class Trainings:
         return ["train", *config, "--run", str(run), *(["--resume"] if resume else [])]
 
     def start(self, arguments: list[str], *, first: str = "") -> int:
-        """Start a command and return its process id; its output goes to the file `log`.
+        """Start a command and return its process id.
 
         Args:
             first: Python code that the process runs before the command.
         """
-        self.log.write_text("", encoding="utf-8")
-        assert self._server.stdin is not None
-        self._server.stdin.write(json.dumps([arguments, str(self.log), first]) + "\n")
-        self._server.stdin.flush()
-        process = self._answer()
-        assert process > 1, "a stale answer of an earlier test; killing it would kill all processes"
-        self._process = process
-        return process
+        self._processes.start(1, f"{first}\n{COMMAND_LINE}", arguments)
+        return self._processes.processes[0]
 
     def wait(self) -> int:
         """Wait for its exit code, which is negative after a signal."""
-        code = self._answer()
-        self._process = None
-        return code
-
-    def end(self) -> None:
-        """Kill what a failed test left running, and read the server's answer about it."""
-        if self._process is not None:
-            os.kill(self._process, signal.SIGKILL)
-            self.wait()
+        return self._processes.wait()[0].code
 
     def run(self, run: Path, *overrides: str, resume: bool = False) -> str:
         """Run a training that must succeed, and return its output."""
@@ -88,30 +172,28 @@ class Trainings:
 
     def command(self, *arguments: str) -> str:
         """Run any command that must succeed, and return its output."""
-        self.start(list(arguments))
-        code = self.wait()
-        said = self.log.read_text(encoding="utf-8")
+        ((code, said),) = self._processes.run(1, COMMAND_LINE, arguments)
         assert code == 0, said
         return said
 
-    def _answer(self) -> int:
-        assert self._server.stdout is not None
-        return int(self._server.stdout.readline())
-
 
 @pytest.fixture(scope="session")
-def server() -> Iterator["subprocess.Popen[str]"]:
-    """The process whose children are the trainings."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    command = [sys.executable, "-c", _SERVER]
-    with subprocess.Popen(command, stdin=-1, stdout=-1, text=True, encoding="utf-8", env=environment) as process:
-        yield process
-        process.send_signal(signal.SIGKILL)
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
+    """Starts worlds, for all tests."""
+    processes = Processes(tmp_path_factory.mktemp("processes"))
+    yield processes
+    processes.close()
 
 
 @pytest.fixture
-def trainings(server: "subprocess.Popen[str]", tmp_path: Path) -> Iterator[Trainings]:
+def processes(server: Processes) -> Iterator[Processes]:
+    """Starts worlds; what a test that failed has left running is killed."""
+    yield server
+    if server.processes:
+        server.kill()
+
+
+@pytest.fixture
+def trainings(processes: Processes, tmp_path: Path) -> Trainings:
     """Trainings with their files in the test's directory."""
-    made = Trainings(server, tmp_path)
-    yield made
-    made.end()
+    return Trainings(processes, tmp_path)

@@ -81,7 +81,7 @@ def test_a_second_interrupt_leaves_at_once_out_of_a_write(trainings: Any, tmp_pa
 def test_an_interrupt_before_the_first_step(trainings: Any, tmp_path: Path) -> None:
     run, ready = tmp_path / "run", tmp_path / "ready"
     first = (
-        "import time, pathlib, translate.training.preparation\n"
+        "import pathlib, sys, time, translate.training.preparation\n"
         f"slow = lambda *arguments, **options: (pathlib.Path({str(ready)!r}).touch(), time.sleep(60))\n"
         "sys.modules['translate.training.preparation'].make_tokenizers = slow"
     )

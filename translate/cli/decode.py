@@ -23,7 +23,6 @@ from translate.cli.terminal.lines import (
     open_lines,
     paired_lines,
     read_requests,
-    takes_constraints,
     write_lines,
 )
 from translate.cli.terminal.options import (
@@ -53,7 +52,6 @@ _EXCLUDED = {  # options that cannot be combined
 
 
 @takes_decoding_options
-@takes_constraints
 def decode(
     run: RunArgument,
     file: InputFile = None,
@@ -94,8 +92,23 @@ def decode(
         Literal["text", "paragraphs", "markdown", "html", "srt", "vtt"] | None,
         Option(help="Format of the document, if its name does not tell; paragraphs joins lines of plain text."),
     ] = None,
+    prefix: Annotated[Path | None, Option(metavar="FILE", help="Line N is the beginning of translation N.")] = None,
+    require: Annotated[
+        Path | None,
+        Option(metavar="FILE", help="Line N has tab-separated words and phrases that translation N must contain."),
+    ] = None,
+    terminology: Annotated[
+        Path | None,
+        Option(metavar="FILE", help="Lines of source, tab, target: the target is required wherever the source occurs."),
+    ] = None,
+    forbid: Annotated[
+        Path | None,
+        Option(
+            metavar="FILE",
+            help="Words and phrases, one per line, that no translation contains in the tokenizer's spelling.",
+        ),
+    ] = None,
     *,
-    constraints: dict[str, Path],
     options: dict[str, Any],
 ) -> None:
     """Translate text line by line, in order; an empty line stays empty.
@@ -117,6 +130,8 @@ def decode(
       translate decode runs/demo --document report.md --output report.en.md
       torchrun --nproc-per-node 8 -m translate decode runs/demo a.de -o a.en
     """
+    named = {"prefix": prefix, "require": require, "terminology": terminology, "forbid": forbid}
+    constraints = {name: path for name, path in named.items() if path is not None}
     in_parts = resume or "TORCHELASTIC_RUN_ID" in os.environ or os.environ.get("WORLD_SIZE", "1") != "1"
     given = {
         "FILE": file,
@@ -143,7 +158,7 @@ def decode(
 
         with showing_activity() as show:
             show(f"Loading {run}")
-            phrases = read_lines(constraints["forbid"]) if "forbid" in constraints else []
+            phrases = read_lines(forbid) if forbid is not None else []
             loaded = load_translator(
                 run,
                 checkpoint=checkpoint,
@@ -181,14 +196,12 @@ def decode(
         return DecodingJob(decoder, {**dependencies, **by_line}, source.total, requests)
 
     if given["--document"]:
-        terminology = constraints.get("terminology")
         decode_document(file, output, document_format=document_format, terminology=terminology, load=load)
         return
     if in_parts:
         decode_in_parts(prepare_parts)
         return
-    is_conversation = is_typed(file) and is_terminal(sys.stdout)
-    is_conversation = is_conversation and not (output or alignments or {"prefix", "require"} & constraints.keys())
+    is_conversation = is_typed(file) and is_terminal(sys.stdout) and not (output or alignments or prefix or require)
     source = TextLines(typed_lines(), None, "the terminal") if is_conversation else open_lines(file)
     requests = read_requests(source, constraints)  # a wrong file is reported before the model is loaded
     check_outputs({"--output": output, "--alignments": alignments})

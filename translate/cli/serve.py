@@ -1,7 +1,5 @@
 """`serve`: an HTTP server."""
 
-import contextlib
-import ipaddress
 import logging
 import math
 import socket
@@ -53,9 +51,7 @@ def serve(
       translate serve runs/demo runs/multi30k --port 9000 --engine ctranslate2
       TRANSLATE_TOKEN=secret translate serve runs/demo --host 0.0.0.0
     """
-    is_loopback = host == "localhost"
-    with contextlib.suppress(ValueError):
-        is_loopback = is_loopback or ipaddress.ip_address(host).is_loopback
+    is_loopback = host in ("localhost", "127.0.0.1", "::1")
     if not (is_loopback or token):
         raise InputError(f"--host {host} is open to other machines: give a token too (TRANSLATE_TOKEN or --token)")
     try:

@@ -1,6 +1,5 @@
 """Help in panels with examples, and errors of a command line."""
 
-import gc
 import re
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -37,11 +36,6 @@ class _ReadableHelp:
 
 class Command(_ReadableHelp, TyperCommand):
     """A command."""
-
-    def invoke(self, ctx: Any) -> Any:
-        """Run the command, with the garbage collector, which is off for `--help`."""
-        gc.enable()
-        return super().invoke(ctx)
 
 
 class CommandGroup(_ReadableHelp, TyperGroup):

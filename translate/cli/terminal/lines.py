@@ -7,12 +7,9 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
-
-from typer import Option
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from translate.cli.terminal.console import is_terminal, without_bar
-from translate.cli.terminal.options import add_options
 from translate.errors import InputError
 from translate.files import check_output, remember_input
 from translate.messages import escaped
@@ -87,20 +84,6 @@ def paired_lines(*files: TextLines[str]) -> TextLines[Any]:
             raise InputError(f"{names} have different numbers of lines: they must pair line by line") from None
 
     return TextLines(rows(), next((file.total for file in counted), None), names)
-
-
-def takes_constraints(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options for constraint files, which it receives as `constraints`."""
-    helps = {
-        "prefix": "Line N is the beginning of translation N.",
-        "require": "Line N has tab-separated words and phrases that translation N must contain.",
-        "terminology": "Lines of source, tab, target: the target is required wherever the source occurs.",
-        "forbid": "Words and phrases, one per line, that no translation contains in the tokenizer's spelling.",
-    }
-    options: dict[str, tuple[Any, Any]] = {
-        name: (Annotated[Path | None, Option(metavar="FILE", help=text)], None) for name, text in helps.items()
-    }
-    return add_options(command, options, name="constraints")
 
 
 def read_requests(lines: TextLines[str], files: dict[str, Path]) -> Iterator["Request"]:

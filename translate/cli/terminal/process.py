@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import gc
 import io
 import logging
 import os
@@ -87,7 +86,6 @@ def run_command_line(app: Callable[..., object]) -> None:
 
     Tests that call `app` itself see the exception.
     """
-    gc.disable()  # until a command runs: it takes a tenth of the time of --help, in vain
     if os.name == "posix":
         _open_standard_streams()
         _end_by_signals()
