@@ -68,20 +68,13 @@ def test_bash(complete: Complete, line: str, words: list[str]) -> None:
     assert complete(line) == words
 
 
-@pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_shells_that_do_not_split_at_equals(complete: Complete, monkeypatch: pytest.MonkeyPatch, shell: str) -> None:
-    monkeypatch.setenv("_TRANSLATE_COMPLETE", f"complete_{shell}")
+def test_fish_does_not_split_at_equals(complete: Complete, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_TRANSLATE_COMPLETE", "complete_fish")
     monkeypatch.setenv("_TYPER_COMPLETE_FISH_ACTION", "get-args")
     for typed, words in [
         ("training.schedule=", [f"training.schedule={name}" for name in SCHEDULES]),
         ("training.initialize_from=runs/w", ["training.initialize_from=runs/wide"]),
-        ("training.le", ["training.learning_rate=1.0", "training.learning_rate="]),
-        ("training.compile=", ["training.compile=true", "training.compile=false"]),
     ]:
         monkeypatch.setenv("_TYPER_COMPLETE_ARGS", f"translate train demo {typed}")
         output = CliRunner().invoke(app, [], prog_name="translate", catch_exceptions=False).stdout
-        if shell == "zsh":
-            shown = "\n".join(f'"{word}"' for word in words)
-            assert output == f"_arguments '*: :(({shown}))'\n"
-        else:
-            assert output.split() == words
+        assert output.split() == words

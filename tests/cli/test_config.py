@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-import pytest
 from harness import in_order
 from harness import run_command as translate
 
@@ -18,16 +17,8 @@ def test_config_show(corpus: Path) -> None:
     assert in_order(result.stdout, "\n  # ", "\n  d_ff: 24 ")
 
 
-@pytest.mark.parametrize("width", [80, 120])
-def test_config_describe(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
-    monkeypatch.setenv("COLUMNS", str(width))
-    result = translate("config", "describe", "model.d_ff")
-    assert result.stdout.startswith("model.d_ff: whole number ≥ 1, ≤ 1000000; default: 2048\n    ")
-    every = translate("config", "describe").stdout.splitlines()
-    assert width - 10 < max(map(len, every)) <= width
-
-
-def test_config_schema_and_presets() -> None:
+def test_config_describe_schema_and_presets() -> None:
+    assert translate("config", "describe", "model.d_ff").stdout.startswith("model.d_ff: whole number ≥ 1, ")
     result = translate("config", "schema")
     assert result.exit_code == 0
     assert {"data", "tokenizer", "model", "training", "decoding"} <= set(json.loads(result.stdout)["properties"])

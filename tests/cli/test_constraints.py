@@ -93,24 +93,6 @@ def test_a_line_whose_every_word_is_forbidden_is_named(learnt: Path, write: Writ
     assert result.exit_code == 1 and result.stderr.startswith("translate: line 3: ")
 
 
-@pytest.mark.parametrize("option", ["--prefix", "--require", "--terminology", "--forbid"])
-def test_a_missing_or_empty_file(decode: Decode, learnt: Path, tmp_path: Path, option: str) -> None:
-    missing = tmp_path / "missing"
-    result = translate("decode", learnt, option, missing, "-o", tmp_path / "out", stdin=TEXT)
-    assert (result.exit_code, result.stdout) == (2, "") and result.stderr.startswith(f"translate: {missing}: ")
-    assert list(tmp_path.iterdir()) == []
-    missing.write_bytes(b"")
-    if option in ("--terminology", "--forbid"):
-        assert decode(option, missing) == decode()
-
-
-@pytest.mark.parametrize("number", [3, 5])
-def test_wrong_numbers_of_lines(learnt: Path, write: Write, tmp_path: Path, number: int) -> None:
-    """Reported before anything is written; if the input is a file, with both numbers."""
-    source, output, file = write(TEXT.decode(), "in.de"), tmp_path / "out.en", write("dog\n" * number)
-    for option, given, words in [
-        ("--prefix", [source], [f"{len(SOURCES)} lines", str(file), str(number)]),
-        ("--require", [], ["standard input", str(file)]),
-    ]:
-        result = translate("decode", learnt, *given, "-o", output, option, file, stdin=TEXT)
-        assert result.exit_code == 2 and in_order(result.stderr, *words) and not output.exists()
+@pytest.mark.parametrize("option", ["--terminology", "--forbid"])
+def test_an_empty_file(decode: Decode, write: Write, option: str) -> None:
+    assert decode(option, write("")) == decode()

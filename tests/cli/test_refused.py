@@ -120,6 +120,7 @@ ROWS: dict[str, list[str]] = {
     # serve
     **{f"serve run --host {host}": [f"--host {host}", "TRANSLATE_TOKEN"] for host in ("0.0.0.0", "::", "example.org")},
     "serve old --port 0": ["old"],
+    "serve run --host 192.0.2.1 --token x": ["--host 192.0.2.1 --port 8000"],  # an address of no machine
 }
 
 
@@ -152,6 +153,7 @@ PACKAGES = {
     "decode run --engine ctranslate2": ("ctranslate2", "ctranslate2>="),
     "export run out --to huggingface": ("transformers", "transformers>="),
     "serve run --port 0": ("uvicorn", "uvicorn"),
+    "search demo empty": ("optuna", "optuna"),
 }
 
 

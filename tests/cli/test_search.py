@@ -1,7 +1,6 @@
 """`translate search`: its table, what it reports, and errors before anything is written."""
 
 import signal
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -63,9 +62,3 @@ def test_wrong_input_ends_it_before_anything_is_written(
     assert f"model.dropuot ({space}); did you mean model.dropout?" in error(corpus / "tiny.yaml", space)
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert "torchrun" in error(corpus / "tiny.yaml", space)
-
-
-def test_a_search_without_optuna_names_the_extra(corpus: Path, space: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "optuna", None)
-    result = translate("search", corpus / "tiny.yaml", space)
-    assert result.exit_code == 2 and "optuna" in result.stderr and "pip install" in result.stderr

@@ -48,17 +48,13 @@ def test_origins_say_the_line_of_each_key(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("s:\n  a: 1\n  a: 1", ["c.yaml:3:3: ", "'a'", "c.yaml:2"]),
         ("a: 1\nb: *c", ["c.yaml:2:4: ", "'c'"]),
         ("a: 1\n--- \nb: 1", ["c.yaml:2:1: ", "single document"]),
-        ("a: 1\nb: c\x01", ["c.yaml:2:5: ", "'\\x01'"]),
         ("model.d_model: 3", ["c.yaml:1:1: ", "'model.d_model'", "dot"]),
         ("a: 1\n[b]: 2", ["c.yaml:2:1: "]),
-        ("a: !!set {b}", ["c.yaml:1:4: ", "set"]),
         ("a: !!int b", ["c.yaml:1:4: ", "'b'", "int"]),
         ("a: !!bool maybe", ["c.yaml:1:4: ", "'maybe'", "bool"]),
         ('a: "\\ud800"', ["c.yaml:1:4: ", "'\\ud800'"]),
-        ('a: "\\U00110000"', ["c.yaml:1:7: ", "Unicode"]),
         ('a: {"\\0": 1}', ["c.yaml:1:5: "]),
         ("a", ["c.yaml: ", "one value"]),
         (None, ["c.yaml: ", "no such file"]),
@@ -80,25 +76,11 @@ def test_a_byte_order_mark_is_not_text(tmp_path: Path) -> None:
     assert read_yaml(tmp_path / "c.yaml").values == {"a": 1}
 
 
-AWKWARD = [
-    "no",
-    "1e-4",
-    "010",
-    "2024-01-01",
-    "",
-    "ä 😀",
-    "a: b # c",
-    "two\nlines",
-    "tab\t",
-    " x ",
-    "null",
-    "'\"",
-    "\x07",
-]
+AWKWARD = ["no", "1e-4", "010", "2024-01-01", "", "ä 😀", "a: b # c", "two\nlines", "tab\t", " x ", "null", "'\""]
 NUMBERS = [1e-9, 0.1 + 0.2, 1e300, 5e-324, 200_000, -0.0, True, None]
 
 
-@pytest.mark.parametrize("value", [*AWKWARD, "-", *NUMBERS, [], {}])
+@pytest.mark.parametrize("value", [*AWKWARD, "\x07", "-", *NUMBERS, [], {}])
 def test_what_is_written_reads_back_exactly(value: Any) -> None:
     assert "\n" not in dump_scalar(value)
     for text in (dump_scalar(value), dump_yaml(value)):

@@ -64,6 +64,7 @@ def test_options_and_section_are_the_same() -> None:
         annotation, default = DECODING_OPTIONS[key]
         assert (TYPES[key], default) == (plain_type(field.annotation), None), key
         (made,) = annotation.__metadata__
+        assert made.rich_help_panel, f"{key} is in no panel of the help"
         assert made.help.startswith(" ".join((field.description or "").split()))
         notes = made.help.rpartition("[dim]")[2]
         assert all(str(choice) in notes for choice in typing.get_args(TYPES[key]))
@@ -87,25 +88,6 @@ def test_every_option_comes_through(run: Path, corpus: Path, monkeypatch: pytest
         assert translate(command, run, *files, *flags(settings), stdin=b"").stderr == "translate: seen\n"
         assert seen.pop() == settings
     assert DecodingConfig.model_validate(GIVEN, strict=True).model_dump() == GIVEN
-
-
-@pytest.mark.parametrize("command", ["decode", "eval", "score"])
-def test_help_has_each_setting_in_a_panel(monkeypatch: pytest.MonkeyPatch, command: str) -> None:
-    monkeypatch.setenv("COLUMNS", "120")
-    panels: dict[str, str] = {}
-    for line in translate(command, "--help").stdout.splitlines():
-        if line.startswith("╭─ "):
-            title = line.strip("╭─╮ ")
-        elif line.startswith("│"):
-            panels[title] = " ".join(f"{panels.get(title, '')} {line.strip('│')}".split())
-    assert [title for title in panels if title not in ("Arguments", "Options", "Constraints", "Documents")] == [
-        *("Search", "Scores", "Sampling", "Long lines", "Output", "Speed")
-    ]
-    settings = " ".join(text for title, text in panels.items() if title not in ("Arguments", "Options"))
-    for key in DECODING_OPTIONS:
-        assert f"{option(key)} " in settings or (f"{option(key)}, " in settings and f"--no-{key} " in settings)
-    assert "--beam-size N " in panels["Search"] and "--seed N " in panels["Sampling"]
-    assert "[default: best]" in panels["Options"]
 
 
 @pytest.mark.parametrize(("key", "value"), out_of_bounds(), ids=str)

@@ -12,7 +12,6 @@ import typer
 from harness import in_order
 from typer.testing import CliRunner
 
-from translate.cli.terminal.console import fail
 from translate.cli.terminal.process import Interrupted, ReportingGroup, run_command_line
 from translate.errors import InputError, RunError
 
@@ -81,19 +80,3 @@ def test_an_unforeseen_error_is_a_paragraph_and_a_file(unforeseen: Any, tmp_path
     report = saved.read_text(encoding="utf-8")
     assert report.startswith("translate decode 'my run'\ntranslate ") and "Traceback (most recent" in report
     assert "in run_command_line" in report and saved.stat().st_mode & 0o77 == 0
-
-
-def test_the_first_ten_lines_of_an_error_are_printed() -> None:
-    result = command(lambda: fail("\n".join(map(str, range(20_000))), 2))
-    assert result.stderr.splitlines() == ["translate: 0", *map(str, range(1, 10)), "… and 19,990 more lines"]
-    assert command(lambda: fail("\n".join("abcdefghij"), 2)).stderr == "translate: " + "\n".join("abcdefghij") + "\n"
-
-
-def test_a_deleted_working_directory_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "gone").mkdir()
-    with monkeypatch.context() as patch:
-        patch.chdir(tmp_path / "gone")
-        (tmp_path / "gone").rmdir()
-        result = command(lambda: None)
-    message = "translate: the working directory has been deleted: change to another one\n"
-    assert (result.exit_code, result.stderr) == (1, message)
