@@ -64,6 +64,8 @@ Make = Callable[[Place], Call]
 @pytest.fixture
 def place(tmp_path: Path, corpus: Path, run: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     monkeypatch.chdir(tmp_path)
+    Path("empty").mkdir()
+    os.mkfifo("pipe")
     return Place(tmp_path, corpus, run)
 
 
@@ -122,11 +124,6 @@ def folder_not_utf8(place: Place) -> Call:
     return Call(["train", "d\udcff/bad.yaml", "--run", "new"])
 
 
-def pipe_corpus(place: Place) -> Call:
-    os.mkfifo("pipe")
-    return train("data.train.0.source=pipe")(place)
-
-
 def in_folder(name: str, file: str, make: Make) -> Make:
     """The same with a folder that has a file."""
 
@@ -140,14 +137,6 @@ def in_folder(name: str, file: str, make: Make) -> Make:
 
 def half_run(without: str, command: str = "decode") -> Make:
     return lambda place: Call([*command.split(), place.copy_run(without=without)])
-
-
-def empty_run(command: str) -> Make:
-    def make(place: Place) -> Call:
-        Path("empty").mkdir()
-        return Call([command, "empty"])
-
-    return make
 
 
 BEST = "checkpoints/best.safetensors"
@@ -174,7 +163,7 @@ def other_tokenizer(content: bytes) -> bytes:
 
 def pipe_for_tokenizer(place: Place) -> Call:
     copy = place.copy_run(without="tokenizer/joint.model")
-    os.mkfifo(copy / "tokenizer" / "joint.model")
+    Path("pipe").rename(copy / "tokenizer" / "joint.model")
     return Call(["tokenizer", "encode", copy])
 
 
@@ -311,7 +300,7 @@ CALLS: dict[str, Make] = {
     "option-huge": call("decode RUN --max-length-constant 99999999999999999999"),
     "option-nan": call("decode RUN --length-penalty nan"),
     "corpus-name": folder_not_utf8,
-    "corpus-pipe": pipe_corpus,
+    "corpus-pipe": train("data.train.0.source=pipe"),
     "corpus-tsv": call("train TINY --run new", "data.train=[{kind: tsv, path: a.tsv}]", a_tsv="a\tb\nc"),
     "lines-missing": call("decode RUN gone.de"),
     "lines-folder": call("decode RUN /"),
@@ -350,7 +339,7 @@ CALLS: dict[str, Make] = {
     "parts-others": in_folder("out.parts", "0000000.part", call("decode RUN a --resume --output out", a="Hund\n")),
     "parts-device": call("decode RUN a --resume --output /dev/null", a="Hund\n"),
     "run-missing": call("decode none"),
-    "run-empty": empty_run("decode"),
+    "run-empty": call("decode empty"),
     "run-file": call("decode file", file=""),
     "run-no-description": half_run("run.json"),
     "run-no-config": half_run("config.yaml"),
@@ -374,7 +363,7 @@ CALLS: dict[str, Make] = {
     "check-not-utf8": corpus_files(LATIN + b"x\n", command="check"),
     "check-vocabulary": call("check TINY tokenizer.vocab_size=8000"),
     "verify-missing": call("verify none"),
-    "verify-empty": empty_run("verify"),
+    "verify-empty": call("verify empty"),
     "verify-file": call("verify file", file=""),
     "verify-no-description": half_run("run.json", "verify"),
     "verify-damaged": changed_run(BEST, lambda content: content[:-1] + bytes([content[-1] ^ 1]), "verify"),

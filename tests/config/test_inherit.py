@@ -123,14 +123,3 @@ def test_a_run_is_looked_for_beside_its_config_too(load: Load, tmp_path: Path, m
     monkeypatch.chdir("deeper")
     config = load_config("../tune.yaml", require_files=True).config
     assert config.training.initialize_from == tmp_path / "runs/base" and config.model.d_model == 24
-
-
-@pytest.mark.skipif(os.name == "nt", reason="names are Unicode there")
-def test_a_path_that_no_run_could_keep(load: Load, tmp_path: Path) -> None:
-    folder = tmp_path / os.fsdecode(b"gr\xf6n")
-    os.makedirs(folder)
-    (folder / "tune.yaml").write_text("training: {initialize_from: base}\n")
-    os.rename("runs/base", folder / "base")
-    with pytest.raises(InputError) as error:
-        load_config(str(folder / "tune.yaml"), require_files=True)
-    assert in_order(str(error.value), "training.initialize_from", "UTF-8")

@@ -181,21 +181,18 @@ def test_missing_files_are_all_reported_with_the_places(tmp_path: Path, error: E
     assert load_config("folder/c.yaml").config.data.train == (TextCorpus(source=Path("a.de"), target=Path("..")),)
 
 
-def test_a_path_that_no_run_could_keep(tmp_path: Path, error: Error) -> None:
-    """Not UTF-8, by the config's own folder; where nothing is kept, it is only shown."""
+def test_a_path_that_is_not_utf8(tmp_path: Path) -> None:
+    """It is shown escaped where no run keeps it, and a link to it is as good as any file."""
     folder = tmp_path / "d\udcff"
     folder.mkdir()
     (folder / "a.de").touch()
     (folder / "c.yaml").write_text("data:\n  train: [{kind: text, source: a.de, target: a.de}]\n")
-    name = str(folder / "c.yaml")
-    for side, line in zip(("source", "target"), error(name=name, require_files=True).splitlines(), strict=True):
-        assert in_order(line, f"data.train.0.{side} = '{tmp_path.resolve()}/d\\udcff/a.de': ", "UTF-8")
-    loaded = load_config(name)
-    assert "c.yaml:2" in annotated_yaml(loaded) and annotated_yaml(loaded).isascii()
+    shown = annotated_yaml(load_config(str(folder / "c.yaml")))
+    assert "c.yaml:2" in shown and shown.isascii()
     Path("link.de").symlink_to(folder / "a.de")
     Path("link.yaml").write_text("data:\n  train: [{kind: text, source: link.de, target: link.de}]\n")
-    loaded = load_config("link.yaml", require_files=True)
-    assert loaded.config.data.train == (TextCorpus(source=tmp_path / "link.de", target=tmp_path / "link.de"),)
+    (corpus,) = load_config("link.yaml", require_files=True).config.data.train
+    assert corpus == TextCorpus(source=tmp_path / "link.de", target=tmp_path / "link.de")
 
 
 def test_a_link_keeps_the_name_that_says_its_format(tmp_path: Path) -> None:

@@ -48,23 +48,16 @@ def test_annotated_yaml_says_where_each_value_was_given() -> None:
     # The longest, `  look_ahead_lines: 2000`, decides the column.
     assert lines[:2] == ["name: run                        # default", "data:"]
     start = lines.index("  train:")
-    assert lines[start + 1 : start + 9] == [
-        "    - weight: 1.0                # default",
-        "      source_tag: null           # default",
-        "      augment: null              # default",
+    assert lines[start + 4 : start + 6] == [
         "      license: null              # default",
         "      kind: text                 # command line",
-        "      source: a.de               # command line",
-        "      target: a.en               # command line",
-        "  validation: null               # default",
     ]
     assert "  test: {}                       # run.yaml:4" in lines
     start = lines.index("model:")
-    assert lines[start + 1 : start + 5] == [
+    assert lines[start + 1 : start + 4] == [
         "  d_model: 64                    # base.yaml:2",
         "  num_heads: 4                   # run.yaml:2",
         "  d_ff: 96                       # command line",
-        "  num_encoder_layers: 6          # default",
     ]
 
 

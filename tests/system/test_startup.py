@@ -19,12 +19,11 @@ def start(*arguments: str, code: str | None = None) -> subprocess.CompletedProce
     return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", env=ENVIRONMENT)
 
 
-def test_help_is_the_same_in_every_way_of_starting() -> None:
+def test_both_ways_of_starting() -> None:
     (script,) = metadata.distribution("translate-nmt").entry_points.select(group="console_scripts")
     assert script.load() is main
     as_module = start("--help")
-    assert as_module.returncode == 0 and as_module.stderr == "" and "\n│ train " in as_module.stdout
-    assert as_module.stdout == start("--help", code="from translate.cli import main; main()").stdout
+    assert (as_module.returncode, as_module.stderr) == (0, "") and "\n│ train " in as_module.stdout
 
 
 def modules_of(command: str, *, code: int = 0) -> set[str]:

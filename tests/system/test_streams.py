@@ -76,23 +76,6 @@ def test_streams(folder: Path, bad_input_rows: dict[str, Any], tmp_path: Path, r
     assert row_id != "output-pipe-closed" or result.stderr == ""
 
 
-@pytest.mark.parametrize("command", ["--version", "decode RUN TEXT"])
-def test_lost_output_is_never_success(folder: Path, command: str) -> None:
-    words = command.replace("RUN", str(folder / "run")).replace("TEXT", str(folder / "lines.in"))
-    for redirection, code, message in (
-        (">&-", 1, "translate: standard output: it is closed\n"),
-        ("> /dev/full", 1, "translate: standard output: No space left on device\n"),
-        ("0<&- >&- 2>&-", 1, ""),
-        *([("--output /dev/stdout >&-", 1, None)] if command.startswith("decode") else []),
-        ("2>&-", 0, ""),
-        ("2> /dev/full", 0, ""),
-    ):
-        shell = f"exec {' '.join(COMMAND)} {words} {redirection}"
-        result = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, env=ENVIRONMENT)
-        assert result.returncode == code and message in (None, result.stderr), (redirection, result)
-        assert bool(result.stdout) == (code == 0)
-
-
 @pytest.mark.parametrize("row_id", SIGNALS)
 def test_a_signal_leaves_no_temporary_file(
     folder: Path, bad_input_rows: dict[str, Any], tmp_path: Path, row_id: str

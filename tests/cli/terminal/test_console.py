@@ -2,7 +2,7 @@
 
 import contextlib
 import fcntl
-import logging
+import logging.handlers
 import os
 import re
 import struct
@@ -98,22 +98,14 @@ def test_printed_lines_are_never_garbled_by_a_bar(monkeypatch: pytest.MonkeyPatc
         assert " 67%|" in printed[place + 1], "and drawn again below it"
 
 
-def test_a_program_that_imports_the_package_sees_nothing_unless_it_asks(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_program_that_imports_the_package_sees_nothing_unless_it_asks(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])  # pytest's own
+    logger.warning("nobody listens")
+    redirected = logging.handlers.BufferingHandler(9)
     package = logging.getLogger("translate")
-    assert any(isinstance(handler, logging.NullHandler) for handler in package.handlers)
-    root = logging.getLogger()
-    handlers, root.handlers = root.handlers, []  # pytest's own
-    try:
-        logger.warning("nobody listens")
-        assert capfd.readouterr() == ("", "")
-        lines: list[str] = []
-        redirected = logging.Handler()
-        redirected.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
-        package.addHandler(redirected)
-        package.setLevel(logging.INFO)
-        logger.info("into a list")
-        assert lines == ["into a list"] and capfd.readouterr() == ("", "")
-    finally:
-        root.handlers = handlers
-        package.removeHandler(redirected)
-        package.setLevel(logging.NOTSET)
+    monkeypatch.setattr(package, "handlers", [*package.handlers, redirected])
+    logger.warning("into a list")
+    assert [record.getMessage() for record in redirected.buffer] == ["into a list"]
+    assert capfd.readouterr() == ("", "")
