@@ -17,7 +17,7 @@ def average(
     run: RunArgument,
     checkpoints: Annotated[
         list[str] | None,
-        Argument(metavar="CHECKPOINT", help="Average these, such as step-4000 and last. Default: all that were kept."),
+        Argument(metavar="CHECKPOINT", help="Such as step-4000. Default: all that were kept."),
     ] = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Do not change the run.")] = False,
 ) -> None:

@@ -21,17 +21,11 @@ if TYPE_CHECKING:
 def compare(
     systems: Annotated[
         list[Path],
-        Argument(
-            metavar="SYSTEM",
-            help="Run directories, or files of translations; the first is the baseline.",
-            autocompletion=complete_run,
-        ),
+        Argument(metavar="SYSTEM", help="Runs or files of translations, baseline first.", autocompletion=complete_run),
     ],
     source: Annotated[Path | None, Option(metavar="F", help="Translate this text instead of a test set.")] = None,
     reference: Annotated[Path | None, Option(metavar="F", help="References of --source.")] = None,
-    set_name: Annotated[
-        str | None, Option("--set", metavar="NAME", help="A test set of the first run, or `validation`.")
-    ] = None,
+    set_name: Annotated[str | None, Option("--set", metavar="NAME", help="A test set of the first run.")] = None,
     changes: Annotated[int, Option(metavar="N", min=0, help="Show the N largest gains and losses.")] = 5,
     output: Annotated[Path | None, Option("--output", "-o", metavar="FILE", help="Also write a page (.html).")] = None,
     output_format: Annotated[Literal["text", "json"], Option("--format", help="What is printed.")] = "text",

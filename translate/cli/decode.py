@@ -61,41 +61,25 @@ def decode(
         Literal["text", "jsonl"],
         Option("--format", help="text, or jsonl: one JSON object per line, with tokens, scores, alignment and flags."),
     ] = "text",
-    alignments: Annotated[
-        Path | None,
-        Option(
-            metavar="FILE", help="Also write word alignments from cross-attention as Pharaoh does, such as 0-0 1-2."
-        ),
-    ] = None,
-    interactive: Annotated[
-        bool, Option("--interactive", help="Answer each line of a pipe immediately, as on a terminal.")
-    ] = False,
+    alignments: Annotated[Path | None, Option(metavar="FILE", help="Write word alignments too, as 0-0 1-2.")] = None,
+    interactive: Annotated[bool, Option("--interactive", help="Answer each line of a pipe immediately.")] = False,
     ensemble: Annotated[
         list[Path] | None,
         Option(metavar="RUN", help="Average the probabilities with another run's.", autocompletion=complete_run),
     ] = None,
     reverse: Annotated[
         Path | None,
-        Option(
-            metavar="RUN",
-            help="Also rank the beam by the probability of the source under a run that translates in reverse.",
-            autocompletion=complete_run,
-        ),
+        Option(metavar="RUN", help="Rerank the beam by a run that translates in reverse.", autocompletion=complete_run),
     ] = None,
-    resume: Annotated[
-        bool, Option("--resume", help="Keep finished parts in OUTPUT.parts, and reuse them after an interruption.")
-    ] = False,
-    document: Annotated[
-        bool, Option("--document", help="Translate the text of a document, and leave everything else unchanged.")
-    ] = False,
+    resume: Annotated[bool, Option("--resume", help="Keep finished parts in OUTPUT.parts, and reuse them.")] = False,
+    document: Annotated[bool, Option("--document", help="Translate the text of a document; keep the rest.")] = False,
     document_format: Annotated[
         Literal["text", "paragraphs", "markdown", "html", "srt", "vtt"] | None,
         Option(help="Format of the document, if its name does not tell; paragraphs joins lines of plain text."),
     ] = None,
     prefix: Annotated[Path | None, Option(metavar="FILE", help="Line N is the beginning of translation N.")] = None,
     require: Annotated[
-        Path | None,
-        Option(metavar="FILE", help="Line N has tab-separated words and phrases that translation N must contain."),
+        Path | None, Option(metavar="FILE", help="Line N has tab-separated phrases that translation N must contain.")
     ] = None,
     terminology: Annotated[
         Path | None,
@@ -103,10 +87,7 @@ def decode(
     ] = None,
     forbid: Annotated[
         Path | None,
-        Option(
-            metavar="FILE",
-            help="Words and phrases, one per line, that no translation contains in the tokenizer's spelling.",
-        ),
+        Option(metavar="FILE", help="Words and phrases, one per line, that no translation contains as they are spelt."),
     ] = None,
     *,
     options: dict[str, Any],

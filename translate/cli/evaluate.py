@@ -33,9 +33,7 @@ def evaluate(
     ] = None,
     checkpoint: CheckpointOption = "best",
     samples: Annotated[int, Option(metavar="N", min=0, help="Also print N translations.")] = 0,
-    report: Annotated[
-        bool, Option("--report", help="Also score by other conventions, and say which papers use them.")
-    ] = False,
+    report: Annotated[bool, Option("--report", help="Also score by the conventions of papers.")] = False,
     *,
     options: dict[str, Any],
 ) -> None:

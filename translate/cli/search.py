@@ -21,20 +21,11 @@ def search(
     config: ConfigArgument,
     space: Annotated[Path, Argument(metavar="SPACE", help="A YAML file: the keys to search, and their choices.")],
     overrides: Overrides = None,
-    directory: Annotated[
-        Path | None, Option("--dir", metavar="DIR", help="Directory of the search. Default: runs/NAME-search.")
-    ] = None,
-    sampler: Annotated[
-        Literal["tpe", "random"], Option("--sampler", help="Learn from earlier trials (TPE), or sample at random.")
-    ] = "tpe",
-    pruner: Annotated[
-        Literal["none", "halving", "hyperband"], Option("--pruner", help="Stop trials early that validate worse.")
-    ] = "none",
+    directory: Annotated[Path | None, Option("--dir", metavar="DIR", help="Default: runs/NAME-search.")] = None,
+    sampler: Annotated[Literal["tpe", "random"], Option(help="TPE learns from earlier trials.")] = "tpe",
+    pruner: Annotated[Literal["none", "halving", "hyperband"], Option(help="Stop worse trials early.")] = "none",
     trials: Annotated[int, Option("--trials", metavar="N", min=1, help="Number of settings to try.")] = 16,
-    minutes: Annotated[
-        float | None,
-        Option("--minutes", metavar="N", min=0.0, help="Stop when the trainings have taken N minutes in all."),
-    ] = None,
+    minutes: Annotated[float | None, Option(metavar="N", min=0.0, help="Stop after N minutes of training.")] = None,
     seed: Annotated[int, Option("--seed", metavar="N", min=0, help="Seed of the sampler.")] = 1,
 ) -> None:
     """Try settings of a config, and rank the runs by BLEU on validation.

@@ -58,12 +58,8 @@ def show_attention(
         Literal["encoder", "decoder", "cross"],
         Option(help="Self-attention of encoder or decoder, or cross-attention; a page starts with it."),
     ] = "cross",
-    layer: Annotated[
-        int | None, Option(metavar="N", help="Counted from 0. Default: all; a page starts with the last.")
-    ] = None,
-    head: Annotated[
-        int | None, Option(metavar="N", help="Counted from 0. Default: all; a page starts with their mean.")
-    ] = None,
+    layer: Annotated[int | None, Option(metavar="N", help="Counted from 0. Default: all.")] = None,
+    head: Annotated[int | None, Option(metavar="N", help="Counted from 0. Default: all.")] = None,
     words: Annotated[bool, Option("--words", help="Show whole words instead of subwords.")] = False,
     checkpoint: CheckpointOption = "best",
 ) -> None:
@@ -90,10 +86,7 @@ def show_masks(
     file: "PictureFile",
     run: RunArgument,
     sentences: Annotated[list[str], Argument(metavar="SENTENCE", help="Sentences that form a batch.")],
-    target: Annotated[
-        list[str] | None,
-        Option(metavar="TEXT", help="A translation, given once per sentence; otherwise they are decoded."),
-    ] = None,
+    target: Annotated[list[str] | None, Option(metavar="TEXT", help="A translation; once per sentence.")] = None,
     checkpoint: CheckpointOption = "best",
 ) -> None:
     """The masks of a batch of sentences: source padding, target padding, causal, and combined.
@@ -142,9 +135,7 @@ def show_curves(
         list[Path],
         Argument(metavar="RUN", help="Run directories, finished or still training.", autocompletion=complete_run),
     ],
-    over: Annotated[
-        Literal["step", "minutes"], Option(help="The horizontal axis; a page has a switch and starts with this.")
-    ] = "step",
+    over: Annotated[Literal["step", "minutes"], Option(help="The horizontal axis; a page starts with it.")] = "step",
 ) -> None:
     """Training curves: loss, BLEU, learning rate, speed and gradient norm, over steps or time, with a table.
 
@@ -161,20 +152,12 @@ def show_curves(
 def show_embeddings(
     file: "PictureFile",
     run: RunArgument,
-    words: Annotated[
-        list[str] | None, Argument(metavar="WORD", help="Words to show. Default: content words of the text.")
-    ] = None,
-    source: Annotated[
-        Path | None,
-        Option(metavar="F", help="Show content words of this text. Default: the run's validation corpus."),
-    ] = None,
+    words: Annotated[list[str] | None, Argument(metavar="WORD", help="Default: content words of the text.")] = None,
+    source: Annotated[Path | None, Option(metavar="F", help="Show words of this text. Default: validation.")] = None,
     reference: Annotated[Path | None, Option(metavar="F", help="The same for the target language.")] = None,
     number: Annotated[int, Option(metavar="N", min=3, max=1000, help="Words per language on the map.")] = 40,
     neighbours: Annotated[int, Option(metavar="N", min=1, max=100, help="Neighbours per word.")] = 6,
-    method: Annotated[
-        Literal["pca", "tsne"],
-        Option(help="Map by principal components, or by t-SNE, which needs scikit-learn (extra `pictures`)."),
-    ] = "pca",
+    method: Annotated[Literal["pca", "tsne"], Option(help="The kind of map; tsne needs the extra `pictures`.")] = "pca",
     checkpoint: CheckpointOption = "best",
 ) -> None:
     """Which words have similar embeddings: nearest neighbours by cosine, and a map of the words.
@@ -211,16 +194,12 @@ def show_alignments(
         str,
         Option(
             metavar="N|mean|best",
-            help="Decoder layer, counted from 0, whose heads are averaged; mean averages all layers, and best takes the"
-            " layer that does best on validation, or on the text if the run has no validation corpus.",
+            help="Decoder layer, counted from 0, whose heads are averaged, the mean of all, or the best on validation.",
         ),
     ] = "best",
     pharaoh: Annotated[
         Path | None,
-        Option(
-            metavar="FILE",
-            help="Write the links, such as 0-0 1-2, to this file. Default: the name of the picture, ending in .align.",
-        ),
+        Option(metavar="FILE", help="Write the links, as 0-0 1-2. Default: the picture's name in .align."),
     ] = None,
     first: Annotated[int, Option(metavar="N", min=1, help="First line in the picture.")] = 1,
     number: Annotated[int, Option(metavar="N", min=1, max=200, help="Number of lines in the picture.")] = 8,

@@ -20,7 +20,7 @@ from translate.errors import InputError
 
 if TYPE_CHECKING:
     from translate.config.schema import Config
-    from translate.decoding import ConditionCounts
+    from translate.decoding import ConditionCounts, Translator
 
 logger = logging.getLogger(__name__)
 
@@ -40,16 +40,10 @@ def distill(
         Argument(metavar="RUN", help="The teacher; several form an ensemble.", autocompletion=complete_run),
     ],
     output: OutputFolder,
-    source: Annotated[
-        Path | None, Option(metavar="FILE", help="Translate this text instead of the sources of the training data.")
-    ] = None,
+    source: Annotated[Path | None, Option(metavar="FILE", help="Translate this, not the training data.")] = None,
     nearest: Annotated[
         Literal["bleu", "chrf"] | None,
-        Option(
-            "--nearest-reference",
-            metavar="NAME",
-            help="From each --n-best list, take the translation nearest to the reference by bleu or chrf.",
-        ),
+        Option("--nearest-reference", metavar="NAME", help="Take the --n-best translation nearest by bleu or chrf."),
     ] = None,
     checkpoint: CheckpointOption = "best",
     *,
@@ -110,12 +104,18 @@ def _make_corpus(
     """Translate a text, or the sources of the training data, in parts that a later start can use."""
     corpus, inputs = output / "corpus.jsonl", list[dict[str, Any]]()
 
+    def load() -> "Translator":
+        from translate.decoding.loading import load_translator
+
+        return load_translator(
+            runs[0], checkpoint=checkpoint, options=options, token_scores=False, ensemble=runs[1:]
+        ).translator
+
     def prepare() -> DecodingJob:
         """Check the files, read the text, load the translator, and collect what must be the same on all ranks."""
         from translate.atomic import write_error
         from translate.config.load import read_resolved_config
         from translate.decoding import Request
-        from translate.decoding.loading import load_translator
         from translate.decoding.sharded import ShardedDecoder
         from translate.decoding.synthetic import PairFormat
         from translate.runs.directory import open_run
@@ -135,19 +135,10 @@ def _make_corpus(
         with showing_activity() as show:
             show("Reading the text")
             read = _read_training_data(runs[0], config) if file is None else _read_text(file, runs[0], config)
-            lines, references, read_inputs = read
-            inputs.extend(read_inputs)
+            lines, references, inputs[:] = read
             show(f"Loading {', '.join(map(str, runs))}")
-            translator, dependencies = load_for_parts(
-                lambda: (
-                    load_translator(
-                        runs[0], checkpoint=checkpoint, options=options, token_scores=False, ensemble=runs[1:]
-                    ).translator
-                ),
-                {"RUN": runs[:1], "ensemble": runs[1:]},
-                {},
-                checkpoint=checkpoint,
-            )
+            named = {"RUN": runs[:1], "ensemble": runs[1:]}
+            translator, dependencies = load_for_parts(load, named, {}, checkpoint=checkpoint)
         dependencies["pairs"] = f"{name} {nearest}"
         facts = {**dependencies, "text": json.dumps(inputs)}
         try:

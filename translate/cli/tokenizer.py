@@ -26,22 +26,14 @@ Side = Annotated[
 
 @tokenizer_app.command("train")
 def train_tokenizer(
-    corpora: Annotated[
-        list[Path], Argument(metavar="FILE", help="Text files with one sentence per line; they may be gzipped.")
-    ],
+    corpora: Annotated[list[Path], Argument(metavar="FILE", help="Text, one sentence per line; may be gzipped.")],
     output: Annotated[Path, Option("--output", "-o", metavar="FILE", help="The model file to write.")],
-    kind: Annotated[
-        Literal["unigram", "bpe"], Option("--type", metavar="NAME", help="Segmentation model: unigram or bpe.")
-    ] = "bpe",
-    vocab_size: Annotated[
-        int, Option(metavar="N", min=8, help="Number of subwords, including special symbols and bytes.")
-    ] = 8000,
+    kind: Annotated[Literal["unigram", "bpe"], Option("--type", metavar="NAME", help="unigram or bpe.")] = "bpe",
+    vocab_size: Annotated[int, Option(metavar="N", min=8, help="Number of subwords, with symbols and bytes.")] = 8000,
     character_coverage: Annotated[
         float, Option(metavar="X", help="Share of characters with a subword of their own, 0.98 to 1.")
     ] = 1.0,
-    byte_fallback: Annotated[
-        bool, Option(show_default=False, help="Spell unknown characters in bytes (default).")
-    ] = True,
+    byte_fallback: Annotated[bool, Option(show_default=False, help="Spell unknown characters in bytes.")] = True,
     normalization: Annotated[
         Literal["nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"],
         Option(metavar="NAME", help="Unicode normalisation: nmt_nfkc, nfkc, nmt_nfkc_cf, nfkc_cf or identity."),

@@ -91,19 +91,11 @@ RunArgument = Annotated[
 ]
 ConfigArgument = Annotated[
     str,
-    Argument(
-        metavar="CONFIG",
-        help="A config file, the name of a preset such as demo, or a run.",
-        autocompletion=complete_config,
-    ),
+    Argument(metavar="CONFIG", help="A config file, a preset such as demo, or a run.", autocompletion=complete_config),
 ]
 Overrides = Annotated[
     list[str] | None,
-    Argument(
-        metavar="KEY=VALUE",
-        help="Values that override the config, such as model.d_model=256.",
-        autocompletion=complete_override,
-    ),
+    Argument(metavar="KEY=VALUE", help="Overrides, such as model.d_model=256.", autocompletion=complete_override),
 ]
 CheckpointOption = Annotated[
     str,
