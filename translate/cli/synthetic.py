@@ -166,8 +166,7 @@ def _make_corpus(
         }
         write_text(output / "provenance.json", json.dumps(origin, indent=2, ensure_ascii=False) + "\n")
         logger.info(
-            f"{corpus} has all pairs, with flags where something may be wrong; training leaves out pairs with an empty"
-            " side and counts them. To train on it in addition to other corpora:"
+            f"{corpus} has all pairs, with flags. To train on it in addition to other corpora:"
         )
         values = ["kind: json", f"path: {dump_scalar(str(corpus.resolve()))}", "source_column: source"]
         values += ["target_column: target", *["source_tag: <bt>"] * (name == "backtranslate")]

@@ -88,10 +88,7 @@ def _find_run(config: str, run: str | None, *, resume: bool) -> Path | None:
     named = Path(os.path.expanduser(config))
     if run is not None and os.path.realpath(run) != os.path.realpath(named):
         begin = f"translate train {named / 'config.yaml'} --run {run}"
-        raise InputError(
-            f"{named} is a run, and --run {run} is another: leave out --run to continue it, or start a new run with its"
-            f" settings: {begin}"
-        )
+        raise InputError(f"{named} is a run, and --run {run} is another: leave out --run, or start a new run: {begin}")
     if not resume:
         preset = f"; the preset is {config}.yaml" if config in preset_names() else ""
         raise InputError(f"{named} is a run: continue it with `translate train {named} --resume`{preset}")

@@ -93,10 +93,9 @@ class DecodingConfig(Section):
 
     @model_validator(mode="after")
     def _check_settings_agree(self) -> Self:
-        if self.beam_size % self.diversity_groups:
-            raise ValueError(
-                f"decoding.diversity_groups = {self.diversity_groups} must divide decoding.beam_size = {self.beam_size}"
-            )
+        groups, size = self.diversity_groups, self.beam_size
+        if size % groups:
+            raise ValueError(f"decoding.diversity_groups = {groups} must divide decoding.beam_size = {size}")
         if self.ranks_a_beam and self.n_best > self.beam_size:
             raise ValueError(f"decoding.n_best = {self.n_best} is more than decoding.beam_size = {self.beam_size}")
         if self.mbr != "none" and self.n_best > 1:

@@ -54,8 +54,7 @@ def check_agreement(
         raise InputError(
             f"training.initialize_from = {shown} determines model and vocabulary, but the config contradicts it:\n  "
             + "\n  ".join(different)
-            + f"\nLeave {'these keys' if len(different) > 1 else 'this key'} out, or train a new model without"
-            " training.initialize_from"
+            + "\nLeave that out, or train a new model without training.initialize_from"
         )
 
 

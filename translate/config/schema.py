@@ -217,16 +217,11 @@ class TrainingConfig(Section):
             raise ValueError("training.average_kept = true needs training.keep_last or training.keep_best of 2 or more")
         if self.schedule == "noam" and self.warmup_steps < 1:
             raise ValueError("training.warmup_steps = 0 must be at least 1 for training.schedule = 'noam'")
-        if self.schedule != "noam" and self.learning_rate > 0.1:
-            raise ValueError(
-                f"training.learning_rate = {self.learning_rate} must be at most 0.1, such as 0.001: for"
-                f" training.schedule = '{self.schedule}' it is the peak rate, and only for noam a factor"
-            )
-        if self.final_learning_rate > self.learning_rate:
-            raise ValueError(
-                f"training.final_learning_rate = {self.final_learning_rate} must not exceed"
-                f" training.learning_rate = {self.learning_rate}"
-            )
+        rate, final = self.learning_rate, self.final_learning_rate
+        if self.schedule != "noam" and rate > 0.1:
+            raise ValueError(f"training.learning_rate = {rate} must be at most 0.1, unless training.schedule = 'noam'")
+        if final > rate:
+            raise ValueError(f"training.final_learning_rate = {final} must not exceed training.learning_rate = {rate}")
         return self
 
 
@@ -286,8 +281,5 @@ class Config(Section):
             raise ValueError("training.max_epochs cannot be counted with streamed corpora: set training.max_steps")
         for key, limit in limits.items() if self.data.is_streamed else ():
             if self.training.batch_tokens != "auto" and limit >= self.training.batch_tokens:
-                raise ValueError(
-                    f"{key} = {limit} must be less than training.batch_tokens = {self.training.batch_tokens}, so that"
-                    " each pair of a streamed corpus fits into a batch"
-                )
+                raise ValueError(f"{key} = {limit} must be less than training.batch_tokens with a streamed corpus")
         return self
