@@ -165,9 +165,7 @@ def _make_corpus(
             "corpus": {"file": corpus.name, "sha256": fingerprint(corpus)},
         }
         write_text(output / "provenance.json", json.dumps(origin, indent=2, ensure_ascii=False) + "\n")
-        logger.info(
-            f"{corpus} has all pairs, with flags. To train on it in addition to other corpora:"
-        )
+        logger.info(f"{corpus} has all pairs, with flags. To train on it in addition to other corpora:")
         values = ["kind: json", f"path: {dump_scalar(str(corpus.resolve()))}", "source_column: source"]
         values += ["target_column: target", *["source_tag: <bt>"] * (name == "backtranslate")]
         typer.echo("data:\n  train:\n    - " + "\n      ".join(values))

@@ -45,11 +45,7 @@ def resolved_yaml(config: Config) -> str:
 
 
 def annotated_yaml(loaded: LoadedConfig, *, describe: bool = False) -> str:
-    """Write the whole config as YAML, with the place where each value was given as a comment.
-
-    Args:
-        describe: Whether to write the meaning of each key above it.
-    """
+    """Write the whole config as YAML, with the place where each value was given, and the meaning above if wanted."""
     lines = list(_annotated_lines(loaded.config, "", "", loaded.origins))
     width = min(max(len(text) for text, _, _ in lines), _WIDEST_VALUE)
     written = []

@@ -4,10 +4,10 @@ Several processes under torchrun are in tests/system/test_decode_sharded.py.
 """
 
 import re
-import resource
 from pathlib import Path
 
 import pytest
+from harness import files_up_to
 from harness import run_command as translate
 
 FORMS = {
@@ -63,12 +63,8 @@ def test_a_second_start_after_a_full_disk(learnt: Path, folder: Path) -> None:
     arguments = ["decode", learnt, "in.de", *OPTIONS, "--n-best", "2"]
     plain = translate(*arguments, "--alignments", "plain.links", "-o", "plain.en")
     arguments += ["--alignments", "out.links", "-o", "out.en", "--resume"]
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    try:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (2000, hard))  # enough for parts, but not for the whole
+    with files_up_to(2000):  # enough for parts, but not for the whole
         full = translate(*arguments)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert full.exit_code == 1 and full.stderr.startswith("translate: out.en: cannot be written: File too large")
     assert not (folder / "out.en").exists()
     parts = folder / "out.en.parts"

@@ -54,11 +54,7 @@ def fail_interrupted(error: KeyboardInterrupt, hint: str = "") -> NoReturn:
 
 @contextlib.contextmanager
 def line_bar(total: int | None, *, is_hidden: bool = False) -> Iterator[Callable[[int], object]]:
-    """A context with a progress bar on standard error, if that is a terminal; yields the function that advances it.
-
-    Args:
-        total: The number of lines; None: unknown.
-    """
+    """A context with a progress bar on standard error, if that is a terminal; yields the function that advances it."""
     from tqdm import tqdm
 
     speed = "{rate_noinv_fmt}, {remaining} left" if total else "{rate_noinv_fmt}"

@@ -28,11 +28,7 @@ def decode_document(
     terminology: Path | None,
     load: Callable[[], "Translator"],
 ) -> None:
-    """Translate a document, and report what it contained.
-
-    Args:
-        document_format: None: by the file's name.
-        load: Loads the translator, once the file is known to be good.
+    """Translate a document, whose translator is loaded once the file is known to be good, and report what it contained.
 
     Raises:
         InputError: A file cannot be used, or no format follows from its name.

@@ -33,9 +33,7 @@ def decode_in_parts(
 ) -> None:
     """Translate a text in parts, shared with the other processes if there are any, and join the parts.
 
-    Args:
-        prepare: Creates the job, in each process.
-        finish: Called in the main process once the output is written.
+    Each process prepares the job; the main process calls `finish` once the output is written.
     """
     from translate.decoding.sharded import share_machine
     from translate.distributed.process_group import join_world
