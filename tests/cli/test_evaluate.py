@@ -1,7 +1,6 @@
 """`translate eval` in its three modes."""
 
 import json
-import os
 import shutil
 from pathlib import Path
 
@@ -51,19 +50,6 @@ def test_a_report_scores_as_papers_do(run: Path, corpus: Path, tmp_path: Path) -
     assert [metric["name"] for metric in kept["metrics"]] == first
     given = translate("eval", "--hypotheses", corpus / "valid.en", "--reference", corpus / "valid.en", "--report")
     assert given.exit_code == 0 and [line[16:22] for line in given.stdout.splitlines()[4:9]] == ["100.00"] * 5
-
-
-def test_names_and_samples_steer_no_terminal(run: Path, tmp_path: Path) -> None:
-    source = tmp_path / os.fsdecode(b"x\xff\x1b[2J")
-    source.write_text("Ein \x1b[31mHund\u202e.\n", encoding="utf-8")
-    for _ in range(2):  # the second report takes the place of the first
-        result = translate("eval", run, "--source", source, "--reference", source, "--samples", "1")
-        assert result.exit_code == 0, result.stderr
-        assert result.stdout.startswith("x\\udcff\\x1b[2J, best checkpoint")
-        assert "  source:      Ein \\x1b[31mHund\\u202e.\n  reference:   Ein \\x1b[31mHund" in result.stdout
-    assert json.loads((run / "evaluation" / source.name / "report.json").read_text())["source"] == str(source)
-    assert "\\x1b" in (verified := translate("verify", run)).stdout and verified.exit_code == 0
-    shutil.rmtree(run / "evaluation" / source.name)
 
 
 def test_tuned_settings_become_the_defaults_of_the_run(run: Path, tmp_path: Path) -> None:

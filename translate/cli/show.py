@@ -32,10 +32,10 @@ def picture_command(name: str) -> Callable[[Callable[..., None]], Callable[..., 
         help="html is a page for the browser; png and svg are figures. Default: by the ending of FILE, or html.",
     )
     dpi = Option(metavar="N", min=30, max=600, help="Dots per inch of a PNG. Default: 160.")
-    options: dict[str, tuple[Any, Any]] = {
-        "output": (Annotated[Path | None, output], None),
-        "output_format": (Annotated[Literal["html", "png", "svg"] | None, output_format], None),
-        "dpi": (Annotated[int | None, dpi], None),
+    options = {
+        "output": Annotated[Path | None, output],
+        "output_format": Annotated[Literal["html", "png", "svg"] | None, output_format],
+        "dpi": Annotated[int | None, dpi],
     }
 
     def choose_file(dpi: int | None = None, output: Path | None = None, output_format: Any = None) -> "PictureFile":

@@ -127,11 +127,11 @@ _PANELS = {  # of the help, in their order, and the options in each
 }
 
 
-def _read_options() -> dict[str, tuple[Any, Any]]:
-    """Read annotation and default of an option for each field of `DecodingConfig`, by name, from its source."""
+def _read_options() -> dict[str, Any]:
+    """Read the annotation of an option for each field of `DecodingConfig`, by name, from its source."""
     source = Path(__file__).resolve().parents[2] / "config" / "decoding.py"
     (section,) = (node for node in ast.parse(source.read_bytes()).body if isinstance(node, ast.ClassDef))
-    options: dict[str, tuple[Any, Any]] = {}
+    options: dict[str, Any] = {}
     for field, documentation in itertools.pairwise(section.body):
         if isinstance(field, ast.AnnAssign) and isinstance(documentation, ast.Expr):
             assert isinstance(field.target, ast.Name) and field.value is not None
@@ -141,7 +141,7 @@ def _read_options() -> dict[str, tuple[Any, Any]]:
             if shown := "; ".join(filter(None, notes)):
                 text += f" [dim]\\[{shown}][/]"  # in Rich's markup
             option = Option(help=text, metavar={int: "N", float: "X", bool: None}.get(kind, "NAME"))
-            options[key] = (Annotated[kind | None, option], None)  # None: the run's own setting holds
+            options[key] = Annotated[kind | None, option]  # None: the run's own setting holds
     return options
 
 
@@ -163,7 +163,7 @@ def takes_decoding_options(command: Callable[..., None]) -> Callable[..., None]:
 
 def add_options(
     command: Callable[..., None],
-    options: dict[str, tuple[Any, Any]],
+    options: dict[str, Any],
     *,
     name: str,
     gather: Callable[..., Any] = dict,
@@ -172,18 +172,18 @@ def add_options(
     """Give a command more options, which it receives together in one parameter.
 
     Args:
-        options: Annotation and default of each option, by its name.
+        options: Annotation of each option, by its name; the default is None.
         name: The command's parameter.
         gather: Makes the parameter's value from the options that are not None.
         panels: Panels of the help, and the options in each; None leaves all in one.
     """
     own, keyword = inspect.signature(command), inspect.Parameter.KEYWORD_ONLY
     parameters = {each.name: each.replace(kind=keyword) for each in own.parameters.values() if each.name != name}
-    for option, (annotation, default) in options.items():
-        parameters[option] = inspect.Parameter(option, keyword, default=default, annotation=annotation)
+    for option, annotation in options.items():
+        parameters[option] = inspect.Parameter(option, keyword, default=None, annotation=annotation)
     for panel, names in (panels or {}).items():
         for option in filter(parameters.__contains__, names.split()):
-            parameters[option] = parameters.pop(option)  # behind those of the panels before
+            parameters[option] = parameters.pop(option)  # after those of earlier panels
             parameters[option].annotation.__metadata__[0].rich_help_panel = panel
 
     @functools.wraps(command)
