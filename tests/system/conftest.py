@@ -10,7 +10,8 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -191,6 +192,52 @@ def processes(server: Processes) -> Iterator[Processes]:
     yield server
     if server.processes:
         server.kill()
+
+
+class Job:
+    """Processes that torchrun itself starts; what they print goes to a file."""
+
+    def __init__(self, log: Path, options: list[str], arguments: list[str], num_processes: int) -> None:
+        self.log = log
+        command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(num_processes), *options]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        with log.open("wb") as output:
+            self.process = subprocess.Popen(
+                [*command, "-m", "--", "translate", *arguments], stdout=output, stderr=output, env=environment
+            )
+
+    @property
+    def said(self) -> str:
+        """The log so far."""
+        return self.log.read_text(encoding="utf-8", errors="replace")
+
+    def wait_until_said(self, text: str) -> None:
+        """Until the log contains this text."""
+        while text not in self.said:
+            assert self.process.poll() is None, self.said
+            time.sleep(0.05)
+
+    def kill(self, *, rank: int) -> None:
+        """Kill one of its two processes, as if memory were out."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        environments = {child: Path(f"/proc/{child}/environ").read_bytes().split(b"\0") for child in children}
+        (found,) = [child for child, environment in environments.items() if f"RANK={rank}".encode() in environment]
+        os.kill(int(found), signal.SIGKILL)
+
+
+@pytest.fixture
+def torchrun(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Job]]:
+    """A function that starts torchrun, with options of its own, on a `translate` command."""
+    folder, jobs = tmp_path_factory.mktemp("torchrun"), list[Job]()
+
+    def start(*options: str, arguments: list[str], num_processes: int = 2) -> Job:
+        jobs.append(Job(folder / str(len(jobs)), list(options), arguments, num_processes))
+        return jobs[-1]
+
+    yield start
+    for job in jobs:
+        job.process.terminate()  # it ends its own
+        job.process.wait()
 
 
 @pytest.fixture

@@ -3,14 +3,10 @@
 import os
 import re
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-import translate
 
 Trainings = Any  # conftest.py's: test modules cannot import each other
 
@@ -34,15 +30,6 @@ def folder(trainings: Trainings, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def torchrun(*arguments: str, num_processes: int = 2) -> "subprocess.Popen[str]":
-    """The real one; its standard error is read with `communicate`."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(translate.__file__).parents[1])}
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(num_processes), "-m", "translate"]
-    return subprocess.Popen(
-        [*command, *arguments], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment
-    )
-
-
 def summary(text: str) -> str:
     """The counts that a command reports at its end, without the time that it took."""
     (line,) = re.findall(rf"^{NUM_LINES} lines, .* in [\d.]+ s", text, flags=re.MULTILINE)
@@ -50,7 +37,7 @@ def summary(text: str) -> str:
 
 
 @pytest.mark.timeout(300)  # other tests may keep the cores busy
-def test_a_killed_process_and_a_second_start(trainings: Trainings, folder: Path) -> None:
+def test_a_killed_process_and_a_second_start(trainings: Trainings, torchrun: Any, folder: Path) -> None:
     """Another number of processes continues with what is finished, and the output is that of one process."""
     expected = summary(trainings.log.read_text(encoding="utf-8"))
     parts = folder / "out.txt.parts"
@@ -59,27 +46,26 @@ def test_a_killed_process_and_a_second_start(trainings: Trainings, folder: Path)
     def finished() -> list[Path]:
         return list(parts.glob("*.part"))
 
-    job = torchrun(*command)
+    job = torchrun(arguments=command)
     while len(finished()) < 4:
-        assert job.poll() is None, job.communicate()
+        assert job.process.poll() is None, job.said
     os.kill(int((parts / "lock").read_text().split()[1]), signal.SIGKILL)
-    job.communicate(timeout=200)
-    assert job.returncode != 0 and not (folder / "out.txt").exists()
+    assert job.process.wait(timeout=200) != 0 and not (folder / "out.txt").exists()
     num_finished = len(finished())
     assert 4 <= num_finished < NUM_BLOCKS
 
-    again = torchrun(*command, num_processes=3)
-    reported = again.communicate(timeout=200)[1]
-    assert again.returncode == 0, reported
+    again = torchrun(arguments=command, num_processes=3)
+    assert again.process.wait(timeout=200) == 0, again.said
     for suffix in ("txt", "links"):
         assert (folder / f"out.{suffix}").read_bytes() == (folder / f"plain.{suffix}").read_bytes() != b""
-    assert summary(reported) == expected and not parts.exists()
-    assert reported.count(f" by 3 processes; {LINES_PER_BLOCK * num_finished} of the lines were finished before\n") == 1
+    assert summary(again.said) == expected and not parts.exists()
+    assert (
+        again.said.count(f" by 3 processes; {LINES_PER_BLOCK * num_finished} of the lines were finished before\n") == 1
+    )
 
 
 @pytest.mark.timeout(300)
-def test_an_error_of_all_processes_is_reported_once(folder: Path) -> None:
-    job = torchrun("decode", "run")
-    reported = job.communicate(timeout=200)[1]
-    assert job.returncode != 0
-    assert reported.count("decode needs FILE and --output FILE") == 1
+def test_an_error_of_all_processes_is_reported_once(torchrun: Any, folder: Path) -> None:
+    job = torchrun(arguments=["decode", "run"])
+    assert job.process.wait(timeout=200) != 0
+    assert job.said.count("decode needs FILE and --output FILE") == 1
