@@ -1,6 +1,7 @@
 """For all tests: shapes in signatures are checked at each call, and parallel test processes share the cores."""
 
 import atexit
+import gc
 import os
 import re
 import shutil
@@ -76,6 +77,20 @@ def _same_start() -> Iterator[None]:
     num_threads = torch.get_num_threads()
     yield
     torch.set_num_threads(num_threads)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _frozen_garbage() -> None:
+    """What earlier modules have left stays, so that the collections that trainings ask for need not go through it."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture
+def no_shape_checks() -> Iterator[None]:
+    """For tests of whole trainings and searches that other tests have run with checks."""
+    with harness.without_shape_checks():
+        yield
 
 
 @pytest.fixture(scope="session")

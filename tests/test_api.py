@@ -16,6 +16,8 @@ from translate import InputError, Run
 from translate.evaluation.evaluate import evaluate
 from translate.visualize.attention import attention_page
 
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
 CORPUS = Path(__file__).resolve().parents[1] / "data"
 SIZES = {"d_model": 16, "num_heads": 2, "d_ff": 16, "num_encoder_layers": 1, "num_decoder_layers": 1}
 PAIRS = {"kind": "text", "source": Path("some.de"), "target": Path("some.en")}

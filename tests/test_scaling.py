@@ -17,6 +17,8 @@ from typer.main import get_command
 from translate.cli import app
 from translate.config.load import load_config, override_config
 
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENT = (ROOT / "docs" / "scaling.md").read_text(encoding="utf-8")
 

@@ -10,6 +10,8 @@ from typer.testing import CliRunner
 
 from translate.cli import app
 
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
 ROOT = Path(__file__).resolve().parents[1]
 TUTORIAL = ROOT / "docs" / "tutorial"
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?")

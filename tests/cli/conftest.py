@@ -4,8 +4,7 @@ import random
 from pathlib import Path
 
 import pytest
-from harness import run_command, toy_sentences, write_lines
-from jaxtyping import config as shape_checks
+from harness import run_command, toy_sentences, without_shape_checks, write_lines
 from typer.testing import Result
 
 GERMAN = [
@@ -82,9 +81,7 @@ def learnt(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for language, lines in zip(("de", "en"), toy_sentences(number, longest=5, draw=draw), strict=True):
             write_lines(directory / f"{name}.{language}", lines)
     (directory / "learnt.yaml").write_text(LEARNT_CONFIG)
-    was_disabled = bool(shape_checks.jaxtyping_disable)
-    shape_checks.update("jaxtyping_disable", True)  # most of the time of so small a model
-    result = run_command("train", directory / "learnt.yaml", "--run", directory / "run")
-    shape_checks.update("jaxtyping_disable", was_disabled)
+    with without_shape_checks():
+        result = run_command("train", directory / "learnt.yaml", "--run", directory / "run")
     assert result.exit_code == 0, result.output
     return directory / "run"

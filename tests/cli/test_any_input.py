@@ -21,6 +21,8 @@ from translate.config.schema import Config
 from translate.data.corpora import read_corpus
 from translate.errors import InputError
 
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
 FEW, MANY = 15, 10_000
 kinds = pytest.mark.parametrize(
     "num_cases", [FEW, pytest.param(MANY, marks=[pytest.mark.slow, pytest.mark.timeout(0)])]

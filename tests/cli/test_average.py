@@ -12,6 +12,8 @@ from harness import run_command as translate
 from translate.runs.checkpoint import read_tensors, write_checkpoint
 from translate.runs.directory import RunDirectory
 
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
 
 @pytest.fixture(scope="module")
 def keeping(corpus: Path) -> Path:

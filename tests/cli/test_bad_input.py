@@ -20,6 +20,8 @@ from harness import in_order
 from harness import run_command as translate
 from typer.testing import Result
 
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
 Work = Callable[..., Result]
 
 GERMAN = "Ein Hund läuft.\nZwei Männer kochen.\nDie Straße ist grün.\n"

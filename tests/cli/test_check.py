@@ -10,6 +10,8 @@ from harness import in_order
 from harness import run_command as translate
 from typer.testing import Result
 
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
 
 @pytest.fixture
 def folder(clean_config: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

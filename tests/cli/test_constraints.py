@@ -9,6 +9,8 @@ import pytest
 from harness import in_order
 from harness import run_command as translate
 
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
 Write = Callable[[str], Path]
 Decode = Callable[..., list[str]]
 

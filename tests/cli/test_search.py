@@ -9,6 +9,8 @@ from harness import run_command as translate
 
 from translate.training import StoppedBySignal
 
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
 
 @pytest.fixture
 def space(tmp_path: Path) -> Path:

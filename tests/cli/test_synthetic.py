@@ -15,6 +15,8 @@ from translate.data.tokenizer import load_tokenizers
 from translate.decoding.sharded import ShardedDecoder
 from translate.fingerprint import fingerprint
 
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
 FAST = ["--beam-size", "2", "--workers", "1", "--engine", "translate"]
 
 

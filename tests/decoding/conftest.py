@@ -1,12 +1,11 @@
 """A small model that has learnt a toy language, so that its translations are not trivial and end by themselves."""
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
 from harness import Toy, teach, tiny_config, toy_sentences, write_run
-from jaxtyping import config as shape_checks
 
 from translate.config.decoding import DecodingConfig
 from translate.data.tokenizer import prepare_tokenizers
@@ -15,14 +14,6 @@ from translate.runs.loading import build_model
 
 WORDS = {"Hund": "dog", "Haus": "house", "läuft": "runs", "schläft": "sleeps", "grün": "green"}
 WORDS |= {"Straße": "street", "und": "and", "der": "the"}
-
-
-@pytest.fixture
-def no_shape_checks() -> Iterator[None]:
-    """Checking shapes takes most of a search's time; tests that repeat another test's search can do without."""
-    shape_checks.update("jaxtyping_disable", True)
-    yield
-    shape_checks.update("jaxtyping_disable", False)
 
 
 @pytest.fixture(scope="session")

@@ -19,6 +19,8 @@ from translate.exchange.card import CardScores, read_scores, write_card
 from translate.runs.directory import RunDirectory
 from translate.runs.loading import load_run
 
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
 TEXT = TextCorpus(source=Path("/home/me/secret/train.de"), target=Path("/home/me/secret/train.en"), license="cc-by-4.0")
 HUB = HubCorpus(dataset="me/mine", split="train", source_column="de", target_column="en")
 VALIDATION = {"kind": "validation", "loss": 0.1, "BLEU-lc": 33.0}

@@ -171,6 +171,18 @@ def model_to_export(
     return random_model(tokenizers, noise=noise, **sizes | shape).eval(), tokenizers
 
 
+@contextlib.contextmanager
+def without_shape_checks() -> Iterator[None]:
+    """Shapes are not checked, which takes most of the time of a tiny model: for what repeats another test's calls."""
+    was_disabled = bool(shape_checks.jaxtyping_disable)
+    shape_checks.update("jaxtyping_disable", True)
+    try:
+        yield
+    finally:
+        shape_checks.update("jaxtyping_disable", was_disabled)
+
+
+@without_shape_checks()
 def teach(
     model: Any,
     tokenizers: Tokenizers,
@@ -187,8 +199,6 @@ def teach(
     ]
     optimizer = torch.optim.Adam(model.parameters(), lr=0.0, betas=(0.9, 0.98))
     draw = random.Random(2)
-    was_disabled = bool(shape_checks.jaxtyping_disable)
-    shape_checks.update("jaxtyping_disable", True)  # most of the time of so small a model
     for step in range(1, num_steps + 1):
         optimizer.param_groups[0]["lr"] = rate(step)
         batch = collate(draw.sample(pairs, batch_size), range(batch_size))
@@ -198,7 +208,6 @@ def teach(
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-    shape_checks.update("jaxtyping_disable", was_disabled)
     model.eval()
 
 

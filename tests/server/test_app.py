@@ -16,6 +16,8 @@ from translate.decoding.output.formats import CorpusScore, describe, describe_sc
 from translate.server.schema import TranslationAnswer
 from translate.visualize.attention import AttentionChoice, look_at_attention
 
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
 GERMAN = ["Hund läuft und schläft", "", "Haus grün Hund " * 90, "Hund 猫 Haus"]
 
 

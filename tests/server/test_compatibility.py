@@ -16,6 +16,8 @@ from translate.decoding.loading import load_own_translator
 from translate.documents.document import translate_document, word_weights
 from translate.server.gate import Access
 
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
 PAGE = "<p>Hund &amp; <b>Haus</b> <!-- x --></p>\n<p>grün</p>"
 TEXT = "Hund läuft und\n\nschläft grün & Haus"
 

@@ -20,6 +20,8 @@ from translate.server.gate import Access, Metrics
 from translate.server.models import ServedModel
 from translate.server.schema import Limits
 
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
 PAGE = "<h1>Der <b>Hund</b></h1>\r\n<p>Hund läuft &amp; schläft. {name} grün<br>Haus!</p><script>x</script>"
 CUES = "\ufeff1\r\n00:00:01,000 --> 00:00:02,000\r\n<i>Hund läuft\r\nund schläft</i>\r\n"
 

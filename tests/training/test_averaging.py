@@ -21,6 +21,8 @@ from translate.runs.verify import verify_run
 from translate.training import best_checkpoint, state, trainer
 from translate.training.best_checkpoint import average_checkpoints, kept_windows, write_average
 
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
 # Eight validations in 30 steps of such a rate that an average is better than each of them.
 NOISY = (
     *("training.max_steps=30", "training.learning_rate=0.05", "training.warmup_steps=0"),

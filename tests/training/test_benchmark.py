@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 import torch
 
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -22,6 +22,8 @@ from translate.runs.metrics import best_record, read_metrics
 from translate.runs.verify import verify_run
 from translate.training.preparation import make_batches, make_tokenizers, read_corpora
 
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
 Tune = Callable[..., Config]
 
 _CONFIG = """

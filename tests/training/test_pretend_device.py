@@ -22,6 +22,8 @@ from translate.training.optimizer import AveragedWeights
 from translate.training.setup import build_train_step
 from translate.training.step import StepResult, TrainStep
 
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
 # All of a step but dropout, whose masks differ from device to device.
 _STEPS = (
     *("training.max_steps=4", "training.log_every=2", "training.validate_every=2", "training.save_every=4"),

@@ -21,6 +21,8 @@ from translate.runs.directory import RunDirectory
 from translate.runs.verify import verify_run
 from translate.training import Paused, StoppedBySignal, trainer, validation
 
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 

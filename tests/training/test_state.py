@@ -15,6 +15,8 @@ from translate.runs.checkpoint import read_tensors, write_checkpoint
 from translate.runs.directory import RunDirectory
 from translate.training import StoppedBySignal
 
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
 
 def flip_a_bit(file: Path) -> None:
     content = bytearray(file.read_bytes())

@@ -9,6 +9,8 @@ from trainings import Digits, run_training
 from translate.data import tables
 from translate.errors import InputError
 
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
 
 @pytest.fixture
 def streamed(stateful: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Digits:

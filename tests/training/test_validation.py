@@ -19,6 +19,8 @@ from translate.runs.loading import load_run
 from translate.runs.verify import verify_run
 from translate.training import validation
 
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
 CUDA_MESSAGE = "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 139 GiB of which …"
 
 

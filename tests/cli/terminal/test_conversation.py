@@ -16,6 +16,8 @@ from translate.decoding.engines.engine import SearchJob
 from translate.decoding.engines.own import OwnEngine
 from translate.decoding.loading import load_own_translator
 
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
 SOURCES = ["Hund und Haus", "Haus", "Hund"]
 
 

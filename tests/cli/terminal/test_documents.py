@@ -10,6 +10,8 @@ from translate.cli.terminal.documents import read_document
 from translate.cli.terminal.lines import write_lines
 from translate.errors import InputError
 
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
 PAGE = "<h1>Ein <b>Hund</b></h1>\r\n<p>Ein Hund läuft. {name} auch.</p><script>x</script>"
 
 

@@ -12,6 +12,8 @@ from translate.cli.terminal.options import DECODING_OPTIONS
 from translate.config.decoding import DecodingConfig
 from translate.errors import InputError
 
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
 FIELDS = DecodingConfig.model_fields
 GIVEN: dict[str, Any] = yaml.safe_load("""
 {search: sample, beam_size: 6, n_best: 3, length_penalty: 0.7, length_penalty_kind: average, coverage_penalty: 0.2,

@@ -10,6 +10,8 @@ import pytest
 from harness import files_up_to
 from harness import run_command as translate
 
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
 FORMS = {
     "text": [],
     "n_best": ["--n-best", "2", "--alignments", "links"],

@@ -15,6 +15,8 @@ from translate.decoding.engines.ctranslate2_conversion import convert_run
 from translate.decoding.loading import load_own_translator, load_translator
 from translate.errors import InputError, RunError
 
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
 needs_ctranslate2 = pytest.mark.skipif(
     choice.importlib.util.find_spec("ctranslate2") is None, reason="the extra `ctranslate2` is not installed"
 )

@@ -20,6 +20,8 @@ from translate.fingerprint import fingerprint
 from translate.runs.checksums import read_checksums, write_checksums
 from translate.runs.loading import build_model
 
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
 MakeTranslator = Callable[..., Translator]
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")

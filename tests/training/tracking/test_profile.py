@@ -14,6 +14,8 @@ from translate.training import train
 from translate.training.tracking import profile as module
 from translate.training.tracking.profile import FORWARD
 
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
 CPU = torch.device("cpu")
 _STEPS = 10
 

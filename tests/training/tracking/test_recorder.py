@@ -24,6 +24,8 @@ from translate.runs.progress import Progress
 from translate.training import StoppedBySignal
 from translate.training.tracking.recorder import Recorder
 
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
 
 def test_metrics_are_cut_to_what_the_checkpoint_vouches_for(stateful: Digits, tmp_path: Path, straight: Path) -> None:
     config, run = stateful(), tmp_path / "run"

@@ -18,6 +18,8 @@ from translate.runs.verify import verify_run
 from translate.training import StoppedBySignal
 from translate.training.tracking import trackers
 
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
 
 @pytest.fixture(autouse=True)
 def offline(monkeypatch: pytest.MonkeyPatch) -> None:
