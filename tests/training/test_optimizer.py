@@ -8,8 +8,7 @@ import torch
 from torch import nn
 
 from translate.config.schema import TrainingConfig
-from translate.distributed.state import optimizer_state_dict
-from translate.training.optimizer import AveragedWeights, build_optimizer, expected_state, learning_rate
+from translate.training.optimizer import AveragedWeights, build_optimizer, learning_rate
 
 
 def build(kind: str, **settings: float) -> tuple[nn.Linear, torch.optim.Optimizer]:
@@ -53,22 +52,6 @@ def test_average_by_hand() -> None:
     torch.testing.assert_close(average.tensors["weight"], torch.full((2, 3), expected))
     average.update(model, step=100)
     torch.testing.assert_close(average.tensors["weight"], torch.full((2, 3), (expected + 1.0) / 2))
-
-
-def test_what_is_frozen_has_no_state_no_decay_and_no_average() -> None:
-    model = nn.Linear(3, 2)
-    model.bias.requires_grad_(False)
-    optimizer = build_optimizer(model, TrainingConfig(optimizer="adamw", weight_decay=0.5))
-    assert [len(group["params"]) for group in optimizer.param_groups] == [1, 0]
-    before = model.bias.clone()
-    average = AveragedWeights(model, decay=0.5)
-    model.weight.grad = torch.ones(2, 3)
-    optimizer.step()
-    average.update(model, step=1)
-    assert average.tensors.keys() == {"weight"}
-    assert torch.equal(model.bias, before)
-    saved = optimizer_state_dict(model, optimizer)
-    assert saved.keys() == expected_state(model).keys() == {"weight/step", "weight/exp_avg", "weight/exp_avg_sq"}
 
 
 # --- the learning rate: expected values worked out by hand from the formulas

@@ -91,16 +91,6 @@ def test_logs_findings_before_the_first_step(digits: Digits, tmp_path: Path, cap
     assert not any("warmup_steps" in line for line in run(resume=True)), "it was logged at the run's beginning"
 
 
-def test_resume_before_the_first_checkpoint(stateful: Digits, tmp_path: Path, straight: Path) -> None:
-    config, run = stateful(), tmp_path / "run"
-    with happening(in_step=1, what=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
-        run_training(config, run)
-    assert not any(RunDirectory(run).checkpoints.iterdir())
-    said = run_training(config, run, resume=True)
-    assert f"{run} has no checkpoint yet: its training begins at the first step" in said
-    assert state_of(run) == state_of(straight)
-
-
 class Killed(BaseException):
     """As a process is killed: nothing is cleaned up after it."""
 

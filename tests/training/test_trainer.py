@@ -17,13 +17,6 @@ from translate.training.tracking.log_window import Throughput
 CUDA_MESSAGE = "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 139 GiB of which …"
 
 
-def test_stops_after_max_epochs(digits: Digits, tmp_path: Path) -> None:
-    run_training(digits("training.max_epochs=2", "training.max_steps=1000"), tmp_path / "run")
-    progress = state_of(tmp_path / "run").progress
-    assert progress["epoch"] == 2 and 2 < progress["step"] < 1000
-    assert progress["validated_step"] == progress["step"], "the last step is validated"
-
-
 def test_stops_early_and_keeps_the_best(digits: Digits, tmp_path: Path) -> None:
     # At this rate nothing gets better after the first validation.
     unchanging = ("training.learning_rate=1e-9", "training.schedule=constant")

@@ -16,7 +16,6 @@ from translate.decoding.loading import load_translator
 from translate.errors import RunError
 from translate.evaluation.evaluate import choose_test_sets, evaluate
 from translate.runs.loading import load_run
-from translate.runs.verify import verify_run
 from translate.training import validation
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
@@ -79,21 +78,6 @@ def test_a_validation_is_a_plain_quick_search() -> None:
     assert search().beam_size == 1
     assert search(max_length_constant=4).max_length_constant == 4
     assert search(min_length_constant=15).max_length_constant == 15
-
-
-def test_the_evaluation_at_the_end_is_of_the_best_checkpoint_and_is_cut_off_by_a_longer_training(
-    digits: Digits, tmp_path: Path
-) -> None:
-    for steps in (6, 12):
-        run_training(digits(f"training.max_steps={steps}"), tmp_path / "run", resume=steps > 6)
-        kinds = [record["kind"] for record in state_of(tmp_path / "run").metrics]
-        assert kinds.count("evaluation") == 1 and kinds[-1] == "evaluation"
-    run_training(digits(), tmp_path / "straight")
-    assert state_of(tmp_path / "run") == state_of(tmp_path / "straight")
-    assert not verify_run(tmp_path / "run").unsound
-    said = run_training(digits(), tmp_path / "run", resume=True)  # nothing is left to do but the evaluation
-    assert any(line.startswith("Best checkpoint (step ") for line in said)
-    assert state_of(tmp_path / "run") == state_of(tmp_path / "straight")
 
 
 def test_a_validation_without_memory_can_be_done_later(

@@ -17,7 +17,7 @@ import pytest
 from harness import state_of
 from trainings import Digits, happening, progress_of, run_training
 
-from translate.config.schema import Config, TrainingConfig
+from translate.config.schema import Config
 from translate.errors import RunError
 from translate.runs.directory import RunDirectory
 from translate.runs.progress import Progress
@@ -89,12 +89,12 @@ def read_to_the_end(stream: TextIO, shown: BinaryIO) -> str:
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])
-def test_a_bar_asks_for_its_text_about_once_a_second(
+def test_a_bar_asks_for_its_text_once_a_second_and_a_validation_has_one_below(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_terminal: bool
 ) -> None:
     asked: list[str] = []
 
-    def tell() -> str:
+    def describe() -> str:
         asked.append("loss 3.210, 5,000 tok/s, 12 min left")
         return asked[-1]
 
@@ -102,29 +102,18 @@ def test_a_bar_asks_for_its_text_about_once_a_second(
     if is_terminal:
         fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 120, 0, 0))
     with os.fdopen(writer, "w", encoding="utf-8") as stream, os.fdopen(reader, "rb", buffering=0) as shown:
-        settings = Config(training=TrainingConfig(max_steps=100_000))
         monkeypatch.setattr(sys, "stderr", stream)
-        with Recorder(RunDirectory(tmp_path), settings, Progress("data")) as recorder:
+        with Recorder(RunDirectory(tmp_path), Config(), Progress("data")) as recorder:
             for _ in range(50):
-                recorder.advance(tell, num_steps=7000)
+                recorder.advance(describe, num_steps=7000)
+            with recorder.validating(20) as advance:
+                time.sleep(0.15)
+                advance(9)
         text = read_to_the_end(stream, shown)
-    if is_terminal:
-        assert len(asked) == 1
-        assert "50/7,000 [" in text and f", {asked[0]}]" in text
-    else:
+    if not is_terminal:
         assert (asked, text) == ([], ".")
-
-
-def test_a_validation_has_a_bar_below_that_of_the_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    reader, writer = os.openpty()
-    fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    with os.fdopen(writer, "w", encoding="utf-8") as stream, os.fdopen(reader, "rb", buffering=0) as shown:
-        monkeypatch.setattr(sys, "stderr", stream)
-        recorder = Recorder(RunDirectory(tmp_path), Config(training=TrainingConfig(max_steps=70)), Progress("data"))
-        with recorder, recorder.validating(20) as advance:
-            time.sleep(0.15)
-            advance(9)
-        text = read_to_the_end(stream, shown)
-    before, begun, after = text.partition("\n\rvalidating:   0%|")
-    assert " 0/70 [" in before and begun and re.search(r"\rvalidating:  45%\|█+.*\| \[00:00, 00:00 left\]", after)
-    assert after.rpartition("validating")[2].count(" " * 79) == 1, "it is cleared"
+        return
+    assert len(asked) == 1 and "50/7,000 [" in text and f", {asked[0]}]" in text
+    _, begun, after = text.partition("\n\rvalidating:   0%|")
+    assert begun and re.search(r"\rvalidating:  45%\|█+.*\| \[00:00, 00:00 left\]", after)
+    assert after.rpartition("validating")[2].count(" " * 119) == 1, "it is cleared"
