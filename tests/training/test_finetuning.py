@@ -1,4 +1,4 @@
-"""A training that begins with another run's weights: its first loss, its first checkpoint, what it scores besides."""
+"""A training that begins with another run's weights: its first loss, its first checkpoint, and what else it scores."""
 
 import json
 import shutil

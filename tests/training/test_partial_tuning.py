@@ -46,7 +46,7 @@ def test_frozen_weights_stay_bit_for_bit_and_have_no_state(stateful: Digits, tmp
         kept = {f"average.{name}", *(f"optimizer.{name}/{entry}" for entry in ("exp_avg", "exp_avg_sq", "step"))}
         assert kept & last.keys() == (set() if name in frozen else kept)
     loaded = get_parameters(load_run(run.path, checkpoint="last").model)
-    for name in before:  # the average, and beside it what is frozen
+    for name in before:  # the average, and the frozen weights
         assert torch.equal(loaded[name], last[f"model.{name}" if name in frozen else f"average.{name}"])
 
 

@@ -85,7 +85,7 @@ def test_a_training_on_augmented_text_goes_on_as_if_never_stopped(stateful: Digi
 
 
 def test_paused_by_its_caller_and_continued_is_never_stopped(stateful: Digits, tmp_path: Path, straight: Path) -> None:
-    """Where a validation is due, it comes first; the last step is no pause."""
+    """Where a validation is due, it comes first; the training does not pause at the last step."""
     run = tmp_path / "paused"
     for number in (0, 3, 8, 8, 13):
         torch.manual_seed(99)

@@ -117,7 +117,7 @@ def killed_after(num_operations: int, monkeypatch: pytest.MonkeyPatch) -> Iterat
 
 
 def test_killed_anywhere_while_the_run_is_made(digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before its description is there it is no run, and is begun anew; with it, it is whole, and goes on."""
+    """A directory without a description is not a run, so a new one begins; a run with it is complete, and continues."""
     config = digits("training.max_steps=1", "data.validation=null")
     run_training(config, tmp_path / "straight")
     tokenizers = load_tokenizers(tmp_path / "straight" / "tokenizer")
@@ -149,6 +149,6 @@ def test_a_second_training_in_the_directory_is_refused(digits: Digits, tmp_path:
     messages: list[str] = []
     with happening(in_step=2, what=train_there_too):
         run_training(digits("training.max_steps=3"), tmp_path / "run")
-    for message in messages:  # without --resume too: to be told of the run alone would be to be told to use it
+    for message in messages:  # also without --resume: a message about the run would suggest to resume it
         assert f"process {os.getpid()}" in message and "is training in this run directory" in message
     run_training(digits("training.max_steps=4"), tmp_path / "run", resume=True)  # the lock is free again

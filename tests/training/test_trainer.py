@@ -28,7 +28,7 @@ def test_stops_early_and_keeps_the_best(digits: Digits, tmp_path: Path) -> None:
     assert "Stopped early: 3 validations without a better BLEU" in messages
 
 
-def test_a_loss_that_is_not_finite_stops_with_the_mend(
+def test_a_loss_that_is_not_finite_stops_with_a_remedy(
     digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original = step.label_smoothed_loss
