@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class FileArray:
-    """A flat array in a file; only the slices that are in use take memory."""
+    """A flat array in a file; only the parts that are in use take memory."""
 
     def __init__(self, source: TemporaryFile | CachedFile, *, dtype: np.dtype[np.integer]) -> None:
         self.size = source.num_bytes // dtype.itemsize
@@ -39,6 +39,13 @@ class FileArray:
             self._source.file.seek(start * self._dtype.itemsize)
             data = self._source.file.read((stop - start) * self._dtype.itemsize)
         return np.frombuffer(data, dtype=self._dtype)
+
+    def map(self) -> NDArray[np.integer]:
+        """The whole array, whose pages are in memory once they are read, until it is no longer used."""
+        if self.size == 0:  # an empty file cannot be mapped
+            return np.empty(0, dtype=self._dtype)
+        with self._lock:
+            return np.asarray(np.memmap(self._source.file, dtype=self._dtype, mode="r", shape=(self.size,)))
 
 
 class TokenChunk(NamedTuple):
@@ -60,9 +67,11 @@ class TokenStore:
 
     def chunk(self, lines: NDArray[np.int64]) -> TokenChunk:
         """The ids of some lines, one line after the other."""
-        lengths, ends = self.lengths[lines], self._ends[lines]
-        places = zip((ends - lengths).tolist(), ends.tolist(), strict=True)
-        return TokenChunk(lengths, np.concatenate([self.ids[:0], *(self.ids[start:end] for start, end in places)]))
+        lengths = self.lengths[lines]
+        ends = np.cumsum(lengths, dtype=np.int64)
+        positions = np.arange(lengths.sum(dtype=np.int64)) + np.repeat(self._ends[lines] - ends, lengths)
+        ids = self.ids.map() if isinstance(self.ids, FileArray) else self.ids
+        return TokenChunk(lengths, ids[positions])
 
 
 class TokenWriter:
