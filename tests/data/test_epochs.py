@@ -107,25 +107,3 @@ def test_filtered_pairs_are_reported_by_corpus_and_never_seen(letters: Tokenizer
 def test_what_cannot_be_used_is_an_error(letters: Tokenizers) -> None:
     with pytest.raises(InputError, match="news: 0 of 1 pairs kept; 1 left out: empty source"):
         make([corpus([(0, 1)])], letters)
-    with pytest.raises(InputError, match="target of pair 1 of news has 30 tokens"):
-        make([corpus([(23, 29)])], letters)
-
-
-def test_sampled_segmentations_change_by_epoch_and_keep_the_limits() -> None:
-    lines = ["abc cab bca abc bca", "cab abc"]
-    config = TokenizerConfig(vocab_size=14, byte_fallback=False)
-    tokenizer = train_tokenizer(["a b c abc cab bca"] * 3, config)
-    both = Tokenizers(tokenizer, tokenizer, "joint")
-    usual = [len(tokenizer.encode(line)) for line in lines]
-    limits = DataConfig(max_source_tokens=usual[0], max_target_tokens=256)
-    batches = make([ParallelCorpus("a", lines, lines, 1.0)], both, subword_sampling=0.5, batch_tokens=97, limits=limits)
-    targets, num_resegmented = set(), 0
-    for number in range(23):
-        epoch = batches.epoch(number)
-        num_resegmented += epoch.num_resegmented
-        for batch in epoch:
-            assert int((batch.source_ids != 0).sum(1).max()) <= usual[0] + 1
-            targets |= {tuple(target) for target in batch.target_output_ids.tolist()}
-    assert {tokenizer.decode(target) for target in targets} == set(lines)
-    assert len(targets) > 7
-    assert num_resegmented > 0

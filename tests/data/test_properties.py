@@ -156,16 +156,6 @@ def test_identity_gives_the_text_back_but_for_repeated_spaces(kind: str, text: s
 
 @every_kind
 @few
-@given(text=any_text | st.just("a\0b"))
-def test_normalised_text_comes_back(kind: str, text: str) -> None:
-    tokenizer = tokenizers(kind, "nmt_nfkc")
-    normalised = tokenizer.decode(tokenizer.encode(text))
-    assert tokenizer.encode(normalised) == tokenizer.encode(text)
-    assert tokenizer.decode(tokenizer.encode(normalised)) == normalised
-
-
-@every_kind
-@few
 @given(lines=st.lists(any_text, max_size=5), amount=st.floats(0.01, 0.99), seed=st.integers(0, 2**62))
 def test_sampled_segmentations_spell_the_same(kind: str, lines: list[str], amount: float, seed: int) -> None:
     tokenizer = tokenizers(kind, "nmt_nfkc")
