@@ -102,7 +102,7 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
             temporary.mkdir(parents=True)
             yield temporary
             mode = temporary.stat().st_mode & 0o666  # the usual mode of a new file; some libraries make theirs private
-            for file in temporary.iterdir():
+            for file in filter(Path.is_file, temporary.iterdir()):
                 file.chmod(mode)
                 sync(file)
             if folder.is_dir():

@@ -73,6 +73,6 @@ def test_what_is_refused(toy: Toy, tmp_path: Path, options: dict[str, Any], word
         export_run(toy.path, output=tmp_path / "out", **options)
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "model.bin").write_bytes(b"weights")
-    for output, reason in ((tmp_path, "is not empty"), (tmp_path / "model.bin", "is a file")):
-        with pytest.raises(InputError, match=reason):
+    for output in (tmp_path, tmp_path / "model.bin"):
+        with pytest.raises(InputError, match=f"{output} is not an empty folder"):
             export_run(toy.path, to="ctranslate2", output=output)

@@ -1,4 +1,4 @@
-"""`import`, `export` and `shortlist`: runs from other toolkits' models, and what is made from a run."""
+"""The commands `import`, `export` and `shortlist`."""
 
 import logging
 import sys
@@ -32,13 +32,12 @@ def import_(
     from translate.exchange import import_model
 
     started = time.perf_counter()
-    command = ["translate", *sys.argv[1:]]
-    converted = import_model(source, run, overrides=overrides or [], command=command)
+    converted = import_model(source, run, overrides=overrides or [], command=["translate", *sys.argv[1:]])
     seconds = time.perf_counter() - started
-    data, sizes = converted.config.data, dict.fromkeys(each.vocab_size for each in converted.tokenizers[:2])
+    data, sizes = converted.config.data, dict.fromkeys(f"{each.vocab_size:,}" for each in converted.tokenizers[:2])
     languages = f"{data.source_language} → {data.target_language}"
-    subwords = " and ".join(f"{size:,}" for size in sizes)
-    logger.info(f"Model: {languages}, {converted.model.num_parameters:,} parameters, {subwords} subwords")
+    parameters = f"{converted.model.num_parameters:,} parameters"
+    logger.info(f"Model: {languages}, {parameters}, {' and '.join(sizes)} subwords")
     logger.info(f"{run}: imported in {seconds:.1f} s; it gives the same numbers. Next: translate decode {run}")
 
 
@@ -57,8 +56,8 @@ def export(
 ) -> None:
     """Export a run's model with a model card for another toolkit, and check that it gives the same numbers.
 
-    For Hugging Face, a model with post-norm and sinusoidal positions becomes a MarianMT model. Any other comes with a
-    modelling file, which transformers loads with `trust_remote_code=True`.
+    For Hugging Face, a model with post-norm and sinusoidal positions becomes a MarianMT model. Any other model comes
+    with a modelling file, which transformers loads with `trust_remote_code=True`.
 
     Examples:
       translate export runs/demo --to ctranslate2 demo-ct2
@@ -80,7 +79,7 @@ def shortlist(
 ) -> None:
     """Learn the likely translations of each word from the run's training corpora, for decode --shortlist.
 
-    Decoding with a large vocabulary is then faster. The words that are allowed share the whole probability.
+    Decoding with a large vocabulary is then faster. The allowed words share the whole probability.
 
     Examples:
       translate shortlist runs/demo

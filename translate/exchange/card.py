@@ -1,4 +1,4 @@
-"""The model card of an export: a README.md for anyone who finds the folder, with a header for the Hugging Face Hub."""
+"""Writes the model card of an export: a README.md with a header for the Hugging Face Hub."""
 
 import json
 import logging
@@ -65,7 +65,7 @@ def write_card(
     Args:
         name: The folder's final name.
         rounded: What the weights were rounded to; None: they stayed fp32.
-        scores: Scores in addition to those that the run knows.
+        scores: More scores than those in the run.
     """
     data, config = run.config.data, run.config.model
     description = json.loads(open_run(run.directory).description.read_bytes())
@@ -106,8 +106,6 @@ def write_card(
         for metric, score, interval, signature in metrics:
             shown = "{:.2f} to {:.2f}".format(*interval) if interval else ""
             rows.append(f"| {set_name} | {search} | {metric} | {score:.2f} | {shown} | {signature.replace('|', ' ')} |")
-    if not scores:
-        rows = ["`translate eval` has not scored these weights."]
     is_joint = run.tokenizers.source is run.tokenizers.target
     source, target = ("joint", "joint") if is_joint else ("source", "target")
     trust = ", trust_remote_code=True" if (directory / "modeling_translate.py").exists() else ""
@@ -122,7 +120,7 @@ def write_card(
         f"\n## Use\n\n```bash\npip install {packages}\n```\n\n```python",
         code,
         "```\n\n## Scores\n",
-        *rows,
+        *(rows if scores else ["`translate eval` has not scored these weights."]),
         "\nThe scores are those of the weights before rounding, except for “this export”." if rounded else "",
         "\n## Training\n",
         *training,
@@ -136,7 +134,7 @@ def write_card(
 
 
 def read_scores(run: LoadedRun, versions: dict[str, str]) -> list[CardScores]:
-    """What a run knows about the loaded weights: its reports of `translate eval`, or else its own validation.
+    """The scores of the loaded weights in the run's reports of `translate eval`, or else in its own validation.
 
     Args:
         versions: The versions of the packages that trained the run.
@@ -152,7 +150,7 @@ def read_scores(run: LoadedRun, versions: dict[str, str]) -> list[CardScores]:
             logger.warning(f"{file} cannot be read, so the model card has no scores of it: {error!r}")
     if run.averaged or "validation" in {each.set_name for each in scores}:
         return scores
-    steps = {"validation": "step", "evaluation": "best_step"}  # the latter is made with the run's own search
+    steps = {"validation": "step", "evaluation": "best_step"}  # only the latter uses the run's own search
     for record in [each for each in read_metrics(directory) if run.step == each.get(steps.get(each["kind"], ""))][-1:]:
         is_own = record["kind"] == "evaluation"
         search = _search(run.config.decoding.model_dump()) if is_own else "as in the training's validations"
@@ -169,7 +167,7 @@ def _search(decoding: dict[str, Any]) -> str:
 
 
 def _describe(corpus: Corpus) -> str:
-    """What a corpus is called, without the folders that hold its files on this machine."""
+    """The name of a corpus, without the folders of its files."""
     if isinstance(corpus, HubCorpus):
         return f"[{corpus.dataset}](https://huggingface.co/datasets/{corpus.dataset}), {corpus.split}"
     return f"{corpus.source.name}, {corpus.target.name}" if isinstance(corpus, TextCorpus) else corpus.path.name

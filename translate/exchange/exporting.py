@@ -1,4 +1,4 @@
-"""A run's model in a folder for another program, checked to give the same numbers."""
+"""Writes a run's model into a folder for another program, and checks that it gives the same numbers."""
 
 import logging
 from pathlib import Path
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 Format = Literal["ctranslate2", "huggingface", "onnx"]
 Quantization = Literal["int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16", "float16", "bfloat16"]
 QUANTIZATIONS: dict[Format, tuple[Quantization, ...]] = {"ctranslate2": get_args(Quantization), "onnx": ("int8",)}
-"""What each format can be written in instead of fp32."""
+"""What each format can have instead of fp32."""
 
 
 def export_run(
@@ -54,10 +54,8 @@ def export_run(
         RunError: The exported model gives other numbers, or the disk is full; nothing is left behind.
         FileExistsError: Another program has written `output` in the meantime.
     """
-    if output.exists() and not output.is_dir():
-        raise InputError(f"{output} is a file, not a folder to export to")
-    if output.is_dir() and any(output.iterdir()):
-        raise InputError(f"{output} is not empty: choose another folder, or empty it")
+    if output.exists() and not (output.is_dir() and not any(output.iterdir())):
+        raise InputError(f"{output} is not an empty folder: choose another one for the export")
     if quantization is not None and quantization not in QUANTIZATIONS.get(to, ()):
         able = " or ".join(f"--to {name}" for name, known in QUANTIZATIONS.items() if quantization in known)
         raise InputError(f"--quantization {quantization} is not for --to {to}: take {able}, or leave it out")
@@ -81,13 +79,12 @@ def export_run(
 
 
 def _evaluate_export(run: LoadedRun, folder: Path, *, checkpoint: Checkpoint) -> list[CardScores]:
-    """Score a run and a CTranslate2 model that was exported from it on the run's validation corpus, and log their BLEU.
+    """Score a run and its export to CTranslate2 on the validation corpus, and log their BLEU.
 
     CTranslate2 searches for both with the run's settings: for the run as `translate eval --engine ctranslate2` does.
 
     Raises:
         InputError: The run has no validation corpus, or CTranslate2 cannot do its search.
-        RunError: The run cannot be converted.
     """
     if run.config.data.validation is None:
         raise InputError(f"--evaluate: {run.directory} has no data.validation in its config; leave --evaluate out")
@@ -95,18 +92,13 @@ def _evaluate_export(run: LoadedRun, folder: Path, *, checkpoint: Checkpoint) ->
     options = {"engine": "ctranslate2"}
     ours = load_translator(run.directory, checkpoint=checkpoint, options=options, token_scores=False).translator
     assert isinstance(ours.engine, CTranslate2Engine)
-    engine = CTranslate2Engine(
-        ours.engine.own,
-        ours.tokenizers,
-        folder,
-        ours.config,
-        has_token_scores=False,
-        compute_type="default",  # as the file has it
-    )
-    search = f"beam {ours.config.beam_size}"
+    own, tokenizers, config = ours.engine.own, ours.tokenizers, ours.config
+    # The default is the precision of the file.
+    engine = CTranslate2Engine(own, tokenizers, folder, config, has_token_scores=False, compute_type="default")
     scores = []
-    for name, translator in (("the run", ours), ("this export", Translator(engine, ours.tokenizers, ours.config))):
+    for name, translator in (("the run", ours), ("this export", Translator(engine, tokenizers, config))):
         evaluation = evaluate_pairs(translator, pairs.sources, pairs.targets, run.config.evaluation)
-        logger.info(f"Validation, {search}, {name}: BLEU {evaluation.score('BLEU'):.2f}")
-        scores.append(CardScores("validation", f"{search}, {name}", evaluation.metrics))
+        search = f"beam {config.beam_size}, {name}"
+        logger.info(f"Validation, {search}: BLEU {evaluation.score('BLEU'):.2f}")
+        scores.append(CardScores("validation", search, evaluation.metrics))
     return scores

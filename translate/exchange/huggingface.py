@@ -1,4 +1,4 @@
-"""Export to Hugging Face transformers: a MarianMT model where that is exact, else a model with a modelling file."""
+"""Exports to Hugging Face transformers: a MarianMT model where that is exact, else a model with a modelling file."""
 
 import inspect
 import shutil
@@ -9,6 +9,7 @@ from translate.config.schema import Config, ModelConfig
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizers
 from translate.decoding.counterparts import to_settings
 from translate.errors import import_extra
+from translate.exchange.foreign import Vocabulary
 from translate.exchange.marian_mt import (
     SYMBOLS,
     TABLE_POSITIONS,
@@ -19,16 +20,8 @@ from translate.exchange.marian_mt import (
     marian_settings,
     write_marian_tokenizer,
 )
-from translate.exchange.vocabulary import Vocabulary
 from translate.exchange.weights import marian_mt_weights, split_weights
 from translate.model import Transformer
-
-
-def position_limit(config: ModelConfig) -> int | None:
-    """The most tokens that the exported model takes on either side, with the special symbol; None: no limit."""
-    if not marian_lacks(config):
-        return TABLE_POSITIONS
-    return config.max_positions if config.positions == "learned" else None
 
 
 def write_huggingface(model: Transformer, tokenizers: Tokenizers, config: Config, directory: Path) -> None:
@@ -40,8 +33,13 @@ def write_huggingface(model: Transformer, tokenizers: Tokenizers, config: Config
         OSError: The folder cannot be written to.
     """
     transformers = import_extra("transformers")
-    exported_class, limit = _exported_class(model.config), position_limit(model.config)
-    if marian_lacks(model.config):
+    exported_class = _exported_class(model.config)
+    if exported_class is transformers.MarianMTModel:
+        limit: int | None = TABLE_POSITIONS
+        settings = {**marian_settings(model), **to_settings(model.config, "marian_mt")}
+        weights = marian_mt_weights(model)
+    else:
+        limit = model.config.max_positions if model.config.positions == "learned" else None
         file = Path(inspect.getfile(exported_class))
         shutil.copyfile(file, directory / file.name)
         classes = {"AutoConfig": "TranslateConfig", "AutoModelForSeq2SeqLM": "TranslateForConditionalGeneration"}
@@ -55,9 +53,6 @@ def write_huggingface(model: Transformer, tokenizers: Tokenizers, config: Config
             **SYMBOLS,
         }
         weights = split_weights(model)
-    else:
-        settings = {**marian_settings(model), **to_settings(model.config, "marian_mt")}
-        weights = marian_mt_weights(model)
     exported = exported_class(exported_class.config_class(**settings))
     missing, unexpected = exported.load_state_dict(weights, strict=False)
     # MarianMT fills these two itself: its table of positions, and zeros.

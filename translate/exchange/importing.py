@@ -1,18 +1,29 @@
-"""Runs made of other toolkits' models, checked to give the same numbers."""
+"""Makes runs of other toolkits' models: the same function with our special ids, checked to give the same numbers."""
 
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from translate.atomic import temporary_beside, write_error
+import torch
+
+from translate.atomic import atomic_folder
+from translate.config.load import load_config
+from translate.data.tokenizer import Tokenizers
 from translate.errors import InputError
-from translate.exchange.conversion import convert
-from translate.exchange.marian import is_marian, read_marian
+from translate.exchange.foreign import ForeignModel, describe_sentencepiece, reorder_sentencepiece
+from translate.exchange.marian import read_marian
 from translate.exchange.marian_mt import download, read_marian_mt
+from translate.exchange.weights import OUTPUT_BIAS, named_weights, sines_first
 from translate.fingerprint import fingerprint
+from translate.model import Transformer
 from translate.runs.checkpoint import WEIGHTS_PREFIX, add_prefix, write_checkpoint
 from translate.runs.directory import create_run
-from translate.runs.loading import LoadedRun, get_parameters
+from translate.runs.loading import LoadedRun, build_model, get_parameters
+
+EXCLUDED = -100.0
+"""Bias of an id that the other toolkit does not have: in fp32 its probability is 0. It is finite, because label
+smoothing multiplies each log-probability by a small number."""
 
 
 def import_model(source: str, run: Path, *, overrides: Sequence[str] = (), command: Sequence[str]) -> LoadedRun:
@@ -31,30 +42,87 @@ def import_model(source: str, run: Path, *, overrides: Sequence[str] = (), comma
         InputError: There is no such model, a package is not installed, the model has something that a run cannot hold,
             or `run` is not empty.
         RunError: Our model gives other numbers, or the disk is full; nothing is left behind.
+        FileExistsError: Another program has written `run` in the meantime.
     """
     if run.exists() and not (run.is_dir() and not any(run.iterdir())):
-        raise InputError(f"{run} is not an empty folder: name another one for the run")
+        raise InputError(f"{run} is not an empty folder: choose another one for the run")
     folder = Path(source) if os.path.exists(source) else download(source)
-    foreign = read_marian(folder) if is_marian(folder) else read_marian_mt(folder)
+    is_marian = (folder / "decoder.yml").is_file() and not (folder / "config.json").is_file()
+    foreign = read_marian(folder) if is_marian else read_marian_mt(folder)
     imported = convert(foreign, run, overrides)
     foreign.check(imported.model, imported.tokenizers)
     origin = {
         "source": source,
-        "folder": str(folder.resolve()),  # of a download, its name is the commit
+        "folder": str(folder.resolve()),  # named by the commit if it was downloaded
         **({} if foreign.licence is None else {"licence": foreign.licence}),
         "read_with": foreign.reader,
         "files": {file.name: fingerprint(file) for file in foreign.files},
     }
-    config, tokenizers = imported.config, imported.tokenizers
-    weights = add_prefix(get_parameters(imported.model), WEIGHTS_PREFIX)
-    try:
-        run.parent.mkdir(parents=True, exist_ok=True)
-        with temporary_beside(run) as temporary:
-            new = create_run(
-                temporary, config=config, tokenizers=tokenizers, command=command, provenance={"imported": origin}
-            )
-            write_checkpoint(new, "best", weights, {"step": "0"})
-            os.replace(temporary, run)
-    except OSError as error:
-        raise write_error(run, error) from error
+    with atomic_folder(run) as temporary:
+        new = create_run(
+            temporary,
+            config=imported.config,
+            tokenizers=imported.tokenizers,
+            command=command,
+            provenance={"imported": origin},
+        )
+        write_checkpoint(new, "best", add_prefix(get_parameters(imported.model), WEIGHTS_PREFIX), {"step": "0"})
     return imported
+
+
+def convert(foreign: ForeignModel, run: Path, overrides: Sequence[str]) -> LoadedRun:
+    """Convert another toolkit's model into a run that is not written yet.
+
+    Args:
+        overrides: `dotted.key=value` settings that the files do not contain, such as the languages.
+
+    Raises:
+        InputError: A weight is missing or has no place in our model, a SentencePiece model cannot be read, or an
+            override is invalid or changes what the files decide.
+    """
+    is_joint = foreign.source == foreign.target
+    contents = [path.read_bytes() for path in foreign.sentencepiece]
+    source, target = (
+        reorder_sentencepiece(contents[side], vocabulary.names, name=str(foreign.sentencepiece[side]))
+        for side, vocabulary in enumerate((foreign.source, foreign.target))
+    )
+    is_one = is_joint and contents[0] == contents[1]
+    tokenizers = Tokenizers(source, source if is_one else target, "joint" if is_joint else "separate")
+    bias = foreign.weights[OUTPUT_BIAS[foreign.format]]
+    sections: dict[str, Any] = {
+        **foreign.sections,
+        "tokenizer": {
+            **describe_sentencepiece(contents[0]),
+            "vocabulary": tokenizers.vocabulary,
+            "vocab_size": tokenizers.source.vocab_size,
+        },
+        "model": {**foreign.sections["model"], "output_bias": bool(foreign.target.only_ours or bias.any())},
+    }
+    for override in overrides:
+        if override.startswith(("model", "tokenizer")):
+            raise InputError(f"{override}: the imported files decide `model` and `tokenizer`; leave it out")
+    config = load_config(sections, overrides).config
+    model = build_model(config, tokenizers)
+    _fill(model, foreign)
+    return LoadedRun(run, config, tokenizers, model.eval(), step=0)
+
+
+def _fill(model: Transformer, foreign: ForeignModel) -> None:
+    """Copy the weights into our model: rows of the vocabulary and dimensions of the residual stream in our order."""
+    weights, order = dict(foreign.weights), sines_first(model.config.d_model).argsort()
+    for name, (tensor, axis, tokens) in named_weights(model, foreign.format).items():
+        if name not in weights:
+            raise InputError(f"the weight {name} is missing")
+        theirs = weights.pop(name)
+        if tokens is not None:
+            vocabulary = foreign.source if tokens == "source" else foreign.target
+            missing_row = theirs.new_full((1, *theirs.shape[1:]), EXCLUDED if theirs.dim() == 1 else 0.0)
+            theirs = torch.cat((theirs, missing_row))[vocabulary.rows]  # number -1 is the last row
+            if theirs.dim() == 1:
+                theirs[vocabulary.only_ours] = EXCLUDED
+        if theirs.shape != tensor.shape:
+            raise InputError(f"the weight {name} has the shape {tuple(theirs.shape)}, not {tuple(tensor.shape)}")
+        tensor.copy_(theirs if axis is None else theirs.index_select(axis, order))
+    weights.pop(OUTPUT_BIAS[foreign.format], None)  # zeros, in a model without
+    if weights:
+        raise InputError(f"the weights {', '.join(sorted(weights)[:5])} have no place in our model")

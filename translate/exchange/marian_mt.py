@@ -1,4 +1,4 @@
-"""Reads and writes the format of MarianMT models in Hugging Face transformers, which all OPUS-MT models have."""
+"""Reads and writes MarianMT models of Hugging Face transformers, which is the format of all OPUS-MT models there."""
 
 import functools
 import json
@@ -11,7 +11,6 @@ from typing import Any, Literal
 
 import torch
 import yaml
-from torch import Tensor
 
 from translate.atomic import write_text
 from translate.config.decoding import DecodingConfig
@@ -21,19 +20,16 @@ from translate.decoding.agreement import check_agreement, probe
 from translate.decoding.counterparts import find_lacking, from_settings, known_settings
 from translate.decoding.engines.ctranslate2 import missing_settings
 from translate.errors import InputError, RunError, import_extra
-from translate.exchange.conversion import ForeignModel, read_mapping, require
-from translate.exchange.vocabulary import Vocabulary
-from translate.exchange.weights import sines_first
+from translate.exchange.foreign import ForeignModel, Vocabulary, read_mapping, require
 from translate.model import Transformer, log_probabilities
-from translate.model.positions import sinusoidal_table
 
 logger = logging.getLogger(__name__)
 
 TABLE_POSITIONS = 1024
-"""Rows of the table of positions in an export: the most tokens of a source or translation, with the special symbol."""
+"""Positions of an export: the most tokens of a source or translation, including the special symbol."""
 SYMBOLS = {"pad_token_id": PAD_ID, "bos_token_id": BOS_ID, "eos_token_id": EOS_ID, "decoder_start_token_id": BOS_ID}
 _NORM_EPSILON = 1e-5  # in the code of transformers, not in a setting
-_SHAPE = {  # settings of `MarianConfig`, and ours; each of two for the same one must have the same value
+_SHAPE = {  # settings of `MarianConfig`, and ours; two for the same one must have the same value
     "d_model": "d_model",
     "encoder_attention_heads": "num_heads",
     "decoder_attention_heads": "num_heads",
@@ -46,14 +42,9 @@ _SHAPE = {  # settings of `MarianConfig`, and ours; each of two for the same one
     "activation_dropout": "activation_dropout",
     "scale_embedding": "scale_embeddings",
 }
-_REQUIRED: dict[str, tuple[object, ...]] = {
-    "normalize_embedding": (False,),
-    "add_final_layer_norm": (False,),
-    "extra_pos_embeddings": (0,),
-}
 _FILES = ("config.json", "vocab.json", "source.spm", "target.spm")
-_OPTIONAL_FILES = ("generation_config.json", "tokenizer_config.json", "target_vocab.json")
-_SEARCHES = (  # settings of `generate` that our search does not have, or defines differently
+_PATTERNS = ("*.json", "*.spm", "*.safetensors", "pytorch_model*.bin")
+_ONLY_THEIRS = (  # settings of `generate` that our search lacks or defines differently
     "do_sample", "num_beam_groups", "diversity_penalty", "repetition_penalty", "encoder_repetition_penalty",
     "encoder_no_repeat_ngram_size", "min_length", "min_new_tokens", "forced_bos_token_id", "begin_suppress_tokens",
 )  # fmt: skip
@@ -82,18 +73,14 @@ def marian_settings(model: Transformer) -> dict[str, Any]:
 def generation_settings(config: DecodingConfig, *, limit: int | None) -> dict[str, Any]:
     """The run's search as the settings of a `GenerationConfig`; a warning names those that it cannot express.
 
-    `generate` divides the log-probability by length^length_penalty, as our kind `average` does.
-
-    Args:
-        limit: The most tokens that the model takes; None: no limit.
+    `generate` divides the log-probability by length^length_penalty, as our kind `average` does. `limit` is the most
+    tokens that the model takes, or None.
     """
     lost = missing_settings(config)
     if config.length_penalty_kind == "gnmt" and config.length_penalty and config.beam_size > 1:
         lost.insert(0, "decoding.length_penalty_kind = 'gnmt' (length^length_penalty is the nearest)")
     if lost:
-        logger.warning(
-            f"generation_config.json cannot express {', '.join(lost)}: beam search in transformers ranks differently"
-        )
+        logger.warning(f"generation_config.json cannot express {', '.join(lost)}, so transformers ranks differently")
     return {
         **SYMBOLS,
         "suppress_tokens": [PAD_ID, BOS_ID],
@@ -104,16 +91,15 @@ def generation_settings(config: DecodingConfig, *, limit: int | None) -> dict[st
 
 
 def search_settings(generation: Any, max_positions: int) -> dict[str, Any]:
-    """The section `decoding` for a `GenerationConfig`; a warning names the settings that ours does not have."""
+    """A `GenerationConfig` as our section `decoding`; a warning names the settings that ours does not have."""
     given = generation.to_dict()
-    lost = [f"{key} = {given[key]}" for key in _SEARCHES if given.get(key) not in (None, False, 0, 1, 1.0)]
-    penalty = given.get("length_penalty")
-    penalty = 1.0 if penalty is None else penalty
+    lost = [f"{key} = {given[key]}" for key in _ONLY_THEIRS if given.get(key) not in (None, False, 0, 1, 1.0)]
+    penalty = 1.0 if given.get("length_penalty") is None else given["length_penalty"]
     longest = min(given.get("max_length") or max_positions, max_positions)
     if penalty < 0:
         lost.append(f"length_penalty = {penalty}")
     if lost:
-        logger.warning(f"generation_config.json: {', '.join(lost)} has no exact counterpart here, and is left out")
+        logger.warning(f"generation_config.json: {', '.join(lost)} has no exact counterpart here and is left out")
     return {
         "beam_size": given.get("num_beams") or 1,
         "length_penalty_kind": "average",
@@ -131,7 +117,7 @@ def write_marian_tokenizer(tokenizers: Tokenizers, config: Config, directory: Pa
     Args:
         limit: The most tokens that the model takes; None: no limit.
     """
-    unk, bos, eos, pad = tokenizers.source.pieces([UNK_ID, BOS_ID, EOS_ID, PAD_ID])
+    symbols = {"unk_token": UNK_ID, "bos_token": BOS_ID, "eos_token": EOS_ID, "pad_token": PAD_ID}
     is_separate = tokenizers.vocabulary == "separate"
     sides = {"vocab.json": tokenizers.source} | ({"target_vocab.json": tokenizers.target} if is_separate else {})
     files: dict[str, dict[str, Any]] = {
@@ -143,10 +129,7 @@ def write_marian_tokenizer(tokenizers: Tokenizers, config: Config, directory: Pa
         "separate_vocabs": is_separate,
         "source_lang": config.data.source_language,
         "target_lang": config.data.target_language,
-        "unk_token": unk,
-        "bos_token": bos,
-        "eos_token": eos,
-        "pad_token": pad,
+        **dict(zip(symbols, tokenizers.source.pieces([*symbols.values()]), strict=True)),
         **({} if limit is None else {"model_max_length": limit}),
         "clean_up_tokenization_spaces": False,
     }
@@ -164,10 +147,7 @@ def load_marian_tokenizer(directory: Path) -> Any:
 
 
 def download(name: str) -> Path:
-    """Download a model from the Hub by its name, or find it in the local cache.
-
-    Returns:
-        The folder with its files, which is named by the commit.
+    """The folder of a model from the Hub, which is downloaded unless it is in the local cache.
 
     Raises:
         InputError: There is neither a folder nor a model of this name, or the Hub cannot be reached.
@@ -177,21 +157,11 @@ def download(name: str) -> Path:
             f"{name}: no such folder, and not a name on the Hugging Face Hub, such as Helsinki-NLP/opus-mt-de-en"
         )
     import_extra("transformers")
-    patterns = ["*.json", "*.spm", "*.safetensors", "pytorch_model*.bin", "README.md"]
+    hub, patterns = import_extra("huggingface_hub"), [*_PATTERNS, "README.md"]
     try:
-        return Path(import_extra("huggingface_hub").snapshot_download(name, allow_patterns=patterns))
+        return Path(hub.snapshot_download(name, allow_patterns=patterns))
     except (OSError, ValueError) as error:
         raise InputError(f"{name}: no such folder, and the Hugging Face Hub does not give it: {error}") from error
-
-
-def read_licence(folder: Path) -> str | None:
-    """The licence in the header of a folder's model card; None: it names none."""
-    try:
-        header = (folder / "README.md").read_text(encoding="utf-8").split("---\n")[1]
-        licence = yaml.safe_load(header)["license"]
-    except (OSError, ValueError, LookupError, TypeError, yaml.YAMLError):
-        return None
-    return licence if isinstance(licence, str) else None
 
 
 def read_marian_mt(folder: Path) -> ForeignModel:
@@ -199,7 +169,7 @@ def read_marian_mt(folder: Path) -> ForeignModel:
 
     Raises:
         InputError: The package is not installed, the folder is damaged or incomplete, or its model is not a MarianMT
-            model or has something that a run cannot hold; the message names it.
+            model or has something that a run cannot hold.
     """
     if missing := [name for name in _FILES if not (folder / name).is_file()]:
         raise InputError(
@@ -210,16 +180,14 @@ def read_marian_mt(folder: Path) -> ForeignModel:
     if settings.get("model_type") != "marian":
         raise InputError(
             f"{folder}/config.json: model_type = {settings.get('model_type')!r}; MarianMT models ('marian'), such as"
-            " those of OPUS-MT, can be imported, and Marian's own files"
+            " those of OPUS-MT, and Marian's own files can be imported"
         )
     if settings.get("activation_function") == "silu":
         settings["activation_function"] = "swish"  # the same by another name
     same = {f"decoder_{key}": (settings.get(f"encoder_{key}"),) for key in ("attention_heads", "ffn_dim")}
-    require(f"{folder}/config.json", settings, known_settings("marian_mt") | _REQUIRED | same)
-    logs = transformers.utils.logging
-    level = logs.get_verbosity()
-    logs.set_verbosity_error()
-    logs.disable_progress_bar()
+    require(f"{folder}/config.json", settings, known_settings("marian_mt") | same)
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
     try:
         model, loading = transformers.MarianMTModel.from_pretrained(
             folder, local_files_only=True, dtype=torch.float32, output_loading_info=True
@@ -228,8 +196,6 @@ def read_marian_mt(folder: Path) -> ForeignModel:
     except Exception as error:  # of many libraries
         reason = str(error).strip() or type(error).__name__
         raise InputError(f"{folder}: transformers cannot load it: {reason}") from error
-    finally:
-        logs.set_verbosity(level)
     if damage := [
         f"{kind.replace('_', ' ')}: {', '.join(map(str, sorted(loading[kind])[:5]))}"
         for kind in ("missing_keys", "unexpected_keys", "mismatched_keys")
@@ -237,16 +203,18 @@ def read_marian_mt(folder: Path) -> ForeignModel:
     ]:
         raise InputError(f"{folder}: the weights are not those of the model of config.json: {'; '.join(damage)}")
     weights = dict(model.eval().state_dict())
-    for stack in ("encoder", "decoder"):
-        check_sines(weights.pop(f"model.{stack}.embed_positions.weight"), name=f"{folder}: {stack}.embed_positions")
+    for name in ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight", "model.shared.weight"):
+        weights.pop(name, None)  # sines, and a second name of the embeddings
     embeddings = [model.get_encoder().embed_tokens, model.get_decoder().embed_tokens, model.lm_head]
     source_table, target_table, output_table = (module.weight for module in embeddings)
     tying = "none" if target_table is not output_table else "all" if source_table is target_table else "decoder"
-    weights.pop("model.shared.weight", None)  # a second name of the embeddings, or not used
     weights["final_logits_bias"] = weights["final_logits_bias"][0]
     source, target = _read_vocabularies(folder, model, tokenizer)
     config = model.config
-    files = [folder / name for name in (*_FILES, *_OPTIONAL_FILES) if (folder / name).is_file()]
+    try:
+        licence = yaml.safe_load((folder / "README.md").read_text(encoding="utf-8").split("---\n")[1])["license"]
+    except (OSError, ValueError, LookupError, TypeError, yaml.YAMLError):
+        licence = None
     return ForeignModel(
         sections={
             "data": {
@@ -267,22 +235,11 @@ def read_marian_mt(folder: Path) -> ForeignModel:
         source=source,
         target=target,
         sentencepiece=(folder / "source.spm", folder / "target.spm"),
-        files=files + sorted([*folder.glob("*.safetensors"), *folder.glob("pytorch_model*.bin")]),
-        licence=read_licence(folder),
+        files=sorted(file for pattern in _PATTERNS for file in folder.glob(pattern)),
+        licence=licence if isinstance(licence, str) else None,
         reader={"transformers": transformers.__version__},
         check=functools.partial(check_transformers, model, tokenizer, (source, target), "imported"),
     )
-
-
-def check_sines(table: Tensor, *, name: str) -> None:
-    """Check that a table of positions has Marian's sines and cosines.
-
-    Raises:
-        InputError: It has other numbers.
-    """
-    sines = sinusoidal_table(*table.shape)[:, sines_first(table.shape[1])]
-    if not torch.allclose(table, sines, rtol=0.0, atol=1e-5):
-        raise InputError(f"{name} is not a table of sines, and a run has no other table beside token embeddings")
 
 
 def _read_vocabularies(folder: Path, model: Any, tokenizer: Any) -> tuple[Vocabulary, Vocabulary]:
@@ -292,19 +249,18 @@ def _read_vocabularies(folder: Path, model: Any, tokenizer: Any) -> tuple[Vocabu
         sides["target_vocab.json"] = (tokenizer.target_encoder, model.get_decoder().embed_tokens)
     made = []
     for name, (ids, embeddings) in sides.items():
-        subwords, num_rows = {token: subword for subword, token in ids.items()}, embeddings.num_embeddings
-        if subwords.keys() != set(range(num_rows)) or len(ids) != num_rows:
+        subwords, num_rows = sorted(ids, key=ids.__getitem__), embeddings.num_embeddings
+        if sorted(ids.values()) != [*range(num_rows)]:
             raise InputError(
                 f"{folder}/{name}: has {len(ids)} subwords, but the model has {num_rows} embeddings: each needs one"
             )
-        symbols = tokenizer.unk_token, tokenizer.eos_token
-        if lacking := [symbol for symbol in symbols if symbol not in ids]:
-            raise InputError(f"{folder}/{name}: the symbol {', '.join(lacking)} is missing")
-        unk, eos = (ids[symbol] for symbol in symbols)
+        for symbol in (tokenizer.unk_token, tokenizer.eos_token):
+            if symbol not in ids:
+                raise InputError(f"{folder}/{name}: the symbol {symbol} is missing")
+        unk, eos = ids[tokenizer.unk_token], ids[tokenizer.eos_token]
         if eos != config.eos_token_id:
             raise InputError(f"{folder}/config.json: eos_token_id = {config.eos_token_id}, and in {name} it is {eos}")
-        ordered = [subwords[token] for token in range(num_rows)]
-        made.append(Vocabulary(ordered, unk, eos, start=config.decoder_start_token_id, pad=config.pad_token_id))
+        made.append(Vocabulary(subwords, unk, eos, start=config.decoder_start_token_id, pad=config.pad_token_id))
     return made[0], made[-1]
 
 
@@ -316,7 +272,7 @@ def check_transformers(
     model: Transformer,
     tokenizers: Tokenizers,
 ) -> None:
-    """Compare logits, log-probabilities, and the ids and the text of sentences with those of transformers.
+    """Compare logits, log-probabilities, and the ids and texts of sentences with those of transformers.
 
     Raises:
         RunError: A number differs by more than the tolerance, or a text has other tokens.
@@ -329,10 +285,14 @@ def check_transformers(
             attention_mask=(probes.batch.source_ids != PAD_ID).long(),
             decoder_input_ids=rows[probes.batch.target_input_ids].clamp(min=0),
         ).logits
-    both = sorted({*range(len(rows))} - {*vocabularies[1].only_ours})
-    for what, function in {"logits": lambda logits: logits, "log-probabilities": log_probabilities}.items():
-        ours, expected = function(probes.logits)[..., both], function(logits)[..., rows[both]]
-        check_agreement(probes.pairs, ours, expected, what=what, made=made)
+    both, is_target = (
+        sorted({*range(len(rows))} - {*vocabularies[1].only_ours}),
+        probes.batch.target_output_ids != PAD_ID,
+    )
+    ours, expected = probes.logits[is_target], logits[is_target]
+    check_agreement(ours[:, both], expected[:, rows[both]], what="logits", made=made)
+    ours, expected = log_probabilities(ours), log_probabilities(expected)
+    check_agreement(ours[:, both], expected[:, rows[both]], what="log-probabilities", made=made)
     source_ids = {row: token for token, row in enumerate(source_rows.tolist()) if token != BOS_ID}
     tags = [f"{name} " for name in vocabularies[0].subwords if name.startswith(">>")][:1]
     for pair in probes.pairs:
@@ -342,6 +302,6 @@ def check_transformers(
         same_ids = ids == [[*tokenizers.source.encode(text), EOS_ID] for text in texts]
         if not same_ids or text != tokenizers.target.decode(pair.target).strip():
             raise RunError(
-                f"the {made} tokenizer gives other tokens or another text than the original one, such as for"
-                f" {texts[0]!r}, or for the ids of {text!r}; nothing was {made}"
+                f"the {made} tokenizer gives other tokens than the original one for {texts[0]!r}, or another text than"
+                f" {text!r}; nothing was {made}"
             )

@@ -1,9 +1,9 @@
-"""A Transformer that the toolkit `translate` trained, for Hugging Face transformers; this file needs nothing else.
+"""A Transformer trained with the toolkit `translate`, for Hugging Face transformers; this file needs nothing else.
 
     model = AutoModelForSeq2SeqLM.from_pretrained(FOLDER, trust_remote_code=True)
 
 Tensors are (batch, position, d_model), and in attention (batch, heads, position, head_dim). Padding may be on either
-side: positions count the tokens that the mask shows. Attention weights and hidden states are not returned.
+side, because positions count visible tokens. The model does not return attention weights or hidden states.
 """
 
 import math
@@ -21,21 +21,21 @@ from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
 
 def swiglu(inner: Tensor) -> Tensor:
-    """A gated activation: the first half of the inner layer is the gate."""
+    """SiLU of the first half, the gate, times the second half."""
     gate, inner = inner.chunk(2, dim=-1)
     return F.silu(gate) * inner
 
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": F.relu,
-    "gelu": F.gelu,
-    "swish": F.silu,
-    "swiglu": swiglu,
+ACTIVATIONS: dict[str, tuple[Callable[[Tensor], Tensor], int]] = {  # with how much wider the inner layer is: 2 if gated
+    "relu": (F.relu, 1),
+    "gelu": (F.gelu, 1),
+    "swish": (F.silu, 1),
+    "swiglu": (swiglu, 2),
 }
 
 
 class TranslateConfig(PretrainedConfig):
-    """Sizes and kinds of the model, named as in the section `model` of a run's config."""
+    """The section `model` of a run's config, with the same names."""
 
     model_type = "translate"
     attribute_map = {
@@ -72,7 +72,7 @@ class TranslateConfig(PretrainedConfig):
 
 def sinusoids(positions: Tensor, width: int) -> tuple[Tensor, Tensor]:
     """Sines and cosines of p / 10000^(2i / width) for each position p, (batch, position, width / 2)."""
-    exact = torch.float32 if positions.device.type == "mps" else torch.float64  # far positions need 64 bits
+    exact = torch.float32 if positions.device.type == "mps" else torch.float64  # far positions need float64
     wave = torch.arange(0, width, 2, dtype=exact, device=positions.device) / width
     angles = positions[..., None] * 10000.0**-wave
     return angles.sin().float(), angles.cos().float()
@@ -86,7 +86,7 @@ def rotate(heads: Tensor, angles: tuple[Tensor, Tensor]) -> Tensor:
 
 
 class TranslateAttention(nn.Module):
-    """Multi-head attention. A cache keeps the keys and values of the source and of earlier target positions."""
+    """Multi-head attention. The cache holds keys and values of the source and of earlier target positions."""
 
     def __init__(self, config: TranslateConfig, layer: int) -> None:
         super().__init__()
@@ -131,8 +131,8 @@ class TranslateFeedForward(nn.Module):
 
     def __init__(self, config: TranslateConfig) -> None:
         super().__init__()
-        self.activation = ACTIVATIONS[config.activation]
-        self.inner = nn.Linear(config.d_model, config.d_ff * (2 if config.activation == "swiglu" else 1))
+        self.activation, width = ACTIVATIONS[config.activation]
+        self.inner = nn.Linear(config.d_model, config.d_ff * width)
         self.outer = nn.Linear(config.d_ff, config.d_model)
         self.dropout = nn.Dropout(config.activation_dropout)
 
@@ -141,7 +141,7 @@ class TranslateFeedForward(nn.Module):
 
 
 class TranslateLayer(nn.Module):
-    """Self-attention, in the decoder also attention to the encoder's output, and a feed-forward layer."""
+    """Self-attention, cross-attention in the decoder, and a feed-forward layer."""
 
     def __init__(self, config: TranslateConfig, layer: int, *, is_decoder: bool) -> None:
         super().__init__()
@@ -155,21 +155,11 @@ class TranslateLayer(nn.Module):
         self.feed_forward = TranslateFeedForward(config)
         self.feed_forward_norm = nn.LayerNorm(config.d_model, eps=config.norm_epsilon)
 
-    def forward(
-        self,
-        hidden: Tensor,
-        memory: Tensor | None,
-        *,
-        mask: Tensor,
-        memory_mask: Tensor | None,
-        angles: tuple[Tensor, Tensor] | None,
-        cache: EncoderDecoderCache | None,
-    ) -> Tensor:
-        attend = partial(self.self_attention, mask=mask, angles=angles, cache=cache)
-        hidden = self._residual(hidden, self.self_attention_norm, attend)
-        if memory is not None:
-            attend = partial(self.cross_attention, memory=memory, mask=memory_mask, cache=cache)
-            hidden = self._residual(hidden, self.cross_attention_norm, attend)
+    def forward(self, hidden: Tensor, to_itself: dict[str, Any], to_memory: dict[str, Any] | None) -> Tensor:
+        """The arguments after the first are those of the two kinds of attention."""
+        hidden = self._residual(hidden, self.self_attention_norm, partial(self.self_attention, **to_itself))
+        if to_memory is not None:
+            hidden = self._residual(hidden, self.cross_attention_norm, partial(self.cross_attention, **to_memory))
         return self._residual(hidden, self.feed_forward_norm, self.feed_forward)
 
     def _residual(self, hidden: Tensor, norm: nn.LayerNorm, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
@@ -179,7 +169,7 @@ class TranslateLayer(nn.Module):
 
 
 class TranslateStack(nn.Module):
-    """The encoder, or the decoder: embeddings with positions, and layers."""
+    """The encoder or the decoder: embeddings with positions, and layers."""
 
     main_input_name = "input_ids"  # which `generate` reads from the encoder
 
@@ -225,11 +215,13 @@ class TranslateStack(nn.Module):
         if kind == "relative":
             buckets = self._distance_buckets(key_positions[:, None, :] - positions[:, :, None])
             mask = mask + self.positions(buckets).permute(0, 3, 1, 2)
+        to_itself, to_memory = {"mask": mask, "angles": angles, "cache": cache}, None
         if memory_mask is not None:
             memory_mask = as_bias(memory_mask[:, None, None].bool(), hidden.dtype)
+            to_memory = {"memory": memory, "mask": memory_mask, "cache": cache}
         hidden = self.dropout(hidden)
         for layer in self.layers:
-            hidden = layer(hidden, memory, mask=mask, memory_mask=memory_mask, angles=angles, cache=cache)
+            hidden = layer(hidden, to_itself, to_memory)
         return BaseModelOutput(last_hidden_state=self.final_norm(hidden))
 
     def _distance_buckets(self, distance: Tensor) -> Tensor:
@@ -264,10 +256,9 @@ class TranslateForConditionalGeneration(PreTrainedModel, GenerationMixin):
         self.encoder = TranslateStack(config, config.source_vocab_size, config.num_encoder_layers, is_decoder=False)
         self.decoder = TranslateStack(config, config.vocab_size, config.num_decoder_layers, is_decoder=True)
         self.output = nn.Linear(config.d_model, config.vocab_size, bias=config.output_bias)
-        tied, owner = ["output.weight"], "decoder.tokens.weight"
-        if config.tie_embeddings == "all":
-            tied, owner = [*tied, owner], "encoder.tokens.weight"
-        self._tied_weights_keys = dict.fromkeys(tied, owner)  # heeded if config.tie_word_embeddings
+        owner = "encoder.tokens.weight" if config.tie_embeddings == "all" else "decoder.tokens.weight"
+        tied = {"output.weight", "decoder.tokens.weight"} - {owner}
+        self._tied_weights_keys = dict.fromkeys(tied, owner)  # used only if config.tie_word_embeddings
         self.post_init()
 
     def get_input_embeddings(self) -> nn.Embedding:

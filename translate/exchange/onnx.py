@@ -1,10 +1,9 @@
-"""A folder of ONNX graphs, with the names that `optimum` gives them, checked in ONNX Runtime."""
+"""Writes a folder of ONNX graphs by `optimum`'s names, and checks them in ONNX Runtime."""
 
 import json
 import logging
 import math
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from torch import Tensor
 
 from translate.atomic import write_text
 from translate.config.schema import Config
-from translate.data.batching import EncodedPair
 from translate.data.tokenizer import BOS_ID, PAD_ID, Tokenizers
 from translate.decoding.agreement import check_agreement, probe
 from translate.decoding.counterparts import COUNTERPARTS, to_settings
@@ -27,17 +25,17 @@ from translate.model import Transformer
 logger = logging.getLogger(__name__)
 
 INT8_TOLERANCE = 0.25
-"""How far logits in int8 may be from ours, as a part of their standard deviation; a wrong weight makes it more."""
+"""The largest error of logits in int8, in standard deviations of ours; a wrong weight makes it larger."""
 _ENCODER, _DECODER = "encoder_model.onnx", "decoder_model_merged.onnx"
 _STEPS = 20  # of greedy search in the check
 
 
 def write_onnx(model: Transformer, tokenizers: Tokenizers, config: Config, directory: Path, *, int8: bool) -> None:
-    """Write both graphs, and the configs and tokenizer that `optimum` reads, and check that they give our numbers.
+    """Write both graphs and the configs and tokenizer that `optimum` reads, and check that they give our numbers.
 
     Args:
-        int8: Write linear layers and embeddings in int8, with a scale for each row of a weight. Linear layers then
-            round their inputs too, with one scale for the whole batch.
+        int8: Quantize linear layers and embeddings, with one scale per row of a weight. Linear layers then round their
+            inputs too, with one scale per batch.
 
     Raises:
         InputError: A package is not installed, or the graphs cannot express the model.
@@ -58,10 +56,8 @@ def write_onnx(model: Transformer, tokenizers: Tokenizers, config: Config, direc
         **(COUNTERPARTS["tie_embeddings"][model.config.tie_embeddings].marian_mt or {}),
         "max_position_embeddings": limit or TABLE_POSITIONS,
     }
-    for name, content in (
-        ("config", settings),
-        ("generation_config", generation_settings(config.decoding, limit=limit)),
-    ):
+    generation = generation_settings(config.decoding, limit=limit)
+    for name, content in {"config": settings, "generation_config": generation}.items():
         write_text(directory / f"{name}.json", json.dumps(content, indent=2) + "\n")
     write_marian_tokenizer(tokenizers, config, directory, limit=limit)
     check_onnx(directory, model, int8=int8)
@@ -83,43 +79,31 @@ def check_onnx(directory: Path, model: Transformer, *, int8: bool) -> None:
         for name in (_ENCODER, _DECODER)
     )
     limit = position_limit(model.config)
-    pairs, batch, logits = probe(model, position_limit=limit)
+    batch, logits = probe(model, position_limit=limit)[1:]
     mask = (batch.source_ids != PAD_ID).long().numpy()
     (hidden,) = encoder.run(None, {"input_ids": batch.source_ids.numpy(), "attention_mask": mask})
     shapes = {each.name: each.shape for each in decoder.get_inputs() if each.name.startswith("past")}
-    empty = {name: np.zeros((len(mask), heads, 0, dim), np.float32) for name, (_, heads, _, dim) in shapes.items()}
+    cache = {name: np.zeros((len(mask), heads, 0, dim), np.float32) for name, (_, heads, _, dim) in shapes.items()}
 
     def decode(target_ids: Tensor, cache: dict[str, NDArray[Any]]) -> tuple[Tensor, dict[str, NDArray[Any]]]:
         inputs = {"input_ids": target_ids.numpy(), "encoder_hidden_states": hidden, "encoder_attention_mask": mask}
         logits, *present = decoder.run(None, inputs | cache)
         return torch.from_numpy(logits), dict(zip(cache, present, strict=True))
 
-    whole, _ = decode(batch.target_input_ids, empty)
-    found, steps, cache = batch.target_input_ids[:, :1], [], empty
+    whole, _ = decode(batch.target_input_ids, cache)
+    found, steps = batch.target_input_ids[:, :1], []
     for _ in range(min(_STEPS, limit or _STEPS)):
         step, cache = decode(found[:, -1:], cache)
         steps.append(step)
         allowed = step.index_fill(2, torch.tensor([PAD_ID, BOS_ID]), -math.inf)
         found = torch.cat((found, allowed.argmax(dim=2)), dim=1)
-    found_pairs = [pair._replace(target=ids[1:-1].tolist()) for pair, ids in zip(pairs, found, strict=True)]
     with torch.inference_mode():
         found_logits = model(batch.source_ids, found[:, :-1])
-    checked = [(pairs, logits, whole), (found_pairs, found_logits, torch.cat(steps, dim=1))]
-    if int8:
-        _check_int8(checked)
-    else:
-        for each in checked:
-            check_agreement(*each, what="logits")
-
-
-def _check_int8(checked: Sequence[tuple[list[EncodedPair], Tensor, Tensor]]) -> None:
-    """Check that rounded logits are near ours, and say how near."""
-    rows = [
-        (mine[:length], other[:length])
-        for pairs, ours, theirs in checked
-        for length, mine, other in zip([len(pair.target) + 1 for pair in pairs], ours, theirs, strict=True)
-    ]
-    ours, theirs = (torch.cat(each) for each in zip(*rows, strict=True))
+    is_target = batch.target_output_ids != PAD_ID
+    ours = torch.cat((logits[is_target], found_logits.flatten(0, 1)))
+    theirs = torch.cat((whole[is_target], torch.cat(steps, dim=1).flatten(0, 1)))
+    if not int8:
+        return check_agreement(ours, theirs, what="logits")
     difference = theirs - ours
     error = float(difference.std() / ours.std())
     same = float((theirs.argmax(dim=1) == ours.argmax(dim=1)).float().mean())

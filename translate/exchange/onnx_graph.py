@@ -1,7 +1,7 @@
-"""A model's encoder and decoder as ONNX graphs, written node by node: they are small, and no option is lost.
+"""Builds the encoder and the decoder as ONNX graphs, node by node, which keeps them small and supports every option.
 
-The decoder needs no branch for its first step. The cache is empty then, and the keys and values of the source are
-computed only for positions that are not in the cache yet.
+The decoder needs no branch for its first step: its cache is empty then, and it computes keys and values of the source
+only for positions that are not in the cache yet.
 """
 
 import math
@@ -10,14 +10,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any, assert_never
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from translate._version import __version__
 from translate.config.schema import ModelConfig
-from translate.model import Transformer
+from translate.model import Decoder, Encoder, Transformer
 from translate.model.attention import MultiHeadAttention
 from translate.model.layers import AddAndNorm, DecoderLayer, EncoderLayer, FeedForward
 from translate.model.positions import Positions
@@ -39,7 +39,7 @@ ACTIVATIONS: dict[str, Callable[["Graph", str], str]] = {
     "swish": _swish,
     "swiglu": _swiglu,
 }
-"""The nodes of each `model.activation`."""
+"""Adds the nodes of each `model.activation`."""
 TABLE_POSITIONS = 4096
 """Rows of the tables of sines: tokens of the longest source or translation, including the special symbol."""
 LARGEST_FILE = 2_000_000_000
@@ -57,14 +57,10 @@ class Graph:
     """The nodes and weights of one graph. Methods that add to it return the name of the result."""
 
     def __init__(self, onnx: ModuleType, model: Transformer, *, int8: bool) -> None:
-        self.model = model
-        self._config = model.config
-        self._onnx = onnx
-        self._int8 = int8
-        # Tied weights have one name.
-        self._names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
-        self._nodes: list[Any] = []
+        self.model, self._config, self._onnx, self._int8 = model, model.config, onnx, int8
+        self._names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}  # tied: one
         self._weights: dict[str, Any] = {}
+        self._nodes: list[Any] = []
         self._inputs: list[Any] = []
         self._outputs: list[Any] = []
 
@@ -79,15 +75,11 @@ class Graph:
         self._outputs.append(self._onnx.helper.make_tensor_value_info(name, self._onnx.TensorProto.FLOAT, shape))
 
     def save(self, path: Path) -> None:
-        """Write the graph; weights that are too large for the file go into a second one beside it.
-
-        Raises:
-            OSError: The file cannot be written.
-        """
+        """Write the graph; weights that are too large for the file go into a second one next to it."""
         helper, weights = self._onnx.helper, list(self._weights.values())
         graph = helper.make_graph(self._nodes, path.stem, self._inputs, self._outputs, weights)
-        proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", _OPSET)], ir_version=_IR_VERSION)
-        proto.producer_name, proto.producer_version = "translate", __version__
+        versions = {"opset_imports": [helper.make_opsetid("", _OPSET)], "ir_version": _IR_VERSION}
+        proto = helper.make_model(graph, producer_name="translate", producer_version=__version__, **versions)
         is_large = sum(len(weight.raw_data) for weight in weights) > LARGEST_FILE
         self._onnx.save(proto, os.fspath(path), save_as_external_data=is_large, location=f"{path.name}_data")
         self._onnx.checker.check_model(os.fspath(path), full_check=True)
@@ -128,7 +120,7 @@ class Graph:
         return self.op("Range", start, end, self.number(1))
 
     def embed(self, embedder: Embedder, ids: str, positions: str) -> str:
-        """Scaled token embeddings, with the positions where these are added to them."""
+        """Scaled token embeddings, plus the embeddings of absolute positions."""
         tokens = embedder.tokens.weight
         if self._int8:
             table, scales = self._quantized(self._names[tokens], tokens)
@@ -144,7 +136,7 @@ class Graph:
         return self.op("Add", hidden, self.op("Gather", self.weight("positions", rows), positions))
 
     def rotary(self, module: Positions, positions: str) -> list[str]:
-        """The cosines and sines of positions, or nothing if the model does not use them."""
+        """The cosines and sines of rotary positions; empty if the model has other positions."""
         if self._config.positions != "rotary":
             return []
         angles = module.rotary(self._every_position(module))
@@ -159,8 +151,8 @@ class Graph:
     def source_mask(self, attention_mask: str) -> str:
         return self.mask(self.op("Unsqueeze", self.cast(attention_mask, "BOOL"), self.ints(1, 2)))
 
-    def add_relative(self, module: Positions, mask: str, *, query: str, key: str) -> str:
-        """Add the relative bias to a mask, if the model has one; from some distance on it is constant."""
+    def add_relative(self, module: Positions, mask: str, query: str, key: str) -> str:
+        """Add the relative bias to a mask, if the model has one; beyond the largest distance it is constant."""
         if self._config.positions != "relative":
             return mask
         farthest = self._config.relative_max_distance
@@ -173,8 +165,12 @@ class Graph:
         return self.op("Add", mask, self.op("Transpose", bias, perm=[2, 0, 1]))
 
     def linear(self, module: nn.Linear, hidden: str, *, rows: Tensor | None = None, part: str = "") -> str:
-        """Outputs of a linear layer: all, or some rows as a named part. ONNX Runtime transposes weights once."""
-        weight: Tensor = module.weight if rows is None else module.weight[rows]
+        """The outputs of a linear layer: all, or those of some rows, as a named part.
+
+        ONNX Runtime transposes the weights once, when it loads the model.
+        """
+        rows = torch.arange(module.out_features) if rows is None else rows
+        weight = module.weight[rows]
         name = f"{self._names[module.weight]}{part}"
         if self._int8:
             table, scales = self._quantized(name, weight)
@@ -185,10 +181,7 @@ class Graph:
         else:
             result = self.op("MatMul", hidden, self.op("Transpose", self.weight(name, weight), perm=[1, 0]))
         bias: Tensor | None = module.bias
-        if bias is None:
-            return result
-        rows_of_bias = bias if rows is None else bias[rows]
-        return self.op("Add", result, self.weight(f"{self._names[bias]}{part}", rows_of_bias))
+        return result if bias is None else self.op("Add", result, self.weight(f"{self._names[bias]}{part}", bias[rows]))
 
     def norm(self, module: nn.Module, hidden: str) -> str:
         if not isinstance(module, nn.LayerNorm):
@@ -196,22 +189,43 @@ class Graph:
         weights = (self.weight(self._names[tensor], tensor) for tensor in module.parameters())
         return self.op("LayerNormalization", hidden, *weights, epsilon=module.eps)
 
-    def add_and_norm(self, module: AddAndNorm, hidden: str, sublayer: Callable[[str], str]) -> str:
-        match module.placement:
-            case "pre":
-                return self.op("Add", hidden, sublayer(self.norm(module.norm, hidden)))
-            case "post":
-                return self.norm(module.norm, self.op("Add", hidden, sublayer(hidden)))
-            case _:
-                assert_never(module.placement)
+    def residual(self, module: AddAndNorm, hidden: str, sublayer: Callable[[str], str]) -> str:
+        if module.placement == "pre":
+            return self.op("Add", hidden, sublayer(self.norm(module.norm, hidden)))
+        return self.norm(module.norm, self.op("Add", hidden, sublayer(hidden)))
 
     def feed_forward(self, module: FeedForward, hidden: str) -> str:
         return self.linear(module.outer, ACTIVATIONS[module.activation](self, self.linear(module.inner, hidden)))
 
+    def layers(
+        self,
+        stack: Encoder | Decoder,
+        ids: str,
+        *,
+        positions: tuple[str, str],  # of the ids, and of the ids and all that is cached
+        mask: str,
+        memory: tuple[str, str] = ("", ""),  # with its mask
+        caches: Sequence[dict[str, str]],
+    ) -> str:
+        """The outputs of the encoder or the decoder for token ids."""
+        rotary = self.rotary(stack.embedder.positions, positions[0])
+        mask = self.add_relative(stack.embedder.positions, mask, *positions)
+        hidden = self.embed(stack.embedder, ids, positions[0])
+        for layer, cache in zip(stack.layers, caches, strict=True):
+            assert isinstance(layer, EncoderLayer | DecoderLayer)
+            attend = partial(self.attention, layer.self_attention, mask=mask, rotary=rotary, cache=cache)
+            hidden = self.residual(layer.self_attention_add_and_norm, hidden, attend)
+            if isinstance(layer, DecoderLayer):
+                attend = partial(self.attention, layer.cross_attention, memory=memory[0], mask=memory[1], cache=cache)
+                hidden = self.residual(layer.cross_attention_add_and_norm, hidden, attend)
+            feed_forward = partial(self.feed_forward, layer.feed_forward)
+            hidden = self.residual(layer.feed_forward_add_and_norm, hidden, feed_forward)
+        return self.norm(stack.final_norm, hidden)
+
     def project(self, module: MultiHeadAttention, hidden: str, parts: str, rotary: Sequence[str] = ()) -> list[str]:
         """The queries, keys and values that `parts` names by their first letters, split into heads.
 
-        Rotary positions turn pairs of dimensions. Here a pair is in the two halves of a head, not side by side.
+        Rotary embeddings turn pairs of dimensions; here a pair has one dimension in each half of the head.
         """
         rows = torch.arange(3 * module.d_model).view(3, module.num_heads, -1)
         if rotary:
@@ -221,32 +235,30 @@ class Graph:
         shape = self.ints(0, 0, module.num_heads, module.d_model // module.num_heads)  # 0 leaves an axis as it is
         split = self.split(projected, len(parts)) if len(parts) > 1 else [projected]
         heads = [self.op("Transpose", self.op("Reshape", each, shape), perm=[0, 2, 1, 3]) for each in split]
-        return [self._rotate(each, *rotary) for each in heads[:2]] + heads[2:] if rotary else heads
-
-    def _rotate(self, heads: str, cosine: str, sine: str) -> str:
-        even, odd = self.split(heads, 2)
-        new_even = self.op("Sub", self.op("Mul", even, cosine), self.op("Mul", odd, sine))
-        new_odd = self.op("Add", self.op("Mul", even, sine), self.op("Mul", odd, cosine))
-        return self.op("Concat", new_even, new_odd, axis=-1)
+        for number in range(2 if rotary else 0):
+            even, odd = self.split(heads[number], 2)
+            turned_even = self.op("Sub", self.op("Mul", even, rotary[0]), self.op("Mul", odd, rotary[1]))
+            turned_odd = self.op("Add", self.op("Mul", even, rotary[1]), self.op("Mul", odd, rotary[0]))
+            heads[number] = self.op("Concat", turned_even, turned_odd, axis=-1)
+        return heads
 
     def attention(
         self,
         module: MultiHeadAttention,
         hidden: str,
         *,
-        memory: str | None = None,  # None: self-attention
+        memory: str = "",  # empty: self-attention
         mask: str,
         rotary: Sequence[str] = (),
         cache: dict[str, str],
     ) -> str:
         """Attention to cached and new positions; the new ones join the cache, if there is one."""
-        if memory is None:
-            query, *new = self.project(module, hidden, "qkv", rotary)
-            names = _CACHE[:2]
-        else:
+        if memory:
             new, (query,) = self.project(module, memory, "kv"), self.project(module, hidden, "q")
-            names = _CACHE[2:]
+        else:
+            query, *new = self.project(module, hidden, "qkv", rotary)
         if cache:
+            names = _CACHE[2:] if memory else _CACHE[:2]
             new = [self.op("Concat", cache[name], part, axis=2) for name, part in zip(names, new, strict=True)]
             cache |= zip(names, new, strict=True)
         key, value = new
@@ -257,7 +269,7 @@ class Graph:
         return self.linear(module.output_projection, joined)
 
     def _quantized(self, name: str, weight: Tensor) -> tuple[str, str]:
-        """Integers without a sign: products of signed ones overflow on processors without VNNI instructions."""
+        """A weight as unsigned integers, and the scale of each row; signed ones overflow on CPUs without VNNI."""
         weight = weight.detach()
         scales = weight.abs().amax(dim=1).clamp(min=torch.finfo(torch.float).tiny) / 127
         integers = (weight / scales[:, None]).round()
@@ -275,17 +287,9 @@ def build_encoder(graph: Graph) -> Graph:
     source = ("batch_size", "encoder_sequence_length")
     ids, attention_mask = graph.input("input_ids", *source), graph.input("attention_mask", *source)
     positions = graph.range(graph.number(0), graph.length(ids, 1))
-    hidden = graph.embed(encoder.embedder, ids, positions)
-    rotary = graph.rotary(encoder.embedder.positions, positions)
-    mask = graph.source_mask(attention_mask)
-    mask = graph.add_relative(encoder.embedder.positions, mask, query=positions, key=positions)
-    for layer in encoder.layers:
-        assert isinstance(layer, EncoderLayer)
-        attend = partial(graph.attention, layer.self_attention, mask=mask, rotary=rotary, cache={})
-        hidden = graph.add_and_norm(layer.self_attention_add_and_norm, hidden, attend)
-        feed_forward = partial(graph.feed_forward, layer.feed_forward)
-        hidden = graph.add_and_norm(layer.feed_forward_add_and_norm, hidden, feed_forward)
-    graph.output("last_hidden_state", graph.norm(encoder.final_norm, hidden), *source, encoder.d_model)
+    mask, caches = graph.source_mask(attention_mask), [dict[str, str]() for _ in encoder.layers]
+    hidden = graph.layers(encoder, ids, positions=(positions, positions), mask=mask, caches=caches)
+    graph.output("last_hidden_state", hidden, *source, encoder.d_model)
     return graph
 
 
@@ -306,24 +310,13 @@ def build_decoder(graph: Graph) -> Graph:
     ]
     start = graph.length(caches[0]["decoder.key"], 2)
     end = graph.op("Add", start, graph.length(ids, 1))
-    queries, keys = graph.range(start, end), graph.range(graph.number(0), end)
-    mask = graph.mask(graph.op("LessOrEqual", keys, graph.op("Unsqueeze", queries, graph.ints(1))))
-    mask = graph.add_relative(decoder.embedder.positions, mask, query=queries, key=keys)
+    query, key = graph.range(start, end), graph.range(graph.number(0), end)
+    mask = graph.mask(graph.op("LessOrEqual", key, graph.op("Unsqueeze", query, graph.ints(1))))
     cached = graph.op("Shape", caches[0]["encoder.key"], start=2, end=3)
     new_memory = graph.op("Slice", memory, cached, graph.ints(2**63 - 1), graph.ints(1))
-    memory_mask = graph.source_mask(attention_mask)
-    hidden = graph.embed(decoder.embedder, ids, queries)
-    rotary = graph.rotary(decoder.embedder.positions, queries)
-    for layer, cache in zip(decoder.layers, caches, strict=True):
-        assert isinstance(layer, DecoderLayer)
-        attend = partial(graph.attention, layer.self_attention, mask=mask, rotary=rotary, cache=cache)
-        hidden = graph.add_and_norm(layer.self_attention_add_and_norm, hidden, attend)
-        attend = partial(graph.attention, layer.cross_attention, memory=new_memory, mask=memory_mask, cache=cache)
-        hidden = graph.add_and_norm(layer.cross_attention_add_and_norm, hidden, attend)
-        feed_forward = partial(graph.feed_forward, layer.feed_forward)
-        hidden = graph.add_and_norm(layer.feed_forward_add_and_norm, hidden, feed_forward)
-    logits = graph.linear(graph.model.output, graph.norm(decoder.final_norm, hidden))
-    graph.output("logits", logits, batch, target, graph.model.output.out_features)
+    source_memory = new_memory, graph.source_mask(attention_mask)
+    hidden = graph.layers(decoder, ids, positions=(query, key), mask=mask, memory=source_memory, caches=caches)
+    graph.output("logits", graph.linear(graph.model.output, hidden), batch, target, graph.model.output.out_features)
     for number, cache in enumerate(caches):
         for part, result in cache.items():
             graph.output(f"present.{number}.{part}", result, batch, heads, f"present_{part}", head_dim)

@@ -1,7 +1,7 @@
-"""The weights of a model by their names in other formats: one table, which exports and imports read.
+"""Maps our weights to their names in other formats, for exports and imports.
 
-Marian and MarianMT have the sines of a position before its cosines; we have them side by side. So the dimensions of the
-residual stream change places, in every weight alike, which changes no result.
+Marian and MarianMT have the sines of a position before its cosines; we alternate them. So every weight there has the
+dimensions of the residual stream in another order, which changes no result.
 """
 
 from typing import Literal, NamedTuple
@@ -39,15 +39,15 @@ OUTPUT_BIAS = _OUTSIDE_LAYERS["output.bias"]
 
 
 class Weight(NamedTuple):
-    """One of our weights, or a part of one, that has its own name in another format."""
+    """A weight, or a part of one, that has its own name in another format."""
 
     tensor: Tensor  # a view: what is written into it is written into our model
     axis: int | None  # the axis of the residual stream, whose dimensions have another order there
-    tokens: Literal["source", "target"] | None  # the side whose tokens have the rows
+    tokens: Literal["source", "target"] | None  # the side that has one row per token, if any
 
 
 def split_weights(model: Transformer) -> dict[str, Tensor]:
-    """Views of our weights by the names of the modelling file, where query, key and value are separate layers."""
+    """Views of our weights by the names in the modelling file, where query, key and value are separate layers."""
     weights: dict[str, Tensor] = {}
     for name, tensor in model.state_dict().items():
         name = name.replace("embedder.", "").replace("positions.table", "positions.weight")
@@ -59,10 +59,7 @@ def split_weights(model: Transformer) -> dict[str, Tensor]:
 
 
 def named_weights(model: Transformer, names_of: Format) -> dict[str, Weight]:
-    """Our weights by the names of another format. A tied weight has several names.
-
-    Marian's files have these matrices transposed, except for embeddings and the output layer.
-    """
+    """Our weights by the names of another format. A tied weight has several names."""
     weights: dict[str, Weight] = {}
     for ours, tensor in split_weights(model).items():
         stack, _, place = ours.partition(".layers.")
@@ -82,7 +79,7 @@ def named_weights(model: Transformer, names_of: Format) -> dict[str, Weight]:
 
 
 def sines_first(d_model: int) -> Tensor:
-    """The dimensions of our residual stream in Marian's order: the sines, then the cosines."""
+    """The dimensions of our residual stream in Marian's order: first the sines, then the cosines."""
     return torch.arange(d_model).view(-1, 2).t().flatten()
 
 

@@ -8,7 +8,7 @@ import copy
 import os
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from translate.atomic import atomic_folder
 from translate.config.load import read_resolved_config
 from translate.config.schema import ModelConfig
-from translate.data.tokenizer import BOS_ID, EOS_ID, UNK_ID, Tokenizers
-from translate.decoding.agreement import check_agreement, probe
+from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizers
+from translate.decoding.agreement import Probes, check_agreement, probe
 from translate.decoding.counterparts import to_settings
 from translate.errors import InputError, RunError, import_extra
 from translate.fingerprint import fingerprint
@@ -111,22 +111,30 @@ def write_ctranslate2(
 
 
 def check_ctranslate2(directory: Path, model: Transformer, tokenizers: Tokenizers) -> None:
-    """Score sentences with the written model and with ours.
+    """Score sentences with the written model and with ours; the errors are those of `check_scores`."""
+    probes = probe(model, position_limit=position_limit(model.config))
+    sides = [[side.pieces(pair[number]) for pair in probes.pairs] for number, side in enumerate(tokenizers[:2])]
+    check_scores(directory, probes, sides, made="exported")
+
+
+def check_scores(
+    directory: Path, probes: Probes, sides: list[list[list[str]]], *, made: Literal["exported", "imported"]
+) -> None:
+    """Score sentences with a CTranslate2 model and compare the scores with our model's.
+
+    Args:
+        sides: The subwords of the sources, and those of the targets.
 
     Raises:
         RunError: A token's log-probability differs by more than the tolerance.
     """
     ctranslate2 = import_extra("ctranslate2")
     translator = ctranslate2.Translator(os.fsencode(directory), compute_type="float32", intra_threads=1)
-    probes = probe(model, position_limit=position_limit(model.config))
-    scored = translator.score_batch(
-        [tokenizers.source.pieces(pair.source) for pair in probes.pairs],
-        [tokenizers.target.pieces(pair.target) for pair in probes.pairs],
-        max_input_length=0,  # no limit
-    )
-    ours = log_probabilities(probes.logits).gather(2, probes.batch.target_output_ids[:, :, None])[:, :, 0]
-    theirs = [torch.tensor(result.log_probs) for result in scored]
-    check_agreement(probes.pairs, ours, theirs, what="log-probabilities")
+    scored = translator.score_batch(*sides, max_input_length=0)  # no limit
+    target_ids = probes.batch.target_output_ids
+    ours = log_probabilities(probes.logits).gather(2, target_ids[:, :, None])[:, :, 0][target_ids != PAD_ID]
+    theirs = torch.tensor([log_prob for result in scored for log_prob in result.log_probs])
+    check_agreement(ours, theirs, what="log-probabilities", made=made)
 
 
 def _build_spec(model: Transformer, tokenizers: Tokenizers) -> Any:

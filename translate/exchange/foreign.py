@@ -1,16 +1,23 @@
-"""Another toolkit's vocabulary with our special ids, and SentencePiece models with the same ids.
+"""What is read from another toolkit's files: settings, weights, vocabularies and SentencePiece models.
 
 Our special symbols have the first ids, so the other subwords move. In other toolkits a SentencePiece model only
 segments, and a separate vocabulary gives the ids. Ours does both, so its pieces are put into the order of the ids.
 """
 
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
+import yaml
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]  # made on import
+from torch import Tensor
 
-from translate.data.tokenizer import BOS_ID, END_OF_VOCABULARY, EOS_ID, PAD_ID, UNK_ID, Tokenizer
+from translate.data.tokenizer import BOS_ID, END_OF_VOCABULARY, EOS_ID, PAD_ID, UNK_ID, Tokenizer, Tokenizers
 from translate.errors import InputError
+from translate.exchange.weights import Format
+from translate.model import Transformer
 
 _SYMBOLS = {PAD_ID: "<pad>", UNK_ID: "<unk>", BOS_ID: "<s>", EOS_ID: "</s>"}
 _UNIGRAM, _BPE = 1, 2  # SentencePiece's numbers
@@ -18,31 +25,31 @@ _UNKNOWN, _CONTROL, _UNUSED = 2, 3, 5
 
 
 class Vocabulary(NamedTuple):
-    """The subwords of another toolkit by its ids, and its ids of the special symbols."""
+    """The subwords of another toolkit in the order of its ids, and its ids of the special symbols."""
 
     subwords: list[str]
     unk: int
     eos: int
-    start: int | None = None  # the decoder's first input; None: a vector of zeros, which is no token
+    start: int | None = None  # the decoder's first input; None: a vector of zeros instead of a token
     pad: int | None = None
 
     @property
     def rows(self) -> list[int]:
-        """Their id for each of ours; -1: only we have it. Their start symbol may also be another symbol."""
+        """Their id for each of our ids, or -1 if only we have it. Their start symbol may also be another symbol."""
         pad = -1 if self.pad is None or self.pad in (self.unk, self.eos, self.start) else self.pad
         special = [pad, self.unk, -1 if self.start is None else self.start, self.eos]
         return [*special, *(token for token in range(len(self.subwords)) if token not in special)]
 
     @property
     def only_ours(self) -> list[int]:
-        """Our ids that are not among their tokens, or are the second id of one."""
+        """Our ids that they do not have, and BOS if it is the second id of one of their symbols."""
         rows = self.rows
         is_double = rows[BOS_ID] in (rows[UNK_ID], rows[EOS_ID])
         return [token for token, row in enumerate(rows) if row < 0 or (token == BOS_ID and is_double)]
 
     @property
     def names(self) -> list[str]:
-        """The subword of each of our ids; our special symbols have our names."""
+        """The subword of each of our ids, with our names of the special symbols."""
         others = [self.subwords[row] for row in self.rows[len(_SYMBOLS) :]]
         taken, symbols = set(others), []
         for name in _SYMBOLS.values():
@@ -52,11 +59,57 @@ class Vocabulary(NamedTuple):
         return [*symbols, *others]
 
 
+class ForeignModel(NamedTuple):
+    """What a reader finds in another toolkit's files."""
+
+    sections: dict[str, dict[str, Any]]  # of the run's config, as far as the files say it
+    format: Format  # which names the weights
+    weights: dict[str, Tensor]  # linear layers as in torch: one row per output
+    source: Vocabulary
+    target: Vocabulary
+    sentencepiece: tuple[Path, Path]  # the models of the source and of the target
+    files: list[Path]  # everything that the model was read from
+    licence: str | None  # as its model card names it
+    reader: dict[str, str]  # package and version
+    check: Callable[[Transformer, Tokenizers], None]  # compares ours with the other toolkit's; raises RunError
+
+
+def read_mapping(path: Path) -> dict[str, Any]:
+    """Read a file of settings in YAML or JSON.
+
+    Raises:
+        InputError: It cannot be read, or is not a mapping.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        values = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)  # YAML reads 1e-05 as text
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise InputError(f"{path}: cannot be read: {error}") from error
+    if not isinstance(values, dict):
+        raise InputError(f"{path}: is not a mapping")
+    return values
+
+
+def require(name: str, values: Mapping[str, object], allowed: Mapping[str, tuple[object, ...]]) -> None:
+    """Check that each setting is left out or has one of the values that our models can have.
+
+    Raises:
+        InputError: Settings have other values; the message names all of them, and the file by its `name`.
+    """
+    refused = [
+        f"{key} = {values[key]!r} (only {' or '.join(map(repr, choices))})"
+        for key, choices in allowed.items()
+        if key in values and values[key] not in choices
+    ]
+    if refused:
+        raise InputError(f"{name}: a run cannot hold {', '.join(refused)}")
+
+
 def reorder_sentencepiece(model_bytes: bytes, names: list[str], *, name: str) -> Tokenizer:
     """A SentencePiece model that segments as before, with the ids of a vocabulary.
 
-    A subword that only the vocabulary has becomes an unused piece, which no text is segmented into. A piece that only
-    the model has comes after `END_OF_VOCABULARY`: texts are segmented into it as before, and its id is UNK.
+    A subword that only the vocabulary has becomes an unused piece, which texts are never segmented into. A piece that
+    only the model has comes after `END_OF_VOCABULARY`: texts are segmented into it as before, and its id is UNK.
 
     Args:
         names: The subword of each id, with our special symbols.
@@ -67,7 +120,9 @@ def reorder_sentencepiece(model_bytes: bytes, names: list[str], *, name: str) ->
     """
     model = _parse(model_bytes, name=name)
     if model.trainer_spec.model_type not in (_UNIGRAM, _BPE):
-        raise InputError(f"{name}: is a SentencePiece model of words or characters; unigram and bpe can be imported")
+        raise InputError(
+            f"{name}: is a SentencePiece model of words or characters; only unigram and bpe can be imported"
+        )
     own = {piece.piece: piece for piece in model.pieces if piece.type not in (_UNKNOWN, _CONTROL)}
     lowest = min((piece.score for piece in own.values()), default=0.0) - 1.0
 
@@ -88,7 +143,7 @@ def reorder_sentencepiece(model_bytes: bytes, names: list[str], *, name: str) ->
 
 
 def describe_sentencepiece(model_bytes: bytes) -> dict[str, object]:
-    """The section `tokenizer` of a config, as far as a model says it."""
+    """What a model says of a config's section `tokenizer`."""
     model = _parse(model_bytes, name="the SentencePiece model")
     normalization = model.normalizer_spec.name
     known = ("nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity")

@@ -6,9 +6,9 @@ import pytest
 import sentencepiece
 
 from translate.data.subword_sampling import SubwordSampler
-from translate.data.tokenizer import UNK_ID, Tokenizer, Tokenizers, load_tokenizers
+from translate.data.tokenizer import UNK_ID, Tokenizer
 from translate.errors import InputError
-from translate.exchange.vocabulary import Vocabulary, reorder_sentencepiece
+from translate.exchange.foreign import Vocabulary, reorder_sentencepiece
 
 TrainSpm = Callable[..., bytes]
 
@@ -65,24 +65,6 @@ def test_sampling_knows_language_tokens_and_the_end_of_the_vocabulary(train_spm:
     sampled = sampler.sample(lines, amount=0.5, seed=1)
     assert sampler.vocab_size == tokenizer.vocab_size > max(map(max, sampled))
     assert {line[0] for line in sampled} == {tag} and {line[-1] for line in sampled} == {*tokenizer.parse(["ß"])}
-
-
-def test_a_joint_vocabulary_with_two_segmentations_is_saved(
-    train_spm: TrainSpm, english: list[str], german: list[str], tmp_path: object
-) -> None:
-    from pathlib import Path
-
-    folder = Path(str(tmp_path))
-    models = [train_spm(lines, vocab_size=120) for lines in (german, english)]
-    pieces = [sentencepiece.SentencePieceProcessor(model_proto=model) for model in models]
-    joint = sorted({each.id_to_piece(token) for each in pieces for token in range(2, each.get_piece_size())})
-    names = Vocabulary(["</s>", "<unk>", *joint], unk=1, eos=0).names
-    sides = [reorder_sentencepiece(model, names, name="a.spm") for model in models]
-    Tokenizers(*sides, "joint").save(folder)
-    loaded = load_tokenizers(folder)
-    assert loaded.vocabulary == "joint" and loaded.source.encode("der Hund") != loaded.target.encode("der Hund")
-    Tokenizers(sides[0], reordered(models[1])[0], "separate").save(folder)
-    assert load_tokenizers(folder).vocabulary == "separate"
 
 
 def test_models_that_do_not_serve(train_spm: TrainSpm, english: list[str]) -> None:
