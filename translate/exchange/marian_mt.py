@@ -254,10 +254,7 @@ def _read_vocabularies(folder: Path, model: Any, tokenizer: Any) -> tuple[Vocabu
             raise InputError(
                 f"{folder}/{name}: has {len(ids)} subwords, but the model has {num_rows} embeddings: each needs one"
             )
-        for symbol in (tokenizer.unk_token, tokenizer.eos_token):
-            if symbol not in ids:
-                raise InputError(f"{folder}/{name}: the symbol {symbol} is missing")
-        unk, eos = ids[tokenizer.unk_token], ids[tokenizer.eos_token]
+        unk, eos = ids[tokenizer.unk_token], ids.get(tokenizer.eos_token)
         if eos != config.eos_token_id:
             raise InputError(f"{folder}/config.json: eos_token_id = {config.eos_token_id}, and in {name} it is {eos}")
         made.append(Vocabulary(subwords, unk, eos, start=config.decoder_start_token_id, pad=config.pad_token_id))

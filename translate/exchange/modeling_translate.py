@@ -35,7 +35,7 @@ ACTIVATIONS: dict[str, tuple[Callable[[Tensor], Tensor], int]] = {  # with how m
 
 
 class TranslateConfig(PretrainedConfig):
-    """The section `model` of a run's config, with the same names."""
+    """The section `model` of a run's config, with the same names, and both sizes of the vocabulary."""
 
     model_type = "translate"
     attribute_map = {
@@ -43,31 +43,6 @@ class TranslateConfig(PretrainedConfig):
         "num_attention_heads": "num_heads",
         "num_hidden_layers": "num_decoder_layers",  # of the cache
     }
-
-    is_encoder_decoder: bool = True
-    source_vocab_size: int = 8000
-    vocab_size: int = 8000  # of the target
-    d_model: int = 512
-    num_heads: int = 8
-    d_ff: int = 2048
-    num_encoder_layers: int = 6
-    num_decoder_layers: int = 6
-    dropout: float = 0.1
-    attention_dropout: float = 0.0
-    activation_dropout: float = 0.0
-    norm: str = "post"  # layer normalisation after each residual sum, or before each sub-layer: "pre"
-    norm_epsilon: float = 1e-5
-    positions: str = "sinusoidal"  # or learned, rotary, relative
-    max_positions: int = 1024  # of learned positions
-    relative_buckets: int = 32
-    relative_max_distance: int = 128
-    activation: str = "relu"  # a key of ACTIVATIONS
-    tie_embeddings: str = "all"  # of source, target and output layer; "decoder": the last two; "none"
-    scale_embeddings: bool = True
-    output_bias: bool = False
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
 
 
 def sinusoids(positions: Tensor, width: int) -> tuple[Tensor, Tensor]:
