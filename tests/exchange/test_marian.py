@@ -139,7 +139,7 @@ def test_a_damaged_folder(write_marian: WriteMarian, tmp_path: Path) -> None:
         ("opus.npz", b"PK", "opus.npz: is damaged, or not a model of Marian"),
         ("source.spm", b"\xff", "source.spm: is not a SentencePiece model (1 bytes)"),
         ("source.spm", None, "source.spm"),
-        ("decoder.yml", b"models: [a.npz, b.npz]", "a.npz, b.npz is missing, which decoder.yml names"),
+        ("decoder.yml", b"models: [a.npz, b.npz]", "decoder.yml names a.npz, b.npz in `models`, and a file is missing"),
         ("decoder.yml", b"vocabs: [", "decoder.yml: cannot be read"),
     ]:
         folder = write_marian()

@@ -30,7 +30,6 @@ def write_huggingface(model: Transformer, tokenizers: Tokenizers, config: Config
     Raises:
         InputError: The package is not installed.
         RunError: The written model gives other logits, or the written tokenizer other subwords.
-        OSError: The folder cannot be written to.
     """
     transformers = import_extra("transformers")
     exported_class = _exported_class(model.config)
@@ -65,11 +64,7 @@ def write_huggingface(model: Transformer, tokenizers: Tokenizers, config: Config
 
 
 def check_huggingface(directory: Path, model: Transformer, tokenizers: Tokenizers) -> None:
-    """Run the written model and ours on the same sentences.
-
-    Raises:
-        RunError: A number differs by more than the tolerance, or the tokens of a text differ.
-    """
+    """Run the written model and ours on the same sentences; the errors are those of `check_transformers`."""
     exported = _exported_class(model.config).from_pretrained(directory, local_files_only=True).eval()
     symbols = {"unk": UNK_ID, "eos": EOS_ID, "start": BOS_ID, "pad": PAD_ID}
     vocabularies = [Vocabulary(side.pieces(range(side.vocab_size)), **symbols) for side in tokenizers[:2]]

@@ -59,13 +59,8 @@ def import_model(source: str, run: Path, *, overrides: Sequence[str] = (), comma
         "files": {file.name: fingerprint(file) for file in foreign.files},
     }
     with atomic_folder(run) as temporary:
-        new = create_run(
-            temporary,
-            config=imported.config,
-            tokenizers=imported.tokenizers,
-            command=command,
-            provenance={"imported": origin},
-        )
+        config, tokenizers, provenance = imported.config, imported.tokenizers, {"imported": origin}
+        new = create_run(temporary, config=config, tokenizers=tokenizers, command=command, provenance=provenance)
         write_checkpoint(new, "best", add_prefix(get_parameters(imported.model), WEIGHTS_PREFIX), {"step": "0"})
     return imported
 

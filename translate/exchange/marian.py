@@ -105,10 +105,9 @@ def read_marian(folder: Path) -> ForeignModel:
 
 def _files(folder: Path, decoder: dict[str, Any], key: str) -> list[Path]:
     files = [folder / Path(str(name)).name for name in decoder.get(key) or ()]  # paths may be of another machine
-    if missing := [path.name for path in files if not path.is_file()]:
-        raise InputError(f"{folder}: {', '.join(missing)} is missing, which decoder.yml names")
-    if not files:
-        raise InputError(f"{folder}/decoder.yml: names no {key}")
+    if not files or not all(path.is_file() for path in files):
+        found = ", ".join(path.name for path in files) or "nothing"
+        raise InputError(f"{folder}: decoder.yml names {found} in `{key}`, and a file is missing")
     return files
 
 
@@ -157,11 +156,7 @@ def _read_weights(arrays: dict[str, NDArray[Any]], *, name: str) -> tuple[dict[s
 
 
 def _check(
-    file: Path,
-    vocabularies: Sequence[Vocabulary],
-    spms: Sequence[Path],
-    model: Transformer,
-    tokenizers: Tokenizers,
+    file: Path, vocabularies: Sequence[Vocabulary], spms: Sequence[Path], model: Transformer, tokenizers: Tokenizers
 ) -> None:
     """Compare log-probabilities with CTranslate2's, and subwords with those of the original SentencePiece models."""
     probes = probe(model, position_limit=None)

@@ -112,11 +112,7 @@ def search_settings(generation: Any, max_positions: int) -> dict[str, Any]:
 
 
 def write_marian_tokenizer(tokenizers: Tokenizers, config: Config, directory: Path, *, limit: int | None) -> None:
-    """Write the run's SentencePiece models as the files of a `MarianTokenizer`: the same subwords with the same ids.
-
-    Args:
-        limit: The most tokens that the model takes; None: no limit.
-    """
+    """Write the run's SentencePiece models as the files of a `MarianTokenizer`: the same subwords with the same ids."""
     symbols = {"unk_token": UNK_ID, "bos_token": BOS_ID, "eos_token": EOS_ID, "pad_token": PAD_ID}
     is_separate = tokenizers.vocabulary == "separate"
     sides = {"vocab.json": tokenizers.source} | ({"target_vocab.json": tokenizers.target} if is_separate else {})
@@ -282,14 +278,11 @@ def check_transformers(
             attention_mask=(probes.batch.source_ids != PAD_ID).long(),
             decoder_input_ids=rows[probes.batch.target_input_ids].clamp(min=0),
         ).logits
-    both, is_target = (
-        sorted({*range(len(rows))} - {*vocabularies[1].only_ours}),
-        probes.batch.target_output_ids != PAD_ID,
-    )
-    ours, expected = probes.logits[is_target], logits[is_target]
-    check_agreement(ours[:, both], expected[:, rows[both]], what="logits", made=made)
-    ours, expected = log_probabilities(ours), log_probabilities(expected)
-    check_agreement(ours[:, both], expected[:, rows[both]], what="log-probabilities", made=made)
+    is_target = probes.batch.target_output_ids != PAD_ID
+    both = sorted({*range(len(rows))} - {*vocabularies[1].only_ours})
+    for what, function in {"logits": lambda logits: logits, "log-probabilities": log_probabilities}.items():
+        ours, expected = (function(each[is_target]) for each in (probes.logits, logits))
+        check_agreement(ours[:, both], expected[:, rows[both]], what=what, made=made)
     source_ids = {row: token for token, row in enumerate(source_rows.tolist()) if token != BOS_ID}
     tags = [f"{name} " for name in vocabularies[0].subwords if name.startswith(">>")][:1]
     for pair in probes.pairs:

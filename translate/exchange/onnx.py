@@ -40,7 +40,6 @@ def write_onnx(model: Transformer, tokenizers: Tokenizers, config: Config, direc
     Raises:
         InputError: A package is not installed, or the graphs cannot express the model.
         RunError: The written model gives other logits.
-        OSError: The folder cannot be written to.
     """
     to_settings(model.config, "onnx")
     onnx = import_extra("onnx")

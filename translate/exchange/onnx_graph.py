@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -59,36 +58,33 @@ class Graph:
     def __init__(self, onnx: ModuleType, model: Transformer, *, int8: bool) -> None:
         self.model, self._config, self._onnx, self._int8 = model, model.config, onnx, int8
         self._names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}  # tied: one
-        self._weights: dict[str, Any] = {}
-        self._nodes: list[Any] = []
-        self._inputs: list[Any] = []
-        self._outputs: list[Any] = []
+        self._graph = onnx.GraphProto()
+        self._weights: set[str] = set()
 
     def input(self, name: str, *shape: str | int, kind: str = "INT64") -> str:
         kind_id = getattr(self._onnx.TensorProto, kind)
-        self._inputs.append(self._onnx.helper.make_tensor_value_info(name, kind_id, shape))
+        self._graph.input.append(self._onnx.helper.make_tensor_value_info(name, kind_id, shape))
         return name
 
     def output(self, name: str, result: str, *shape: str | int) -> None:
         """Make a result an output of the graph, with this name."""
-        self._nodes.append(self._onnx.helper.make_node("Identity", [result], [name], name=name))
-        self._outputs.append(self._onnx.helper.make_tensor_value_info(name, self._onnx.TensorProto.FLOAT, shape))
+        self._graph.node.append(self._onnx.helper.make_node("Identity", [result], [name], name=name))
+        self._graph.output.append(self._onnx.helper.make_tensor_value_info(name, self._onnx.TensorProto.FLOAT, shape))
 
     def save(self, path: Path) -> None:
         """Write the graph; weights that are too large for the file go into a second one next to it."""
-        helper, weights = self._onnx.helper, list(self._weights.values())
-        graph = helper.make_graph(self._nodes, path.stem, self._inputs, self._outputs, weights)
+        helper, self._graph.name = self._onnx.helper, path.stem
         versions = {"opset_imports": [helper.make_opsetid("", _OPSET)], "ir_version": _IR_VERSION}
-        proto = helper.make_model(graph, producer_name="translate", producer_version=__version__, **versions)
-        is_large = sum(len(weight.raw_data) for weight in weights) > LARGEST_FILE
+        proto = helper.make_model(self._graph, producer_name="translate", producer_version=__version__, **versions)
+        is_large = sum(len(weight.raw_data) for weight in self._graph.initializer) > LARGEST_FILE
         self._onnx.save(proto, os.fspath(path), save_as_external_data=is_large, location=f"{path.name}_data")
         self._onnx.checker.check_model(os.fspath(path), full_check=True)
 
     def ops(self, op: str, *inputs: str, num_results: int, **attributes: object) -> list[str]:
         """Add a node with several results."""
-        name = f"{op}_{len(self._nodes)}"
+        name = f"{op}_{len(self._graph.node)}"
         results = [f"{name}_{number}" for number in range(num_results)]
-        self._nodes.append(self._onnx.helper.make_node(op, inputs, results, name=name, **attributes))
+        self._graph.node.append(self._onnx.helper.make_node(op, inputs, results, name=name, **attributes))
         return results
 
     def op(self, op: str, *inputs: str, **attributes: object) -> str:
@@ -103,8 +99,9 @@ class Graph:
     def weight(self, name: str, tensor: Tensor) -> str:
         """Add a tensor, once."""
         if name not in self._weights:
+            self._weights.add(name)
             array = tensor.detach().cpu().contiguous().numpy()
-            self._weights[name] = self._onnx.numpy_helper.from_array(array, name)
+            self._graph.initializer.append(self._onnx.numpy_helper.from_array(array, name))
         return name
 
     def number(self, value: int | float) -> str:
@@ -164,14 +161,12 @@ class Graph:
         bias = self.op("Gather", self.weight("relative_bias", biases[:, 0].t()), row)  # (query, key, heads)
         return self.op("Add", mask, self.op("Transpose", bias, perm=[2, 0, 1]))
 
-    def linear(self, module: nn.Linear, hidden: str, *, rows: Tensor | None = None, part: str = "") -> str:
+    def linear(self, module: nn.Linear, hidden: str, *, rows: Tensor | slice = slice(None), part: str = "") -> str:
         """The outputs of a linear layer: all, or those of some rows, as a named part.
 
         ONNX Runtime transposes the weights once, when it loads the model.
         """
-        rows = torch.arange(module.out_features) if rows is None else rows
-        weight = module.weight[rows]
-        name = f"{self._names[module.weight]}{part}"
+        weight, name = module.weight[rows], f"{self._names[module.weight]}{part}"
         if self._int8:
             table, scales = self._quantized(name, weight)
             integers, scale, zero = self.ops("DynamicQuantizeLinear", hidden, num_results=3)
