@@ -10,8 +10,7 @@ from translate.config.decoding import DecodingConfig
 from translate.config.load import load_config
 from translate.config.schema import Config, ModelConfig
 from translate.errors import RunError
-from translate.exchange.huggingface import check_huggingface, write_huggingface
-from translate.exchange.marian_mt import generation_settings, marian_lacks
+from translate.exchange.huggingface import check_huggingface, generation_settings, marian_lacks, write_huggingface
 
 transformers = pytest.importorskip("transformers", reason="the extra `huggingface` is not installed")
 

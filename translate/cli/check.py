@@ -45,7 +45,7 @@ def check(
 
     with showing_activity() as show:
         report = check_training(loaded, watch=show)
-    from translate.exchange.marian_mt import marian_lacks
+    from translate.exchange.huggingface import marian_lacks
 
     lacking = marian_lacks(loaded.model)
     if as_json:

@@ -1,27 +1,87 @@
 """Exports to Hugging Face transformers: a MarianMT model where that is exact, else a model with a modelling file."""
 
 import inspect
+import json
+import logging
 import shutil
+import warnings
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import torch
+
+from translate.atomic import write_text
+from translate.config.decoding import DecodingConfig
 from translate.config.schema import Config, ModelConfig
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizers
-from translate.decoding.counterparts import to_settings
-from translate.errors import import_extra
+from translate.decoding.agreement import check_agreement, probe
+from translate.decoding.counterparts import find_lacking, to_settings
+from translate.decoding.engines.ctranslate2 import missing_settings
+from translate.errors import RunError, import_extra
 from translate.exchange.foreign import Vocabulary
-from translate.exchange.marian_mt import (
-    SYMBOLS,
-    TABLE_POSITIONS,
-    check_transformers,
-    generation_settings,
-    load_marian_tokenizer,
-    marian_lacks,
-    marian_settings,
-    write_marian_tokenizer,
-)
 from translate.exchange.weights import marian_mt_weights, split_weights
-from translate.model import Transformer
+from translate.model import Transformer, log_probabilities
+
+logger = logging.getLogger(__name__)
+
+TABLE_POSITIONS = 1024
+"""Positions of an export: the most tokens of a source or translation, including the special symbol."""
+SYMBOLS = {"pad_token_id": PAD_ID, "bos_token_id": BOS_ID, "eos_token_id": EOS_ID, "decoder_start_token_id": BOS_ID}
+_NORM_EPSILON = 1e-5  # in the code of transformers, not in a setting
+SHAPE = {  # settings of `MarianConfig`, and ours; two for the same one must have the same value
+    "d_model": "d_model",
+    "encoder_attention_heads": "num_heads",
+    "decoder_attention_heads": "num_heads",
+    "encoder_ffn_dim": "d_ff",
+    "decoder_ffn_dim": "d_ff",
+    "encoder_layers": "num_encoder_layers",
+    "decoder_layers": "num_decoder_layers",
+    "dropout": "dropout",
+    "attention_dropout": "attention_dropout",
+    "activation_dropout": "activation_dropout",
+    "scale_embedding": "scale_embeddings",
+}
+
+
+def marian_lacks(config: ModelConfig) -> list[str]:
+    """What MarianMT cannot express of a model, as "model.key = value (it has …)"."""
+    lacking = find_lacking(config, "marian_mt")
+    if config.norm_epsilon != _NORM_EPSILON:
+        lacking.append(f"model.norm_epsilon = {config.norm_epsilon!r} (it has {_NORM_EPSILON!r})")
+    return lacking
+
+
+def marian_settings(model: Transformer) -> dict[str, Any]:
+    """Sizes and special symbols of our model as the settings of a `MarianConfig`."""
+    return {
+        "vocab_size": model.encoder.embedder.tokens.num_embeddings,
+        "decoder_vocab_size": model.output.out_features,
+        "max_position_embeddings": TABLE_POSITIONS,
+        **{theirs: getattr(model.config, ours) for theirs, ours in SHAPE.items()},
+        **SYMBOLS,
+        "forced_eos_token_id": None,
+    }
+
+
+def generation_settings(config: DecodingConfig, *, limit: int | None) -> dict[str, Any]:
+    """The run's search as the settings of a `GenerationConfig`; a warning names those that it cannot express.
+
+    `generate` divides the log-probability by length^length_penalty, as our kind `average` does. `limit` is the most
+    tokens that the model takes, or None.
+    """
+    lost = missing_settings(config)
+    if config.length_penalty_kind == "gnmt" and config.length_penalty and config.beam_size > 1:
+        lost.insert(0, "decoding.length_penalty_kind = 'gnmt' (length^length_penalty is the nearest)")
+    if lost:
+        logger.warning(f"generation_config.json cannot express {', '.join(lost)}, so transformers ranks differently")
+    return {
+        **SYMBOLS,
+        "suppress_tokens": [PAD_ID, BOS_ID],
+        "num_beams": config.beam_size,
+        "length_penalty": 0.0 if config.length_penalty_kind == "none" else config.length_penalty,
+        "max_length": min(TABLE_POSITIONS // 2, limit or TABLE_POSITIONS),
+    }
 
 
 def write_huggingface(model: Transformer, tokenizers: Tokenizers, config: Config, directory: Path) -> None:
@@ -63,6 +123,37 @@ def write_huggingface(model: Transformer, tokenizers: Tokenizers, config: Config
     check_huggingface(directory, model, tokenizers)
 
 
+def write_marian_tokenizer(tokenizers: Tokenizers, config: Config, directory: Path, *, limit: int | None) -> None:
+    """Write the run's SentencePiece models as the files of a `MarianTokenizer`: the same subwords with the same ids."""
+    symbols = {"unk_token": UNK_ID, "bos_token": BOS_ID, "eos_token": EOS_ID, "pad_token": PAD_ID}
+    is_separate = tokenizers.vocabulary == "separate"
+    sides = {"vocab.json": tokenizers.source} | ({"target_vocab.json": tokenizers.target} if is_separate else {})
+    files: dict[str, dict[str, Any]] = {
+        name: {piece: token_id for token_id, piece in enumerate(side.pieces(range(side.vocab_size)))}
+        for name, side in sides.items()
+    }
+    files["tokenizer_config.json"] = {
+        "tokenizer_class": "MarianTokenizer",
+        "separate_vocabs": is_separate,
+        "source_lang": config.data.source_language,
+        "target_lang": config.data.target_language,
+        **dict(zip(symbols, tokenizers.source.pieces([*symbols.values()]), strict=True)),
+        **({} if limit is None else {"model_max_length": limit}),
+        "clean_up_tokenization_spaces": False,
+    }
+    for name, content in files.items():
+        write_text(directory / name, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    (directory / "source.spm").write_bytes(tokenizers.source.model_bytes)
+    (directory / "target.spm").write_bytes(tokenizers.target.model_bytes)
+
+
+def load_marian_tokenizer(directory: Path) -> Any:
+    """The `MarianTokenizer` of a folder."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Recommended: pip install sacremoses")  # not used here
+        return import_extra("transformers").MarianTokenizer.from_pretrained(directory, local_files_only=True)
+
+
 def check_huggingface(directory: Path, model: Transformer, tokenizers: Tokenizers) -> None:
     """Run the written model and ours on the same sentences; the errors are those of `check_transformers`."""
     exported = _exported_class(model.config).from_pretrained(directory, local_files_only=True).eval()
@@ -77,3 +168,43 @@ def _exported_class(config: ModelConfig) -> Any:
 
         return TranslateForConditionalGeneration
     return import_extra("transformers").MarianMTModel
+
+
+def check_transformers(
+    theirs: Any,
+    tokenizer: Any,
+    vocabularies: Sequence[Vocabulary],
+    made: Literal["exported", "imported"],
+    model: Transformer,
+    tokenizers: Tokenizers,
+) -> None:
+    """Compare logits, log-probabilities, and the ids and texts of sentences with those of transformers.
+
+    Raises:
+        RunError: A number differs by more than the tolerance, or a text has other tokens.
+    """
+    probes = probe(model, position_limit=tokenizer.model_max_length)
+    source_rows, rows = (torch.tensor(vocabulary.rows) for vocabulary in vocabularies)
+    with torch.inference_mode():
+        logits = theirs(
+            input_ids=source_rows[probes.batch.source_ids].clamp(min=0),  # padding is masked, whatever its id
+            attention_mask=(probes.batch.source_ids != PAD_ID).long(),
+            decoder_input_ids=rows[probes.batch.target_input_ids].clamp(min=0),
+        ).logits
+    is_target = probes.batch.target_output_ids != PAD_ID
+    both = sorted({*range(len(rows))} - {*vocabularies[1].only_ours})
+    for what, function in {"logits": lambda logits: logits, "log-probabilities": log_probabilities}.items():
+        ours, expected = (function(each[is_target]) for each in (probes.logits, logits))
+        check_agreement(ours[:, both], expected[:, rows[both]], what=what, made=made)
+    source_ids = {row: token for token, row in enumerate(source_rows.tolist()) if token != BOS_ID}
+    tags = [f"{name} " for name in vocabularies[0].subwords if name.startswith(">>")][:1]
+    for pair in probes.pairs:
+        texts = [tag + tokenizers.source.decode(pair.source) for tag in ("", *tags)]
+        ids = [[source_ids.get(token) for token in tokenizer(text)["input_ids"]] for text in texts]
+        text = tokenizer.decode(rows[torch.tensor(pair.target)].tolist(), skip_special_tokens=True)
+        same_ids = ids == [[*tokenizers.source.encode(text), EOS_ID] for text in texts]
+        if not same_ids or text != tokenizers.target.decode(pair.target).strip():
+            raise RunError(
+                f"the {made} tokenizer gives other tokens than the original one for {texts[0]!r}, or another text than"
+                f" {text!r}; nothing was {made}"
+            )

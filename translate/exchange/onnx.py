@@ -18,7 +18,7 @@ from translate.data.tokenizer import BOS_ID, PAD_ID, Tokenizers
 from translate.decoding.agreement import check_agreement, probe
 from translate.decoding.counterparts import COUNTERPARTS, to_settings
 from translate.errors import RunError, import_extra
-from translate.exchange.marian_mt import generation_settings, marian_settings, write_marian_tokenizer
+from translate.exchange.huggingface import generation_settings, marian_settings, write_marian_tokenizer
 from translate.exchange.onnx_graph import TABLE_POSITIONS, Graph, build_decoder, build_encoder, position_limit
 from translate.model import Transformer
 
