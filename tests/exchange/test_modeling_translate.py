@@ -68,6 +68,9 @@ def test_cache_and_padding_change_nothing(tmp_path: Path, positions: str) -> Non
         logits = exported(short[None], decoder_input_ids=padded, decoder_attention_mask=padded != 0).logits
         torch.testing.assert_close(logits[0, 2:], expected, atol=1e-4, rtol=0)
         assert logits.isfinite().all()
+        settings = {"max_new_tokens": 3, "num_beams": 2}
+        expected = exported.generate(short[None], attention_mask=torch.ones(1, 3), **settings)
+        assert torch.equal(exported.generate(short[None], **settings), expected)
 
 
 def test_trains_on_labels(tmp_path: Path) -> None:

@@ -166,13 +166,15 @@ class TranslateStack(nn.Module):
     def forward(
         self,
         input_ids: Tensor,
-        attention_mask: Tensor,  # (batch, key): 1 for tokens, 0 for padding; earlier positions included
+        attention_mask: Tensor | None = None,  # (batch, key), with earlier positions: 0 for padding; None: no padding
         memory: Tensor | None = None,
         memory_mask: Tensor | None = None,
         cache: EncoderDecoderCache | None = None,
         **_: Any,
     ) -> BaseModelOutput:
         kind, length = self.config.positions, input_ids.shape[1]
+        if attention_mask is None:
+            attention_mask = torch.ones_like(input_ids)
         key_positions = (attention_mask.long().cumsum(dim=1) - 1).clamp(min=0)
         positions = key_positions[:, -length:]
         hidden = self.tokens(input_ids) * self.scale
