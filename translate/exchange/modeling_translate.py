@@ -44,6 +44,9 @@ class TranslateConfig(PretrainedConfig):
         "num_hidden_layers": "num_decoder_layers",  # of the cache
     }
 
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+
 
 def sinusoids(positions: Tensor, width: int) -> tuple[Tensor, Tensor]:
     """Sines and cosines of p / 10000^(2i / width) for each position p, (batch, position, width / 2)."""
