@@ -55,25 +55,16 @@ def test_an_unforeseen_error_is_seen_by_tests(error: Exception) -> None:
     assert error in (raised.value, raised.value.__cause__)
 
 
-@pytest.fixture
-def unforeseen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Any:
-    """Runs a command line in which a library fails, and returns what is printed."""
-    monkeypatch.setattr("translate.cli.terminal.process._open_standard_streams", lambda: None)
-    monkeypatch.setattr("translate.cli.terminal.process._end_by_signals", lambda: None)
+def test_an_unforeseen_error_is_a_paragraph_and_a_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("_open_standard_streams", "_end_by_signals"):
+        monkeypatch.setattr(f"translate.cli.terminal.process.{name}", lambda: None)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(sys, "argv", ["translate", "decode", "my run"])
-
-    def run() -> str:
-        with pytest.raises(SystemExit) as stopped:
-            run_command_line(lambda prog_name: {}["no such \x1b key"])
-        assert stopped.value.code == 70
-        return capsys.readouterr().err
-
-    return run
-
-
-def test_an_unforeseen_error_is_a_paragraph_and_a_file(unforeseen: Any, tmp_path: Path) -> None:
-    said = unforeseen()
+    with pytest.raises(SystemExit, match="70"):
+        run_command_line(lambda prog_name: {}["no such \x1b key"])
+    said = capsys.readouterr().err
     (saved,) = tmp_path.glob("translate-bug-*.txt")
     words = ["KeyError: 'no such \\x1b key'", str(saved), "translate decode 'my run'", "translate ", "torch "]
     assert in_order(said, "translate: ", *words) and said.count("\n") == 1
