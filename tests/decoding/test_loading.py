@@ -14,9 +14,8 @@ from translate.config.decoding import DecodingConfig
 from translate.data.tokenizer import Tokenizers, train_tokenizer
 from translate.decoding import Request, Translation, Translator
 from translate.decoding.counterparts import COUNTERPARTS, Counterparts
-from translate.decoding.engines.choice import resolve_auto
 from translate.decoding.engines.own import OwnEngine
-from translate.decoding.loading import load_own_translator
+from translate.decoding.loading import load_own_translator, resolve_auto
 from translate.errors import InputError
 from translate.runs.loading import build_model
 

@@ -132,18 +132,6 @@ def test_other_weights_are_another_job(toy: Any, tmp_path: Path) -> None:
     assert {name for name, value in collect().items() if first[name] != value} == {"RUN", "--forbid"}
 
 
-def test_a_damaged_part_is_made_anew(toy: Any, folder: Path) -> None:
-    _, expected = decode(make_decoder(toy, folder), toy.sources)
-    first, second, third, *_ = map(Path, states(folder))
-    content = bytearray(first.read_bytes())
-    content[len(content) // 2] ^= 1
-    first.write_bytes(content)
-    second.write_bytes(second.read_bytes()[:-1])
-    third.write_bytes(b"")
-    lines_kept, parts = decode(make_decoder(toy, folder), toy.sources)
-    assert parts == expected and lines_kept == 37 - 3 * LINES_PER_BLOCK
-
-
 def test_every_byte_of_a_part_is_guarded(folder: Path) -> None:
     part = OutputPart(ConditionCounts(lines=2, empty=1), ["größer\u2028", ""], ["0-0", ""])
     file = folder / "0001042.part"
@@ -208,7 +196,7 @@ def test_an_equal_share_of_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     assert chosen == [3]
 
 
-@pytest.mark.parametrize("name", ["mine.part", "0000000.part", "lock", "notes.txt"])
+@pytest.mark.parametrize("name", ["mine.part", "lock", "notes.txt"])
 def test_a_folder_with_files_of_others_is_not_taken(toy: Any, folder: Path, name: str) -> None:
     folder.mkdir()
     (folder / name).write_text("mine")

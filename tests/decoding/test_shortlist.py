@@ -11,8 +11,7 @@ from translate.data.lexicon import NULL_ID, Lexicon
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from translate.decoding.loading import load_translator
 from translate.decoding.search.model import CachedDecoder
-from translate.decoding.shortlist import Shortlist, read_shortlist
-from translate.decoding.shortlist_learning import make_shortlist, select_shortlist
+from translate.decoding.shortlist import Shortlist, make_shortlist, read_shortlist, select_shortlist
 from translate.errors import InputError, RunError
 from translate.runs.checkpoint import write_tensors
 from translate.runs.loading import load_run

@@ -11,7 +11,7 @@ from trainings import Digits, run_training
 from translate.config.decoding import DecodingConfig
 from translate.config.load import override_config
 from translate.config.schema import Config
-from translate.decoding.engines import choice
+from translate.decoding import loading
 from translate.decoding.loading import load_translator
 from translate.errors import RunError
 from translate.evaluation.evaluate import choose_test_sets, evaluate
@@ -31,7 +31,7 @@ def test_validation_bleu_is_what_evaluation_gives(
 
     In the precision of the decoding settings; with auto that of CTranslate2, if it is there.
     """
-    monkeypatch.setattr(choice, "MANY_LINES", 1)
+    monkeypatch.setattr(loading, "MANY_LINES", 1)
     config = digits(
         *("training.max_steps=40", "training.validate_every=20", "training.ema_decay=0.9", "decoding.beam_size=4"),
         *("decoding.max_length_factor=2", "decoding.max_length_constant=20", f"decoding.precision={precision}"),

@@ -23,66 +23,38 @@ class AlignmentLink(NamedTuple):
     target: int
 
 
-class PieceAttention(NamedTuple):
-    """The attention in one piece of a line, and the tokens of its units: of each word or of each subword."""
-
-    weights: Float[Tensor, "target source"]  # as `align_words` takes them
-    source_units: list[list[int]]
-    target_units: list[list[int]]
-    source_offset: int  # units of the line before this piece
-    target_offset: int
-
-
 class LineAttention(NamedTuple):
-    """The attention between the units of a translation and those of its source, in all pieces of the line."""
+    """The attention between the units (words or subwords) of a translation and those of its source."""
 
-    pieces: list[PieceAttention]
-
-    @property
-    def links(self) -> list[AlignmentLink]:
-        """The links of all pieces; see `align_words`."""
-        return [
-            AlignmentLink(link.source + piece.source_offset, link.target + piece.target_offset)
-            for piece in self.pieces
-            for link in align_words(piece.weights, source_words=piece.source_units, target_words=piece.target_units)
-        ]
-
-    @property
-    def rows(self) -> list[dict[int, float]]:
-        """For each target unit the weights of the source units of its piece; the end symbols are left out."""
-        found = []
-        for piece in self.pieces:
-            weights = merge_units(piece.weights[:-1, :-1], piece.source_units, piece.target_units)
-            found += [dict(enumerate(row, start=piece.source_offset)) for row in weights.tolist()]
-        return found
-
-    @property
-    def num_sources(self) -> int:
-        """The number of source units."""
-        return max((piece.source_offset + len(piece.source_units) for piece in self.pieces), default=0)
+    links: list[AlignmentLink]  # see `align_words`
+    rows: list[dict[int, float]]  # weights of source units per target unit, of its piece and without end symbols
+    num_sources: int  # source units
 
 
 def line_attention(
     translation: Translation, forced: Iterator[ForcedDecoding], tokenizers: Tokenizers, *, unit: Unit
 ) -> LineAttention:
     """The attention of one line; `forced` begins with its pieces."""
-    pieces = []
-    source_offset = target_offset = 0
+    links: list[AlignmentLink] = []
+    rows: list[dict[int, float]] = []
+    num_sources = 0
     is_inside_word = False
     for part in translation.parts:
         if unit == "words":
             source_units = [word.positions for word in group_words(tokenizers.source.pieces(part.source_ids))]
             target_units = [word.positions for word in group_words(tokenizers.target.pieces(part.ids))]
             if is_inside_word and source_units and not part.source[:1].isspace():
-                source_offset -= 1  # the piece before ends within this piece's first word
+                num_sources -= 1  # the piece before ends within this piece's first word
             is_inside_word = bool(source_units) and not part.source[-1:].isspace()
         else:
             source_units, target_units = ([[token] for token in range(len(ids))] for ids in (part.source_ids, part.ids))
         weights = next(forced).attention
-        pieces.append(PieceAttention(weights, source_units, target_units, source_offset, target_offset))
-        source_offset += len(source_units)
-        target_offset += len(target_units)
-    return LineAttention(pieces)
+        for source, target in align_words(weights, source_words=source_units, target_words=target_units):
+            links.append(AlignmentLink(source + num_sources, target + len(rows)))
+        merged = merge_units(weights[:-1, :-1], source_units, target_units).tolist()
+        rows += [dict(enumerate(row, start=num_sources)) for row in merged]
+        num_sources += len(source_units)
+    return LineAttention(links, rows, num_sources)
 
 
 def align_words(

@@ -1,10 +1,10 @@
-"""The records of a line: the request, the inputs that are searched, and the translation with its conditions."""
+"""Records of a line: request, search inputs, translation and its conditions; and the buffers that read lines ahead."""
 
 import html
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from translate.decoding.constraints.terminology import Terminology
 from translate.decoding.output.flags import flag_translation
@@ -13,7 +13,12 @@ from translate.decoding.output.words import WordConfidence, group_words, word_co
 OnFinished = Callable[[int], object]
 """Is told how many more lines have a result, to show progress: from any thread, but never from two at once."""
 
+BUFFER_CHARACTERS = 1_000_000  # a buffer of very long lines ends early
+
 _DOUBTFUL = 0.5  # in a notebook the bar of a less probable word is orange
+
+
+Item = TypeVar("Item")
 
 
 def ignore_progress(num_lines: int) -> None:
@@ -188,3 +193,25 @@ def count_conditions(translations: Iterable[Translation]) -> ConditionCounts:
     for _ in counts.watch(translations):
         pass
     return counts
+
+
+def read_buffers(
+    items: Iterable[Item], *, max_items: int, count_characters: Callable[[Any], int] = lambda item: len(item.source)
+) -> Iterator[list[Item]]:
+    """Yield the items in order, one buffer at a time.
+
+    No item beyond the end of a buffer is read before the next buffer is asked for.
+
+    Args:
+        max_items: Items in a buffer; fewer if they have `BUFFER_CHARACTERS` characters together.
+    """
+    buffer: list[Item] = []
+    characters = 0
+    for item in items:
+        buffer.append(item)
+        characters += count_characters(item)
+        if len(buffer) == max_items or characters >= BUFFER_CHARACTERS:
+            yield buffer
+            buffer, characters = [], 0
+    if buffer:
+        yield buffer

@@ -20,9 +20,8 @@ import torch
 
 from translate._version import package_versions
 from translate.atomic import atomic_write, is_temporary, open_output, write_error
-from translate.decoding.buffers import read_buffers
 from translate.decoding.output.formats import OutputFormat, format_translations
-from translate.decoding.request import ConditionCounts, OnFinished, Request, ignore_progress
+from translate.decoding.request import ConditionCounts, OnFinished, Request, ignore_progress, read_buffers
 from translate.decoding.synthetic import PairFormat
 from translate.decoding.translator import Translator
 from translate.distributed.process_group import DistributedEnvironment, World
@@ -86,7 +85,8 @@ class ShardedDecoder:
         try:
             self.folder.mkdir(exist_ok=True)
             for entry in self.folder.iterdir():
-                if not (is_part(entry) or is_temporary(entry) or (entry.name == "lock" and is_lock_file(entry))):
+                is_part = re.fullmatch(r"\d{7}\.part", entry.name) and entry.is_file()
+                if not (is_part or is_temporary(entry) or (entry.name == "lock" and is_lock_file(entry))):
                     raise InputError(
                         f"{entry}: is not a finished part, but parts go into this folder; move it elsewhere"
                     )
@@ -184,14 +184,6 @@ def write_part(file: Path, block_fingerprint: str, part: OutputPart) -> None:
     content = json.dumps(part)
     with atomic_write(file) as opened:
         opened.write(f"{fingerprint(block_fingerprint, content)}\n{content}".encode())
-
-
-def is_part(file: Path) -> bool:
-    """Whether a file looks like a part of some decoding: it has such a name, and begins with a checksum or is empty."""
-    if not (file.suffix == ".part" and file.is_file() and not file.is_symlink()):
-        return False
-    with file.open("rb") as opened:
-        return re.fullmatch(rb"([0-9a-f]{64}\n)?", opened.read(65)) is not None
 
 
 def read_part(file: Path, block_fingerprint: str) -> OutputPart | None:

@@ -4,16 +4,29 @@ A sentence's list depends on that sentence alone, so its translation does not de
 CTranslate2's vocabulary maps allow the words of the whole batch instead, so only our own engine has shortlists.
 """
 
-from typing import NamedTuple
+from itertools import chain
+from pathlib import Path
+from typing import Literal, NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Int
+from numpy.typing import NDArray
 from torch import Tensor
 
+from translate.config.load import read_resolved_config
+from translate.data.augmentation import augment_corpus
+from translate.data.batching import EncodedPair
+from translate.data.corpora import read_corpus
+from translate.data.lexicon import NULL_ID, Lexicon, learn_lexicon
+from translate.data.streaming import TrainingStreams
+from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, load_tokenizers
 from translate.errors import InputError, RunError
-from translate.runs.checkpoint import read_tensors
-from translate.runs.directory import RunDirectory
+from translate.runs.checkpoint import read_tensors, write_tensors
+from translate.runs.directory import RunDirectory, open_run
 from translate.runs.loading import LoadedRun
+
+MAX_PAIRS = 500_000  # that the translations are learnt from; more would take memory and change little
 
 
 class Shortlist(NamedTuple):
@@ -49,3 +62,89 @@ def read_shortlist(run: LoadedRun) -> Shortlist:
             f" {expected[0]} and {expected[1]}"
         )
     return Shortlist(tensors["always"], tensors["translations"])
+
+
+def select_shortlist(
+    lexicon: Lexicon,
+    *,
+    source_counts: NDArray[np.int64],
+    target_counts: NDArray[np.int64],
+    vocabulary: Literal["joint", "separate"],
+    num_frequent: int,
+    num_translations: int,
+) -> Shortlist:
+    """Select the most frequent target ids, and the likeliest for each source id.
+
+    Args:
+        source_counts: The number of times that each source id occurs in the corpus.
+        target_counts: The same for target ids.
+        vocabulary: With a joint vocabulary a source token also allows itself, so that names and numbers can be copied,
+            if it occurs in a target of the corpus or in no source.
+        num_frequent: Target ids that are always allowed; at most those that occur. A batch pays for them once, not for
+            each sentence, so many frequent ids and few translations make the shortest lists for the same coverage.
+        num_translations: Ids that each source token allows in addition to the frequent ones.
+
+    Source: Jean et al. 2015, https://arxiv.org/abs/1412.2007, section 3.3 (candidate lists).
+    """
+    always = np.zeros(len(target_counts), dtype=np.bool_)
+    most_frequent = np.argsort(-target_counts, kind="stable")[:num_frequent]
+    always[most_frequent[target_counts[most_frequent] > 0]] = True
+    always[[UNK_ID, EOS_ID]] = True
+    always[[PAD_ID, BOS_ID]] = False
+
+    translations = np.full((len(source_counts), num_translations), EOS_ID, dtype=np.int32)
+    selectable = (lexicon.source_ids != NULL_ID) & ~always[lexicon.target_ids]
+    selectable &= ~np.isin(lexicon.target_ids, [PAD_ID, BOS_ID])
+    sources, targets = lexicon.source_ids[selectable], lexicon.target_ids[selectable]
+    likeliest = np.lexsort((targets, -lexicon.probabilities[selectable], sources))
+    sources, targets = sources[likeliest], targets[likeliest]
+    rank = np.arange(len(sources)) - np.searchsorted(sources, sources)  # within the source id
+    kept = rank < num_translations
+    translations[sources[kept], rank[kept]] = targets[kept]
+    if vocabulary == "joint":
+        ids = np.arange(len(source_counts), dtype=np.int32)
+        copied = (target_counts > 0) | (source_counts == 0)
+        copied[[PAD_ID, UNK_ID, BOS_ID, EOS_ID]] = False
+        translations = np.column_stack((translations, np.where(copied, ids, EOS_ID)))
+    return Shortlist(torch.from_numpy(always), torch.from_numpy(translations))
+
+
+def make_shortlist(run_path: Path, *, num_frequent: int, num_translations: int) -> int:
+    """Learn the shortlist of a run from its training corpora, or from the first segment of streamed ones.
+
+    Returns:
+        The number of pairs that the shortlist was learnt from.
+
+    Raises:
+        InputError: The path is not a run, or its corpora are not where its config says.
+        RunError: The shortlist cannot be written.
+    """
+    run = open_run(run_path)
+    config = read_resolved_config(run.config)
+    tokenizers = load_tokenizers(run.tokenizer)
+    corpora = (
+        TrainingStreams(config.data).first
+        if config.data.is_streamed
+        else [read_corpus(corpus, key=f"data.train.{index}") for index, corpus in enumerate(config.data.train)]
+    )
+    pairs: list[EncodedPair] = []
+    for texts in map(augment_corpus, corpora):
+        sources = tokenizers.source.encode_lines(texts.sources, num_threads=torch.get_num_threads())
+        targets = tokenizers.target.encode_lines(texts.targets, num_threads=torch.get_num_threads())
+        for source, target in zip(sources, targets, strict=True):
+            if len(source) <= config.data.max_source_tokens and len(target) <= config.data.max_target_tokens:
+                pairs.append(EncodedPair(source, target))
+    source_counts, target_counts = (
+        np.bincount(np.fromiter(chain.from_iterable(pair[side] for pair in pairs), np.int64), minlength=each.vocab_size)
+        for side, each in enumerate(tokenizers[:2])
+    )
+    shortlist = select_shortlist(
+        learn_lexicon(pairs[:MAX_PAIRS], target_vocab_size=len(target_counts)),
+        source_counts=source_counts,
+        target_counts=target_counts,
+        vocabulary=tokenizers.vocabulary,
+        num_frequent=num_frequent,
+        num_translations=num_translations,
+    )
+    write_tensors(run.shortlist, shortlist._asdict(), {})
+    return len(pairs)

@@ -6,7 +6,6 @@ alone, because models are trained on sentences, but very short ones ("Yes! Why?"
 packed into as few pieces as possible, all of about the same length.
 """
 
-import bisect
 import itertools
 import math
 import re
@@ -125,17 +124,14 @@ def split_text(text: str, *, max_tokens: int, count_tokens: CountTokens) -> list
     """
     pieces = [text]
     for ends in (_SENTENCE_ENDS, _CLAUSE_ENDS, _COMMAS, _SPACES, None):
-        sizes = count_tokens(pieces)
-        if max(sizes) <= max_tokens:
-            break
-        divided = []
-        for piece, size in zip(pieces, sizes, strict=True):
+        divided: list[str] = []
+        for piece, size in zip(pieces, count_tokens(pieces), strict=True):
             if size <= max_tokens:
                 divided.append(piece)
+            elif ends:
+                divided += _divide(piece, ends, max_tokens, count_tokens)
             else:
-                divided += (
-                    _divide(piece, ends, max_tokens, count_tokens) if ends else _cut(piece, max_tokens, count_tokens)
-                )
+                divided += _cut(piece, max_tokens, count_tokens)
         pieces = divided
     return pieces
 
@@ -185,25 +181,13 @@ def _ends_sentence(text: str, end: re.Match[str]) -> bool:
 
 
 def _cut(text: str, max_tokens: int, count_tokens: CountTokens) -> list[str]:
-    """Pieces with as many characters as fit, at least one; combining marks stay with their character if possible."""
-
-    def fits(length: int) -> bool:
-        return count_tokens([text[start : start + length]])[0] <= max_tokens
-
-    pieces = []
-    start = 0
-    while start < len(text):
-        fitting = 1
-        while start + fitting < len(text) and fits(2 * fitting):  # counting a far too long text would take long
-            fitting *= 2
-        longer = range(fitting + 1, 2 * fitting)  # the end of this range does not fit, or is beyond the text
-        end = start + fitting + bisect.bisect(longer, False, key=lambda length: not fits(length))
-        places = range(end, max(start, end - _MAX_MARKS), -1)
-        if end < len(text):
-            end = next((place for place in places if not _belongs_together(text[place - 1], text[place])), end)
-        pieces.append(text[start:end])
-        start = end
-    return pieces
+    """Halves of halves that fit, or single characters; combining marks stay with their character if possible."""
+    if len(text) == 1 or count_tokens([text])[0] <= max_tokens:
+        return [text]
+    middle = len(text) // 2
+    places = range(middle, max(0, middle - _MAX_MARKS), -1)
+    place = next((place for place in places if not _belongs_together(text[place - 1], text[place])), middle)
+    return [piece for half in (text[:place], text[place:]) for piece in _cut(half, max_tokens, count_tokens)]
 
 
 def _belongs_together(first: str, second: str) -> bool:

@@ -13,12 +13,19 @@ from translate.config.schema import Config
 from translate.data.batching import EncodedPair
 from translate.data.tokenizer import Tokenizers
 from translate.decoding.alignment import LineAttention, Unit, format_pharaoh, line_attention
-from translate.decoding.buffers import read_buffers
 from translate.decoding.constraints.phrases import encode_phrase
 from translate.decoding.engines.engine import Engine, SearchJob
 from translate.decoding.engines.own import OwnEngine
 from translate.decoding.ranking import choose_translation, rerank, spell, unmet_phrases
-from translate.decoding.request import OnFinished, Request, Score, SearchInput, Translation, ignore_progress
+from translate.decoding.request import (
+    OnFinished,
+    Request,
+    Score,
+    SearchInput,
+    Translation,
+    ignore_progress,
+    read_buffers,
+)
 from translate.decoding.score import ForcedDecoding, force_decode
 from translate.decoding.search.beam import Hypothesis
 from translate.decoding.search.settings import build_scoring
@@ -240,38 +247,34 @@ class Translator:
         """Yield the translations of the lines in a buffer, which are searched together."""
         pieces = self._inputs(requests, first_number=first_number)
         inputs = list(itertools.chain.from_iterable(pieces))
-        target = self.tokenizers.target
-        num_left, lock = [len(inputs_of_line) for inputs_of_line in pieces], threading.Lock()
-        parts: dict[tuple[int, int], Translation] = {}
+        lock = threading.Lock()
+        parts: list[dict[int, Translation]] = [{} for _ in requests]  # of each line, by the number of the piece
         joined: dict[int, Translation] = {}
 
         def on_found(index: int, hypotheses: list[Hypothesis]) -> None:
-            line = inputs[index].line - first_number
-            parts[line, inputs[index].piece] = self._translation(inputs[index], hypotheses)
+            line, translation = inputs[index].line - first_number, self._translation(inputs[index], hypotheses)
             with lock:
-                num_left[line] -= 1
-                is_last = num_left[line] == 0
+                parts[line][inputs[index].piece] = translation
+                is_last = len(parts[line]) == len(pieces[line])
                 if is_last:
                     on_finished(1)
             if is_last:
-                found = [parts.pop((line, piece)) for piece in range(len(pieces[line]))]
-                joined[line] = self._join(requests[line], found)
+                joined[line] = self._join(requests[line], [part for _, part in sorted(parts[line].items())])
                 if on_translated is not None:
                     on_translated(first_number + line, joined[line])
 
         def on_step(index: int, ids: list[int]) -> None:
-            if on_partial is not None:
-                on_partial(inputs[index].line, inputs[index].piece, spell(ids, target))
+            assert on_partial is not None
+            on_partial(inputs[index].line, inputs[index].piece, spell(ids, self.tokenizers.target))
 
         # A reverse model ranks the whole beam.
         wanted = {} if self.reverse is None else {"n_best": self.config.beam_size}
         config = self.config.model_copy(update=wanted)
-        self.engine.search(SearchJob(inputs, config, on_found, None if on_partial is None else on_step))
+        self.engine.search(SearchJob(inputs, config, on_found, on_step if on_partial else None))
         for index, each in enumerate(inputs):
             if not each.has_words:  # is not searched
                 on_found(index, [])
-        for line in range(len(requests)):
-            yield joined.pop(line)
+        yield from (joined[line] for line in range(len(requests)))
 
     def _inputs(self, requests: Sequence[Request], *, first_number: int) -> list[list[SearchInput]]:
         """The inputs of each line with their constraints: the line, or the pieces of one that is too long."""

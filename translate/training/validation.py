@@ -14,8 +14,7 @@ from translate.config.schema import Config
 from translate.data.corpora import ParallelCorpus, data_fingerprint
 from translate.data.tokenizer import Tokenizers
 from translate.decoding import OnFinished, Translator, count_conditions, ignore_progress
-from translate.decoding.engines.choice import resolve_auto
-from translate.decoding.loading import set_precision
+from translate.decoding.loading import resolve_auto, set_precision
 from translate.distributed.process_group import SINGLE_PROCESS, World
 from translate.evaluation.evaluate import Evaluation, evaluate, gather_lines
 from translate.fingerprint import fingerprint

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 import torch
 from tables import END, PLAIN, START, A, B, C, LazyTable, S, Table, all_sequences, random_table, run
-from torch import Tensor
 
 from translate.config.data import TokenizerConfig
 from translate.data.tokenizer import Tokenizer, train_tokenizer
@@ -117,22 +116,6 @@ def test_a_narrow_beam_satisfies_all_phrases(beam_size: int) -> None:
         assert all(each.truncated or not missing_in(each.ids, required) for each in found)
 
 
-def test_a_less_likely_translation_by_hand() -> None:
-    lines = {
-        (): line(A=0.9, B=0.1),
-        (A,): line(END=0.7, B=0.2, C=0.1),
-        (B,): line(END=0.5, A=0.5),
-        (B, A): line(END=1.0),
-        (A, B): line(END=0.9, A=0.1),
-    }
-    model = LazyTable(lambda prefix: lines.get(prefix, line(END=0.5, C=0.5)))
-    assert search(model, [], max_length=9, beam_size=2)[0].ids == [A]  # 0.63
-    (best, *_) = search(model, [[B]], max_length=9, beam_size=2)
-    assert best.ids == [A, B] and math.exp(best.log_prob) == pytest.approx(0.9 * 0.2 * 0.9)  # B END: 0.05
-    (best, *_) = search(model, [[B, A]], max_length=9, beam_size=4)
-    assert best.ids == [B, A] and math.exp(best.log_prob) == pytest.approx(0.1 * 0.5)
-
-
 def test_a_phrase_at_the_very_end_and_at_the_last_possible_token() -> None:
     model = LazyTable(
         lambda prefix: line(A=0.98, END=0.01, B=0.01) if len(prefix) < 3 else line(END=0.5, B=0.49, A=0.01)
@@ -169,13 +152,6 @@ def test_a_word_is_not_satisfied_by_a_longer_one(beam_size: int) -> None:
     for phrases in ([[B]], [[A, B]], [[B], [B]]):
         best = search(LOVES_TO_CONTINUE, phrases, max_length=20, beam_size=beam_size)[0]
         assert not missing_in(best.ids, phrases) and not best.truncated, best
-
-
-def test_a_longer_word_beside_a_required_one_is_not_forbidden() -> None:
-    for phrases in ([[B], [B, S]], [[B, S], [B, S], [B]]):
-        best = search(LOVES_TO_CONTINUE, phrases, max_length=12, beam_size=5)[0]
-        assert not missing_in(best.ids, phrases)
-        assert (B, S) in itertools.pairwise(best.ids)
 
 
 # The step
@@ -310,11 +286,6 @@ def tokenizer() -> Tokenizer:
     return train_tokenizer(lines, TokenizerConfig(vocab_size=310))
 
 
-@pytest.fixture(scope="module")
-def begins_word(tokenizer: Tokenizer) -> Tensor:
-    return build_word_tables(tokenizer).begins_word
-
-
 def test_phrases_are_spelt_as_words_of_their_own(tokenizer: Tokenizer) -> None:
     assert "".join(tokenizer.pieces(encode_phrase(tokenizer, " the  dog\n"))) == "▁the▁dog"
     for text in ("", " ", "\u3000\n"):
@@ -327,34 +298,6 @@ def test_a_phrase_that_cannot_be_spelt_is_named() -> None:
     assert encode_phrase(plain, "dog") == plain.encode("dog")
     with pytest.raises(InputError, match="^the phrase 'dög €': the target vocabulary cannot spell 'ö', '€'$"):
         encode_phrase(plain, "dög €")
-
-
-@pytest.mark.parametrize(
-    "text, is_met",
-    [
-        ("the dog", True),
-        ("dog dog runs", True),
-        ("a dog, or two", True),
-        ("a dog's house", True),
-        ("dog-house", True),
-        ("the dogs run", False),
-        ("doghouse", False),
-        ("dogö dogé dog5", False),
-        ("bulldog", False),
-        ("dogs dog", True),
-        ("", False),
-    ],
-)
-def test_words_in_text(tokenizer: Tokenizer, begins_word: Tensor, text: str, is_met: bool) -> None:
-    """All but the phrase is spelt by characters and bytes, so that none is merged with the end of a word."""
-    dog = encode_phrase(tokenizer, "dog")
-    known = set(tokenizer.pieces(range(tokenizer.vocab_size)))
-    ids: list[int] = []
-    for part in re.findall("▁dog|.", ("▁" + text.replace(" ", "▁")).rstrip("▁")):
-        spelt = [part] if part in known else [f"<0x{byte:02X}>" for byte in part.encode()]
-        ids += dog if part == "▁dog" else tokenizer.parse(spelt)
-    assert tokenizer.decode(ids) == text
-    assert (unsatisfied_phrases(ids, [dog], begins_word=begins_word) == []) == is_met
 
 
 class ListedPieces(Tokenizer):

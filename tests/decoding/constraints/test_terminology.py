@@ -100,11 +100,3 @@ def test_a_wrong_line_is_named(tmp_path: Path, content: str, message: str) -> No
     with pytest.raises(InputError) as error:
         read_terminology(path)
     assert str(error.value) == f"{path}, {message}"
-
-
-def test_a_wrong_file_is_named(tmp_path: Path) -> None:
-    path = write(tmp_path, "Tür\tdoor\n".encode("latin1"))
-    with pytest.raises(InputError, match=r"terms.tsv, line 1: byte 2 of the line \(0xfc\) is not UTF-8"):
-        read_terminology(path)
-    with pytest.raises(InputError, match="missing.tsv: no such file"):
-        read_terminology(tmp_path / "missing.tsv")

@@ -8,17 +8,15 @@ import torch
 from harness import Toy, write_run
 
 from translate.config.decoding import DecodingConfig
-from translate.decoding import Request, Translator
-from translate.decoding.engines import choice
-from translate.decoding.engines.choice import resolve_auto
+from translate.decoding import Request, Translator, loading
 from translate.decoding.engines.ctranslate2_conversion import convert_run
-from translate.decoding.loading import load_own_translator, load_translator
+from translate.decoding.loading import load_own_translator, load_translator, resolve_auto
 from translate.errors import InputError, RunError
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
 needs_ctranslate2 = pytest.mark.skipif(
-    choice.importlib.util.find_spec("ctranslate2") is None, reason="the extra `ctranslate2` is not installed"
+    loading.importlib.util.find_spec("ctranslate2") is None, reason="the extra `ctranslate2` is not installed"
 )
 
 
@@ -42,9 +40,9 @@ needs_ctranslate2 = pytest.mark.skipif(
 def test_auto(
     monkeypatch: pytest.MonkeyPatch, options: dict[str, str], installed: bool, bf16: bool, expected: tuple[str, str]
 ) -> None:
-    monkeypatch.setattr(choice, "choose_device", torch.device)
-    monkeypatch.setattr(choice, "choose_precision", lambda name, device: "bf16" if bf16 else "fp32")
-    monkeypatch.setattr(choice.importlib.util, "find_spec", lambda name: name if installed else None)
+    monkeypatch.setattr(loading, "choose_device", torch.device)
+    monkeypatch.setattr(loading, "choose_precision", lambda name, device: "bf16" if bf16 else "fp32")
+    monkeypatch.setattr(loading.importlib.util, "find_spec", lambda name: name if installed else None)
     config = resolve_auto(DecodingConfig.model_validate({"device": "cpu"} | options))
     assert (config.engine, config.precision) == expected
 
@@ -83,7 +81,7 @@ def test_a_run_is_converted_as_soon_as_it_pays(
     toy: Toy, run: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", logger="translate")
-    monkeypatch.setattr(choice, "MANY_LINES", 20)
+    monkeypatch.setattr(loading, "MANY_LINES", 20)
     expected = texts(load_own_translator(run, options={"beam_size": 1}).translator, toy.sources)
     translator = automatic(run)
     assert texts(translator, toy.sources[:19]) == expected[:19]
@@ -115,7 +113,7 @@ def test_what_ctranslate2_lacks_our_own_search_has(toy: Toy, run: Path, caplog: 
 def test_where_the_conversion_cannot_be_kept_our_own_model_searches(
     toy: Toy, run: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(choice, "MANY_LINES", 1)
+    monkeypatch.setattr(loading, "MANY_LINES", 1)
     (run / "export").write_text("in the way")
     translator = automatic(run)
     for _ in range(2):

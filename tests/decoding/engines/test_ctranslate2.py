@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from harness import Toy, write_run
 
-from translate.config.decoding import DecodingConfig
-from translate.decoding import Request, Translator
+from translate.decoding import Translator
 from translate.decoding.engines import ctranslate2 as engine
 from translate.decoding.engines.ctranslate2_conversion import convert_run
 from translate.decoding.engines.engine import SearchJob
@@ -18,7 +17,6 @@ from translate.decoding.request import SearchInput
 from translate.errors import InputError, RunError
 from translate.fingerprint import fingerprint
 from translate.runs.checksums import read_checksums, write_checksums
-from translate.runs.loading import build_model
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
@@ -89,37 +87,6 @@ def test_precisions(toy: Toy, converted: MakeTranslator, precision: str, monkeyp
     monkeypatch.setattr(ctranslate2, "Translator", without_bfloat16)
     with pytest.raises(InputError, match="^device = cpu and precision = bf16: .* Requested bfloat16 compute type"):
         converted(precision=precision)
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [("min_length_constant", 3), ("mbr", "chrf"), ("repetition_penalty", 1.5)],
-)
-def test_settings_that_only_our_search_has_are_named(key: str, value: object) -> None:
-    assert engine.missing_settings(DecodingConfig(beam_size=3, length_penalty=0.2)) == []
-    config = DecodingConfig.model_validate({key: value, "coverage_penalty": 0.2})
-    assert sorted(engine.missing_settings(config)) == sorted(
-        [f"decoding.{key} = {value!r}", "decoding.coverage_penalty = 0.2"]
-    )
-
-
-def test_lines_with_constraints_are_ours(
-    toy: Toy, converted: MakeTranslator, own: MakeTranslator, searched: list[SearchInput]
-) -> None:
-    free, *constrained = toy.sources[:3]
-    lines = [free, Request(constrained[0], required=("dog",)), Request(constrained[1], prefix="the")]
-    texts = [each.text for each in converted(beam_size=2).translate(lines)]
-    assert [each.source for each in searched if each.source != free] == constrained
-    assert texts == [each.text for each in own(beam_size=2).translate(lines)]
-
-
-def test_weights_that_are_not_finite(toy: Toy, converted: MakeTranslator, tmp_path: Path) -> None:
-    model = build_model(toy.config, toy.tokenizers)
-    model.output.weight.data[5] = float("nan")
-    write_run(tmp_path / "run", toy.config, toy.tokenizers, model)
-    with pytest.raises(RunError, match="differ by up to nan"):
-        converted(tmp_path / "run")
-    assert list((tmp_path / "run" / "export").iterdir()) == []
 
 
 def test_a_failing_search_names_the_conversion(toy: Toy, converted: MakeTranslator, tmp_path: Path) -> None:

@@ -19,7 +19,6 @@ from translate.decoding.engines.own import OwnEngine
 from translate.decoding.search.beam import Hypothesis
 from translate.decoding.search.loop import BeamSearch
 from translate.errors import InputError, RunError
-from translate.model.device import OutOfMemory, explain_out_of_memory
 from translate.runs import loading
 from translate.runs.loading import build_model
 
@@ -60,13 +59,6 @@ def test_a_source_beyond_learned_positions_is_cut_to_be_scored(toy: Toy) -> None
     long, cut = limited.score(["Hund " * 40, "Hund " * 10], [[7, 8, 9], [7, 8, 9]])
     assert len(long.token_log_probs) == 4
     assert long.token_log_probs == pytest.approx(cut.token_log_probs, abs=1e-5)
-
-
-@pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "relative"])
-def test_other_positions_have_no_limit(toy: Toy, positions: str) -> None:
-    model = random_model(toy.tokenizers, positions=positions, max_positions=11).eval()
-    config = DecodingConfig(beam_size=1, max_length_factor=0.0, max_length_constant=3)
-    assert not Translator(model, toy.tokenizers, config).translate("Hund " * 400).source_truncated
 
 
 # Forbidden words
@@ -184,13 +176,3 @@ def test_a_model_too_large_to_build(toy: Toy, monkeypatch: pytest.MonkeyPatch) -
     message = rf"^out of memory on .*model.d_model = 65536, model.d_ff = 1000000, .* 310 subwords .*{2**50} bytes"
     with pytest.raises(RunError, match=message):
         build_model(Config(model=sizes), toy.tokenizers)
-
-
-def test_the_outermost_tells() -> None:
-    with (
-        pytest.raises(OutOfMemory, match=f"^out of memory on the validation{TOLD}Resume.$") as caught,
-        explain_out_of_memory("the validation", hint="Resume."),
-        explain_out_of_memory("the search", hint="Lower it."),
-    ):
-        raise REFUSAL
-    assert caught.value.__cause__ is REFUSAL

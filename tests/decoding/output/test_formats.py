@@ -80,18 +80,6 @@ def test_a_record_by_hand(toy: Toy, translator: Translator) -> None:
     ]
 
 
-def test_alignments_of_a_toy_that_translates_word_by_word(toy: Toy, translator: Translator) -> None:
-    """Every target word has a link to a word that is there; an empty translation has none."""
-    lines = [*toy.sources[:5], "", " "]
-    aligned = list(translator.align(translator.translate_stream(lines)))
-    assert [each.source for each in aligned] == lines
-    assert [each.alignment == "" for each in aligned] == [False] * 5 + [True] * 2
-    for each in aligned[:5]:
-        links = [tuple(map(int, link.split("-"))) for link in each.alignment.split(" ")]
-        assert {target for _, target in links} == set(range(len(each.text.split())))
-        assert {source for source, _ in links} <= set(range(len(each.source.split())))
-
-
 def test_alignments_read_no_further_ahead_than_the_search(toy: Toy, translator: Translator) -> None:
     num_read = 0
 

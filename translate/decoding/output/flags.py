@@ -3,6 +3,8 @@
 Only the search knows whether a source or a translation was cut at a maximum length; see `Translation.flags`.
 """
 
+import itertools
+import re
 import unicodedata
 from collections.abc import Sequence
 from typing import Literal
@@ -13,6 +15,11 @@ Flag = Literal["empty", "repetitive", "length_ratio", "unspellable"]
 """empty: the source has text, but the translation has none. repetitive: the translation repeats itself in a loop that
 the source does not have. length_ratio: the translation is far longer or shorter than the source. unspellable: the
 source or the translation has an unknown token."""
+
+# Blocks that occur again at once: of one word or of up to eight, and of a few characters of a word. "had had" and "very
+# very very good" are not loops; nor are "hahahaha", "Mississippi" and "sooooo".
+_LOOP_OF_WORDS = re.compile(r"(?<!\S)(?:(\S+)(?: \1(?!\S)){3,}|(\S+(?: \S+){1,7}?)(?: \2(?!\S)){2,})")
+_LOOP_IN_WORD = re.compile(r"(\S)\1{11,}|(\S\S)\2{5,}|(\S{3,32}?)\3{3,}")
 
 
 def flag_translation(source: str, source_ids: Sequence[int], text: str, ids: Sequence[int]) -> frozenset[Flag]:
@@ -48,31 +55,10 @@ def most_repeats(text: str) -> int:
     not count: a row of digits is data as often as a failure, and a long one shows in the length.
     """
     kept = (character for character in text.casefold() if not unicodedata.category(character).startswith("P"))
-    words = "".join(kept).split()
-    # "had had" and "very very very good" are not loops; nor are "hahahaha", "Mississippi" and "sooooo".
-    in_words = _most_repeats(words, max_block=8, min_length=4, min_repeats=3)
-    long_words = [word for word in words if len(word) >= 12]
-    in_characters = [_most_repeats(word, max_block=32, min_length=12, min_repeats=4) for word in long_words]
-    return max([in_words, *in_characters])
-
-
-def _most_repeats(units: Sequence[str], *, max_block: int, min_length: int, min_repeats: int) -> int:
-    """Count the complete blocks of the loop that has most: a stretch in which each unit equals that a block before.
-
-    Args:
-        units: Words, or the characters of a word.
-        max_block: The most units in a block.
-        min_length: The fewest units in a loop, whose last block may be incomplete.
-        min_repeats: The fewest complete blocks in a loop.
-    """
+    words = " ".join("".join(kept).split())
     most = 0
-    for block in range(1, min(max_block, len(units) // 2) + 1):
-        start = 0
-        for end in range(block, len(units) + 1):
-            if end == len(units) or units[end] != units[end - block]:
-                repeats = (end - start) // block
-                is_loop = end - start >= min_length and repeats >= min_repeats
-                if is_loop and any(map(str.isalpha, "".join(units[start : start + block]))):
-                    most = max(most, repeats)
-                start = end - block + 1
+    for loop in itertools.chain(_LOOP_OF_WORDS.finditer(words), _LOOP_IN_WORD.finditer(words)):
+        block = loop[loop.lastindex or 0]
+        if any(map(str.isalpha, block)):
+            most = max(most, loop[0].count(block))
     return most

@@ -8,9 +8,8 @@ from itertools import chain
 from typing import Any, Literal
 
 from translate.data.tokenizer import EOS_ID
-from translate.decoding.buffers import read_buffers
 from translate.decoding.output.words import word_confidences
-from translate.decoding.request import OnFinished, Translation, ignore_progress
+from translate.decoding.request import OnFinished, Translation, ignore_progress, read_buffers
 from translate.decoding.translator import Translator
 
 OutputFormat = Literal["text", "jsonl"]
