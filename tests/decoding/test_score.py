@@ -20,7 +20,7 @@ def pairs(toy: Toy) -> list[EncodedPair]:
     return [*pairs, EncodedPair(source.encode("Hund"), [])]
 
 
-def test_log_probabilities_and_ranks_are_those_of_each_pair_alone(toy: Toy, pairs: list[EncodedPair]) -> None:
+def test_a_batch_gives_the_numbers_of_each_pair_alone(toy: Toy, pairs: list[EncodedPair]) -> None:
     for pair, forced in zip(pairs, force_decode(toy.model, pairs, max_tokens=97), strict=True):
         with torch.no_grad():
             logits = toy.model(torch.tensor([[*pair.source, EOS_ID]]), torch.tensor([[BOS_ID, *pair.target]]))
@@ -30,14 +30,8 @@ def test_log_probabilities_and_ranks_are_those_of_each_pair_alone(toy: Toy, pair
         order = [sorted(range(len(row)), key=lambda token, row=row: -row[token]) for row in log_probs]
         ranks = [row.index(token) for row, token in zip(order, [*pair.target, EOS_ID], strict=True)]
         assert forced.token_ranks == ranks
-
-
-@pytest.mark.parametrize("max_tokens", [1, 53, 9999])
-def test_batches_change_nothing(toy: Toy, pairs: list[EncodedPair], max_tokens: int) -> None:
-    alone = [force_decode(toy.model, [pair], max_tokens=1)[0] for pair in pairs]
-    for one, other in zip(force_decode(toy.model, pairs, max_tokens=max_tokens), alone, strict=True):
-        assert one.token_log_probs == pytest.approx(other.token_log_probs, abs=1e-4)
-        torch.testing.assert_close(one.attention, other.attention, rtol=0, atol=1e-5)
+        (alone,) = force_decode(toy.model, [pair], max_tokens=1)
+        torch.testing.assert_close(forced.attention, alone.attention, rtol=0, atol=1e-5)
 
 
 def test_attention_is_the_mean_over_the_heads_of_the_layer(toy: Toy, pairs: list[EncodedPair]) -> None:

@@ -147,7 +147,4 @@ def test_a_damaged_shortlist_is_an_error(toy: Toy, run: Path) -> None:
         write_tensors(file, broken, {})
         with pytest.raises(RunError, match=r"shortlist.safetensors: .*vocabularies"):
             read_shortlist(loaded)
-    file.write_bytes(file.read_bytes()[:-5])
-    with pytest.raises(RunError, match="damaged"):
-        read_shortlist(loaded)
     assert "shortlist.safetensors" in run_command("verify", run).stdout

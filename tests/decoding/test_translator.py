@@ -99,18 +99,15 @@ def test_one_line_gives_one_translation(toy: Toy, translator: MakeTranslator) ->
 
 
 @pytest.mark.usefixtures("no_shape_checks")  # whose TypeError would come first
-@pytest.mark.parametrize(
-    ("lines", "what"),
-    [
-        (b"Hund", "this is bytes: b'Hund'"),
-        ({"source": "Hund"}, "this is dict: {'source': 'Hund'}"),
-        (["Hund", 5.5], "item 2 of this one is float: 5.5"),
-    ],
-)
-def test_what_is_no_line(translator: MakeTranslator, lines: Any, what: str) -> None:
-    with pytest.raises(TypeError) as error:
-        translator().translate(lines)
-    assert str(error.value) == f"translate() takes a str, or a list of str, and {what}"
+def test_what_is_not_a_line(translator: MakeTranslator) -> None:
+    wrong: list[tuple[Any, str]] = [
+        (b"Hund", "bytes"),
+        ({"source": "Hund"}, "dict"),
+        (["Hund", 5.5], "item 2 .* float"),
+    ]
+    for lines, what in wrong:
+        with pytest.raises(TypeError, match=what):
+            translator().translate(lines)
 
 
 def test_a_text_is_one_line(toy: Toy, translator: MakeTranslator, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,12 +241,6 @@ def test_reranking_adds_the_log_probability_of_the_source(toy: Toy, translator: 
     assert num_different > 0
     best, _ = rerank(toy, lines, reverse_weight=0.7, n_best=1, **settings)
     assert [each.text for each in best] == [each.text for each in found]
-
-
-def test_reranked_translations_depend_on_nothing_but_the_line(toy: Toy) -> None:
-    lines, settings = toy.sources[:5], {"reverse_weight": 0.5}
-    alone, _ = rerank(toy, lines, batch_tokens=1, **settings)
-    assert_same(rerank(toy, [*reversed(toy.sources[5:9]), *lines], **settings)[0][4:], alone)
 
 
 @pytest.mark.parametrize("settings", [{"search": "sample"}, {"mbr": "chrf", "n_best": 1}])

@@ -17,7 +17,7 @@ import torch
 
 from translate.config.decoding import DecodingConfig
 from translate.data.tokenizer import Tokenizer
-from translate.decoding.request import SearchInput, Translation
+from translate.decoding.request import Translation
 from translate.errors import InputError
 
 CountTokens = Callable[[Sequence[str]], list[int]]  # the number of tokens of each text
@@ -53,33 +53,19 @@ def truncate_ids(
     return ids[:limit]
 
 
-def fit_sources(
-    sources: Sequence[str], tokenizer: Tokenizer, limit: int | None, config: DecodingConfig, *, first_number: int
-) -> list[list[SearchInput]]:
-    """The search inputs of each source, numbered from `first_number`: the line, or the pieces of one that is too long.
-
-    Raises:
-        InputError: A source is too long, and decoding.long = error.
-    """
+def split_source(source: str, ids: list[int], tokenizer: Tokenizer, *, limit: int) -> list[tuple[str, list[int]]]:
+    """A source and its token ids, or those of its pieces if it has more tokens than the limit."""
 
     def encode(texts: Sequence[str]) -> list[list[int]]:
         return tokenizer.encode_lines([text.strip() for text in texts], num_threads=torch.get_num_threads())
 
-    inputs: list[list[SearchInput]] = []
-    encoded = tokenizer.encode_lines(sources, num_threads=torch.get_num_threads())
-    for line, (source, ids) in enumerate(zip(sources, encoded, strict=True), start=first_number):
-        pieces = [(source, ids)]
-        if limit is not None and len(ids) > limit and config.long == "split":
-            tag_ids, rest = tokenizer.split_tag(source)  # each piece needs the language token
-            tag, max_tokens = source.removesuffix(rest), limit - len(tag_ids)
-            parts = split_text(rest, max_tokens=max_tokens, count_tokens=lambda texts: list(map(len, encode(texts))))
-            texts = [tag + part for part in parts]
-            pieces = list(zip(texts, encode(texts), strict=True))
-        inputs.append([])
-        for number, (text, text_ids) in enumerate(pieces):
-            kept = truncate_ids(text_ids, limit, config, side="source", line=line)
-            inputs[-1].append(SearchInput(line, number, text, kept, source_truncated=len(kept) < len(text_ids)))
-    return inputs
+    if len(ids) <= limit:
+        return [(source, ids)]
+    tag_ids, rest = tokenizer.split_tag(source)  # each piece needs the language token
+    tag, max_tokens = source.removesuffix(rest), limit - len(tag_ids)
+    parts = split_text(rest, max_tokens=max_tokens, count_tokens=lambda texts: list(map(len, encode(texts))))
+    texts = [tag + part for part in parts]
+    return list(zip(texts, encode(texts), strict=True))
 
 
 def join_translations(source: str, pieces: Sequence[Translation]) -> Translation:

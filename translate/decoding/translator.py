@@ -29,7 +29,7 @@ from translate.decoding.request import (
 from translate.decoding.score import ForcedDecoding, force_decode
 from translate.decoding.search.beam import Hypothesis
 from translate.decoding.search.settings import build_scoring
-from translate.decoding.splitting import fit_sources, join_translations, truncate_ids
+from translate.decoding.splitting import join_translations, split_source, truncate_ids
 from translate.errors import InputError
 from translate.model import Transformer
 
@@ -278,17 +278,30 @@ class Translator:
 
     def _inputs(self, requests: Sequence[Request], *, first_number: int) -> list[list[SearchInput]]:
         """The inputs of each line with their constraints: the line, or the pieces of one that is too long."""
-        sources, target = [request.source for request in requests], self.tokenizers.target
-        inputs_by_line = fit_sources(
-            sources, self.tokenizers.source, self.source_limit, self.config, first_number=first_number
-        )
-        for request, pieces in zip(requests, inputs_by_line, strict=True):
-            for number, each in enumerate(pieces):
-                terms = () if request.terminology is None else request.terminology.matches(each.source)
+        tokenizers, limit = self.tokenizers, self.source_limit
+        sources = [request.source for request in requests]
+        encoded = tokenizers.source.encode_lines(sources, num_threads=torch.get_num_threads())
+        inputs_by_line: list[list[SearchInput]] = []
+        for line, (request, ids) in enumerate(zip(requests, encoded, strict=True), start=first_number):
+            pieces = [(request.source, ids)]
+            if limit is not None and self.config.long == "split":
+                pieces = split_source(request.source, ids, tokenizers.source, limit=limit)
+            inputs_by_line.append([])
+            for number, (text, text_ids) in enumerate(pieces):
+                kept = truncate_ids(text_ids, limit, self.config, side="source", line=line)
+                terms = () if request.terminology is None else request.terminology.matches(text)
                 phrases = [*(() if len(pieces) > 1 else request.required), *terms]
-                prefix_ids = target.encode(request.prefix) if number == 0 else []
-                phrase_ids = [encode_phrase(target, phrase) for phrase in phrases]
-                pieces[number] = each._replace(prefix_ids=prefix_ids, phrases=phrases, phrase_ids=phrase_ids)
+                given = SearchInput(
+                    line=line,
+                    piece=number,
+                    source=text,
+                    source_ids=kept,
+                    source_truncated=len(kept) < len(text_ids),
+                    prefix_ids=tokenizers.target.encode(request.prefix) if number == 0 else [],
+                    phrases=phrases,
+                    phrase_ids=[encode_phrase(tokenizers.target, phrase) for phrase in phrases],
+                )
+                inputs_by_line[-1].append(given)
         return inputs_by_line
 
     def _translation(self, given: SearchInput, hypotheses: list[Hypothesis]) -> Translation:

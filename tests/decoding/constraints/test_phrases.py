@@ -134,26 +134,6 @@ def test_an_impossible_length_is_truncated_and_lacks_phrases() -> None:
     assert all(1 in unsatisfied_phrases(each.ids, [[A], [A, B, C]], begins_word=BEGINS_WORD) for each in found)
 
 
-# Subwords
-
-
-# After B nearly always S; after S, any word but B.
-LOVES_TO_CONTINUE = LazyTable(
-    lambda prefix: line(S=0.999, A=0.0005, END=0.0004) if prefix[-1:] == (B,) else line(A=0.3, END=0.5, B=0.1, C=0.1)
-)
-
-
-@pytest.mark.parametrize("beam_size", [1, 2, 5])
-def test_a_word_is_not_satisfied_by_a_longer_one(beam_size: int) -> None:
-    unconstrained = search(LOVES_TO_CONTINUE, [], max_length=12, beam_size=50)
-    assert any(each.ids[:2] == [B, S] for each in unconstrained) and not any(
-        B in each.ids[-1:] for each in unconstrained[:5]
-    )
-    for phrases in ([[B]], [[A, B]], [[B], [B]]):
-        best = search(LOVES_TO_CONTINUE, phrases, max_length=20, beam_size=beam_size)[0]
-        assert not missing_in(best.ids, phrases) and not best.truncated, best
-
-
 # The step
 
 

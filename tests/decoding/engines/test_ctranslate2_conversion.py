@@ -47,14 +47,11 @@ def test_scores_of_given_sentences(tmp_path: Path) -> None:
     assert scored.log_probs == pytest.approx(expected.tolist(), abs=1e-4)
 
 
-@pytest.mark.parametrize(
-    "name", ["encoder.embedder.tokens.weight", "decoder.layers.2.cross_attention.input_projection.weight"]
-)
-def test_a_changed_weight_fails_the_check(tmp_path: Path, name: str) -> None:
+def test_a_changed_weight_fails_the_check(tmp_path: Path) -> None:
     model, tokenizers = model_to_export()
     write_ctranslate2(model, tokenizers, tmp_path)
     with torch.no_grad():
-        model.get_parameter(name)[-1] += 0.1
+        model.decoder.layers[2].cross_attention.input_projection.weight[-1] += 0.1
     with pytest.raises(RunError, match=r"its log-probabilities differ by up to .*, and 0\.0001 is allowed"):
         check_ctranslate2(tmp_path, model, tokenizers)
 
@@ -99,7 +96,7 @@ def test_a_run_without_the_checkpoint(toy: Toy) -> None:
         convert_run(toy.path, checkpoint="last")
 
 
-@pytest.mark.parametrize("checksums", ["none", "empty", "wrong", "right"])
+@pytest.mark.parametrize("checksums", ["none", "wrong", "right"])
 def test_a_damaged_conversion_is_made_again(toy: Toy, tmp_path: Path, checksums: str) -> None:
     """CTranslate2 would read damaged files."""
     run = write_run(tmp_path / "run", toy.config, toy.tokenizers, toy.model)
@@ -109,7 +106,7 @@ def test_a_damaged_conversion_is_made_again(toy: Toy, tmp_path: Path, checksums:
     if checksums == "none":
         (folder / "SHA256SUMS").unlink()
     elif checksums != "right":
-        (folder / "SHA256SUMS").write_text("" if checksums == "empty" else f"{'0' * 64}  model.bin\n")
+        (folder / "SHA256SUMS").write_text(f"{'0' * 64}  model.bin\n")
     assert [report.state for report in verify_run(run).files if report.name.startswith("export/")] == ["DAMAGED"]
     assert convert_run(run, checkpoint="best") == folder
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == contents

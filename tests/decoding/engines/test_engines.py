@@ -151,7 +151,10 @@ def test_a_translations_score_is_its_forced_score(toy: Toy, make: MakeTranslator
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_progress_counts_each_line_once(toy: Toy, make: MakeTranslator, workers: int) -> None:
-    """Also a line that is searched twice or translated in pieces; before the first translation is yielded."""
+    """Also a line that is searched twice or translated in pieces; before the first translation is yielded.
+
+    And each translation is told as soon as it is found, with numbers from 3.
+    """
     lines = [*toy.sources[:19], "", "Hund " * 20]
     options = {"max_source_tokens": 15, "max_length_factor": 0.7, "max_length_constant": 1}
     told, lock = list[int](), threading.Lock()
@@ -162,21 +165,15 @@ def test_progress_counts_each_line_once(toy: Toy, make: MakeTranslator, workers:
         told.append(num_lines)
         lock.release()
 
-    stream = make(workers=workers, **options).translate_stream(lines, on_finished=count)
+    translations: dict[int, Translation] = {}
+    stream = make(workers=workers, **options).translate_stream(
+        lines, first_number=3, on_finished=count, on_translated=translations.__setitem__
+    )
     found = [next(stream)]
     assert told == [1] * 21, "the lines with words, and then the one without"
     found += stream
     assert any(each.truncated for each in found) and found[-1].pieces and sum(told) == 21
-
-
-def test_each_translation_is_told_as_soon_as_it_is_found(toy: Toy, make: MakeTranslator) -> None:
-    """Also lines without words, and a line in pieces; the numbers go on from line 3."""
-    lines = [toy.sources[0], "", " ".join(toy.sources[:6]), toy.sources[1]]
-    told: dict[int, Translation] = {}
-    stream = make(max_source_tokens=9).translate_stream(lines, first_number=3, on_translated=told.__setitem__)
-    found = list(stream)
-    assert sorted(told) == [3, 4, 5, 6] and found[2].pieces
-    assert [told[number] for number in range(3, 7)] == found
+    assert translations == dict(enumerate(found, start=3))
 
 
 @pytest.mark.parametrize("fond_of", [PAD_ID, BOS_ID])

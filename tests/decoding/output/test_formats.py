@@ -2,13 +2,12 @@
 
 import json
 import math
-from collections.abc import Iterator
 
 import pytest
 from harness import Toy
 
 from translate.config.decoding import DecodingConfig
-from translate.decoding import Request, Translation, Translator
+from translate.decoding import Translation, Translator
 from translate.decoding.output.formats import (
     CorpusScore,
     describe,
@@ -39,6 +38,8 @@ def test_a_record_by_hand(toy: Toy, translator: Translator) -> None:
         source_ids=source.encode("Hund läuft"),
         unmet=("cat",),
         alternatives=(other,),
+        tokens=target.pieces(ids),
+        source_tokens=source.pieces(source.encode("Hund läuft")),
     )
     lengths = [len(target.encode(word)) for word in ("dog", "runs")]
     record = describe(translation._replace(alignment="0-0 1-1"), translator, number=7)
@@ -78,20 +79,6 @@ def test_a_record_by_hand(toy: Toy, translator: Translator) -> None:
         f"6 ||| dog runs ||| log_prob= {-0.5 * len(ids) - 0.25:.6f} ||| -1.500000",
         "6 ||| dog ||| log_prob= -4.000000 ||| -3.500000",
     ]
-
-
-def test_alignments_read_no_further_ahead_than_the_search(toy: Toy, translator: Translator) -> None:
-    num_read = 0
-
-    def lines() -> Iterator[str | Request]:
-        nonlocal num_read
-        for line in toy.sources[:8]:
-            num_read += 1
-            yield line
-
-    stream = translator.align(translator.translate_stream(lines()))
-    next(stream)
-    assert num_read == 3  # look_ahead_lines
 
 
 def test_records_of_scores(toy: Toy, translator: Translator) -> None:

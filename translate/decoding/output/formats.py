@@ -8,7 +8,6 @@ from itertools import chain
 from typing import Any, Literal
 
 from translate.data.tokenizer import EOS_ID
-from translate.decoding.output.words import word_confidences
 from translate.decoding.request import OnFinished, Translation, ignore_progress, read_buffers
 from translate.decoding.translator import Translator
 
@@ -72,13 +71,12 @@ def describe(translation: Translation, translator: Translator, *, number: int) -
             "token_log_probs": list(each.token_log_probs),
         }
 
-    words = [word_confidences(target.pieces(part.ids), part.token_log_probs) for part in translation.parts]
     return {
         "line": number,
         "source": translation.source,
-        "source_tokens": translator.tokenizers.source.pieces(translation.source_ids),
+        "source_tokens": list(translation.source_tokens),
         **summary(translation),
-        "words": [word._asdict() for word in chain.from_iterable(words)],
+        "words": [word._asdict() for word in translation.words],
         "alignment": translation.alignment,
         "flags": sorted(translation.flags),
         "unmet": list(translation.unmet),

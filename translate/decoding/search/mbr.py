@@ -5,7 +5,7 @@ counted once, and one matrix product for each order compares all pairs, so a hun
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import fsum
 from operator import mul
 from typing import Literal
@@ -47,12 +47,8 @@ def _chrf(texts: Sequence[str]) -> Float[Tensor, "hypotheses references"]:
 
     Source: Popović 2015, https://aclanthology.org/W15-3049; sacreBLEU's defaults.
     """
-    characters = ["".join(text.split()) for text in texts]
-    lengths = _lengths(characters)
     precision = recall = num_orders = torch.zeros(len(texts), len(texts), dtype=torch.float64)
-    for order in range(1, CHRF.CHAR_ORDER + 1):
-        matches = _num_matches(characters, order)
-        totals = (lengths - order + 1).clamp(min=0)
+    for matches, totals in _compare_ngrams(["".join(text.split()) for text in texts], CHRF.CHAR_ORDER):
         at_least_one = totals.clamp(min=1)  # where there are none, none match either
         precision = precision + matches / at_least_one[:, None]
         recall = recall + matches / at_least_one[None, :]
@@ -71,39 +67,35 @@ def _bleu(texts: Sequence[str]) -> Float[Tensor, "hypotheses references"]:
     """
     metric = BLEU()
     words = [tuple(metric.tokenizer(text.rstrip()).split()) for text in texts]
-    lengths = _lengths(words)
-    log_precision = num_smoothed = torch.zeros(len(texts), len(texts), dtype=torch.float64)
-    has_match = torch.zeros(len(texts), len(texts), dtype=torch.bool)
-    for order in range(1, metric.max_ngram_order + 1):
-        matches = _num_matches(words, order)
-        totals = (lengths - order + 1).clamp(min=0)[:, None]
-        is_smoothed = (totals > 0) & (matches == 0)
+    log_precision = num_smoothed = num_matches = torch.zeros(len(texts), len(texts), dtype=torch.float64)
+    for matches, totals in _compare_ngrams(words, metric.max_ngram_order):
+        is_there = totals[:, None] > 0
+        is_smoothed = is_there & (matches == 0)
         num_smoothed = num_smoothed + is_smoothed
-        precision = torch.where(is_smoothed, 0.5**num_smoothed, matches) / totals.clamp(min=1)
-        log_precision = log_precision + torch.where(totals > 0, precision.log(), 0.0)
-        has_match = has_match | (matches > 0)
+        precision = torch.where(is_smoothed, 0.5**num_smoothed, matches) / totals[:, None].clamp(min=1)
+        log_precision = log_precision + torch.where(is_there, precision.log(), 0.0)
+        num_matches = num_matches + matches
+    lengths = torch.tensor(list(map(len, words)), dtype=torch.float64)
     effective_order = lengths.clamp(min=1, max=metric.max_ngram_order)[:, None]
     brevity = (1 - lengths[None, :] / lengths[:, None]).clamp(max=0)
-    return torch.where(has_match, 100 * (brevity + log_precision / effective_order).exp(), 0.0)
+    return torch.where(num_matches > 0, 100 * (brevity + log_precision / effective_order).exp(), 0.0)
 
 
-def _lengths(texts: Sequence[str | tuple[str, ...]]) -> Float[Tensor, " texts"]:
-    return torch.tensor([len(text) for text in texts], dtype=torch.float64)
-
-
-def _num_matches(texts: Sequence[str | tuple[str, ...]], order: int) -> Float[Tensor, "hypotheses references"]:
-    """The number of n-grams that each two texts have in common; one that occurs twice in both counts twice.
+def _compare_ngrams(
+    texts: Sequence[str | tuple[str, ...]], max_order: int
+) -> Iterator[tuple[Float[Tensor, "hypotheses references"], Float[Tensor, " texts"]]]:
+    """For each order, the number of n-grams that each two texts have in common, and the number that each text has.
 
     Each occurrence of an n-gram, the first, the second, …, has its own column, so a product gives the smaller count.
     """
-    columns: dict[tuple[str | tuple[str, ...], int], int] = {}
-    present: list[tuple[int, int]] = []
-    for row, text in enumerate(texts):
-        counts = Counter(text[start : start + order] for start in range(len(text) - order + 1))
-        for ngram, count in counts.items():
-            for occurrence in range(count):
-                present.append((row, columns.setdefault((ngram, occurrence), len(columns))))
-    table = torch.zeros(len(texts), len(columns))
-    places = torch.tensor(present, dtype=torch.long).view(-1, 2)
-    table[places[:, 0], places[:, 1]] = 1.0
-    return (table @ table.T).double()  # small whole numbers, so exact
+    for order in range(1, max_order + 1):
+        columns: dict[tuple[str | tuple[str, ...], int], int] = {}
+        present: list[tuple[int, int]] = []
+        for row, text in enumerate(texts):
+            counts = Counter(text[start : start + order] for start in range(len(text) - order + 1))
+            occurrences = ((ngram, number) for ngram, count in counts.items() for number in range(count))
+            present += [(row, columns.setdefault(each, len(columns))) for each in occurrences]
+        table = torch.zeros(len(texts), len(columns))
+        places = torch.tensor(present, dtype=torch.long).view(-1, 2)
+        table[places[:, 0], places[:, 1]] = 1.0
+        yield (table @ table.T).double(), table.sum(dim=1).double()  # small whole numbers, so exact
