@@ -139,12 +139,7 @@ def test_a_damaged_shortlist_is_an_error(toy: Toy, run: Path) -> None:
     loaded, file = load_run(run, checkpoint="best"), run / "shortlist.safetensors"
     shortlist = read_shortlist(loaded)
     assert int(shortlist.always.sum()) == 2 + len(SPECIALS)
-    for broken in (
-        {**shortlist._asdict(), "always": shortlist.always[:-2]},
-        {"always": shortlist.always},
-        {**shortlist._asdict(), "translations": torch.tensor(1)},
-    ):
-        write_tensors(file, broken, {})
-        with pytest.raises(RunError, match=r"shortlist.safetensors: .*vocabularies"):
-            read_shortlist(loaded)
+    write_tensors(file, {**shortlist._asdict(), "always": shortlist.always[:-2]}, {})
+    with pytest.raises(RunError, match=r"shortlist.safetensors: .*vocabularies"):
+        read_shortlist(loaded)
     assert "shortlist.safetensors" in run_command("verify", run).stdout

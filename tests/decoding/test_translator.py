@@ -77,7 +77,7 @@ def test_lines_without_a_word_give_empty_lines(toy: Toy, normalization: str) -> 
     assert [each.source for each in translations] == lines
     assert [each.ids != [] for each in translations] == [False, True, False, False, False, True, False, False]
     for index in (0, 2, 3, 4, 6, 7):
-        empty = Translation(lines[index], "", [], 0.0, 0.0, False, False, [])
+        empty = Translation(lines[index], "", [], 0.0, 0.0, False, False)
         assert translations[index]._replace(source_ids=(), tokens=(), source_tokens=()) == empty
 
 
@@ -343,15 +343,15 @@ def test_buffers(monkeypatch: pytest.MonkeyPatch, sizes: list[int], expected: li
     monkeypatch.setattr(request, "BUFFER_CHARACTERS", 10)
     num_read = 0
 
-    def lines() -> Iterator[str]:
+    def lines() -> Iterator[Request]:
         nonlocal num_read
         for size in sizes:
             num_read += 1
-            yield "x" * size
+            yield Request("x" * size)
 
     num_given = 0
-    found = request.read_buffers(lines(), max_items=3, count_characters=len)
+    found = request.read_buffers(lines(), max_items=3)
     for buffer, sizes_expected in zip(found, expected, strict=True):
-        assert list(map(len, buffer)) == sizes_expected
+        assert [len(each.source) for each in buffer] == sizes_expected
         num_given += len(buffer)
         assert num_read == num_given  # and none of the next

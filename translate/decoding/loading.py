@@ -88,7 +88,7 @@ def load_translator(
     if given.engine == "ctranslate2" or given.precision == "int8":
         engine = convert()
     elif chosen.engine == "ctranslate2":
-        engine = AutomaticEngine(own.engine, is_converted, convert, has_token_scores=token_scores)
+        engine = AutomaticEngine(own.engine, is_converted, convert)
     back = None if reverse is None else _load_reverse(Path(reverse), loaded, own.config, checkpoint=checkpoint)
     return LoadedTranslator(Translator(engine, own.tokenizers, own.config, reverse=back, name=own.name), loaded)
 
@@ -203,16 +203,8 @@ class AutomaticEngine:
         convert: Converts the run and loads the result.
     """
 
-    def __init__(
-        self,
-        own: Engine,
-        is_converted: Callable[[], bool],
-        convert: Callable[[], CTranslate2Engine],
-        *,
-        has_token_scores: bool,
-    ) -> None:
+    def __init__(self, own: Engine, is_converted: Callable[[], bool], convert: Callable[[], CTranslate2Engine]) -> None:
         self.own, self.model, self.position_limit = own, own.model, own.position_limit
-        self.has_token_scores = has_token_scores
         self._is_converted, self._convert = functools.cache(is_converted), functools.cache(convert)
         self._has_failed = False
 

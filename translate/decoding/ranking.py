@@ -31,12 +31,7 @@ def unmet_phrases(ids: Sequence[int], phrases: Sequence[str], target: Tokenizer)
 
 
 def choose_translation(
-    given: SearchInput,
-    hypotheses: Sequence[Hypothesis],
-    tokenizers: Tokenizers,
-    config: DecodingConfig,
-    *,
-    has_token_scores: bool,
+    given: SearchInput, hypotheses: Sequence[Hypothesis], tokenizers: Tokenizers, config: DecodingConfig
 ) -> Translation:
     """The best of a search's hypotheses as a translation, with other good ones as its alternatives.
 
@@ -57,6 +52,7 @@ def choose_translation(
         text = spell(hypothesis.ids, tokenizers.target)
         if config.search == "beam" and any(text == other.text for other in found):
             continue
+        has_token_scores = len(hypothesis.token_log_probs) == len(hypothesis.ids) + (not hypothesis.truncated)
         found.append(
             Translation(
                 source=given.source,

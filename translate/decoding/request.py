@@ -18,7 +18,7 @@ BUFFER_CHARACTERS = 1_000_000  # a buffer of very long lines ends early
 _DOUBTFUL = 0.5  # in a notebook the bar of a less probable word is orange
 
 
-Item = TypeVar("Item")
+Item = TypeVar("Item", bound=tuple[Any, ...])
 
 
 def ignore_progress(num_lines: int) -> None:
@@ -195,21 +195,19 @@ def count_conditions(translations: Iterable[Translation]) -> ConditionCounts:
     return counts
 
 
-def read_buffers(
-    items: Iterable[Item], *, max_items: int, count_characters: Callable[[Any], int] = lambda item: len(item.source)
-) -> Iterator[list[Item]]:
-    """Yield the items in order, one buffer at a time.
+def read_buffers(items: Iterable[Item], *, max_items: int) -> Iterator[list[Item]]:
+    """Yield the items, which begin with their source, in order and one buffer at a time.
 
     No item beyond the end of a buffer is read before the next buffer is asked for.
 
     Args:
-        max_items: Items in a buffer; fewer if they have `BUFFER_CHARACTERS` characters together.
+        max_items: Items in a buffer; fewer if their sources have `BUFFER_CHARACTERS` characters together.
     """
     buffer: list[Item] = []
     characters = 0
     for item in items:
         buffer.append(item)
-        characters += count_characters(item)
+        characters += len(item[0])
         if len(buffer) == max_items or characters >= BUFFER_CHARACTERS:
             yield buffer
             buffer, characters = [], 0

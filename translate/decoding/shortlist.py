@@ -51,17 +51,15 @@ def read_shortlist(run: LoadedRun) -> Shortlist:
     file = RunDirectory(run.directory).shortlist
     if not file.is_file():
         raise InputError(f"{run.directory} has no {file.name}: make it with translate shortlist {run.directory}")
-    tensors = read_tensors(file).tensors
-    dimensions = {"translations": 2, "always": 1}
-    found = [tensors.get(name, torch.tensor(0)) for name in dimensions]
-    sizes = [len(each) if each.dim() == number else 0 for each, number in zip(found, dimensions.values(), strict=True)]
+    shortlist = Shortlist(**read_tensors(file).tensors)
+    sizes = [len(shortlist.translations), len(shortlist.always)]
     expected = [run.tokenizers.source.vocab_size, run.tokenizers.target.vocab_size]
     if sizes != expected:
         raise RunError(
             f"{file}: is a shortlist for vocabularies of {sizes[0]} and {sizes[1]} subwords, but the tokenizers have"
             f" {expected[0]} and {expected[1]}"
         )
-    return Shortlist(tensors["always"], tensors["translations"])
+    return shortlist
 
 
 def select_shortlist(

@@ -311,9 +311,7 @@ class Translator:
             texts = [spell(each.ids, self.tokenizers.target) for each in hypotheses]
             scores = self.reverse.score(texts, [source_ids] * len(texts))
             hypotheses = rerank(hypotheses, [each.log_prob for each in scores], self.config)
-        return choose_translation(
-            given, hypotheses, self.tokenizers, self.config, has_token_scores=self.engine.has_token_scores
-        )
+        return choose_translation(given, hypotheses, self.tokenizers, self.config)
 
     def _join(self, request: Request, parts: Sequence[Translation]) -> Translation:
         """The translation of a line from those of its pieces, which were searched without the required phrases."""

@@ -33,7 +33,6 @@ class Engine(Protocol):
 
     model: Transformer  # our own model, which given translations are forced with
     position_limit: int | None  # most tokens on either side, with the special symbol; None: no limit
-    has_token_scores: bool  # whether hypotheses have the log-probability of each token
 
     def check(self, config: DecodingConfig) -> None:
         """Check that this engine can search with these settings.

@@ -120,8 +120,7 @@ def describe_scores(
         (one for each of `tokens`), and `flags`: source_truncated and target_truncated.
     """
     target = translator.tokenizers.target
-    max_items = translator.config.look_ahead_lines
-    for buffer in read_buffers(pairs, max_items=max_items, count_characters=lambda pair: len(pair[0]) + len(pair[1])):
+    for buffer in read_buffers(pairs, max_items=translator.config.look_ahead_lines):
         ids = [target.encode(translation) for _, translation in buffer]
         sources = [source for source, _ in buffer]
         scores = translator.score(sources, ids, first_number=total.lines, on_finished=on_finished)
