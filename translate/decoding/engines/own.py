@@ -37,8 +37,6 @@ class OwnEngine:
         shortlist: The target tokens that each source token allows; needed for `decoding.shortlist`.
     """
 
-    has_token_scores = True
-
     def __init__(
         self,
         model: Transformer,
