@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from translate.decoding import ConditionCounts, Translation, count_conditions
+from translate.decoding import Translation, count_conditions
 
 
 def given(source: str, text: str, *, truncated: bool = False, is_cut: bool = False, unmet: int = 0) -> Translation:
@@ -46,14 +46,6 @@ def test_conditions_are_counted_and_said() -> None:
         " 1 without a required phrase, 1 too long and cut"
     )
     assert str(count_conditions(translations[:1])) == "1 line, 0 empty, 0 cut at the maximum length"
-
-
-def test_watching_passes_translations_on_one_by_one() -> None:
-    counts = ConditionCounts()
-    translations = [given("Hund", "dog"), given("Hund", "")]
-    stream = counts.watch(iter(translations))
-    assert next(stream) is translations[0] and (counts["lines"], counts["empty"]) == (1, 0)
-    assert next(stream) is translations[1] and (counts["lines"], counts["empty"]) == (2, 1)
 
 
 def made(**fields: object) -> Translation:

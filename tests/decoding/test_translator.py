@@ -18,9 +18,9 @@ from translate.data.batching import EncodedPair
 from translate.data.tokenizer import Tokenizers, train_tokenizer
 from translate.decoding import Request, Translation, Translator, request
 from translate.decoding.engines import own
+from translate.decoding.ranking import expected_utilities
 from translate.decoding.search.beam import Hypothesis
 from translate.decoding.search.loop import BeamSearch
-from translate.decoding.search.mbr import expected_utilities
 from translate.errors import InputError
 
 MakeTranslator = Callable[..., Translator]

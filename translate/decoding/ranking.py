@@ -1,19 +1,33 @@
-"""From the hypotheses of a search to a translation: reranking, required phrases, minimum Bayes risk, distinct texts."""
+"""From the hypotheses of a search to a translation: reranking, required phrases, minimum Bayes risk, distinct texts.
+
+For minimum Bayes risk, every candidate is judged against every candidate as if that were the reference. The n-grams of
+each candidate are counted once, and one matrix product for each order compares all pairs, so a hundred candidates cost
+milliseconds.
+"""
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from math import fsum
+from operator import mul
+from typing import Literal
 
 import torch
+from jaxtyping import Float
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+from torch import Tensor
 
 from translate.config.decoding import DecodingConfig
 from translate.data.tokenizer import Tokenizer, Tokenizers
 from translate.decoding.constraints.phrases import build_word_tables, encode_phrase, unsatisfied_phrases
 from translate.decoding.request import SearchInput, Translation
 from translate.decoding.search.beam import Hypothesis
-from translate.decoding.search.mbr import expected_utilities
 from translate.decoding.search.settings import build_scoring
 
 _LINE_BREAKS = re.compile("[\\0\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
+Utility = Literal["chrf", "bleu"]
+"""How good a translation is, given a reference: sacreBLEU's sentence chrF, or its sentence BLEU."""
 
 
 def spell(ids: list[int], target: Tokenizer) -> str:
@@ -89,3 +103,84 @@ def rerank(
         for each, log_prob, penalty in zip(hypotheses, reverse_log_probs, penalties, strict=True)
     ]
     return sorted(ranked, key=lambda each: -each.score)
+
+
+def expected_utilities(candidates: Sequence[str], *, utility: Utility) -> list[float]:
+    """How good each candidate is on average, in points of 100, if each of the candidates may be the right translation.
+
+    The candidate with the greatest expected utility has minimum Bayes risk. All candidates weigh the same, so a
+    translation that was sampled twice weighs twice. A candidate is compared with itself too, as in the papers.
+
+    Source: Kumar and Byrne 2004, https://aclanthology.org/N04-1022; Eikema and Aziz 2020,
+        https://arxiv.org/abs/2005.10283.
+    """
+    copies = Counter(candidates)  # in the order of their first occurrence
+    rows = pairwise_utilities(list(copies), utility=utility).tolist()
+    # fsum: the same in any order, so that a tie is a tie
+    means = [fsum(map(mul, row, copies.values())) / len(candidates) for row in rows]
+    by_text = dict(zip(copies, means, strict=True))
+    return [by_text[text] for text in candidates]
+
+
+def pairwise_utilities(texts: Sequence[str], *, utility: Utility) -> Float[Tensor, "hypotheses references"]:
+    """The utility, in points of 100, of each text given each text as the reference: sacreBLEU's `sentence_score`."""
+    return _chrf(texts) if utility == "chrf" else _bleu(texts)
+
+
+def _chrf(texts: Sequence[str]) -> Float[Tensor, "hypotheses references"]:
+    """The F-score of the mean precision and the mean recall over the orders that both texts have.
+
+    Source: Popović 2015, https://aclanthology.org/W15-3049; sacreBLEU's defaults.
+    """
+    precision = recall = num_orders = torch.zeros(len(texts), len(texts), dtype=torch.float64)
+    for matches, totals in _compare_ngrams(["".join(text.split()) for text in texts], CHRF.CHAR_ORDER):
+        at_least_one = totals.clamp(min=1)  # where there are none, none match either
+        precision = precision + matches / at_least_one[:, None]
+        recall = recall + matches / at_least_one[None, :]
+        num_orders = num_orders + ((totals[:, None] > 0) & (totals[None, :] > 0))
+    precision, recall = precision / num_orders.clamp(min=1), recall / num_orders.clamp(min=1)
+    factor = CHRF.BETA**2
+    score = 100 * (1 + factor) * precision * recall / (factor * precision + recall)
+    return torch.where(precision + recall > 0, score, 0.0)
+
+
+def _bleu(texts: Sequence[str]) -> Float[Tensor, "hypotheses references"]:
+    """BLEU over the orders that the hypothesis has; the k-th order without a match counts as 1 / 2^k matches.
+
+    Source: Chen and Cherry 2014, https://aclanthology.org/W14-3346, smoothing 3; sacreBLEU's `exp` and
+        `effective_order`.
+    """
+    metric = BLEU()
+    words = [tuple(metric.tokenizer(text.rstrip()).split()) for text in texts]
+    log_precision = num_smoothed = num_matches = torch.zeros(len(texts), len(texts), dtype=torch.float64)
+    for matches, totals in _compare_ngrams(words, metric.max_ngram_order):
+        is_there = totals[:, None] > 0
+        is_smoothed = is_there & (matches == 0)
+        num_smoothed = num_smoothed + is_smoothed
+        precision = torch.where(is_smoothed, 0.5**num_smoothed, matches) / totals[:, None].clamp(min=1)
+        log_precision = log_precision + torch.where(is_there, precision.log(), 0.0)
+        num_matches = num_matches + matches
+    lengths = torch.tensor(list(map(len, words)), dtype=torch.float64)
+    effective_order = lengths.clamp(min=1, max=metric.max_ngram_order)[:, None]
+    brevity = (1 - lengths[None, :] / lengths[:, None]).clamp(max=0)
+    return torch.where(num_matches > 0, 100 * (brevity + log_precision / effective_order).exp(), 0.0)
+
+
+def _compare_ngrams(
+    texts: Sequence[str | tuple[str, ...]], max_order: int
+) -> Iterator[tuple[Float[Tensor, "hypotheses references"], Float[Tensor, " texts"]]]:
+    """For each order, the number of n-grams that each two texts have in common, and the number that each text has.
+
+    Each occurrence of an n-gram, the first, the second, …, has its own column, so a product gives the smaller count.
+    """
+    for order in range(1, max_order + 1):
+        columns: dict[tuple[str | tuple[str, ...], int], int] = {}
+        present: list[tuple[int, int]] = []
+        for row, text in enumerate(texts):
+            counts = Counter(text[start : start + order] for start in range(len(text) - order + 1))
+            occurrences = ((ngram, number) for ngram, count in counts.items() for number in range(count))
+            present += [(row, columns.setdefault(each, len(columns))) for each in occurrences]
+        table = torch.zeros(len(texts), len(columns))
+        places = torch.tensor(present, dtype=torch.long).view(-1, 2)
+        table[places[:, 0], places[:, 1]] = 1.0
+        yield (table @ table.T).double(), table.sum(dim=1).double()  # small whole numbers, so exact

@@ -53,14 +53,6 @@ def test_length_limit_by_hand(toy: Toy) -> None:
         assert translation.truncated and len(translation.ids) == int(1.5 * num_source) + 3
 
 
-def test_a_source_beyond_learned_positions_is_cut_to_be_scored(toy: Toy) -> None:
-    model = random_model(toy.tokenizers, positions="learned", max_positions=11).eval()
-    limited = Translator(model, toy.tokenizers, DecodingConfig(beam_size=2, long="truncate"))
-    long, cut = limited.score(["Hund " * 40, "Hund " * 10], [[7, 8, 9], [7, 8, 9]])
-    assert len(long.token_log_probs) == 4
-    assert long.token_log_probs == pytest.approx(cut.token_log_probs, abs=1e-5)
-
-
 # Forbidden words
 
 

@@ -38,6 +38,9 @@ def spelt(*pieces: str) -> list[str]:
         (["▁a", "▁", "▁▁"], [("a", [0, 1, 2])]),
         (["▁", "▁"], [("", [0, 1])]),
         ([], []),
+        (["▁a", "<0xE2>", "<0x82>", "b", "▁c"], [("a\ufffd\ufffdb", [0, 1, 2, 3]), ("c", [4])]),  # not UTF-8
+        (["▁<0xE", "2>", "▁<0xe2>"], [("<0xE2>", [0, 1]), ("<0xe2>", [2])]),  # text that looks like a byte
+        (["▁a", "▁", "<unk>", "▁b"], [("a", [0]), ("<unk>", [1, 2]), ("b", [3])]),
     ],
 )
 def test_words_by_hand(pieces: list[str], words: list[tuple[str, list[int]]]) -> None:
@@ -50,15 +53,6 @@ def test_bytes_belong_to_their_word() -> None:
         ("5€", [0, 1, 2, 3]),
         ("ßa", [4, 5, 6, 7]),
     ]
-
-
-def test_bytes_that_are_no_utf8() -> None:
-    assert spelt("▁a", "<0xE2>", "<0x82>", "b", "▁c") == ["a\ufffd\ufffdb", "c"]
-    assert spelt("▁<0xE", "2>", "▁<0xe2>") == ["<0xE2>", "<0xe2>"]  # text that looks like one
-
-
-def test_unknown_token_is_a_part_of_its_word() -> None:
-    assert group_words(["▁a", "▁", "<unk>", "▁b"]) == [("a", [0]), ("<unk>", [1, 2]), ("b", [3])]
 
 
 def test_words_are_those_of_the_text(tokenizer: Tokenizer, lines: list[str]) -> None:

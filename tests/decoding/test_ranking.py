@@ -6,7 +6,7 @@ import pytest
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
-from translate.decoding.search.mbr import Utility, expected_utilities, pairwise_utilities
+from translate.decoding.ranking import Utility, expected_utilities, pairwise_utilities
 
 ODD_TEXTS = [
     "",
