@@ -8,8 +8,7 @@ import torch
 from translate.config.data import TokenizerConfig
 from translate.data.tokenizer import Tokenizer, Tokenizers, train_tokenizer
 from translate.decoding import Translation, Translator
-from translate.decoding.alignment import line_attention
-from translate.decoding.score import ForcedDecoding
+from translate.decoding.alignment import ForcedDecoding, line_attention
 from translate.documents.document import word_weights
 
 

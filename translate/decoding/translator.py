@@ -12,7 +12,14 @@ from translate.config.load import override_config
 from translate.config.schema import Config
 from translate.data.batching import EncodedPair
 from translate.data.tokenizer import Tokenizers
-from translate.decoding.alignment import LineAttention, Unit, format_pharaoh, line_attention
+from translate.decoding.alignment import (
+    ForcedDecoding,
+    LineAttention,
+    Unit,
+    force_decode,
+    format_pharaoh,
+    line_attention,
+)
 from translate.decoding.constraints.phrases import encode_phrase
 from translate.decoding.engines.engine import Engine, SearchJob
 from translate.decoding.engines.own import OwnEngine
@@ -26,7 +33,6 @@ from translate.decoding.request import (
     ignore_progress,
     read_buffers,
 )
-from translate.decoding.score import ForcedDecoding, force_decode
 from translate.decoding.search.beam import Hypothesis
 from translate.decoding.search.settings import build_scoring
 from translate.decoding.splitting import join_translations, split_source, truncate_ids

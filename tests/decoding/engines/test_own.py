@@ -152,7 +152,7 @@ def test_a_search_without_memory(
 
 def test_a_scoring_without_memory(toy: Toy, translator: MakeTranslator, monkeypatch: pytest.MonkeyPatch) -> None:
     ids = toy.tokenizers.target.encode("dog")
-    monkeypatch.setattr("translate.decoding.score.collate", refuse)
+    monkeypatch.setattr("translate.decoding.alignment.collate", refuse)
     with pytest.raises(
         RunError,
         match=rf"^out of memory on .* 1 pairs of up to {len(ids * 3) + 1} tokens{TOLD}.*decoding\.batch_tokens"
