@@ -52,8 +52,6 @@ def test_settings_of_the_load_and_of_a_call(toy: Toy, run: Path) -> None:
     assert [len(each.alternatives) for each in loaded.translate(toy.sources[:2], n_best=4)] == [3, 3]
     wanted = loaded.translate([Request(toy.sources[0], prefix="green", required=("dog",))])[0]
     assert wanted.text.startswith("green") and "dog" in wanted.text.split() and wanted.unmet == ()
-    with pytest.raises(InputError, match="^unknown key decoding.beamsize; did you mean decoding.beam_size\\?$"):
-        loaded.translate("Hund", beamsize=2)
 
 
 @pytest.mark.parametrize(

@@ -28,26 +28,22 @@ TERMS = Terminology(
     "line, expected",
     [
         ("Ein Hund läuft", ["dog"]),
-        ("Hund", ["dog"]),
         ("Ein „Hund“, ein Hund-Haus: Hund!", ["dog", "dog", "dog"]),  # as often as it occurs; a hyphen ends a word
         ("Hunde, Schoßhund, Hundes, Hund2, Hundé, HUND", []),  # whole words only, in this case only
         ("Hier ist der Hund und noch ein Hund", ["the dog", "dog"]),  # the longest, and not what lies in it
         ("die grüne Straße, die Straße", ["green street", "street"]),
         ("eine Übung für", ["exercise", "for"]),
         ("eine U\u0308bung fu\u0308r", ["exercise", "for"]),  # the same letters in two characters each; no "fu"
-        ("Straßen, Vorstraße, Strasse", []),
         ("Der Hund schläft", ["the dog"]),  # the first word of the line may differ in its first letter
         ("Heute schläft Der Hund", ["dog"]),  # others may not
         ("So ist es. Der Hund schläft! „Für wen?", ["the dog", "for"]),
         ("Was: übung", ["exercise"]),
-        ("Eine übung", []),
         ("DER HUND", []),
         ("Essen wir das Essen? essen", ["food", "food", "eat"]),  # exactly as it is written comes first
         ("mit .NET und ASP.NET", [".NET", ".NET"]),
         ("3 Hunde, 33, 3.", ["three", "three"]),
         ("der \t Hund\u00a0", ["the dog"]),  # any white space
         ("", []),
-        ("  ", []),
     ],
 )
 def test_matches_by_hand(line: str, expected: list[str]) -> None:

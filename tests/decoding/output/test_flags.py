@@ -34,15 +34,11 @@ def test_empty(text: str, ids: list[int]) -> None:
     "text, repeats",
     [
         ("the the the the", 4),
-        ("The the the the.", 4),
-        ("A man in a man in a man in a", 3),
         ("so the big dog, the big dog, the big dog, the big dog ran", 4),
         ("one of the men in the blue shirt of the men in the blue shirt of the men in the blue shirt", 3),  # 7 words
         ("und,und,und,und", 4),
         ("Reungungungung", 4),
-        ("ein Schnhhhhhhhhhhhhee", 12),
         ("我在跑我在跑我在跑我在跑", 4),
-        ("कि कि कि कि", 4),
     ],
 )
 def test_loops(text: str, repeats: int) -> None:
@@ -58,11 +54,8 @@ def test_loops(text: str, repeats: int) -> None:
         "all that he had had had been lost",
         "two dogs and two cats and two mice and two men",
         "0 0 0 0 0 0 0 0",
-        "3 1 4 1 5 9 2 6 5 3 5 8 9 7 9",
         "1,000,000,000,000,000,000",
         "10:10 10:10 10:10 10:10",
-        "what ................",
-        "hahahaha",
         "Mississippi",
         "कि का की कु",  # the same consonant, with different vowel signs
     ],
