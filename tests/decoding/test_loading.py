@@ -60,7 +60,7 @@ def test_settings_of_the_load_and_of_a_call(toy: Toy, run: Path) -> None:
         ({"beamsize": 3}, "^unknown key decoding.beamsize; did you mean decoding.beam_size\\?$"),
         ({"chekpoint": "last"}, "^unknown option chekpoint; did you mean checkpoint\\?$"),
         ({"beam_size": 0}, "^decoding.beam_size = 0: should be greater than or equal to 1"),
-        ({"n_best": 9}, "^decoding.n_best = 9 is more than decoding.beam_size = 5 hypotheses"),
+        ({"n_best": 9}, "^decoding.n_best = 9 is more than decoding.beam_size = 5"),
         ({"alignment_layer": 1}, "^decoding.alignment_layer = 1: the decoder has the layers 0 to 0; -1 is the last$"),
         ({"forbidden": "dog"}, "^forbidden = 'dog': should be a list, such as \\['dog'\\]$"),
         ({"ensemble": ["nowhere"]}, "^nowhere: no such run directory$"),
