@@ -272,7 +272,7 @@ def update_state(
     # Candidates that end are finished hypotheses. Of all these the best stay; of equals, the first that was found.
     ends = tokens == end_id
     finishes = (scores > -math.inf) & (ends | (lengths >= state.max_lengths)[:, None])
-    is_found = finishes[:, :beam]
+    is_found = finishes[:, :beam]  # a candidate that ends and is not among the best is dropped
     new_lengths = lengths[:, None].expand(-1, beam)
     covered = coverage.take_along_dim(parents[:, :beam, None], dim=1)
     new_scores = scoring.score(scores[:, :beam], new_lengths, covered).masked_fill(~is_found, -math.inf)
