@@ -80,9 +80,9 @@ class TrainStep:
         max_norm = math.inf if settings.max_gradient_norm is None else settings.max_gradient_norm
         step_tokens = settings.num_batch_tokens * settings.accumulate_batches
         smaller_batch = (
-            f"Lower training.batch_tokens (now {settings.batch_tokens}): with"
-            f" training.step_tokens={step_tokens} a step still sees as many tokens. Or lower data.max_source_tokens and"
-            " data.max_target_tokens, or make the model smaller."
+            f"Lower training.batch_tokens (now {settings.batch_tokens}): with training.step_tokens={step_tokens} a step"
+            " still sees as many tokens. Or lower data.max_source_tokens and data.max_target_tokens, or make the model"
+            " smaller."
         )
 
         def forward_backward(micro_batch: MicroBatch, backward: Callable[[Tensor], None]) -> Float[Tensor, " sums"]:
