@@ -36,9 +36,9 @@ READERS: dict[DocumentFormat, Callable[[str], Iterator[Segment]]] = {
     "vtt": functools.partial(read_subtitles, has_entities=True),
 }
 _EXTENSIONS: dict[str, DocumentFormat] = {
-    **{".txt": "text", ".md": "markdown", ".markdown": "markdown", ".html": "html", ".htm": "html"},
-    **{".xhtml": "html", ".srt": "srt", ".vtt": "vtt"},
-}
+    ".txt": "text", ".md": "markdown", ".markdown": "markdown", ".html": "html", ".htm": "html", ".xhtml": "html",
+    ".srt": "srt", ".vtt": "vtt",
+}  # fmt: skip
 
 
 class DocumentTranslation(NamedTuple):
@@ -69,10 +69,7 @@ def format_of_file(path: Path | None) -> DocumentFormat:
     suffix = path.suffix.lower() if path is not None else ""
     if suffix not in _EXTENSIONS:
         name = "standard input" if path is None or str(path) == "-" else str(path)
-        raise InputError(
-            f"{name}: unknown document format (known extensions: {', '.join(_EXTENSIONS)}); choose one with"
-            f" --document-format: {', '.join(READERS)}"
-        )
+        raise InputError(f"{name}: unknown document format; choose one with --document-format: {', '.join(READERS)}")
     return _EXTENSIONS[suffix]
 
 

@@ -301,8 +301,12 @@ def _event(name: str, data: dict[str, Any]) -> bytes:
 def _add_other_paths(app: FastAPI, server: Server) -> None:
     @app.get("/languages")
     async def languages() -> list[dict[str, Any]]:
-        """The languages in LibreTranslate's format."""
-        return compatibility.libretranslate_languages(server.models.values())
+        """The languages in LibreTranslate's format: each with its targets."""
+        targets: dict[str, dict[str, None]] = {}
+        for data in (model.run.config.data for model in server.models.values()):
+            targets.setdefault(data.source_language, {})[data.target_language] = None
+            targets.setdefault(data.target_language, {})
+        return [{"code": code, "name": code, "targets": list(to)} for code, to in targets.items()]
 
     @app.post("/v2/translate")
     async def deepl(request: Request, question: compatibility.DeepLRequest) -> dict[str, Any]:

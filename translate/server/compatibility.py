@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from urllib.parse import parse_qs
 
 from fastapi import HTTPException, Request
@@ -86,13 +86,3 @@ def choose_model(models: Iterable[ServedModel], source: str, target: str) -> Ser
         if base(source) in ("", "auto", base(data.source_language)) and base(target) == base(data.target_language):
             return model
     raise HTTPException(400, f"no model translates {source or 'any'} to {target}; available: {', '.join(pairs)}")
-
-
-def libretranslate_languages(models: Iterable[ServedModel]) -> list[dict[str, Any]]:
-    """The languages in LibreTranslate's format: each with its targets."""
-    targets: dict[str, list[str]] = {}
-    for model in models:
-        data = model.run.config.data
-        targets.setdefault(data.source_language, []).append(data.target_language)
-        targets.setdefault(data.target_language, [])
-    return [{"code": code, "name": code, "targets": list(dict.fromkeys(to))} for code, to in targets.items()]

@@ -41,12 +41,13 @@ def layer_error_rates(translator: Translator, sources: Sequence[str], targets: S
         raise InputError("--layer best: no validation pair has words on both sides to choose a layer by")
     lexicon = learn_lexicon(pairs, target_vocab_size=translator.tokenizers.target.vocab_size)
     expected = _lexical_links(pairs, lexicon)
-    error_rates = []
-    for layer in range(len(translator.model.decoder.layers)):
-        forced = translator.with_options(alignment_layer=layer).force(pairs)
-        found = [set(align_words(each.attention)) for each in forced]
-        error_rates.append(alignment_error_rate(found, expected=expected))
-    return error_rates
+    return [
+        alignment_error_rate(
+            [set(align_words(each.attention)) for each in translator.with_options(alignment_layer=layer).force(pairs)],
+            expected=expected,
+        )
+        for layer in range(len(translator.model.decoder.layers))
+    ]
 
 
 def align_pairs(

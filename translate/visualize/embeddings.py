@@ -125,16 +125,12 @@ def cosine_neighbours(
 def principal_plane(vectors: Float[Tensor, "word d_model"]) -> tuple[Float[Tensor, "word 2"], list[float]]:
     """Principal component analysis: vectors along the two directions of most variance, and its share in each.
 
-    The sign of a direction is chosen so that its largest component is positive.
-
     Source: Pearson 1901, On lines and planes of closest fit to systems of points in space.
     """
     centred = (vectors - vectors.mean(dim=0)).double()
     _, singular, directions = torch.linalg.svd(centred, full_matrices=False)
-    largest = directions.abs().argmax(dim=1)
-    signs = directions[torch.arange(len(directions)), largest].sign()
     total = float(singular.square().sum()) or 1.0
-    places = centred @ (directions[:2] * signs[:2, None]).T
+    places = centred @ directions[:2].T
     return places.float(), [float(value) ** 2 / total for value in singular[:2]]
 
 
