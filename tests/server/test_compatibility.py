@@ -94,16 +94,12 @@ def test_lists_and_alternatives_of_libretranslate(client: TestClient, runs: list
     }
     one = client.post("/translate", json=question | {"q": "grün Hund"}).json()
     assert one == {key: value[0] for key, value in answer.items()}
+    form = {"q": "grün Hund\nJa!", "source": "de", "target": "en", "alternatives": "1", "format": "text"}
+    lines = client.post("/translate", data=form).json()  # joined by rank
+    assert lines["translatedText"] == f"{found[0].text}\n{found[1].text}"
+    assert lines["alternatives"] == ["\n".join(each.alternatives[0].text for each in found)]
     html = {"q": [PAGE, "7"], "source": "de", "target": "en", "format": "html"}
     assert client.post("/translate", json=html).json() == {"translatedText": [page, "7"]}
-
-
-def test_alternatives_of_several_lines_are_joined_by_rank(client: TestClient, runs: list[Path]) -> None:
-    first, second = load_own_translator(runs[0], options={"n_best": 2}).translator.translate(["grün Hund", "Ja!"])
-    form = {"q": "grün Hund\nJa!", "source": "de", "target": "en", "alternatives": "1", "format": "text"}
-    answer = client.post("/translate", data=form).json()
-    assert answer["translatedText"] == f"{first.text}\n{second.text}"
-    assert answer["alternatives"] == [f"{first.alternatives[0].text}\n{second.alternatives[0].text}"]
 
 
 @pytest.mark.parametrize(

@@ -196,33 +196,19 @@ def test_a_figure_that_is_too_large_is_refused() -> None:
         draw_figure(Picture("large", [], [panel]), format="svg")
 
 
-@pytest.mark.parametrize(
-    "output, wanted, file",
-    [
-        (None, None, "masks.html"),
-        (None, "svg", "masks.svg"),
-        ("a/b.PNG", None, "a/b.PNG"),
-        ("b.htm", None, "b.htm"),
-        ("b.picture", "svg", "b.picture"),
-    ],
-)
-def test_where_a_picture_goes(output: str | None, wanted: Any, file: str) -> None:
-    chosen = choose_picture_file(output and Path(output), wanted, name="masks")
-    ending = Path(file).suffix[1:].lower()
-    assert chosen == PictureFile(Path(file), wanted or {"htm": "html"}.get(ending, ending))
-
-
-@pytest.mark.parametrize(
-    "output, wanted, dots, named",
-    [
+def test_where_a_picture_goes() -> None:
+    rows: list[Any] = [(None, None, "masks.html", "html"), (None, "svg", "masks.svg", "svg")]
+    rows += [("a/b.PNG", None, "a/b.PNG", "png"), ("b.htm", None, "b.htm", "html"), ("b.x", "svg", "b.x", "svg")]
+    for output, wanted, file, kind in rows:
+        chosen = choose_picture_file(output and Path(output), wanted, name="masks")
+        assert chosen == PictureFile(Path(file), kind)
+    wrong: list[Any] = [
         ("b.svg", "png", None, "--format png .*--output b.svg"),
         (None, None, 90, "--dpi 90 .*masks.html"),
-        ("b.jpg", None, None, "--output b.jpg.*--format"),
-    ],
-)
-def test_a_file_that_cannot_be_chosen(output: str | None, wanted: Any, dots: int | None, named: str) -> None:
-    with pytest.raises(InputError, match=named):
-        choose_picture_file(output and Path(output), wanted, name="masks", dots_per_inch=dots)
+    ]
+    for output, wanted, dots, named in [*wrong, ("b.jpg", None, None, "--output b.jpg.*--format")]:
+        with pytest.raises(InputError, match=named):
+            choose_picture_file(output and Path(output), wanted, name="masks", dots_per_inch=dots)
 
 
 def test_what_cannot_be_written_leaves_the_old_file(tmp_path: Path) -> None:

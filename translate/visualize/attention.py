@@ -25,20 +25,11 @@ from translate.visualize.panels import Matrix, Panel, Picture, check_numbers
 from translate.visualize.sentences import MERGED, SentencePair, Tokens, merge_words, read_sentence
 
 AttentionKind = Literal["encoder", "decoder", "cross"]
-# For each kind: its name, the tokens that look and are looked at, and the labels of rows and columns.
-_KINDS: dict[AttentionKind, dict[str, str]] = {
-    "encoder": {
-        "name": "encoder self-attention", "queries": "source", "keys": "source",
-        "rowAxis": "source token that looks", "columnAxis": "source token looked at",
-    },
-    "decoder": {
-        "name": "decoder self-attention", "queries": "target_input", "keys": "target_input",
-        "rowAxis": "target token read, which looks", "columnAxis": "target token looked at",
-    },
-    "cross": {
-        "name": "cross-attention", "queries": "target_output", "keys": "source",
-        "rowAxis": "target token predicted", "columnAxis": "source token looked at",
-    },
+_KINDS: dict[AttentionKind, list[str]] = {  # a name, what looks and is looked at, and the labels of rows and columns
+    "encoder": ["encoder self-attention", "source", "source", "source token that looks", "source token looked at"],
+    "decoder": ["decoder self-attention", "target_input", "target_input",
+                "target token read, which looks", "target token looked at"],
+    "cross": ["cross-attention", "target_output", "source", "target token predicted", "source token looked at"],
 }  # fmt: skip
 _MEAN = -1  # in place of a head's number: the mean of all heads
 _POSITIONS = {
@@ -208,7 +199,8 @@ def attention_page(attention: Attention) -> str:
     layer, head = last if choice.layer is None else choice.layer, _MEAN if choice.head is None else choice.head
     start = choice._replace(layer=layer, head=head)
     kinds = []
-    for kind, description in _KINDS.items():
+    for kind, texts in _KINDS.items():
+        description = dict(zip(("name", "queries", "keys", "rowAxis", "columnAxis"), texts, strict=True))
         layers = [each for each in attention.layers if each.kind == kind]
         visible = ["".join(str(int(cell)) for cell in row) for row in layers[0].visible.tolist()]
         arrays: list[dict[str, str | None]] = []
@@ -256,13 +248,12 @@ def attention_picture(attention: Attention) -> Picture:
     )
     if choice.unit == "words":
         paragraphs.append(MERGED)
-    return Picture(f"{attention.title}: {_KINDS[choice.kind]['name']}", paragraphs, panels, columns=len(heads))
+    return Picture(f"{attention.title}: {_KINDS[choice.kind][0]}", paragraphs, panels, columns=len(heads))
 
 
 def _matrix(each: LayerAttention, head: int, pair: SentencePair, *, unit: str) -> Matrix:
-    kind = _KINDS[each.kind]
-    queries, keys = getattr(pair, kind["queries"]), getattr(pair, kind["keys"])
-    axes = kind["rowAxis"], kind["columnAxis"]
+    _, query_tokens, key_tokens, *axes = _KINDS[each.kind]
+    queries, keys = getattr(pair, query_tokens), getattr(pair, key_tokens)
     weights = each.weights.double().mean(0) if head == _MEAN else each.weights[head].double()
     visible, name = each.visible, "mean of the heads" if head == _MEAN else f"head {head}"
     rows, columns = queries.pieces, keys.pieces
@@ -270,7 +261,7 @@ def _matrix(each: LayerAttention, head: int, pair: SentencePair, *, unit: str) -
         weights = merge_words(weights, query_words=queries.words, key_words=keys.words)
         visible = merge_words(visible.double(), query_words=queries.words, key_words=keys.words) > 0
         rows, columns = [word.text for word in queries.words], [word.text for word in keys.words]
-        axes = axes[0].replace("token", "word"), axes[1].replace("token", "word")
+        axes = [axis.replace("token", "word") for axis in axes]
     masked = weights.numpy().astype(object)
     masked[~visible.numpy()] = None
-    return Matrix(f"layer {each.layer}, {name}", rows, columns, masked.tolist(), *axes, "weight")
+    return Matrix(f"layer {each.layer}, {name}", rows, columns, masked.tolist(), axes[0], axes[1], "weight")
