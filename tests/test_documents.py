@@ -4,6 +4,7 @@ import logging
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -12,6 +13,8 @@ from typer.testing import CliRunner
 
 from translate.cli import app
 from translate.config.load import load_config
+
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -79,7 +82,7 @@ def test_commands_of_the_readme_and_of_the_pages_run(tmp_path: Path, monkeypatch
 def test_torchrun_hands_on_what_the_documents_say(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its parser takes any beginning of its own options' names, which must not be one of ours."""
     monkeypatch.chdir(ROOT)
-    subcommands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    group: Any = typer.main.get_command(app)
     text = read("scaling.md").replace("\\\n", " ")
     jobs = [shlex.split(line, comments=True) for line in re.findall(r"^torchrun .*$", text, re.MULTILINE)]
     assert {job[job.index("translate") + 1] for job in jobs} == {"train", "decode"}
@@ -91,7 +94,7 @@ def test_torchrun_hands_on_what_the_documents_say(monkeypatch: pytest.MonkeyPatc
             "translate",
             [command, *ours],
         )
-        found = subcommands[command].make_context(command, list(ours)).params
+        found = group.get_command(None, command).make_context(command, list(ours)).params
         if command == "train":
             load_config(found["config"], found["overrides"])
             assert (found["run"] is not None) == ("--run-dir" in ours)

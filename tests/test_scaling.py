@@ -43,6 +43,7 @@ def commands() -> list[list[str]]:
 def test_the_commands_are_ones_that_there_are() -> None:
     from torch.distributed.run import get_args_parser
 
+    group: Any = get_command(app)
     assert len(commands()) > 8
     for words in commands():
         if words[0] == "torchrun":
@@ -51,7 +52,7 @@ def test_the_commands_are_ones_that_there_are() -> None:
             words = ["translate", *started.training_script_args]
         program, name, *arguments = words
         assert program == "translate"
-        command = get_command(app).commands[name]  # type: ignore[attr-defined]
+        command = group.get_command(None, name)
         values = command.make_context(name, arguments).params
         if name in ("train", "check"):
             load_config(Path(values["config"]).stem, values["overrides"] or [])

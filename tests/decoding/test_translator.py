@@ -23,10 +23,11 @@ from translate.decoding.search.beam import Hypothesis
 from translate.decoding.search.loop import BeamSearch
 from translate.errors import InputError
 
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
 MakeTranslator = Callable[..., Translator]
 
 
-@pytest.mark.usefixtures("no_shape_checks")
 @pytest.mark.parametrize("options", [{"beam_size": 1}, {"beam_size": 4}, {"beam_size": 4, "diversity_groups": 2}])
 def test_the_text_so_far_is_told_after_each_step(toy: Toy, translator: MakeTranslator, options: dict[str, Any]) -> None:
     line = " ".join(toy.sources[:6])
@@ -98,7 +99,6 @@ def test_one_line_gives_one_translation(toy: Toy, translator: MakeTranslator) ->
     assert {int(link.split("-")[1]) for link in one.alignment.split()} == set(range(len(words)))
 
 
-@pytest.mark.usefixtures("no_shape_checks")  # whose TypeError would come first
 def test_what_is_not_a_line(translator: MakeTranslator) -> None:
     wrong: list[tuple[Any, str]] = [
         (b"Hund", "bytes"),
@@ -121,7 +121,6 @@ def test_a_text_is_one_line(toy: Toy, translator: MakeTranslator, monkeypatch: p
     assert found.text == "a" + " " * (len(breaks) + 1) + "\t€ 🦄\u200d"
 
 
-@pytest.mark.usefixtures("no_shape_checks")
 def test_progress_of_a_search_whose_lines_end_at_different_steps(toy: Toy, translator: MakeTranslator) -> None:
     """A line is counted as soon as it is found, while others are still searched: the model has worked in between."""
     steps, seen = 0, list[int]()
@@ -167,7 +166,6 @@ def test_an_n_best_list_has_distinct_texts_and_samples_repeat(
 # Sampling and minimum Bayes risk
 
 
-@pytest.mark.usefixtures("no_shape_checks")
 def test_a_sample_depends_on_the_seed_and_the_lines_number_alone(
     toy: Toy, translator: MakeTranslator, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,8 @@ from translate.lint.check import Report, check, log_findings
 from translate.lint.findings import KINDS, Finding
 from translate.training.preparation import make_batches, make_tokenizers, read_corpora
 
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
 NUM_TRAIN, NUM_VALIDATION = 1200, 250
 Lines = list[str]
 Write = Callable[..., Config]

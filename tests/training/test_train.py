@@ -116,6 +116,7 @@ def killed_after(num_operations: int, monkeypatch: pytest.MonkeyPatch) -> Iterat
         yield
 
 
+@pytest.mark.usefixtures("no_shape_checks")
 def test_killed_anywhere_while_the_run_is_made(digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A directory without a description is not a run, so a new one begins; a run with it is complete, and continues."""
     config = digits("training.max_steps=1", "data.validation=null")

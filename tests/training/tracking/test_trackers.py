@@ -55,6 +55,7 @@ def test_tensorboard(digits: Digits, tmp_path: Path) -> None:
         assert {event.step: event.value for event in events.Scalars(name)} == pytest.approx(numbers[name])
 
 
+@pytest.mark.system
 def test_weights_and_biases(digits: Digits, tmp_path: Path) -> None:
     wandb = pytest.importorskip("wandb", reason="the extra `wandb` is not installed")
     run = RunDirectory(tmp_path / "größe")
