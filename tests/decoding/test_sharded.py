@@ -196,7 +196,7 @@ def test_an_equal_share_of_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     assert chosen == [3]
 
 
-@pytest.mark.parametrize("name", ["mine.part", "lock", "notes.txt"])
+@pytest.mark.parametrize("name", ["mine.part", "0000000.part", "lock", "notes.txt"])
 def test_a_folder_with_files_of_others_is_not_taken(toy: Any, folder: Path, name: str) -> None:
     folder.mkdir()
     (folder / name).write_text("mine")

@@ -26,6 +26,7 @@ from translate.decoding.synthetic import PairFormat
 from translate.decoding.translator import Translator
 from translate.distributed.process_group import DistributedEnvironment, World
 from translate.errors import InputError, RunError
+from translate.files import open_input
 from translate.fingerprint import fingerprint
 from translate.model.device import choose_device, has_streams, threads_per_process
 from translate.runs.directory import Checkpoint, RunDirectory, is_lock_file
@@ -85,8 +86,7 @@ class ShardedDecoder:
         try:
             self.folder.mkdir(exist_ok=True)
             for entry in self.folder.iterdir():
-                is_part = re.fullmatch(r"\d{7}\.part", entry.name) and entry.is_file()
-                if not (is_part or is_temporary(entry) or (entry.name == "lock" and is_lock_file(entry))):
+                if not (is_part(entry) or is_temporary(entry) or (entry.name == "lock" and is_lock_file(entry))):
                     raise InputError(
                         f"{entry}: is not a finished part, but parts go into this folder; move it elsewhere"
                     )
@@ -184,6 +184,14 @@ def write_part(file: Path, block_fingerprint: str, part: OutputPart) -> None:
     content = json.dumps(part)
     with atomic_write(file) as opened:
         opened.write(f"{fingerprint(block_fingerprint, content)}\n{content}".encode())
+
+
+def is_part(file: Path) -> bool:
+    """Whether a file is a part of some decoding, by its name and the checksum that it begins with; it may be empty."""
+    if not re.fullmatch(r"\d{7}\.part", file.name) or file.is_symlink():
+        return False
+    with open_input(file) as opened:
+        return re.fullmatch(rb"([0-9a-f]{64}\n)?", opened.read(65)) is not None
 
 
 def read_part(file: Path, block_fingerprint: str) -> OutputPart | None:

@@ -23,6 +23,7 @@ from translate.data.streaming import TrainingStreams
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, load_tokenizers
 from translate.errors import InputError, RunError
 from translate.runs.checkpoint import read_tensors, write_tensors
+from translate.runs.checksums import DamageError
 from translate.runs.directory import RunDirectory, open_run
 from translate.runs.loading import LoadedRun
 
@@ -51,7 +52,10 @@ def read_shortlist(run: LoadedRun) -> Shortlist:
     file = RunDirectory(run.directory).shortlist
     if not file.is_file():
         raise InputError(f"{run.directory} has no {file.name}: make it with translate shortlist {run.directory}")
-    shortlist = Shortlist(**read_tensors(file).tensors)
+    tensors = read_tensors(file).tensors
+    if {name: tensor.dim() for name, tensor in tensors.items()} != {"always": 1, "translations": 2}:
+        raise DamageError(file, "it has other tensors than a shortlist")
+    shortlist = Shortlist(**tensors)
     sizes = [len(shortlist.translations), len(shortlist.always)]
     expected = [run.tokenizers.source.vocab_size, run.tokenizers.target.vocab_size]
     if sizes != expected:
