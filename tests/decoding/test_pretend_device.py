@@ -82,7 +82,7 @@ def load(runs: Path, case: Case, **options: Any) -> Translator:
     others = dict(case.others)
     if "ensemble" in others:
         others["ensemble"] = [runs / others["ensemble"]]
-    same = {"engine": "translate", "precision": "fp32", "workers": 1, "batch_tokens": 80}
+    same = {"engine": "translate", "precision": "fp32", "workers": 1, "batch_tokens": 150}
     return translate.load(runs / "toy", **others, **same, **case.options, **options)
 
 
@@ -113,7 +113,7 @@ def test_translations_are_those_of_the_cpu(
 ) -> None:
     """And the host waits no more often than the search needs; what it copies does not grow with positions."""
     case = CASES[name]
-    lines = [Request(line, **(case.request if number % 2 else {})) for number, line in enumerate(toy.sources[:5])]
+    lines = [Request(line, **(case.request if number % 2 else {})) for number, line in enumerate(toy.sources[:9])]
     expected = load(runs, case, device="cpu").translate(lines, align=False)
     translator = load(runs, case)
     assert translator.model.device == pretend.device
@@ -129,10 +129,10 @@ def test_a_device_that_is_like_apples_translates_the_same(
     name: str, runs: Path, toy: Toy, pretend: PretendDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without events and pinned memory. Samples would differ, because their random numbers have fewer digits."""
-    expected = load(runs, CASES[name], device="cpu").translate(toy.sources[:5], align=False)
+    expected = load(runs, CASES[name], device="cpu").translate(toy.sources[:9], align=False)
     monkeypatch.setattr("translate.model.device._LIKE_APPLES", {"pretend"})
     with pretend.counting() as crossings:
-        assert_same(load(runs, CASES[name]).translate(toy.sources[:5], align=False), expected)
+        assert_same(load(runs, CASES[name]).translate(toy.sources[:9], align=False), expected)
     assert not crossings.event_waits
 
 
@@ -159,7 +159,7 @@ def test_a_wait_too_many_is_named_by_its_line(
     monkeypatch.setattr(loop, "is_done", ask)
     case = CASES["beam"]
     with pretend.counting() as crossings:
-        load(runs, case).translate(toy.sources[:5], align=False)
+        load(runs, case).translate(toy.sources[:9], align=False)
     with pytest.raises(AssertionError, match=r"decoding/search/loop\.py:\d+"):
         check_crossings(case, crossings, calls, num_models=1)
 
@@ -173,8 +173,8 @@ def test_hypotheses_that_grow_come_in_one_copy(
         calls.clear()
         translator, partial = load(runs, case, device=device), list[tuple[int, int, str]]()
         with pretend.counting() as crossings:
-            found = translator.translate_stream(toy.sources[:5], on_partial=lambda *one, all=partial: all.append(one))
-            assert len(list(found)) == 5
+            found = translator.translate_stream(toy.sources[:9], on_partial=lambda *one, all=partial: all.append(one))
+            assert len(list(found)) == 9
         shown.append(partial)
     assert shown[0] == shown[1] != []
     check_crossings(case, crossings, calls, num_models=1)
