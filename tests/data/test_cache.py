@@ -1,6 +1,8 @@
-"""The cache returns what was written, or nothing: also for a file that was cut or lengthened, and on a full disk."""
+"""The cache returns what was written, or nothing: also for a file that was changed, cut or lengthened."""
 
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -64,12 +66,22 @@ def test_an_entry_comes_back(cache: DataCache, caplog: pytest.LogCaptureFixture)
     assert empty is not None and empty.num_bytes == 0
 
 
-@pytest.mark.parametrize("size", [0, 1, 7, 8, 9, len(CONTENT), len(CONTENT) + 7, len(CONTENT) + 9])
-def test_a_cut_or_longer_file_is_made_again(cache: DataCache, caplog: pytest.LogCaptureFixture, size: int) -> None:
+@pytest.mark.parametrize(
+    "damage",
+    [
+        *(partial(os.truncate, length=size) for size in (0, 1, 31, 32, len(CONTENT), len(CONTENT) + 33)),
+        lambda path: path.write_bytes(b"t" + path.read_bytes()[1:]),
+        lambda path: path.write_bytes(path.read_bytes()[:-1] + b"!"),
+        lambda path: (path.unlink(), os.mkfifo(path)),
+    ],
+)
+def test_a_damaged_file_is_made_again(
+    cache: DataCache, caplog: pytest.LogCaptureFixture, damage: Callable[[Path], object]
+) -> None:
     cache.make("x.ids", write)
-    os.truncate(cache.folder / "x.ids", size)
+    damage(cache.folder / "x.ids")
     assert cache.find("x.ids") is None
-    assert len(caplog.messages) == 1 and f"{cache.folder / 'x.ids'} is damaged" in caplog.text
+    assert len(caplog.messages) == 1 and f"{cache.folder / 'x.ids'}" in caplog.text and "again" in caplog.text
     again = cache.make("x.ids", write)
     assert again is not None and again.file.read(again.num_bytes) == CONTENT
 

@@ -153,5 +153,5 @@ def test_models_that_do_not_serve(tmp_path: Path, german: list[str]) -> None:
         read_tokenizer(tmp_path / "foreign.model")
     whole = (tmp_path / "foreign.model").read_bytes()
     for damaged in (b"garbage", whole[: len(whole) // 2], b""):
-        with pytest.raises(InputError, match=rf"^x\.model: .*\({len(damaged)} bytes\)$"):
+        with pytest.raises(InputError, match=rf"^x\.model: .*\({len(damaged)} bytes\); copy it again"):
             Tokenizer(damaged, name="x.model")

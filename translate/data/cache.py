@@ -21,13 +21,15 @@ import sentencepiece
 from translate._version import __version__
 from translate.atomic import atomic_write
 from translate.errors import RunError
+from translate.files import FileError, MissingFileError, open_input
 from translate.fingerprint import fingerprint
 
 logger = logging.getLogger(__name__)
 
-_FORMAT = "2"  # to be raised when the layout of any entry changes
-_SIZE_BYTES = 8  # of the number after the content, which is the length of the content
+_FORMAT = "3"  # to be raised when the layout of any entry changes
+_CHECKSUM_BYTES = 32  # of the SHA-256 of the content, which is after the content
 _CHUNK_LINES = 10_000
+_CHUNK_BYTES = 2**20
 _OTHER_FOLDER = "set the environment variable HF_DATASETS_CACHE to a folder on a disk with room"
 
 
@@ -118,18 +120,21 @@ class DataCache:
         """Entries that were missing and had to be computed, whether they could be kept or not."""
 
     def find(self, name: str) -> CachedFile | None:
-        """An entry that exists and is complete."""
+        """An entry that exists and has the content that was written; reading it all takes a second or two per GB."""
         path = self.folder / name
         try:
-            num_bytes = max(0, path.stat().st_size - _SIZE_BYTES)
-            entry = CachedFile(open(path, "rb"), num_bytes)  # noqa: SIM115
-            entry.file.seek(num_bytes)
-            if entry.file.read() == num_bytes.to_bytes(_SIZE_BYTES):
-                entry.file.seek(0)
+            file = open_input(path)
+            entry = CachedFile(file, max(0, os.fstat(file.fileno()).st_size - _CHECKSUM_BYTES))
+            checksum = _checksum(file, entry.num_bytes)
+            if file.read() == checksum:
+                file.seek(0)
                 return entry
-        except OSError:  # it does not exist, or belongs to another user
+            problem = f"{path} is damaged"
+        except MissingFileError:
             return None
-        logger.warning(f"{path} is damaged; it will be computed again")
+        except (FileError, OSError) as error:
+            problem = str(error)
+        logger.warning(f"{problem}; it will be computed again")
         return None
 
     def make(self, name: str, write: Callable[[BinaryIO], object]) -> CachedFile | None:
@@ -140,10 +145,20 @@ class DataCache:
             self.folder.mkdir(parents=True, exist_ok=True)
             with atomic_write(path) as file:
                 write(file)
-                file.write(file.tell().to_bytes(_SIZE_BYTES))
+                file.write(_checksum(file, file.tell()))
         except (OSError, RunError) as error:
             logger.warning(
                 f"The cache cannot be written, so the next start will take as long as this one: {error}."
                 f" To cache token ids, {_OTHER_FOLDER}"
             )
         return self.find(name)
+
+
+def _checksum(file: BinaryIO, num_bytes: int) -> bytes:
+    """The SHA-256 of the first bytes of a file, whose position is after them in the end."""
+    digest = hashlib.sha256()
+    file.seek(0)
+    while num_bytes > 0 and (part := file.read(min(num_bytes, _CHUNK_BYTES))):
+        digest.update(part)
+        num_bytes -= len(part)
+    return digest.digest()

@@ -4,6 +4,7 @@ The model file defines the tokens; the special ids are the same in the whole pro
 deterministic: the same text and config give the same bytes.
 """
 
+import contextlib
 import functools
 import io
 import re
@@ -58,7 +59,10 @@ class Tokenizer:
         try:
             self._processor.LoadFromSerializedProto(model_bytes)
         except (RuntimeError, ValueError) as error:
-            raise InputError(f"{name}: is not a SentencePiece model ({len(model_bytes)} bytes)") from error
+            raise InputError(
+                f"{name}: is not a SentencePiece model ({len(model_bytes)} bytes); copy it again from its source, or"
+                " train another one"
+            ) from error
         sp = self._processor
         end = int(sp.piece_to_id(END_OF_VOCABULARY))
         self._is_looked_up = bool(sp.is_control(end))
@@ -209,8 +213,9 @@ def prepare_tokenizers(
     for side, texts in sides.items():
         name = entry_name("model", side, settings, *digests)
         if cache is not None and (file := cache.find(name)) is not None:
-            models.append(Tokenizer(file.file.read(file.num_bytes)))
-            continue
+            with contextlib.suppress(InputError):  # it is whole, and still not a model: it is trained again
+                models.append(Tokenizer(file.file.read(file.num_bytes)))
+                continue
         lines = chain.from_iterable(_evenly_spaced(text, config.max_training_lines) for text in texts)
         text_name = "the training text" if side == "joint" else f"the {side} side of the training text"
         models.append(train_tokenizer(lines, config, text_name=text_name))

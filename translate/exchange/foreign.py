@@ -159,4 +159,6 @@ def _parse(model_bytes: bytes, *, name: str) -> Any:
     try:
         return ModelProto.FromString(model_bytes)
     except DecodeError as error:
-        raise InputError(f"{name}: is not a SentencePiece model ({len(model_bytes)} bytes)") from error
+        raise InputError(
+            f"{name}: is not a SentencePiece model ({len(model_bytes)} bytes); copy it again from its source"
+        ) from error
