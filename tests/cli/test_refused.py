@@ -47,7 +47,6 @@ ROWS: dict[str, list[str]] = {
     "decode run --document a.docx": ["a.docx"],
     "decode run --document gone.html": ["gone.html"],
     "decode run --document latin.html": ["latin.html, line 2", "byte 4", "0xff"],
-    "decode run --document latin.html -o latin.html": ["--output latin.html"],
     "decode run - -o out --resume": ["--resume", "FILE", "--output"],
     "decode run a.de --resume": ["--resume", "FILE", "--output"],
     "decode run a.de -o a.de --resume": ["--output a.de"],

@@ -165,6 +165,7 @@ def decode(
         files = {"FILE": file, **{f"--{name}": path for name, path in constraints.items()}}
         for path in files.values():
             require_file(path)
+        check_outputs({"--output": output, "--alignments": alignments})
         if output.exists() and not output.is_file():
             raise InputError(f"--output {output}: is not a file, but the parts are joined into one; name a file")
         runs = {"RUN": [run], "--ensemble": ensemble or [], "--reverse": [] if reverse is None else [reverse]}
