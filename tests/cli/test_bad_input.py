@@ -180,6 +180,18 @@ def mistyped_progress(place: Place) -> Call:
     return Call(["verify", copy])
 
 
+def lost_checkpoints(*arguments: Any, lost: str = "[lp]*") -> Make:
+    """A command with a run that lacks some checkpoints."""
+
+    def make(place: Place) -> Call:
+        copy = place.copy_run()
+        for file in (copy / "checkpoints").glob(f"{lost}.safetensors"):
+            file.unlink()
+        return Call([{"RUN": copy, "TINY": place.corpus / "tiny.yaml"}.get(word, word) for word in arguments])
+
+    return make
+
+
 def linked_profile(place: Place) -> Call:
     copy = place.copy_run()
     (place.folder / "elsewhere").mkdir()
@@ -355,6 +367,8 @@ CALLS: dict[str, Make] = {
     "run-among-files": in_folder("mine", "config.yaml", call("train TINY --run mine")),
     "run-unnamed": call("train TINY --run", ""),
     "run-over-file": call("train TINY --run file", file=""),
+    "run-resume-lost": lost_checkpoints("train", "TINY", "--run", "RUN", "--resume"),
+    "run-resume-records": lost_checkpoints("train", "TINY", "--run", "RUN", "--resume", lost="*"),
     "run-resume-languages": resume("data.source_language=en", "data.target_language=de"),
     "run-resume-corpora": lambda place: resume(
         f"data.train.0.source={place.corpus / 'valid.de'}", f"data.train.0.target={place.corpus / 'valid.en'}"
@@ -370,6 +384,7 @@ CALLS: dict[str, Make] = {
     "verify-no-description": half_run("run.json", "verify"),
     "verify-damaged": changed_run(BEST, lambda content: content[:-1] + bytes([content[-1] ^ 1]), "verify"),
     "verify-half": half_run("tokenizer", "verify"),
+    "verify-lost": lost_checkpoints("verify", "RUN"),
     "verify-progress": mistyped_progress,
     "show-layer": call("show attention RUN Hund --layer 1"),
     "show-head": call("show attention RUN Hund --head 9"),
@@ -390,7 +405,7 @@ CALLS: dict[str, Make] = {
     "show-input": call("show alignments RUN --source t --reference t --output t --format html", t=GERMAN),
     "show-ending": call("show attention RUN Hund -o a.gif"),
 }
-REPORTED = {"verify-damaged", "verify-half", "verify-progress"}  # by the report on standard output
+REPORTED = {"verify-damaged", "verify-half", "verify-lost", "verify-progress"}  # by the report on standard output
 
 
 @pytest.mark.parametrize("row_id", CALLS)

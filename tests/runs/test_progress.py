@@ -25,6 +25,7 @@ def test_a_checkpoint_of_an_older_version_is_read() -> None:
         ("best_step", "se\x1bven", r"best_step = 'se\x1bven': "),
         ("window", None, "window = None: "),
         ("window", {"steps": "1"}, "window.steps = '1': "),
+        ("window", {"steps": 1, "tokens": 0}, "window.tokens = 0 of 1 steps"),
         ("loss_scale", {"scale": 0.0, "good_steps": 0}, "loss_scale.scale = 0.0: "),
         ("environment", {"torch": 2}, "environment.torch = 2: "),
         ("stream", [], "stream = []: "),

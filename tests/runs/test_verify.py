@@ -95,12 +95,14 @@ def test_what_a_run_may_lack(whole_run: RunDirectory) -> None:
     for path in (whole_run.previous, whole_run.metrics):
         path.unlink()
     assert verify_run(whole_run.path).summary == "sound: every file is as it was written"
-    for which in ("best", "last"):
-        file = whole_run.checkpoint(which)
-        elsewhere = file.rename(whole_run.path.parent / which)
-        result = verify_run(whole_run.path)
-        assert not result.unsound and f"checkpoints/{file.name}" not in {each.name for each in result.files}
-        elsewhere.rename(file)
+    best, last = map(whole_run.checkpoint, ("best", "last"))
+    elsewhere = best.rename(whole_run.path.parent / "best")
+    assert [file.name for file in verify_run(whole_run.path).files if "best" in file.name] == []
+    elsewhere.rename(best)
+    last.unlink()
+    assert bad(verify_run(whole_run.path)) == {LAST: "MISSING"}
+    write_tensors(best, read_tensors(best).tensors, {"step": "0"})  # as an imported model
+    assert not verify_run(whole_run.path).unsound
 
 
 def test_a_best_checkpoint_that_does_not_fit_the_last(whole_run: RunDirectory, model: Transformer, save: Save) -> None:

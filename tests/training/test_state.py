@@ -75,6 +75,19 @@ def test_a_lost_best_checkpoint_is_replaced_by_the_next(stateful: Digits, finish
     assert progress_of(finished)["best_step"] == 16
 
 
+def test_files_named_like_kept_checkpoints_stay(stateful: Digits, finished: Path) -> None:
+    """In a training that keeps none, whatever step they are of."""
+    run = RunDirectory(finished)
+    best = run.checkpoint("best").read_bytes()
+    for step in (progress_of(finished)["best_step"], 15):
+        run.checkpoint(f"step-{step}").write_bytes(best)
+    said = run_training(stateful("training.max_steps=16"), finished, resume=True)
+    for step in run.kept_steps():
+        assert run.checkpoint(f"step-{step}").read_bytes() == best
+        assert f"{run.checkpoint(f'step-{step}')}: stays, since this training did not write it" in said
+    assert len(run.kept_steps()) == 2
+
+
 def test_state_that_is_incomplete_is_refused_by_name(stateful: Digits, finished: Path) -> None:
     run = RunDirectory(finished)
     tensors, metadata, _ = read_tensors(run.checkpoint("last"))

@@ -23,9 +23,11 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from translate.atomic import atomic_write, temporary_beside, write_error
+from translate.config.load import read_resolved_config
 from translate.errors import RunError
 from translate.runs.checksums import DamageError, compare
 from translate.runs.directory import Checkpoint, RunDirectory
+from translate.runs.metrics import read_metrics
 from translate.runs.progress import Progress
 
 WEIGHTS_PREFIX = "model."
@@ -168,6 +170,25 @@ def read_newest_intact(run: RunDirectory) -> Resumable | None:
         hint = "Copy the run again from its source, or train it again"
         raise RunError(f"{run.path} has no intact checkpoint to continue from: {'; '.join(damaged)}. {hint}")
     return None
+
+
+def find_trace_of_steps(run: RunDirectory) -> str:
+    """What shows that a run has made steps, although it may have no checkpoint to continue from; empty: nothing.
+
+    A training saves such a checkpoint before it writes any of this.
+    """
+    best, kept = run.checkpoint("best"), [step for step in run.kept_steps() if step > 0]
+    if best.exists():
+        with contextlib.suppress(RunError):
+            if read_step(best, read_tensors(best, prefixes=()).metadata) == 0:  # imported, or initial weights
+                return ""
+        return best.name
+    if kept:
+        return f"step-{kept[-1]}.safetensors"
+    settings = read_resolved_config(run.config).training
+    first_save = {"train": min(settings.save_every, settings.validate_every)}
+    steps = [each["step"] for each in read_metrics(run) if each["step"] > first_save.get(each["kind"], 0)]
+    return f"step {steps[-1]:.0f} of {run.metrics.name}" if steps else ""
 
 
 def read_step(path: Path, metadata: Mapping[str, str]) -> int:

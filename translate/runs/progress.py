@@ -89,4 +89,6 @@ class Progress:
             raise RunError(f"{field} = {ascii(first['input'])[:100]}: {first['msg']}") from error
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise RunError(str(error)) from error
+        if progress.window.get("steps") and not progress.window.get("tokens"):  # its mean would divide by 0
+            raise RunError(f"window.tokens = 0 of {progress.window['steps']} steps")
         return progress

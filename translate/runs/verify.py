@@ -11,7 +11,7 @@ import torch
 from translate.config.load import read_resolved_config
 from translate.errors import InputError, RunError
 from translate.fingerprint import fingerprint
-from translate.runs.checkpoint import read_moment, read_progress, read_step, read_tensors
+from translate.runs.checkpoint import find_trace_of_steps, read_moment, read_progress, read_step, read_tensors
 from translate.runs.checksums import CHECKSUMS, DamageError, check_file, check_folder, check_inside, read_checksums
 from translate.runs.directory import (
     NewerFormatError,
@@ -160,6 +160,9 @@ def _check_checkpoints(result: Verification) -> Progress | None:
     first, best = len(result.files), run.checkpoint("best")
     resumable = [path for path in (run.checkpoint("last"), run.previous) if os.path.lexists(path)]
     progress: Progress | None = None
+    if not resumable and (os.path.lexists(best) or run.kept_steps()) and (trace := find_trace_of_steps(run)):
+        what = f"{trace} can translate, but the training cannot be continued"
+        result.add(run.checkpoint("last"), "MISSING", what)
     for path in resumable:
         with result.check(path):
             _, metadata, has_digest = read_tensors(path)

@@ -58,6 +58,7 @@ class BestCheckpoint:
         self.settings, self.progress = training.config.training, training.progress
         self.corpora, self.tokenizers, _ = training.data
         self.model = training.train_step.model
+        self.superseded: set[int] = set()  # steps that the last validation's weights replace among those kept
         self._averaged: tuple[int, ...] = ()  # the steps of the checkpoints whose average is the best checkpoint
 
     @property
@@ -95,7 +96,9 @@ class BestCheckpoint:
         progress.validated_step = progress.step
         if is_best:
             progress.best_step, progress.best_score = progress.step, score
+        before = {*progress.kept}
         progress.keep(score, last=self.settings.keep_last, best=self.settings.keep_best)
+        self.superseded = before - progress.kept.keys()
         return seconds
 
     def write(self) -> None:

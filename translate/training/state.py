@@ -8,6 +8,7 @@ import contextlib
 import dataclasses
 import logging
 import os
+from collections.abc import Iterable
 
 from torch import Tensor
 
@@ -31,6 +32,7 @@ from translate.runs.checkpoint import (
     OPTIMIZER_PREFIX,
     WEIGHTS_PREFIX,
     add_prefix,
+    find_trace_of_steps,
     read_newest_intact,
     read_tensors,
     with_prefix,
@@ -101,8 +103,14 @@ def claim_run(
             fine_tune = f"fine-tune it with translate train CONFIG training.initialize_from={run.path}"
             raise InputError(f"{run.path} was imported from {source}, so it has no training to continue; {fine_tune}")
         settings = _settings_of_run(config, open_run(run.path))
+        has_checkpoint = any(file.is_file() for file in (run.checkpoint("last"), run.previous))
+        if not has_checkpoint and (trace := find_trace_of_steps(run)):
+            lost = f"{run.path} has made steps, as {trace} shows, but its last and previous checkpoints are missing"
+            fine_tune = f", fine-tune the best weights with training.initialize_from={run.path} in another run,"
+            hint = fine_tune if run.checkpoint("best").exists() else ""
+            raise InputError(f"{lost}: copy last.safetensors again{hint} or remove the run to begin again")
         log.open(run.log)
-        return settings, True, any(file.is_file() for file in (run.checkpoint("last"), run.previous))
+        return settings, True, has_checkpoint
 
     settings, is_resumed, has_checkpoint = world.run_on_rank_0(claim)
     config = config.model_copy(update={"training": settings})
@@ -194,9 +202,9 @@ def save_weights(training: Training, weights: dict[str, Tensor]) -> None:
         write_checkpoint(training.run, name, tensors, {"step": str(progress.step)})
 
 
-def remove_superseded(run: RunDirectory, progress: Progress) -> None:
-    """Remove the weights of validations that the last checkpoint does not keep."""
-    for step in {*run.kept_steps()} - progress.kept.keys():
+def remove_superseded(run: RunDirectory, steps: Iterable[int]) -> None:
+    """Remove the weights of validations that are no longer kept."""
+    for step in steps:
         with contextlib.suppress(OSError):
             run.checkpoint(f"step-{step}").unlink()
 
@@ -262,7 +270,7 @@ def _restore_last(training: Training) -> None:
                 logger.warning(f"Therefore the run continues from {path.name}, of step {progress.step}")
             _compare(run, progress, training.progress)
         write_config(run, training.config)
-        _restore_kept(run, progress)
+        _restore_kept(run, progress, training.config.training)
         return progress, found is not None
 
     training.progress, has_checkpoint = world.run_on_rank_0(read)
@@ -299,8 +307,10 @@ def _compare(run: RunDirectory, saved: Progress, new: Progress) -> None:
     saved.environment, saved.validation_fingerprint = new.environment, new.validation_fingerprint
 
 
-def _restore_kept(run: RunDirectory, progress: Progress) -> None:
+def _restore_kept(run: RunDirectory, progress: Progress, settings: TrainingConfig) -> None:
     """Make what is kept agree with this progress: forget the weights that are lost, and remove those of later steps.
+
+    A training that keeps nothing has written no `step-N`, and none says another step than its name: such files stay.
 
     If the best checkpoint is an average, the best validation's takes its place again. If it is lost, the next
     validation's weights are kept.
@@ -315,6 +325,12 @@ def _restore_kept(run: RunDirectory, progress: Progress) -> None:
         lost, progress.best_step, progress.best_score = progress.best_step, None, None
         what = f"The best weights so far, of step {lost}, are lost"
         logger.warning(f"{error}. {what}: those of the next validation replace them")
-    remove_superseded(run, progress)
+    for step in {*run.kept_steps()} - progress.kept.keys():
+        file, is_own = run.checkpoint(f"step-{step}"), False
+        if settings.keep_last or settings.keep_best or progress.kept:
+            with contextlib.suppress(RunError):
+                is_own = read_tensors(file, prefixes=()).metadata == {"step": str(step)}
+        logger.info(f"{file}: {'is no longer kept' if is_own else 'stays, since this training did not write it'}")
+        remove_superseded(run, [step] if is_own else [])
     there = run.kept_steps()
     progress.kept = {step: score for step, score in progress.kept.items() if step in there}

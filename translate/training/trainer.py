@@ -167,6 +167,8 @@ class Trainer:
     @record_function(VALIDATION_AND_SAVING)
     def _validate(self) -> None:
         """Validate and save, in an order in which a process that is killed loses nothing; a signal ends the scoring."""
+        if self.progress.metrics_bytes is None:  # nothing is saved yet
+            self._save()  # so that a run that has a best checkpoint has a last one
         try:
             seconds = self.best.validate()
         except Cancelled:
@@ -180,7 +182,7 @@ class Trainer:
         self._is_saved = False
         self._save()
         if self.training.world.is_main_process:
-            remove_superseded(self.training.run, self.progress)
+            remove_superseded(self.training.run, self.best.superseded)
 
     @record_function(VALIDATION_AND_SAVING)
     def _save(self) -> None:
