@@ -5,6 +5,7 @@ Within a command, every file that is opened here is remembered, so that `atomic.
 
 import contextlib
 import os
+import re
 import stat
 import sys
 from collections.abc import Iterator
@@ -148,6 +149,20 @@ def require_file(path: Path, *, may_be_pipe: bool = False) -> None:
     if not stat.S_ISREG(mode) and not stat.S_ISFIFO(mode):
         raise FileError(path, "is a device or socket, and a file is needed")
     remember_input(path, str(path))
+
+
+def require_name(name: object, *, place: str) -> str:
+    """Check a name that was read from a file, before a path is made of it: it names something there, and is not a path.
+
+    Args:
+        place: The file that gives the name, for the error.
+
+    Raises:
+        InputError: It is not a name.
+    """
+    if not isinstance(name, str) or not re.fullmatch(r"\w[\w.-]*", name):
+        raise InputError(f"{place}: {ascii(name)[:100]} should be a name of letters, digits, '.', '-' and '_'")
+    return name
 
 
 def _identity(file: int | Path) -> tuple[int, int] | None:

@@ -144,6 +144,7 @@ def change_json(file: Path, **values: Any) -> None:
         ("config.json", {"encoder_layers": 1}, "the model of config.json: unexpected keys: model.encoder"),
         ("config.json", {"eos_token_id": 1}, "config.json: eos_token_id = 1, and in vocab.json it is 0"),
         ("config.json", b"{", "config.json: cannot be read"),
+        ("x.index.json", b'{"weight_map": {"w": "../x.bin"}}', "x.index.json: '../x.bin' should be a name"),
         ("source.spm", None, "source.spm is missing"),
         ("pytorch_model.bin", b"PK\x03\x04", "transformers cannot load it: "),
         ("target.spm", b"\xff", "transformers cannot load it: "),

@@ -208,6 +208,17 @@ def test_a_failure_is_a_row_and_is_tried_again(start: Start, training: FakeTrain
     }
 
 
+def test_a_trial_is_a_name_and_never_a_path(start: Start, training: FakeTraining, tmp_path: Path) -> None:
+    start().run(num_trials=1)
+    journal = tmp_path / "search" / "journal.log"
+    journal.write_text(journal.read_text().replace("trial-001", "../../victim"))
+    with pytest.raises(InputError, match=r"journal\.log: '\.\./\.\./victim'"):
+        start().run(num_trials=2)
+    journal.write_text("{}\n")
+    with pytest.raises(InputError, match=f"{journal} is damaged"):
+        start()
+
+
 def test_another_process_trains_another_trial(start: Start, training: FakeTraining, monkeypatch: Any) -> None:
     """The second search begins while the first one trains, and the first ends while the second one does."""
     first, second = start(), start()

@@ -13,6 +13,7 @@ from translate.decoding.counterparts import from_settings, known_settings
 from translate.errors import InputError, import_extra
 from translate.exchange.foreign import ForeignModel, Vocabulary, read_mapping, require
 from translate.exchange.huggingface import SHAPE, check_transformers, load_marian_tokenizer
+from translate.files import require_name
 
 logger = logging.getLogger(__name__)
 
@@ -76,6 +77,10 @@ def read_marian_mt(folder: Path) -> ForeignModel:
         )
     transformers = import_extra("transformers")
     settings = read_mapping(folder / "config.json")
+    for index in folder.glob("*.index.json"):  # the files that share the weights
+        files = read_mapping(index).get("weight_map")
+        for name in files.values() if isinstance(files, dict) else ():
+            require_name(name, place=str(index))
     if settings.get("model_type") != "marian":
         raise InputError(
             f"{folder}/config.json: model_type = {settings.get('model_type')!r}; MarianMT models ('marian'), such as"

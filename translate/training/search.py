@@ -27,6 +27,7 @@ from translate.config.schema import Config
 from translate.config.show import resolved_yaml
 from translate.config.yaml import join_key, read_yaml, shown_path
 from translate.errors import InputError, RunError
+from translate.files import require_name
 from translate.runs.directory import RunDirectory
 from translate.runs.lock import hold_lock
 from translate.runs.metrics import best_record, read_metrics
@@ -152,10 +153,13 @@ class Search:
             "halving": optuna.pruners.SuccessiveHalvingPruner(min_resource=every, reduction_factor=2),
             "hyperband": optuna.pruners.HyperbandPruner(min_resource=every, max_resource=steps),
         }
-        storage = optuna.storages.JournalStorage(JournalFileBackend(str(journal)))
-        self.study = optuna.create_study(
-            storage=storage, study_name="search", direction="maximize", pruner=pruners[pruner], load_if_exists=True
-        )
+        try:
+            storage = optuna.storages.JournalStorage(JournalFileBackend(str(journal)))
+            self.study = optuna.create_study(
+                storage=storage, study_name="search", direction="maximize", pruner=pruners[pruner], load_if_exists=True
+            )
+        except Exception as error:  # of any kind, if a record has another shape
+            raise InputError(f"{journal} is damaged ({error!r}): restore it, or choose another --dir") from error
         for name, value in (("config", base.model_dump(mode="json")), ("space", str(space))):
             if self.study.user_attrs.get(name, value) != value:
                 raise InputError(f"{directory} holds a search with another {name}: choose another --dir")
@@ -265,9 +269,10 @@ class Search:
 
     def results(self) -> list[Result]:
         """What the trials have come to, the best first; of a run that was tried again, the last one."""
-        trials = [each for each in self.study.get_trials(deepcopy=False) if "run" in each.user_attrs and each.params]
-        results = []
-        for run, trial in {each.user_attrs["run"]: each for each in trials}.items():
+        trials = [each for each in self.study.get_trials(deepcopy=False) if "run" in each.user_attrs]
+        trials = [each for each in trials if each.params.keys() == self.space.keys()]  # others were stopped midway
+        results, place = [], str(self.directory / "journal.log")
+        for run, trial in {require_name(each.user_attrs["run"], place=place): each for each in trials}.items():
             state = "ended" if trial.state == TrialState.COMPLETE else trial.state.name.lower()
             if trial.state == TrialState.FAIL:
                 state = f"failed: {trial.user_attrs.get('reason', 'stopped')}"
