@@ -3,6 +3,7 @@
 import functools
 import importlib.util
 import logging
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -76,9 +77,18 @@ def load_translator(
     engine = own.engine
 
     def convert() -> CTranslate2Engine:
-        assert isinstance(own.engine, OwnEngine)
-        folder = convert_run(loaded.directory, checkpoint=checkpoint)
-        faster = CTranslate2Engine(own.engine, loaded.tokenizers, folder, own.config, has_token_scores=token_scores)
+        ours, tokenizers = own.engine, loaded.tokenizers
+        assert isinstance(ours, OwnEngine)
+        for is_new in (False, True):
+            folder = convert_run(loaded.directory, checkpoint=checkpoint)
+            try:
+                faster = CTranslate2Engine(ours, tokenizers, folder, own.config, has_token_scores=token_scores)
+                break
+            except RunError as error:  # damaged, and its checksums agree
+                if is_new:
+                    raise RunError(f"{error}, although it was made again; use --engine translate") from error
+                logger.warning(f"{error}; it is made again")
+                shutil.rmtree(folder, ignore_errors=True)
         logger.info(f"Searching with CTranslate2 in {own.config.precision}")
         return faster
 

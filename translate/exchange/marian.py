@@ -21,7 +21,7 @@ from torch import Tensor
 from translate.data.tokenizer import UNK_ID, Tokenizers
 from translate.decoding.agreement import probe
 from translate.decoding.counterparts import from_settings, known_settings
-from translate.decoding.engines.ctranslate2_conversion import check_scores
+from translate.decoding.engines.ctranslate2_conversion import check_scores, load_in_fp32
 from translate.errors import InputError, RunError, import_extra
 from translate.exchange.foreign import ForeignModel, Vocabulary, read_mapping, require
 from translate.exchange.weights import OUTPUT_BIAS
@@ -172,7 +172,7 @@ def _check(
         converter.convert(str(converted))
         settings = converted / "config.json"
         settings.write_text(json.dumps(json.loads(settings.read_bytes()) | {"layer_norm_epsilon": _NORM_EPSILON}))
-        check_scores(converted, probes, sides, made="imported")
+        check_scores(load_in_fp32(converted), probes, sides, made="imported")
     for side, tokenizer in enumerate((tokenizers.source, tokenizers.target)):
         original = sentencepiece.SentencePieceProcessor(model_file=str(spms[side]))
         ids = {name: token for token, name in enumerate(vocabularies[side].names)}

@@ -1,7 +1,9 @@
 """What only CTranslate2 does: precisions, scores that are left out, what it leaves to our own search, its errors."""
 
 import math
+import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -77,24 +79,65 @@ def test_precisions(toy: Toy, converted: MakeTranslator, precision: str, monkeyp
         right = sum(each.text == wanted for each, wanted in zip(translations, toy.references, strict=True))
         assert right > len(toy.references) / 4
         return
-    real = ctranslate2.Translator
-
-    def without_bfloat16(*arguments: Any, **options: Any) -> Any:
-        if options["compute_type"] == "bfloat16":
-            raise ValueError("Requested bfloat16 compute type, but the target device does not support it.")
-        return real(*arguments, **options)
-
-    monkeypatch.setattr(ctranslate2, "Translator", without_bfloat16)
-    with pytest.raises(InputError, match="^device = cpu and precision = bf16: .* Requested bfloat16 compute type"):
+    monkeypatch.setattr(ctranslate2, "get_supported_compute_types", lambda *device: {"float32"})
+    with pytest.raises(InputError, match="^device = cpu and precision = bf16: .* bfloat16 is not one of .*float32"):
         converted(precision=precision)
 
 
-def test_a_failing_search_names_the_conversion(toy: Toy, converted: MakeTranslator, tmp_path: Path) -> None:
-    """One that was edited, with its checksum."""
-    write_run(tmp_path / "run", toy.config, toy.tokenizers, toy.model)
-    folder = convert_run(tmp_path / "run", checkpoint="best")
-    config = folder / "config.json"
-    config.write_text(config.read_text().replace('"add_source_bos": false', '"add_source_bos": -1'))
-    write_checksums(folder, {**read_checksums(folder), config.name: fingerprint(config)})
-    with pytest.raises(RunError, match=f"^CTranslate2 cannot translate: .*{folder}"):
-        converted(tmp_path / "run").translate(toy.sources[:1])
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("shared_vocabulary.json", rb"\[.*\]", b"[]"),
+        ("shared_vocabulary.json", b"[a-z]", b"x"),
+        ("config.json", b'("add_source_bos": )false', rb"\1-1"),
+        ("config.json", b'("layer_norm_epsilon": )', rb"\g<1>9"),
+        ("model.bin", b".{99}$", b""),
+    ],
+)
+def test_a_damaged_conversion_whose_checksums_agree_is_made_again(
+    toy: Toy,
+    converted: MakeTranslator,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    name: str,
+    old: bytes,
+    new: bytes,
+) -> None:
+    run = write_run(tmp_path / "run", toy.config, toy.tokenizers, toy.model)
+    folder = convert_run(run, checkpoint="best")
+    file, whole = folder / name, (folder / name).read_bytes()
+    file.write_bytes(re.sub(old, new, whole, flags=re.DOTALL))
+    write_checksums(folder, {**read_checksums(folder), name: fingerprint(file)})
+    for kind in ("auto", "ctranslate2"):  # for auto it pays, as there is one already
+        assert converted(run, engine=kind).translate(toy.sources[:3]) == converted().translate(toy.sources[:3])
+    (message,) = caplog.messages
+    assert str(folder) in message and message.endswith("it is made again")
+    assert file.read_bytes() == whole
+
+
+def test_a_conversion_that_never_works(
+    toy: Toy,
+    converted: MakeTranslator,
+    own: MakeTranslator,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Asked for by name, it is an error; `auto` searches with our own model."""
+    real = ctranslate2.Translator
+
+    def fail(*arguments: Any, **options: Any) -> Any:
+        if "device" in options:  # not the check of a conversion
+            raise RuntimeError("no such file")
+        return real(*arguments, **options)
+
+    run = write_run(tmp_path / "run", toy.config, toy.tokenizers, toy.model)
+    folder = convert_run(run, checkpoint="best")
+    monkeypatch.setattr(ctranslate2, "Translator", fail)
+    with pytest.raises(RunError, match=rf"^{folder}: .* no such file.*--engine translate"):
+        converted(run)
+    ours, automatic = (
+        make(beam_size=1).translate(toy.sources[:3]) for make in (own, partial(converted, run, engine="auto"))
+    )
+    assert [each.text for each in automatic] == [each.text for each in ours]
+    assert caplog.messages[-1].startswith(f"Searching without CTranslate2: {folder}")

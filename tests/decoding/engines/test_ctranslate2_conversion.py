@@ -9,7 +9,12 @@ from harness import Toy, model_to_export, write_run
 from pretend_device import PretendDevice
 
 from translate.config.schema import Config
-from translate.decoding.engines.ctranslate2_conversion import check_ctranslate2, convert_run, write_ctranslate2
+from translate.decoding.engines.ctranslate2_conversion import (
+    check_conversion,
+    convert_run,
+    load_in_fp32,
+    write_ctranslate2,
+)
 from translate.errors import InputError, RunError
 from translate.runs.checkpoint import add_prefix, write_tensors
 from translate.runs.loading import build_model, get_parameters
@@ -53,7 +58,7 @@ def test_a_changed_weight_fails_the_check(tmp_path: Path) -> None:
     with torch.no_grad():
         model.decoder.layers[2].cross_attention.input_projection.weight[-1] += 0.1
     with pytest.raises(RunError, match=r"its log-probabilities differ by up to .*, and 0\.0001 is allowed"):
-        check_ctranslate2(tmp_path, model, tokenizers)
+        check_conversion(load_in_fp32(tmp_path), model, tokenizers)
 
 
 # --- conversions that are kept in the run

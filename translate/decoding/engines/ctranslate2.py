@@ -17,7 +17,7 @@ import torch
 from translate.config.decoding import DecodingConfig
 from translate.data.batching import batch_by_tokens
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizers
-from translate.decoding.engines.ctranslate2_conversion import position_limit
+from translate.decoding.engines.ctranslate2_conversion import check_conversion, position_limit
 from translate.decoding.engines.engine import SearchJob
 from translate.decoding.engines.own import OwnEngine
 from translate.decoding.search.beam import PATIENCE, Hypothesis
@@ -66,6 +66,7 @@ class CTranslate2Engine:
 
     Raises:
         InputError: CTranslate2 is not installed, or does not have the precision or the device.
+        RunError: The converted model is damaged: it cannot be loaded, or a trial of it fails.
     """
 
     def __init__(
@@ -84,21 +85,35 @@ class CTranslate2Engine:
         self._ids = {piece: number for number, piece in enumerate(target.pieces(range(target.vocab_size)))}
         self._never = set(target.pieces([PAD_ID, BOS_ID]))  # symbols that our own search never generates
         device, _, index = config.device.partition(":")
+        ctranslate2 = import_extra("ctranslate2")
+        compute_type = compute_type or _COMPUTE_TYPES[config.precision]
         try:
-            self._translator = import_extra("ctranslate2").Translator(
+            supported = {"default", *ctranslate2.get_supported_compute_types(device, int(index or 0))}
+            if compute_type not in supported:
+                raise ValueError(f"{compute_type} is not one of {', '.join(sorted(supported))}")
+        except (RuntimeError, ValueError) as error:
+            raise InputError(
+                f"device = {config.device} and precision = {config.precision}: CTranslate2 does not have them here:"
+                f" {error}; choose others, or the engine translate"
+            ) from error
+        try:
+            self._translator = ctranslate2.Translator(
                 os.fsencode(folder),
                 device=device,
                 device_index=int(index or 0),
-                compute_type=compute_type or _COMPUTE_TYPES[config.precision],
+                compute_type=compute_type,
                 inter_threads=config.workers or torch.get_num_threads(),
                 intra_threads=1,
                 max_queued_batches=-1,  # as many as a buffer has
             )
-        except (RuntimeError, ValueError) as error:
-            raise InputError(
-                f"device = {config.device} and precision = {config.precision}: CTranslate2 cannot load the model:"
-                f" {error}; choose others, or the engine translate"
-            ) from error
+            if (device, compute_type) == ("cpu", "float32"):
+                check_conversion(self._translator, self.model, tokenizers, made="converted", is_trial=True)
+            word = tokenizers.source.pieces([tokenizers.source.vocab_size - 1])
+            (found,) = self._translator.translate_batch([word], max_decoding_length=1)
+            if unknown := set(found.hypotheses[0]).difference(self._ids):
+                raise RunError(f"{min(unknown)!r} is not in the run's vocabulary")
+        except (RuntimeError, ValueError, LookupError, MemoryError, RunError) as error:
+            raise RunError(f"{folder}: CTranslate2 cannot use it: {error}") from error
 
     def check(self, config: DecodingConfig) -> None:
         """See `Engine.check`."""
@@ -132,7 +147,7 @@ class CTranslate2Engine:
             for index, waited in zip(batch, results, strict=True):
                 try:
                     result = waited.result()
-                except RuntimeError as error:
+                except (RuntimeError, ValueError, LookupError) as error:
                     hint = f"Lower decoding.batch_tokens, or remove {self.folder}, which is then made again"
                     raise RunError(f"CTranslate2 cannot translate: {error}. {hint}") from error
                 hypotheses, scores, is_other = result.hypotheses, result.scores, False

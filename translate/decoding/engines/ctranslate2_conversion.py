@@ -103,24 +103,40 @@ def write_ctranslate2(
     spec = _build_spec(model, tokenizers)
     spec.optimize(quantization="float32")
     spec.save(str(directory))
-    check_ctranslate2(directory, model, tokenizers)
+    check_conversion(load_in_fp32(directory), model, tokenizers)
     if quantization is not None:
         spec = _build_spec(copy.deepcopy(model), tokenizers)  # whose weights are overwritten
         spec.optimize(quantization=quantization)
         spec.save(str(directory))
 
 
-def check_ctranslate2(directory: Path, model: Transformer, tokenizers: Tokenizers) -> None:
-    """Score sentences with the written model and with ours; the errors are those of `check_scores`."""
-    probes = probe(model, position_limit=position_limit(model.config))
+def check_conversion(
+    translator: Any,
+    model: Transformer,
+    tokenizers: Tokenizers,
+    *,
+    made: Literal["exported", "converted"] = "exported",
+    is_trial: bool = False,
+) -> None:
+    """Score sentences, or one short one, with CTranslate2 and with ours; the errors are those of `check_scores`."""
+    probes = probe(model, position_limit=position_limit(model.config), is_trial=is_trial)
     sides = [[side.pieces(pair[number]) for pair in probes.pairs] for number, side in enumerate(tokenizers[:2])]
-    check_scores(directory, probes, sides, made="exported")
+    check_scores(translator, probes, sides, made=made)
+
+
+def load_in_fp32(directory: Path) -> Any:
+    """Load a model on the CPU as a `ctranslate2.Translator`, to check its numbers."""
+    return import_extra("ctranslate2").Translator(os.fsencode(directory), compute_type="float32", intra_threads=1)
 
 
 def check_scores(
-    directory: Path, probes: Probes, sides: list[list[list[str]]], *, made: Literal["exported", "imported"]
+    translator: Any,
+    probes: Probes,
+    sides: list[list[list[str]]],
+    *,
+    made: Literal["exported", "imported", "converted"],
 ) -> None:
-    """Score sentences with a CTranslate2 model and compare the scores with our model's.
+    """Score sentences with a `ctranslate2.Translator` in fp32 and compare the scores with our model's.
 
     Args:
         sides: The subwords of the sources, and those of the targets.
@@ -128,8 +144,6 @@ def check_scores(
     Raises:
         RunError: A token's log-probability differs by more than the tolerance.
     """
-    ctranslate2 = import_extra("ctranslate2")
-    translator = ctranslate2.Translator(os.fsencode(directory), compute_type="float32", intra_threads=1)
     scored = translator.score_batch(*sides, max_input_length=0)  # no limit
     target_ids = probes.batch.target_output_ids
     ours = log_probabilities(probes.logits).gather(2, target_ids[:, :, None])[:, :, 0][target_ids != PAD_ID]
