@@ -4,15 +4,11 @@ import logging
 import re
 import shlex
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer
-from torch.distributed.run import get_args_parser as torchrun_parser
 from typer.testing import CliRunner
 
 from translate.cli import app
-from translate.config.load import load_config
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
@@ -77,27 +73,6 @@ def test_commands_of_the_readme_and_of_the_pages_run(tmp_path: Path, monkeypatch
         assert (tmp_path / "attention.html").stat().st_size > 10_000
     finally:
         logging.getLogger("translate").setLevel(logging.NOTSET)  # a page shows how to change it
-
-
-def test_torchrun_hands_on_what_the_documents_say(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its parser takes any beginning of its own options' names, which must not be one of ours."""
-    monkeypatch.chdir(ROOT)
-    group: Any = typer.main.get_command(app)
-    text = read("scaling.md").replace("\\\n", " ")
-    jobs = [shlex.split(line, comments=True) for line in re.findall(r"^torchrun .*$", text, re.MULTILINE)]
-    assert {job[job.index("translate") + 1] for job in jobs} == {"train", "decode"}
-    for _, *words in jobs:
-        parsed = torchrun_parser().parse_args(words)
-        command, *ours = words[words.index("translate") + 1 :]
-        assert (parsed.module, parsed.training_script, parsed.training_script_args) == (
-            True,
-            "translate",
-            [command, *ours],
-        )
-        found = group.get_command(None, command).make_context(command, list(ours)).params
-        if command == "train":
-            load_config(found["config"], found["overrides"])
-            assert (found["run"] is not None) == ("--run-dir" in ours)
 
 
 def test_links_lead_somewhere() -> None:

@@ -49,13 +49,15 @@ def test_the_commands_are_ones_that_there_are() -> None:
         if words[0] == "torchrun":
             started = get_args_parser().parse_args(words[1:])
             assert (started.module, started.training_script) == (True, "translate")
-            words = ["translate", *started.training_script_args]
+            words = words[words.index("translate") :]
+            assert started.training_script_args == words[1:], "torchrun takes one of our options for its own"
         program, name, *arguments = words
         assert program == "translate"
         command = group.get_command(None, name)
         values = command.make_context(name, arguments).params
         if name in ("train", "check"):
             load_config(Path(values["config"]).stem, values["overrides"] or [])
+            assert name == "check" or (values["run"] is not None) == ("--run-dir" in arguments)
 
 
 def test_the_numbers_are_those_of_the_program(on_paper: dict[str, Any]) -> None:

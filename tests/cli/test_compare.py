@@ -36,5 +36,3 @@ def test_json(run: Path, corpus: Path, other: Path) -> None:
     found = json.loads(result.stdout)
     assert found["systems"] == ["other.en", "valid.en"] and found["metrics"]["BLEU"][1]["value"] == pytest.approx(100)
     assert [change["other"] for change in found["changes"]] == ["A dog runs through the snow."]
-    same_name = translate("compare", corpus / "valid.en", corpus / "." / "valid.en", *text, "--format", "json")
-    assert same_name.exit_code == 2 and "twice" in same_name.stderr

@@ -19,7 +19,6 @@ FILES |= {"old/provenance.json": ""}
 # In the working directory are these files, and a copy of a run, which trains and tests on sets `first` and `second`.
 ROWS: dict[str, list[str]] = {
     # Commands and options
-    "tranlate": ["'tranlate'"],
     "decode": ["'run'"],
     "decode run --alpha 1": ["--alpha;", "--length-penalty?"],
     "decode run --xyzzy": ["--xyzzy\n"],
@@ -49,7 +48,7 @@ ROWS: dict[str, list[str]] = {
     "decode run --document latin.html": ["latin.html, line 2", "byte 4", "0xff"],
     "decode run - -o out --resume": ["--resume", "FILE", "--output"],
     "decode run a.de --resume": ["--resume", "FILE", "--output"],
-    "decode run a.de -o a.de --resume": ["--output a.de"],
+    "decode run a.de -o a.de --resume": ["a.de"],
     "decode run --interactive --resume": ["--resume", "--interactive"],
     "decode run a.de -o out --engine ctranslate2 --resume": ["--resume", "--engine ctranslate2"],
     "decode run pipe -o out --resume": ["pipe", "once"],
@@ -138,9 +137,7 @@ def test_what_is_refused(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
 
 
 PACKAGES = {
-    "export run out --to ctranslate2": ("ctranslate2", "ctranslate2>="),
     "decode run --engine ctranslate2": ("ctranslate2", "ctranslate2>="),
-    "export run out --to huggingface": ("transformers", "transformers>="),
     "serve run --port 0": ("uvicorn", "uvicorn"),
     "search demo empty": ("optuna", "optuna"),
 }

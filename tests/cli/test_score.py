@@ -37,41 +37,14 @@ def test_records_and_sums(learnt: Path, tmp_path: Path) -> None:
     assert in_order(result.stderr, *numbers)
 
     output = tmp_path / "scores.jsonl"
-    again = translate("score", learnt, source, target, "-o", output, "--look-ahead-lines", "5", "--batch-tokens", "20")
+    again = translate("score", learnt, source, target, "-o", output)
     assert (again.exit_code, again.stdout, again.stderr) == (0, "", result.stderr)
-    rounded = dict.fromkeys(["log_prob", "score", "perplexity", "token_log_probs"], 0)
-    for one, other in zip(found, records(output.read_text(encoding="utf-8")), strict=True):
-        assert one | rounded == other | rounded
-        assert one["token_log_probs"] == pytest.approx(other["token_log_probs"], abs=1e-4)
+    assert output.read_text(encoding="utf-8") == result.stdout
 
 
-@pytest.mark.parametrize("options", [[], ["--length-penalty=1", "--length-penalty-kind=average"]])
-def test_the_output_of_decode_has_the_scores_of_decode(learnt: Path, tmp_path: Path, options: list[str]) -> None:
-    """Forced decoding by the full forward pass; the search used its cache."""
-    source, output = learnt.parent / "new.de", tmp_path / "out.en"
-    searched = records(translate("decode", learnt, source, "--format", "jsonl", *options).stdout)
-    output.write_text("".join(f"{record['translation']}\n" for record in searched))
-    forced = records(translate("score", learnt, source, output, *options).stdout)
-    same = [(one, other) for one, other in zip(searched, forced, strict=True) if one["tokens"] == other["tokens"]]
-    assert len(same) >= 10  # what the search spells differently from the tokenizer has another score
-    for one, other in same:
-        for key in ("log_prob", "score", "token_log_probs"):
-            assert other[key] == pytest.approx(one[key], abs=1e-4)
-
-
-def test_right_wrong_and_empty_translations(learnt: Path, tmp_path: Path) -> None:
-    """An empty translation is the end symbol alone."""
-    source, target = tmp_path / "de", tmp_path / "en"
-    source.write_text("Hund\nHund\nHund\n\n")
-    target.write_text("dog\nhouse\n\ndog\n")
-    right, wrong, empty, of_nothing = records(translate("score", learnt, source, target).stdout)
-    assert right["log_prob"] > wrong["log_prob"] + 1
-    assert (empty["tokens"], len(empty["token_log_probs"])) == (["</s>"], 1)
-    assert empty["perplexity"] == pytest.approx(math.exp(-empty["log_prob"]))
-    assert of_nothing["tokens"] and math.isfinite(of_nothing["log_prob"])
-    source.write_text("")
-    target.write_text("")
-    result = translate("score", learnt, source, target)
+def test_two_empty_files(learnt: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").touch()
+    result = translate("score", learnt, tmp_path / "empty", tmp_path / "empty")
     assert (result.exit_code, result.stdout) == (0, "")
     assert in_order(result.stderr, "0 lines", "0 tokens", "0.00 nats", "1.000")
 

@@ -44,9 +44,6 @@ def test_figures(learnt: Path) -> None:
     result = translate("show", "masks", learnt, "Hund", "Hund läuft", "-o", "masks.svg")
     assert result.exit_code == 0 and result.stderr.startswith("masks.svg: ")
     assert "<svg" in Path("masks.svg").read_text(encoding="utf-8")
-    for command in (["positions", learnt, "--length", "9"], ["embeddings", learnt, "--number", "5"]):
-        assert translate("show", *command, "--format", "png", "--dpi", "40").exit_code == 0
-        assert Path(f"{command[0]}.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_masks_and_positions(learnt: Path) -> None:

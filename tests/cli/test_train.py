@@ -98,16 +98,6 @@ def test_an_interrupted_training_says_how_to_continue(
     assert last_line(stop, processes).endswith(f": {torchrun} train '{tmp_path}/a run' --resume")
 
 
-def test_profile(corpus: Path) -> None:
-    run = corpus / "profiled"
-    short = ["training.max_steps=12", "data.validation=null"]
-    result = translate("train", corpus / "tiny.yaml", *short, "--run", run, "--profile")
-    assert result.exit_code == 0, result.output
-    files = [str(run / "profile" / name) for name in ("time.txt", "trace.json.gz")]
-    assert in_order(result.output, "11 to 12", *files, "12 steps")
-    assert {path.name for path in (run / "profile").iterdir()} == {"time.txt", "trace.json.gz"}
-
-
 def test_what_no_validation_could_use(corpus: Path, copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Found before any corpus is read; by `eval` before the first line is translated."""
     monkeypatch.setattr(tokenizer_ja_mecab, "MeCab", None)

@@ -71,14 +71,6 @@ def test_tsv_has_columns_and_no_quoting(tmp_path: Path) -> None:
     assert (corpus.sources, corpus.targets) == (['"eins', "zwei"], ['"one', "two"])
 
 
-def test_tsv_with_too_few_columns_names_the_line(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.tsv", b"a\tb\n" * 1600 + b"no tab here\n")
-    with pytest.raises(
-        InputError, match=f"^data.test.news: {path}, line 1601: 1 .*source_column = 0.*target_column = 1"
-    ):
-        read_corpus(TsvCorpus(path=path), key="data.test.news")
-
-
 # Large corpora
 
 

@@ -10,7 +10,6 @@ from translate.config.data import DataConfig, TokenizerConfig
 from translate.data.corpora import ParallelCorpus
 from translate.data.epochs import BatchSettings, Epoch, TrainingBatches
 from translate.data.tokenizer import Tokenizers, train_tokenizer
-from translate.errors import InputError
 
 
 @pytest.fixture(scope="module")
@@ -102,8 +101,3 @@ def test_filtered_pairs_are_reported_by_corpus_and_never_seen(letters: Tokenizer
     lines = ["a: 1 of 3", *left_out, "b: 2 of 3", "1 left out: empty"]
     assert len(found) == len(lines) and all(map(str.startswith, found, lines))
     assert seen(batches.epoch(0)) == [0, 3, 4]
-
-
-def test_what_cannot_be_used_is_an_error(letters: Tokenizers) -> None:
-    with pytest.raises(InputError, match="news: 0 of 1 pairs kept; 1 left out: empty source"):
-        make([corpus([(0, 1)])], letters)

@@ -252,9 +252,6 @@ def test_a_segment_of_which_nothing_is_left_has_no_batches(
     assert [len(epoch) > 0 for epoch in epochs] == [True, False, True]
     assert values_of(epochs[1]) == [] and epochs[1].padding.share == 0.0 and len(epochs[1].shapes) == 0
     assert "pairs 41 to 41 of the stream: 0 of 1" in caplog.text
-    nothing = data_of(stream(tmp_path / "b", [("", "a")] * 3))
-    with pytest.raises(InputError, match="data.train: .*; 3 left out: empty source"):
-        batches_of(nothing, tokenizers).epoch(0)
 
 
 def test_data_that_changed_are_not_gone_on_with(tmp_path: Path, tokenizers: Tokenizers) -> None:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from translate.decoding.agreement import check_agreement
-from translate.errors import InputError, RunError, import_extra
+from translate.errors import RunError
 
 OURS = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
 
@@ -17,10 +17,3 @@ def test_numbers_within_the_tolerance_agree() -> None:
 def test_one_number_that_differs_is_an_error(value: float, difference: str) -> None:
     with pytest.raises(RunError, match=f"its logits differ by up to {difference}, and 0.0001 is allowed"):
         check_agreement(OURS, torch.tensor([[1.0, 2.0], [3.0, value]]), what="logits")
-
-
-def test_a_missing_package_is_named_with_its_extra() -> None:
-    with pytest.raises(
-        InputError, match=r"^no_such_package cannot be imported .* install --editable '.*\[no_such_package\]'$"
-    ):
-        import_extra("no_such_package")

@@ -17,7 +17,7 @@ from translate.decoding.sharded import (
     share_machine,
     write_part,
 )
-from translate.distributed.process_group import SINGLE_PROCESS, DistributedEnvironment
+from translate.distributed.process_group import DistributedEnvironment
 from translate.errors import InputError, RunError
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
@@ -52,13 +52,6 @@ def states(folder: Path) -> dict[str, tuple[int, int]]:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return tmp_path / "out.parts"
-
-
-def test_parts_are_joined_and_removed(toy: Any, folder: Path) -> None:
-    decoder = make_decoder(toy, folder)
-    counts, lines_kept = decoder.decode(SINGLE_PROCESS, map(Request, toy.sources))
-    num_lines = [len(path.read_text().splitlines()) for path in (decoder.output, folder.with_suffix(".links"))]
-    assert (counts["lines"], num_lines, lines_kept, folder.exists()) == (37, [37, 37], 0, False)
 
 
 def test_ranks_translate_every_nth_block(toy: Any, folder: Path) -> None:

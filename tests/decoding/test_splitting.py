@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 from harness import Toy
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from translate.config.load import override_config
@@ -212,24 +212,6 @@ def test_scoring_cuts_both_sides_or_refuses(toy: Toy, translator: MakeTranslator
     for sides, what in ((["Hund " * 9], "the source"), (["Hund"], "the translation")):
         with pytest.raises(InputError, match=f"^line 8: {what} has \\d+ tokens, and the limit is [45] "):
             translator(long="error", max_source_tokens=5, max_target_tokens=4).score(sides, [target], first_number=7)
-
-
-ANY_LINE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\0"), max_size=24)
-
-
-@pytest.mark.usefixtures("no_shape_checks")
-@settings(derandomize=True, max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(lines=st.lists(ANY_LINE, max_size=6))
-def test_any_lines_give_as_many_lines_in_order(translator: MakeTranslator, lines: list[str]) -> None:
-    tiny = {"beam_size": 1, "max_length_factor": 0.5, "max_length_constant": 4, "max_source_tokens": 7}
-    translations = translator(**tiny, look_ahead_lines=4).translate(lines)
-    assert [each.source for each in translations] == lines
-    for each in translations:
-        assert len(each.text.splitlines()) <= 1 and "\0" not in each.text
-        assert "".join(part.source for part in each.parts) == each.source
-        assert bool(each.pieces) == ("split" in each.flags)
-    again = translator(**tiny, look_ahead_lines=1, batch_tokens=1).translate(lines)
-    assert [each.ids for each in again] == [each.ids for each in translations]
 
 
 def test_sentences_with_abbreviations() -> None:

@@ -135,15 +135,6 @@ def test_progress_of_a_search_whose_lines_end_at_different_steps(toy: Toy, trans
     assert len(set(seen)) > 5 and seen == sorted(seen)
 
 
-def test_a_minimum_length_is_kept(toy: Toy, translator: MakeTranslator) -> None:
-    lengths = [len(each.ids) for each in translator(beam_size=3).translate(toy.sources[:11])]
-    longer = translator(beam_size=3, min_length_factor=0.5, min_length_constant=9).translate(toy.sources[:11])
-    for translation, length in zip(longer, lengths, strict=True):
-        least = int(0.5 * (len(translation.source_ids) + 1)) + 9
-        assert len(translation.ids) >= least
-        assert length < least or len(translation.ids) == length
-
-
 @pytest.mark.parametrize("search, expected", [("beam", "abc"), ("sample", "aab")])
 def test_an_n_best_list_has_distinct_texts_and_samples_repeat(
     toy: Toy, translator: MakeTranslator, monkeypatch: pytest.MonkeyPatch, search: str, expected: str
@@ -183,15 +174,6 @@ def test_a_sample_depends_on_the_seed_and_the_lines_number_alone(
     assert sum(one.ids != other.ids for one, other in zip(moved, alone, strict=False)) > 1
     seeded = translator(**options | {"seed": 8}).translate(lines[:6])
     assert sum(one.ids != other.ids for one, other in zip(seeded, alone, strict=False)) > 1
-
-
-def test_the_log_probability_of_a_sample_is_the_models(toy: Toy, translator: MakeTranslator) -> None:
-    """Not that of the sharpened distribution that it was drawn from."""
-    given = translator(search="sample", temperature=0.7, top_k=5, top_p=0.9)
-    translations = given.translate(toy.sources[:11])
-    scores = given.score(toy.sources[:11], [each.ids for each in translations])
-    for translation, score in zip(translations, scores, strict=True):
-        assert translation.token_log_probs == pytest.approx(score.token_log_probs, abs=1e-4)
 
 
 def test_minimum_bayes_risk_chooses_among_the_candidates(toy: Toy, translator: MakeTranslator) -> None:
@@ -281,16 +263,6 @@ def test_a_hypothesis_with_the_required_words_comes_before_a_better_one_without(
     assert (translation.text, translation.unmet) == ("street", ())
     (translation,) = translator().translate(["Hund"])
     assert translation.text == "dog dog"
-
-
-def test_constraints_that_exclude_each_other_are_errors(toy: Toy, translator: MakeTranslator) -> None:
-    request = Request("Hund", required=("street",))
-    message = "^required words need decoding.search = beam and decoding.diversity_groups = 1$"
-    for settings in ({"search": "sample"}, {"beam_size": 4, "diversity_groups": 2}):
-        with pytest.raises(InputError, match=message):
-            translator(**settings).translate([request])
-    with pytest.raises(InputError, match="^the phrase ' ' is empty; name a word, or leave it out$"):
-        translator().translate([Request("Hund", required=(" ",))])
 
 
 # Options

@@ -72,7 +72,3 @@ def test_what_is_refused(toy: Toy, tmp_path: Path, options: dict[str, Any], word
     with pytest.raises(InputError, match=words):
         export_run(toy.path, output=tmp_path / "out", **options)
     assert list(tmp_path.iterdir()) == []
-    (tmp_path / "model.bin").write_bytes(b"weights")
-    for output in (tmp_path, tmp_path / "model.bin"):
-        with pytest.raises(InputError, match=f"{output} is not an empty folder"):
-            export_run(toy.path, to="ctranslate2", output=output)

@@ -36,6 +36,7 @@ def test_an_imported_run_is_a_run(make_opus: Callable[..., Path], german: list[s
     assert verified.exit_code == 0 and "sound: every file is as it was written" in verified.stdout + verified.stderr
     for to in ("ctranslate2", "huggingface"):
         assert translate("export", run, tmp_path / to, "--to", to).exit_code == 0
+        assert translate("export", run, tmp_path / "x", "--to", to, "--checkpoint", "last").exit_code == 2
 
     resumed = translate("train", run, "--resume")
     assert resumed.exit_code == 2

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from translate.config.schema import Config
 from translate.runs.checkpoint import read_tensors
@@ -52,6 +53,14 @@ def records_of(run: Path, kind: str | None = None) -> list[dict[str, Any]]:
     """The records of a run; None: of all kinds."""
     records = map(json.loads, RunDirectory(run).metrics.read_text(encoding="utf-8").splitlines())
     return [record for record in records if kind in (None, record["kind"])]
+
+
+def assert_same_tensors(one: Path, other: Path, *, which: Checkpoint = "last") -> None:
+    """Check that checkpoints of two runs agree but for the rounding of gradients that are summed in another order."""
+    tensors, expected = (read_tensors(RunDirectory(run).checkpoint(which)).tensors for run in (one, other))
+    assert tensors.keys() == expected.keys()
+    for name, tensor in tensors.items():
+        torch.testing.assert_close(tensor, expected[name], rtol=0.0, atol=1e-5, msg=name)
 
 
 @contextlib.contextmanager

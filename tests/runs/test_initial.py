@@ -11,12 +11,12 @@ from translate.config.data import TokenizerConfig
 from translate.config.load import override_config
 from translate.config.schema import Config
 from translate.data.extension import extend_tokenizers
-from translate.data.tokenizer import Tokenizers, prepare_tokenizers
+from translate.data.tokenizer import prepare_tokenizers
 from translate.errors import InputError, RunError
 from translate.fingerprint import fingerprint
 from translate.model import Transformer
 from translate.runs.directory import RunDirectory, create_run
-from translate.runs.initial import InitialWeights, check_unchanged, read_initial_weights
+from translate.runs.initial import InitialWeights, read_initial_weights
 from translate.runs.loading import build_model, get_parameters
 
 Save = Callable[..., None]
@@ -81,7 +81,7 @@ def test_where_they_are_from(
     assert read_initial_weights(config) is None
 
 
-def test_what_cannot_be_begun_from(config: Config, run: RunDirectory, tmp_path: Path) -> None:
+def test_what_cannot_be_begun_from(config: Config, run: RunDirectory) -> None:
     with pytest.raises(InputError, match=r"model\.norm = \"pre\", but .*tiny has \"post\""):
         read(override_config(tuning(config, run), {"model.norm": "pre"}))
     content = bytearray(run.checkpoint("best").read_bytes())
@@ -89,17 +89,3 @@ def test_what_cannot_be_begun_from(config: Config, run: RunDirectory, tmp_path: 
     run.checkpoint("best").write_bytes(content)
     with pytest.raises(RunError, match=r"best\.safetensors"):
         read(tuning(config, run))
-    with pytest.raises(InputError, match=r"^training\.initialize_from: .*gone: no such run directory"):
-        read(override_config(config, {"training.initialize_from": str(tmp_path / "gone")}))
-
-
-def test_a_run_that_has_saved_nothing_begins_with_the_same_weights(
-    config: Config, run: RunDirectory, tokenizers: Tokenizers, model: Transformer, save: Save, tmp_path: Path
-) -> None:
-    initial = read(tuning(config, run))
-    path = tmp_path / "new"
-    new = create_run(path, config=config, tokenizers=tokenizers, command=[], provenance=initial.provenance(path))
-    check_unchanged(new, initial)
-    save(run, model, "best", 8)
-    with pytest.raises(InputError, match=r"new .*best\.safetensors has changed"):
-        check_unchanged(new, read(tuning(config, run)))

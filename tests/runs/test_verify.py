@@ -141,7 +141,7 @@ def test_a_half_copied_run(whole_run: RunDirectory) -> None:
     assert "no checkpoint" in report_on(whole_run, BEST).detail
 
 
-def test_a_description_that_cannot_be_used(tmp_path: Path, whole_run: RunDirectory) -> None:
+def test_a_description_that_cannot_be_used(whole_run: RunDirectory) -> None:
     description = whole_run.description
     description.write_text("{")
     result = verify_run(whole_run.path)
@@ -150,11 +150,6 @@ def test_a_description_that_cannot_be_used(tmp_path: Path, whole_run: RunDirecto
     description.write_text('{"format": 4, "versions": {"translate": "9.8.7"}, "tokenizer": 5}')
     with pytest.raises(InputError, match=r"9\.8\.7 in format 4"):
         verify_run(whole_run.path)
-    description.unlink()
-    with pytest.raises(InputError, match=r"run\.json"):
-        verify_run(whole_run.path)
-    with pytest.raises(InputError, match="/nowhere: no such run directory"):
-        verify_run(tmp_path / "nowhere")
 
 
 # Formats of earlier versions
@@ -206,14 +201,6 @@ def test_a_link_out(tmp_path: Path, whole_run: RunDirectory, name: str) -> None:
 
 
 # Files whose checksums are right, and whose content is not
-
-
-def test_a_checkpoint_whose_progress_cannot_be_read(whole_run: RunDirectory) -> None:
-    tensors, metadata, _ = read_tensors(whole_run.checkpoint("last"))
-    write_tensors(whole_run.checkpoint("last"), tensors, {**metadata, "progress": "{"})
-    report = report_on(whole_run, LAST)
-    assert report.state == "DAMAGED" and "progress" in report.detail
-    assert bad(verify_run(whole_run.path)) == {LAST: "DAMAGED"}
 
 
 @pytest.mark.parametrize("grown", [b"", b'{"step": 10}\n', b'{"step": 10}\n{"st'])

@@ -53,9 +53,7 @@ def test_a_document_is_that_of_decode(
     [
         ({"text": "a", "format": "docx"}, "format"),
         ({"text": "a\n" * 11, "format": "text"}, "11 texts"),
-        ({"text": "# a\ud800", "format": "markdown"}, "surrogate"),
         ({"text": "a" * 101, "format": "html"}, "text 1 has 101"),
-        ({"text": "a", "format": "html", "options": {"beam_size": 0}}, "beam_size"),
     ],
 )
 def test_errors(make_client: Callable[..., TestClient], question: dict[str, Any], words: str) -> None:

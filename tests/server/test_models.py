@@ -59,8 +59,6 @@ def test_requests_that_share_no_batch(make_models: Make, options: dict[str, Any]
         ({"mbr": "chrf", "mbr_candidates": 50}, "options.mbr_candidates = 50: the limit is 32"),
         ({"max_length_factor": 50.0}, "options.max_length_factor = 50.0: the limit is 4.0"),
         ({"max_source_tokens": 4096}, "options.max_source_tokens = 4096: the limit is 256"),
-        ({"workers": 9}, "options.workers"),
-        ({"engine": "ctranslate2"}, "options.engine"),
         ({"n_best": 4, "beam_size": 2}, "n_best"),
     ],
 )

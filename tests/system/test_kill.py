@@ -1,6 +1,5 @@
 """A training process that is killed again and again ends with the bytes of one that never was."""
 
-import json
 import os
 import random
 import signal
@@ -27,13 +26,12 @@ def is_alive(process: int) -> bool:
     return True
 
 
-def progress_of(run: RunDirectory) -> dict[str, Any]:
-    """Where the last checkpoint stands; step 0 if there is none."""
+def last_step(run: RunDirectory) -> int:
+    """The step of the last checkpoint; 0 if there is none."""
     try:
-        progress: dict[str, Any] = json.loads(read_tensors(run.checkpoint("last")).metadata["progress"])
+        return int(read_tensors(run.checkpoint("last")).metadata["step"])
     except RunError:
-        return {"step": 0}
-    return progress
+        return 0
 
 
 # Runs in the training process before its command: while it validates there is a file.
@@ -64,9 +62,9 @@ def wait_for(moment: str, run: RunDirectory, mark: Path, process: int, draw: ran
             assert is_alive(process), f"it ended before it was {moment}"
         time.sleep(draw.uniform(0.0, seconds))
 
-    wanted = progress_of(run)["step"] + draw.randrange(4)
+    wanted = last_step(run) + draw.randrange(4)
     if moment in ("writing", "anywhen"):
-        until(lambda: progress_of(run)["step"] >= wanted, seconds=0.05 if moment == "anywhen" else 0)
+        until(lambda: last_step(run) >= wanted, seconds=0.05 if moment == "anywhen" else 0)
     match moment:
         case "starting":
             time.sleep(draw.uniform(0.0, 0.3))

@@ -133,12 +133,7 @@ def test_an_extended_vocabulary_is_trained_saved_and_tuned_again(tune: Tune, tmp
 
 def test_lora_adapts_the_runs_weights_and_its_result_is_begun_with_in_turn(tune: Tune, tmp_path: Path) -> None:
     config = tune("training.lora_rank=2", "training.freeze=[encoder.0]", "training.learning_rate=0.05")
-    run_training(config, tmp_path / "straight")
-    for moment in (1, 3):
-        with happening(in_step=moment, what=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
-            run_training(config, tmp_path / "new", resume=True)
-    run_training(config, tmp_path / "new", resume=True)
-    assert state_of(tmp_path / "new") == state_of(tmp_path / "straight")
+    run_training(config, tmp_path / "new")
     before, after = (get_parameters(load_run(tmp_path / name, checkpoint=which).model) for name, which in (
         ("base", "best"), ("new", "last")
     ))  # fmt: skip

@@ -50,19 +50,6 @@ def test_a_damaged_checkpoint_is_passed_over(
     assert state_of(run) == state_of(straight)
 
 
-def test_damage_everywhere_is_refused_with_each_reason(stateful: Digits, finished: Path) -> None:
-    run = RunDirectory(finished)
-    flip_a_bit(run.checkpoint("last"))
-    cut(run.previous)
-    before = run.config.read_bytes(), run.metrics.read_bytes()
-    with pytest.raises(RunError) as caught:
-        run_training(stateful("training.max_steps=20"), finished, resume=True)
-    message = str(caught.value)
-    assert "no intact checkpoint to continue from" in message
-    assert str(run.checkpoint("last")) in message and str(run.previous) in message
-    assert (run.config.read_bytes(), run.metrics.read_bytes()) == before
-
-
 @pytest.mark.parametrize("damage", [flip_a_bit, Path.unlink])
 def test_a_lost_best_checkpoint_is_replaced_by_the_next(stateful: Digits, finished: Path, damage: Any) -> None:
     best = RunDirectory(finished).checkpoint("best")

@@ -36,15 +36,6 @@ def test_stopped_and_continued_it_is_the_same(streamed: Digits, tmp_path: Path) 
     assert states[0].progress["target_tokens"] == states[1].progress["target_tokens"]
 
 
-def test_it_logs_what_it_sees(streamed: Digits, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO")
-    run_training(streamed(), tmp_path / "run")
-    log, name = "\n".join(caplog.messages), tmp_path / "train.json"
-    assert f"{name}, pairs 1 to 90 of the stream: 90 of 90 pairs kept\n" in log
-    fourth = f"{name}, pairs 1 to 90 of the stream, pass 2: 90 of 90 pairs kept"
-    assert f"Segment 4 of the streamed corpora prepared\n{fourth}\n" in log
-
-
 def test_other_data_are_another_training(streamed: Digits, tmp_path: Path) -> None:
     run_training(streamed("training.max_steps=2"), tmp_path / "run")
     with (tmp_path / "train.json").open("a") as file:

@@ -138,18 +138,3 @@ def test_killed_anywhere_while_the_run_is_made(digits: Digits, tmp_path: Path, m
         assert state_of(run) == state_of(tmp_path / "straight")
         assert not verify_run(run).unsound and not list(run.rglob("*.tmp"))
     assert was_begun == sorted(was_begun) and was_begun.count(False) > 10 and was_begun[-1]
-
-
-def test_a_second_training_in_the_directory_is_refused(digits: Digits, tmp_path: Path) -> None:
-    def train_there_too() -> None:
-        for resume in (True, False):
-            with pytest.raises(InputError) as caught:
-                run_training(digits(), tmp_path / "run", resume=resume)
-            messages.append(str(caught.value))
-
-    messages: list[str] = []
-    with happening(in_step=2, what=train_there_too):
-        run_training(digits("training.max_steps=3"), tmp_path / "run")
-    for message in messages:  # also without --resume: a message about the run would suggest to resume it
-        assert f"process {os.getpid()}" in message and "is training in this run directory" in message
-    run_training(digits("training.max_steps=4"), tmp_path / "run", resume=True)  # the lock is free again

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from translate.errors import InputError, RunError
+from translate.errors import InputError
 from translate.visualize.charts import chart_specs, theme
 from translate.visualize.page import PictureFile, choose_picture_file, draw_figure, picture_page, save_picture
 from translate.visualize.panels import Curves, Links, Matrix, Picture, Point, Points, Series, Switch, Table, printable
@@ -209,11 +209,3 @@ def test_where_a_picture_goes() -> None:
     for output, wanted, dots, named in [*wrong, ("b.jpg", None, None, "--output b.jpg.*--format")]:
         with pytest.raises(InputError, match=named):
             choose_picture_file(output and Path(output), wanted, name="masks", dots_per_inch=dots)
-
-
-def test_what_cannot_be_written_leaves_the_old_file(tmp_path: Path) -> None:
-    (tmp_path / "folder.html").mkdir()
-    for file in (tmp_path / "nowhere" / "x.html", tmp_path / "folder.html"):
-        with pytest.raises(RunError, match=f"{file}: cannot be written"):
-            save_picture(PICTURE, PictureFile(file, "html"))
-    assert [path.name for path in tmp_path.iterdir()] == ["folder.html"]

@@ -8,21 +8,9 @@ from translate.cli.terminal.lines import (
     aligned_columns,
     check_outputs,
     open_line_output,
-    open_lines,
-    paired_lines,
     write_lines,
 )
 from translate.errors import InputError
-
-
-def test_pairs(tmp_path: Path) -> None:
-    (tmp_path / "a").write_text("1\n2\n")
-    (tmp_path / "b").write_text("x\ny\n")
-    pairs = paired_lines(open_lines(tmp_path / "a"), open_lines(tmp_path / "b"))
-    assert pairs.total == 2 and list(pairs) == [("1", "x"), ("2", "y")]
-    (tmp_path / "b").write_text("x\n")
-    with pytest.raises(InputError, match="2 lines.* 1"):
-        paired_lines(open_lines(tmp_path / "a"), open_lines(tmp_path / "b"))
 
 
 def test_an_output_appears_only_when_it_is_whole(tmp_path: Path) -> None:
@@ -42,14 +30,6 @@ def test_two_outputs_are_two_files(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=f"--pharaoh .*{beside}: --output "):
             check_outputs({"--output": tmp_path / "new", "--pharaoh": tmp_path / beside})
     check_outputs({"--output": Path("/dev/null"), "--alignments": Path("/dev/null")})  # which may be both
-
-
-def test_no_output_is_a_file_of_a_run(tmp_path: Path) -> None:
-    (tmp_path / "run.json").touch()
-    for name in ("metrics.jsonl", "checkpoints/best.safetensors", "evaluation/x/hypotheses.txt"):
-        with pytest.raises(InputError, match=f"--output .*{name}: .* run {tmp_path.resolve()}"):
-            check_outputs({"--output": tmp_path / name})
-    check_outputs({"--output": tmp_path / "news.en"})
 
 
 def test_columns_of_numbers_end_in_line() -> None:

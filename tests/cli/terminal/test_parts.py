@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 
 import pytest
-from harness import files_up_to
 from harness import run_command as translate
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
@@ -58,28 +57,6 @@ def test_an_empty_file(learnt: Path, folder: Path) -> None:
     Path("empty").write_bytes(b"")
     result = translate("decode", learnt, "empty", "-o", "out.en", "--resume")
     assert (result.exit_code, Path("out.en").read_bytes()) == (0, b"") and "0 lines" in result.stderr
-
-
-def test_a_second_start_after_a_full_disk(learnt: Path, folder: Path) -> None:
-    """Finished parts are kept, and only those that are missing are translated."""
-    arguments = ["decode", learnt, "in.de", *OPTIONS, "--n-best", "2"]
-    plain = translate(*arguments, "--alignments", "plain.links", "-o", "plain.en")
-    arguments += ["--alignments", "out.links", "-o", "out.en", "--resume"]
-    with files_up_to(2000):  # enough for parts, but not for the whole
-        full = translate(*arguments)
-    assert full.exit_code == 1 and full.stderr.startswith("translate: out.en: cannot be written: File too large")
-    assert not (folder / "out.en").exists()
-    parts = folder / "out.en.parts"
-    assert len(list(parts.glob("*.part"))) == 8
-    for part in list(parts.glob("*.part"))[::2]:
-        part.unlink()
-
-    again = translate(*arguments)
-    assert again.exit_code == 0, again.stderr
-    for name in ("en", "links"):
-        assert (folder / f"out.{name}").read_bytes() == (folder / f"plain.{name}").read_bytes()
-    assert summary(again.stderr) == summary(plain.stderr) and not parts.exists()
-    assert "; 20 of the lines" in again.stderr
 
 
 def test_what_cannot_be_in_parts(learnt: Path, folder: Path) -> None:

@@ -15,7 +15,7 @@ from translate.decoding.engines.ctranslate2_conversion import (
     load_in_fp32,
     write_ctranslate2,
 )
-from translate.errors import InputError, RunError
+from translate.errors import RunError
 from translate.runs.checkpoint import add_prefix, write_tensors
 from translate.runs.loading import build_model, get_parameters
 from translate.runs.verify import verify_run
@@ -94,11 +94,6 @@ def test_a_run_of_another_device_is_exported_on_the_cpu(toy: Toy, tmp_path: Path
         assert not crossings.to_device and ctranslate2.Translator(str(folder), device="cpu")
         written.append((folder / "model.bin").read_bytes())
     assert written[0] == written[1]
-
-
-def test_a_run_without_the_checkpoint(toy: Toy) -> None:
-    with pytest.raises(InputError, match="has no checkpoint last.safetensors"):
-        convert_run(toy.path, checkpoint="last")
 
 
 @pytest.mark.parametrize("checksums", ["none", "wrong", "right"])

@@ -41,18 +41,12 @@ def spelt(*pieces: str) -> list[str]:
         (["▁a", "<0xE2>", "<0x82>", "b", "▁c"], [("a\ufffd\ufffdb", [0, 1, 2, 3]), ("c", [4])]),  # not UTF-8
         (["▁<0xE", "2>", "▁<0xe2>"], [("<0xE2>", [0, 1]), ("<0xe2>", [2])]),  # text that looks like a byte
         (["▁a", "▁", "<unk>", "▁b"], [("a", [0]), ("<unk>", [1, 2]), ("b", [3])]),
+        # € is E2 82 AC in UTF-8, ß is C3 9F.
+        (["▁5", "<0xE2>", "<0x82>", "<0xAC>", "▁", "<0xC3>", "<0x9F>"], [("5€", [0, 1, 2, 3]), ("ß", [4, 5, 6])]),
     ],
 )
 def test_words_by_hand(pieces: list[str], words: list[tuple[str, list[int]]]) -> None:
     assert group_words(pieces) == [Word(*word) for word in words]
-
-
-def test_bytes_belong_to_their_word() -> None:
-    # € is E2 82 AC in UTF-8, ß is C3 9F.
-    assert group_words(["▁5", "<0xE2>", "<0x82>", "<0xAC>", "▁", "<0xC3>", "<0x9F>", "a"]) == [
-        ("5€", [0, 1, 2, 3]),
-        ("ßa", [4, 5, 6, 7]),
-    ]
 
 
 def test_words_are_those_of_the_text(tokenizer: Tokenizer, lines: list[str]) -> None:

@@ -1,16 +1,10 @@
 """Several processes on a streamed corpus train as one does, and stop, go on and fail together."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from harness import stream_digits
-
-from translate.runs.checkpoint import read_tensors
-from translate.runs.directory import RunDirectory
-
-_ROUNDING = 1e-5  # of fp32: gradients are summed in another order
+from trainings import assert_same_tensors
 
 
 @pytest.fixture
@@ -20,13 +14,6 @@ def streamed(trainings: Any) -> Any:
     return trainings
 
 
-def assert_same_weights(one: Path, other: Path) -> None:
-    tensors, expected = (read_tensors(RunDirectory(run).checkpoint("last")).tensors for run in (one, other))
-    assert tensors.keys() == expected.keys()
-    for name, tensor in tensors.items():
-        torch.testing.assert_close(tensor, expected[name], rtol=0.0, atol=_ROUNDING, msg=name)
-
-
 def test_as_one_process_and_on_with_another_number(streamed: Any) -> None:
     one, other = streamed.directory / "one", streamed.directory / "other"
     said = streamed.run(1, "one", "threads=2")
@@ -34,7 +21,7 @@ def test_as_one_process_and_on_with_another_number(streamed: Any) -> None:
     for size, end in ((2, 3), (1, 7), (2, 12)):
         said = streamed.run(size, "other", f"threads={2 // size}", f"max_steps={end}", resume=end > 3)
         assert "does not say where" not in said
-    assert_same_weights(one, other)
+    assert_same_tensors(one, other)
 
 
 def test_a_process_without_the_file_says_so(streamed: Any) -> None:

@@ -1,45 +1,23 @@
 """Several processes train as one does: the same losses, scores and weights, whatever their number and engine."""
 
-import json
 import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from harness import state_of
-
-from translate.runs.checkpoint import read_tensors
-from translate.runs.directory import Checkpoint, RunDirectory
-
-# Of fp32, after a dozen steps: gradients are summed in another order.
-_ROUNDING = 1e-5
-
-
-def metrics(run: Path) -> list[dict[str, Any]]:
-    """What was logged, without times."""
-    lines = RunDirectory(run).metrics.read_text(encoding="utf-8").splitlines()
-    timed = ("seconds", "target_tokens_per_second", "waiting")
-    return [{name: value for name, value in json.loads(line).items() if name not in timed} for line in lines]
+from trainings import assert_same_tensors
 
 
 def assert_alike(one: Path, other: Path) -> None:
     """Two trainings went the same way, within rounding: losses, scores, weights, average and optimizer."""
-    for record, expected in zip(metrics(one), metrics(other), strict=True):
+    for record, expected in zip(state_of(one).metrics, state_of(other).metrics, strict=True):
         assert record == {
             name: pytest.approx(value, rel=1e-4) if isinstance(value, float) else value
             for name, value in expected.items()
         }
-    for which in ("last", "best"):
-        assert_same_tensors(one, other, which=which)
-
-
-def assert_same_tensors(one: Path, other: Path, *, which: Checkpoint) -> None:
-    """The tensors of two checkpoints agree within rounding."""
-    tensors, expected = (read_tensors(RunDirectory(run).checkpoint(which)).tensors for run in (one, other))
-    assert tensors.keys() == expected.keys()
-    for name, tensor in tensors.items():
-        torch.testing.assert_close(tensor, expected[name], rtol=0.0, atol=_ROUNDING, msg=name)
+    assert_same_tensors(one, other)
+    assert_same_tensors(one, other, which="best")
 
 
 # One process splits a step into a micro-batch for each thread, several into one for each process: so masks of dropout
@@ -56,7 +34,7 @@ def test_as_one_process(trainings: Any, size: int, overrides: tuple[str, ...]) -
         said = trainings.run(size, kind, *overrides, f"parallel={kind}", "threads=1")
         assert f"in each of {size} processes ({kind})" in said
         assert_alike(trainings.directory / kind, trainings.directory / "one")
-        assert {"average"} < {record["kind"] for record in metrics(trainings.directory / kind)}
+        assert {"average"} < {record["kind"] for record in state_of(trainings.directory / kind).metrics}
 
 
 def test_lora_and_frozen_parts_as_one_process(trainings: Any) -> None:
@@ -68,7 +46,7 @@ def test_lora_and_frozen_parts_as_one_process(trainings: Any) -> None:
         assert " parameters are trained" in said
         threads = 2 // resumed
         trainings.run(resumed, kind, *lora, f"parallel={kind}", f"threads={threads}", "max_steps=12", resume=True)
-        assert_same_tensors(trainings.directory / kind, trainings.directory / "one", which="last")
+        assert_same_tensors(trainings.directory / kind, trainings.directory / "one")
 
 
 def test_begins_with_the_weights_of_another_run(trainings: Any) -> None:
@@ -79,7 +57,7 @@ def test_begins_with_the_weights_of_another_run(trainings: Any) -> None:
         said = trainings.run(2, kind, *begin, f"parallel={kind}", "threads=1")
         assert said.count("Starting from ") == 1
         assert_alike(trainings.directory / kind, trainings.directory / "one")
-        assert metrics(trainings.directory / kind)[0]["step"] == 0
+        assert state_of(trainings.directory / kind).metrics[0]["step"] == 0
 
 
 def test_goes_on_with_another_number_of_processes(trainings: Any) -> None:
@@ -91,9 +69,9 @@ def test_goes_on_with_another_number_of_processes(trainings: Any) -> None:
         )
         if end == 5:
             assert "Continued in another environment: processes 1 (it was 2 (ddp))" in said
-    steps = [(record["kind"], record["step"]) for record in metrics(trainings.directory / "other")]
+    steps = [(record["kind"], record["step"]) for record in state_of(trainings.directory / "other").metrics]
     assert steps[-3:] == [("train", 12), ("validation", 12), ("evaluation", 12)]
-    assert_same_tensors(trainings.directory / "other", trainings.directory / "one", which="last")
+    assert_same_tensors(trainings.directory / "other", trainings.directory / "one")
 
 
 # In one process of two: at the end of a step, or in the midst of a validation.
@@ -150,12 +128,6 @@ def test_fewer_validation_lines_than_processes(trainings: Any) -> None:
     [
         ("", ("warmup_step=3",), "translate: unknown key training.warmup_step"),
         ("", ("device=cuda:7",), "translate: training.device = cuda:7: this machine has no such device"),
-        (
-            "import os, sys; sys.argv.append('training.seed=' + os.environ['RANK'])",
-            (),
-            "translate: all processes must have the same settings, data and versions, but process 2 of 2 differs from"
-            " the first one: training.seed = 1 (there it is 0).",
-        ),
     ],
 )
 def test_errors_are_told_once(trainings: Any, first: str, overrides: tuple[str, ...], message: str) -> None:

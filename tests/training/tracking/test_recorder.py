@@ -4,7 +4,6 @@ import fcntl
 import json
 import os
 import re
-import resource
 import signal
 import struct
 import sys
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, TextIO
 
 import pytest
-from harness import state_of
+from harness import files_up_to, state_of
 from trainings import Digits, happening, progress_of, run_training
 
 from translate.config.schema import Config
@@ -62,16 +61,11 @@ def test_changed_metrics_are_kept_by_step_with_a_warning(tmp_path: Path, caplog:
 def test_metrics_that_cannot_be_written(tmp_path: Path) -> None:
     file = tmp_path / "metrics.jsonl"
     run, settings = RunDirectory(tmp_path), Config()
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     with Recorder(run, settings, Progress("data")) as recorder:
         recorder.record({"kind": "train", "step": 1})
         before, mark = file.read_bytes(), recorder.sync()
-        resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 5, hard))  # for this one write alone
-        try:
-            with pytest.raises(RunError) as caught:
-                recorder.record({"kind": "train", "step": 2})
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        with files_up_to(len(before) + 5), pytest.raises(RunError) as caught:
+            recorder.record({"kind": "train", "step": 2})
     assert str(caught.value) == f"{file}: cannot be written: File too large; free some space on that disk"
     assert file.read_bytes() != before, "a part of the line was written"
     continued = Progress("data", step=1, metrics_bytes=mark[0], metrics_sha256=mark[1])
