@@ -52,9 +52,6 @@ def run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     return Run("runs/tiny")
 
 
-# A run
-
-
 def test_a_run_of_a_program(run: Run) -> None:
     assert (run.path, run.config.name, run.step) == (Path("runs/tiny"), "tiny", 4)
     assert [(record["kind"], record["step"]) for record in run.metrics] == [
@@ -91,9 +88,6 @@ def test_a_run_gives_its_translator(run: Run) -> None:
     assert translator.config.beam_size == 1 and translator.translate("Ein Hund.").source == "Ein Hund."
     with pytest.raises(InputError, match="^nowhere: no such run directory$"):
         Run("nowhere")
-
-
-# Training
 
 
 def test_training_prints_its_progress_and_leaves_no_trace(
@@ -136,9 +130,6 @@ def test_a_run_is_continued_by_itself_and_a_config_is_an_object(run: Run, tmp_pa
     assert [record["step"] for record in continued.metrics if record["kind"] == "train"] == [1, 2, 3, 4, 5, 6]
 
 
-# Evaluation
-
-
 def test_evaluation(run: Run) -> None:
     sources, references = (Path(f"some.{side}").read_text(encoding="utf-8").splitlines() for side in ("de", "en"))
     expected = evaluate(run.load(), sources, references, run.config.evaluation)
@@ -155,9 +146,6 @@ def test_evaluation(run: Run) -> None:
 def test_evaluations_that_cannot_be(run: Run, options: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=next(iter(options)).removesuffix("_set")):
         translate.evaluate(run, **options)
-
-
-# Attention
 
 
 def test_attention_is_shown_and_saved(run: Run, tmp_path: Path) -> None:

@@ -14,15 +14,7 @@ from typer.testing import Result
 
 Decode = Callable[..., Result]
 
-LINES = [
-    "Ein Hund läuft.",
-    "",
-    "Groß\u2028Haus",
-    "Mädchen\rHaus",
-    "  ",
-    "Die Straße ist grün.",
-    "🦄\x0b\x0c\x85Hund",
-]
+LINES = ["Ein Hund läuft.", "", "Groß\u2028Haus", "Mädchen\rHaus", "  ", "Die Straße ist grün.", "🦄\x0b\x0c\x85Hund"]
 TEXT = "".join(f"{line}\n" for line in LINES).encode()
 
 

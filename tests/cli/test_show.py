@@ -1,7 +1,6 @@
 """`translate show`: each picture from a real run, in each format; and a paragraph for what cannot be shown."""
 
 import json
-import math
 import re
 from pathlib import Path
 from typing import Any
@@ -56,30 +55,14 @@ def test_masks_and_positions(learnt: Path) -> None:
         assert len(read_data(Path("positions.html"))["panels"][0]["spec"]["data"]["values"]) == 9
 
 
-def test_curves_of_runs(learnt: Path, run: Path) -> None:
-    result = translate("show", "curves", learnt, run)
-    assert result.exit_code == 0, result.stderr  # both are called `run`
-    assert in_order(result.stderr, "curves.html: ", str(learnt), str(run))
-    data = read_data(Path("curves.html"))
-    logged = [json.loads(line) for line in (learnt / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-    losses = [math.log(record["perplexity"]) for record in logged if record["kind"] == "train"]
-    values = data["panels"][0]["spec"]["data"]["values"]
-    shown = [row["y"] for row in values if (row["name"], row["kind"]) == (str(learnt), "training")]
-    assert shown == pytest.approx(losses, rel=1e-5) and losses
-
-
 def test_embeddings(learnt: Path) -> None:
-    result = translate("show", "embeddings", learnt, "--number", "6", "--neighbours", "3")
-    assert result.exit_code == 0 and result.stderr.startswith("embeddings.html: ")
-    points, neighbours = read_data(Path("embeddings.html"))["panels"]
-    words = {point["label"] for point in points["spec"]["data"]["values"]}
-    assert len(words) == 12 and {"Hund", "Haus", "schläft", "dog", "house", "sleeps"} <= words
-    assert all(row[1].count(",") == 2 for row in neighbours["rows"])
     Path("two.de").write_text("Hund Haus grün\n", encoding="utf-8")
     Path("two.en").write_text("dog house green\n", encoding="utf-8")
-    result = translate("show", "embeddings", learnt, "Hund", "--source", "two.de", "--reference", "two.en")
-    assert result.exit_code == 0
+    texts = ["--source", "two.de", "--reference", "two.en"]
+    result = translate("show", "embeddings", learnt, "Hund", *texts, "--neighbours", "3")
+    assert result.exit_code == 0 and result.stderr.startswith("embeddings.html: ")
     points, neighbours = read_data(Path("embeddings.html"))["panels"]
+    assert all(row[1].count(",") == 2 for row in neighbours["rows"])
     assert [row[0] for row in neighbours["rows"]] == ["Hund"] and len(points["spec"]["data"]["values"]) == 6
 
 
@@ -90,10 +73,8 @@ def test_alignments(learnt: Path) -> None:
     assert result.exit_code == 0, result.stderr
     assert in_order(result.stderr, "alignments.html", "1 to 2", "alignments.align", "12", "layer 0", "validation")
     data = read_data(Path("alignments.html"))
-    titles = ["Line 1", "Line 1: weights", "Line 2", "Line 2: weights", "Layers"]
-    assert [panel["title"] for panel in data["panels"]] == titles
+    assert len(data["panels"]) == 5, "the links and weights of two lines, and the layers"
     lines = Path("alignments.align").read_text(encoding="utf-8").splitlines()
-    assert data["panels"][0]["spec"]["data"]["values"][0].keys() == {"source", "target", "weight", "from", "to"}
     assert len(lines) == 12 and all(re.fullmatch(r"\d+-\d+( \d+-\d+)*", line) for line in lines)
     # What `decode` writes for its own translations is what is shown for the same pairs.
     outputs = ["--output", "new.out", "--alignments", "decoded"]

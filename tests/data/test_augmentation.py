@@ -107,9 +107,6 @@ def test_a_held_out_corpus_is_changed_alike_in_every_run(tmp_path_factory: pytes
     )
 
 
-# Epochs
-
-
 @pytest.fixture
 def corpora(german: list[str], english: list[str]) -> list[ParallelCorpus]:
     """Two corpora, of which the first is changed."""

@@ -21,9 +21,6 @@ def write(path: Path, data: bytes) -> Path:
     return path
 
 
-# Plain text
-
-
 def test_text_corpus(tmp_path: Path) -> None:
     source, target = write(tmp_path / "a.de", b"eins\nzwei\n"), write(tmp_path / "a.en", b"one\ntwo")
     corpus = read_corpus(TextCorpus(source=source, target=target, weight=2.5), key="data.train.0")
@@ -62,16 +59,10 @@ def test_paths_that_are_not_files_are_refused(tmp_path: Path, kind: str) -> None
         read_corpus(corpus_of_kind(kind, empty), key="data.validation")
 
 
-# Tab-separated
-
-
 def test_tsv_has_columns_and_no_quoting(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", b'id\t"one\t"eins\nid2\ttwo\tzwei\textra\r\n')
     corpus = read_corpus(TsvCorpus(path=path, source_column=2, target_column=1), key="data.train.0")
     assert (corpus.sources, corpus.targets) == (['"eins', "zwei"], ['"one', "two"])
-
-
-# Large corpora
 
 
 @pytest.fixture
@@ -120,9 +111,6 @@ def test_text_in_a_file_is_the_text(folder: Path, size: int) -> None:
     assert list(empty) == [""]
 
 
-# Tags
-
-
 def test_a_tag_stands_before_each_source_that_is_trained_on(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("x\n \n y\n")
     (tmp_path / "b").write_text("1\n2\n3\n")
@@ -133,9 +121,6 @@ def test_a_tag_stands_before_each_source_that_is_trained_on(tmp_path: Path) -> N
     sources, targets = join_texts([plain, tagged], with_tags=True)
     assert is_the_sequence(sources, ["x", " ", " y", "<bt> x", " ", "<bt>  y"])  # an empty source stays empty
     assert list(targets) == ["1", "2", "3"] * 2
-
-
-# Fingerprint
 
 
 def test_the_fingerprint_is_that_of_the_text_in_order() -> None:

@@ -56,9 +56,6 @@ def split_by_hand(data: bytes) -> list[str]:
     return [line.decode() for line in lines]
 
 
-# Reading
-
-
 @few
 @given(st.lists(st.tuples(any_line, any_line), min_size=1, max_size=12), st.sampled_from(["\n", "\r\n"]), st.booleans())
 def test_pairs_stay_pairs(
@@ -72,9 +69,6 @@ def test_pairs_stay_pairs(
     assert list(corpus.sources) == split_by_hand(source.read_bytes())
     assert list(corpus.targets) == split_by_hand(target.read_bytes())
     assert len(corpus.sources) == len(corpus.targets) == len(pairs)
-
-
-# Batching
 
 
 @few
@@ -124,9 +118,6 @@ def unpadded(row: list[int]) -> list[int]:
     num_tokens = len(row) - row[::-1].index(next(token for token in row[::-1] if token != PAD_ID))
     assert PAD_ID not in row[:num_tokens]
     return row[:num_tokens]
-
-
-# The tokenizer
 
 
 @cache

@@ -35,9 +35,6 @@ def _small_chunks(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.
     monkeypatch.setattr(tables, "_CHUNK_ROWS", 7)
 
 
-# One stream
-
-
 def numbered(start: int, count: int) -> Pairs:
     return [(f"Satz {number} \u2028", f"sentence {number}") for number in range(start, start + count)]
 
@@ -124,9 +121,6 @@ def test_a_position_saves_reading(tmp_path: Path) -> None:
     stream.seek(position._replace(state=None, num_skipped=position.num_pairs))
     with pytest.raises(InputError, match="could not be loaded"):
         stream.read()
-
-
-# Batches of all streams
 
 
 @pytest.fixture(scope="module")

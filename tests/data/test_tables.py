@@ -133,9 +133,6 @@ def test_bad_tables(tmp_path: Path, capfd: pytest.CaptureFixture[str], kind: str
     assert capfd.readouterr() == ("", "")  # neither progress bars nor log lines of the libraries
 
 
-# The Hub, without a network
-
-
 def test_the_hub_is_asked_for_what_the_config_says(monkeypatch: pytest.MonkeyPatch) -> None:
     import datasets
 

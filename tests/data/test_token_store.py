@@ -72,9 +72,6 @@ def test_ids_come_back(folder: Path, vocab_size: int, num_bytes: int) -> None:
         assert listed(read_tokens(file, num_lines=len(some), vocab_size=vocab_size)) == some
 
 
-# Encoding
-
-
 class Failing(Tokenizer):
     """The same tokenizer, but for a line that it cannot encode; None: for any."""
 

@@ -27,17 +27,11 @@ def settings(**changes: object) -> TokenizerConfig:
     return TokenizerConfig.model_validate({"vocab_size": 331, **changes})
 
 
-# Encoding and decoding
-
-
 def test_decoding_leaves_out_special_symbols(tokenizer: Tokenizer) -> None:
     ids = tokenizer.encode("Ein Mann")
     assert tokenizer.decode([PAD_ID, BOS_ID, *ids, EOS_ID, PAD_ID, PAD_ID]) == "Ein Mann"
     assert "".join(tokenizer.pieces(ids)) == "▁Ein▁Mann"
     assert tokenizer.pieces([PAD_ID, UNK_ID, BOS_ID, EOS_ID]) == ["<pad>", "<unk>", "<s>", "</s>"]
-
-
-# Training
 
 
 @pytest.mark.parametrize("type_", ["bpe", "unigram"])
@@ -105,9 +99,6 @@ def test_max_training_lines_are_evenly_spaced(monkeypatch: pytest.MonkeyPatch, g
     prepare_tokenizers(settings(max_training_lines=3, vocabulary="separate"), source, target)
     # By hand: floor(0 · 7/3), floor(1 · 7/3), floor(2 · 7/3)
     assert trained_on == [["s0", "s2", "s4", *target], ["s0", "s2", "s4"], target]
-
-
-# Files
 
 
 def test_joint_and_separate_are_saved_and_loaded(tmp_path: Path, german: list[str], english: list[str]) -> None:

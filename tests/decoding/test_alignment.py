@@ -78,9 +78,6 @@ def test_error_rate_by_hand(found: list[str], expected: list[str], rate: float) 
     assert alignment_error_rate(list(map(links, found)), expected=list(map(links, expected))) == pytest.approx(rate)
 
 
-# Forced decoding
-
-
 @pytest.fixture(scope="module")
 def pairs(toy: Toy) -> list[EncodedPair]:
     source, target = toy.tokenizers.source, toy.tokenizers.target

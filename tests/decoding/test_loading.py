@@ -77,9 +77,6 @@ def test_a_model_that_ctranslate2_cannot_express(toy: Toy, run: Path, monkeypatc
             translate.load(run, device="cpu", **options)
 
 
-# Several runs
-
-
 @pytest.fixture(scope="module")
 def other_run(toy: Toy, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of another shape, with no more positions than 9."""

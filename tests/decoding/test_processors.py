@@ -181,9 +181,6 @@ def test_forbidden_phrases_against_a_loop(seed: int) -> None:
     assert forbidden(phrases(*listed), state) == slowly(histories, is_forbidden)
 
 
-# Repetition
-
-
 @pytest.mark.parametrize("n", [1, 2, 3, 5, 14])
 def test_no_repeated_ngrams_against_a_loop(n: int) -> None:
     def is_forbidden(sentence: int, tokens: list[int], token: int) -> bool:

@@ -96,9 +96,6 @@ def test_a_hundred_thousand_characters_take_no_time(unit: str) -> None:
     assert time.perf_counter() - started < 10
 
 
-# Long lines through the translator
-
-
 LONG = "Hund läuft und Haus schläft und Straße grün. Der Hund schläft und Haus läuft und Hund"
 PIECES = ["Hund läuft und Haus schläft und Straße grün. ", "Der Hund schläft und Haus läuft und Hund"]
 

@@ -46,9 +46,6 @@ def test_the_text_so_far_is_told_after_each_step(toy: Toy, translator: MakeTrans
             assert texts[-1] == found.pieces[piece].text
 
 
-# Search and forced decoding
-
-
 def test_a_coverage_penalty_is_that_of_the_attention(toy: Toy, translator: MakeTranslator) -> None:
     """By hand from forced decoding's attention: beta times the sum of log min(1, what each source token got)."""
     given = translator(beam_size=3, coverage_penalty=0.3, length_penalty_kind="average", length_penalty=1.0)
@@ -62,9 +59,6 @@ def test_a_coverage_penalty_is_that_of_the_attention(toy: Toy, translator: MakeT
         penalties.append(penalty)
         assert translation.score == pytest.approx(mean + penalty, abs=1e-3)
     assert sum(penalty < -1e-3 for penalty in penalties) > 5
-
-
-# Lines
 
 
 @pytest.mark.parametrize("normalization", ["nmt_nfkc", "identity"])
@@ -154,9 +148,6 @@ def test_an_n_best_list_has_distinct_texts_and_samples_repeat(
         assert first.ids == ids[0] and first.score == -1.0
 
 
-# Sampling and minimum Bayes risk
-
-
 def test_a_sample_depends_on_the_seed_and_the_lines_number_alone(
     toy: Toy, translator: MakeTranslator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,9 +178,6 @@ def test_minimum_bayes_risk_chooses_among_the_candidates(toy: Toy, translator: M
                 utilities = expected_utilities(texts, utility=utility)
                 assert translation.text == texts[utilities.index(max(utilities))]
                 assert translation.alternatives == ()
-
-
-# A reverse model
 
 
 def rerank(toy: Toy, lines: Sequence[str], **settings: object) -> tuple[list[Translation], Translator]:
@@ -229,9 +217,6 @@ def test_a_reverse_model_ranks_beams_alone(toy: Toy, settings: dict[str, Any]) -
         rerank(toy, [], **settings)
 
 
-# Wishes
-
-
 def test_a_prefix_is_kept_and_scored_as_all_else(toy: Toy, translator: MakeTranslator) -> None:
     given = translator(beam_size=3)
     free, forced = given.translate([toy.sources[0], Request(toy.sources[0], prefix="green street")])
@@ -265,9 +250,6 @@ def test_a_hypothesis_with_the_required_words_comes_before_a_better_one_without(
     assert translation.text == "dog dog"
 
 
-# Options
-
-
 def test_options_of_a_call_are_for_that_call(toy: Toy, translator: MakeTranslator) -> None:
     given = translator(beam_size=1)
     lines = toy.sources[:7]
@@ -282,9 +264,6 @@ def test_options_of_a_call_are_for_that_call(toy: Toy, translator: MakeTranslato
         given.translate(lines, precision="int8")
 
 
-# Precision
-
-
 def test_bf16_mostly_agrees_and_depends_on_the_line_alone(toy: Toy) -> None:
     model = copy.deepcopy(toy.model).bfloat16()
     lines = toy.sources[:9]
@@ -296,9 +275,6 @@ def test_bf16_mostly_agrees_and_depends_on_the_line_alone(toy: Toy) -> None:
     num_same = sum(one.text == other.text for one, other in zip(again, translations, strict=True))
     # Rounded numbers may tie, and a tie may fall either way where a kernel adds in another order.
     assert num_same >= len(lines) - 1
-
-
-# Buffers
 
 
 @pytest.mark.parametrize(

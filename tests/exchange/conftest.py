@@ -60,12 +60,7 @@ def make_opus(spms: tuple[bytes, bytes]) -> Callable[..., Path]:
     """
 
     def make(
-        folder: Path,
-        *,
-        separate: bool = False,
-        tags: tuple[str, ...] = (),
-        end_bias: float = 2.6,
-        **settings: Any,
+        folder: Path, *, separate: bool = False, tags: tuple[str, ...] = (), end_bias: float = 2.6, **settings: Any
     ) -> Path:
         transformers = pytest.importorskip("transformers")
         folder.mkdir(parents=True)

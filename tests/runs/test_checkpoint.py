@@ -25,9 +25,6 @@ def names(directory: Path) -> set[str]:
     return {path.name for path in directory.iterdir()}
 
 
-# One file
-
-
 def test_the_same_content_gives_the_same_bytes(tmp_path: Path) -> None:
     """safetensors shuffles the metadata; two runs of one training could not be compared by their files."""
     tensors = {
@@ -139,9 +136,6 @@ def test_a_reader_beside_a_training_never_meets_a_torn_file(tmp_path: Path) -> N
         for step in range(1, last + 1):
             write_tensors(path, {"a": torch.full((1000 + step % 7,), float(step))}, {"step": str(step)})
         assert reads.result(timeout=60) > 1
-
-
-# Last and previous
 
 
 @pytest.fixture

@@ -69,9 +69,6 @@ def test_a_config_that_is_written_again_never_has_a_wrong_checksum(
     assert run.config.stat().st_mtime_ns == before
 
 
-# Where a run is made
-
-
 def test_places_that_are_refused(tmp_path: Path, run: RunDirectory, config: Config, tokenizers: Tokenizers) -> None:
     """Nothing is overwritten, and nothing is written through a link of a directory from elsewhere."""
     before = run.description.read_bytes()
@@ -129,9 +126,6 @@ def test_a_new_run_may_not_take_a_folder_of_the_user(tmp_path: Path) -> None:
         check_holds_no_run(tmp_path)
 
 
-# What is not a run
-
-
 def test_a_run_that_was_probably_meant_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("runs/demo", "runs/wide", "runs/dems", "empty"):
@@ -187,9 +181,6 @@ def test_a_description_is_shown_escaped(run: RunDirectory) -> None:
     assert description.created == r"['\x07']"
 
 
-# The config
-
-
 def test_a_config_may_be_edited_but_not_cut(run: RunDirectory) -> None:
     """If a config ended early, the defaults would silently make another model."""
     text = run.config.read_text()
@@ -206,9 +197,6 @@ def test_a_config_may_be_edited_but_not_cut(run: RunDirectory) -> None:
             load_run(run.path)
     run.config.write_text(re.sub(r"  output_bias: .*\n", "", text))  # as versions up to 0.5 wrote it
     assert load_run(run.path).config.model.output_bias is False
-
-
-# Links
 
 
 @pytest.mark.parametrize("name", ["run.json", "tokenizer", "checkpoints/best.safetensors", "tensorboard"])

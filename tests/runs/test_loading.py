@@ -22,9 +22,6 @@ from translate.runs.loading import build_model, get_parameters, load_run, set_pa
 Save = Callable[..., None]
 
 
-# There and back
-
-
 @pytest.mark.parametrize(
     ("tying", "vocabulary", "num_embeddings"),
     [("all", "joint", 1), ("decoder", "joint", 2), ("none", "joint", 3), ("none", "separate", 3)],
@@ -80,9 +77,6 @@ def test_best_last_and_an_average(run: RunDirectory, config: Config, tokenizers:
     assert torch.equal(load_run(run.path, checkpoint="last").model.output.weight, average.output.weight)
 
 
-# Formats of earlier versions
-
-
 def test_a_run_of_format_1_loads(run: RunDirectory, model: Transformer) -> None:
     """As version 0.1.0 wrote it: no checksum anywhere, and safetensors' own order."""
     save_file(add_prefix(get_parameters(model), WEIGHTS_PREFIX), run.checkpoint("best"), {"step": "7"})
@@ -97,9 +91,6 @@ def test_a_run_of_format_2_loads(whole_run: RunDirectory, model: Transformer) ->
     for checkpoint, step in (("best", 7), ("last", 9)):
         loaded = load_run(whole_run.path, checkpoint=checkpoint)
         assert loaded.step == step and torch.equal(loaded.model.output.weight, model.output.weight)
-
-
-# Refused
 
 
 def test_a_kept_checkpoint(run: RunDirectory, model: Transformer, save: Save) -> None:
@@ -123,9 +114,6 @@ def test_missing_parts(run: RunDirectory, model: Transformer) -> None:
     run.checkpoint("best").rename(run.checkpoint("last"))
     with pytest.raises(InputError, match=r"best\.safetensors; .*--checkpoint last$"):
         load_run(run.path)
-
-
-# Weights, config and tokenizers that do not belong together
 
 
 def test_another_models_tokenizer(tmp_path: Path, run: RunDirectory, lines: list[str]) -> None:

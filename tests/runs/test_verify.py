@@ -88,9 +88,6 @@ def test_a_config_changed_by_hand(whole_run: RunDirectory) -> None:
     assert report_on(whole_run, "config.yaml") == FileReport("config.yaml", "no checksum", "")
 
 
-# Runs with missing files
-
-
 def test_what_a_run_may_lack(whole_run: RunDirectory) -> None:
     for path in (whole_run.previous, whole_run.metrics):
         path.unlink()
@@ -152,9 +149,6 @@ def test_a_description_that_cannot_be_used(whole_run: RunDirectory) -> None:
         verify_run(whole_run.path)
 
 
-# Formats of earlier versions
-
-
 def test_a_run_of_format_2(whole_run: RunDirectory) -> None:
     make_format_2(whole_run.path)
     result = verify_run(whole_run.path)
@@ -172,9 +166,6 @@ def test_the_checksums_themselves(whole_run: RunDirectory) -> None:
     for length in (5, content.index(b"\n") + 1, len(content) - 1):
         path.write_bytes(content[:length])
         assert bad(verify_run(whole_run.path))[CHECKSUMS] == "DAMAGED"
-
-
-# What does not belong
 
 
 def test_what_does_not_belong_is_named_and_harmless(tmp_path: Path, whole_run: RunDirectory) -> None:
@@ -198,9 +189,6 @@ def test_a_link_out(tmp_path: Path, whole_run: RunDirectory, name: str) -> None:
     path.symlink_to(tmp_path / "outside")
     report = report_on(whole_run, name)
     assert report.state == "DAMAGED" and "a link out of" in report.detail
-
-
-# Files whose checksums are right, and whose content is not
 
 
 @pytest.mark.parametrize("grown", [b"", b'{"step": 10}\n', b'{"step": 10}\n{"st'])

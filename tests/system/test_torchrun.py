@@ -1,6 +1,5 @@
 """Processes that torchrun itself starts: it takes a training down, or starts it again, when one of them dies."""
 
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,13 +24,3 @@ def test_it_starts_them_again_and_they_go_on(torchrun: Callable[..., Any], train
     straight = torchrun(arguments=trainings.arguments(tmp_path / "straight", *OVERRIDES))
     assert straight.process.wait() == 0, straight.said
     assert state_of(tmp_path / "killed") == state_of(tmp_path / "straight")
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_a_signal_to_torchrun_stops_and_saves(torchrun: Callable[..., Any], trainings: Any, tmp_path: Path) -> None:
-    job = torchrun(arguments=trainings.arguments(tmp_path / "run", *OVERRIDES, "training.max_steps=100000"))
-    job.wait_until_said("Step 6: loss")
-    job.process.send_signal(signal.SIGTERM)
-    assert job.process.wait(timeout=60) != 0
-    assert job.said.count(", and saved. Continue with: torchrun --nproc-per-node 2 -m -- translate train") == 1

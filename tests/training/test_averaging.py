@@ -19,7 +19,7 @@ from translate.runs.loading import get_parameters, load_run
 from translate.runs.progress import Progress
 from translate.runs.verify import verify_run
 from translate.training import best_checkpoint, state, trainer
-from translate.training.best_checkpoint import average_checkpoints, kept_windows, write_average
+from translate.training.best_checkpoint import average_checkpoints, kept_windows
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
@@ -134,9 +134,6 @@ def test_kept_files_that_are_gone_are_forgotten(
     assert run.checkpoint("best").read_bytes() == average and len(records_of(path, "average")) == 0
 
 
-# The mean itself
-
-
 @pytest.fixture
 def tiny(digits: Digits, averaged: tuple[Path, list[str]], tmp_path: Path) -> tuple[RunDirectory, Transformer]:
     """A copy of a run to write into, and a model of it."""
@@ -181,16 +178,3 @@ def test_windows_by_hand() -> None:
     }
     assert kept_windows(progress, last=0, best=2) == {"best 2": ("step-4", "step-8")}
     assert kept_windows(progress, last=1, best=0) == {}
-
-
-def test_an_average_takes_the_place_of_one(tiny: tuple[RunDirectory, Transformer]) -> None:
-    run, model = tiny
-    kept = run.kept_steps()
-    write_average(run, ["step-28", "step-30"], model)
-    assert load_run(run.path).averaged == (28, 30) and run.kept_steps() == kept
-    tensors, metadata, _ = read_tensors(run.checkpoint("last"), prefixes=("model.",))
-    write_checkpoint(run, "best", add_prefix(tensors, "model."), {"step": "29"})
-    single = run.checkpoint("best").read_bytes()
-    write_average(run, ["step-28", "last"], model)
-    assert run.checkpoint("step-29").read_bytes() == single, "what was there is kept"
-    assert load_run(run.path).averaged == (28, 30) and metadata["step"] == "30"

@@ -68,9 +68,6 @@ def test_the_users_cublas_workspace_is_kept(monkeypatch: pytest.MonkeyPatch) -> 
     assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":16:8"
 
 
-# --- the scale of the loss
-
-
 def test_the_scale_goes_as_torchs_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model_precision, "_STEPS_BEFORE_GROWTH", 3)
     scaler = torch.amp.GradScaler("cpu", growth_interval=3)

@@ -92,9 +92,6 @@ def test_batches_are_packed_where_flash_attention_works(
     assert chosen == layout and remark.endswith(reason) and bool(remark) == bool(reason)
 
 
-# --- what fails on a device
-
-
 def try_on_pretend(**settings: Any) -> tuple[MixedPrecision, bool, list[str]]:
     config = TrainingConfig(precision="fp32", **settings)
     device = torch.device("pretend")
@@ -151,9 +148,6 @@ def test_a_training_that_cannot_be_compiled_goes_on(
     assert re.search(
         rf"training.compile = true: .*\(Cannot find a working triton installation\).*install {needed}", warning
     )
-
-
-# --- what is trained
 
 
 def trained(*freeze: str, model: dict[str, Any] | None = None, **settings: Any) -> set[str]:

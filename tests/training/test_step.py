@@ -19,13 +19,7 @@ from translate.training.data_parallel import MicroBatch, RankParallel, split_int
 from translate.training.loss import label_smoothed_loss
 from translate.training.optimizer import build_optimizer
 from translate.training.setup import build_train_step
-from translate.training.step import (
-    BatchLayout,
-    StepResult,
-    TrainingForward,
-    TrainStep,
-    move_to_device,
-)
+from translate.training.step import BatchLayout, StepResult, TrainingForward, TrainStep, move_to_device
 
 CPU = torch.device("cpu")
 VOCAB = 23
@@ -41,8 +35,7 @@ def indices(micro_batches: list[MicroBatch]) -> list[tuple[int, ...]]:
 
 
 @pytest.mark.parametrize(
-    ("num_batches", "num", "expected"),
-    [(1, 1, 1), (3, 1, 3), (3, 2, 3), (3, 3, 3), (3, 4, 6), (2, 4, 4), (2, 5, 6)],
+    ("num_batches", "num", "expected"), [(1, 1, 1), (3, 1, 3), (3, 2, 3), (3, 3, 3), (3, 4, 6), (2, 4, 4), (2, 5, 6)]
 )
 def test_at_least_so_many_and_nothing_is_lost(num_batches: int, num: int, expected: int) -> None:
     group = [batch(100 * number, 9) for number in range(num_batches)]
@@ -73,9 +66,6 @@ def test_each_micro_batch_of_each_step_has_its_own_seed() -> None:
     assert len(set(seeds)) == len(seeds) == 8
     again = split_into_micro_batches([batch(0, 4)], 2, seed=1, step=1)
     assert [micro_batch.seed for micro_batch in again] == seeds[:2]
-
-
-# --- layout: padded and packed batches give the same loss
 
 
 def build(**options: Any) -> Transformer:
@@ -125,9 +115,6 @@ def test_both_layouts_give_the_same_loss_and_gradients(positions: str, dtype: to
         torch.testing.assert_close(mine, wanted, rtol=rounding, atol=rounding * float(wanted.abs().max()))
 
 
-# --- R-Drop: each pair twice
-
-
 @pytest.mark.parametrize("layout", ["padded", "packed"])
 def test_r_drop_without_dropout_is_the_plain_step(layout: BatchLayout) -> None:
     def step(r_drop: float) -> StepResult:
@@ -142,8 +129,6 @@ def test_r_drop_without_dropout_is_the_plain_step(layout: BatchLayout) -> None:
     for mine, expected in zip(doubled[:2] + doubled[3:], plain[:2] + plain[3:], strict=True):
         torch.testing.assert_close(mine, expected, rtol=1e-5, atol=0)
 
-
-# --- fp16
 
 FP16 = TrainingConfig(precision="fp16", device="cpu", batch_tokens=512)
 

@@ -90,15 +90,6 @@ def test_the_page_has_all_heads_bit_by_bit(attention: Attention) -> None:
     assert data["merged"] == MERGED and "turn the queries and keys" in data["positions"]
 
 
-def test_how_it_was_made_is_said(make_translator: MakeTranslator) -> None:
-    for decoding, how in [({"beam_size": 3}, "beam 3"), ({"search": "sample", "seed": 5}, "seed 5")]:
-        translator = make_translator(decoding=decoding)
-        seen = look_at_attention(translator, "Der Hund.", choice=AttentionChoice(), name="toy", step=1)
-        (forced,) = translator.force([seen.pair.ids])
-        log_prob = f"{sum(forced.token_log_probs):.3f} nats".replace("-", "\N{MINUS SIGN}")
-        assert how in seen.paragraphs[0] and log_prob in seen.paragraphs[0]
-
-
 HOSTILE = "</script><script>alert(1)</script> & <b>„fett“</b> {{style}} \u2028"
 
 

@@ -4,12 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from translate.cli.terminal.lines import (
-    aligned_columns,
-    check_outputs,
-    open_line_output,
-    write_lines,
-)
+from translate.cli.terminal.lines import aligned_columns, check_outputs, open_line_output, write_lines
 from translate.errors import InputError
 
 
@@ -34,8 +29,4 @@ def test_two_outputs_are_two_files(tmp_path: Path) -> None:
 
 def test_columns_of_numbers_end_in_line() -> None:
     rows = [["run", "BLEU", "rate", "note"], ["1", "7.25", "1e-05", ""], ["12", "41.00", "", "3 of 4"]]
-    assert aligned_columns(rows) == [
-        "  run   BLEU   rate  note",
-        "  1     7.25  1e-05",
-        "  12   41.00         3 of 4",
-    ]
+    assert aligned_columns(rows) == ["  run   BLEU   rate  note", "  1     7.25  1e-05", "  12   41.00         3 of 4"]

@@ -76,8 +76,6 @@ def missing_in(ids: Sequence[int], phrases: Phrases) -> list[tuple[int, ...]]:
     return missing
 
 
-# The search, by enumeration and by hand
-
 PHRASES: list[Phrases] = [
     [[B]],
     [[B, S]],
@@ -133,9 +131,6 @@ def test_an_impossible_length_is_truncated_and_lacks_phrases() -> None:
     found = search(models(4)[3], [[A], [A, B, C]], max_length=2, beam_size=3)
     assert found and all(each.truncated and len(each.ids) == 2 for each in found)
     assert all(1 in unsatisfied_phrases(each.ids, [[A], [A, B, C]], begins_word=BEGINS_WORD) for each in found)
-
-
-# The step
 
 
 @pytest.mark.parametrize("beam_size", [1, 2, 5])
@@ -202,9 +197,6 @@ def test_one_step_is_shared_out_by_hand() -> None:
     assert candidates.cumulative_scores.exp().tolist() == [pytest.approx([0.3, 0.05, 1e-5, 0, 0, 0])]
 
 
-# Progress
-
-
 @pytest.mark.parametrize(
     "ids, num_satisfied, missing, begun",
     [
@@ -256,9 +248,6 @@ def test_progress_is_what_regular_expressions_find() -> None:
 
 def test_the_last_of_equal_phrases_are_missing() -> None:
     assert unsatisfied_phrases([A, B], [[A], [B], [A], [A]], begins_word=BEGINS_WORD) == [2, 3]
-
-
-# Text
 
 
 @pytest.fixture(scope="module")

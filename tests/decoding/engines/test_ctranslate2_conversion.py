@@ -61,9 +61,6 @@ def test_a_changed_weight_fails_the_check(tmp_path: Path) -> None:
         check_conversion(load_in_fp32(tmp_path), model, tokenizers)
 
 
-# --- conversions that are kept in the run
-
-
 def test_a_model_is_converted_once(toy: Toy, tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", toy.config, toy.tokenizers, toy.model)
     first = convert_run(run, checkpoint="best")

@@ -28,9 +28,6 @@ REFUSAL = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 Gi
 TOLD = r" \(CUDA out of memory. Tried to allocate 20.00 GiB\)\. "
 
 
-# Lengths
-
-
 def test_truncation_is_flagged(toy: Toy, translator: MakeTranslator) -> None:
     source = max(toy.sources, key=len)
     whole = translator(beam_size=1).translate(source)
@@ -53,9 +50,6 @@ def test_length_limit_by_hand(toy: Toy) -> None:
         assert translation.truncated and len(translation.ids) == int(1.5 * num_source) + 3
 
 
-# Forbidden words
-
-
 def test_forbidden_words_are_not_there(toy: Toy, translator: MakeTranslator) -> None:
     """Not with other options of a call either; a word that is required too is an error of its line."""
     lines = [source for source in toy.sources if "Hund" in source][:7]
@@ -66,9 +60,6 @@ def test_forbidden_words_are_not_there(toy: Toy, translator: MakeTranslator) -> 
         assert not any("dog" in each.text.split() for each in without.translate(lines, **options))
     with pytest.raises(InputError, match="^line 2: a phrase is both required and forbidden$"):
         without.translate(["Haus", Request("Hund", required=("dog",))])
-
-
-# Workers
 
 
 def test_a_search_runs_torch_with_one_thread_and_restores_their_number(
@@ -109,9 +100,6 @@ def test_a_worker_that_fails_stops_the_others(translator: MakeTranslator, monkey
     with pytest.raises(RuntimeError, match="the first worker fails"):
         translator(beam_size=1, workers=2).translate(["Hund"] * 1000)
     assert num_found < 250 and torch.get_num_threads() == num_threads
-
-
-# Failures
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -8,12 +8,7 @@ from harness import Toy
 
 from translate.config.decoding import DecodingConfig
 from translate.decoding import Translation, Translator
-from translate.decoding.output.formats import (
-    CorpusScore,
-    describe,
-    describe_scores,
-    moses_n_best,
-)
+from translate.decoding.output.formats import CorpusScore, describe, describe_scores, moses_n_best
 
 
 @pytest.fixture

@@ -45,8 +45,6 @@ def ids_of(hypotheses: Sequence[Hypothesis]) -> list[tuple[list[int], bool]]:
     return [(each.ids, each.truncated) for each in hypotheses]
 
 
-# By hand
-
 # Greedy search is lured to A (0.6), after which nothing is good; B END has 0.4 · 0.9 = 0.36, the best of all.
 LURE: Table = {
     (): logs(0.0, 0.0, 0.6, 0.4),
@@ -99,9 +97,6 @@ def test_a_sure_model_is_not_cut_short() -> None:
     table |= {(A,) * length + (B,): logs(1.0, 0.0, 0.0, 0.0) for length in range(4)}
     table |= {(A,) * 4: logs(1.0, 0.0, 0.0, 0.0)}
     assert run([table], 3, scoring=PLAIN)[0][0].ids == [A] * 4
-
-
-# Against independent searches
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -188,8 +183,6 @@ def test_stopping_early_saves_steps() -> None:
     run([table], 4, scoring=Scoring(alpha=0.5), max_lengths=[20], model=model)
     assert len(model.num_rows) == 1
 
-
-# Joining and leaving
 
 MAX_LENGTHS = [5, 1, 3, 5, 2, 4, 5, 5, 1, 4, 3]
 TABLES = [random_table(200 + number) for number in range(11)]
@@ -282,9 +275,6 @@ def test_rows_are_taken_away_when_no_sentence_is_left() -> None:
     assert model.num_rows == [4, 4, 2, *[1] * 13]
 
 
-# Groups, sampling, processors
-
-
 @pytest.mark.usefixtures("no_shape_checks")
 def test_groups_are_merged_sorted_and_distinct() -> None:
     num_more = 0
@@ -327,9 +317,6 @@ def test_a_penalty_ranks_and_the_log_probabilities_stay_the_models() -> None:
             assert each.score == pytest.approx(math.fsum(paid) / ((5 + len(tokens)) / 6) ** 0.6, abs=1e-5)
             num_penalized += paid != plain
     assert num_penalized > 5
-
-
-# Models that leave nothing
 
 
 def test_no_hypothesis_where_the_model_leaves_none() -> None:

@@ -1,5 +1,6 @@
 """The models as the search sees them, against full forward passes of each model and hypothesis by itself."""
 
+import copy
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -24,11 +25,11 @@ def build(toy: Toy, *, beam_size: int, **options: Any) -> CachedDecoder:
     return CachedDecoder([toy.model], sources, DecodingConfig(), beam_size=beam_size, max_length=7, **options)
 
 
-def expected(toy: Toy, source: Sequence[int], target: Sequence[int]) -> Tensor:
-    """(vocab): log-probabilities of the token after `target`; of padding and the start symbol none."""
-    logits = toy.model(torch.tensor([[*source, EOS_ID]]), torch.tensor([[BOS_ID, *target]]))[0, -1]
-    found: Tensor = logits.log_softmax(dim=0)
-    return found.index_fill(0, torch.tensor([PAD_ID, BOS_ID]), -torch.inf)
+@torch.no_grad()
+def all_log_probs(model: Transformer, source: Sequence[int], target: Sequence[int]) -> Tensor:
+    """(target + 1, vocab), by one full forward pass; of padding and the start symbol none."""
+    log_probs = model(torch.tensor([[*source, EOS_ID]]), torch.tensor([[BOS_ID, *target]]))[0].log_softmax(dim=1)
+    return log_probs.index_fill(1, torch.tensor([PAD_ID, BOS_ID]), -math.inf)
 
 
 @torch.no_grad()
@@ -41,54 +42,37 @@ def test_log_probs_are_those_of_the_forward_pass(toy: Toy) -> None:
     tokens, cache = decoder.step(torch.tensor([[4, 5], [6, 7]]), cache)
     for row, targets in ((0, ([4], [5])), (1, ([6], [7]))):
         for slot, target in enumerate(targets):
-            full = expected(toy, decoder.source_ids[[3, 5][row]], target)
+            full = all_log_probs(toy.model, decoder.source_ids[[3, 5][row]], target)[-1]
             torch.testing.assert_close(tokens.log_probs[row, slot], full, rtol=0, atol=1e-4)
 
     cache = decoder.reorder(cache, torch.tensor([[1, 1], [0, 1]]))
     cache = decoder.start([7, 2], [1, 2], cache)  # in the row of one that has left, and after the last
     tokens, cache = decoder.step(torch.tensor([[8, 9], [BOS_ID] * 2, [BOS_ID] * 2]), cache)
     for row, slot, sentence, target in ((0, 0, 3, [5, 8]), (0, 1, 3, [5, 9]), (1, 0, 7, []), (2, 1, 2, [])):
-        full = expected(toy, decoder.source_ids[sentence], target)
+        full = all_log_probs(toy.model, decoder.source_ids[sentence], target)[-1]
         torch.testing.assert_close(tokens.log_probs[row, slot], full, rtol=0, atol=1e-4)
 
     cache = decoder.select_rows(cache, [2])
     tokens, _ = decoder.step(torch.tensor([[8, 9]]), cache)
-    torch.testing.assert_close(tokens.log_probs[0, 1], expected(toy, decoder.source_ids[2], [9]), rtol=0, atol=1e-4)
-
-
-# Several models
+    torch.testing.assert_close(
+        tokens.log_probs[0, 1], all_log_probs(toy.model, decoder.source_ids[2], [9])[-1], rtol=0, atol=1e-4
+    )
 
 
 @pytest.fixture(scope="module")
 def other(toy: Toy) -> Transformer:
     """The trained model with noise on its weights: another opinion, and worth having."""
-    model = Transformer(
-        toy.model.config,
-        source_vocab_size=toy.tokenizers.source.vocab_size,
-        target_vocab_size=toy.tokenizers.target.vocab_size,
-        pad_id=PAD_ID,
-    )
-    model.load_state_dict(toy.model.state_dict())
+    model: Transformer = copy.deepcopy(toy.model)
     generator = torch.Generator().manual_seed(5)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.15 * parameter.std() * torch.randn(parameter.shape, generator=generator))
-    return model.eval()
+    return model
 
 
 def translator(toy: Toy, *ensemble: Transformer, **settings: object) -> Translator:
     config = DecodingConfig.model_validate({"device": "cpu", **settings})
     return Translator(OwnEngine(toy.model, toy.tokenizers.target, ensemble=ensemble), toy.tokenizers, config)
-
-
-# Whole searches
-
-
-def all_log_probs(model: Transformer, source: list[int], target: list[int]) -> Tensor:
-    """(target + 1, vocab), by one full forward pass; of padding and the start symbol none."""
-    with torch.no_grad():
-        log_probs = model(torch.tensor([[*source, EOS_ID]]), torch.tensor([[BOS_ID, *target]]))[0].log_softmax(dim=1)
-    return log_probs.index_fill(1, torch.tensor([PAD_ID, BOS_ID]), -math.inf)
 
 
 def test_an_ensemble_is_the_mean_of_probabilities(toy: Toy, other: Transformer) -> None:

@@ -22,9 +22,6 @@ def sampler(*, num_lines: int = 23, **settings: Any) -> TokenSampler:
     return TokenSampler(**{"seed": 11, "lines": torch.arange(num_lines), **settings})
 
 
-# The distribution, by hand
-
-
 FOUR = [0.125, 0.5, 0.125, 0.25]
 
 
@@ -74,9 +71,6 @@ def test_a_wide_nucleus_against_a_sort() -> None:
         assert torch.allclose(kept[expected], row[expected] / row[expected].sum(), rtol=1e-5)
 
 
-# The numbers
-
-
 def slow_splitmix64(seed: int, number: int) -> int:
     """The same with integers of any size."""
     mask = 2**64 - 1
@@ -117,9 +111,6 @@ def test_numbers_without_double_precision(monkeypatch: pytest.MonkeyPatch) -> No
     numbers = uniform_numbers(5, lines, first, first)
     assert numbers.dtype == torch.float32
     assert torch.equal(numbers.double(), (exact * 2**24).floor() / 2**24)
-
-
-# Drawing
 
 
 def test_draw_by_hand() -> None:

@@ -8,6 +8,8 @@ import pytest
 from harness import state_of
 from trainings import assert_same_tensors
 
+from translate.config.load import read_resolved_config
+
 
 def assert_alike(one: Path, other: Path) -> None:
     """Two trainings went the same way, within rounding: losses, scores, weights, average and optimizer."""
@@ -147,6 +149,17 @@ def test_other_data_in_one_of_them(trainings: Any) -> None:
     ended = trainings.try_to(2, "run", first=first)
     assert ended[1].said == ""
     assert "process 2 of 2 differs from the first one: data.train (its checksum) = " in ended[0].said
+
+
+def test_all_take_the_batch_size_that_is_found(trainings: Any, tmp_path: Path) -> None:
+    """And the training is the one that the number gives."""
+    short = ("max_steps=3", "validate_every=3", "accumulate_batches=1")
+    said = trainings.run(2, "found", "batch_tokens=auto", "step_tokens=700", *short)
+    assert said.count("training.batch_tokens = auto: 700 tokens, 1 batch per step") == 1
+    trainings.run(2, "given", "batch_tokens=700", *short)
+    weights = [(tmp_path / run / "checkpoints" / "best.safetensors").read_bytes() for run in ("found", "given")]
+    assert weights[0] == weights[1]
+    assert read_resolved_config(tmp_path / "found" / "config.yaml").training.batch_tokens == 700
 
 
 def test_alone_it_never_touches_torch_distributed(trainings: Any) -> None:

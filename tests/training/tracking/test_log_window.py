@@ -56,9 +56,6 @@ def test_a_window_that_a_checkpoint_interrupts_has_the_same_numbers(num_before: 
     assert interrupted.read() == straight.read() and interrupted.numbers() == straight.numbers()
 
 
-# --- speed, waiting and the time left, by a clock that the test sets
-
-
 class Clock:
     """Shows what it is set to."""
 
@@ -122,9 +119,6 @@ def test_steps_left_end_with_whatever_comes_first(max_steps: int, max_epochs: in
     throughput = Throughput(TrainingConfig(max_steps=max_steps, max_epochs=max_epochs), progress)
     throughput.steps_per_epoch = 12
     assert throughput.steps_left == left
-
-
-# --- lines of the log, which fit 80 columns
 
 
 @pytest.mark.parametrize(
