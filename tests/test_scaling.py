@@ -54,7 +54,7 @@ def test_the_commands_are_ones_that_there_are() -> None:
         program, name, *arguments = words
         assert program == "translate"
         command = group.get_command(None, name)
-        values = command.make_context(name, arguments).params
+        values = command.make_context(name, list(arguments)).params
         if name in ("train", "check"):
             load_config(Path(values["config"]).stem, values["overrides"] or [])
             assert name == "check" or (values["run"] is not None) == ("--run-dir" in arguments)

@@ -14,23 +14,15 @@ from translate.training import preparation
 def write_corpus(folder: Path, num_pairs: int) -> None:
     """Sentences of 8 to 25 words, drawn by Zipf's law from 30,000 of each language; words translate one by one."""
     generator = np.random.default_rng(7)
-    letters = np.array(list("eeeeennniiirrssaattdhulcgmobwfkzvp"))
-    languages = [
-        [
-            "".join(letters[word[:size]])
-            for word, size in zip(words, generator.integers(2, 12, size=30_000), strict=True)
-        ]
-        for words in generator.integers(len(letters), size=(2, 30_000, 12))
-    ]
+    spelt = generator.choice(list("eeeeennniiirrssaattdhulcgmobwfkzvp"), size=(2, 30_000, 6))
+    languages = [["".join(letters) for letters in words] for words in spelt]
     frequencies = np.cumsum(1 / (np.arange(30_000) + 2.7))
     folder.mkdir()
     with (folder / "train.de").open("w") as sources, (folder / "train.en").open("w") as targets:
-        for first in range(0, num_pairs, 50_000):
-            ends = np.cumsum(generator.integers(8, 26, size=min(50_000, num_pairs - first))).tolist()
-            words = np.searchsorted(frequencies, generator.random(ends[-1]) * frequencies[-1]).tolist()
+        for length in generator.integers(8, 26, size=num_pairs).tolist():
+            words = np.searchsorted(frequencies, generator.random(length) * frequencies[-1]).tolist()
             for file, language in ((sources, languages[0]), (targets, languages[1])):
-                spelt = [language[word] for word in words]
-                file.writelines(" ".join(spelt[a:b]) + "\n" for a, b in zip([0, *ends[:-1]], ends, strict=True))
+                file.write(" ".join(language[word] for word in words) + "\n")
 
 
 def prepared_bytes(folder: Path) -> int:

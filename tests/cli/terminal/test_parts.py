@@ -24,10 +24,9 @@ OPTIONS = ["--look-ahead-lines", "5", "--workers", "1", "--beam-size", "2", "--e
 
 @pytest.fixture
 def folder(learnt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the commands run; there are 40 lines in it, some of them empty, and the constraints of some."""
+    """Where the commands run, with 13 lines, the last of them empty, and the constraints of some."""
     monkeypatch.chdir(tmp_path)
     lines = (learnt.parent / "new.de").read_text(encoding="utf-8").splitlines()
-    Path("in.de").write_text("".join(f"{line}\n" for line in ([*lines, "", "Hund " * 12] * 3)[:40]), encoding="utf-8")
     Path("short.de").write_text("".join(f"{line}\n" for line in [*lines, ""]), encoding="utf-8")
     Path("prefix").write_text("".join(f"{'the' if number % 3 else ''}\n" for number in range(13)), encoding="utf-8")
     Path("require").write_text("".join(f"{'' if number % 4 else 'green'}\n" for number in range(13)), encoding="utf-8")
@@ -61,7 +60,7 @@ def test_an_empty_file(learnt: Path, folder: Path) -> None:
 
 def test_what_cannot_be_in_parts(learnt: Path, folder: Path) -> None:
     for arguments, code, word in [
-        (["in.de", "-o", "gone/out.en"], 1, "gone/out.en.parts: "),
+        (["short.de", "-o", "gone/out.en"], 1, "gone/out.en.parts: "),
         (["short.de", "-o", "out.en", "--long", "error", "--max-source-tokens", "3"], 2, "line "),
     ]:
         result = translate("decode", learnt, *arguments, "--resume")
