@@ -104,7 +104,7 @@ def test_the_schema_accepts_the_presets_and_rejects_mistakes() -> None:
     ("key", "start"),
     [
         ("training.learning_rate", "training.learning_rate: number > 0.0, ≤ 100.0; default: 1.0\n    "),
-        ("training.batch_tokens", "training.batch_tokens: whole number ≥ 1 or auto; default: 4096\n    "),
+        ("training.batch_tokens", "training.batch_tokens: whole number ≥ 1, ≤ 100000000 or auto; default: 4096\n    "),
         ("evaluation", "evaluation: "),
         ("data.test.first.split", "data.test.first.split: text; must be given\n    "),
         ("data.train.0.augment.typos", "data.train.0.augment.typos: number ≥ 0.0, ≤ 1.0; default: 0.0\n    "),
@@ -148,3 +148,26 @@ def test_the_page_of_the_keys_is_up_to_date() -> None:
     spec.loader.exec_module(module)
     page = script.with_name("config.md").read_text(encoding="utf-8")
     assert page == module.reference(), "docs/config.md is stale: run `make docs`"
+
+
+# Larger values of these than the data have are no more work; see `section.PositiveInt`.
+UNLIMITED = {
+    *("data.max_source_tokens", "data.max_target_tokens", "decoding.max_source_tokens", "decoding.max_target_tokens"),
+    *("decoding.top_k", "decoding.no_repeat_ngram", "tokenizer.max_training_lines", "tsv.source_column"),
+    *("tsv.target_column", "training.max_steps", "training.max_epochs", "training.warmup_steps"),
+    *("training.validate_every", "training.save_every", "training.log_every", "training.patience"),
+    *("training.sample_translations", "training.keep_last", "training.keep_best"),
+    # fractions, whose size is not that of any work
+    *("data.max_length_ratio", "training.final_learning_rate", "training.max_gradient_norm", "training.lora_alpha"),
+}
+
+
+def test_every_number_that_decides_time_or_memory_has_a_bound() -> None:
+    found = set()
+    for section, schema in Config.model_json_schema()["$defs"].items():
+        for name, field in schema["properties"].items():
+            for kind in [field, *field.get("anyOf", [])]:
+                most = kind.get("maximum", kind.get("exclusiveMaximum", 2**53))
+                if kind.get("type") in ("integer", "number") and most >= 2**53:
+                    found.add(f"{section.removesuffix('Config').removesuffix('Corpus').lower()}.{name}")
+    assert found == UNLIMITED

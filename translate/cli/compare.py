@@ -26,7 +26,7 @@ def compare(
     source: Annotated[Path | None, Option(metavar="F", help="Translate this text instead of a test set.")] = None,
     reference: Annotated[Path | None, Option(metavar="F", help="References of --source.")] = None,
     set_name: Annotated[str | None, Option("--set", metavar="NAME", help="A test set of the first run.")] = None,
-    changes: Annotated[int, Option(metavar="N", min=0, help="Show the N largest gains and losses.")] = 5,
+    changes: Annotated[int, Option(metavar="N", min=0, max=1_000_000, help="Show the N largest gains and losses.")] = 5,
     output: Annotated[Path | None, Option("--output", "-o", metavar="FILE", help="Also write a page (.html).")] = None,
     output_format: Annotated[Literal["text", "json"], Option("--format", help="What is printed.")] = "text",
 ) -> None:

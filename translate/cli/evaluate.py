@@ -32,7 +32,7 @@ def evaluate(
         Option("--set", metavar="NAME", help="One of the run's test sets, or `validation`. Default: all test sets."),
     ] = None,
     checkpoint: CheckpointOption = "best",
-    samples: Annotated[int, Option(metavar="N", min=0, help="Also print N translations.")] = 0,
+    samples: Annotated[int, Option(metavar="N", min=0, max=1_000_000, help="Also print N translations.")] = 0,
     report: Annotated[bool, Option("--report", help="Also score by the conventions of papers.")] = False,
     *,
     options: dict[str, Any],

@@ -24,9 +24,11 @@ def search(
     directory: Annotated[Path | None, Option("--dir", metavar="DIR", help="Default: runs/NAME-search.")] = None,
     sampler: Annotated[Literal["tpe", "random"], Option(help="TPE learns from earlier trials.")] = "tpe",
     pruner: Annotated[Literal["none", "halving", "hyperband"], Option(help="Stop worse trials early.")] = "none",
-    trials: Annotated[int, Option("--trials", metavar="N", min=1, help="Number of settings to try.")] = 16,
-    minutes: Annotated[float | None, Option(metavar="N", min=0.0, help="Stop after N minutes of training.")] = None,
-    seed: Annotated[int, Option("--seed", metavar="N", min=0, help="Seed of the sampler.")] = 1,
+    trials: Annotated[int, Option("--trials", metavar="N", min=1, max=10_000, help="Number of settings to try.")] = 16,
+    minutes: Annotated[
+        float | None, Option(metavar="N", min=0.0, max=1e7, help="Stop after N minutes of training.")
+    ] = None,
+    seed: Annotated[int, Option("--seed", metavar="N", min=0, max=2**31, help="Seed of the sampler.")] = 1,
 ) -> None:
     """Try settings of a config, and rank the runs by BLEU on validation.
 

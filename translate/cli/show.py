@@ -58,8 +58,8 @@ def show_attention(
         Literal["encoder", "decoder", "cross"],
         Option(help="Self-attention of encoder or decoder, or cross-attention; a page starts with it."),
     ] = "cross",
-    layer: Annotated[int | None, Option(metavar="N", help="Counted from 0. Default: all.")] = None,
-    head: Annotated[int | None, Option(metavar="N", help="Counted from 0. Default: all.")] = None,
+    layer: Annotated[int | None, Option(metavar="N", min=0, max=1000, help="Counted from 0. Default: all.")] = None,
+    head: Annotated[int | None, Option(metavar="N", min=0, max=1000, help="Counted from 0. Default: all.")] = None,
     words: Annotated[bool, Option("--words", help="Show whole words instead of subwords.")] = False,
     checkpoint: CheckpointOption = "best",
 ) -> None:
@@ -201,7 +201,7 @@ def show_alignments(
         Path | None,
         Option(metavar="FILE", help="Write the links, as 0-0 1-2. Default: the picture's name in .align."),
     ] = None,
-    first: Annotated[int, Option(metavar="N", min=1, help="First line in the picture.")] = 1,
+    first: Annotated[int, Option(metavar="N", min=1, max=1_000_000_000, help="First line in the picture.")] = 1,
     number: Annotated[int, Option(metavar="N", min=1, max=200, help="Number of lines in the picture.")] = 8,
     checkpoint: CheckpointOption = "best",
 ) -> None:

@@ -29,9 +29,12 @@ def train_tokenizer(
     corpora: Annotated[list[Path], Argument(metavar="FILE", help="Text, one sentence per line; may be gzipped.")],
     output: Annotated[Path, Option("--output", "-o", metavar="FILE", help="The model file to write.")],
     kind: Annotated[Literal["unigram", "bpe"], Option("--type", metavar="NAME", help="unigram or bpe.")] = "bpe",
-    vocab_size: Annotated[int, Option(metavar="N", min=8, help="Number of subwords, with symbols and bytes.")] = 8000,
+    vocab_size: Annotated[
+        int, Option(metavar="N", min=8, max=1_000_000, help="Subwords, with symbols and bytes.")
+    ] = 8000,
     character_coverage: Annotated[
-        float, Option(metavar="X", help="Share of characters with a subword of their own, 0.98 to 1.")
+        float,
+        Option(metavar="X", min=0.98, max=1.0, help="Share of characters with a subword of their own, 0.98 to 1."),
     ] = 1.0,
     byte_fallback: Annotated[bool, Option(show_default=False, help="Spell unknown characters in bytes.")] = True,
     normalization: Annotated[

@@ -41,7 +41,7 @@ class DecodingConfig(Section):
     """Most subwords of a source; null: data.max_source_tokens. Learned positions allow model.max_positions - 1."""
     max_target_tokens: PositiveInt | None = None
     """Most subwords of a translation given to `score`; null: data.max_target_tokens."""
-    diversity_groups: PositiveInt = 1
+    diversity_groups: Annotated[int, Field(ge=1, le=1000)] = 1
     """Number of beam groups; each is penalised for what earlier groups chose (Vijayakumar et al. 2018)."""
     diversity_strength: Annotated[float, Field(ge=0.0, le=100.0)] = 0.5
     """Penalty on a token, in nats, per earlier group that chose it at the same step."""
@@ -58,7 +58,7 @@ class DecodingConfig(Section):
     line in a thousand."""
     mbr: Literal["none", "chrf", "bleu"] = "none"
     """Minimum Bayes risk: of mbr_candidates translations, choose the one most similar to all others by this metric."""
-    mbr_candidates: PositiveInt = 32
+    mbr_candidates: Annotated[int, Field(ge=1, le=2000)] = 32
     """Number of samples for mbr; with beam search, at most this many of the beam's hypotheses."""
     reverse_weight: Annotated[float, Field(ge=0.0, le=10.0)] = 0.1
     """With --reverse RUN, this weight times that run's log-probability of the source is added to a hypothesis's
@@ -69,9 +69,9 @@ class DecodingConfig(Section):
     """Multiplies the log-probability of a token that has occurred before (Keskar et al. 2019); 1 turns it off."""
     alignment_layer: Annotated[int, Field(ge=-1000, lt=1000)] = -1
     """Decoder layer whose cross-attention, averaged over heads, gives alignments and coverage; -1 is the last."""
-    batch_tokens: PositiveInt = 8192
+    batch_tokens: Annotated[int, Field(ge=1, le=100_000_000)] = 8192
     """Source tokens that a worker decodes at once, including padding, times the beam size."""
-    look_ahead_lines: PositiveInt = 2000
+    look_ahead_lines: Annotated[int, Field(ge=1, le=10_000_000)] = 2000
     """Number of lines to read ahead and sort by length into even batches; the output keeps the order of the input."""
     engine: Literal["auto", "translate", "ctranslate2"] = "auto"
     """Decoding backend: auto is CTranslate2 on a CPU, if it is installed and gives the same translations, and otherwise
@@ -81,7 +81,7 @@ class DecodingConfig(Section):
     the faster of fp32 and bf16. Validations during training compute int8 in fp32."""
     shortlist: bool = False
     """Allow only the words that the run's shortlist (`translate shortlist`) gives for the source."""
-    workers: PositiveInt | None = None
+    workers: Annotated[int, Field(ge=1, le=1024)] | None = None
     """Number of CPU threads that each search their own sentences; null: as many as torch has threads."""
     device: Device = "auto"
     """Device to compute on: auto, cpu, cuda, cuda:N, xpu or mps."""

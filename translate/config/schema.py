@@ -21,7 +21,7 @@ class ModelConfig(Section):
 
     d_model: Annotated[int, Field(ge=2, le=65536)] = 512
     """Width of the residual stream."""
-    num_heads: PositiveInt = 8
+    num_heads: Annotated[int, Field(ge=1, le=1000)] = 8
     """Number of attention heads; it must divide d_model."""
     d_ff: Annotated[int, Field(ge=1, le=1_000_000)] = 2048
     """Inner width of the feed-forward layer."""
@@ -93,14 +93,14 @@ class TrainingConfig(Section):
     """Stop after this many optimizer steps."""
     max_epochs: PositiveInt | None = None
     """Stop after this many passes over the data, if that comes first; null: no limit."""
-    batch_tokens: PositiveInt | Literal["auto"] = 4096
+    batch_tokens: Annotated[int, Field(ge=1, le=100_000_000)] | Literal["auto"] = 4096
     """Most tokens in a batch on each of its two sides, including padding. auto takes as many as fit into the memory of
     a GPU, found by doubling before the first step, but at most step_tokens (25,000 as in the paper if that is null);
     elsewhere it takes at most 4096, since larger batches are no faster there. The run's config records the number, so
     that a resumed run is exact."""
-    accumulate_batches: PositiveInt = 1
+    accumulate_batches: Annotated[int, Field(ge=1, le=1_000_000)] = 1
     """Number of batches whose gradients are accumulated per optimizer step."""
-    step_tokens: PositiveInt | None = None
+    step_tokens: Annotated[int, Field(ge=1, le=1_000_000_000)] | None = None
     """Tokens per optimizer step on each side, including padding: as many batches as come closest are accumulated, so
     that a config trains alike whatever batch fits the machine. null: accumulate accumulate_batches batches."""
     optimizer: Literal["adam", "adamw"] = "adam"
@@ -145,7 +145,7 @@ class TrainingConfig(Section):
     freeze: tuple[Annotated[str, Field(pattern=_FREEZE)], ...] = ()
     """Parts whose weights are frozen: embeddings (of both languages, with learned positions and a tied output layer),
     encoder, decoder, or some of their layers, counted from 0, such as encoder.0 or decoder.2-5."""
-    lora_rank: NotNegativeInt = 0
+    lora_rank: Annotated[int, Field(ge=0, le=10_000)] = 0
     """Rank of LoRA (Hu et al. 2021): all weights are frozen, and low-rank updates of some are trained, except in layers
     named by `freeze`. Saved weights include the updates. 0 trains the weights themselves."""
     lora_alpha: Annotated[float, Field(gt=0.0)] = 16.0
@@ -162,7 +162,7 @@ class TrainingConfig(Section):
     """With several processes, ddp keeps all weights in each; fsdp shards them, for models too large for one device."""
     validate_every: PositiveInt = 1000
     """Number of steps between validations."""
-    validation_beam_size: PositiveInt = 1
+    validation_beam_size: Annotated[int, Field(ge=1, le=1000)] = 1
     """Beam size of validations during training; 1 is greedy search. Whatever `decoding` says, they search for one
     translation of at most decoding.max_length_factor * source tokens + 10 tokens, or decoding.max_length_constant if
     that is less. At the end the best checkpoint is also evaluated with the settings of `decoding`."""
@@ -198,7 +198,9 @@ class TrainingConfig(Section):
         try:
             return check(value)
         except ValidationError:  # which would explain each alternative
-            raise PydanticCustomError("number_or_auto", "should be auto or a whole number of at least 1") from None
+            raise PydanticCustomError(
+                "number_or_auto", "should be auto or a whole number from 1 to 100000000"
+            ) from None
 
     @model_validator(mode="after")
     def _check_settings_agree(self) -> Self:
@@ -230,7 +232,7 @@ class EvaluationConfig(Section):
 
     bleu_tokenizer: Literal["13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "none"] = "13a"
     """SacreBLEU's tokenizer; published scores of European languages use 13a."""
-    bootstrap_samples: Annotated[int, Field(ge=0, le=100_000)] = 1000
+    bootstrap_samples: Annotated[int, Field(ge=0, le=10_000)] = 1000
     """Number of bootstrap samples for the 95 % interval (Koehn 2004); 0: no interval."""
 
 
