@@ -1,6 +1,7 @@
 """A run that `translate train` itself has made, and the command in this process."""
 
 import random
+import shutil
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,13 @@ def trained(corpus: Path) -> Result:
 def run(trained: Result, corpus: Path) -> Path:
     assert trained.exit_code == 0, trained.output
     return corpus / "run"
+
+
+@pytest.fixture
+def copied(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the run, in another working directory, so that its relative paths are not found by chance."""
+    monkeypatch.chdir(tmp_path)
+    return Path(shutil.copytree(run, tmp_path / "copy"))
 
 
 @pytest.fixture(scope="session")

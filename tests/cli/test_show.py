@@ -1,19 +1,11 @@
 """`translate show`: each picture from a real run, in each format; and a paragraph for what cannot be shown."""
 
-import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
-from harness import in_order
+from harness import in_order, page_data
 from harness import run_command as translate
-
-
-def read_data(page: Path) -> Any:
-    text = page.read_text(encoding="utf-8")
-    (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', text, flags=re.DOTALL)
-    return json.loads(data)
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +20,7 @@ def test_attention_of_a_decoded_sentence(learnt: Path) -> None:
     result = translate("show", "attention", learnt, "Hund schläft und läuft")
     assert (result.exit_code, result.stdout) == (0, "")
     assert result.stderr == f"attention.html: Hund schläft und läuft → {translation}\n"
-    data = read_data(Path("attention.html"))
+    data = page_data(Path("attention.html").read_text())
     assert data["title"] == "Attention of run" and data["source"] == "Hund schläft und läuft"
     assert data["target"] == translation
     assert in_order(data["paragraphs"][0], "beam 4", "150", "fp32")
@@ -48,11 +40,14 @@ def test_figures(learnt: Path) -> None:
 def test_masks_and_positions(learnt: Path) -> None:
     result = translate("show", "masks", learnt, "Hund", "Haus", "--target", "dog", "--target", "house")
     assert result.exit_code == 0 and result.stderr.startswith("masks.html: ")
-    assert read_data(Path("masks.html"))["paragraphs"][:2] == ["1: Hund → dog", "2: Haus → house"]
+    assert page_data(Path("masks.html").read_text())["paragraphs"][:2] == [
+        "1: Hund → dog",
+        "2: Haus → house",
+    ]
     for what, name in {"demo": "demo", learnt.parent / "learnt.yaml": "learnt", learnt: "run"}.items():
         result = translate("show", "positions", what, "--length", "9")
         assert result.exit_code == 0 and in_order(result.stderr, "positions.html: ", name, "rotary")
-        assert len(read_data(Path("positions.html"))["panels"][0]["spec"]["data"]["values"]) == 9
+        assert len(page_data(Path("positions.html").read_text())["panels"][0]["spec"]["data"]["values"]) == 9
 
 
 def test_embeddings(learnt: Path) -> None:
@@ -61,7 +56,7 @@ def test_embeddings(learnt: Path) -> None:
     texts = ["--source", "two.de", "--reference", "two.en"]
     result = translate("show", "embeddings", learnt, "Hund", *texts, "--neighbours", "3")
     assert result.exit_code == 0 and result.stderr.startswith("embeddings.html: ")
-    points, neighbours = read_data(Path("embeddings.html"))["panels"]
+    points, neighbours = page_data(Path("embeddings.html").read_text())["panels"]
     assert all(row[1].count(",") == 2 for row in neighbours["rows"])
     assert [row[0] for row in neighbours["rows"]] == ["Hund"] and len(points["spec"]["data"]["values"]) == 6
 
@@ -72,7 +67,7 @@ def test_alignments(learnt: Path) -> None:
     result = translate("show", "alignments", learnt, *files, "--number", "2")
     assert result.exit_code == 0, result.stderr
     assert in_order(result.stderr, "alignments.html", "1 to 2", "alignments.align", "12", "layer 0", "validation")
-    data = read_data(Path("alignments.html"))
+    data = page_data(Path("alignments.html").read_text())
     assert len(data["panels"]) == 5, "the links and weights of two lines, and the layers"
     lines = Path("alignments.align").read_text(encoding="utf-8").splitlines()
     assert len(lines) == 12 and all(re.fullmatch(r"\d+-\d+( \d+-\d+)*", line) for line in lines)

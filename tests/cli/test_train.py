@@ -16,13 +16,6 @@ from translate.runs.verify import verify_run
 from translate.training import StoppedBySignal
 
 
-@pytest.fixture
-def copied(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of the run, in another working directory, so that its relative paths are not found by chance."""
-    monkeypatch.chdir(tmp_path)
-    return Path(shutil.copytree(run, tmp_path / "copy"))
-
-
 def test_train(trained: Result, corpus: Path) -> None:
     assert trained.exit_code == 0 and trained.stdout == ""
     assert in_order(trained.stderr, "3 steps", f"translate eval {corpus / 'run'}")

@@ -4,25 +4,18 @@ import json
 import shutil
 from pathlib import Path
 
-import pytest
 from harness import run_command as translate
 
 import translate as package
 
 
-@pytest.fixture
-def copy(run: Path, tmp_path: Path) -> Path:
-    """A run of `translate train`, to be damaged."""
-    return Path(shutil.copytree(run, tmp_path / "copy"))
-
-
-def test_a_run_fresh_from_training(copy: Path) -> None:
-    shutil.rmtree(copy / "evaluation", ignore_errors=True)  # of tests before this one
-    created = json.loads((copy / "run.json").read_text())["created"][:10]
-    result = translate("verify", copy)
+def test_a_run_fresh_from_training(copied: Path) -> None:
+    shutil.rmtree(copied / "evaluation", ignore_errors=True)  # of tests before this one
+    created = json.loads((copied / "run.json").read_text())["created"][:10]
+    result = translate("verify", copied)
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
-    assert lines[0] == f"{copy}: written by translate {package.__version__} on {created}"
+    assert lines[0] == f"{copied}: written by translate {package.__version__} on {created}"
     assert lines[1] == lines[-2] == ""
     words = [line.split(maxsplit=2) for line in lines[2:-2]]
     checkpoints = [f"checkpoints/{name}.safetensors" for name in ("best", "last", "previous")]
@@ -32,13 +25,13 @@ def test_a_run_fresh_from_training(copy: Path) -> None:
     assert lines[-1] == "sound: every file is as it was written"
 
 
-def test_json(copy: Path) -> None:
-    (copy / "checkpoints" / "last.safetensors").write_bytes(b"")
-    result = translate("verify", copy, "--json")
+def test_json(copied: Path) -> None:
+    (copied / "checkpoints" / "last.safetensors").write_bytes(b"")
+    result = translate("verify", copied, "--json")
     assert result.exit_code == 1
     values = json.loads(result.stdout)
     assert list(values) == ["run", "sound", "version", "created", "format", "files"]
-    assert (values["run"], values["sound"], values["format"]) == (str(copy), False, 3)
+    assert (values["run"], values["sound"], values["format"]) == (str(copied), False, 3)
     assert values["version"] == package.__version__
     assert values["files"][0] == {"name": "run.json", "state": "ok", "detail": ""}
     assert [file["name"] for file in values["files"] if file["state"] == "DAMAGED"] == ["checkpoints/last.safetensors"]

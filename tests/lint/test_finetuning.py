@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from harness import write_run
 
 from translate.config.load import load_config, override_config
 from translate.config.schema import Config
@@ -14,9 +15,7 @@ from translate.data.tokenizer import prepare_tokenizers
 from translate.lint import settings
 from translate.lint.check import Report, check
 from translate.lint.settings import rate_findings, settings_findings
-from translate.runs.checkpoint import WEIGHTS_PREFIX, add_prefix, write_checkpoint
-from translate.runs.directory import create_run
-from translate.runs.loading import build_model, get_parameters
+from translate.runs.loading import build_model
 
 Tune = Callable[..., Config]
 
@@ -27,11 +26,9 @@ def tune(clean_config: Path) -> Tune:
     config = load_config(str(clean_config), require_files=True).config
     (corpus,) = [read_corpus(each, key="data.train.0") for each in config.data.train]
     tokenizers = prepare_tokenizers(config.tokenizer, corpus.sources, corpus.targets)
-    run = create_run(clean_config.with_name("base"), config=config, tokenizers=tokenizers, command=[])
     torch.manual_seed(1)
-    weights = get_parameters(build_model(config, tokenizers))
-    write_checkpoint(run, "best", add_prefix(weights, WEIGHTS_PREFIX), {"step": "5"})
-    initial = f"training.initialize_from={run.path}"
+    run = write_run(clean_config.with_name("base"), config, tokenizers, build_model(config, tokenizers))
+    initial = f"training.initialize_from={run}"
     return lambda *overrides: load_config(str(clean_config), [initial, *overrides], require_files=True).config
 
 
@@ -99,7 +96,7 @@ def test_the_trial_has_the_runs_weights_and_every_set(
     monkeypatch.setattr("translate.lint.check.dry_run", lambda *arguments, **options: seen.update(options))
     also = "data.validation_also={old: {kind: text, source: valid.en, target: valid.de}}"
     report = check(tune(also, f"data.root={tmp_path}"))
-    assert seen["initial"].step == 5
+    assert seen["initial"].step == 7
     assert [len(each.sources) for each in seen["validation"]] == [250, 250]
     assert [each.key for each in report.corpora] == ["data.train.0", "data.validation", "data.validation_also.old"]
 

@@ -24,8 +24,6 @@ from translate.model.positions import (
     sinusoidal_table,
 )
 
-# --- sinusoidal
-
 
 def test_the_sinusoidal_table_is_the_papers_formula() -> None:
     table = sinusoidal_table(5003, 22)
@@ -71,9 +69,6 @@ def test_a_table_that_grew_in_inference_mode_serves_training(kind: str) -> None:
     logits.sum().backward()
 
 
-# --- learned
-
-
 def test_learned_positions_are_added() -> None:
     positions = LearnedPositions(d_model=5, max_positions=11)
     assert positions.table.shape == (11, 5)
@@ -83,9 +78,6 @@ def test_learned_positions_are_added() -> None:
     positions.embed(embedded, at(8, 3)).sum().backward()
     assert positions.table.grad is not None
     assert positions.table.grad.sum(dim=1).tolist() == [0.0] * 8 + [10.0] * 3
-
-
-# --- rotary
 
 
 def turned(heads: torch.Tensor, *, start: int) -> torch.Tensor:
@@ -134,9 +126,6 @@ def test_rotary_needs_pairs() -> None:
         RotaryPositions(head_dim=7)
     with pytest.raises(ValidationError, match="model.d_model / model.num_heads = 7 must be even for rotary"):
         ModelConfig(d_model=21, num_heads=3, positions="rotary")
-
-
-# --- T5's relative bias
 
 
 def bucket_by_hand(distance: int, *, num_buckets: int, max_distance: int, directions: str) -> int:

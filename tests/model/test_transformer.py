@@ -133,9 +133,6 @@ def test_a_wrong_mask_fails_the_check(
         check_no_peeking(build())
 
 
-# --- positions matter
-
-
 @pytest.mark.parametrize("positions", KINDS)
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_the_order_of_words_matters(build: Build, positions: str, side: str) -> None:
@@ -155,9 +152,6 @@ def test_the_learned_limit_is_said(build: Build) -> None:
         model(padded([some_ids(31)]), padded([some_ids(2)]))
     with pytest.raises(ValueError, match=message):
         model(padded([some_ids(2)]), padded([some_ids(31)]))
-
-
-# --- embeddings, tying, parameters
 
 
 @pytest.mark.parametrize(("scale_embeddings", "factor"), [(True, 7.0), (False, 1.0)])
@@ -215,8 +209,6 @@ def test_parameters_counted_by_hand(options: dict[str, Any], source_vocab_size: 
     assert model.num_parameters == expected
 
 
-# --- dropout
-
 DROPOUTS = ["dropout", "attention_dropout", "activation_dropout"]
 
 
@@ -258,9 +250,6 @@ def test_the_sum_of_embeddings_and_positions_is_dropped_out(build: Build) -> Non
         kept = dropped != 0.0
         assert 0.4 < kept.double().mean() < 0.6
         torch.testing.assert_close(dropped[kept], 2 * whole[kept])
-
-
-# --- log-probabilities
 
 
 def test_log_probabilities_are_fp32_of_bf16_logits() -> None:

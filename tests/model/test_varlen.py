@@ -35,9 +35,6 @@ def decode(model: Transformer, source: PackedSequences, target: PackedSequences)
     return hidden[0]
 
 
-# --- what is packed
-
-
 def test_rows_become_one() -> None:
     packed = pack(torch.tensor([[5, 6, PAD, PAD, PAD], [7, 8, 9, 10, PAD], [11, PAD, PAD, PAD, PAD]]), pad_id=PAD)
     assert packed.ids.tolist() == [[5, 6, 7, 8, 9, 10, 11]]

@@ -277,6 +277,12 @@ def in_order(text: str, *words: str) -> bool:
     return re.search(".*".join(map(re.escape, words)), text, flags=re.DOTALL) is not None
 
 
+def page_data(page: str) -> Any:
+    """What the script of a picture's page draws."""
+    (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, flags=re.DOTALL)
+    return json.loads(data)
+
+
 def run_command(*arguments: str | Path, stdin: bytes | None = None) -> Result:
     """Run `translate` in this process; an exception other than its own exit fails the test."""
     return CliRunner().invoke(

@@ -117,9 +117,6 @@ def fulfil_stream(page: Page, *records: dict[str, Any]) -> None:
     page.route("**/translate/stream", lambda route: route.fulfill(body=text, content_type="text/event-stream"))
 
 
-# --- typing
-
-
 def test_what_is_typed_is_translated_as_the_server_does(page: Page, address: str) -> None:
     asked: list[Any] = []
     page.on("request", lambda request: asked.append(request) if "stream" in request.url else None)
@@ -194,9 +191,6 @@ def test_sentences_end_where_they_do(page: Page, text: str, sentences: list[str]
     assert [each["text"] for each in found] == [text[each["start"] : each["end"]] for each in found] == sentences
 
 
-# --- hostile text
-
-
 def test_text_is_never_executed(page: Page) -> None:
     """From the user, the model, the server's errors, the history, or a file."""
     fulfil_stream(page, {"text": EVIL, "unknown_characters": EVIL, "conditions": ["unspellable", EVIL],
@@ -221,9 +215,6 @@ def test_text_is_never_executed(page: Page) -> None:
     assert page.locator("#file-name").inner_text() == f"{EVIL}.de"
     # The page itself has one image and two scripts.
     assert (page.locator("img").count(), page.locator("script").count(), page.locator("body b").count()) == (1, 2, 0)
-
-
-# --- looking closer
 
 
 def lit(page: Page, where: str) -> list[int]:
@@ -302,9 +293,6 @@ def test_attention_of_each_layer_and_head(page: Page, address: str) -> None:
     assert page.locator("#attention").is_hidden()
 
 
-# --- models and settings
-
-
 def test_settings_are_sent_shown_kept_and_reset(page: Page, address: str) -> None:
     write(page, DOG)
     assert "first · " in page.locator("#model-facts").inner_text()
@@ -356,9 +344,6 @@ def test_swap_takes_the_model_of_the_other_direction(page: Page, address: str) -
     assert page.locator(".target select").input_value() == "second"
     page.locator(".target select").select_option("third")
     assert page.locator("#source-language").inner_text() == "German"
-
-
-# --- files
 
 
 def give_file(page: Page, text: bytes, name: str = "text.de") -> None:
@@ -441,9 +426,6 @@ def test_a_file_that_cannot_be_translated(page: Page) -> None:
     assert page.locator("#trouble").is_hidden()
 
 
-# --- what is kept, and who may ask
-
-
 def test_history_is_kept_restored_and_cleared(page: Page) -> None:
     write(page, DOG)
     english = output(page).evaluate("node => node.textContent.trim()")
@@ -475,9 +457,6 @@ def test_the_token_is_asked_for_until_it_is_right(open_page: OpenPage) -> None:
     page.locator("#token .main").click()
     write(page, DOG)
     assert page.evaluate("[sessionStorage.token, localStorage.token ?? '']") == [TOKEN, ""]
-
-
-# --- for everybody
 
 
 def scenes(page: Page) -> Iterator[str]:

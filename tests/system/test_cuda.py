@@ -121,9 +121,6 @@ def sync_debug(mode: str) -> Iterator[None]:
         torch.cuda.set_sync_debug_mode("default")
 
 
-# --- numbers
-
-
 @pytest.mark.parametrize("positions", cases("sinusoidal", "learned", "rotary", "relative"))
 def test_loss_and_gradients_are_those_of_the_cpu(positions: str) -> None:
     cpu = torch.device("cpu")
@@ -157,9 +154,6 @@ def test_the_same_step_gives_the_same_bits(layout: BatchLayout, precision: str) 
     mixed = MixedPrecision(DEVICE, precision, tf32=True, deterministic=True)
     first, second = (loss_and_gradients(build(), mixed, layout) for _ in range(2))
     assert all(map(torch.equal, first, second))
-
-
-# --- steps
 
 
 @needs_cuda
@@ -224,9 +218,6 @@ def test_a_run_goes_on_on_another_device(digits: Callable[..., Config], tmp_path
     train(digits(*settings, "training.max_steps=6"), tmp_path / "moved", resume=False, command=["test"])
     train(digits(*settings, "training.device=cpu"), tmp_path / "moved", resume=True, command=["test"])
     assert losses(tmp_path / "moved") == pytest.approx(losses(tmp_path / "straight"), rel=1e-3)
-
-
-# --- translations
 
 
 def test_a_search_waits_once_per_position(monkeypatch: pytest.MonkeyPatch) -> None:

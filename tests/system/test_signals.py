@@ -1,4 +1,4 @@
-"""Training processes and the system around them: signals, a second process, a full disk, no memory."""
+"""Training processes and the system around them: signals, and a second process."""
 
 import os
 import re

@@ -65,11 +65,6 @@ def test_on_a_cpu_it_is_a_constant(
     assert message.endswith(f"({reason})")
 
 
-def test_a_step_shorter_than_a_pair(digits: Digits) -> None:
-    with pytest.raises(InputError, match=r"^training.step_tokens = 4 is less than the \d tokens that the longest pair"):
-        resolved(digits(AUTO, "training.step_tokens=4"))
-
-
 class _Gpu:
     """A GPU that refuses steps on more than so many tokens, after the model and the optimizer's state fit."""
 

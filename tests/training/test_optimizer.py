@@ -54,9 +54,6 @@ def test_average_by_hand() -> None:
     torch.testing.assert_close(average.tensors["weight"], torch.full((2, 3), (expected + 1.0) / 2))
 
 
-# --- the learning rate: expected values worked out by hand from the formulas
-
-
 def rate(step: int, *, d_model: int = 512, **settings: Any) -> float:
     return learning_rate(step, TrainingConfig(**settings), d_model=d_model)
 

@@ -1,7 +1,6 @@
 """Pages and figures of attention hold the model's own weights, bit by bit, which follow from the queries and keys."""
 
 import base64
-import json
 import math
 import re
 from typing import Any
@@ -9,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from harness import MakeTranslator
+from harness import MakeTranslator, page_data
 from pretend_device import PretendDevice
 from torch import Tensor
 
@@ -41,11 +40,6 @@ def look_at(translator: Translator, choice: AttentionChoice) -> Attention:
     )
 
 
-def read_data(page: str) -> Any:
-    (text,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, flags=re.DOTALL)
-    return json.loads(text)
-
-
 def floats(text: str) -> Any:
     return np.frombuffer(base64.b64decode(text), dtype="<f4")
 
@@ -64,11 +58,11 @@ def test_attention_on_another_device_is_that_of_the_cpu(
         for part, same in zip(one[2:], other[2:], strict=True):
             if same is not None:
                 torch.testing.assert_close(part, same, rtol=0, atol=1e-5)
-    assert read_data(attention_page(found))["tokens"] == read_data(attention_page(expected))["tokens"]
+    assert page_data(attention_page(found))["tokens"] == page_data(attention_page(expected))["tokens"]
 
 
 def test_the_page_has_all_heads_bit_by_bit(attention: Attention) -> None:
-    data = read_data(attention_page(attention))
+    data = page_data(attention_page(attention))
     assert [kind["kind"] for kind in data["kinds"]] == ["encoder", "decoder", "cross"]
     layers = {(each.kind, each.layer): each for each in attention.layers}
     assert len(layers) == 6
@@ -98,11 +92,11 @@ def test_a_page_needs_nothing_else_and_no_text_gets_out_of_its_place(attention: 
     if kind == "attention":
         pair = attention.pair._replace(source_text=HOSTILE)
         page = attention_page(attention._replace(pair=pair, title=HOSTILE))
-        assert read_data(page)["source"] == HOSTILE
+        assert page_data(page)["source"] == HOSTILE
     else:
         pytest.importorskip("vl_convert", reason="the extra `pictures` is not installed")
         page = picture_page(Picture(HOSTILE, [HOSTILE], [Table(HOSTILE, [HOSTILE], [[HOSTILE]])]))
-        assert read_data(page)["panels"][0]["rows"] == [[printable(HOSTILE)]]
+        assert page_data(page)["panels"][0]["rows"] == [[printable(HOSTILE)]]
     library = (
         r"<script>\(\(\) => \{\n.*?\n\}\)\(\);</script>"  # Vega-Lite, which could ask for more, but not from this page
     )
