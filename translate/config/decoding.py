@@ -54,8 +54,8 @@ class DecodingConfig(Section):
     epsilon: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
     """Sampling never draws a token with a lower probability than this (Hewitt et al. 2022)."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 1
-    """Sampling depends on this seed and on the line number. The batch only affects rounding, which changes about one
-    line in a thousand."""
+    """Sampling depends on this seed and on the line number. The batch affects rounding, which changes up to one line in
+    a hundred in fp32, and most lines in bf16."""
     mbr: Literal["none", "chrf", "bleu"] = "none"
     """Minimum Bayes risk: of mbr_candidates translations, choose the one most similar to all others by this metric."""
     mbr_candidates: Annotated[int, Field(ge=1, le=2000)] = 32
@@ -77,8 +77,8 @@ class DecodingConfig(Section):
     """Decoding backend: auto is CTranslate2 on a CPU, if it is installed and gives the same translations, and otherwise
     translate's own search. With precision = int8, auto is always CTranslate2."""
     precision: Literal["auto", "fp32", "bf16", "int8"] = "auto"
-    """fp32; bf16 throughout; or CTranslate2's int8 in the matrix products. auto is fp32 with CTranslate2, and otherwise
-    the faster of fp32 and bf16. Validations during training compute int8 in fp32."""
+    """fp32; bf16 throughout; or CTranslate2's int8 in the matrix products. auto is fp32 with CTranslate2 and for
+    sampling, and otherwise the faster of fp32 and bf16. Validations during training compute int8 in fp32."""
     shortlist: bool = False
     """Allow only the words that the run's shortlist (`translate shortlist`) gives for the source."""
     workers: Annotated[int, Field(ge=1, le=1024)] | None = None

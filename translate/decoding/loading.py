@@ -200,8 +200,9 @@ def resolve_auto(config: DecodingConfig, *, others: Sequence[str] = ()) -> Decod
     elif engine == "auto":
         is_same = device.type == "cpu" and precision != "bf16" and not missing
         engine = "ctranslate2" if is_same and importlib.util.find_spec("ctranslate2") else "translate"
-    if precision == "auto":
-        precision = "bf16" if engine == "translate" and choose_precision("auto", device) == "bf16" else "fp32"
+    if precision == "auto":  # in bf16 most samples would change with the batch
+        is_ours = engine == "translate" and config.search != "sample"
+        precision = "bf16" if is_ours and choose_precision("auto", device) == "bf16" else "fp32"
     return config.model_copy(update={"engine": engine, "precision": precision})
 
 

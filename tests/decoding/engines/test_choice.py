@@ -27,6 +27,8 @@ needs_ctranslate2 = pytest.mark.skipif(
         ({}, False, True, ("translate", "bf16")),
         ({}, False, False, ("translate", "fp32")),
         ({"mbr": "chrf"}, True, True, ("translate", "bf16")),
+        ({"search": "sample"}, True, True, ("translate", "fp32")),
+        ({"search": "sample", "precision": "bf16"}, True, True, ("translate", "bf16")),
         ({"precision": "int8"}, True, True, ("ctranslate2", "int8")),
         ({"engine": "translate"}, True, True, ("translate", "bf16")),
         ({"engine": "ctranslate2"}, False, True, ("ctranslate2", "fp32")),
