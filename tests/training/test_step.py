@@ -133,14 +133,6 @@ def test_r_drop_without_dropout_is_the_plain_step(layout: BatchLayout) -> None:
 FP16 = TrainingConfig(precision="fp16", device="cpu", batch_tokens=512)
 
 
-def small_model() -> Transformer:
-    torch.manual_seed(2)
-    return Transformer(
-        ModelConfig(d_model=12, num_heads=3, d_ff=17, num_encoder_layers=1, num_decoder_layers=1),
-        source_vocab_size=23, target_vocab_size=23, pad_id=PAD_ID,
-    ).train()  # fmt: skip
-
-
 @pytest.fixture
 def world_of_one() -> Iterator[World]:
     """A world of one process that nevertheless computes as several do; no part of it is left behind."""
@@ -153,21 +145,15 @@ def check_overflow(world: World, settings: TrainingConfig) -> None:
     batch = collate([EncodedPair([5, 6, 7], [8, 9]), EncodedPair([10], [11, 12, 13, 14])], [0, 1])
     results = []
     for scale in (2.0**40, 2.0**8):
-        model = small_model()
+        torch.manual_seed(2)
+        model = build(num_encoder_layers=1, num_decoder_layers=1, dropout=0.1)
         train_step = build_train_step(model, settings, device=CPU)
         if dist.is_initialized():
             layers = (*model.encoder.layers, *model.decoder.layers)
-            train_step.parallel = RankParallel(
-                TrainingForward(model), world, kind=settings.parallel, layers=layers, device=CPU
-            )
-            train_step = TrainStep(
-                model,
-                build_optimizer(model, settings),
-                settings,
-                precision=train_step.precision,
-                parallel=train_step.parallel,
-                layout="padded",
-            )
+            parallel = RankParallel(TrainingForward(model), world, kind=settings.parallel, layers=layers, device=CPU)
+            optimizer = build_optimizer(model, settings)  # of the shards
+            options: dict[str, Any] = {"precision": train_step.precision, "parallel": parallel, "layout": "padded"}
+            train_step = TrainStep(model, optimizer, settings, **options)
         train_step.loss_scale.scale = scale
         result = train_step([batch], number=1, learning_rate=1e-3)
         weights = [full_tensor(parameter.detach()) for parameter in model.parameters()]
@@ -193,7 +179,7 @@ def test_an_overflow_of_several_processes_leaves_no_gradients_for_the_next_try(
 
 
 def test_gradients_that_no_scale_makes_finite_end_the_training() -> None:
-    model = small_model()
+    model = build()
     with torch.no_grad():
         model.output.weight[7, 3] = float("nan")
     before = [parameter.clone() for parameter in model.parameters()]
