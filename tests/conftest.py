@@ -111,11 +111,9 @@ def pretend() -> Iterator[PretendDevice]:
 @pytest.fixture
 def clean_config(tmp_path: Path) -> Path:
     """`mine.yaml`, in which `translate check` finds no fault, beside its 1,200 clean pairs and 250 for validation."""
-    corpus = Path(__file__).resolve().parents[1] / "data"
     for name, split, number in (("train", "train", 1200), ("valid", "validation", 250)):
         for language in ("de", "en"):
-            lines = (corpus / f"{split}.{language}").read_text(encoding="utf-8").splitlines(keepends=True)[:number]
-            (tmp_path / f"{name}.{language}").write_text("".join(lines), encoding="utf-8", newline="\n")
+            harness.write_lines(tmp_path / f"{name}.{language}", harness.corpus_lines(f"{split}.{language}")[:number])
     (tmp_path / "mine.yaml").write_text(CLEAN_CONFIG, encoding="utf-8")
     return tmp_path / "mine.yaml"
 

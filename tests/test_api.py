@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 import torch
+from harness import corpus_lines, write_lines
 
 import translate
 from translate import InputError, Run
@@ -18,7 +19,6 @@ from translate.visualize.attention import attention_page
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
-CORPUS = Path(__file__).resolve().parents[1] / "data"
 SIZES = {"d_model": 16, "num_heads": 2, "d_ff": 16, "num_encoder_layers": 1, "num_decoder_layers": 1}
 PAIRS = {"kind": "text", "source": Path("some.de"), "target": Path("some.en")}
 CONFIG: dict[str, Any] = {
@@ -38,8 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Sixty pairs of the embedded corpus, and a run that was trained on them."""
     path = tmp_path_factory.mktemp("programs")
     for side in ("de", "en"):
-        lines = (CORPUS / f"train.{side}").read_text(encoding="utf-8").splitlines()[:60]
-        (path / f"some.{side}").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        write_lines(path / f"some.{side}", corpus_lines(f"train.{side}")[:60])
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(path)
         translate.train(CONFIG, overrides=QUICK)

@@ -1,9 +1,9 @@
 """A vocabulary that grows: SentencePiece reads it, old text is segmented as before, and new pieces are found."""
 
 import logging
-from pathlib import Path
 
 import pytest
+from harness import corpus_lines
 from sentencepiece import sentencepiece_model_pb2
 
 from translate.config.data import TokenizerConfig
@@ -11,9 +11,8 @@ from translate.data.extension import add_source_tags, extend_tokenizers, missing
 from translate.data.tokenizer import END_OF_VOCABULARY, Tokenizer, Tokenizers, prepare_tokenizers
 from translate.errors import InputError
 
-CORPUS = Path(__file__).resolve().parents[2] / "data"
-LINES = (CORPUS / "train.de").read_text(encoding="utf-8").splitlines()[:300]
-OTHERS = (CORPUS / "test.de").read_text(encoding="utf-8").splitlines()[:200]
+LINES = corpus_lines("train.de")[:300]
+OTHERS = corpus_lines("test.de")[:200]
 NEW = ["Ein ☃ und ein Ω.", "ΩΩ ☃", "Ω ⁂"]
 
 

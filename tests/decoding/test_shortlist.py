@@ -16,7 +16,6 @@ from translate.errors import InputError, RunError
 from translate.runs.checkpoint import write_tensors
 from translate.runs.loading import load_run
 
-CORPUS = Path(__file__).resolve().parents[2] / "data"
 SPECIALS = [UNK_ID, EOS_ID]
 
 # Source ids 4 to 6, target ids 4 to 10; 10 never occurs.

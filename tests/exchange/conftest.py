@@ -9,24 +9,17 @@ from typing import Any
 import pytest
 import sentencepiece
 import torch
-
-from translate.config.load import load_config
-
-DATA = Path(load_config("demo").config.data.train[0].source).parent  # type: ignore[union-attr]
-
-
-def read_lines(name: str, count: int) -> list[str]:
-    return (DATA / name).read_text(encoding="utf-8").splitlines()[:count]
+from harness import corpus_lines
 
 
 @pytest.fixture(scope="session")
 def german() -> list[str]:
-    return read_lines("test.de", 100)
+    return corpus_lines("test.de")[:100]
 
 
 @pytest.fixture(scope="session")
 def english() -> list[str]:
-    return read_lines("test.en", 100)
+    return corpus_lines("test.en")[:100]
 
 
 @pytest.fixture(scope="session")
@@ -49,7 +42,7 @@ def train_spm() -> Callable[..., bytes]:
 
 @pytest.fixture(scope="session")
 def spms(train_spm: Callable[..., bytes]) -> tuple[bytes, bytes]:
-    return train_spm(read_lines("train.de", 1500)), train_spm(read_lines("train.en", 1500))
+    return train_spm(corpus_lines("train.de")[:1500]), train_spm(corpus_lines("train.en")[:1500])
 
 
 @pytest.fixture(scope="session")

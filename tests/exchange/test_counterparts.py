@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-import torch
 from harness import model_to_export
 
 from translate.config.schema import Config, ModelConfig
@@ -33,7 +32,6 @@ def test_every_choice_has_a_row(key: str) -> None:
 @pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses:UserWarning")
 def test_every_choice_is_exported_or_refused(tmp_path: Path, key: str, value: str, to: Format) -> None:
     pytest.importorskip(EXPORTS[to], reason="an extra is not installed")
-    torch.manual_seed(1)
     # A modelling file is written where MarianMT lacks something, such as another epsilon.
     shape = {"norm_epsilon": 0.03} if to == "modeling" else {}
     model, tokenizers = model_to_export(**{key: value}, noise=0.2, max_positions=79, **shape)

@@ -83,7 +83,6 @@ def test_optimum_generates_what_the_run_translates(toy: Toy, exported: Path, exp
 @pytest.mark.parametrize("int8", [False, True])
 @pytest.mark.parametrize("change", [3.0, torch.nan])
 def test_a_changed_weight_fails_the_check(tmp_path: Path, int8: bool, change: float) -> None:
-    torch.manual_seed(1)
     model, tokenizers = model_to_export()
     write_onnx(model, tokenizers, Config.model_construct(model=model.config), tmp_path, int8=int8)
     with torch.no_grad():
@@ -105,7 +104,6 @@ def test_a_changed_weight_fails_the_check(tmp_path: Path, int8: bool, change: fl
 )
 def test_options_together(tmp_path: Path, shape: dict[str, object], int8: bool) -> None:
     """Each choice alone is a row of test_counterparts.py."""
-    torch.manual_seed(1)
     model, tokenizers = model_to_export(**shape)
     write_onnx(model, tokenizers, Config.model_construct(model=model.config), tmp_path, int8=int8)  # checks it
 
@@ -113,7 +111,6 @@ def test_options_together(tmp_path: Path, shape: dict[str, object], int8: bool) 
 @pytest.mark.parametrize("parts", [(5,), (3, 2), (1, 3, 1)], ids=str)
 def test_several_positions_after_a_cache(tmp_path: Path, parts: tuple[int, ...]) -> None:
     """Not by the export's own check: the logits of the full forward pass, and the names that optimum knows."""
-    torch.manual_seed(1)
     model = random_model(37, noise=0.0, d_model=20, num_decoder_layers=2, norm="pre", positions="rotary").eval()
     build_encoder(Graph(onnx, model, int8=False)).save(tmp_path / "encoder.onnx")
     build_decoder(Graph(onnx, model, int8=False)).save(tmp_path / "decoder.onnx")

@@ -1,31 +1,24 @@
 """Text of the embedded corpus for the inspections: a fault is put in, or nothing may be found."""
 
-from pathlib import Path
-
 import pytest
+from harness import corpus_lines
 
 from translate.config.data import TokenizerConfig
-from translate.data.text import read_lines
 from translate.data.tokenizer import Tokenizer, train_tokenizer
 
-DATA = Path(__file__).resolve().parents[2] / "data"
 Text = tuple[list[str], list[str]]
-
-
-def _read(name: str) -> Text:
-    return list(read_lines(DATA / f"{name}.de")), list(read_lines(DATA / f"{name}.en"))
 
 
 @pytest.fixture(scope="session")
 def embedded() -> Text:
     """Sources and targets of the whole training corpus."""
-    return _read("train")
+    return corpus_lines("train.de"), corpus_lines("train.en")
 
 
 @pytest.fixture(scope="session")
 def held_out() -> Text:
     """Sources and targets of the validation corpus."""
-    return _read("validation")
+    return corpus_lines("validation.de"), corpus_lines("validation.en")
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from harness import write_run
 
 from translate.config.load import load_config, override_config
@@ -26,7 +25,6 @@ def tune(clean_config: Path) -> Tune:
     config = load_config(str(clean_config), require_files=True).config
     (corpus,) = [read_corpus(each, key="data.train.0") for each in config.data.train]
     tokenizers = prepare_tokenizers(config.tokenizer, corpus.sources, corpus.targets)
-    torch.manual_seed(1)
     run = write_run(clean_config.with_name("base"), config, tokenizers, build_model(config, tokenizers))
     initial = f"training.initialize_from={run}"
     return lambda *overrides: load_config(str(clean_config), [initial, *overrides], require_files=True).config

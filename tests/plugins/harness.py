@@ -57,6 +57,11 @@ def write_lines(path: Path, lines: Sequence[str]) -> None:
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
 
 
+def corpus_lines(name: str, *, step: int = 1) -> list[str]:
+    """The lines of a file of the embedded corpus, such as train.de, or each so many-th of them."""
+    return (Path(__file__).resolve().parents[2] / "data" / name).read_text(encoding="utf-8").splitlines()[::step]
+
+
 def toy_sentences(number: int, *, longest: int, draw: random.Random, words: dict[str, str] = TOY_WORDS) -> Sentences:
     """Sentences of a toy language and their translations.
 

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-DATA = Path(__file__).resolve().parents[2] / "data"
+from harness import corpus_lines, write_lines
 
 CONFIG = """
 data:
@@ -21,8 +21,7 @@ decoding: {device: cpu}
 
 def test_memorises_fifty_pairs(trainings: Any, tmp_path: Path) -> None:
     for side in ("de", "en"):
-        lines = (DATA / f"train.{side}").read_text(encoding="utf-8").split("\n")[:50]
-        (tmp_path / f"fifty.{side}").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        write_lines(tmp_path / f"fifty.{side}", corpus_lines(f"train.{side}")[:50])
     (tmp_path / "fifty.yaml").write_text(CONFIG, encoding="utf-8")
     run = tmp_path / "run"
     trainings.command("train", str(tmp_path / "fifty.yaml"), "--run", str(run))

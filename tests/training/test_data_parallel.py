@@ -53,7 +53,6 @@ def test_micro_batches_are_computed_at_once_and_summed_in_order() -> None:
 @pytest.mark.parametrize("num_workers", [2, 3, 7])  # of five parameters
 def test_updates_by_threads_are_the_optimizers_own(num_workers: int) -> None:
     """To the last bit, from a state that was read in too; and the optimizer has all of it."""
-    torch.manual_seed(3)
     first = nn.Sequential(nn.Linear(31, 29), nn.LayerNorm(29), nn.Linear(29, 23, bias=False))
     second = copy.deepcopy(first)
     settings = TrainingConfig(optimizer="adamw", weight_decay=0.01)

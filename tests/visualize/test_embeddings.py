@@ -61,7 +61,6 @@ def test_the_plane_of_points_on_it() -> None:
 
 def test_neighbours_stay_neighbours_in_t_sne() -> None:
     pytest.importorskip("sklearn", reason="scikit-learn is not installed: it is in the extra `pictures`")
-    torch.manual_seed(3)
     centres = torch.eye(3, 8) * 10
     groups = torch.arange(3).repeat_interleave(6)
     vectors = centres[groups] + torch.rand(18, 8)

@@ -1,14 +1,12 @@
 """Flags of one translation: each where it must be, and not where it must not."""
 
 import random
-from pathlib import Path
 
 import pytest
+from harness import corpus_lines
 
 from translate.data.tokenizer import UNK_ID
 from translate.decoding.output.flags import Flag, flag_translation, most_repeats
-
-CORPUS = Path(__file__).parents[3] / "data"
 
 SOURCE = "Zwei Hunde laufen durch den tiefen Schnee."
 
@@ -105,8 +103,6 @@ def test_unspellable() -> None:
 
 
 def test_true_translations_of_the_corpus_have_no_loop() -> None:
-    german, english = (
-        (CORPUS / name).read_text(encoding="utf-8").splitlines()[::9] for name in ("train.de", "train.en")
-    )
+    german, english = (corpus_lines(name, step=9) for name in ("train.de", "train.en"))
     for source, text in zip(german, english, strict=True):
         assert flag_translation(source, [5], text, [5]) == frozenset()

@@ -2,20 +2,18 @@
 
 import math
 import random
-from pathlib import Path
 
 import pytest
+from harness import corpus_lines
 
 from translate.config.data import TokenizerConfig
 from translate.data.tokenizer import Tokenizer, prepare_tokenizers
 from translate.decoding.output.words import Word, group_words, word_confidences
 
-CORPUS = Path(__file__).parents[3] / "data" / "train.de"
-
 
 @pytest.fixture(scope="module")
 def lines() -> list[str]:
-    return CORPUS.read_text(encoding="utf-8").splitlines()[::7]
+    return corpus_lines("train.de", step=7)
 
 
 @pytest.fixture(scope="module", params=["bpe", "unigram"])

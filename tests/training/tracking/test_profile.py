@@ -2,11 +2,9 @@
 
 import gzip
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 from harness import state_of
 from trainings import Digits
 
@@ -16,16 +14,7 @@ from translate.training.tracking.profile import FORWARD
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
-CPU = torch.device("cpu")
 _STEPS = 10
-
-
-@pytest.fixture
-def two_threads() -> Iterator[str]:
-    """The override for them; afterwards torch has as many as before."""
-    before = torch.get_num_threads()
-    yield "training.threads=2"
-    torch.set_num_threads(before)
 
 
 @pytest.fixture
@@ -35,17 +24,12 @@ def four_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_profile_changes_no_number(
-    digits: Digits, tmp_path: Path, two_threads: str, four_steps: None, caplog: pytest.LogCaptureFixture
+    digits: Digits, tmp_path: Path, four_steps: None, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "translate")
     # Validations, checkpoints and the border of an epoch fall among the steps that are watched.
-    work = (
-        "training.max_steps=15",
-        "training.validate_every=13",
-        "training.save_every=12",
-        "training.batch_tokens=1100",
-    )
-    config = digits(*work, two_threads)
+    work = ("max_steps=15", "validate_every=13", "save_every=12", "batch_tokens=1100", "threads=2")
+    config = digits(*(f"training.{setting}" for setting in work))
     for name, profile in (("plain", False), ("profiled", True)):
         train(config, tmp_path / name, resume=False, command=["test"], profile=profile)
     assert state_of(tmp_path / "profiled") == state_of(tmp_path / "plain")
