@@ -51,7 +51,7 @@ def write_onnx(model: Transformer, tokenizers: Tokenizers, config: Config, direc
         "model_type": "marian",  # which optimum knows, whatever the graphs compute
         "is_encoder_decoder": True,
         **marian_settings(model),
-        "activation_function": model.config.activation,
+        **(COUNTERPARTS["activation"][model.config.activation].marian_mt or {}),
         **(COUNTERPARTS["tie_embeddings"][model.config.tie_embeddings].marian_mt or {}),
         "max_position_embeddings": limit or TABLE_POSITIONS,
     }
