@@ -318,8 +318,8 @@ def state_of(path: Path) -> RunState:
     assert progress.pop("metrics_bytes") is not None and progress.pop("metrics_sha256") is not None
     records = [json.loads(line) for line in run.metrics.read_text(encoding="utf-8").splitlines()]
     for record in records:
-        for timed in ("seconds", "target_tokens_per_second", "waiting"):
-            record.pop(timed, None)
+        for timed in [name for name in record if name in ("seconds", "waiting") or name.endswith("_per_second")]:
+            del record[timed]
     return RunState(
         {name: checksum(tensor) for name, tensor in last.tensors.items()},
         {name: checksum(tensor) for name, tensor in best.tensors.items()},

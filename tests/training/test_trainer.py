@@ -65,7 +65,8 @@ def test_the_last_part_of_a_log_window_is_logged_before_its_validation(digits: D
 def test_a_notable_share_of_waiting_is_told_once(
     digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Throughput, "speed", lambda self: (1234.5, 0.125))
+    rates = {"target_tokens_per_second": 1234.5, "waiting": 0.125}
+    monkeypatch.setattr(Throughput, "numbers", lambda self: rates)
     said = run_training(digits("training.max_steps=10", "training.log_every=5"), tmp_path / "run")
     assert sum(line.startswith("12% of the time") for line in said) == 1
 

@@ -116,7 +116,7 @@ class TrainStep:
                     self.optimizer.zero_grad(set_to_none=True)  # the next try must not add to infinite gradients
             if is_scaled:
                 self.loss_scale.keep()
-            result = StepResult(loss, nll, num_tokens, norm)
+            result = StepResult(loss=loss, nll=nll, tokens=num_tokens, gradient_norm=norm)
             self._check_finite(result, batches, learning_rate)
             for group in self.optimizer.param_groups:
                 group["lr"] = learning_rate

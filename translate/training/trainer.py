@@ -133,9 +133,11 @@ class Trainer:
         if self.training.average is not None:
             self.training.average.update(self.train_step.model, step=progress.step)
         self.window.add(result)
+        throughput.add(result)
 
         def describe() -> str:
-            loss, (tokens_per_second, _) = float(result.nll) / result.tokens, throughput.speed()
+            loss = float(result.nll) / result.tokens
+            tokens_per_second = throughput.numbers()["target_tokens_per_second"]
             return f"loss {loss:.3f}, {tokens_per_second:,.0f} tok/s{throughput.time_left()}"
 
         self.recorder.advance(describe, num_steps=progress.step + throughput.steps_left)
@@ -143,7 +145,7 @@ class Trainer:
     def _log_step(self, *, is_shown: bool = True) -> dict[str, Any]:
         """Log the open window, and begin to measure the speed of the next; returns its record for `metrics.jsonl`."""
         progress, throughput = self.progress, self.throughput
-        (tokens_per_second, waiting), time_left = throughput.speed(), throughput.time_left()
+        rates, time_left = throughput.numbers(), throughput.time_left()
         throughput.begin_window()
         record = {
             "kind": "train",
@@ -153,15 +155,14 @@ class Trainer:
             "learning_rate": learning_rate(progress.step, self.settings, d_model=self.train_step.model.config.d_model),
             **({"loss_scale": self.train_step.loss_scale.scale} if self.settings.precision == "fp16" else {}),
             "target_tokens": progress.target_tokens,
-            "target_tokens_per_second": round(tokens_per_second, 1),
-            "waiting": round(waiting, 4),
+            **rates,
         }
         if is_shown:
             quality, speed = describe_step(record)
             logger.info(f"{quality}{speed}{time_left}", extra={"dim": f"{speed}{time_left}"})
-        if waiting >= _NOTABLE_WAITING and not self._has_reported_waiting:
+        if rates["waiting"] >= _NOTABLE_WAITING and not self._has_reported_waiting:
             self._has_reported_waiting = True
-            logger.info(f"{waiting:.0%} of the time of the last steps was spent {WAITING_FOR_DATA}")
+            logger.info(f"{rates['waiting']:.0%} of the time of the last steps was spent {WAITING_FOR_DATA}")
         return record
 
     @record_function(VALIDATION_AND_SAVING)

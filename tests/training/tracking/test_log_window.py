@@ -26,7 +26,7 @@ def results() -> list[StepResult]:
     found = []
     for number, loss in enumerate(NATS, start=1):
         loss, nll = torch.tensor([loss, loss / 3], dtype=torch.float64).unbind()
-        found.append(StepResult(loss, nll, 7 * number, torch.tensor(1 / number)))
+        found.append(StepResult(loss=loss, nll=nll, tokens=7 * number, gradient_norm=torch.tensor(1 / number)))
     return found
 
 
@@ -76,19 +76,20 @@ def train(
 
     for _ in throughput.timed(coming()):
         clock.seconds += computing
-        progress.step, progress.target_tokens = progress.step + 1, progress.target_tokens + 50
+        progress.step += 1
+        throughput.add(results()[0]._replace(tokens=50))
 
 
 def test_speed_and_waiting_are_of_the_steps_since_the_last_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, progress = Clock(monkeypatch), Progress("data")
     throughput = Throughput(TrainingConfig(), progress)
     train(throughput, progress, clock, steps=4, computing=9.0, waiting=1.0)
-    assert throughput.speed() == (200 / 40, 0.1)
+    assert throughput.numbers() == {"target_tokens_per_second": 200 / 40, "waiting": 0.1}
     throughput.begin_window()
     train(throughput, progress, clock, steps=2, computing=1.0, waiting=3.0)
     clock.seconds += 500.0
     throughput.end_validation(500.0)
-    assert throughput.speed() == (100 / 8, 0.75)
+    assert throughput.numbers() == {"target_tokens_per_second": 100 / 8, "waiting": 0.75}
 
 
 def test_the_time_left_counts_steps_and_validations(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
 """What training steps report: totals of a log window, its speed, the record in `metrics.jsonl`, the line in the log.
 
-To add a number, add its total to `LogWindow.add`, its value to `LogWindow.numbers`, and, if the log line should show
-it, its text to `describe_step`.
+To add a number, add its total to `LogWindow.add` and its value to `LogWindow.numbers`; a rate, which depends on the
+clock, belongs to the same methods of `Throughput`. If the log line should show it, add its text to `describe_step`.
 """
 
 import math
@@ -68,7 +68,11 @@ class Throughput:
     def begin_window(self) -> None:
         """Begin a new log window, whose speed is measured from now on."""
         self._began, self._waited = time.perf_counter() - self._left_out, 0.0
-        self._first_step, self._first_token = self._progress.step, self._progress.target_tokens
+        self._first_step, self._target_tokens = self._progress.step, 0
+
+    def add(self, result: StepResult) -> None:
+        """Count one more step."""
+        self._target_tokens += result.tokens
 
     def timed(self, steps: Iterator[T]) -> Iterator[T]:
         """Yield the same steps, and measure the time spent waiting for them."""
@@ -86,10 +90,13 @@ class Throughput:
         self._left_out += seconds
         self._validation_seconds = seconds
 
-    def speed(self) -> tuple[float, float]:
-        """Target tokens per second in this log window, and the share of its time spent waiting for batches."""
+    def numbers(self) -> dict[str, float]:
+        """The window's rates by their key in `metrics.jsonl`."""
         seconds = time.perf_counter() - self._left_out - self._began
-        return (self._progress.target_tokens - self._first_token) / seconds, self._waited / seconds
+        return {
+            "target_tokens_per_second": round(self._target_tokens / seconds, 1),
+            "waiting": round(self._waited / seconds, 4),  # the share of the time spent waiting for batches
+        }
 
     @property
     def steps_left(self) -> int:
