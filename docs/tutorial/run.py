@@ -1,4 +1,4 @@
-"""Runs the code of the pages, and writes their output and pictures anew.
+"""Run the code of the pages, and write their output and pictures.
 
 The Python blocks of a page run in order and share their names. What a block
 prints stands below it, in a text block.
@@ -8,6 +8,7 @@ import contextlib
 import io
 import os
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -45,9 +46,10 @@ def run_page(text: str) -> str:
 
 
 def main() -> None:
-    """Write all pages anew. Their code runs in the root of the repository."""
+    """Write the pages that are named, or all. Their code runs in the root of the repository."""
+    names = sys.argv[1:] or [page.name for page in sorted(FOLDER.glob("*.md"))]
     os.chdir(FOLDER.parents[1])
-    for page in sorted(FOLDER.glob("*.md")):
+    for page in [FOLDER / name for name in names]:
         page.write_text(
             run_page(page.read_text(encoding="utf-8")), encoding="utf-8"
         )

@@ -118,7 +118,7 @@ class TrainingConfig(Section):
     learning_rate: Annotated[float, Field(gt=0.0, le=100.0)] = 1.0
     """Peak learning rate, reached when the warm-up ends. For noam, a factor on d_model^-0.5 * warmup_steps^-0.5."""
     final_learning_rate: Annotated[float, Field(ge=0.0)] = 0.0
-    """Final learning rate of linear and cosine."""
+    """Learning rate at `max_steps`, for the schedules that end there."""
     warmup_steps: NotNegativeInt = 4000
     """Number of steps over which the learning rate rises linearly from 0."""
     label_smoothing: Probability = 0.1
