@@ -1,4 +1,4 @@
-"""Run the code of the pages, and write their output and pictures.
+"""Run the code of pages, and write their output and pictures.
 
 The Python blocks of a page run in order and share their names. What a block
 prints stands below it, in a text block.
@@ -46,8 +46,8 @@ def run_page(text: str) -> str:
 
 
 def main() -> None:
-    """Write the pages that are named, or all. Their code runs in the root of the repository."""
-    names = sys.argv[1:] or [page.name for page in sorted(FOLDER.glob("*.md"))]
+    """Write the named pages, or all. Code runs in the repository's root."""
+    names = sys.argv[1:] or sorted(page.name for page in FOLDER.glob("*.md"))
     os.chdir(FOLDER.parents[1])
     for page in [FOLDER / name for name in names]:
         page.write_text(
