@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+from harness import corpus_lines, write_lines
 from typer.testing import CliRunner
 
 from translate.cli import app
@@ -17,13 +18,9 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 # Settings that make the README's training short.
 SHORT = ["model.num_encoder_layers=1", "model.num_decoder_layers=1", "model.d_model=16", "model.d_ff=16"]
-SHORT += [
-    "training.batch_tokens=500",
-    "training.max_steps=2",
-    "training.validate_every=2",
-    "evaluation.bootstrap_samples=10",
-]
+SHORT += ["training.batch_tokens=500", "training.max_steps=2", "training.validate_every=2"]
 SHORT += ["decoding.beam_size=1", "decoding.max_length_factor=0.2", "decoding.max_length_constant=2"]
+SHORT += ["evaluation.bootstrap_samples=10"]
 
 
 def read(page: str) -> str:
@@ -50,8 +47,7 @@ def test_commands_of_the_readme_and_of_the_pages_run(tmp_path: Path, monkeypatch
     """The README's config and commands run one after the other, then those of two pages, then the Python code."""
     for name, first, last in (("train", 0, 6000), ("valid", 6000, 6010), ("news", 6010, 6020)):
         for side in ("de", "en"):
-            lines = (ROOT / "data" / f"train.{side}").read_text(encoding="utf-8").split("\n")[first:last]
-            (tmp_path / f"{name}.{side}").write_text("\n".join(lines) + "\n", encoding="utf-8")
+            write_lines(tmp_path / f"{name}.{side}", corpus_lines(f"train.{side}")[first:last])
     (tmp_path / "mine.yaml").write_text(blocks(README, "yaml")[0], encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     pages = [README, read("decoding.md"), read("pictures.md")]

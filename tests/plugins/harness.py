@@ -282,6 +282,12 @@ def in_order(text: str, *words: str) -> bool:
     return re.search(".*".join(map(re.escape, words)), text, flags=re.DOTALL) is not None
 
 
+def counts_told(text: str) -> str:
+    """The counts that a command reports at its end, without the time that it took."""
+    (counts,) = re.findall(r"^(\d+ lines, .*) in [\d.]+ s", text, flags=re.MULTILINE)
+    return str(counts)
+
+
 def page_data(page: str) -> Any:
     """What the script of a picture's page draws."""
     (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, flags=re.DOTALL)

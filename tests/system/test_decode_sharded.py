@@ -1,12 +1,12 @@
 """`translate decode` by several processes under torchrun: the bytes of one process, whatever happens meanwhile."""
 
 import os
-import re
 import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
+from harness import counts_told
 
 Trainings = Any  # conftest.py's: test modules cannot import each other
 
@@ -30,16 +30,10 @@ def folder(trainings: Trainings, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def summary(text: str) -> str:
-    """The counts that a command reports at its end, without the time that it took."""
-    (line,) = re.findall(rf"^{NUM_LINES} lines, .* in [\d.]+ s", text, flags=re.MULTILINE)
-    return str(re.sub(r" in [\d.]+ s$", "", line))
-
-
 @pytest.mark.timeout(300)  # other tests may keep the cores busy
 def test_a_killed_process_and_a_second_start(trainings: Trainings, torchrun: Any, folder: Path) -> None:
     """Another number of processes continues with what is finished, and the output is that of one process."""
-    expected = summary(trainings.log.read_text(encoding="utf-8"))
+    expected = counts_told(trainings.log.read_text(encoding="utf-8"))
     parts = folder / "out.txt.parts"
     command = ["decode", "run", "in.txt", *OPTIONS, "out.links", "-o", "out.txt"]
 
@@ -49,7 +43,7 @@ def test_a_killed_process_and_a_second_start(trainings: Trainings, torchrun: Any
     job = torchrun(arguments=command)
     while len(finished()) < 4:
         assert job.process.poll() is None, job.said
-    os.kill(int((parts / "lock").read_text().split()[1]), signal.SIGKILL)
+    os.kill(int((parts / "lock").read_text().split()[4]), signal.SIGKILL)
     assert job.process.wait(timeout=200) != 0 and not (folder / "out.txt").exists()
     num_finished = len(finished())
     assert 4 <= num_finished < NUM_BLOCKS
@@ -58,7 +52,7 @@ def test_a_killed_process_and_a_second_start(trainings: Trainings, torchrun: Any
     assert again.process.wait(timeout=200) == 0, again.said
     for suffix in ("txt", "links"):
         assert (folder / f"out.{suffix}").read_bytes() == (folder / f"plain.{suffix}").read_bytes() != b""
-    assert summary(again.said) == expected and not parts.exists()
+    assert counts_told(again.said) == expected and not parts.exists()
     assert (
         again.said.count(f" by 3 processes; {LINES_PER_BLOCK * num_finished} of the lines were finished before\n") == 1
     )

@@ -3,10 +3,10 @@
 Several processes under torchrun are in tests/system/test_decode_sharded.py.
 """
 
-import re
 from pathlib import Path
 
 import pytest
+from harness import counts_told
 from harness import run_command as translate
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
@@ -33,12 +33,6 @@ def folder(learnt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     return tmp_path
 
 
-def summary(text: str) -> str:
-    """What is counted, without the time that it took."""
-    (line,) = re.findall(r"^\d+ lines, .* in [\d.]+ s", text, flags=re.MULTILINE)
-    return str(re.sub(r" in [\d.]+ s$", "", line))
-
-
 @pytest.mark.parametrize("form", FORMS)
 def test_in_parts_the_bytes_are_the_same(learnt: Path, folder: Path, form: str) -> None:
     arguments = ["decode", learnt, "short.de", *FORMS[form], *OPTIONS]
@@ -48,7 +42,7 @@ def test_in_parts_the_bytes_are_the_same(learnt: Path, folder: Path, form: str) 
     assert plain.exit_code == in_parts.exit_code == 0, in_parts.stderr
     assert Path("out.en").read_bytes() == Path("plain.en").read_bytes() != b""
     assert "links" not in arguments or Path("links").read_bytes() == links != b""
-    assert summary(in_parts.stderr) == summary(plain.stderr) and "before" not in in_parts.stderr
+    assert counts_told(in_parts.stderr) == counts_told(plain.stderr) and "before" not in in_parts.stderr
     assert not [path for path in folder.iterdir() if ".part" in path.name]
 
 

@@ -1,6 +1,5 @@
 """A command as a process: its messages, its one paragraph about an error, its exit codes, and bugs."""
 
-import logging
 import signal
 import sys
 import tempfile
@@ -14,8 +13,6 @@ from typer.testing import CliRunner
 
 from translate.cli.terminal.process import Interrupted, ReportingGroup, run_command_line
 from translate.errors import InputError, RunError
-
-logger = logging.getLogger("translate.somewhere")
 
 
 def command(work: Any) -> Any:
