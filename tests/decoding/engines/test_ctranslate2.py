@@ -85,13 +85,13 @@ def test_precisions(toy: Toy, converted: MakeTranslator, precision: str, monkeyp
 
 
 @pytest.mark.parametrize(
-    ("name", "old", "new"),
+    ("name", "old", "new", "precision"),
     [
-        ("shared_vocabulary.json", rb"\[.*\]", b"[]"),
-        ("shared_vocabulary.json", b"[a-z]", b"x"),
-        ("config.json", b'("add_source_bos": )false', rb"\1-1"),
-        ("config.json", b'("layer_norm_epsilon": )', rb"\g<1>9"),
-        ("model.bin", b".{99}$", b""),
+        ("shared_vocabulary.json", rb"\[.*\]", b"[]", "fp32"),
+        ("shared_vocabulary.json", b"[a-z]", b"x", "fp32"),
+        ("config.json", b'("add_source_bos": )false', rb"\1-1", "fp32"),
+        ("config.json", b'("layer_norm_epsilon": )', rb"\g<1>9", "int8"),
+        ("model.bin", b".{99}$", b"", "int8"),
     ],
 )
 def test_a_damaged_conversion_whose_checksums_agree_is_made_again(
@@ -102,6 +102,7 @@ def test_a_damaged_conversion_whose_checksums_agree_is_made_again(
     name: str,
     old: bytes,
     new: bytes,
+    precision: str,
 ) -> None:
     run = write_run(tmp_path / "run", toy.config, toy.tokenizers, toy.model)
     folder = convert_run(run, checkpoint="best")
@@ -109,7 +110,8 @@ def test_a_damaged_conversion_whose_checksums_agree_is_made_again(
     file.write_bytes(re.sub(old, new, whole, flags=re.DOTALL))
     write_checksums(folder, {**read_checksums(folder), name: fingerprint(file)})
     for kind in ("auto", "ctranslate2"):  # for auto it pays, as there is one already
-        assert converted(run, engine=kind).translate(toy.sources[:3]) == converted().translate(toy.sources[:3])
+        again = converted(run, engine=kind, precision=precision).translate(toy.sources[:3])
+        assert again == converted(precision=precision).translate(toy.sources[:3])
     (message,) = caplog.messages
     assert str(folder) in message and message.endswith("it is made again")
     assert file.read_bytes() == whole

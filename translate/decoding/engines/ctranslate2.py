@@ -17,7 +17,7 @@ import torch
 from translate.config.decoding import DecodingConfig
 from translate.data.batching import batch_by_tokens
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizers
-from translate.decoding.engines.ctranslate2_conversion import check_conversion, position_limit
+from translate.decoding.engines.ctranslate2_conversion import check_conversion, load_in_fp32, position_limit
 from translate.decoding.engines.engine import SearchJob
 from translate.decoding.engines.own import OwnEngine
 from translate.decoding.search.beam import PATIENCE, Hypothesis
@@ -86,6 +86,7 @@ class CTranslate2Engine:
         self._never = set(target.pieces([PAD_ID, BOS_ID]))  # symbols that our own search never generates
         device, _, index = config.device.partition(":")
         ctranslate2 = import_extra("ctranslate2")
+        has_our_numbers = compute_type is None and device == "cpu" and config.precision != "bf16"  # if loaded in fp32
         compute_type = compute_type or _COMPUTE_TYPES[config.precision]
         try:
             supported = {"default", *ctranslate2.get_supported_compute_types(device, int(index or 0))}
@@ -106,8 +107,9 @@ class CTranslate2Engine:
                 intra_threads=1,
                 max_queued_batches=-1,  # as many as a buffer has
             )
-            if (device, compute_type) == ("cpu", "float32"):
-                check_conversion(self._translator, self.model, tokenizers, made="converted", is_trial=True)
+            if has_our_numbers:
+                exact = self._translator if compute_type == "float32" else load_in_fp32(folder)
+                check_conversion(exact, self.model, tokenizers, made="converted", is_trial=True)
             word = tokenizers.source.pieces([tokenizers.source.vocab_size - 1])
             (found,) = self._translator.translate_batch([word], max_decoding_length=1)
             if unknown := set(found.hypotheses[0]).difference(self._ids):
