@@ -60,8 +60,7 @@ class Tokenizer:
             self._processor.LoadFromSerializedProto(model_bytes)
         except (RuntimeError, ValueError) as error:
             raise InputError(
-                f"{name}: is not a SentencePiece model ({len(model_bytes)} bytes); copy it again from its source, or"
-                " train another one"
+                f"{name}: is not a SentencePiece model ({len(model_bytes)} bytes); copy it again from its source"
             ) from error
         sp = self._processor
         end = int(sp.piece_to_id(END_OF_VOCABULARY))
