@@ -112,6 +112,7 @@ def test_a_space_of_choices_and_ranges_in_sections_or_with_dots(tmp_path: Path) 
         ("model.dropout: {low: true, high: 2}", '"low": true'),
         ("model.dropout: {low: 0, high: .inf}", "Infinity"),
         ("model.dropout: {low: 0, high: 1, log: 1}", '"log": 1'),
+        (f"model.dropout: {{low: 0, high: 1{'0' * 400}}}", "space.yaml:1:1: model.dropout"),
         ("model: {dropout: [0.1]}\nmodel.dropout: [0.2]", "space.yaml:2:1: model.dropout"),
         ("decoding.beam_size: [1]", "tune-decode"),
         ("data: {validation: {source: [a, b]}}", "data.validation.source"),

@@ -24,6 +24,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 from translate.atomic import write_text
 from translate.config.load import load_config
 from translate.config.schema import Config
+from translate.config.section import MOST
 from translate.config.show import resolved_yaml
 from translate.config.yaml import join_key, read_yaml, shown_path
 from translate.errors import InputError, RunError
@@ -62,7 +63,7 @@ def read_space(path: Path) -> Space:
         if fixed := [each for each in _SCORED_BY if f"{key}.".startswith(f"{each}.")]:
             hint = "; `translate tune-decode` tunes the decoding of a trained run" if fixed == ["decoding"] else ""
             raise InputError(f"{position}: {key} decides how trials are scored, so it cannot differ between them{hint}")
-        space[key] = _distribution(values, f"{position}: {key} = {json.dumps(values)}")
+        space[key] = _distribution(values, f"{position}: {key} = {json.dumps(values)[:100]}")
     if not space:
         raise InputError(f"{shown_path(path)}: has no key; write lines such as model.dropout: [0.1, 0.2, 0.3]")
     return space
@@ -82,8 +83,8 @@ def _distribution(value: Any, place: str) -> BaseDistribution:
         return CategoricalDistribution([json.dumps(each) for each in value])
     if isinstance(value, dict) and {"low", "high"} <= value.keys() <= {"low", "high", "log"}:
         kinds = {type(value["low"]), type(value["high"])}
-        is_finite = kinds <= {int, float} and all(math.isfinite(value[end]) for end in ("low", "high"))
-        if is_finite and isinstance(value.get("log", False), bool) and value["low"] < value["high"]:
+        are_numbers = kinds <= {int, float} and all(abs(value[end]) <= MOST for end in ("low", "high"))
+        if are_numbers and isinstance(value.get("log", False), bool) and value["low"] < value["high"]:
             with contextlib.suppress(ValueError):  # a logarithm of 0
                 return IntDistribution(**value) if kinds == {int} else FloatDistribution(**value)
     raise InputError(
