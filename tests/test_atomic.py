@@ -42,7 +42,12 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("number", "hint"),
-    [(errno.ENOSPC, "free some space"), (errno.EROFS, "writable"), (errno.ENOENT, "the directory does not exist")],
+    [
+        (errno.ENOSPC, "free some space"),
+        (errno.EROFS, "writable"),
+        (errno.ENOENT, "does not exist"),
+        (errno.ENOTDIR, "a file"),
+    ],
 )
 def test_the_error_names_the_file_the_cause_and_a_hint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, hint: str
@@ -180,10 +185,14 @@ def test_the_second_of_two_writers_leaves_the_first_ones_folder(tmp_path: Path) 
 
 
 def test_a_folder_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="out: .*No space left"), atomic_folder(tmp_path / "out") as temporary:
+    out = tmp_path / "new" / "out"
+    with pytest.raises(RunError, match="new/out: .*No space left"), atomic_folder(out) as temporary:
         (temporary / "model.bin").touch()
         raise OSError(28, "No space left on device")
     assert list(tmp_path.iterdir()) == []
+    with atomic_folder(out):
+        pass
+    assert names(out.parent) == {"out"}
 
 
 def test_a_copy_by_hard_links_does_not_grow(tmp_path: Path) -> None:

@@ -48,11 +48,20 @@ def test_standard_input_and_output_are_files_too(file: Path, monkeypatch: pytest
 
 @pytest.mark.parametrize(
     ("name", "reason"),
-    [("none", "no such file; did you mean"), ("", "is a folder"), ("pipe", "is a pipe"), ("/dev/zero", "is a device")],
+    [
+        ("none", "no such file; did you mean .*nine"),
+        ("link", "no such file; it is a link to nothing$"),
+        ("", "is a folder"),
+        ("pipe", "is a pipe"),
+        ("/dev/zero", "is a device"),
+        ("nine", r"cannot be read \(Permission denied\)"),
+    ],
 )
-def test_only_files_are_opened(file: Path, name: str, reason: str) -> None:
+def test_only_files_are_opened(file: Path, name: str, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
     os.mkfifo(file.parent / "pipe")
+    (file.parent / "link").symlink_to("nothing")
     (file.parent / "nine").touch()
+    monkeypatch.setattr(os, "access", lambda path, mode: path != file.parent / "nine")
     with pytest.raises(FileError, match=reason), open_input(file.parent / name):
         pass
 

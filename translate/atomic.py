@@ -24,8 +24,10 @@ if sys.platform != "win32":
 
 _HINTS = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "free some space on that disk"),
-    **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), "make that directory writable, or work on a copy of it"),
-    **dict.fromkeys((errno.ENOENT, errno.ENOTDIR), "the directory does not exist"),
+    **dict.fromkeys((errno.EACCES, errno.EPERM), "check the permissions of that file and its directory"),
+    errno.EROFS: "make that disk writable, or work on a copy",
+    errno.ENOENT: "the directory does not exist",
+    errno.ENOTDIR: "a part of its path is a file",
 }
 _LOCKED = re.compile(r"\.translate-[0-9a-f]{32}-locked\.tmp")  # a temporary file, whose writer holds its lock
 TEMPORARY_NAMES: set[str] = set()  # of this process
@@ -97,9 +99,11 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
         FileExistsError: Something was put into `folder` meanwhile.
         RunError: The folder cannot be written.
     """
-    with temporary_beside(folder) as temporary:
+    path = Path(os.path.abspath(folder))
+    place = next(parent for parent in path.parents if os.path.exists(parent))  # others are made at the end
+    with temporary_beside(place / (path.name or "root")) as temporary:
         try:
-            temporary.mkdir(parents=True)
+            temporary.mkdir()
             yield temporary
             mode = temporary.stat().st_mode & 0o666  # the usual mode of a new file; some libraries make theirs private
             for file in filter(Path.is_file, temporary.iterdir()):
@@ -107,6 +111,7 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
                 sync(file)
             if folder.is_dir():
                 folder.rmdir()  # fails if it is not empty
+            folder.parent.mkdir(parents=True, exist_ok=True)
             temporary.rename(folder)
             sync(folder.parent)
         except OSError as error:

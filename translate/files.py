@@ -4,6 +4,7 @@ Within a command, every file that is opened here is remembered, so that `atomic.
 """
 
 import contextlib
+import errno
 import os
 import re
 import stat
@@ -139,7 +140,8 @@ def require_file(path: Path, *, may_be_pipe: bool = False) -> None:
     try:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise MissingFileError(path, f"no such file{did_you_mean(nearest_paths(path))}") from error
+        link = f"; it is a link to {os.readlink(path)}" if path.is_symlink() else ""
+        raise MissingFileError(path, f"no such file{link}{did_you_mean(nearest_paths(path))}") from error
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         raise FileError(path, f"cannot be read ({getattr(error, 'strerror', None) or error})") from error
     if stat.S_ISDIR(mode):
@@ -148,6 +150,8 @@ def require_file(path: Path, *, may_be_pipe: bool = False) -> None:
         raise FileError(path, "is a pipe, which can be read only once, and a file is needed; write it to a file first")
     if not stat.S_ISREG(mode) and not stat.S_ISFIFO(mode):
         raise FileError(path, "is a device or socket, and a file is needed")
+    if not os.access(path, os.R_OK):
+        raise FileError(path, f"cannot be read ({os.strerror(errno.EACCES)})")
     remember_input(path, str(path))
 
 

@@ -345,6 +345,7 @@ CALLS: dict[str, Make] = {
     "output-run": lambda place: Call(["decode", place.run, "-o", place.run / "checkpoints" / "best.safetensors"]),
     "output-tokenizer-input": call("tokenizer train file -o file", file=GERMAN),
     "output-no-folder": call("decode RUN in.de -o gone/out", in_de="Hund\n"),
+    "output-in-file": call("decode RUN in.de -o in.de/out", in_de="Hund\n"),
     "output-tokenizer-no-folder": call("tokenizer train file -o gone/m", file=GERMAN),
     "output-folder": call("decode RUN in.de -o /", in_de="Hund\n"),
     "export-not-empty": in_folder("out", "file", call("export RUN out --to ctranslate2")),

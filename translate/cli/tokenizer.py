@@ -57,7 +57,7 @@ def train_tokenizer(
     kinds = {"tokenizer.type": kind, "tokenizer.normalization": normalization}
     config = override_config(Config(), {**numbers, **kinds, "tokenizer.byte_fallback": byte_fallback}).tokenizer
     if not output.resolve().parent.is_dir():
-        raise InputError(f"{output}: cannot be written: the folder does not exist")
+        raise InputError(f"{output}: cannot be written: there is no folder {output.parent}")
     lines = [line for path in corpora for line in read_lines(path)]
     check_outputs({"--output": output})
     model = train_model(lines, config)

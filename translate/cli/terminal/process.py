@@ -49,7 +49,7 @@ class ReportingGroup(CommandGroup):
             fail_interrupted(error)
         except (OSError, EOFError) as error:
             if getattr(error, "filename", None) is not None:
-                fail(str(error), 1)
+                fail(f"{error.filename}: cannot be used ({error.strerror})", 1)
             if isinstance(error, FileNotFoundError):
                 fail("the working directory has been deleted: change to another one", 1)
             raise RuntimeError(repr(error)) from error  # typer would treat it as a closed terminal or pipe
