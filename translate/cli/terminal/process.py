@@ -48,7 +48,7 @@ class ReportingGroup(CommandGroup):
         except KeyboardInterrupt as error:
             fail_interrupted(error)
         except (OSError, EOFError) as error:
-            if getattr(error, "filename", None) is not None:
+            if isinstance(error, OSError) and error.filename is not None:
                 fail(f"{error.filename}: cannot be used ({error.strerror})", 1)
             if isinstance(error, FileNotFoundError):
                 fail("the working directory has been deleted: change to another one", 1)
