@@ -123,6 +123,11 @@ ARRAY = b'[{"de": "a", "en": "b"}, '
         ("parquet", b"nope", ": .*parquet .*ArrowInvalid: "),
         ("parquet", parquet(("de", ["a"]), ("en", [7])), ": row 1 of column 'en' is 7, of type int"),
         ("parquet", parquet(("de", [*["a"] * 1500, None]), ("en", ["b"] * 1501)), ": row 1501 of column 'de' is null"),
+        (
+            "parquet",
+            parquet(("de", pyarrow.array([b"\xff"]).view(pyarrow.string())), ("en", ["b"])),
+            ": rows 1 to 1: column 'de' has text that is not UTF-8",
+        ),
         ("parquet", parquet(("de", ["a"]), ("en", ["b"]), ("de", ["a"])), ": source_column = 'de' .*several columns"),
     ],
 )

@@ -25,6 +25,10 @@ def test_the_rank_comes_from_the_environment() -> None:
         ({"RANK": "3", "WORLD_SIZE": "8"}, DistributedEnvironment(3, 8, 0, 1)),
     ):
         assert read_environment(variables) == expected
-    for rank, message in (("one", "WORLD_SIZE=2, .*'one'; start with torchrun"), ("2", ".* count from 0")):
+    for rank, message in (
+        ("one", "WORLD_SIZE=2, .*'one'; start with torchrun"),
+        ("2", ".* count from 0"),
+        ("-1", ".* count from 0"),
+    ):
         with pytest.raises(InputError, match=f"RANK={rank}, {message}"):
             read_environment({"RANK": rank, "WORLD_SIZE": "2"})

@@ -112,6 +112,10 @@ def test_other_layouts(make_opus: MakeOpus, german: list[str], tmp_path: Path, o
     import_(folder, tmp_path / "run")  # compares the numbers
     texts = [f"{tag} {text}" for tag, text in zip([*options.get("tags", [""]), ""], german, strict=False)]
     assert translate(tmp_path / "run", texts, beam_size=3) == generate(folder, texts, num_beams=3)
+    if (vocabulary := folder / "target_vocab.json").exists():
+        vocabulary.write_text(vocabulary.read_text().replace('"<unk>"', '"<none>"'))
+        with pytest.raises(InputError, match="target_vocab.json: the symbol <unk> is missing"):
+            import_(folder, tmp_path / "other")
 
 
 def test_a_language_token_decides(make_opus: MakeOpus, tmp_path: Path, german: list[str]) -> None:

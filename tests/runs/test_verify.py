@@ -98,6 +98,12 @@ def test_what_a_run_may_lack(whole_run: RunDirectory) -> None:
     elsewhere.rename(best)
     last.unlink()
     assert bad(verify_run(whole_run.path)) == {LAST: "MISSING"}
+    best.rename(best.with_name("step-0.safetensors"))
+    config = whole_run.config.read_bytes()
+    whole_run.config.write_bytes(b"[")
+    assert bad(verify_run(whole_run.path))["config.yaml"] == "DAMAGED"
+    whole_run.config.write_bytes(config)
+    best.with_name("step-0.safetensors").rename(best)
     write_tensors(best, read_tensors(best).tensors, {"step": "0"})  # as an imported model
     assert not verify_run(whole_run.path).unsound
 
@@ -166,6 +172,9 @@ def test_the_checksums_themselves(whole_run: RunDirectory) -> None:
     for length in (5, content.index(b"\n") + 1, len(content) - 1):
         path.write_bytes(content[:length])
         assert bad(verify_run(whole_run.path))[CHECKSUMS] == "DAMAGED"
+    path.unlink()
+    path.mkdir()
+    assert bad(verify_run(whole_run.path)) == {f"{CHECKSUMS}/": "DAMAGED"}
 
 
 def test_what_does_not_belong_is_named_and_harmless(tmp_path: Path, whole_run: RunDirectory) -> None:

@@ -193,7 +193,11 @@ def _pairs_of_tables(
         _check_columns(table.column_names, corpus)
         sides = []
         for column in (corpus.source_column, corpus.target_column):
-            sides.append(table[column].to_pylist())
+            try:
+                sides.append(table[column].to_pylist())
+            except UnicodeDecodeError as error:
+                rows = f"{table_name(corpus)}: rows {num_before + 1} to {num_before + len(table)}"
+                raise InputError(f"{rows}: column {column!r} has text that is not UTF-8") from error
             for row, cell in enumerate(sides[-1], start=num_before + 1):
                 if not isinstance(cell, str):
                     place = f"{table_name(corpus)}: row {row} of column {column!r}"

@@ -62,7 +62,8 @@ def read_environment(variables: Mapping[str, str]) -> DistributedEnvironment:
     texts = {name: variables.get(name, default) for name, default in zip(names, "0101", strict=True)}
     try:
         environment = DistributedEnvironment(*map(int, texts.values()))
-        if environment.rank >= environment.world_size or environment.local_rank >= environment.local_world_size:
+        rank, world_size, local_rank, local_world_size = environment
+        if rank not in range(world_size) or local_rank not in range(local_world_size):
             raise ValueError("ranks count from 0")
     except ValueError as error:
         found = ", ".join(f"{name}={text}" for name, text in texts.items())

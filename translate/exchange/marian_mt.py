@@ -158,7 +158,9 @@ def _read_vocabularies(folder: Path, model: Any, tokenizer: Any) -> tuple[Vocabu
             raise InputError(
                 f"{folder}/{name}: has {len(ids)} subwords, but the model has {num_rows} embeddings: each needs one"
             )
-        unk, eos = ids[tokenizer.unk_token], ids.get(tokenizer.eos_token)
+        unk, eos = ids.get(tokenizer.unk_token), ids.get(tokenizer.eos_token)
+        if unk is None:
+            raise InputError(f"{folder}/{name}: the symbol {tokenizer.unk_token} is missing")
         if eos != config.eos_token_id:
             raise InputError(f"{folder}/config.json: eos_token_id = {config.eos_token_id}, and in {name} it is {eos}")
         made.append(Vocabulary(subwords, unk, eos, start=config.decoder_start_token_id, pad=config.pad_token_id))

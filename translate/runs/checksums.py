@@ -10,7 +10,7 @@ from pathlib import Path
 
 from translate.atomic import write_text
 from translate.errors import RunError
-from translate.files import MissingFileError, read_input
+from translate.files import FileError, MissingFileError, read_input
 from translate.fingerprint import fingerprint
 
 CHECKSUMS = "SHA256SUMS"
@@ -54,8 +54,8 @@ def read_checksums(folder: Path) -> dict[str, str]:
         lines = read_input(path).decode().split("\n")
     except MissingFileError:
         return {}
-    except UnicodeDecodeError as error:
-        raise DamageError(path, str(error)) from error
+    except (FileError, UnicodeDecodeError) as error:
+        raise DamageError(path, getattr(error, "reason", str(error))) from error
     matches = [_LINE.fullmatch(line) for line in lines[:-1]]
     if lines[-1] or None in matches:
         raise DamageError(path, "it has lines that are not checksums")
@@ -72,6 +72,8 @@ def check_file(path: Path, expected: str | None) -> bool:
         found = fingerprint(path)
     except MissingFileError as error:
         raise DamageError(path, "it is missing") from error
+    except FileError as error:
+        raise DamageError(path, f"it {error.reason}") from error
     except OSError as error:
         raise DamageError(path, f"it cannot be read: {error.strerror}") from error
     if expected is not None:

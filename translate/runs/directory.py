@@ -156,12 +156,13 @@ def check_holds_no_run(path: Path) -> None:
 def is_lock_file(file: Path) -> bool:
     """Whether a file can be used as a lock: it does not exist, is empty, or has our mark.
 
-    The lock of a run of a version up to 0.8.0 has no mark.
+    Locks of a version up to 0.8.0 have no mark. They are known by their place: in a run, in a folder of parts, and in a
+    search, where each has the name of a run.
     """
     if not file.is_file():
         return not file.exists()
-    beginning = LOCK_MARK.encode()
-    if RunDirectory(file.parent).description.is_file():
+    beginning, run = LOCK_MARK.encode(), RunDirectory(file.parent)
+    if file != run.lock or file.parent.suffix == ".parts" or run.description.is_file():
         beginning = b"process "
     content = read_input(file)
     return not content or content.startswith((LOCK_MARK.encode(), beginning))

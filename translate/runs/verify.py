@@ -160,9 +160,10 @@ def _check_checkpoints(result: Verification) -> Progress | None:
     first, best = len(result.files), run.checkpoint("best")
     resumable = [path for path in (run.checkpoint("last"), run.previous) if os.path.lexists(path)]
     progress: Progress | None = None
-    if not resumable and (os.path.lexists(best) or run.kept_steps()) and (trace := find_trace_of_steps(run)):
-        what = f"{trace} can translate, but the training cannot be continued"
-        result.add(run.checkpoint("last"), "MISSING", what)
+    if not resumable and (os.path.lexists(best) or run.kept_steps()):
+        with result.check(run.checkpoint("last")):  # the config or the metrics may be damaged too
+            if trace := find_trace_of_steps(run):
+                raise RunError(f"{trace} can translate, but the training cannot be continued")
     for path in resumable:
         with result.check(path):
             _, metadata, has_digest = read_tensors(path)
