@@ -156,13 +156,10 @@ def require_file(path: Path, *, may_be_pipe: bool = False) -> None:
 
 
 def require_name(name: object, *, place: str) -> str:
-    """Check a name that was read from a file, before a path is made of it: it names something there, and is not a path.
-
-    Args:
-        place: The file that gives the name, for the error.
+    """Check a name that a file, the `place`, gives before a path is made of it.
 
     Raises:
-        InputError: It is not a name.
+        InputError: It is a path, or is not a name at all.
     """
     if not isinstance(name, str) or not re.fullmatch(r"\w[\w.-]*", name):
         raise InputError(f"{place}: {ascii(name)[:100]} should be a name of letters, digits, '.', '-' and '_'")
