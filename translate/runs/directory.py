@@ -156,16 +156,15 @@ def check_holds_no_run(path: Path) -> None:
 def is_lock_file(file: Path) -> bool:
     """Whether a file can be used as a lock: it does not exist, is empty, or has our mark.
 
-    Locks of a version up to 0.8.0 have no mark. They are known by their place: in a run, in a folder of parts, and in a
-    search, where each has the name of a run.
+    A lock of a version up to 0.8.0 has one line without the mark. It counts, except for a run that is not complete,
+    whose folder may be a user's.
     """
     if not file.is_file():
         return not file.exists()
-    beginning, run = LOCK_MARK.encode(), RunDirectory(file.parent)
-    if file != run.lock or file.parent.suffix == ".parts" or run.description.is_file():
-        beginning = b"process "
-    content = read_input(file)
-    return not content or content.startswith((LOCK_MARK.encode(), beginning))
+    content, run = read_input(file), RunDirectory(file.parent)
+    may_be_old = file != run.lock or file.parent.suffix == ".parts" or run.description.is_file()
+    is_old = may_be_old and re.fullmatch(rb"process [0-9]+ on [^\n]+\n", content)
+    return not content or content.startswith(LOCK_MARK.encode()) or bool(is_old)
 
 
 def containing_run(path: Path) -> Path | None:
