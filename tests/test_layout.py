@@ -138,3 +138,36 @@ def import_graph(package: Path) -> dict[str, set[str]]:
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
     TopologicalSorter(import_graph(PACKAGE)).prepare()  # raises CycleError, which names the circle
+
+
+# What reads a file without `translate.files`, by the file's name and the call, and why it may.
+READS = {
+    "files.py: path.open": "the one place",
+    "runs/checkpoint.py: safe_open": "after `require_file`",
+    "data/tables.py: parquet.ParquetFile": "after `require_file`",
+    "exchange/marian.py: np.load": "of a file that `open_input` has opened",
+    "data/text.py: gzip.open": "of a file that `open_input` has opened",
+    "cli/terminal/options.py: source.read_bytes": "a module of this package",
+    "visualize/page.py: files('translate.visualize').joinpath(name).read_text": "a file of this package",
+    "lint/dry_run.py: (_PROCESS / 'status').read_text": "of the kernel",
+    "memory.py: Path('/sys/fs/cgroup/memory.max').read_text": "of the kernel",
+    "exchange/marian.py: settings.read_bytes": "a temporary file of our own",
+    "atomic.py: path.open": "to write",
+    "atomic.py: leftover.open": "to write, which waits for no pipe",
+    "cli/terminal/process.py: open": "to write",
+    "cli/terminal/process.py: os.open": "standard streams",
+    "atomic.py: os.open": "to wait for the disk",
+    "training/state.py: log.open": "not a file's",
+}
+READERS = re.compile(r"(.*\.)?(open|read_text|read_bytes|safe_open|ParquetFile)|(np|torch)\.load|json\.load")
+
+
+def test_files_are_read_in_one_place() -> None:
+    """So that no pipe makes a command wait, and sizes are known: see the beginning of `files.py`."""
+    found = set()
+    for file in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            name = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+            if READERS.fullmatch(name):
+                found.add(f"{file.relative_to(PACKAGE).as_posix()}: {name}")
+    assert found == READS.keys()

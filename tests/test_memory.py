@@ -1,11 +1,13 @@
 """What a process keeps that it need not keep."""
 
 import os
+from pathlib import Path
 
 import pytest
+import torch
 
-from translate.errors import InputError
-from translate.memory import limit_kernel_caches
+from translate.errors import InputError, RunError
+from translate.memory import check_fits_memory, is_out_of_memory, limit_kernel_caches
 
 
 def test_the_users_environment_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -20,3 +22,26 @@ def test_a_capacity_of_which_pytorch_dies_is_refused(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(os, "environ", {"LRU_CACHE_CAPACITY": capacity})
     with pytest.raises(InputError, match=f"LRU_CACHE_CAPACITY='{capacity}'"):
         limit_kernel_caches()
+
+
+def test_what_does_not_fit_is_named_before_it_is_read(tmp_path: Path) -> None:
+    check_fits_memory(tmp_path, 2**20)
+    with pytest.raises(RunError, match=rf"^{tmp_path}: needs 1,073,741,824.0 GiB of memory"):
+        check_fits_memory(tmp_path, 2**60)
+
+
+@pytest.mark.parametrize(
+    ("error", "is_one"),
+    [
+        (MemoryError(), True),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"), True),
+        (torch.OutOfMemoryError("CUDA"), True),
+        (OSError(12, "Cannot allocate memory"), True),
+        (RuntimeError("shape"), False),
+        (ValueError("out of memory"), False),
+        (None, False),
+    ],
+    ids=repr,
+)
+def test_failed_allocations_are_known(error: BaseException | None, is_one: bool) -> None:
+    assert is_out_of_memory(error) == is_one

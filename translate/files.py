@@ -5,6 +5,7 @@ Within a command, every file that is opened here is remembered, so that `atomic.
 
 import contextlib
 import errno
+import json
 import os
 import re
 import stat
@@ -99,15 +100,16 @@ def read_input(path: Path, *, at_most: int = MOST_BYTES, may_be_pipe: bool = Fal
     """Read the bytes of a file that is read as a whole; see `open_input`.
 
     Raises:
-        FileError: It cannot be read, or has more than `at_most` bytes.
+        FileError: It cannot be read, has more than `at_most` bytes, or does not fit into memory.
         MissingFileError: There is no such file.
     """
     with open_input(path, may_be_pipe=may_be_pipe) as file:
         try:
-            content = file.read(at_most + 1)
-        except OSError as error:
-            raise FileError(path, f"cannot be read ({error.strerror or error})") from error
-    if len(content) > at_most:
+            size = os.fstat(file.fileno()).st_size  # of a pipe 0
+            content = b"" if size > at_most else file.read(size or at_most + 1)
+        except (OSError, MemoryError) as error:
+            raise FileError(path, f"cannot be read ({getattr(error, 'strerror', None) or 'out of memory'})") from error
+    if max(size, len(content)) > at_most:
         raise FileError(path, f"has more than {at_most / 2**20:,.0f} MiB, so it is not such a file")
     return content
 
@@ -123,11 +125,14 @@ def read_json(path: Path, shape: type[T], *, at_most: int = MOST_BYTES) -> T:
 
     content = read_input(path, at_most=at_most)
     try:
-        return TypeAdapter(shape).validate_json(content)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        field = ".".join(map(str, first["loc"]))
-        raise FileError(path, f"is damaged: {f'{field}: ' if field else ''}{first['msg']}") from error
+        # Not by pydantic's own reader, which refuses the escapes of names that are not UTF-8; see `text_bytes`.
+        return TypeAdapter(shape).validate_python(json.loads(content))
+    except (ValueError, RecursionError) as error:
+        problem = f"it is not JSON: {error}"
+        if isinstance(error, ValidationError):
+            first = error.errors(include_url=False)[0]
+            problem = ": ".join([*(".".join(map(str, first["loc"])),) * bool(first["loc"]), first["msg"]])
+        raise FileError(path, f"is damaged: {problem}; copy it again from its source") from error
 
 
 def require_file(path: Path, *, may_be_pipe: bool = False) -> None:

@@ -4,13 +4,35 @@ import contextlib
 import ctypes
 import os
 import re
+from pathlib import Path
 
-from translate.errors import InputError
+from translate.errors import InputError, RunError
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # from glibc's malloc.h
 
 # How many compiled kernels are cached: by oneDNN for all threads, and by ideep, PyTorch's way to oneDNN, for each.
 _KERNEL_CACHE_SIZES = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": 64, "LRU_CACHE_CAPACITY": 16}
+
+
+# What allocators without an exception class of their own say: PyTorch's for the CPU and for Apple's GPU, C++, cuBLAS.
+_OUT_OF_MEMORY_MESSAGES = ("allocate memory", "not enough memory", "out of memory", "bad_alloc", "alloc_failed")
+
+
+def is_out_of_memory(error: BaseException | None) -> bool:
+    """Whether an error says that an allocation failed, in Python, C++, PyTorch or the system."""
+    text = f"{type(error).__name__}: {error}".lower().replace("outofmemory", "out of memory")
+    is_one = isinstance(error, RuntimeError | OSError) and any(each in text for each in _OUT_OF_MEMORY_MESSAGES)
+    return is_one or isinstance(error, MemoryError)
+
+
+def check_fits_memory(path: Path, num_bytes: int) -> None:
+    """Raise a RunError if what is to be read from a file is larger than the memory of this machine or container."""
+    limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")] if hasattr(os, "sysconf") else []
+    with contextlib.suppress(OSError, ValueError):  # there is no such limit
+        limits.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    if limits and num_bytes > min(limits):
+        needed, memory = (f"{each / 2**30:,.1f} GiB" for each in (num_bytes, min(limits)))
+        raise RunError(f"{path}: needs {needed} of memory, and this machine has {memory}; is the file damaged?")
 
 
 def configure_memory() -> None:

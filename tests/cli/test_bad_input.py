@@ -163,10 +163,15 @@ def other_tokenizer(content: bytes) -> bytes:
     return train_tokenizer(ENGLISH.split("\n") * 9, TokenizerConfig(vocab_size=290)).model_bytes
 
 
-def pipe_for_tokenizer(place: Place) -> Call:
-    copy = place.copy_run(without="tokenizer/joint.model")
-    Path("pipe").rename(copy / "tokenizer" / "joint.model")
-    return Call(["tokenizer", "encode", copy])
+def replaced(part: str, *command: str, size: int | None = None) -> Make:
+    """A call with COPY, a copy of the run in which a part is a pipe, or has holes up to a size."""
+
+    def make(place: Place) -> Call:
+        copy = place.copy_run(without=part if size is None else None)
+        os.mkfifo(copy / part) if size is None else os.truncate(copy / part, size)
+        return Call([{"COPY": copy, "TINY": place.corpus / "tiny.yaml"}.get(word, word) for word in command])
+
+    return make
 
 
 def mistyped_progress(place: Place) -> Call:
@@ -337,7 +342,7 @@ CALLS: dict[str, Make] = {
     "eval-set": call("eval RUN --set third"),
     "tokenizer-text": call("tokenizer train file -o x.model", file=" \n"),
     "tokenizer-model": call("tokenizer encode file", file="text\n"),
-    "tokenizer-pipe": pipe_for_tokenizer,
+    "tokenizer-pipe": replaced("tokenizer/joint.model", "tokenizer", "encode", "COPY"),
     "tokenizer-id": call("tokenizer decode RUN", stdin=b"5 99999\n"[2:]),
     "tokenizer-digits": call("tokenizer decode RUN", stdin=b"9" * 6000),
     "output-input": call("decode RUN in.de -o in.de", in_de="Hund\n"),
@@ -363,6 +368,11 @@ CALLS: dict[str, Make] = {
     "run-other-tokenizer": changed_run("tokenizer/joint.model", other_tokenizer),
     "run-cut-checkpoint": changed_run(BEST, lambda content: content[:-5]),
     "run-format": changed_run("run.json", lambda text: text.replace(b'"format": 3', b'"format": Infinity')),
+    "run-shape": changed_run("run.json", lambda text: text.replace(b'"versions": {', b'"versions": [], "x": {')),
+    "run-pipe": replaced(BEST, "decode", "COPY"),
+    "run-resume-pipe": replaced("log.txt", "train", "TINY", "--run", "COPY", "--resume"),
+    "run-large": replaced("metrics.jsonl", "show", "curves", "COPY", size=2**40),
+    "run-larger": replaced("tokenizer/joint.model", "decode", "COPY", size=2**43),
     "run-resume-link": linked_profile,
     "run-exists": call("train TINY --run RUN"),
     "run-among-files": in_folder("mine", "config.yaml", call("train TINY --run mine")),

@@ -63,7 +63,7 @@ def test_the_evaluation_of_the_best_weights_is_preferred(run: RunDirectory, capl
     [validation] = read_scores(load_run(run.path), {})
     assert validation.search == "beam 5" and validation.metrics[0].score == 41.0
     (logged,) = caplog.records
-    assert "newest/report.json cannot be read" in logged.message
+    assert "newest/report.json: is damaged" in logged.message
 
 
 def test_the_hub_reads_the_header(run: RunDirectory, tmp_path: Path) -> None:

@@ -136,11 +136,18 @@ def test_refusals(write_marian: WriteMarian, tmp_path: Path, options: dict[str, 
 
 def test_a_damaged_folder(write_marian: WriteMarian, tmp_path: Path) -> None:
     for name, content, words in [
-        ("opus.npz", b"PK", "opus.npz: is damaged, or not a model of Marian"),
+        ("opus.npz", b"PK", "opus.npz: is damaged, or not a model"),
         ("source.spm", b"\xff", "source.spm: is not a SentencePiece model (1 bytes)"),
         ("source.spm", None, "source.spm"),
-        ("decoder.yml", b"models: [a.npz, b.npz]", "decoder.yml names a.npz, b.npz in `models`, and a file is missing"),
-        ("decoder.yml", b"vocabs: [", "decoder.yml: cannot be read"),
+        (
+            "decoder.yml",
+            b"models: [a.npz, b.npz]\nvocabs: []",
+            "decoder.yml names a.npz, b.npz in `models`, and a file",
+        ),
+        ("decoder.yml", b"vocabs: [", "decoder.yml:1:10: not valid YAML"),
+        ("decoder.yml", b"[" * 10**5, "decoder.yml: nested too deeply"),
+        ("decoder.yml", b"models: 5", ": is damaged, or not a model that can be imported: "),
+        ("opus.vocab.yml", b"{}", "is damaged, or not a model"),
     ]:
         folder = write_marian()
         (folder / name).unlink() if content is None else (folder / name).write_bytes(content)

@@ -96,7 +96,7 @@ def test_whoever_may_read_the_config_may_read_the_weights(run: RunDirectory) -> 
 )
 def test_what_is_not_a_checkpoint(tmp_path: Path, metadata: dict[str, str]) -> None:
     path = tmp_path / "best.safetensors"
-    with pytest.raises(RunError, match="damaged: .*No such file"):
+    with pytest.raises(RunError, match="damaged: no such file"):
         read_tensors(path)
     torch.save({"a": torch.zeros(1)}, path)  # a pickle is not loaded
     with pytest.raises(RunError, match="damaged"):

@@ -22,7 +22,6 @@ from translate.runs.directory import (
     containing_run,
     create_run,
     open_run,
-    read_description,
     write_config,
 )
 from translate.runs.loading import load_run
@@ -160,9 +159,12 @@ def test_the_run_that_a_file_is_part_of(tmp_path: Path) -> None:
     ("text", "reason"),
     [
         ("{", "Expecting property name"),
-        ("[]", "format"),
+        ("[]", "a dictionary"),
         ('{"format": 1}', "versions"),
-        ('{"format": "one", "versions": {"translate": "0.1"}}', "'one'"),
+        ('{"format": "one", "versions": {"translate": "0.1"}}', "format"),
+        ('{"format": 3, "versions": {"translate": "0\\u001b[31m"}}', "versions.translate"),
+        ('{"format": 3, "versions": {}, "created": ["\\u0007"]}', "created"),
+        ('{"format": 1' + "0" * 400 + "}", "format"),
         ("\udcff", "can't decode byte 0xff"),
     ],
 )
@@ -170,15 +172,7 @@ def test_a_damaged_description(run: RunDirectory, text: str, reason: str) -> Non
     run.description.write_text(text, encoding="utf-8", errors="surrogateescape")
     with pytest.raises(InputError) as caught:
         open_run(run.path)
-    assert str(caught.value).startswith(f"{run.description} is damaged: ") and reason in str(caught.value)
-
-
-def test_a_description_is_shown_escaped(run: RunDirectory) -> None:
-    values = {"format": 3, "versions": {"translate": "0\x1b[31m\ud800" + "9" * 400}, "created": ["\x07"]}
-    run.description.write_text(json.dumps(values))
-    description = read_description(run)
-    assert description.writer == r"0\x1b[31m\ud800" + "9" * (100 - len(r"0\x1b[31m\ud800"))
-    assert description.created == r"['\x07']"
+    assert str(caught.value).startswith(f"{run.description}: is damaged: ") and reason in str(caught.value)
 
 
 def test_a_config_may_be_edited_but_not_cut(run: RunDirectory) -> None:
@@ -208,6 +202,17 @@ def test_a_link_out_of_the_run(tmp_path: Path, run: RunDirectory, name: str) -> 
     path.symlink_to(outside)
     with pytest.raises(RunError, match=f"^{path}: is a link out of {run.path}, to {outside}"):
         load_run(run.path)
+
+
+@pytest.mark.parametrize(
+    "part", [*vars(RunDirectory(Path("x"))), "tokenizer/joint.model", "checkpoints/step-7.safetensors"][1:]
+)
+def test_a_pipe_in_the_run(run: RunDirectory, part: str) -> None:
+    path = getattr(run, part, run.path / part)
+    shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    os.mkfifo(path)
+    with pytest.raises(RunError, match=f"{path}: is a pipe, device or socket"):
+        open_run(run.path)
 
 
 def test_a_link_within_the_run(run: RunDirectory) -> None:

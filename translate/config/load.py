@@ -88,7 +88,7 @@ def read_resolved_config(path: Path) -> Config:
     Raises:
         InputError: The file is unreadable, invalid or incomplete.
     """
-    document = read_yaml(path)
+    document = read_yaml(path, may_be_pipe=False)
     _convert_old_keys(document, path)
     config = _validate(document)
     stated = config.model.model_fields_set | _YOUNGER_MODEL_KEYS
@@ -125,8 +125,9 @@ def _validate(document: Document) -> Config:
 
 def _read_extended(path: Path, chain: tuple[Path, ...]) -> Document:
     """Read a config file over the one that it extends."""
-    document = read_yaml(path)
-    if is_run(str(path.parent)):
+    of_run = is_run(str(path.parent))
+    document = read_yaml(path, may_be_pipe=not of_run)
+    if of_run:
         _convert_old_keys(document, path)
     base_name = document.values.pop("extends", None)
     if base_name is None:

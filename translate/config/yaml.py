@@ -65,18 +65,19 @@ for _name, _pattern, _first in _SCALARS:
         _class.add_implicit_resolver(_TAG + _name, re.compile(_pattern), _first)
 
 
-def read_yaml(path: Path, *, dotted_keys: bool = False) -> Document:
+def read_yaml(path: Path, *, dotted_keys: bool = False, may_be_pipe: bool = True) -> Document:
     """Read the mapping of a config file.
 
     Args:
         dotted_keys: Whether a key may also be written as `section.key`.
+        may_be_pipe: Whether to wait for a pipe, such as that of a shell's `<(…)`.
 
     Raises:
         InputError: The file cannot be read, is not UTF-8, YAML or a mapping, or repeats a key.
     """
     place = shown_path(path)
     try:
-        text = read_input(path, may_be_pipe=True).decode("utf-8-sig")
+        text = read_input(path, may_be_pipe=may_be_pipe).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         before, wrong = error.object[: error.start], error.object[error.start]
         line, byte = before.count(b"\n") + 1, len(before) - before.rfind(b"\n")

@@ -4,12 +4,15 @@ Nothing is silently changed or dropped here.
 """
 
 import gzip
+import io
 import re
 import stat
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import BinaryIO
 
 from translate.errors import InputError
 from translate.files import open_input
@@ -18,17 +21,18 @@ _COMPRESSED = re.compile(
     rb"(?P<gzip>\x1f\x8b)|(?P<bzip2>BZh[1-9]1AY&SY)|(?P<xz>\xfd7zXZ\0)|(?P<zstd>\x28\xb5\x2f\xfd)|(?P<zip>PK\x03\x04)"
 )
 _MARKED = re.compile(rb"(?P<utf_32>\xff\xfe\0\0|\0\0\xfe\xff)|(?P<utf_16>\xff\xfe|\xfe\xff)")
+_MOST_LINE_BYTES = 2**30
 _FROM_UTF_16 = "convert it, for example with iconv -f utf-16 -t utf-8"
 
 
-def iterate_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
+def iterate_lines(stream: io.BufferedIOBase | BinaryIO, name: str) -> Iterator[str]:
     r"""The lines of a UTF-8 stream, split on `\n` alone, as `wc -l` and every other MT tool counts them.
 
     Python's text mode and `str.splitlines` also split on `\r`, U+2028 and others, which would shift the pairing of
     two files. Removed are the newline, one `\r` before it (Windows files), and a byte order mark at the beginning.
 
     Args:
-        stream: A file opened in binary mode, or `sys.stdin.buffer`: iterating over it splits it on `\n` alone.
+        stream: A file opened in binary mode, or `sys.stdin.buffer`: its lines are split on `\n` alone.
         name: The name of the stream in errors: a path, or `standard input`.
 
     Returns:
@@ -37,9 +41,11 @@ def iterate_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
     Raises:
         InputError: A line is not UTF-8 or has a NUL, or the stream begins like compressed data, UTF-16 or UTF-32.
     """
-    for number, line in enumerate(stream, start=1):
+    for number, line in enumerate(iter(partial(stream.readline, _MOST_LINE_BYTES), b""), start=1):
         if number == 1:
             _check_beginning(line, name)
+        if len(line) >= _MOST_LINE_BYTES:  # as in an endless device
+            raise InputError(f"{name}, line {number}: has {_MOST_LINE_BYTES // 2**20} MiB or more, so it is not text")
         line = line.removesuffix(b"\n").removesuffix(b"\r")
         if b"\0" in line:
             raise InputError(

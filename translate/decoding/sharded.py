@@ -26,7 +26,7 @@ from translate.decoding.synthetic import PairFormat
 from translate.decoding.translator import Translator
 from translate.distributed.process_group import DistributedEnvironment, World
 from translate.errors import InputError, RunError
-from translate.files import open_input
+from translate.files import FileError, open_input, read_input
 from translate.fingerprint import fingerprint
 from translate.model.device import choose_device, has_streams, threads_per_process
 from translate.runs.directory import Checkpoint, RunDirectory, is_lock_file
@@ -197,8 +197,8 @@ def is_part(file: Path) -> bool:
 def read_part(file: Path, block_fingerprint: str) -> OutputPart | None:
     """Read a part; None if there is none, if it is damaged, or if it belongs to another block, run or version."""
     try:
-        checksum, _, content = file.read_bytes().decode().partition("\n")
-    except (OSError, UnicodeDecodeError):
+        checksum, _, content = read_input(file, at_most=2**31).decode().partition("\n")
+    except (FileError, UnicodeDecodeError):
         return None
     if checksum != fingerprint(block_fingerprint, content):
         return None

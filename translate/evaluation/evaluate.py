@@ -1,12 +1,13 @@
 """Translates and scores test sets: the same code for validation during training and for `translate eval`."""
 
 import contextlib
+import dataclasses
 import itertools
 import json
 import os
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from translate._version import package_versions
 from translate.atomic import write_error, write_text
@@ -18,6 +19,7 @@ from translate.decoding import OnFinished, Translation, Translator, count_condit
 from translate.distributed.process_group import SINGLE_PROCESS, World
 from translate.errors import InputError
 from translate.evaluation.metrics import Metric, check_bleu_tokenizer, score_translations
+from translate.files import FileError, read_json
 from translate.fingerprint import fingerprint
 from translate.runs.checksums import CHECKSUMS, check_inside, write_checksums
 
@@ -78,6 +80,18 @@ def gather_lines(work: Callable[[], list[T]], world: World) -> list[T]:
     return [shares[line % world.size][line // world.size] for line in range(sum(map(len, shares)))]
 
 
+@dataclasses.dataclass
+class EvaluationReport:
+    """The content of `report.json`, as far as it is read; see `write_report`."""
+
+    name: str
+    step: int
+    metrics: list[Metric]
+    decoding: dict[str, Any]
+    source: str = ""
+    averaged: list[int] = dataclasses.field(default_factory=list)
+
+
 def report_folder(evaluation: Path, name: str, *, source: Path | None, set_names: Collection[str]) -> Path:
     """The folder for the report on a test set. Other test sets, and other files of the same name, have other folders.
 
@@ -89,8 +103,8 @@ def report_folder(evaluation: Path, name: str, *, source: Path | None, set_names
         return evaluation / name
     for number in itertools.count(1):
         folder, reported = evaluation / (name if number == 1 else f"{name}-{number}"), ""
-        with contextlib.suppress(OSError, ValueError, AttributeError):
-            reported = json.loads((folder / "report.json").read_bytes()).get("source", "")
+        with contextlib.suppress(FileError):
+            reported = read_json(folder / "report.json", EvaluationReport).source
         if folder.name not in set_names and reported in ("", os.path.realpath(source)):
             break
     return folder

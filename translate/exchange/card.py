@@ -1,6 +1,5 @@
 """Writes the model card of an export: a README.md with a header for the Hugging Face Hub."""
 
-import json
 import logging
 import shlex
 from collections.abc import Sequence
@@ -11,8 +10,10 @@ import yaml
 
 from translate._version import __version__
 from translate.config.data import Corpus, HubCorpus, TextCorpus
-from translate.evaluation.metrics import Interval, Metric
-from translate.runs.directory import open_run
+from translate.evaluation.evaluate import EvaluationReport
+from translate.evaluation.metrics import Metric
+from translate.files import FileError, read_json
+from translate.runs.directory import open_run, read_description
 from translate.runs.loading import LoadedRun, describe_moment
 from translate.runs.metrics import read_metrics
 
@@ -68,15 +69,15 @@ def write_card(
         scores: More scores than those in the run.
     """
     data, config = run.config.data, run.config.model
-    description = json.loads(open_run(run.directory).description.read_bytes())
-    versions, imported = description.get("versions", {}), description.get("imported")
-    if imported is None:
+    description = read_description(open_run(run.directory))
+    versions, imported = description.versions, description.imported
+    if not imported:
         title, licences = run.config.name, {corpus.license for corpus in data.train}
         corpora = [f"| {_describe(each)} | {each.license or 'not named in the config'} |" for each in data.train]
         training = ["| data | licence |", "|---|---|", *corpora]
         weights = f"the weights of {describe_moment(run.step, run.averaged)}"
     else:
-        title, licences = Path(imported["source"]).name, {imported.get("licence")}
+        title, licences = Path(str(imported.get("source"))).name, {imported.get("licence") and str(imported["licence"])}
         training = [f"{title} is another toolkit's model; its licence is {imported.get('licence') or 'not known'}."]
         weights = "imported weights"
     library, packages, code = _LIBRARIES[to]
@@ -124,7 +125,7 @@ def write_card(
         "\nThe scores are those of the weights before rounding, except for “this export”." if rounded else "",
         "\n## Training\n",
         *training,
-        f"\n```bash\n{shlex.join(description.get('command', []))}\n```\n",
+        f"\n```bash\n{shlex.join(description.command)}\n```\n",
         f"Versions: {', '.join(f'{package} {version}' for package, version in versions.items())}.\n",
         "## Limitations\n",
         "The model translates one sentence at a time, and knows the kind of text that it was trained on. On other text"
@@ -142,12 +143,12 @@ def read_scores(run: LoadedRun, versions: dict[str, str]) -> list[CardScores]:
     directory, scores = open_run(run.directory), []
     for file in sorted(directory.evaluation.glob("*/report.json")):
         try:
-            report = json.loads(file.read_bytes())
-            rows = [row | {"interval": row["interval"] and Interval(*row["interval"])} for row in report["metrics"]]
-            if (report["step"], report.get("averaged", [])) == (run.step, [*run.averaged]):
-                scores.append(CardScores(report["name"], _search(report["decoding"]), [Metric(**row) for row in rows]))
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            logger.warning(f"{file} cannot be read, so the model card has no scores of it: {error!r}")
+            report = read_json(file, EvaluationReport)
+        except FileError as error:
+            logger.warning(f"{error}; so the model card has no scores of it")
+            continue
+        if (report.step, report.averaged) == (run.step, [*run.averaged]):
+            scores.append(CardScores(report.name, _search(report.decoding), report.metrics))
     if run.averaged or "validation" in {each.set_name for each in scores}:
         return scores
     steps = {"validation": "step", "evaluation": "best_step"}  # only the latter uses the run's own search
@@ -163,7 +164,7 @@ def read_scores(run: LoadedRun, versions: dict[str, str]) -> list[CardScores]:
 
 
 def _search(decoding: dict[str, Any]) -> str:
-    return f"beam {decoding['beam_size']}" if decoding["search"] == "beam" else "sampled"
+    return f"beam {decoding.get('beam_size')}" if decoding.get("search") == "beam" else "sampled"
 
 
 def _describe(corpus: Corpus) -> str:

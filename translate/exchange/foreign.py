@@ -4,19 +4,20 @@ Our special symbols have the first ids, so the other subwords move. In other too
 segments, and a separate vocabulary gives the ids. Ours does both, so its pieces are put into the order of the ids.
 """
 
-import json
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]  # made on import
 from torch import Tensor
 
+from translate.config.yaml import read_yaml
 from translate.data.tokenizer import BOS_ID, END_OF_VOCABULARY, EOS_ID, PAD_ID, UNK_ID, Tokenizer, Tokenizers
-from translate.errors import InputError
+from translate.errors import InputError, RunError
 from translate.exchange.weights import Format
+from translate.files import read_json
 from translate.model import Transformer
 
 _SYMBOLS = {PAD_ID: "<pad>", UNK_ID: "<unk>", BOS_ID: "<s>", EOS_ID: "</s>"}
@@ -80,14 +81,21 @@ def read_mapping(path: Path) -> dict[str, Any]:
     Raises:
         InputError: It cannot be read, or is not a mapping.
     """
+    if path.suffix == ".json":  # YAML reads 1e-05 as text
+        return read_json(path, dict[str, Any])
+    return read_yaml(path, dotted_keys=True, may_be_pipe=False).values
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn whatever libraries raise while they read a file or folder into an InputError that names it."""
     try:
-        text = path.read_text(encoding="utf-8")
-        values = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)  # YAML reads 1e-05 as text
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from error
-    if not isinstance(values, dict):
-        raise InputError(f"{path}: is not a mapping")
-    return values
+        yield
+    except (InputError, RunError):
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}".strip().removesuffix(":").split("\n")[0]
+        raise InputError(f"{path}: is damaged, or not a model that can be imported: {reason}") from error
 
 
 def require(name: str, values: Mapping[str, object], allowed: Mapping[str, tuple[object, ...]]) -> None:

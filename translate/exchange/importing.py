@@ -11,10 +11,11 @@ from translate.atomic import atomic_folder
 from translate.config.load import load_config
 from translate.data.tokenizer import Tokenizers
 from translate.errors import InputError
-from translate.exchange.foreign import ForeignModel, describe_sentencepiece, reorder_sentencepiece
+from translate.exchange.foreign import ForeignModel, describe_sentencepiece, reading, reorder_sentencepiece
 from translate.exchange.marian import read_marian
 from translate.exchange.marian_mt import download, read_marian_mt
 from translate.exchange.weights import OUTPUT_BIAS, named_weights, sines_first
+from translate.files import read_input
 from translate.fingerprint import fingerprint
 from translate.model import Transformer
 from translate.runs.checkpoint import WEIGHTS_PREFIX, add_prefix, write_checkpoint
@@ -48,8 +49,9 @@ def import_model(source: str, run: Path, *, overrides: Sequence[str] = (), comma
         raise InputError(f"{run} is not an empty folder: choose another one for the run")
     folder = Path(source) if os.path.exists(source) else download(source)
     is_marian = (folder / "decoder.yml").is_file() and not (folder / "config.json").is_file()
-    foreign = read_marian(folder) if is_marian else read_marian_mt(folder)
-    imported = convert(foreign, run, overrides)
+    with reading(folder):
+        foreign = read_marian(folder) if is_marian else read_marian_mt(folder)
+        imported = convert(foreign, run, overrides)
     foreign.check(imported.model, imported.tokenizers)
     origin = {
         "source": source,
@@ -76,7 +78,7 @@ def convert(foreign: ForeignModel, run: Path, overrides: Sequence[str]) -> Loade
             override is invalid or changes what the files decide.
     """
     is_joint = foreign.source == foreign.target
-    contents = [path.read_bytes() for path in foreign.sentencepiece]
+    contents = [*map(read_input, foreign.sentencepiece)]
     source, target = (
         reorder_sentencepiece(contents[side], vocabulary.names, name=str(foreign.sentencepiece[side]))
         for side, vocabulary in enumerate((foreign.source, foreign.target))

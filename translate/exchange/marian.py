@@ -14,17 +14,19 @@ from typing import Any
 import numpy as np
 import sentencepiece
 import torch
-import yaml
 from numpy.typing import NDArray
 from torch import Tensor
 
+from translate.config.yaml import parse_yaml
 from translate.data.tokenizer import UNK_ID, Tokenizers
 from translate.decoding.agreement import probe
 from translate.decoding.counterparts import from_settings, known_settings
 from translate.decoding.engines.ctranslate2_conversion import check_scores, load_in_fp32
 from translate.errors import InputError, RunError, import_extra
-from translate.exchange.foreign import ForeignModel, Vocabulary, read_mapping, require
+from translate.exchange.foreign import ForeignModel, Vocabulary, read_mapping, reading, require
 from translate.exchange.weights import OUTPUT_BIAS
+from translate.files import open_input, read_input
+from translate.memory import check_fits_memory
 from translate.model import Transformer
 
 _ALLOWED: dict[str, tuple[object, ...]] = {
@@ -60,9 +62,9 @@ def read_marian(folder: Path) -> ForeignModel:
     if len(models) != 1:
         raise InputError(f"{folder}/decoder.yml: names {len(models)} models; one can be imported")
     arrays = _read_arrays(models[0])
-    settings = yaml.safe_load(bytes(arrays.pop("special:model.yml")).rstrip(b"\0"))
-    same = {"transformer-decoder-dim-ffn": (0, settings["transformer-dim-ffn"])}
-    require(f"{models[0]}, special:model.yml", settings, _ALLOWED | same)
+    text, place = bytes(arrays.pop("special:model.yml")).rstrip(b"\0").decode(), models[0] / "special:model.yml"
+    settings, _ = parse_yaml(text, path=place, dotted_keys=True)
+    require(str(place), settings, _ALLOWED | {"transformer-decoder-dim-ffn": (0, settings["transformer-dim-ffn"])})
     sides = {"source": vocabularies[0], "target": vocabularies[-1]}
     source, target = map(_read_vocabulary, sides.values())
     weights, tying = _read_weights(arrays, name=str(models[0]))
@@ -112,11 +114,9 @@ def _files(folder: Path, decoder: dict[str, Any], key: str) -> list[Path]:
 
 
 def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = dict(file)
-    except (OSError, ValueError, EOFError, KeyError) as error:
-        raise InputError(f"{path}: is damaged, or not a model of Marian: {error}") from error
+    with reading(path), open_input(path) as stream, np.load(stream, allow_pickle=False) as file:
+        check_fits_memory(path, sum(member.file_size for member in file.zip.infolist()))
+        arrays = dict(file)
     if "special:model.yml" not in arrays:
         raise InputError(f"{path}: has no special:model.yml, so it is not a model of Marian")
     return arrays
@@ -124,8 +124,9 @@ def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
 
 def _read_vocabulary(path: Path) -> Vocabulary:
     """Read a YAML file or a SentencePiece model. There is no start symbol: Marian's decoder starts with zeros."""
+    content = read_input(path)  # refuses what is too large for CTranslate2 to read
     if path.suffix == ".spm":
-        processor = sentencepiece.SentencePieceProcessor(model_file=os.fspath(path))
+        processor = sentencepiece.SentencePieceProcessor(model_proto=content)
         subwords = [str(processor.id_to_piece(token)) for token in range(processor.get_piece_size())]
         unk, eos = processor.unk_id(), processor.eos_id()
     else:
@@ -174,7 +175,7 @@ def _check(
         settings.write_text(json.dumps(json.loads(settings.read_bytes()) | {"layer_norm_epsilon": _NORM_EPSILON}))
         check_scores(load_in_fp32(converted), probes, sides, made="imported")
     for side, tokenizer in enumerate((tokenizers.source, tokenizers.target)):
-        original = sentencepiece.SentencePieceProcessor(model_file=str(spms[side]))
+        original = sentencepiece.SentencePieceProcessor(model_proto=read_input(spms[side]))
         ids = {name: token for token, name in enumerate(vocabularies[side].names)}
         for text in [tokenizer.decode(pair[side]) for pair in probes.pairs]:
             if tokenizer.encode(text) != [ids.get(piece, UNK_ID) for piece in original.encode(text, out_type=str)]:

@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 
+from translate.config.load import load_config
+from translate.config.yaml import parse_yaml
 from translate.decoding.counterparts import from_settings, known_settings
 from translate.errors import InputError, import_extra
 from translate.exchange.foreign import ForeignModel, Vocabulary, read_mapping, require
 from translate.exchange.huggingface import SHAPE, check_transformers, load_marian_tokenizer
-from translate.files import require_name
+from translate.files import read_input, require_file, require_name
+from translate.memory import check_fits_memory
 
 logger = logging.getLogger(__name__)
 
@@ -78,8 +80,8 @@ def read_marian_mt(folder: Path) -> ForeignModel:
     transformers = import_extra("transformers")
     settings = read_mapping(folder / "config.json")
     for index in folder.glob("*.index.json"):  # the files that share the weights
-        files = read_mapping(index).get("weight_map")
-        for name in files.values() if isinstance(files, dict) else ():
+        places = read_mapping(index).get("weight_map")
+        for name in places.values() if isinstance(places, dict) else ():
             require_name(name, place=str(index))
     if settings.get("model_type") != "marian":
         raise InputError(
@@ -89,17 +91,19 @@ def read_marian_mt(folder: Path) -> ForeignModel:
     if settings.get("activation_function") == "silu":
         settings["activation_function"] = "swish"  # the same by another name
     same = {f"decoder_{key}": (settings.get(f"encoder_{key}"),) for key in ("attention_heads", "ffn_dim")}
+    depths = {f"num_{side}_layers": settings.get(f"{side}_layers", 12) for side in ("encoder", "decoder")}
+    load_config({"model": depths}, place=f"{folder}/config.json")  # has bounds; transformers would build for hours
     require(f"{folder}/config.json", settings, known_settings("marian_mt") | same)
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
-    try:
-        model, loading = transformers.MarianMTModel.from_pretrained(
-            folder, local_files_only=True, dtype=torch.float32, output_loading_info=True
-        )
-        tokenizer = load_marian_tokenizer(folder)
-    except Exception as error:  # of many libraries
-        reason = str(error).strip() or type(error).__name__
-        raise InputError(f"{folder}: transformers cannot load it: {reason}") from error
+    files = sorted(file for pattern in _PATTERNS for file in folder.glob(pattern))
+    for file in files:
+        require_file(file)
+        check_fits_memory(file, file.stat().st_size)
+    model, loading = transformers.MarianMTModel.from_pretrained(
+        folder, local_files_only=True, dtype=torch.float32, output_loading_info=True
+    )
+    tokenizer = load_marian_tokenizer(folder)
     if damage := [
         f"{kind.replace('_', ' ')}: {', '.join(map(str, sorted(loading[kind])[:5]))}"
         for kind in ("missing_keys", "unexpected_keys", "mismatched_keys")
@@ -116,8 +120,9 @@ def read_marian_mt(folder: Path) -> ForeignModel:
     source, target = _read_vocabularies(folder, model, tokenizer)
     config = model.config
     try:
-        licence = yaml.safe_load((folder / "README.md").read_text(encoding="utf-8").split("---\n")[1])["license"]
-    except (OSError, ValueError, LookupError, TypeError, yaml.YAMLError):
+        header = read_input(folder / "README.md").decode().split("---\n")[1]
+        licence = parse_yaml(header, path=folder / "README.md", dotted_keys=True)[0]["license"]
+    except (InputError, ValueError, LookupError, TypeError):
         licence = None
     return ForeignModel(
         sections={
@@ -139,7 +144,7 @@ def read_marian_mt(folder: Path) -> ForeignModel:
         source=source,
         target=target,
         sentencepiece=(folder / "source.spm", folder / "target.spm"),
-        files=sorted(file for pattern in _PATTERNS for file in folder.glob(pattern)),
+        files=files,
         licence=licence if isinstance(licence, str) else None,
         reader={"transformers": transformers.__version__},
         check=functools.partial(check_transformers, model, tokenizer, (source, target), "imported"),

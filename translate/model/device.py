@@ -11,11 +11,9 @@ import torch
 from torch import Tensor
 
 from translate.errors import InputError, RunError
+from translate.memory import is_out_of_memory
 
 _LIKE_APPLES = {"mps"}  # kinds of GPU that have neither all of what CUDA's have nor double precision
-
-# What allocators without an exception class of their own say: PyTorch's for the CPU and for Apple's GPU, C++, cuBLAS.
-_OUT_OF_MEMORY_MESSAGES = ("allocate memory", "not enough memory", "out of memory", "bad_alloc", "alloc_failed")
 
 
 def choose_device(name: str, *, key: str = "device") -> torch.device:
@@ -107,8 +105,7 @@ def explain_out_of_memory(doing: str, *, hint: str) -> Iterator[None]:
         yield
     except (OutOfMemory, RuntimeError, MemoryError) as error:
         refusal = error.__cause__ if isinstance(error, OutOfMemory) else error
-        is_named = isinstance(refusal, MemoryError | torch.OutOfMemoryError)
-        if not (is_named or any(text in str(refusal).lower() for text in _OUT_OF_MEMORY_MESSAGES)):
+        if not is_out_of_memory(refusal):
             raise
         # The first two sentences say how much was requested; the rest is advice on tuning the allocator.
         reason = ". ".join(str(refusal).split("\n")[0].split(". ")[:2]).rstrip(".")

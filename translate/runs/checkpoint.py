@@ -15,7 +15,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -25,6 +25,8 @@ from torch import Tensor
 from translate.atomic import atomic_write, temporary_beside, write_error
 from translate.config.load import read_resolved_config
 from translate.errors import RunError
+from translate.files import FileError, require_file
+from translate.memory import check_fits_memory
 from translate.runs.checksums import DamageError, compare
 from translate.runs.directory import Checkpoint, RunDirectory
 from translate.runs.metrics import read_metrics
@@ -91,7 +93,7 @@ def read_tensors(path: Path, *, prefixes: Sequence[str] = ("",)) -> TensorFile:
     """
     kept: dict[str, Tensor] = {}
     try:
-        with safe_open(path, framework="pt", backend="pread") as file:
+        with _open(path) as file:
             names = sorted(file.keys())
             metadata, expected = _split_metadata(path, file.metadata() or {})
             digest = hashlib.sha256(json.dumps(metadata, sort_keys=True).encode())
@@ -107,8 +109,8 @@ def read_tensors(path: Path, *, prefixes: Sequence[str] = ("",)) -> TensorFile:
                 _update_digest(digest, name, tensor)
                 if name in short_names:
                     kept[short_names[name]] = tensor
-    except (OSError, SafetensorError) as error:
-        raise DamageError(path, f"it cannot be read: {error}") from error
+    except (OSError, FileError, SafetensorError) as error:
+        raise DamageError(path, getattr(error, "reason", f"it cannot be read: {error}")) from error
     if expected is not None:
         compare(path, expected, digest.hexdigest())
     return TensorFile(kept, metadata, has_digest=expected is not None)
@@ -127,7 +129,7 @@ def write_checkpoint(
         with contextlib.suppress(OSError):
             leftover.unlink()
     is_newer = False
-    with contextlib.suppress(OSError, SafetensorError, RunError), safe_open(path, "pt", backend="pread") as file:
+    with contextlib.suppress(OSError, FileError, SafetensorError, RunError), _open(path) as file:
         old_metadata, _ = _split_metadata(path, file.metadata() or {})
         is_newer = which == "last" and old_metadata.get("step", metadata["step"]) != metadata["step"]
     write_tensors(path, tensors, metadata, keep_old_as=run.previous if is_newer else None)
@@ -224,6 +226,13 @@ def with_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]
 def add_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     """The tensors with a prefix before their names."""
     return {prefix + name: tensor for name, tensor in tensors.items()}
+
+
+def _open(path: Path) -> Any:
+    """Open a safetensors file, which must be one: safetensors itself would wait for a pipe, even against signals."""
+    require_file(path)
+    check_fits_memory(path, path.stat().st_size)
+    return safe_open(path, framework="pt", backend="pread")
 
 
 def _update_digest(digest: "hashlib._Hash", name: str, tensor: Tensor) -> None:

@@ -72,10 +72,8 @@ def check_file(path: Path, expected: str | None) -> bool:
         found = fingerprint(path)
     except MissingFileError as error:
         raise DamageError(path, "it is missing") from error
-    except FileError as error:
-        raise DamageError(path, f"it {error.reason}") from error
-    except OSError as error:
-        raise DamageError(path, f"it cannot be read: {error.strerror}") from error
+    except (FileError, OSError) as error:
+        raise DamageError(path, getattr(error, "reason", f"it cannot be read: {error}")) from error
     if expected is not None:
         compare(path, expected, found)
     return expected is not None
@@ -97,10 +95,12 @@ def check_folder(folder: Path) -> None:
 
 
 def check_inside(path: Path, folder: Path) -> None:
-    """Raise a RunError if a path is a link out of a folder."""
+    """Raise a RunError if a path is a link out of a folder, or is neither a file nor a folder, such as a pipe."""
     real = os.path.realpath(path)
     if not Path(real).is_relative_to(os.path.realpath(folder)):
         raise RunError(f"{path}: is a link out of {folder}, to {real}; a run must be self-contained")
+    if os.path.exists(real) and not (os.path.isfile(real) or os.path.isdir(real)):
+        raise RunError(f"{path}: is a pipe, device or socket, and a run has only files and folders; remove it")
 
 
 def compare(path: Path, expected: str, found: str) -> None:

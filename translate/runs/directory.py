@@ -1,12 +1,15 @@
 """The parts of a run directory, how a new one is written, and whether one from elsewhere is complete."""
 
+import dataclasses
 import datetime
 import json
 import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from translate._version import __version__, package_versions
 from translate.atomic import is_temporary, sync, text_bytes, write_error, write_text
@@ -14,7 +17,7 @@ from translate.config.schema import Config
 from translate.config.show import resolved_yaml
 from translate.data.tokenizer import Tokenizers
 from translate.errors import InputError
-from translate.files import read_input
+from translate.files import read_input, read_json
 from translate.fingerprint import fingerprint
 from translate.nearest import did_you_mean, nearest_paths
 from translate.runs.checksums import CHECKSUMS, check_file, check_inside, read_checksums, write_checksums
@@ -25,6 +28,7 @@ Checkpoint = str  # best, last, or step-N if the training kept the weights of th
 
 _TOKENIZER_MODELS = ("joint.model", "source.model", "target.model")
 _MAX_NAMES = 10
+_Printable = Annotated[str, Field(pattern="^[ -~]{0,100}$")]
 _STEP = "(0|[1-9][0-9]{0,15})"
 
 
@@ -72,13 +76,16 @@ class RunDirectory:
         return [path for name in _TOKENIZER_MODELS if (path := self.tokenizer / name).is_file()]
 
 
-class Description(NamedTuple):
-    """The content of `run.json`."""
+@dataclasses.dataclass
+class Description:
+    """The content of `run.json`, as far as it is read."""
 
-    run_format: int
-    writer: str  # version of this toolkit
-    created: str  # date and time in ISO 8601, or empty
-    imported: str  # source of an imported model: a folder or a name; of others empty
+    format: Annotated[int, Field(strict=True, lt=2**31)]
+    versions: dict[str, _Printable]  # of packages
+    created: _Printable = ""  # date and time in ISO 8601
+    command: list[str] = dataclasses.field(default_factory=list)
+    imported: dict[str, Any] = dataclasses.field(default_factory=dict)  # see `import_model`
+    initialized_from: dict[str, Any] = dataclasses.field(default_factory=dict)  # see `InitialWeights.provenance`
 
 
 class NewerFormatError(InputError):
@@ -187,7 +194,7 @@ def write_config(run: RunDirectory, config: Config) -> None:
     """
     text = resolved_yaml(config)
     checksums = read_checksums(run.path)
-    if checksums.pop(run.config.name, None) != fingerprint(text) or run.config.read_text(encoding="utf-8") != text:
+    if checksums.pop(run.config.name, None) != fingerprint(text) or read_input(run.config) != text_bytes(text):
         write_checksums(run.path, checksums)
         write_text(run.config, text)
         write_checksums(run.path, {**checksums, run.config.name: fingerprint(text)})
@@ -230,24 +237,16 @@ def read_description(run: RunDirectory) -> Description:
 
     Raises:
         NewerFormatError: The run is of a newer format.
-        InputError: The file cannot be read.
+        FileError: The file cannot be read, or is damaged.
     """
-    path = run.description
-    try:
-        values = json.loads(path.read_bytes())
-        if not isinstance(values, dict) or isinstance(values["format"], float):
-            raise TypeError("it does not name its format")
-        run_format, writer = int(values["format"]), ascii(values["versions"]["translate"]).strip("'")[:100]
-        created = ascii(values.get("created", "")).strip("'")[:100]
-        imported = str(values.get("imported", {}).get("source", ""))
-        if run_format > FORMAT:
-            raise NewerFormatError(
-                f"{run.path} was written by translate {writer} in format {run_format};"
-                f" this is {__version__}, which reads up to {FORMAT}"
-            )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise InputError(f"{path} is damaged: {error}") from error
-    return Description(run_format, writer, created, imported)
+    description = read_json(run.description, Description)
+    if description.format > FORMAT:
+        writer = description.versions.get("translate")
+        raise NewerFormatError(
+            f"{run.path} was written by translate {writer} in format {description.format};"
+            f" this is {__version__}, which reads up to {FORMAT}"
+        )
+    return description
 
 
 def check_tokenizers(run: RunDirectory, checksums: Mapping[str, str]) -> None:

@@ -1,8 +1,6 @@
 """Initial weights of a fine-tuning: the weights of another run, with rows for new entries of the vocabulary."""
 
-import json
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +14,7 @@ from translate.config.yaml import shown_path
 from translate.errors import InputError
 from translate.fingerprint import fingerprint
 from translate.model import Transformer
-from translate.runs.directory import Checkpoint, RunDirectory, open_run
+from translate.runs.directory import Checkpoint, RunDirectory, open_run, read_description
 from translate.runs.loading import get_parameters, read_weights, set_parameters
 from translate.runs.metrics import read_metrics
 
@@ -92,8 +90,7 @@ def read_initial_weights(config: Config) -> InitialWeights | None:
 
 def check_unchanged(run: RunDirectory, initial: InitialWeights) -> None:
     """Raise an InputError if the weights have changed that a run without a checkpoint was made for."""
-    begun: Mapping[str, Any] = json.loads(run.description.read_bytes()).get("initialized_from", {})
-    if begun.get("sha256") != initial.sha256:
+    if read_description(run).initialized_from.get("sha256") != initial.sha256:
         raise InputError(
             f"{run.path} has no checkpoint yet, and {initial.file} has changed since it was begun: remove {run.path}"
             " and start again"

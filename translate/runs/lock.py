@@ -10,6 +10,7 @@ from filelock import FileLock, Timeout
 
 from translate.atomic import write_error
 from translate.errors import InputError, RunError
+from translate.files import FileError, read_input
 from translate.runs.directory import LOCK_MARK, RunDirectory, is_lock_file
 
 
@@ -33,8 +34,8 @@ def hold_lock(file: Path, *, busy: str) -> Iterator[None]:
         file.write_text(f"{LOCK_MARK}process {os.getpid()} on {platform.node() or 'this machine'}\n", encoding="utf-8")
     except Timeout:
         holder = ""
-        with contextlib.suppress(OSError):  # Windows refuses to read a locked file
-            holder = file.read_text(encoding="utf-8", errors="replace").removeprefix(LOCK_MARK).strip()
+        with contextlib.suppress(FileError):  # Windows refuses to read a locked file
+            holder = read_input(file).decode(errors="replace").removeprefix(LOCK_MARK).strip()
         raise InputError(f"{file.parent}: {holder or 'another process'} {busy}") from None
     except OSError as error:
         lock.release()

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from translate.files import read_input
 from translate.runs.directory import RunDirectory
 
 logger = logging.getLogger(__name__)
@@ -23,7 +24,7 @@ def read_metrics(run: RunDirectory) -> list[Record]:
     file = run.metrics
     records: list[Record] = []
     seconds, tokens = 0.0, 0.0
-    for number, line in enumerate(file.read_bytes().splitlines() if file.exists() else [], start=1):
+    for number, line in enumerate(read_recorded(run).splitlines(), start=1):
         try:
             record = json.loads(line, parse_int=float)  # to which numbers of any length are numbers
             numbers = {key: value for key, value in record.items() if isinstance(value, float)}
@@ -46,6 +47,11 @@ def read_metrics(run: RunDirectory) -> list[Record]:
         numbers |= {} if nll is None else {"nll": nll}
         records.append({"kind": kind, **numbers, "minutes_so_far": seconds / 60})
     return records
+
+
+def read_recorded(run: RunDirectory) -> bytes:
+    """The content of `metrics.jsonl`; empty if nothing was recorded."""
+    return read_input(run.metrics, at_most=2**30) if run.metrics.exists() else b""
 
 
 def best_record(records: Sequence[Record], metric: Literal["bleu", "loss"]) -> Record | None:

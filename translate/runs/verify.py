@@ -22,6 +22,7 @@ from translate.runs.directory import (
     read_description,
 )
 from translate.runs.loading import describe_moment
+from translate.runs.metrics import read_recorded
 from translate.runs.progress import Progress
 
 State = Literal["ok", "no checksum", "DAMAGED", "MISSING", "unknown"]
@@ -105,7 +106,9 @@ def verify_run(path: Path) -> Verification:
     with contextlib.suppress(RunError):  # which is reported below
         checksums = read_checksums(path)
     with result.check(run.description):
-        result.run_format, result.writer, result.created, _ = read_description(run)
+        description = read_description(run)
+        result.run_format, result.created = description.format, description.created
+        result.writer = description.versions.get("translate")
         result.add_sound(run.description, check_file(run.description, checksums.get(run.description.name)))
     with result.check(run.checksums):
         names = read_checksums(path)
@@ -125,7 +128,7 @@ def verify_run(path: Path) -> Verification:
     progress = _check_checkpoints(result)
     if os.path.lexists(run.metrics):
         with result.check(run.metrics):
-            content = run.metrics.read_bytes()
+            content = read_recorded(run)
             num_bytes, expected = (progress.metrics_bytes, progress.metrics_sha256) if progress else (None, None)
             if expected is not None and fingerprint(content[:num_bytes]) != expected:
                 raise DamageError(run.metrics, f"its first {num_bytes} bytes have changed since the last checkpoint")

@@ -28,7 +28,7 @@ from translate.config.section import MOST
 from translate.config.show import resolved_yaml
 from translate.config.yaml import join_key, read_yaml, shown_path
 from translate.errors import InputError, RunError
-from translate.files import require_name
+from translate.files import MissingFileError, require_file, require_name
 from translate.runs.directory import RunDirectory
 from translate.runs.lock import hold_lock
 from translate.runs.metrics import best_record, read_metrics
@@ -148,6 +148,8 @@ class Search:
         if directory.is_file() or (directory.is_dir() and any(directory.iterdir()) and not journal.exists()):
             raise InputError(f"{directory} is neither empty nor a search: choose another --dir")
         directory.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(MissingFileError):
+            require_file(journal)
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         pruners = {
             "none": optuna.pruners.NopPruner(),

@@ -13,7 +13,7 @@ from translate.data.tokenizer import PAD_ID, Tokenizers
 from translate.distributed.process_group import SINGLE_PROCESS, DistributedEnvironment, World
 from translate.errors import InputError
 from translate.model import Transformer
-from translate.model.device import choose_device, has_streams, threads_per_process
+from translate.model.device import choose_device, explain_out_of_memory, has_streams, threads_per_process
 from translate.model.lora import add_lora
 from translate.model.precision import MixedPrecision, choose_precision
 from translate.runs.initial import InitialWeights
@@ -229,7 +229,8 @@ def choose_trained_weights(model: Transformer, settings: TrainingConfig) -> None
         tuned = [layer for layer in layers_of_both if any(weight.requires_grad for weight in layer.parameters())]
         model.requires_grad_(False)
         rank, alpha, dropout = settings.lora_rank, settings.lora_alpha, settings.lora_dropout
-        add_lora(tuned, targets=settings.lora_targets, rank=rank, alpha=alpha, dropout=dropout)
+        with explain_out_of_memory(f"adding LoRA with training.lora_rank = {rank}", hint="Lower it."):
+            add_lora(tuned, targets=settings.lora_targets, rank=rank, alpha=alpha, dropout=dropout)
     if model.num_trained_parameters == 0:
         raise InputError(f"training.freeze = [{', '.join(settings.freeze)}] leaves nothing to train: freeze less")
 

@@ -99,9 +99,11 @@ def claim_run(
             if resume:
                 logger.info(f"{run.path} holds no run to continue: beginning one")
             return config.training, False, False
-        if source := read_description(run).imported:
+        if imported := read_description(run).imported:
             fine_tune = f"fine-tune it with translate train CONFIG training.initialize_from={run.path}"
-            raise InputError(f"{run.path} was imported from {source}, so it has no training to continue; {fine_tune}")
+            raise InputError(
+                f"{run.path} was imported from {imported.get('source')}, so it has no training to continue; {fine_tune}"
+            )
         settings = _settings_of_run(config, open_run(run.path))
         has_checkpoint = any(file.is_file() for file in (run.checkpoint("last"), run.previous))
         if not has_checkpoint and (trace := find_trace_of_steps(run)):

@@ -16,6 +16,7 @@ from translate.cli.terminal.console import ConsoleHandler, fail, fail_interrupte
 from translate.cli.terminal.help import CommandGroup, UsageError, explain_usage
 from translate.errors import InputError, RunError
 from translate.files import protect_inputs
+from translate.memory import is_out_of_memory
 
 
 class ReportingGroup(CommandGroup):
@@ -47,7 +48,12 @@ class ReportingGroup(CommandGroup):
             fail(str(error), 2 if isinstance(error, InputError) else 1)
         except KeyboardInterrupt as error:
             fail_interrupted(error)
-        except (OSError, EOFError) as error:
+        except (OSError, EOFError, RuntimeError, MemoryError) as error:
+            if is_out_of_memory(error):
+                reason = str(error).split("\n")[0][:200] or "an allocation failed"
+                fail(f"out of memory ({reason}): lower settings, give less text, or use a larger machine", 1)
+            if isinstance(error, RuntimeError | MemoryError):
+                raise
             if isinstance(error, OSError) and error.filename is not None:
                 fail(f"{error.filename}: cannot be used ({error.strerror})", 1)
             if isinstance(error, FileNotFoundError):

@@ -7,7 +7,6 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
@@ -15,6 +14,7 @@ from tqdm import tqdm
 from translate.atomic import atomic_write, open_append, write_error
 from translate.config.schema import Config
 from translate.runs.directory import RunDirectory
+from translate.runs.metrics import read_recorded
 from translate.runs.progress import Progress
 from translate.training.tracking.trackers import Trackers
 
@@ -42,7 +42,7 @@ class Recorder:
         if not is_silent:
             self._trackers = Trackers(run, config, step=progress.step)
             with self._explain_errors():
-                _cut(self._path, progress)
+                _cut(run, progress)
                 # Without a buffer, so that a failed write is known at once, and not again when the file is closed.
                 self._file = open_append(self._path)
         self._bar = tqdm(
@@ -123,9 +123,9 @@ class Recorder:
             raise write_error(self._path, error) from error
 
 
-def _cut(path: Path, progress: Progress) -> None:
+def _cut(run: RunDirectory, progress: Progress) -> None:
     """Cut `metrics.jsonl` to the records up to the progress of a checkpoint."""
-    content = path.read_bytes() if path.exists() else b""
+    path, content = run.metrics, read_recorded(run)
     kept = content[: progress.metrics_bytes]
     if hashlib.sha256(kept).hexdigest() != progress.metrics_sha256:
         if progress.metrics_sha256 is not None:

@@ -14,6 +14,7 @@ from typing import Any
 from translate.atomic import write_text
 from translate.config.schema import Config, TrainingConfig
 from translate.errors import InputError, install_hint
+from translate.files import FileError, read_json
 from translate.runs.directory import RunDirectory
 from translate.training.setup import flatten_keys
 
@@ -127,9 +128,9 @@ class Trackers:
     def __init__(self, run: RunDirectory, config: Config, *, step: int) -> None:
         self._trackers: dict[str, TensorBoardTracker | MlflowTracker] = {}
         run_ids: dict[str, str | None] = {}
-        with contextlib.suppress(OSError, ValueError):  # without its id, a service begins a new run
-            run_ids = dict(json.loads(run.trackers.read_bytes()))
         names = set(config.training.trackers)
+        with contextlib.suppress(FileError):  # without its id, a service begins a new run
+            run_ids = read_json(run.trackers, dict[str, str | None]) if names else {}
         for name in sorted(names - {"tensorboard"} if "wandb" in names else names):  # W&B's has the same event files
             try:
                 with warnings.catch_warnings(action="ignore"):  # they are meant for the package's authors
