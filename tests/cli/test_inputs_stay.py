@@ -1,5 +1,6 @@
 """No command replaces a file that it reads, whatever made it read the file: an option, a config, its base, or a run."""
 
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,8 @@ from typer.main import get_command
 
 from translate import files
 from translate.cli import app
+from translate.cli.terminal.lines import check_outputs
+from translate.errors import InputError
 
 OUTPUTS = {"--output", "--alignments", "--pharaoh"}  # options that name a file to write
 
@@ -95,3 +98,12 @@ def test_no_input_is_replaced(place: Path, call: str, monkeypatch: pytest.Monkey
         result = run_command(*(each.replace("OUT", f"./{path.relative_to(place)}") for each in arguments))
         assert result.exit_code == 2 and path.name in result.stderr, (path, result.output)
         assert path.read_bytes() == before
+
+
+def test_an_output_is_checked_before_the_run_is_loaded(place: Path) -> None:
+    result = run_command("decode", "nowhere", "page.html", "--document", "--output", "page.html")
+    assert result.exit_code == 2 and "page.html: this command reads that file" in result.stderr
+    os.mkfifo("pipe")
+    check_outputs({"--output": Path("pipe"), "--alignments": Path("pipe")})
+    with pytest.raises(InputError, match=r"--alignments out: --output is the same file"):
+        check_outputs({"--output": place / "out", "--alignments": Path("./out")})

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from translate.cli.terminal.console import line_bar
-from translate.cli.terminal.lines import write_lines
+from translate.cli.terminal.lines import check_outputs, write_lines
 from translate.errors import InputError
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ def decode_document(
     document_format = document_format or format_of_file(file)
     text = read_document(file)
     terms = None if terminology is None else read_terminology(terminology)
+    check_outputs({"--output": output})
     translator = load()
     started = time.perf_counter()
 

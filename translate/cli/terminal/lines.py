@@ -127,7 +127,7 @@ def check_outputs(outputs: dict[str, Path | None]) -> None:
             raise InputError(f"{option} {output}: belongs to the run {run}; name another")
         check_output(output, option)
         real = os.path.realpath(output)
-        if real in taken and not output.is_char_device():
+        if real in taken and (output.is_file() or not output.exists()):
             raise InputError(f"{option} {output}: {taken[real]} is the same file; name another")
         taken[real] = option
 
