@@ -232,7 +232,8 @@ class EvaluationConfig(Section):
 
     bleu_tokenizer: Literal["13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "none"] = "13a"
     """SacreBLEU's tokenizer; published scores of European languages use 13a."""
-    bootstrap_samples: Annotated[int, Field(ge=0, le=10_000)] = 1000
+    # No bound is lower than in an earlier version whose runs may have the value.
+    bootstrap_samples: Annotated[int, Field(ge=0, le=100_000)] = 1000
     """Number of bootstrap samples for the 95 % interval (Koehn 2004); 0: no interval."""
 
 
