@@ -1,4 +1,4 @@
-"""What every export checks: the other program is installed, and on the same sentences it gives the same numbers."""
+"""Checks shared by all exports: the other program is installed and computes the same numbers on the same sentences."""
 
 import random
 from typing import Literal, NamedTuple
@@ -60,7 +60,7 @@ def check_agreement(
     what: str,
     made: Literal["exported", "imported", "converted"] = "exported",
 ) -> None:
-    """Check that no number of the exported or imported model differs by more than the tolerance.
+    """Check that no number computed by the exported or imported model differs by more than the tolerance.
 
     Args:
         ours: Numbers of target positions, without padding.
@@ -73,5 +73,5 @@ def check_agreement(
     if not difference <= TOLERANCE:
         raise RunError(
             f"the {made} model is not the original one: its {what} differ by up to {difference:.2g},"
-            f" and {TOLERANCE:g} is allowed{'' if made == 'converted' else f'; nothing was {made}'}"
+            f" and at most {TOLERANCE:g} is allowed{'' if made == 'converted' else f'; nothing was {made}'}"
         )

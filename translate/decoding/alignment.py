@@ -94,7 +94,7 @@ class LineAttention(NamedTuple):
     """The attention between the units (words or subwords) of a translation and those of its source."""
 
     links: list[AlignmentLink]  # see `align_words`
-    rows: list[dict[int, float]]  # weights of source units per target unit, of its piece and without end symbols
+    rows: list[dict[int, float]]  # per target unit, the weights of its piece's source units, without end symbols
     num_sources: int  # source units
 
 
@@ -111,7 +111,7 @@ def line_attention(
             source_units = [word.positions for word in group_words(tokenizers.source.pieces(part.source_ids))]
             target_units = [word.positions for word in group_words(tokenizers.target.pieces(part.ids))]
             if is_inside_word and source_units and not part.source[:1].isspace():
-                num_sources -= 1  # the piece before ends within this piece's first word
+                num_sources -= 1  # the previous piece ends within this piece's first word
             is_inside_word = bool(source_units) and not part.source[-1:].isspace()
         else:
             source_units, target_units = ([[token] for token in range(len(ids))] for ids in (part.source_ids, part.ids))
@@ -133,8 +133,8 @@ def align_words(
     """Link each target word, in order, to the source word that it attends to most; the values are the weights.
 
     A source word's weight is the sum over its subwords, and a target word's attention the mean over its subwords. The
-    end symbols have no links, and each target subword's weights are shares of what is not on the end symbol. A target
-    word that attends only to the end symbol has no link. Of equal weights the first counts.
+    end symbols have no links; each target subword's weights are normalized without the end symbol. A target
+    word that attends only to the end symbol has no link. Ties go to the first word.
 
     Args:
         weights: The cross-attention of one sentence without padding. Row t is the attention that predicts target token
@@ -182,7 +182,7 @@ def alignment_error_rate(
 ) -> float:
     """Compute 1 - 2 |A ∩ E| / (|A| + |E|) over the sentences of a corpus, from the links A and the expected links E.
 
-    It is 0 if there is no link at all.
+    The result is 0 if there are no links at all.
 
     Source: Och and Ney 2003, https://aclanthology.org/J03-1002, the section on evaluation, with S = P = E.
     """

@@ -1,4 +1,4 @@
-"""What other programs have for each choice of `model`: one table, which every export and import reads."""
+"""The counterparts in other programs of each choice in `model`: one table for every export and import."""
 
 from typing import Any, Literal, NamedTuple
 
@@ -27,7 +27,7 @@ class Counterparts(NamedTuple):
     onnx: Settings = {}  # in graphs for ONNX Runtime, written: they need no settings
 
 
-# What the other programs have: `transformers.activations.ACT2FN`, `ctranslate2.specs.common_spec.Activation`, and the
+# Choices in the other programs: `transformers.activations.ACT2FN`, `ctranslate2.specs.common_spec.Activation`, and the
 # options `--transformer-…` of `marian --help`.
 COUNTERPARTS: dict[str, dict[str, Counterparts]] = {
     "activation": {
@@ -70,7 +70,7 @@ COUNTERPARTS: dict[str, dict[str, Counterparts]] = {
 
 
 def find_lacking(config: ModelConfig, to: Format) -> list[str]:
-    """What a format cannot express of a model, as "model.key = value (it has …)"; empty if it can be exported."""
+    """The choices of a model that a format cannot express, as "model.key = value (it has …)"; empty if exportable."""
     lacking = []
     for key, rows in COUNTERPARTS.items():
         choice, known = getattr(config, key), [value for value, row in rows.items() if getattr(row, to) is not None]

@@ -28,7 +28,7 @@ from translate.runs.loading import LoadedRun, load_run
 
 logger = logging.getLogger(__name__)
 
-MANY_LINES = 500  # sentences that are searched together; with fewer, our own search is done sooner than a conversion
+MANY_LINES = 500  # sentences searched together; with fewer, our own search finishes before a conversion would
 
 
 class LoadedTranslator(NamedTuple):
@@ -53,14 +53,14 @@ def load_translator(
     Args:
         options: Values of `DecodingConfig` that replace the run's; None keeps the run's value.
         ensemble: Other runs whose probabilities are averaged with this run's.
-        reverse: A run that translates the other way; the beam is ranked by its log-probability of the source too.
+        reverse: A run for the opposite direction; the beam is ranked by its log-probability of the source too.
         forbidden: Words and phrases that no translation contains.
         token_scores: Whether translations need the log-probabilities of their tokens, which cost CTranslate2 time.
             Without them, scores of greedy search are NaN.
 
     Raises:
         InputError: A path is not a run that has the checkpoint, a setting is invalid, tokenizers or languages do not
-            fit, or the engine is not installed or does not have what is asked for.
+            fit, or the engine is not installed or does not support the settings.
         RunError: A run is damaged, or cannot be converted for the engine.
     """
     for name, value in {"ensemble": ensemble, "forbidden": forbidden}.items():
@@ -86,8 +86,8 @@ def load_translator(
                 break
             except RunError as error:  # damaged, and its checksums agree
                 if is_new:
-                    raise RunError(f"{error}, although it was made again; use --engine translate") from error
-                logger.warning(f"{error}; it is made again")
+                    raise RunError(f"{error}, although it was converted again; use --engine translate") from error
+                logger.warning(f"{error}; converting it again")
                 shutil.rmtree(folder, ignore_errors=True)
         logger.info(f"Searching with CTranslate2 in {own.config.precision}")
         return faster
@@ -140,8 +140,8 @@ def _load_other(path: Path, first: LoadedRun, config: DecodingConfig, *, checkpo
     for side in ("source", "target"):
         if getattr(other.tokenizers, side).model_bytes != getattr(first.tokenizers, side).model_bytes:
             raise InputError(
-                f"{path} has another {side} tokenizer than {first.directory}: models that decode together must have"
-                " the same; train both with the tokenizer of one (tokenizer.source_model, tokenizer.target_model)"
+                f"{path} has a different {side} tokenizer from {first.directory}: models that decode together must have"
+                " the same; train both with one tokenizer (tokenizer.source_model, tokenizer.target_model)"
             )
     return _prepare(other.model, config)
 
@@ -162,7 +162,7 @@ def _prepare(model: Transformer, config: DecodingConfig) -> Transformer:
     """The model on the device and in the precision that the config names."""
     device = choose_device(config.device)
     with explain_out_of_memory(
-        f"the loading of a model of {model.num_parameters:,} parameters to {device}",
+        f"loading a model with {model.num_parameters:,} parameters on {device}",
         hint="Load fewer runs at once (--ensemble, --reverse), or choose another device (decoding.device).",
     ):
         return set_precision(model.to(device), config.precision)
@@ -177,13 +177,13 @@ def set_precision(model: Transformer, precision: str) -> Transformer:
 
 
 def resolve_auto(config: DecodingConfig, *, others: Sequence[str] = ()) -> DecodingConfig:
-    """The config with an engine and a precision in the place of auto.
+    """The config with `auto` resolved to an engine and a precision.
 
     Args:
-        others: What else is asked of a search and only our own has, such as an ensemble.
+        others: Other requests that only our own search supports, such as an ensemble.
 
     Raises:
-        InputError: The engine, or a precision that only CTranslate2 has, excludes a part of the search.
+        InputError: The engine, or a precision that only CTranslate2 has, rules out part of the search.
     """
     device, engine, precision = choose_device(config.device), config.engine, config.precision
     missing = [*missing_settings(config), *others]
@@ -207,7 +207,7 @@ def resolve_auto(config: DecodingConfig, *, others: Sequence[str] = ()) -> Decod
 
 
 class AutomaticEngine:
-    """Searches with CTranslate2 as soon as converting the run pays, and with our own model otherwise.
+    """Searches with CTranslate2 as soon as converting the run pays off, and with our own model otherwise.
 
     Args:
         is_converted: Whether the run has been converted before.
@@ -220,7 +220,7 @@ class AutomaticEngine:
         self._has_failed = False
 
     def check(self, config: DecodingConfig) -> None:
-        """See `Engine.check`: our own model searches with what CTranslate2 does not have."""
+        """See `Engine.check`: our own model searches when CTranslate2 does not support a setting."""
         self.own.check(config)
 
     def prepare(self) -> Literal["translate", "ctranslate2"]:
@@ -234,7 +234,7 @@ class AutomaticEngine:
         (self.own if is_ours else self._faster(num_lines)).search(job)
 
     def _faster(self, num_lines: int) -> Engine:
-        """CTranslate2 if so many lines pay for its conversion, and our own model otherwise."""
+        """CTranslate2 if there are enough lines to pay for its conversion, and our own model otherwise."""
         try:
             if not self._has_failed and (num_lines >= MANY_LINES or self._is_converted()):
                 return self._convert()

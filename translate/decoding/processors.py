@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import pad_sequence
 from translate.decoding.constraints.phrases import WordTables
 from translate.decoding.search.beam import BeamState, NextTokenScores
 
-_NONE = -1  # where there is no token
+_NONE = -1  # no token
 
 
 class ForcedPrefix:
@@ -89,7 +89,7 @@ class ForbiddenPhrases:
 
 @dataclasses.dataclass(frozen=True)
 class NoRepeatedNgrams:
-    """Forbids a sequence of n tokens to occur twice in a hypothesis.
+    """Forbids a sequence of n tokens from occurring twice in a hypothesis.
 
     Source: Paulus et al. 2017, https://arxiv.org/abs/1705.04304, section 2.5, for trigrams.
     """
@@ -97,7 +97,7 @@ class NoRepeatedNgrams:
     n: int
 
     def __call__(self, scores: NextTokenScores, state: BeamState) -> NextTokenScores:
-        """Forbids what followed the newest n - 1 tokens where they occurred before."""
+        """Forbids the tokens that followed earlier occurrences of the newest n - 1 tokens."""
         longest = _longest(state)
         if longest < self.n:
             return scores
@@ -150,5 +150,5 @@ def _ends_with(state: BeamState, phrases: Int[Tensor, "phrases longest"]) -> Boo
 
 
 def _longest(state: BeamState) -> int:
-    """Tokens of the longest hypothesis; a row that its sentence has left may count beyond the capacity."""
+    """Tokens of the longest hypothesis; an abandoned row may count beyond the capacity."""
     return min(int(state.lengths.max()), state.ids.shape[2] - 1)

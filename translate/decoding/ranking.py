@@ -49,12 +49,12 @@ def choose_translation(
 ) -> Translation:
     """The best of a search's hypotheses as a translation, with other good ones as its alternatives.
 
-    Of hypotheses that spell the same text with other subwords the best stays; samples may repeat a text. With
-    `decoding.mbr` the best is the one of least risk among those that leave the fewest phrases out.
+    Of hypotheses that spell the same text with different subwords, the best stays; samples may repeat a text. With
+    `decoding.mbr` the best is the one with the least risk among those that omit the fewest phrases.
     """
     hypotheses = hypotheses or [Hypothesis([], [], 0.0, truncated=False)]
     ranked = [(each, unmet_phrases(each.ids, given.phrases, tokenizers.target)) for each in hypotheses]
-    # A hypothesis that was cut at its maximum length may leave phrases out and have the best score all the same.
+    # A hypothesis that was cut at its maximum length may omit phrases and still have the best score.
     ranked.sort(key=lambda pair: len(pair[1]))
     if config.mbr != "none":
         ranked = [pair for pair in ranked if len(pair[1]) == len(ranked[0][1])]
@@ -109,7 +109,7 @@ def expected_utilities(candidates: Sequence[str], *, utility: Utility) -> list[f
     """How good each candidate is on average, in points of 100, if each of the candidates may be the right translation.
 
     The candidate with the greatest expected utility has minimum Bayes risk. All candidates weigh the same, so a
-    translation that was sampled twice weighs twice. A candidate is compared with itself too, as in the papers.
+    translation that was sampled twice counts twice. A candidate is also compared with itself, as in the papers.
 
     Source: Kumar and Byrne 2004, https://aclanthology.org/N04-1022; Eikema and Aziz 2020,
         https://arxiv.org/abs/2005.10283.
@@ -134,7 +134,7 @@ def _chrf(texts: Sequence[str]) -> Float[Tensor, "hypotheses references"]:
     """
     precision = recall = num_orders = torch.zeros(len(texts), len(texts), dtype=torch.float64)
     for matches, totals in _compare_ngrams(["".join(text.split()) for text in texts], CHRF.CHAR_ORDER):
-        at_least_one = totals.clamp(min=1)  # where there are none, none match either
+        at_least_one = totals.clamp(min=1)  # with no n-grams there are no matches either
         precision = precision + matches / at_least_one[:, None]
         recall = recall + matches / at_least_one[None, :]
         num_orders = num_orders + ((totals[:, None] > 0) & (totals[None, :] > 0))

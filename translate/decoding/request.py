@@ -11,7 +11,7 @@ from translate.decoding.output.flags import flag_translation
 from translate.decoding.output.words import WordConfidence, group_words, word_confidences
 
 OnFinished = Callable[[int], object]
-"""Is told how many more lines have a result, to show progress: from any thread, but never from two at once."""
+"""Receives the number of newly finished lines, to show progress; called from any thread, but never from two at once."""
 
 BUFFER_CHARACTERS = 1_000_000  # a buffer of very long lines ends early
 
@@ -40,7 +40,7 @@ class Request(NamedTuple):
 
 
 class SearchInput(NamedTuple):
-    """What is searched at once: a whole line, or one piece of a line that was split."""
+    """The unit of search: a whole line, or one piece of a line that was split."""
 
     line: int  # number of the line in the whole input, from 0; it seeds sampling
     piece: int  # number of the piece within its line, from 0; it seeds sampling too
@@ -97,7 +97,7 @@ class Translation(NamedTuple):
         facts = [f"score {self.score:.3f}", f"log-probability {self.log_prob:.3f} nats"]
         facts += [flag.replace("_", " ") for flag in sorted(self.flags)]
         above: dict[int, str] = {}  # the source word by the word's number
-        if self.alignment and not self.pieces:  # which count the words of the whole line
+        if self.alignment and not self.pieces:  # pieces count the words of the whole line
             words = group_words(self.source_tokens)
             links = (map(int, link.split("-")) for link in self.alignment.split())
             above = {target: words[source].text for source, target in links}
@@ -140,7 +140,7 @@ class Translation(NamedTuple):
 
 
 def _escape(text: str) -> str:
-    # HTML does not allow control characters, all of which byte fallback can make.
+    # HTML does not allow control characters, and byte fallback can generate any of them.
     return html.escape(re.sub("[\\0-\x08\x0b-\x1f\x7f-\x9f]", "\N{REPLACEMENT CHARACTER}", text))
 
 
@@ -165,7 +165,7 @@ _CONDITIONS = {
 
 
 class ConditionCounts(Counter[str]):
-    """The number of `lines`, and of lines in each condition that `Translation.flags` names.
+    """The number of `lines`, and of lines with each flag of `Translation.flags`.
 
     Every translation without text is `empty`, including the translations of empty lines.
     """

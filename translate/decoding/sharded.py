@@ -1,8 +1,8 @@
-"""A large file translated by several processes, or in several starts: in blocks that are translated once.
+"""Translates a large file with several processes, or over several starts, in blocks that are translated once.
 
 Rank r of n translates the blocks r, r + n, r + 2n, …, and writes each into a part file, whole or not at all; rank 0
 joins the parts. A block is the buffer of lines that a translator would read ahead, so a single process would give the
-same translations, to the last digit of their scores. Blocks depend on the input and the settings alone, so a later
+same translations, down to the last digit of their scores. Blocks depend on the input and the settings alone, so a later
 start by any number of processes can use the finished parts: a part carries the fingerprint of everything that it
 depends on.
 """
@@ -51,7 +51,7 @@ class ShardedDecoder:
     dependencies: dict[str, str]  # all that translations depend on, except requests; from `collect_dependencies`
     output_format: OutputFormat
     output: Path
-    alignments: Path | None  # where the word alignments go; None: none are wanted
+    alignments: Path | None  # where to write word alignments; None: nowhere
     pairs: PairFormat | None = None  # the output is a synthetic corpus; None: it is in the output format
 
     @property
@@ -62,7 +62,7 @@ class ShardedDecoder:
     def decode(
         self, world: World, requests: Iterable[Request], *, on_finished: OnFinished = ignore_progress
     ) -> tuple[ConditionCounts, int]:
-        """Translate an input, which each rank has as a whole, together with the other ranks.
+        """Translate an input together with the other ranks, each of which has the whole input.
 
         Returns:
             The counts of all lines, and the number of lines that an earlier start had finished; on all ranks.
@@ -88,19 +88,19 @@ class ShardedDecoder:
             for entry in self.folder.iterdir():
                 if not (is_part(entry) or is_temporary(entry) or (entry.name == "lock" and is_lock_file(entry))):
                     raise InputError(
-                        f"{entry}: is not a finished part, but parts go into this folder; move it elsewhere"
+                        f"{entry}: is not a finished part, and this folder is for parts; move it elsewhere"
                     )
         except FileExistsError:
             raise InputError(f"{self.folder}: finished parts go into a folder of this name, but it is a file") from None
         except OSError as error:
             raise write_error(self.folder, error) from error
-        busy = "is at work there: wait for it, stop it, or choose another --output"
+        busy = "is running there: wait for it, stop it, or choose another --output"
         with hold_lock(self.folder / "lock", busy=busy):
             try:
                 yield
             finally:
                 if not any(self.folder.glob("*.part")):
-                    with contextlib.suppress(OSError):  # it has files of others
+                    with contextlib.suppress(OSError):  # it contains other files
                         (self.folder / "lock").unlink(missing_ok=True)
                         self.folder.rmdir()
 
@@ -155,7 +155,7 @@ class ShardedDecoder:
         return OutputPart(counts, list(output), alignments)
 
     def join_parts(self, fingerprints: Sequence[str]) -> ConditionCounts:
-        """Write the output out of the parts of all blocks, given the fingerprint of each, and remove the parts."""
+        """Join the parts of all blocks into the output, given the fingerprint of each, and remove the parts."""
         counts = ConditionCounts()
         with open_output(self.alignments or Path(os.devnull)) as links, open_output(self.output) as lines:
             for number, block_fingerprint in enumerate(fingerprints):
@@ -209,10 +209,10 @@ def read_part(file: Path, block_fingerprint: str) -> OutputPart | None:
 def collect_dependencies(
     translator: Translator, files: Mapping[str, Sequence[Path]], *, checkpoint: Checkpoint
 ) -> dict[str, str]:
-    """Collect by name everything that translations depend on, except the lines and their constraints.
+    """Collect everything that translations depend on, by name, except the lines and their constraints.
 
     Args:
-        files: Run directories and other files, by what they are for.
+        files: Run directories and other files, by purpose.
     """
     settings = translator.config.model_dump(mode="json", exclude=_CHANGES_NO_TRANSLATION)
     versions = {package: version for package, version in package_versions().items() if package != "python"}
@@ -225,7 +225,7 @@ def collect_dependencies(
 
 
 def _fingerprint(path: Path, checkpoint: Checkpoint) -> str:
-    """The fingerprint of a file, or of those files of a run that its translations depend on."""
+    """The fingerprint of a file, or of the files in a run that its translations depend on."""
     if path.is_file():
         return fingerprint(path)
     run = RunDirectory(path)

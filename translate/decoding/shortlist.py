@@ -27,7 +27,7 @@ from translate.runs.checksums import DamageError
 from translate.runs.directory import RunDirectory, open_run
 from translate.runs.loading import LoadedRun
 
-MAX_PAIRS = 500_000  # that the translations are learnt from; more would take memory and change little
+MAX_PAIRS = 500_000  # to learn translations from; more would take memory and change little
 
 
 class Shortlist(NamedTuple):
@@ -47,14 +47,14 @@ def read_shortlist(run: LoadedRun) -> Shortlist:
 
     Raises:
         InputError: The run has no shortlist.
-        RunError: The shortlist is damaged, or one for other vocabularies.
+        RunError: The shortlist is damaged, or was made for other vocabularies.
     """
     file = RunDirectory(run.directory).shortlist
     if not file.is_file():
         raise InputError(f"{run.directory} has no {file.name}: make it with translate shortlist {run.directory}")
     tensors = read_tensors(file).tensors
     if {name: tensor.dim() for name, tensor in tensors.items()} != {"always": 1, "translations": 2}:
-        raise DamageError(file, "it has other tensors than a shortlist")
+        raise DamageError(file, "its tensors are not those of a shortlist")
     shortlist = Shortlist(**tensors)
     sizes = [len(shortlist.translations), len(shortlist.always)]
     expected = [run.tokenizers.source.vocab_size, run.tokenizers.target.vocab_size]
@@ -118,7 +118,7 @@ def make_shortlist(run_path: Path, *, num_frequent: int, num_translations: int) 
         The number of pairs that the shortlist was learnt from.
 
     Raises:
-        InputError: The path is not a run, or its corpora are not where its config says.
+        InputError: The path is not a run, or the corpora named in its config are missing.
         RunError: The shortlist cannot be written.
     """
     run = open_run(run_path)

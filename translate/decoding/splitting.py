@@ -1,4 +1,4 @@
-"""Sources that have more tokens than the model should get: refused, cut, or translated in pieces that are joined again.
+"""Sources with more tokens than the model should get: refused, cut, or translated in pieces that are joined again.
 
 A line is split at the ends of sentences first, and within a word only as the last resort. Each level divides what the
 level before has left too long. No character is lost or doubled: the pieces, joined, are the line. A sentence stays
@@ -102,7 +102,7 @@ def join_translations(source: str, pieces: Sequence[Translation]) -> Translation
 def split_text(text: str, *, max_tokens: int, count_tokens: CountTokens) -> list[str]:
     """Pieces of a text of at most `max_tokens` tokens each, in order; joined they are the text.
 
-    A single character that has more tokens than that is a piece all the same.
+    A single character with more tokens than that is still a piece.
 
     Args:
         count_tokens: Counts the tokens of separate texts, without end symbols. It is called with the whole text,

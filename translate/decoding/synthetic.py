@@ -1,6 +1,6 @@
-"""Synthetic corpora: translations beside what was translated, as pairs that another model is trained on.
+"""Synthetic corpora: lines paired with their translations, to train another model on.
 
-Each line is a JSON object, which `kind: json` of `data.train` reads back exactly, with tabs, quotes and all else.
+Each line is a JSON object, which `kind: json` of `data.train` reads back exactly, including tabs and quotes.
 """
 
 import datetime
@@ -30,7 +30,7 @@ class PairFormat:
 
     Args:
         is_reversed: The translation is the source of the pair, as in back-translation, and else its target.
-        nearest: Keep of each n-best list only the translation that is nearest to the reference, by this sentence score.
+        nearest: From each n-best list keep only the translation nearest to the reference, by this sentence score.
         references: The reference of each line, by its number from 0; only needed for `nearest`.
 
     Source: Sennrich et al. 2016, https://arxiv.org/abs/1511.06709 (back-translation); Kim and Rush 2016,
@@ -69,7 +69,7 @@ class PairFormat:
 def describe_origin(
     runs: Sequence[Path], checkpoint: Checkpoint, *, settings: DecodingConfig, counts: ConditionCounts
 ) -> dict[str, Any]:
-    """Where translations come from, as JSON values: runs and their weights, versions, the search and its counts."""
+    """The provenance of translations, as JSON values: runs and their weights, versions, the search and its counts."""
     described = []
     for run in map(RunDirectory, runs):
         file = run.checkpoint(checkpoint)

@@ -40,9 +40,9 @@ from translate.errors import InputError
 from translate.model import Transformer
 
 OnTranslated = Callable[[int, Translation], object]
-"""Is given the number of a line and its translation, in the thread that has found it."""
+"""Receives the number of a line and its translation, in the thread that has found it."""
 OnPartial = Callable[[int, int, str], object]
-"""Is given the number of a line, the number of a piece of it and its text so far, in the thread that searches."""
+"""Receives the number of a line, the number of a piece of it and its text so far, in the thread that searches."""
 
 
 def check_search(config: DecodingConfig, *, num_layers: int, is_reranked: bool = False) -> None:
@@ -65,12 +65,12 @@ class Translator:
     """Translates lines of text.
 
     Args:
-        engine: What searches; a model in evaluation mode searches by itself.
-        reverse: Translates the other way; the beam is ranked by its log-probability of the source too.
-        name: What it is called when it is shown, such as its run and languages.
+        engine: Searches for translations; a model in evaluation mode is searched by our own engine.
+        reverse: Translates in the opposite direction; its log-probability of the source also ranks the beam.
+        name: Shown in its representation, such as its run and languages.
 
     Raises:
-        InputError: The config asks for something that the engine or the model does not have, or for something other
+        InputError: The config asks for something that the engine or the model does not support, or for something other
             than a beam with a reverse model.
     """
 
@@ -96,7 +96,7 @@ class Translator:
 
     @property
     def model(self) -> Transformer:
-        """The weights that are searched with; of an ensemble, the first model."""
+        """The model to translate with; of an ensemble, the first one."""
         return self.engine.model
 
     def with_options(self, **options: object) -> "Translator":
@@ -283,7 +283,7 @@ class Translator:
         yield from (joined[line] for line in range(len(requests)))
 
     def _inputs(self, requests: Sequence[Request], *, first_number: int) -> list[list[SearchInput]]:
-        """The inputs of each line with their constraints: the line, or the pieces of one that is too long."""
+        """The inputs of each line with their constraints: the line, or its pieces if it is too long."""
         tokenizers, limit = self.tokenizers, self.source_limit
         sources = [request.source for request in requests]
         encoded = tokenizers.source.encode_lines(sources, num_threads=torch.get_num_threads())
@@ -333,7 +333,7 @@ class Translator:
 
 def _check_lines(lines: Any) -> Iterator[str | Request]:
     """Yield the same lines, each of which must be text or a request."""
-    wanted = "translate() takes a str, or a list of str"
+    wanted = "translate() takes a str or a list of str"
     if isinstance(lines, bytes | bytearray | Mapping) or not isinstance(lines, Iterable):
         raise TypeError(f"{wanted}, and this is {type(lines).__name__}: {lines!r:.80}")
     for number, line in enumerate(lines, start=1):

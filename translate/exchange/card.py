@@ -66,7 +66,7 @@ def write_card(
     Args:
         name: The folder's final name.
         rounded: What the weights were rounded to; None: they stayed fp32.
-        scores: More scores than those in the run.
+        scores: Scores to show in addition to the run's own.
     """
     data, config = run.config.data, run.config.model
     description = read_description(open_run(run.directory))
@@ -117,7 +117,7 @@ def write_card(
         f"A Transformer with {config.num_encoder_layers}+{config.num_decoder_layers} layers, width {config.d_model} and"
         f" {run.model.num_parameters:,} weights (norm: {config.norm}, positions: {config.positions}).",
         f"translate {__version__} exported {weights}"
-        + (f", rounded to {rounded}." if rounded else " and checked that they give the same numbers."),
+        + (f", rounded to {rounded}." if rounded else " and verified that the export computes the same numbers."),
         f"\n## Use\n\n```bash\npip install {packages}\n```\n\n```python",
         code,
         "```\n\n## Scores\n",
@@ -128,7 +128,7 @@ def write_card(
         f"\n```bash\n{shlex.join(description.command)}\n```\n",
         f"Versions: {', '.join(f'{package} {version}' for package, version in versions.items())}.\n",
         "## Limitations\n",
-        "The model translates one sentence at a time, and knows the kind of text that it was trained on. On other text"
+        "The model translates one sentence at a time, and works best on text like its training data. On other text"
         " its translations may be fluent and wrong, so have people check what matters.",
     ]
     (directory / "README.md").write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
@@ -151,7 +151,7 @@ def read_scores(run: LoadedRun, versions: dict[str, str]) -> list[CardScores]:
             scores.append(CardScores(report.name, _search(report.decoding), report.metrics))
     if run.averaged or "validation" in {each.set_name for each in scores}:
         return scores
-    steps = {"validation": "step", "evaluation": "best_step"}  # only the latter uses the run's own search
+    steps = {"validation": "step", "evaluation": "best_step"}  # only evaluation uses the run's own search
     for record in [each for each in read_metrics(directory) if run.step == each.get(steps.get(each["kind"], ""))][-1:]:
         is_own = record["kind"] == "evaluation"
         search = _search(run.config.decoding.model_dump()) if is_own else "as in the training's validations"

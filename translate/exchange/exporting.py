@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 Format = Literal["ctranslate2", "huggingface", "onnx"]
 Quantization = Literal["int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16", "float16", "bfloat16"]
 QUANTIZATIONS: dict[Format, tuple[Quantization, ...]] = {"ctranslate2": get_args(Quantization), "onnx": ("int8",)}
-"""What each format can have instead of fp32."""
+"""The precisions that each format offers instead of fp32."""
 
 
 def export_run(
@@ -51,14 +51,14 @@ def export_run(
     Raises:
         InputError: `run_path` is not a run, the format has no such quantization or cannot be evaluated, the package is
             not installed, or `output` is not empty.
-        RunError: The exported model gives other numbers, or the disk is full; nothing is left behind.
+        RunError: The exported model computes different numbers, or the disk is full; nothing is left on disk.
         FileExistsError: Another program has written `output` in the meantime.
     """
     if output.exists() and not (output.is_dir() and not any(output.iterdir())):
         raise InputError(f"{output} is not an empty folder: choose another one for the export")
     if quantization is not None and quantization not in QUANTIZATIONS.get(to, ()):
         able = " or ".join(f"--to {name}" for name, known in QUANTIZATIONS.items() if quantization in known)
-        raise InputError(f"--quantization {quantization} is not for --to {to}: take {able}, or leave it out")
+        raise InputError(f"--quantization {quantization} does not work with --to {to}: use {able}, or leave it out")
     if evaluate and to != "ctranslate2":
         raise InputError(f"--evaluate is not for --to {to}: it compares translations by CTranslate2, --to ctranslate2")
     run = load_run(run_path, checkpoint=checkpoint)
@@ -84,7 +84,7 @@ def _evaluate_export(run: LoadedRun, folder: Path, *, checkpoint: Checkpoint) ->
     CTranslate2 searches for both with the run's settings: for the run as `translate eval --engine ctranslate2` does.
 
     Raises:
-        InputError: The run has no validation corpus, or CTranslate2 cannot do its search.
+        InputError: The run has no validation corpus, or CTranslate2 does not support its search.
     """
     if run.config.data.validation is None:
         raise InputError(f"--evaluate: {run.directory} has no data.validation in its config; leave --evaluate out")
@@ -93,7 +93,7 @@ def _evaluate_export(run: LoadedRun, folder: Path, *, checkpoint: Checkpoint) ->
     ours = load_translator(run.directory, checkpoint=checkpoint, options=options, token_scores=False).translator
     assert isinstance(ours.engine, CTranslate2Engine)
     own, tokenizers, config = ours.engine.own, ours.tokenizers, ours.config
-    # The default is the precision of the file.
+    # CTranslate2 defaults to the file's precision.
     engine = CTranslate2Engine(own, tokenizers, folder, config, has_token_scores=False, compute_type="default")
     scores = []
     for name, translator in (("the run", ours), ("this export", Translator(engine, tokenizers, config))):

@@ -43,7 +43,7 @@ class Vocabulary(NamedTuple):
 
     @property
     def only_ours(self) -> list[int]:
-        """Our ids that they do not have, and BOS if it is the second id of one of their symbols."""
+        """Our ids that are missing there, and BOS if it shares a foreign id with another symbol."""
         rows = self.rows
         is_double = rows[BOS_ID] in (rows[UNK_ID], rows[EOS_ID])
         return [token for token, row in enumerate(rows) if row < 0 or (token == BOS_ID and is_double)]
@@ -63,14 +63,14 @@ class Vocabulary(NamedTuple):
 class ForeignModel(NamedTuple):
     """What a reader finds in another toolkit's files."""
 
-    sections: dict[str, dict[str, Any]]  # of the run's config, as far as the files say it
+    sections: dict[str, dict[str, Any]]  # of the run's config, as far as the files specify them
     format: Format  # which names the weights
     weights: dict[str, Tensor]  # linear layers as in torch: one row per output
     source: Vocabulary
     target: Vocabulary
     sentencepiece: tuple[Path, Path]  # the models of the source and of the target
     files: list[Path]  # everything that the model was read from
-    licence: str | None  # as its model card names it
+    licence: str | None  # as named in its model card
     reader: dict[str, str]  # package and version
     check: Callable[[Transformer, Tokenizers], None]  # compares ours with the other toolkit's; raises RunError
 
@@ -116,8 +116,8 @@ def require(name: str, values: Mapping[str, object], allowed: Mapping[str, tuple
 def reorder_sentencepiece(model_bytes: bytes, names: list[str], *, name: str) -> Tokenizer:
     """A SentencePiece model that segments as before, with the ids of a vocabulary.
 
-    A subword that only the vocabulary has becomes an unused piece, which texts are never segmented into. A piece that
-    only the model has comes after `END_OF_VOCABULARY`: texts are segmented into it as before, and its id is UNK.
+    A subword found only in the vocabulary becomes an unused piece, which segmentation never produces. A piece that
+    is only in the model comes after `END_OF_VOCABULARY`: segmentation still produces it, and its id is UNK.
 
     Args:
         names: The subword of each id, with our special symbols.
@@ -151,7 +151,7 @@ def reorder_sentencepiece(model_bytes: bytes, names: list[str], *, name: str) ->
 
 
 def describe_sentencepiece(model_bytes: bytes) -> dict[str, object]:
-    """What a model says of a config's section `tokenizer`."""
+    """The settings of the config's section `tokenizer` that a model determines."""
     model = _parse(model_bytes, name="the SentencePiece model")
     normalization = model.normalizer_spec.name
     known = ("nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity")

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 TABLE_POSITIONS = 1024
 """Positions of an export: the most tokens of a source or translation, including the special symbol."""
 SYMBOLS = {"pad_token_id": PAD_ID, "bos_token_id": BOS_ID, "eos_token_id": EOS_ID, "decoder_start_token_id": BOS_ID}
-_NORM_EPSILON = 1e-5  # in the code of transformers, not in a setting
+_NORM_EPSILON = 1e-5  # hard-coded in transformers, not a setting
 SHAPE = {  # settings of `MarianConfig`, and ours; two for the same one must have the same value
     "d_model": "d_model",
     "encoder_attention_heads": "num_heads",
@@ -45,7 +45,7 @@ SHAPE = {  # settings of `MarianConfig`, and ours; two for the same one must hav
 
 
 def marian_lacks(config: ModelConfig) -> list[str]:
-    """What MarianMT cannot express of a model, as "model.key = value (it has …)"."""
+    """The settings of a model that MarianMT cannot express, as "model.key = value (it has …)"."""
     lacking = find_lacking(config, "marian_mt")
     if config.norm_epsilon != _NORM_EPSILON:
         lacking.append(f"model.norm_epsilon = {config.norm_epsilon!r} (it has {_NORM_EPSILON!r})")
@@ -89,7 +89,7 @@ def write_huggingface(model: Transformer, tokenizers: Tokenizers, config: Config
 
     Raises:
         InputError: The package is not installed.
-        RunError: The written model gives other logits, or the written tokenizer other subwords.
+        RunError: The written model gives different logits, or the written tokenizer different subwords.
     """
     transformers = import_extra("transformers")
     exported_class = _exported_class(model.config)

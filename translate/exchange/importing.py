@@ -42,7 +42,7 @@ def import_model(source: str, run: Path, *, overrides: Sequence[str] = (), comma
     Raises:
         InputError: There is no such model, a package is not installed, the model has something that a run cannot hold,
             or `run` is not empty.
-        RunError: Our model gives other numbers, or the disk is full; nothing is left behind.
+        RunError: Our model computes different numbers, or the disk is full; nothing is left on disk.
         FileExistsError: Another program has written `run` in the meantime.
     """
     if run.exists() and not (run.is_dir() and not any(run.iterdir())):
@@ -55,7 +55,7 @@ def import_model(source: str, run: Path, *, overrides: Sequence[str] = (), comma
     foreign.check(imported.model, imported.tokenizers)
     origin = {
         "source": source,
-        "folder": str(folder.resolve()),  # named by the commit if it was downloaded
+        "folder": str(folder.resolve()),  # its name is the commit if it was downloaded
         **({} if foreign.licence is None else {"licence": foreign.licence}),
         "read_with": foreign.reader,
         "files": {file.name: fingerprint(file) for file in foreign.files},
@@ -68,14 +68,14 @@ def import_model(source: str, run: Path, *, overrides: Sequence[str] = (), comma
 
 
 def convert(foreign: ForeignModel, run: Path, overrides: Sequence[str]) -> LoadedRun:
-    """Convert another toolkit's model into a run that is not written yet.
+    """Convert another toolkit's model into a run in memory.
 
     Args:
         overrides: `dotted.key=value` settings that the files do not contain, such as the languages.
 
     Raises:
         InputError: A weight is missing or has no place in our model, a SentencePiece model cannot be read, or an
-            override is invalid or changes what the files decide.
+            override is invalid or changes what the files determine.
     """
     is_joint = foreign.source == foreign.target
     contents = [*map(read_input, foreign.sentencepiece)]
@@ -97,7 +97,7 @@ def convert(foreign: ForeignModel, run: Path, overrides: Sequence[str]) -> Loade
     }
     for override in overrides:
         if override.startswith(("model", "tokenizer")):
-            raise InputError(f"{override}: the imported files decide `model` and `tokenizer`; leave it out")
+            raise InputError(f"{override}: the imported files determine `model` and `tokenizer`; leave it out")
     config = load_config(sections, overrides).config
     model = build_model(config, tokenizers)
     _fill(model, foreign)
@@ -120,6 +120,6 @@ def _fill(model: Transformer, foreign: ForeignModel) -> None:
         if theirs.shape != tensor.shape:
             raise InputError(f"the weight {name} has the shape {tuple(theirs.shape)}, not {tuple(tensor.shape)}")
         tensor.copy_(theirs if axis is None else theirs.index_select(axis, order))
-    weights.pop(OUTPUT_BIAS[foreign.format], None)  # zeros, in a model without
+    weights.pop(OUTPUT_BIAS[foreign.format], None)  # zeros in a model without it
     if weights:
         raise InputError(f"the weights {', '.join(sorted(weights)[:5])} have no place in our model")

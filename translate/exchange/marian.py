@@ -1,6 +1,6 @@
 """Reads Marian's own files, as in OPUS-MT's archives: model.npz, decoder.yml, vocabularies, SentencePiece models.
 
-CTranslate2 reads these files too, and computes the numbers that ours are compared with.
+CTranslate2 reads these files too, and computes the reference numbers for ours.
 """
 
 import functools
@@ -44,7 +44,7 @@ _ALLOWED: dict[str, tuple[object, ...]] = {
     "lemma-dim-emb": (0,),
     "factors-combine": ("sum",),
 }
-_NORM_EPSILON = 1e-6  # in Marian's code, not in its files
+_NORM_EPSILON = 1e-6  # hard-coded in Marian, not in its files
 _SYMBOLS = ("<unk>", "</s>")
 _TRANSPOSED, _EMBEDDINGS = ("W", "Wq", "Wk", "Wv", "Wo", "W1", "W2"), ("Wemb", "Wt")  # last parts of matrices' names
 
@@ -106,7 +106,7 @@ def read_marian(folder: Path) -> ForeignModel:
 
 
 def _files(folder: Path, decoder: dict[str, Any], key: str) -> list[Path]:
-    files = [folder / Path(str(name)).name for name in decoder.get(key) or ()]  # paths may be of another machine
+    files = [folder / Path(str(name)).name for name in decoder.get(key) or ()]  # paths may come from another machine
     if not files or not all(path.is_file() for path in files):
         found = ", ".join(path.name for path in files) or "nothing"
         raise InputError(f"{folder}: decoder.yml names {found} in `{key}`, and a file is missing")
@@ -163,7 +163,7 @@ def _check(
     probes = probe(model, position_limit=None)
     with tempfile.TemporaryDirectory() as temporary:
         converted, files, sides = Path(temporary, "converted"), [], []
-        for side, vocabulary in enumerate(vocabularies):  # whose subwords are numbers, which YAML cannot misread
+        for side, vocabulary in enumerate(vocabularies):  # here subwords are numbers, which YAML cannot misread
             names = [str(token) for token in range(len(vocabulary.subwords))]
             names[vocabulary.unk], names[vocabulary.eos] = _SYMBOLS
             files.append(Path(temporary, f"{side}.yml"))

@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 _FILES = ("config.json", "vocab.json", "source.spm", "target.spm")
 _PATTERNS = ("*.json", "*.spm", "*.safetensors", "pytorch_model*.bin")
-_ONLY_THEIRS = (  # settings of `generate` that our search lacks or defines differently
+_ONLY_THEIRS = (  # settings of `generate` that our search does not have or defines differently
     "do_sample", "num_beam_groups", "diversity_penalty", "repetition_penalty", "encoder_repetition_penalty",
     "encoder_no_repeat_ngram_size", "min_length", "min_new_tokens", "forced_bos_token_id", "begin_suppress_tokens",
 )  # fmt: skip
@@ -36,7 +36,7 @@ def search_settings(generation: Any, max_positions: int) -> dict[str, Any]:
     if penalty < 0:
         lost.append(f"length_penalty = {penalty}")
     if lost:
-        logger.warning(f"generation_config.json: {', '.join(lost)} has no exact counterpart here and is left out")
+        logger.warning(f"generation_config.json: {', '.join(lost)} has no exact counterpart here and is ignored")
     return {
         "beam_size": given.get("num_beams") or 1,
         "length_penalty_kind": "average",
@@ -109,7 +109,7 @@ def read_marian_mt(folder: Path) -> ForeignModel:
         for kind in ("missing_keys", "unexpected_keys", "mismatched_keys")
         if loading.get(kind)
     ]:
-        raise InputError(f"{folder}: the weights are not those of the model of config.json: {'; '.join(damage)}")
+        raise InputError(f"{folder}: the weights do not match the model in config.json: {'; '.join(damage)}")
     weights = dict(model.eval().state_dict())
     for name in ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight", "model.shared.weight"):
         weights.pop(name, None)  # sines, and a second name of the embeddings

@@ -134,7 +134,7 @@ class TranslateLayer(nn.Module):
         self.feed_forward_norm = nn.LayerNorm(config.d_model, eps=config.norm_epsilon)
 
     def forward(self, hidden: Tensor, to_itself: dict[str, Any], to_memory: dict[str, Any] | None) -> Tensor:
-        """The arguments after the first are those of the two kinds of attention."""
+        """The arguments after the first go to self-attention and cross-attention."""
         hidden = self._residual(hidden, self.self_attention_norm, partial(self.self_attention, **to_itself))
         if to_memory is not None:
             hidden = self._residual(hidden, self.cross_attention_norm, partial(self.cross_attention, **to_memory))
@@ -149,7 +149,7 @@ class TranslateLayer(nn.Module):
 class TranslateStack(nn.Module):
     """The encoder or the decoder: embeddings with positions, and layers."""
 
-    main_input_name = "input_ids"  # which `generate` reads from the encoder
+    main_input_name = "input_ids"  # `generate` reads it from the encoder
 
     def __init__(self, config: TranslateConfig, vocab_size: int, num_layers: int, *, is_decoder: bool) -> None:
         super().__init__()
@@ -259,7 +259,7 @@ class TranslateForConditionalGeneration(PreTrainedModel, GenerationMixin):
     def forward(
         self,
         input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,  # None: whatever is not padding
+        attention_mask: Tensor | None = None,  # None: everything except padding
         decoder_input_ids: Tensor | None = None,
         decoder_attention_mask: Tensor | None = None,
         encoder_outputs: BaseModelOutput | tuple[Tensor, ...] | None = None,

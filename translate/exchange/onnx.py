@@ -1,4 +1,4 @@
-"""Writes a folder of ONNX graphs by `optimum`'s names, and checks them in ONNX Runtime."""
+"""Writes a folder of ONNX graphs with `optimum`'s file names, and checks them in ONNX Runtime."""
 
 import json
 import logging
@@ -39,7 +39,7 @@ def write_onnx(model: Transformer, tokenizers: Tokenizers, config: Config, direc
 
     Raises:
         InputError: A package is not installed, or the graphs cannot express the model.
-        RunError: The written model gives other logits.
+        RunError: The written model gives different logits.
     """
     to_settings(model.config, "onnx")
     onnx = import_extra("onnx")
@@ -48,7 +48,7 @@ def write_onnx(model: Transformer, tokenizers: Tokenizers, config: Config, direc
     build_decoder(Graph(onnx, model, int8=int8)).save(directory / _DECODER)
     limit = position_limit(model.config)
     settings = {
-        "model_type": "marian",  # which optimum knows, whatever the graphs compute
+        "model_type": "marian",  # a type that optimum knows; the graphs may compute anything
         "is_encoder_decoder": True,
         **marian_settings(model),
         **(COUNTERPARTS["activation"][model.config.activation].marian_mt or {}),
@@ -65,7 +65,7 @@ def write_onnx(model: Transformer, tokenizers: Tokenizers, config: Config, direc
 def check_onnx(directory: Path, model: Transformer, *, int8: bool) -> None:
     """Run the written graphs and our model on the same sentences, whole translations at once and step by step.
 
-    The steps are the graphs' greedy search with the cache. Our model then computes the logits of what it found at once.
+    The steps are the graphs' greedy search with the cache. Our model then scores its output in one forward pass.
 
     Raises:
         RunError: A logit differs by more than the tolerance; in int8, they differ too much on average.

@@ -1,4 +1,4 @@
-"""Builds the encoder and the decoder as ONNX graphs, node by node, which keeps them small and supports every option.
+"""Builds the encoder and the decoder as ONNX graphs, node by node: the graphs stay small, and every option works.
 
 The decoder needs no branch for its first step: its cache is empty then, and it computes keys and values of the source
 only for positions that are not in the cache yet.
@@ -40,7 +40,7 @@ ACTIVATIONS: dict[str, Callable[["Graph", str], str]] = {
 }
 """Adds the nodes of each `model.activation`."""
 TABLE_POSITIONS = 4096
-"""Rows of the tables of sines: tokens of the longest source or translation, including the special symbol."""
+"""Rows of the sinusoidal tables: tokens of the longest source or translation, including the special symbol."""
 LARGEST_FILE = 2_000_000_000
 """Bytes of weights that fit into one ONNX file."""
 _OPSET, _IR_VERSION = 20, 9  # ONNX Runtime 1.17 and later
@@ -142,7 +142,7 @@ class Graph:
         return [self.op("Gather", table, positions) for table in tables]
 
     def mask(self, visible: str) -> str:
-        """0 for what is visible, -inf for the rest."""
+        """0 for visible positions, -inf for all others."""
         return self.op("Where", visible, self.number(0.0), self.number(-math.inf))
 
     def source_mask(self, attention_mask: str) -> str:
@@ -162,7 +162,7 @@ class Graph:
         return self.op("Add", mask, self.op("Transpose", bias, perm=[2, 0, 1]))
 
     def linear(self, module: nn.Linear, hidden: str, *, rows: Tensor | slice = slice(None), part: str = "") -> str:
-        """The outputs of a linear layer: all, or those of some rows, as a named part.
+        """The outputs of a linear layer: all of them, or only some rows, as a named part.
 
         ONNX Runtime transposes the weights once, when it loads the model.
         """

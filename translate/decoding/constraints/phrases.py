@@ -1,4 +1,4 @@
-"""Phrases that a translation must contain: their spelling, how far a translation has got, and a search for them.
+"""Phrases that a translation must contain: how they are spelled, tracked in a hypothesis, and searched for.
 
 A translation is read from left to right. Where missing phrases occur, the longest of them is taken, and reading
 continues after it: of "the" and "the dog", "the dog" satisfies only the second. A phrase occurs only where a word ends
@@ -78,7 +78,7 @@ def unsatisfied_phrases(
 ) -> list[int]:
     """Which of the required phrases are missing in a translation, by their places in `phrases`.
 
-    Of a phrase that is required several times, the last ones are reported.
+    If a phrase is required several times, the last entries are reported.
 
     Args:
         ids: The translation, without the end symbol; its end is the end of a word.
@@ -101,7 +101,7 @@ def build_table(phrases: Sequence[Sequence[Sequence[int]]]) -> Int[Tensor, "batc
 
 
 class PhraseProgress(NamedTuple):
-    """What a hypothesis has of its sentence's phrases."""
+    """Which of its sentence's phrases a hypothesis contains."""
 
     num_satisfied: Int[Tensor, "batch beam"]  # required tokens, including begun phrases and word ends
     is_missing: Bool[Tensor, "batch beam phrases"]
@@ -115,12 +115,12 @@ def find_progress(
     *,
     begins_word: Bool[Tensor, " vocab"],
 ) -> PhraseProgress:
-    """What each hypothesis has of its sentence's phrases: a pure function of its tokens.
+    """Which of its sentence's phrases each hypothesis contains: a pure function of its tokens.
 
-    A phrase counts with its tokens. The end of its last word counts as one more token as soon as the next token
+    A phrase counts by its tokens. The end of its last word counts as one more token as soon as the next token
     settles it: a hypothesis that has not paid for that yet must not crowd out those that have. A phrase that is begun
-    counts with its tokens so far, instead of the complete phrases that lie in it, if those are fewer. Once abandoned,
-    it counts nothing.
+    counts by its tokens so far, instead of the complete phrases inside it, if those have fewer. Once abandoned,
+    it counts for nothing.
 
     Args:
         ids: The start symbol, then the generated tokens, then anything.
@@ -184,9 +184,9 @@ class RequiredPhrases:
     that begins a word, and its next tokens of missing phrases, begun or not. No token is forbidden because it continues
     the last word of a phrase, as `▁dog` before `s`: that word may be wanted too. The hypothesis only falls back into a
     bank of those that have satisfied less, while its best token that begins a word keeps the "dog". The end symbol is
-    no candidate while a phrase is missing.
+    not a candidate while a phrase is missing.
 
-    A hypothesis that reaches its maximum length finishes as it is, and may lack phrases: see `unsatisfied_phrases`. A
+    A hypothesis that reaches its maximum length finishes as it is, perhaps without phrases: `unsatisfied_phrases`. A
     sentence without phrases gets what `select_best` gives.
 
     Args:
@@ -236,7 +236,7 @@ class RequiredPhrases:
     def _continuations(
         self, state: BeamState, scores: NextTokenScores
     ) -> tuple[Candidates, Int[Tensor, "batch candidates"]]:
-        """All distinct candidates, the greatest cumulative score first, and the bank that each would come to."""
+        """All distinct candidates, the greatest cumulative score first, and the bank that each would join."""
         _, beam, vocab = scores.shape
         table = self._table[state.sentences]
         _, is_missing, num_begun = find_progress(state.ids, state.lengths, table, begins_word=self._begins_word)
@@ -244,7 +244,7 @@ class RequiredPhrases:
         best, best_words = _best_of_each(scores), _best_of_each(scores.masked_fill(~self._begins_word, -math.inf))
         first = table[:, None, :, 0].expand_as(num_begun)
         following = table[:, None].expand(-1, beam, -1, -1).gather(3, num_begun[:, :, :, None])[:, :, :, 0]
-        # A phrase that is not missing gives a candidate that is there already.
+        # A phrase that is not missing yields a duplicate candidate.
         wanted = torch.where(is_missing.repeat(1, 1, 2), torch.cat((first, following), dim=2), best_words)
         of_each = torch.cat((best, best_words, wanted), dim=2)
         of_each = of_each + vocab * torch.arange(beam, device=scores.device)[:, None]

@@ -3,7 +3,7 @@
 A term is found as whole words, exactly as the file writes it. Its first letter may differ in case where a sentence
 begins, which is at the first word of the line and at the first word after one of . ! ? : …; there "der Hund" is also
 found as "Der Hund". Inflected forms are other terms: the file has a line for each. The line is read from left to right;
-of several terms at the same place the longest is taken, and reading continues after it.
+of several terms at one place the longest is taken, and reading continues after it.
 """
 
 import unicodedata
@@ -69,7 +69,7 @@ def read_terminology(path: Path) -> Terminology:
             continue
         columns = [" ".join(column.split()) for column in line.split("\t")]
         if len(columns) != 2 or not all(columns):
-            raise InputError(f"{path}, line {number}: {line!r}: source, tab, target are needed")
+            raise InputError(f"{path}, line {number}: {line!r}: expected source, tab, target")
         source, target = _normalize(columns[0]), columns[1]
         earlier, its_number = found.setdefault(source, (target, number))
         if earlier != target:

@@ -1,8 +1,8 @@
 """CTranslate2 instead of our own search: the same translations, from a model that is converted once.
 
 Its beam search is ours: a finished hypothesis makes room for another one, and both have the same patience. Its only
-length penalty is length^alpha, so its hypotheses are ranked here, by the run's own scoring. What it would translate
-otherwise, our own search translates.
+length penalty is length^alpha, so its hypotheses are ranked here, by the run's own scoring. Lines it would translate
+differently are left to our own search.
 """
 
 import itertools
@@ -57,16 +57,16 @@ class CTranslate2Engine:
     """Searches with CTranslate2.
 
     Args:
-        own: Our own model of the same run, which searches what CTranslate2 would search otherwise.
+        own: Our own model of the same run, for inputs that CTranslate2 would search differently.
         folder: The converted model.
         config: The device, the precision and the number of workers.
-        has_token_scores: Hypotheses need the log-probabilities of their tokens, which take time. Without them, scores
+        has_token_scores: Hypotheses need the log-probabilities of their tokens, which takes time. Without them, scores
             of greedy search are NaN.
         compute_type: CTranslate2's name of a precision, instead of the config's.
 
     Raises:
         InputError: CTranslate2 is not installed, or does not have the precision or the device.
-        RunError: The converted model is damaged: it cannot be loaded, or a trial of it fails.
+        RunError: The converted model is damaged: it cannot be loaded, or a trial run fails.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class CTranslate2Engine:
                 raise ValueError(f"{compute_type} is not one of {', '.join(sorted(supported))}")
         except (RuntimeError, ValueError) as error:
             raise InputError(
-                f"device = {config.device} and precision = {config.precision}: CTranslate2 does not have them here:"
+                f"device = {config.device} and precision = {config.precision}: CTranslate2 does not support them here:"
                 f" {error}; choose others, or the engine translate"
             ) from error
         try:
@@ -150,12 +150,12 @@ class CTranslate2Engine:
                 try:
                     result = waited.result()
                 except (RuntimeError, ValueError, LookupError) as error:
-                    hint = f"Lower decoding.batch_tokens, or remove {self.folder}, which is then made again"
+                    hint = f"Lower decoding.batch_tokens, or remove {self.folder}, to convert the run again"
                     raise RunError(f"CTranslate2 cannot translate: {error}. {hint}") from error
                 hypotheses, scores, is_other = result.hypotheses, result.scores, False
                 if self._has_scores(config):
                     is_other = max(map(len, hypotheses)) >= limits[index] < longest
-                else:  # greedy: what comes before its own maximum would be the same
+                else:  # greedy: the tokens before its own maximum would be the same
                     hypotheses, scores = [hypotheses[0][: limits[index]]], [math.nan]
                 is_other = is_other or not self._never.isdisjoint(itertools.chain(*hypotheses))
                 if ranked := [] if is_other else self._rank(hypotheses, scores, penalties, config):
@@ -169,7 +169,7 @@ class CTranslate2Engine:
         self.own.search(job.part(ours))
 
     def _has_scores(self, config: DecodingConfig) -> bool:
-        """Greedy search would compute scores for nothing else."""
+        """Whether greedy search must compute scores."""
         return self.has_token_scores or config.beam_size > 1
 
     def _batches(self, config: DecodingConfig, indices: Sequence[int], lengths: Sequence[int]) -> list[list[int]]:
@@ -209,8 +209,8 @@ class CTranslate2Engine:
     ) -> list[Hypothesis]:
         """The hypotheses by the run's own scoring.
 
-        There are none if CTranslate2 may have left out a better one. In the last step more can end than it can give;
-        those that it leaves out are the worst by its own length penalty, and no longer than the longest. They are taken
+        Empty if CTranslate2 may have left out a better one. In the last step more can end than it can return;
+        it leaves out the worst by its own length penalty, and none is longer than the longest. They are assumed
         to be no shorter than the shortest either.
         """
         alpha = _alpha(config)
@@ -232,7 +232,7 @@ class CTranslate2Engine:
         shown = [(index, each) for index, ranked in found.items() for each in ranked]
         scored = self._translator.score_batch(
             [self.tokenizers.source.pieces(job.inputs[index].source_ids) for index, _ in shown],
-            # The last token of one that was cut may have the last position that there is.
+            # The last token of a truncated hypothesis may be at the last position.
             [self.tokenizers.target.pieces(each.ids[: len(each.ids) - each.truncated]) for _, each in shown],
             max_batch_size=job.config.batch_tokens,
             batch_type="tokens",
@@ -247,8 +247,8 @@ class CTranslate2Engine:
 
 
 def _alpha(config: DecodingConfig) -> float:
-    """CTranslate2's length penalty: of more than `beam_size` hypotheses it keeps the best by it, as ours does.
+    """CTranslate2's length penalty, by which it keeps the `beam_size` best hypotheses, as ours does.
 
-    It is near the run's own, but not 0, because then CTranslate2 would stop at the first hypothesis.
+    It is close to the run's own, but never 0, because then CTranslate2 would stop at the first hypothesis.
     """
     return max(1e-30, _LENGTH_POWERS[config.length_penalty_kind] * config.length_penalty)

@@ -31,13 +31,13 @@ from translate.runs.directory import Checkpoint, open_run
 from translate.runs.loading import load_run
 
 TABLE_POSITIONS = 4096
-"""Rows of the table of sines in the file: tokens of the longest source or translation, the special symbol included."""
+"""Rows of the sinusoidal table in the file: tokens of the longest source or translation, with the special symbol."""
 CONVERSION = 1
 """Version of the conversion; raise it when runs that were converted before must be converted again."""
 
 
 def find_conversion(run_path: Path, *, checkpoint: Checkpoint) -> Path:
-    """The folder for a converted checkpoint, made or not: RUN/export/ctranslate2-CHECKPOINT-FINGERPRINT.
+    """The folder for a converted checkpoint, which may not exist yet: RUN/export/ctranslate2-CHECKPOINT-FINGERPRINT.
 
     The fingerprint covers everything that the model is made of. So a checkpoint is converted once, and again only after
     training has rewritten it.
@@ -58,16 +58,16 @@ def find_conversion(run_path: Path, *, checkpoint: Checkpoint) -> Path:
 
 
 def convert_run(run_path: Path, *, checkpoint: Checkpoint) -> Path:
-    """Convert a checkpoint and keep the result in the run; a damaged one is made again.
+    """Convert a checkpoint and keep the result in the run; a damaged conversion is repeated.
 
-    Two processes that convert at the same time both use the folder of the quicker one.
+    If two processes convert at the same time, both use the folder of the faster one.
 
     Returns:
         The folder with the CTranslate2 model.
 
     Raises:
         InputError: `run_path` is not a run or has no such checkpoint, or the package is not installed.
-        RunError: The run is damaged or cannot be written to, or the converted model gives other numbers.
+        RunError: The run is damaged or cannot be written to, or the converted model computes different numbers.
     """
     folder = find_conversion(run_path, checkpoint=checkpoint)
     try:
@@ -97,7 +97,7 @@ def write_ctranslate2(
 
     Raises:
         InputError: The package is not installed.
-        RunError: The written model gives other log-probabilities.
+        RunError: The written model gives different log-probabilities.
         OSError: The folder cannot be written to.
     """
     spec = _build_spec(model, tokenizers)
@@ -105,7 +105,7 @@ def write_ctranslate2(
     spec.save(str(directory))
     check_conversion(load_in_fp32(directory), model, tokenizers)
     if quantization is not None:
-        spec = _build_spec(copy.deepcopy(model), tokenizers)  # whose weights are overwritten
+        spec = _build_spec(copy.deepcopy(model), tokenizers)  # the copy's weights are overwritten
         spec.optimize(quantization=quantization)
         spec.save(str(directory))
 
@@ -194,7 +194,7 @@ def _fill_stack(spec: Any, stack: Encoder | Decoder, *, embeddings: Any) -> None
         if isinstance(positions, RelativePositions):
             layer_spec.self_attention.relative_attention_bias = _array(positions.table)
             layer_spec.self_attention.relative_attention_max_distance = np.int32(positions.max_distance)
-        if isinstance(layer, DecoderLayer):  # whose query has a layer of its own there
+        if isinstance(layer, DecoderLayer):  # its query has a layer of its own there
             _fill(layer_spec.attention.layer_norm, layer.cross_attention_add_and_norm.norm)
             _fill(layer_spec.attention.linear[0], layer.cross_attention.input_projection, slice(d_model))
             _fill(layer_spec.attention.linear[1], layer.cross_attention.input_projection, slice(d_model, None))

@@ -1,4 +1,4 @@
-"""What an engine is: it searches for translations as token ids. Given translations are forced by our own model."""
+"""The engine protocol: searches for translations as token ids. Our own model does all forced decoding."""
 
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
@@ -31,7 +31,7 @@ class SearchJob(NamedTuple):
 class Engine(Protocol):
     """Finds the hypotheses of inputs. Settings come with each job, so that translators can share an engine."""
 
-    model: Transformer  # our own model, which given translations are forced with
+    model: Transformer  # our own model, for forced decoding
     position_limit: int | None  # most tokens on either side, with the special symbol; None: no limit
 
     def check(self, config: DecodingConfig) -> None:
@@ -43,7 +43,7 @@ class Engine(Protocol):
         ...
 
     def prepare(self) -> Literal["translate", "ctranslate2"]:
-        """Load now what would be loaded before many lines; return the name of the engine that will search."""
+        """Load now whatever a long input would load; return the name of the engine that will search."""
         ...
 
     def search(self, job: SearchJob) -> None:

@@ -54,7 +54,7 @@ class OwnEngine:
         self.position_limit = min(learned, default=None)
 
     def check(self, config: DecodingConfig) -> None:
-        """See `Engine.check`: it can search with all settings, if a shortlist was loaded where it is asked for."""
+        """See `Engine.check`: it supports all settings, but `decoding.shortlist` only if a shortlist was loaded."""
         if config.shortlist and self.shortlist is None:
             raise InputError(
                 "decoding.shortlist: none was loaded; make it with `translate shortlist RUN`, and load the run with"
@@ -69,7 +69,7 @@ class OwnEngine:
         """See `Engine.search`.
 
         On a CPU, `decoding.workers` threads or fewer search. Each runs torch with one thread: torch's own threads would
-        wait for each other after every product, which takes ten times as long as the product on a busy machine.
+        wait for each other after every product, and on a busy machine that takes ten times as long as the product.
         """
         inputs, config = job.inputs, job.config
         order = [index for index, each in enumerate(inputs) if each.has_words]
@@ -92,7 +92,7 @@ class OwnEngine:
 
             def work(worker: int) -> None:
                 torch.set_num_threads(1)
-                # Every n-th sentence: all workers have equal work, and always the same sentences.
+                # Every n-th sentence: all workers get equal work, and the same sentences each time.
                 self._search_share(job, order[worker::num_workers], stop)
 
             num_threads = torch.get_num_threads()

@@ -1,4 +1,4 @@
-"""Flags of a translation: signs of failure that its text and its tokens alone show.
+"""Flags of a translation: signs of failure that are visible in its text and tokens alone.
 
 Only the search knows whether a source or a translation was cut at a maximum length; see `Translation.flags`.
 """
@@ -16,7 +16,7 @@ Flag = Literal["empty", "repetitive", "length_ratio", "unspellable"]
 the source does not have. length_ratio: the translation is far longer or shorter than the source. unspellable: the
 source or the translation has an unknown token."""
 
-# Blocks that occur again at once: of one word or of up to eight, and of a few characters of a word. "had had" and "very
+# Blocks repeated without a gap: of one to eight words, or of a few characters within a word. "had had" and "very
 # very very good" are not loops; nor are "hahahaha", "Mississippi" and "sooooo".
 _LOOP_OF_WORDS = re.compile(r"(?<!\S)(?:(\S+)(?: \1(?!\S)){3,}|(\S+(?: \S+){1,7}?)(?: \2(?!\S)){2,})")
 _LOOP_IN_WORD = re.compile(r"(\S)\1{11,}|(\S\S)\2{5,}|(\S{3,32}?)\3{3,}")
@@ -37,8 +37,8 @@ def flag_translation(source: str, source_ids: Sequence[int], text: str, ids: Seq
     if not text.strip():
         return frozenset(flags | {"empty"})
     # The ratio alone says little about a short sentence. Of the 29,000 true pairs of Multi30k's training set, with a
-    # joint vocabulary of 8,000, this flags 0.2 %; with a third of the translation left 90 %, with half of it 46 %, with
-    # all of it twice 68 %.
+    # joint vocabulary of 8,000, this flags 0.2 %; of those cut to a third it flags 90 %, cut to half 46 %, and
+    # doubled 68 %.
     shorter, longer = sorted((len(source_ids), len(ids)))
     if longer > 1.5 * shorter + 4:
         flags.add("length_ratio")
@@ -50,9 +50,9 @@ def flag_translation(source: str, source_ids: Sequence[int], text: str, ids: Seq
 def most_repeats(text: str) -> int:
     """Count how often the most repeated block of all loops in a text occurs; 0 for a text without a loop.
 
-    Loops are searched in words, and in the characters of each word, which show repeated subwords however the text was
+    Loops are sought in words, and in the characters of each word, which show repeated subwords however the text was
     segmented, and also work for text without spaces. Case and punctuation are ignored. A block without a letter does
-    not count: a row of digits is data as often as a failure, and a long one shows in the length.
+    not count: a row of digits is as often data as a failure, and a long one shows in the length.
     """
     kept = (character for character in text.casefold() if not unicodedata.category(character).startswith("P"))
     words = " ".join("".join(kept).split())

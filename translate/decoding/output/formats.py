@@ -52,7 +52,7 @@ def describe(translation: Translation, translator: Translator, *, number: int) -
     """The JSON record of a translation with its alignment.
 
     Returns:
-        JSON types: `line` from 1, `source`, `source_tokens`, `translation`, `tokens` (those that were scored, with the
+        JSON types: `line` from 1, `source`, `source_tokens`, `translation`, `tokens` (the scored ones, with the
         end symbol `</s>` last if the search reached it: other subwords of the same text have another score), `log_prob`
         in nats, `score` (the search ranked by it), `token_log_probs` (one for each of `tokens`), `words` with their
         probability and the geometric mean over their tokens, `alignment`, `flags`, `unmet`, `pieces`, and `n_best`
@@ -87,12 +87,12 @@ def describe(translation: Translation, translator: Translator, *, number: int) -
 
 @dataclasses.dataclass
 class CorpusScore:
-    """Sums over the pairs that were scored so far."""
+    """Sums over the pairs scored so far."""
 
     lines: int = 0
     tokens: int = 0  # end symbols included
     log_prob: float = 0.0  # nats
-    cut: int = 0  # pairs of which a side was longer than its limit
+    cut: int = 0  # pairs with a side longer than its limit
 
     @property
     def perplexity(self) -> float:

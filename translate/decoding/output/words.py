@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from translate.data.tokenizer import BYTE_PIECE
 
-SPACE = "▁"  # SentencePiece writes it for the space before a word
+SPACE = "▁"  # SentencePiece's symbol for the space before a word
 
 
 class Word(NamedTuple):
@@ -21,8 +21,8 @@ class WordConfidence(NamedTuple):
     """The probability of a word, given the source and the words before it."""
 
     text: str
-    probability: float  # product over the word's tokens; longer words have less
-    mean_probability: float  # geometric mean over the word's tokens; words of any length compare
+    probability: float  # product over the word's tokens; lower for longer words
+    mean_probability: float  # geometric mean over the word's tokens; comparable between words of any length
 
 
 def group_words(pieces: Sequence[str]) -> list[Word]:

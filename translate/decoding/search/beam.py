@@ -22,10 +22,10 @@ from torch import Tensor
 from translate.model.device import copy_to_device
 
 PATIENCE = 2
-CHUNK = 256  # `largest` first compares chunks of so many numbers by their maximum, which vector units find fast
+CHUNK = 256  # `largest` first compares chunks of this many numbers by their maximum, which vector units find fast
 
 NextTokenScores = Float[Tensor, "batch beam vocab"]
-"""What each next token adds to the score of its hypothesis: a log-probability, or less; -inf: it is forbidden."""
+"""What each next token adds to the score of its hypothesis: at most its log-probability; -inf: it is forbidden."""
 
 
 class Hypothesis(NamedTuple):
@@ -110,7 +110,7 @@ class BeamState(NamedTuple):
     parents: Int[Tensor, "batch beam"]  # the slot, a step before, of the hypothesis that this one continues
     lengths: Int[Tensor, " batch"]  # generated tokens of the open hypotheses
     coverage: Float[Tensor, "batch beam source"]  # attention summed over the target; no source if it is not needed
-    num_found: Int[Tensor, " batch"]  # hypotheses that have finished, whether among the best or not
+    num_found: Int[Tensor, " batch"]  # hypotheses that have finished, among the best or not
     finished_scores: Float[Tensor, "batch beam"]  # the best first; -inf: none in this slot
     finished_lengths: Int[Tensor, "batch beam"]  # generated tokens, the end symbol included
     finished_truncated: Bool[Tensor, "batch beam"]
@@ -136,7 +136,7 @@ class BeamState(NamedTuple):
         return self.ids.take_along_dim(self.lengths[:, None, None], dim=2)[:, :, 0]
 
     def select_rows(self, rows: Int[Tensor, " new_batch"] | slice) -> "BeamState":
-        """The state of these rows alone."""
+        """The state of only these rows."""
         return BeamState(*(part[rows] for part in self))
 
     def insert(self, rows: Sequence[int], new: "BeamState") -> "BeamState":
@@ -176,7 +176,7 @@ def start_beam(
     Args:
         capacity: The longest maximum length of all.
         sentences: The numbers of the sentences; None: 0, 1, ….
-        num_open: Slots that hold a hypothesis at first: one, or all where each goes its own way.
+        num_open: Slots that hold a hypothesis at first: one, or all if they are independent.
         source_length: Positions of the coverage; 0: none is kept.
     """
     batch, device = len(max_lengths), max_lengths.device
@@ -211,9 +211,9 @@ def select_best(state: BeamState, scores: NextTokenScores) -> Candidates:
 def largest(
     values: NextTokenScores, count: int, *, offsets: Float[Tensor, "batch beam"]
 ) -> tuple[Float[Tensor, "batch count"], Int[Tensor, "batch count"]]:
-    """The `count` largest of `values + offsets` in each sentence, and where they stand in the flattened (beam, vocab).
+    """The `count` largest of `values + offsets` in each sentence, and their indices in the flattened (beam, vocab).
 
-    They are exactly what `torch.topk` gives, in descending order, but several times as fast on a CPU. The k largest
+    The result is exactly that of `torch.topk`, in descending order, but several times as fast on a CPU. The k largest
     numbers lie in the k chunks with the largest maxima: a chunk outside has k numbers, one in each of the others, that
     are at least as large as all of its own. So one pass for the maxima is enough, and k chunks to search.
     """
@@ -223,7 +223,7 @@ def largest(
         totals = (values + offsets[:, :, None]).flatten(1)
         found = totals.topk(min(count, totals.shape[1]), dim=1)
         return found.values, found.indices
-    # What is left after the last whole chunk makes one more, which overlaps its neighbour unless it is empty.
+    # The rest after the last whole chunk makes one more, which overlaps its neighbour unless it is empty.
     starts = torch.arange(0, vocab, CHUNK, device=values.device).clamp(max=vocab - CHUNK)
     maxima = values[:, :, : num_chunks * CHUNK].unflatten(2, (num_chunks, CHUNK)).amax(dim=3)
     if vocab % CHUNK:
@@ -258,18 +258,18 @@ def update_state(
 
     Args:
         log_probs: The model's, of the next token.
-        attention: Attention of the next token to each source position; needed for a coverage penalty alone.
+        attention: Attention of the next token to each source position; only needed for a coverage penalty.
     """
     (batch, beam), capacity = state.parents.shape, state.slot_ids.shape[2]
     scores, parents, tokens = candidates
-    # A row that its sentence has left is stepped until it is reused: it must only stay within the capacity.
+    # A row whose sentence is finished is stepped until it is reused: it must only stay within the capacity.
     lengths = (state.lengths + 1).clamp(max=capacity - 1)
     new_log_probs = log_probs.flatten(1).gather(1, parents * log_probs.shape[2] + tokens)
     coverage = state.coverage
     if attention is not None:
         coverage = coverage + F.pad(attention, (0, coverage.shape[2] - attention.shape[2]))
 
-    # Candidates that end are finished hypotheses. Of all these the best stay; of equals, the first that was found.
+    # Candidates that end are finished hypotheses. The best of all stay; of equals, the one found first.
     ends = tokens == end_id
     finishes = (scores > -math.inf) & (ends | (lengths >= state.max_lengths)[:, None])
     is_found = finishes[:, :beam]  # a candidate that ends and is not among the best is dropped
@@ -320,7 +320,7 @@ def update_state(
 def is_done(state: BeamState, *, scoring: Scoring, num_best: int = 1) -> Bool[Tensor, " batch"]:
     """Whether no open hypothesis can still come among the `num_best` best; safe by `Scoring.upper_bound`.
 
-    A sentence with a score that is not a number is done too: nothing that follows can be compared.
+    A sentence with a NaN score is done too: nothing that follows can be compared.
     """
     worst_kept = state.finished_scores[:, :num_best][:, -1]
     return ~(worst_kept < scoring.upper_bound(state.cumulative_scores.amax(dim=1), state.max_lengths))

@@ -13,7 +13,7 @@ class DiverseGroups:
     """Diverse beam search: the best continuations of each group, which pays for what earlier groups have just selected.
 
     The state has a row for each group, as if groups were sentences; a sentence's groups are neighbours. The penalty
-    steers the selection alone: the scores that are kept are free of it, so hypotheses are ranked by the model's
+    affects only the selection: it is not part of the scores that are kept, so hypotheses are ranked by the model's
     probabilities, and the first group is an ordinary beam search.
 
     Args:

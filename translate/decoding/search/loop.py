@@ -32,7 +32,7 @@ from translate.model.device import copy_to_device, copy_to_host
 
 Cache = TypeVar("Cache")
 
-JOINING_SHARE = 8  # new sentences join once one row in eight is free: each joining costs an encoder call
+JOINING_SHARE = 8  # new sentences join once one row in eight is free: every time costs an encoder call
 
 
 class NextTokens(NamedTuple):
@@ -44,7 +44,7 @@ class NextTokens(NamedTuple):
 
 @runtime_checkable  # so that the test run can check that a model is one
 class NextTokenModel(Protocol[Cache]):
-    """What the search asks of a model. Every call consumes its cache and returns the next one."""
+    """The model interface that the search needs. Every call consumes its cache and returns the next one."""
 
     def start(self, sentences: Sequence[int], rows: Sequence[int], cache: Cache | None) -> Cache:
         """Encodes sentences and puts them, with no token yet, into rows of the cache, or of a new one if it is None.
@@ -59,11 +59,11 @@ class NextTokenModel(Protocol[Cache]):
         ...
 
     def reorder(self, cache: Cache, beam_indices: Int[Tensor, "batch beam"]) -> Cache:
-        """Lets each hypothesis continue the one in the slot of its sentence that its index names."""
+        """Reorders the cache: each hypothesis continues the one in the slot that its index names, in its sentence."""
         ...
 
     def select_rows(self, cache: Cache, rows: Sequence[int]) -> Cache:
-        """Keeps these rows alone."""
+        """Keeps only these rows."""
         ...
 
 
@@ -98,7 +98,7 @@ class SearchSettings(NamedTuple):
 
 @dataclasses.dataclass
 class BeamSearch(Generic[Cache]):
-    """Searches translations of sentences, which are known by their numbers.
+    """Searches for the translations of sentences, which are identified by number.
 
     Sentences that are searched together have a row each in the model's cache, and in the state a row for each group.
 
@@ -114,7 +114,7 @@ class BeamSearch(Generic[Cache]):
     source_lengths: Sequence[int]
     max_lengths: Sequence[int]
     max_tokens: int
-    device: torch.device = torch.device("cpu")  # no tensor, and never changed
+    device: torch.device = torch.device("cpu")  # not a tensor, and never changed
 
     def __post_init__(self) -> None:
         self.sentences: dict[int, int] = {}  # by row; the other rows are free
@@ -155,7 +155,7 @@ class BeamSearch(Generic[Cache]):
 
     @property
     def num_rows(self) -> int:
-        """Rows of the model's cache, those that are free included."""
+        """Rows of the model's cache, including free ones."""
         return len(self.state.lengths) // self.settings.num_groups
 
     def _admit(self, waiting: deque[int]) -> None:
@@ -222,7 +222,7 @@ class BeamSearch(Generic[Cache]):
         found = []
         for row, broken in zip(rows, is_broken, strict=True):
             hypotheses = list(chain.from_iterable(islice(of_groups, settings.num_groups)))
-            if settings.num_groups > 1:  # what several groups have found counts once
+            if settings.num_groups > 1:  # a hypothesis found by several groups counts once
                 distinct = {(tuple(each.ids), each.truncated): each for each in hypotheses}
                 hypotheses = sorted(distinct.values(), key=lambda hypothesis: -hypothesis.score)
             found.append((self.sentences.pop(row), [] if broken else hypotheses))

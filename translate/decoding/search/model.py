@@ -1,4 +1,4 @@
-"""The models as the search sees them: sentences go in by number, log-probabilities of the next token come out.
+"""Models as the search sees them: sentence numbers go in, log-probabilities of the next token come out.
 
 Several models can search as one, an ensemble: the mean of their probabilities decides.
 """
@@ -34,7 +34,7 @@ class AllowedTokens(NamedTuple):
 
 
 class Caches(NamedTuple):
-    """What the models keep from step to step."""
+    """The models' state between steps."""
 
     decoders: tuple[DecoderCache, ...]  # of each model
     allowed: AllowedTokens | None = None  # None: all tokens
@@ -45,7 +45,7 @@ class CachedDecoder:
     """One Transformer, or an ensemble of several, with caches of keys and values; a `NextTokenModel`.
 
     Args:
-        models: The model, and the others of an ensemble, with the same tokenizers. A coverage penalty takes the first
+        models: The model, and the others of an ensemble, with the same tokenizers. A coverage penalty uses the first
             one's attention.
         source_ids: The sentences, without special symbols.
         max_length: The most target positions of any sentence.

@@ -16,7 +16,7 @@ from torch import Tensor
 from translate.decoding.search.beam import BeamState, Candidates, NextTokenScores
 from translate.model.device import widest_float
 
-_MIN_TEMPERATURE = 1e-6  # lower ones are raised to it: quotients stay in single precision, and it is greedy by far
+_MIN_TEMPERATURE = 1e-6  # lower ones are raised to it: quotients stay in fp32 range, and sampling is already greedy
 _FIRST_NUCLEUS = 64  # the most probable tokens to look for a nucleus in; sorting them all takes 15 times as long
 _NUCLEUS_GROWTH = 8
 
@@ -31,7 +31,7 @@ class TokenSampler:
     4. epsilon: tokens of at least this probability, and always the most probable one.
 
     Args:
-        lines: The number of each sentence's line, by which its samples are told apart.
+        lines: The number of each sentence's line, which distinguishes its samples.
         temperature: 1 is the model's own distribution; less favours the probable tokens.
 
     Source: top-k: Fan et al. 2018, https://arxiv.org/abs/1805.04833; top-p (nucleus): Holtzman et al. 2020,
@@ -60,7 +60,7 @@ class TokenSampler:
 
     def probabilities(self, scores: NextTokenScores) -> Float[Tensor, "batch beam vocab"]:
         """The distribution to sample from; all zeros for a hypothesis that cannot be continued."""
-        # The most probable token gets 0, the others less; a row of -inf alone stays so.
+        # The most probable token gets 0, the others less; a row of only -inf stays as it is.
         highest = scores.amax(dim=2, keepdim=True).clamp(min=torch.finfo(scores.dtype).min)
         logits = (scores - highest).div_(max(self.temperature, _MIN_TEMPERATURE))
         if 0 < self.top_k < scores.shape[2]:
@@ -124,7 +124,7 @@ def uniform_numbers(
 def splitmix64(seeds: int | Int[Tensor, "#*shape"], numbers: Int[Tensor, "#*shape"]) -> Int[Tensor, "*shape"]:
     """The outputs at these numbers, counted from 0, of the SplitMix64 generators with these seeds.
 
-    All are unsigned, but stored in signed 64-bit integers, which add and multiply alike.
+    All are unsigned, but stored in signed 64-bit integers, whose addition and multiplication are the same.
 
     Source: Steele et al. 2014, https://doi.org/10.1145/2660193.2660195.
     """

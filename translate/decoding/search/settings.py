@@ -30,7 +30,7 @@ def build_search_settings(
     """The settings of a search through all `inputs`, for translations without any of the `forbidden` phrases.
 
     Raises:
-        InputError: Settings or constraints that exclude each other.
+        InputError: Settings or constraints exclude each other.
     """
     for each in inputs:
         if any(phrase in forbidden for phrase in each.phrase_ids):
@@ -52,7 +52,7 @@ def build_search_settings(
     is_sampled = config.search == "sample"
     num_samples = config.n_best if config.mbr == "none" else config.mbr_candidates
     beam_size = num_samples if is_sampled else config.beam_size
-    # Of an n-best list the search keeps all, because several may spell one text.
+    # For an n-best list the search keeps all hypotheses, because several may spell the same text.
     keeps_all = is_sampled or config.mbr != "none" or config.n_best > 1
     num_best = beam_size if keeps_all else 1
     return SearchSettings(
