@@ -157,7 +157,7 @@ def test_parts_that_are_not_all_there_are_not_joined(toy: Any, folder: Path) -> 
 def test_one_command_at_a_time(toy: Any, folder: Path) -> None:
     first, second = make_decoder(toy, folder), make_decoder(toy, folder)
     with first.hold_folder():
-        busy = rf"out.parts: process {os.getpid()} on .* is at work there: wait for it"
+        busy = rf"out.parts: process {os.getpid()} on .* is running there: wait for it"
         with pytest.raises(InputError, match=busy), second.hold_folder():
             pass
     assert not folder.exists()  # nothing was finished
@@ -193,6 +193,6 @@ def test_an_equal_share_of_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_folder_with_files_of_others_is_not_taken(toy: Any, folder: Path, name: str) -> None:
     folder.mkdir()
     (folder / name).write_text("mine")
-    with pytest.raises(InputError, match=f"out.parts/{name}: .* parts go into this folder"):
+    with pytest.raises(InputError, match=f"out.parts/{name}: .* this folder is for parts"):
         decode(make_decoder(toy, folder), toy.sources)
     assert [path.read_text() for path in folder.iterdir()] == ["mine"]

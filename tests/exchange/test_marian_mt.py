@@ -144,8 +144,8 @@ def change_json(file: Path, **values: Any) -> None:
         ("config.json", {"model_type": "m2m_100"}, "config.json: model_type = 'm2m_100'; MarianMT models"),
         ("config.json", {"activation_function": "tanh"}, "activation_function = 'tanh' (only 'relu' or "),
         ("config.json", {"decoder_ffn_dim": 29}, "a run cannot hold decoder_ffn_dim = 29 (only 28)"),
-        ("config.json", {"encoder_layers": 3}, "the model of config.json: missing keys: model.encoder"),
-        ("config.json", {"encoder_layers": 1}, "the model of config.json: unexpected keys: model.encoder"),
+        ("config.json", {"encoder_layers": 3}, "the model in config.json: missing keys: model.encoder"),
+        ("config.json", {"encoder_layers": 1}, "the model in config.json: unexpected keys: model.encoder"),
         ("config.json", {"eos_token_id": 1}, "config.json: eos_token_id = 1, and in vocab.json it is 0"),
         ("config.json", b"{", "config.json: is damaged: it is not JSON"),
         ("config.json", b"[]", "config.json: is damaged: "),
@@ -177,7 +177,7 @@ def test_what_the_files_say_cannot_be_overridden(opus: tuple[Path, Path], tmp_pa
     foreign, run = read_marian_mt(opus[0]), tmp_path / "run"
     config = convert(foreign, run, ["data.source_language=gsw", "decoding.beam_size=2"]).config
     assert (config.data.source_language, config.decoding.beam_size) == ("gsw", 2)
-    with pytest.raises(InputError, match="model.d_ff=56: .* decide `model`"):
+    with pytest.raises(InputError, match="model.d_ff=56: .* determine `model`"):
         convert(foreign, run, ["model.d_ff=56"])
     name = "model.encoder.layers.1.fc1.weight"
     weight = foreign.weights[name]

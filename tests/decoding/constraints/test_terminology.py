@@ -77,8 +77,8 @@ def test_a_file_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content, message",
     [
-        ("Hund\tdog\nKatze cat\n", "line 2: 'Katze cat': source, tab, target are needed"),
-        ("# x\n\nHund\t \n", "line 3: 'Hund\\t ': source, tab, target are needed"),
+        ("Hund\tdog\nKatze cat\n", "line 2: 'Katze cat': expected source, tab, target"),
+        ("# x\n\nHund\t \n", "line 3: 'Hund\\t ': expected source, tab, target"),
         (
             "U\u0308bung  A\tone\nÜbung A\ttwo\n",
             "line 2: 'Übung A' is translated as 'two', but in line 1 as 'one'; keep one of them",

@@ -113,7 +113,7 @@ def test_a_damaged_conversion_whose_checksums_agree_is_made_again(
         again = converted(run, engine=kind, precision=precision).translate(toy.sources[:3])
         assert again == converted(precision=precision).translate(toy.sources[:3])
     (message,) = caplog.messages
-    assert str(folder) in message and message.endswith("it is made again")
+    assert str(folder) in message and message.endswith("converting it again")
     assert file.read_bytes() == whole
 
 
