@@ -95,6 +95,6 @@ def test_killed_again_and_again(trainings: Any, tmp_path: Path, num_kills: int, 
         hits["writing"] += bool(half_written(run))
         hits["validating"] += mark.exists()
     said = trainings.run(run.path, *overrides, resume=True)
-    assert "Going on from step" in said
+    assert "Continuing from step" in said
     assert state_of(run.path) == state_of(tmp_path / "straight")
     assert num_kills < 20 or min(hits.values()) > 0, f"no kill hit what it aimed at: {hits}"

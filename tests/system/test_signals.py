@@ -50,7 +50,7 @@ def test_a_signal_saves_and_says_how_to_go_on(trainings: Any, tmp_path: Path) ->
         assert arguments == ["train", str(run), "--resume"]
     trainings.start(arguments)
     assert trainings.wait() == 0
-    assert f"Going on from step {match[1]}\n" in trainings.log.read_text(encoding="utf-8")
+    assert f"Continuing from step {match[1]}\n" in trainings.log.read_text(encoding="utf-8")
     assert state_of(run) == state_of(tmp_path / "straight")
 
 

@@ -139,11 +139,11 @@ def test_the_run_keeps_the_number(
     monkeypatch.setattr(preparation, "_CPU_BATCH_TOKENS", 50)  # what another machine might find
     said = run_training(digits(*wish, "training.max_steps=3"), tmp_path / "run", resume=True)
     assert not any("training.batch_tokens = auto" in line for line in said)
-    assert "Going on from step 2" in said
+    assert "Continuing from step 2" in said
     number = f"training.batch_tokens={found.batch_tokens}"
     said = run_training(digits(*wish, number, "training.max_steps=4"), tmp_path / "run", resume=True)
-    assert "Going on from step 3" in said
-    with pytest.raises(InputError, match=r"cannot go on with: training.step_tokens = 33$"):
+    assert "Continuing from step 3" in said
+    with pytest.raises(InputError, match=r"cannot continue with training.step_tokens = 33$"):
         run_training(digits(AUTO, "training.step_tokens=33"), tmp_path / "run", resume=True)
     with pytest.raises(InputError, match=r"cannot be continued with training.accumulate_batches = 4 \(the run has 1\)"):
         many = f"training.step_tokens={4 * found.num_batch_tokens}"

@@ -112,9 +112,7 @@ def test_a_run_that_goes_further_never_averaged_before(
     run = tmp_path / "run"
     run_training(digits(*NOISY, "training.max_steps=24"), run)
     said = run_training(digits(*NOISY), run, resume=True)
-    assert (
-        "best.safetensors, an average of checkpoints, is step-20.safetensors again while the training goes on" in said
-    )
+    assert "best.safetensors, an average of checkpoints, is step-20.safetensors again while training continues" in said
     assert checkpoints_of(run) == checkpoints_of(averaged[0])
 
 
@@ -130,7 +128,7 @@ def test_kept_files_that_are_gone_are_forgotten(
     run.checkpoint("step-28").unlink(missing_ok=True)
     assert {"checkpoints/step-28.safetensors"} <= {*verify_run(path).unsound}
     said = run_training(digits(*NOISY), path, resume=True)
-    assert any(f"The best weights so far, of step {lost}, are lost" in line for line in said)
+    assert any(f"The best weights so far, from step {lost}, are lost" in line for line in said)
     assert run.checkpoint("best").read_bytes() == average and len(records_of(path, "average")) == 0
 
 

@@ -86,7 +86,7 @@ def test_step_0_has_the_runs_weights_and_the_rest_is_exact_without_that_run(tune
     shutil.rmtree(tmp_path / "base")
     resumed = load_config(str(tmp_path / "new"), require_files=True).config
     said = run_training(resumed, tmp_path / "new", resume=True)
-    assert "Going on from step 0" in said and not any(each.startswith("Starting from") for each in said)
+    assert "Continuing from step 0" in said and not any(each.startswith("Starting from") for each in said)
     assert state_of(tmp_path / "new") == state_of(tmp_path / "straight")
     with pytest.raises(InputError, match=r"training\.initialize_from: .*base: no such run directory"):
         run_training(resumed, tmp_path / "again")

@@ -73,7 +73,7 @@ def test_a_training_on_augmented_text_goes_on_as_if_never_stopped(stateful: Digi
     for path in tmp_path.glob("*.[io]*"):  # digits have no capitals
         path.write_text(path.read_text().translate(str.maketrans("0123456789", "abcdefghij")))
     messages = run_training(config, tmp_path / "straight")
-    assert sum(" pairs changed as data.train's augment says" in message for message in messages) == 5  # each epoch
+    assert sum(" pairs changed by data.train's augment" in message for message in messages) == 5  # each epoch
     for number in (2, 9):
         with happening(in_step=number, what=signal.SIGINT), pytest.raises(StoppedBySignal):
             run_training(config, tmp_path / "stopped", resume=True)
@@ -94,7 +94,7 @@ def test_paused_by_its_caller_and_continued_is_never_stopped(stateful: Digits, t
         progress = progress_of(run) if number else {"step": 0, "validated_step": None}
         assert (progress["step"], progress["validated_step"]) == (number, {8: 8, 13: 12}.get(number))
     said = run_training(stateful(), run, resume=True, pause=lambda progress: progress.step >= 14)
-    assert "Going on from step 13" in said
+    assert "Continuing from step 13" in said
     assert state_of(run) == state_of(straight)
 
 

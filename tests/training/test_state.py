@@ -46,7 +46,7 @@ def test_a_damaged_checkpoint_is_passed_over(
     assert "Therefore the run continues from previous.safetensors, of step 9" in caplog.messages
     assert previous.read_bytes() == last.read_bytes() == intact
     said = run_training(config, run, resume=True)
-    assert "Going on from step 9" in said
+    assert "Continuing from step 9" in said
     assert state_of(run) == state_of(straight)
 
 
@@ -57,7 +57,7 @@ def test_a_lost_best_checkpoint_is_replaced_by_the_next(stateful: Digits, finish
     damage(best)
     said = run_training(stateful("training.max_steps=16"), finished, resume=True)
     (remark,) = [line for line in said if str(best) in line]
-    assert f"The best weights so far, of step {lost}, are lost" in remark
+    assert f"The best weights so far, from step {lost}, are lost" in remark
     assert read_tensors(best).metadata["step"] == "16"
     assert progress_of(finished)["best_step"] == 16
 

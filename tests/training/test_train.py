@@ -71,7 +71,7 @@ def test_a_refused_training_writes_into_no_run(digits: Digits, tmp_path: Path) -
     before = log.read_bytes()
     with pytest.raises(InputError, match="already holds a run"):
         run_training(digits(), tmp_path / "run")
-    with pytest.raises(InputError, match=r"was begun with other settings.*model\.d_model = 32 \(the run has 16\)"):
+    with pytest.raises(InputError, match=r"was started with other settings.*model\.d_model = 32 \(the run has 16\)"):
         run_training(digits("model.d_model=32"), tmp_path / "run", resume=True)
     assert log.read_bytes() == before
 
@@ -133,8 +133,8 @@ def test_killed_anywhere_while_the_run_is_made(digits: Digits, tmp_path: Path, m
             atomic.TEMPORARY_NAMES.clear()  # the next write is that of another process
         was_begun.append((run / "run.json").exists())
         said = run_training(config, run, resume=True)
-        beginning = "has no checkpoint yet: its training begins at the first step"
-        assert f"{run} {beginning if was_begun[-1] else 'holds no run to continue: beginning one'}" in said
+        beginning = "has no checkpoint yet: training starts at the first step"
+        assert f"{run} {beginning if was_begun[-1] else 'holds no run to continue: starting one'}" in said
         assert state_of(run) == state_of(tmp_path / "straight")
         assert not verify_run(run).unsound and not list(run.rglob("*.tmp"))
     assert was_begun == sorted(was_begun) and was_begun.count(False) > 10 and was_begun[-1]

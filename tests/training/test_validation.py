@@ -93,4 +93,4 @@ def test_a_validation_without_memory_can_be_done_later(
     assert message.startswith("out of memory on the validation (CUDA out of memory. Tried to allocate 20.00 MiB).")
     assert "decoding.batch_tokens (now 8192)" in message and "decoding.beam_size (now 1)" in message
     said = run_training(digits("decoding.beam_size=1"), tmp_path / "run", resume=True)
-    assert "Going on from step 6" in said
+    assert "Continuing from step 6" in said

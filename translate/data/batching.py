@@ -1,4 +1,4 @@
-"""Pairs of token ids become padded batches with a limit on tokens, with as little padding as their order allows."""
+"""Turns pairs of token ids into padded batches with a token limit, with as little padding as their order allows."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -41,7 +41,7 @@ class Batch(NamedTuple):
 
 
 def make_batch(sources: TokenChunk, targets: TokenChunk, indices: Sequence[int]) -> Batch:
-    """Make one batch of pairs on the CPU, as long as its longest sides with their special symbols."""
+    """Make one batch of pairs on the CPU, padded to its longest sides with their special symbols."""
     return Batch(
         source_ids=_padded(sources, after=EOS_ID),
         target_input_ids=_padded(targets, before=BOS_ID),

@@ -26,11 +26,11 @@ from translate.fingerprint import fingerprint
 
 logger = logging.getLogger(__name__)
 
-_FORMAT = "3"  # to be raised when the layout of any entry changes
-_CHECKSUM_BYTES = 32  # of the SHA-256 of the content, which is after the content
+_FORMAT = "3"  # raise it when the layout of any entry changes
+_CHECKSUM_BYTES = 32  # of the content's SHA-256, which follows the content
 _CHUNK_LINES = 10_000
 _CHUNK_BYTES = 2**20
-_OTHER_FOLDER = "set the environment variable HF_DATASETS_CACHE to a folder on a disk with room"
+_OTHER_FOLDER = "set the environment variable HF_DATASETS_CACHE to a folder on a disk with free space"
 
 
 def cache_folder() -> Path:
@@ -59,7 +59,7 @@ class TemporaryFile:
             self.file: Any = tempfile.TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115
         except OSError as error:
             raise RunError(
-                f"{self._folder}: no temporary file for {content} can be created there ({error.strerror});"
+                f"{self._folder}: cannot create a temporary file for {content} there ({error.strerror});"
                 f" {_OTHER_FOLDER}"
             ) from error
         weakref.finalize(self, self.file.close)
@@ -109,9 +109,9 @@ class CachedFile:
 
 
 class DataCache:
-    """Entries of all trainings of this user; several processes may use them at once.
+    """The entries of all of this user's trainings; several processes may use them at once.
 
-    The cache never fails: without a folder that can be written, nothing is kept, and a warning says so.
+    The cache never fails: if its folder cannot be written, nothing is kept, and a warning says so.
     """
 
     def __init__(self, *, folder: Path | None = None) -> None:
@@ -120,7 +120,7 @@ class DataCache:
         """Entries that were missing and had to be computed, whether they could be kept or not."""
 
     def find(self, name: str) -> CachedFile | None:
-        """An entry that exists and has the content that was written; reading it all takes a second or two per GB."""
+        """An existing entry, whose checksum is verified; reading it takes a second or two per GB."""
         path = self.folder / name
         try:
             file = open_input(path)
@@ -155,7 +155,7 @@ class DataCache:
 
 
 def _checksum(file: BinaryIO, num_bytes: int) -> bytes:
-    """The SHA-256 of the first bytes of a file, whose position is after them in the end."""
+    """The SHA-256 of the first bytes of a file; afterwards its position is after them."""
     digest = hashlib.sha256()
     file.seek(0)
     while num_bytes > 0 and (part := file.read(min(num_bytes, _CHUNK_BYTES))):

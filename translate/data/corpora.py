@@ -24,7 +24,7 @@ from translate.errors import InputError
 
 MAX_BYTES_IN_MEMORY = 64 * 2**20
 """Memory for the text of one corpus, some 200,000 pairs; the text of a larger one is in a file."""
-_STRING_BYTES = 64  # of a Python string, in addition to its characters
+_STRING_BYTES = 64  # overhead of a Python string
 _CHUNK_LINES = 1000
 _DIGEST_LINES = 10_000  # changing this number changes the checksum of the training data
 
@@ -40,7 +40,7 @@ class ParallelCorpus(NamedTuple):
     targets: Sequence[str]
     weight: float  # how often each pair is seen in one epoch
     source_tag: str | None = None  # put before each source in training; `sources` are without it
-    augment: Augmentation | None = None  # changes that are still to be made
+    augment: Augmentation | None = None  # changes not made yet
 
 
 def read_corpus(corpus: Corpus, *, key: str) -> ParallelCorpus:
@@ -50,7 +50,7 @@ def read_corpus(corpus: Corpus, *, key: str) -> ParallelCorpus:
         key: The key of the corpus in the config, such as `data.train.0`; errors begin with it.
 
     Raises:
-        InputError: The corpus is missing, damaged, misaligned, or has no pair.
+        InputError: The corpus is missing, damaged, misaligned or empty.
         RunError: The corpus is large, and its text cannot be written to a temporary file.
     """
     match corpus:
@@ -100,9 +100,9 @@ def _tsv_pairs(corpus: TsvCorpus) -> Iterator[tuple[str, str]]:
 
 
 def _slip_line(source_lengths: NDArray[np.int32], target_lengths: NDArray[np.int32]) -> int:
-    """The line (from 1) at which the longer file most likely has its surplus lines.
+    """The line (from 1) at which the longer file most likely has its extra lines.
 
-    Before it line i pairs with line i, and from there on with line i + surplus. It is the place where the lengths of
+    Before it, line i pairs with line i, and from there on with line i + surplus. It is the place where the lengths of
     paired lines agree best, with the difference of their logarithms as the cost.
     """
     shorter, longer = sorted((np.log1p(lengths) for lengths in (source_lengths, target_lengths)), key=len)
@@ -115,7 +115,7 @@ def _slip_line(source_lengths: NDArray[np.int32], target_lengths: NDArray[np.int
 
 
 def data_fingerprint(corpora: Iterable[ParallelCorpus], tokenizers: Tokenizers, *, streams: str | None = None) -> str:
-    """Checksum of everything that is trained on, in order, which `--resume` compares.
+    """Checksum of all training data, in order, which `--resume` compares.
 
     Args:
         corpora: The training corpora; for streamed ones their first segment.
@@ -185,7 +185,7 @@ class JoinedText(_Lines):
     """Several texts, one after the other.
 
     Args:
-        tags: Put before each line of the text at the same index, with a space; a line of white space gets none.
+        tags: Put before each line of the text at the same index, with a space, except before blank lines.
     """
 
     def __init__(self, texts: Sequence[Sequence[str]], tags: Sequence[str | None]) -> None:

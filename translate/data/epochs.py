@@ -33,7 +33,7 @@ _SAMPLED_LINES = 50_000
 class Padding(NamedTuple):
     """The tokens that an epoch computes on both sides, special symbols counted."""
 
-    share: float  # of the padding in all that is computed, 0 to 1
+    share: float  # of padding in everything that is computed, 0 to 1
     num_computed: int  # tokens and padding
     num_target_tokens: int  # without padding
 
@@ -54,7 +54,7 @@ class Epoch:
     num_changed: int = 0
     """Pairs whose text is changed in this epoch, as `augment` of their corpus says."""
     num_resegmented: int = 0
-    """Pairs that broke a length limit as they were changed or sampled, and are seen as usual in this epoch."""
+    """Pairs that exceeded a length limit when changed or sampled, and are seen as usual in this epoch."""
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -88,7 +88,7 @@ class Epoch:
 
 
 class BatchSettings(NamedTuple):
-    """How pairs become batches, in every epoch."""
+    """How pairs are batched, in every epoch."""
 
     limits: DataConfig  # which pairs are left out; see `filter_pairs`
     subword_sampling: float | None  # `tokenizer.subword_sampling`: sample another segmentation each epoch; None: never
@@ -114,9 +114,9 @@ class TrainingBatches:
         """
         Args:
             cache: Keeps the token ids for the next training; None: they are not kept.
-            sampling_pool: Processes that sample segmentations; None: a pool of its own.
-            encoded: The ids of all sources and of all targets, if they are known; None: the corpora are encoded here.
-            may_be_empty: If no pair passes the filter, epochs have no batches, and there is no error.
+            sampling_pool: Processes that sample segmentations; None: create a pool.
+            encoded: The ids of all sources and of all targets, if known; None: the corpora are encoded here.
+            may_be_empty: If no pair passes the filter, epochs have no batches, which is not an error.
 
         Raises:
             InputError: No pair passes the filter, or a pair is longer than `batch_tokens`.

@@ -49,7 +49,7 @@ def add_source_tags(tokenizers: Tokenizers, tags: Sequence[str]) -> Tokenizers:
         InputError: The tokenizer does not read a tag as one subword.
     """
     source, target, vocabulary = tokenizers
-    pieces = [f"{_SPACE}{tag}" for tag in tags]  # with the space that SentencePiece puts before a first word
+    pieces = [f"{_SPACE}{tag}" for tag in tags]  # with SentencePiece's space before a first word
     tagged = add_pieces(source, pieces, ())
     for tag, piece in zip(tags, pieces, strict=True):
         if tagged.pieces(found := tagged.encode(f"{tag} a")) != [piece, *source.pieces(source.encode("a"))]:
@@ -69,7 +69,7 @@ def missing_characters(
 
     Args:
         coverage: The share of all characters that need entries; the rarest beyond it get none.
-        pieces: Entries that are added anyway, so characters that occur only in them need none of their own.
+        pieces: Entries that are added anyway; characters that only occur in them need no entries of their own.
     """
     counts: Counter[str] = Counter()
     for lines in texts:
@@ -87,7 +87,7 @@ def missing_characters(
 
 
 def add_pieces(tokenizer: Tokenizer, tags: Collection[str], characters: Collection[str]) -> Tokenizer:
-    """Append entries to a vocabulary, unless it has them already.
+    """Append the entries that a vocabulary does not have yet.
 
     A character gets the lowest score of all entries, so that unigram prefers every old entry and finds other unknown
     characters as likely as before. If an imported model segments text into a piece that has no id, the piece gets one;

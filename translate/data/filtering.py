@@ -1,4 +1,4 @@
-"""Training pairs that are left out, and why; the log has one line for each reason."""
+"""Which training pairs are left out, and why; the log has one line per reason."""
 
 import hashlib
 import logging
@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 class FilterReport(NamedTuple):
-    """The counts of one corpus. A pair that is left out is counted under the first rule that it breaks."""
+    """The counts for one corpus. A pair that is left out is counted under the first rule that it breaks."""
 
     name: str
     num_pairs: int  # before filtering

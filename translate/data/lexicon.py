@@ -16,7 +16,7 @@ from translate.data.tokenizer import PAD_ID
 NULL_ID = PAD_ID
 """The empty word of every source, which translates into target tokens without a counterpart; no token has its id."""
 
-_BLOCK_PAIRS = 10_000  # worked on at once; the number changes only the rounding
+_BLOCK_PAIRS = 10_000  # processed at once; the number only affects rounding
 
 
 class Lexicon(NamedTuple):
@@ -35,7 +35,7 @@ def learn_lexicon(pairs: Sequence[EncodedPair], *, target_vocab_size: int, num_i
 
     Args:
         pairs: Token ids without special symbols; either side may be empty.
-        num_iterations: Iterations of EM; the likelihood has one maximum, and little of use changes after five.
+        num_iterations: Iterations of EM; the likelihood has one maximum, and five iterations come close enough.
 
     Source: Brown et al. 1993, https://aclanthology.org/J93-2003, section 4.1 (model 1).
     """

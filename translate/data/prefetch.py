@@ -41,7 +41,7 @@ def prefetch_steps(
 ) -> Iterator[Iterator[StepBatches]]:
     """A context in which the batches of a training's steps are prefetched, in order; at its end it waits for threads.
 
-    An exception in the making of a step is raised in its place, after the steps before it.
+    An exception while preparing a step is raised in its place, after the steps before it.
 
     Args:
         plan_epoch: `TrainingBatches.epoch` or `StreamedBatches.epoch`: plans an epoch by its number.
@@ -84,4 +84,4 @@ def prefetch_steps(
             yield steps(first, max_steps)
         finally:
             is_closed.set()
-            maker.shutdown(cancel_futures=True)  # a plan is not cancelled: another process may have begun it
+            maker.shutdown(cancel_futures=True)  # plans are not cancelled: another process may have started one

@@ -1,4 +1,4 @@
-"""Corpora that are never held in memory as a whole: read in segments, pass after pass, each from an exact position.
+"""Corpora that are never entirely in memory: read in segments, pass after pass, each from an exact position.
 
 A segment of a stream is used like an epoch of other data: encoded, filtered and batched. Segment n depends only
 on the streams and on n, so a saved position saves time and changes nothing.
@@ -27,9 +27,9 @@ from translate.errors import InputError, RunError
 
 logger = logging.getLogger(__name__)
 
-_NUM_REMEMBERED = 4  # positions of the last segments: one is trained on, and one may be prepared meanwhile
+_NUM_REMEMBERED = 4  # positions of the last segments: one is being trained on, and one may be in preparation
 _EXCHANGED_LINES = 10_000  # encoded by each process before all exchange their ids
-_CHANGED = "have the data or the version of datasets changed since this run was begun?"
+_CHANGED = "have the data or the version of datasets changed since this run was started?"
 
 
 class CorpusStream:
@@ -41,7 +41,7 @@ class CorpusStream:
         self._key = key
         self._segment_pairs = segment_pairs
         self._opened: list[Any] = []  # the iterator over chunks, if it is open
-        weakref.finalize(self, _close, self._opened)  # before Python loses what its readers need to clean up
+        weakref.finalize(self, _close, self._opened)  # while Python still has what its readers need to clean up
         self.seek(StreamPosition())
 
     def seek(self, position: StreamPosition) -> None:
@@ -152,7 +152,7 @@ class TrainingStreams:
         ]
         self.streams = [corpus for corpus in self._corpora if isinstance(corpus, CorpusStream)]
         self.positions: dict[int, list[StreamPosition]] = {}
-        """Where the last segments begin in each stream; a segment is found by its position if that is here."""
+        """Where the last segments begin in each stream; these segments can be read directly."""
         self._next = 0  # number of the segment that the streams read next
         self.first = self.segment(0)
         """The first segment, which represents all of the data where the rest cannot be read."""
@@ -246,7 +246,7 @@ class StreamedBatches:
         Raises:
             InputError: The first segment cannot be read, or the filter leaves no pair of it.
             RunError: A later segment cannot be read.
-            Cancelled: Another process of the training does not need the segment any more.
+            Cancelled: Another process of the training no longer needs the segment.
         """
         if self._newest is None or self._newest[0] != number:
             self._newest = None  # frees its memory
@@ -266,7 +266,7 @@ class StreamedBatches:
             if number == 0:
                 raise
             raise RunError(
-                f"segment {number + 1} of the training data: {error}. When that is fixed, continue with --resume"
+                f"segment {number + 1} of the training data: {error}. Once that is fixed, continue with --resume"
             ) from error
         if number == 0:
             self.filter_reports = batches.filter_reports
@@ -283,7 +283,7 @@ class StreamedBatches:
             lines = texts[start : start + _EXCHANGED_LINES]
             own = encode_chunks(lines, tokenizer, num_threads=self._settings.num_threads, check=check)
             parts = world.all_gather(world.run_cancellable(partial(list[TokenChunk], own)))
-            # All store together, so that a full disk of one process ends all.
+            # All store at the same time, so that one full disk ends all processes.
             world.run_cancellable(partial(writer.add, *chain.from_iterable(parts)))
         return writer.finish()
 

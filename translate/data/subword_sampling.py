@@ -28,13 +28,13 @@ from translate.data.tokenizer import UNK_ID, Tokenizer
 logger = logging.getLogger(__name__)
 
 _SPACE = "▁"
-_UNKNOWN_PENALTY = 10.0  # SentencePiece's: an unknown character costs this much more than the least likely piece
+_UNKNOWN_PENALTY = 10.0  # as in SentencePiece: added cost of an unknown character over the least likely piece
 _NUMBERS_AT_ONCE = 8192
 # A remembered word takes some 400 bytes (BPE), and a lattice 450 for each character (unigram): about 150 MB in all.
 _MAX_REMEMBERED_WORDS = 400_000
 _MAX_REMEMBERED_LATTICES = 40_000
-_NEVER = 2**62  # merges to wait for the next that is dropped
-_MIN_LINES_OF_POOL = 20_000  # for fewer lines, starting processes takes longer than sampling
+_NEVER = 2**62  # merges until the next dropped one
+_MIN_LINES_OF_POOL = 20_000  # with fewer lines, starting processes takes longer than sampling
 _MAX_PROCESSES = 8  # each remembers up to 180 MB of words
 _NICENESS = 5  # of the worker processes, so that the training goes first
 
@@ -129,7 +129,7 @@ class SubwordSampler:
         """Merges best-ranked neighbours, the leftmost first, and drops each merge that `wait` counts down to.
 
         Returns:
-            The ids of the pieces, the number of merges made, and what is left of the waiting time.
+            The ids of the pieces, the number of merges made, and the remaining wait.
         """
         if word in self._symbols:
             return self._ids_of([word]), 0, wait
@@ -226,7 +226,7 @@ class SamplingPool:
     def run(self, tasks: Iterable[Callable[[], TokenChunk]], *, num_lines: int, check: Check) -> Iterator[TokenChunk]:
         """The results of the tasks, in order; `num_lines` are the lines of all of them."""
         remaining = iter(tasks)
-        given: deque[Callable[[], TokenChunk]] = deque()  # to workers, and without a result
+        given: deque[Callable[[], TokenChunk]] = deque()  # with the workers, without a result yet
 
         def submit(executor: Executor) -> Iterator[Future[TokenChunk]]:
             for task in remaining:
@@ -263,7 +263,7 @@ _sampler = functools.lru_cache(maxsize=2)(SubwordSampler)  # one for each side, 
 
 
 def _start_worker() -> None:
-    """Leave Ctrl-C and the closing of a terminal to the training, and end with it even if it is killed."""
+    """Leave Ctrl-C and SIGHUP to the training process, and exit when it does, even if it is killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, signal.SIG_IGN)

@@ -1,4 +1,4 @@
-"""Tables with named columns become pairs: JSON, CSV and Parquet files, and data sets of the Hugging Face Hub.
+"""Reads pairs from tables with named columns: JSON, CSV and Parquet files, and data sets of the Hugging Face Hub.
 
 JSON and CSV are read here rather than by `datasets`, so that an error can name the line. `datasets` (seen with 5.2)
 counts rows from wherever its chunk began, fills in missing cells, guesses types, and crashes the process on a file that
@@ -68,7 +68,7 @@ def open_stream(
     if isinstance(corpus, TableCorpus):
         yield from ((chunk, None) for chunk in read_table(corpus))
         return
-    # The error says what readers log about a broken file; that a download is retried is worth reading.
+    # The error repeats what readers log about a broken file; messages about retried downloads are shown.
     logging.getLogger("datasets.packaged_modules").setLevel(logging.CRITICAL + 1)
     with _reading(corpus):
         with _quiet_datasets():
@@ -99,7 +99,7 @@ def _json_pairs(corpus: TableCorpus) -> Iterator[tuple[str, str]]:
     texts = ["\n".join(stream_lines(path))] if is_array else stream_lines(path)
     for number, text in enumerate(texts, start=1):
         if not text.strip():
-            continue  # as `datasets` does
+            continue  # like `datasets`
         try:
             rows = json.loads(text, object_pairs_hook=_unique_keys)
         except (ValueError, RecursionError) as error:
@@ -113,7 +113,7 @@ def _json_pairs(corpus: TableCorpus) -> Iterator[tuple[str, str]]:
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object, unless it gives a key twice; Python would take the last value."""
+    """A JSON object; a repeated key is an error, where Python would take the last value."""
     if len(row := dict(pairs)) < len(pairs):
         raise ValueError("an object gives a key twice")
     return row
@@ -215,7 +215,7 @@ FILE_FORMATS: dict[str, Callable[[TableCorpus], Iterator[PairChunk]]] = {
 
 
 def table_name(corpus: TableCorpus | HubCorpus) -> str:
-    """What errors call a table: the file, or the data set with all that was asked for."""
+    """A table's name in errors: the file, or the data set with its configuration."""
     if isinstance(corpus, TableCorpus):
         return str(corpus.path)
     details = [f"split {corpus.split}"]
@@ -254,7 +254,7 @@ def _load(corpus: HubCorpus, **options: bool) -> Any:
 
 @contextmanager
 def _quiet_datasets() -> Iterator[None]:
-    """`datasets` without progress bars and log lines; the error that it raises has what matters in them."""
+    """`datasets` without progress bars and log lines; its errors contain everything important."""
     import datasets
 
     bars_were_on = datasets.is_progress_bar_enabled()

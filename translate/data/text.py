@@ -1,4 +1,4 @@
-"""Lines of text from files and pipes, split where `wc -l` splits; anything but UTF-8 is an error with its place.
+"""Lines of text from files and pipes, split where `wc -l` splits; anything but UTF-8 is an error with its location.
 
 Nothing is silently changed or dropped here.
 """
@@ -112,6 +112,6 @@ def require_unchanged(path: Path) -> Iterator[None]:
 
 
 def _state(path: Path) -> tuple[int, ...] | None:
-    """Values that change when a file is written to or replaced; None for a pipe, which has none."""
+    """Values that change when a file is written to or replaced; None for a pipe."""
     state = path.stat()
     return (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns) if stat.S_ISREG(state.st_mode) else None

@@ -1,6 +1,6 @@
 """The token ids of many lines: encoded by threads, by all processes of a training, or read from the cache.
 
-An id takes 2 or 4 bytes. Few ids are in memory, many in a file.
+An id takes 2 or 4 bytes. A small number of ids stays in memory; more go to a file.
 """
 
 import threading
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class FileArray:
-    """A flat array in a file; only the parts that are in use take memory."""
+    """A flat array in a file; only the parts in use take memory."""
 
     def __init__(self, source: TemporaryFile | CachedFile, *, dtype: np.dtype[np.integer]) -> None:
         self.size = source.num_bytes // dtype.itemsize
@@ -109,7 +109,7 @@ class TokenWriter:
 
 
 def read_tokens(file: CachedFile, *, num_lines: int, vocab_size: int) -> TokenStore:
-    """Read what `write_tokens` wrote; the ids of a large file remain there."""
+    """Read the output of `write_tokens`; the ids of a large file remain on disk."""
     file.file.seek(file.num_bytes - num_lines * _LENGTH_TYPE.itemsize)
     lengths = np.fromfile(file.file, dtype=_LENGTH_TYPE, count=num_lines)
     ids = FileArray(file, dtype=id_type(vocab_size))
@@ -147,7 +147,7 @@ Check = Callable[[], None]
 def encode_texts(
     texts: Sequence[str], tokenizer: Tokenizer, *, num_threads: int, cache: DataCache | None
 ) -> TokenStore:
-    """The ids of each line of the training corpora, by way of the cache if there is one; see `TokenWriter`."""
+    """The ids of each line of the training corpora, through the cache if there is one; see `TokenWriter`."""
     chunks = partial(encode_chunks, texts, tokenizer, num_threads=num_threads)
     if cache is not None:
         name = entry_name("ids", tokenizer.model_bytes, text_digest(texts))

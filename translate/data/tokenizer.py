@@ -34,7 +34,7 @@ _PART = re.compile(r".{1,4000}\Z|.{1,3999}(?= )|.{4000}", re.DOTALL)
 PAD_ID = 0
 """Pads the shorter sequences of a batch; never a token of a sentence."""
 UNK_ID = 1
-"""A character that the vocabulary cannot spell; not produced where byte_fallback is on."""
+"""A character that the vocabulary cannot spell; never produced with byte_fallback."""
 BOS_ID = 2
 """The decoder's input before the first target token."""
 EOS_ID = 3
@@ -51,7 +51,7 @@ class Tokenizer:
         """Read the content of a `.model` file, which is called `name` in errors.
 
         Raises:
-            InputError: It is not a SentencePiece model, or has other special ids.
+            InputError: It is not a SentencePiece model, or has different special ids.
         """
         self.model_bytes = model_bytes
         self.name = name
@@ -152,7 +152,7 @@ class Tokenizer:
 
 
 class Tokenizers(NamedTuple):
-    """The tokenizers of both sides; for a joint vocabulary that was made here they are the same object.
+    """The tokenizers of both sides; with a joint vocabulary trained here they are the same object.
 
     Imported models may have a joint vocabulary with a different segmentation model for each side.
     """
@@ -212,7 +212,7 @@ def prepare_tokenizers(
     for side, texts in sides.items():
         name = entry_name("model", side, settings, *digests)
         if cache is not None and (file := cache.find(name)) is not None:
-            with contextlib.suppress(InputError):  # it is whole, and still not a model: it is trained again
+            with contextlib.suppress(InputError):  # intact, but not a model: train it again
                 models.append(Tokenizer(file.file.read(file.num_bytes)))
                 continue
         lines = chain.from_iterable(_evenly_spaced(text, config.max_training_lines) for text in texts)
@@ -257,7 +257,7 @@ def train_tokenizer(
 
 
 def _training_failure(message: str, config: TokenizerConfig, text_name: str) -> str:
-    """SentencePiece's error in our words; its limits are exact, as a test shows."""
+    """SentencePiece's error in our words; a test shows that its limits are exact."""
     limits = (
         ("large", r"Please set it to a value <= (\d+)", f"largest that works with type {config.type}"),
         (

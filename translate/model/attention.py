@@ -1,4 +1,4 @@
-"""Scaled dot-product attention, and many heads of it with one fused projection; head_dim is d_model / heads."""
+"""Scaled dot-product attention, and multi-head attention with one fused projection; head_dim is d_model / heads."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""An encoder with a classification head: sentiment, language, domain of a sentence."""
+"""An encoder with a classification head: for the sentiment, language or domain of a sentence."""
 
 from typing import Literal
 

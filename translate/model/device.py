@@ -13,7 +13,7 @@ from torch import Tensor
 from translate.errors import InputError, RunError
 from translate.memory import is_out_of_memory
 
-_LIKE_APPLES = {"mps"}  # kinds of GPU that have neither all of what CUDA's have nor double precision
+_LIKE_APPLES = {"mps"}  # kinds of GPU without all of CUDA's features and without double precision
 
 
 def choose_device(name: str, *, key: str = "device") -> torch.device:
@@ -27,7 +27,7 @@ def choose_device(name: str, *, key: str = "device") -> torch.device:
     if name == "auto":
         kinds = (kind for kind in ("cuda", "xpu", "mps") if torch.get_device_module(kind).is_available())
         return torch.device(next(kinds, "cpu"))
-    with contextlib.suppress(RuntimeError):  # PyTorch knows no such name
+    with contextlib.suppress(RuntimeError):  # not a device name of PyTorch
         device = torch.device(name)
         module = torch.get_device_module(device)
         if module.is_available() and (device.index or 0) < module.device_count():
@@ -50,7 +50,7 @@ def widest_float(device: torch.device) -> torch.dtype:
 
 
 def measures_memory(device: torch.device) -> bool:
-    """Whether PyTorch knows how much of the device's memory is free and was in use, and can limit what it takes."""
+    """Whether PyTorch can report the device's free and peak memory, and limit its own use."""
     return hasattr(torch.get_device_module(device), "mem_get_info")
 
 
@@ -69,7 +69,7 @@ def copy_to_host(*tensors: Tensor) -> list[Tensor]:
 
 
 def start_copy_to_host(tensor: Tensor) -> Callable[[], Tensor]:
-    """Start to copy a tensor to the CPU; the returned function waits for the copy, and not for later work."""
+    """Start copying a tensor to the CPU; the returned function waits for the copy, but not for later work."""
     if not has_streams(tensor.device):
         return tensor.cpu
     copied = tensor.to("cpu", non_blocking=True)
@@ -96,7 +96,7 @@ class OutOfMemory(RunError):
 def explain_out_of_memory(doing: str, *, hint: str) -> Iterator[None]:
     """Turn a failed allocation into an error that says what was being computed and which settings need less memory.
 
-    Where these contexts are nested, the outermost one writes the message: it knows best what its user can change.
+    If these contexts are nested, the outermost one writes the message: it knows best what the user can change.
 
     Raises:
         OutOfMemory: The device does not have enough memory.

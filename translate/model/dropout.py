@@ -1,4 +1,4 @@
-"""Dropout whose masks are a function of a seed, in whatever thread they are drawn.
+"""Dropout whose masks are a function of a seed, whichever thread draws them.
 
 On a CPU, torch draws the numbers of a mask one after another, which takes as long as a matrix product. Here 16 random
 bits decide on each element, so that one draw of a fast generator serves four, and dropped elements are cleared bitwise.
@@ -23,7 +23,7 @@ class Dropout(nn.Module):
     """In training, set each element to zero with probability p, and divide the others by 1 - p.
 
     On a CPU, p is rounded to a multiple of 1/65536 that is less than 1. Masks come from the generator of
-    `dropout_seeded`, and outside of it from torch's own, which `torch.manual_seed` seeds.
+    `dropout_seeded`, and outside it from torch's own, which `torch.manual_seed` seeds.
 
     Raises:
         ValueError: p is outside [0, 1).
@@ -48,7 +48,7 @@ class Dropout(nn.Module):
 
 @contextlib.contextmanager
 def dropout_seeded(*seed: int, device: torch.device) -> Iterator[None]:
-    """Within the context, the dropout masks of this thread depend only on the seed, numbers of at least 0.
+    """Within the context, the dropout masks of this thread depend only on the seed: non-negative numbers.
 
     Torch's own generators, from which GPUs and compiled layers draw, are seeded too; the CPU's only by the main thread,
     because all threads share it.

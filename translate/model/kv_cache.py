@@ -20,7 +20,7 @@ from torch import Tensor
 from translate.model.attention import KeyValue
 from translate.model.device import copy_to_device, start_copy_to_host
 
-FREE_STEPS = 8  # that fit after slots were packed: fewer slots make attention cheaper, but packing copies them
+FREE_STEPS = 8  # room left after packing: fewer slots make attention cheaper, but packing copies them
 
 
 class LayerCache(NamedTuple):
@@ -45,7 +45,7 @@ class DecoderCache(NamedTuple):
     memory_bias: Float[Tensor, "batch 1 1 source"]  # 0 for the source, -inf for padding
     lengths: Int[Tensor, " batch"]  # target positions of each sentence's hypotheses
     source_lengths: tuple[int, ...]  # of the sentence in each row, or of the last one there if the row is free
-    max_length: int  # target positions that were reserved
+    max_length: int  # reserved target positions
     num_slots: int  # slots written so far
     num_seen: Callable[[], Tensor] | None = None  # when all slots are full: the most that some row's hypotheses see
 
@@ -104,7 +104,7 @@ class DecoderCache(NamedTuple):
         return self._replace(num_seen=start_copy_to_host(self._is_seen().sum(dim=1).max()))
 
     def insert(self, rows: Sequence[int], new: "DecoderCache") -> "DecoderCache":
-        """Put newly started sentences into these rows, which others have left, or which follow the last one."""
+        """Put newly started sentences into these rows, which are free or follow the last one."""
         cache = self
         batch, source = len(self.lengths), new.memory_bias.shape[3]
         if max(rows) >= batch:  # the added rows are overwritten below
@@ -132,7 +132,7 @@ class DecoderCache(NamedTuple):
         return cache._replace(source_lengths=tuple(source_lengths))
 
     def select_rows(self, rows: Sequence[int]) -> "DecoderCache":
-        """The cache of these sentences alone, in this order."""
+        """The cache of only these sentences, in this order."""
         places = copy_to_device(torch.tensor(rows), self.lengths.device)
 
         def select(tensor: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from translate.model.varlen import VarlenMask
 
 
 class FeedForward(nn.Module):
-    """Two linear layers with a non-linearity between, on each position by itself.
+    """Two linear layers with a non-linearity between them, applied to each position separately.
 
     swiglu has a third matrix: silu(x · gate) · (x · inner); its two inner products are computed as one.
 

@@ -36,12 +36,12 @@ class LoraUpdate(nn.Module):
 
 
 class LoraProjection(Projection):
-    """A frozen projection with updates. Where it holds several matrices, one below the other, each has its own.
+    """A frozen projection with updates. If it stacks several matrices, each has its own update.
 
     Args:
-        projection: Its weight and bias become this one's.
+        projection: Its weight and bias are taken over.
         matrices: The names of its matrices, of equal sizes.
-        adapted: Those that get an update.
+        adapted: The names of the matrices that get an update.
     """
 
     is_merged = False  # True while `weight` has the updates in it
@@ -71,7 +71,7 @@ class LoraProjection(Projection):
         return self.rows(hidden, slice(None))
 
     def rows(self, hidden: Float[Tensor, "*batch features"], rows: slice) -> Float[Tensor, "*batch outputs"]:
-        """Some of the outputs of `forward`: of one or more whole matrices."""
+        """Some of the outputs of `forward`: those of one or more whole matrices."""
         output = super().rows(hidden, rows)
         if not self.is_merged:
             size = self.out_features // len(self.matrices)
@@ -85,7 +85,7 @@ class LoraProjection(Projection):
 def add_lora(
     layers: Iterable[nn.Module], *, targets: Collection[str], rank: int, alpha: float, dropout: float = 0.0
 ) -> None:
-    """Give the projections of layers updates, in place; the weights that are there keep their names.
+    """Add updates to the projections of layers, in place; existing weights keep their names.
 
     Args:
         targets: Which matrices are adapted: `query`, `key`, `value` and `output` of each attention, `feed_forward`.
@@ -130,13 +130,13 @@ def merged_matrices(model: nn.Module, weights: Mapping[str, Tensor]) -> dict[str
 
 
 def merge_lora(model: nn.Module, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The weights of the same model without LoRA: `merged_matrices`, and all others as they are."""
+    """The weights of the same model without LoRA: `merged_matrices`, and all others unchanged."""
     return {name: weights[name] for name in weights if not is_lora(name)} | merged_matrices(model, weights)
 
 
 @contextlib.contextmanager
 def lending(model: nn.Module, weights: Mapping[str, Tensor]) -> Iterator[None]:
-    """A context in which a model computes with other weights, without updates; afterwards it has its own back.
+    """A context in which a model computes with other weights, without updates; afterwards its own are restored.
 
     Args:
         weights: As `merge_lora` gives them.

@@ -27,7 +27,7 @@ def causal_visible(length: int, *, device: torch.device | None = None) -> Bool[T
 def source_visible(
     source: Int[Tensor, "batch source"] | PackedSequences, *, pad_id: int
 ) -> Bool[Tensor, "batch 1 1 source"] | VarlenMask:
-    """The encoder's self-attention sees the whole sentence, and no padding."""
+    """The encoder's self-attention sees the whole sentence, but no padding."""
     if isinstance(source, PackedSequences):
         return VarlenMask(source, source, is_causal=False)
     return padding_visible(source, pad_id=pad_id)
@@ -53,7 +53,7 @@ def memory_visible(
 
 
 def padded_visible(mask: VarlenMask) -> Bool[Tensor, "sequence 1 #query key"]:
-    """The mask of packed sequences after each of them was padded to a row of its own."""
+    """The mask of packed sequences after padding each to a row of its own."""
     lengths = mask.key.cu_seqlens.diff()
     keys = torch.arange(mask.key.max_seqlen, device=lengths.device)
     real = (keys < lengths[:, None])[:, None, None, :]

@@ -1,4 +1,4 @@
-"""How the model learns the order of words: the paper's sines, a learned table, rotary, or T5's relative bias.
+"""How the model knows word order: the paper's sinusoids, a learned table, rotary embeddings, or T5's relative bias.
 
 All methods take positions as tensors, so a padded batch, a packed row and a step of decoding use the same ones.
 """
@@ -22,7 +22,7 @@ class RotaryAngles(NamedTuple):
 
 
 class Positions(nn.Module):
-    """One kind of positions; each kind overrides one of `embed`, `rotary` and `bias`, and this class changes nothing.
+    """One kind of positions; each kind overrides one of `embed`, `rotary` and `bias`, which do nothing here.
 
     Positions broadcast to the shape of the tokens: (position) where all rows of a batch have the same, (batch, 1) in a
     step of decoding, where all hypotheses of a sentence are at the same position.
@@ -68,7 +68,7 @@ def sinusoidal_table(num_positions: int, d_model: int) -> Float[Tensor, "positio
 
 
 class _TableOfSines(Positions):
-    """The paper's table; it grows when a sequence is longer than any before."""
+    """The paper's table; it grows when a sequence is longer than all before it."""
 
     def __init__(self, *, d_model: int) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class _TableOfSines(Positions):
 
 
 class SinusoidalPositions(_TableOfSines):
-    """The paper's way: a row of its table is added to each embedding."""
+    """As in the paper: a row of its table is added to each embedding."""
 
     def embed(
         self, embedded: Float[Tensor, "batch token d_model"], positions: Int[Tensor, "*#batch #token"]

@@ -24,7 +24,7 @@ def choose_precision(name: Literal["auto"] | Precision, device: torch.device) ->
         return name
     if device.type == "cpu":
         capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
-        # Intel needs AMX for that: by AVX-512 alone, its bf16 products took longer than fp32 (docs/performance.md).
+        # Intel needs AMX for that: with AVX-512 alone, its bf16 products took longer than fp32 (docs/performance.md).
         by_avx512 = capabilities.get("avx512_bf16") and "Intel" not in capabilities.get("cpu_name", "")
         return "bf16" if by_avx512 or capabilities.get("amx_bf16") else "fp32"
     if has_streams(device) and torch.get_device_module(device).is_bf16_supported(including_emulation=False):
@@ -42,7 +42,7 @@ class MixedPrecision(NamedTuple):
 
     @classmethod
     def choose(cls, settings: TrainingConfig, device: torch.device) -> "MixedPrecision":
-        """Choose what the settings mean on this device; call this before anything is computed there."""
+        """Resolve the settings for this device; call this before computing anything there."""
         if has_streams(device) and settings.deterministic:
             # cuBLAS is deterministic with a workspace of a fixed size, which it allocates with its first product:
             # https://docs.nvidia.com/cuda/cublas, results reproducibility.
@@ -73,7 +73,7 @@ class MixedPrecision(NamedTuple):
         before = matmul.allow_tf32, checks.fill_uninitialized_memory
         modes = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
         if self.tf32:
-            # Not by `fp32_precision`: torch.compile reads the older setting, which then raises an error:
+            # Not with `fp32_precision`: torch.compile reads the older setting, which then raises an error:
             # https://github.com/pytorch/pytorch/issues/166387.
             matmul.allow_tf32 = True
         if self.deterministic:
@@ -96,12 +96,12 @@ class LossScale:
     Source: Micikevicius et al. 2018, https://arxiv.org/abs/1710.03740, section 3.2.
     """
 
-    __pydantic_config__ = ConfigDict(strict=True, extra="forbid")  # as a part of a checkpoint
+    __pydantic_config__ = ConfigDict(strict=True, extra="forbid")  # checkpoints contain it
     scale: Annotated[float, Field(ge=1.0, allow_inf_nan=False)] = 2.0**16
     good_steps: NotNegativeInt = 0  # in a row, with this scale
 
     def shrink(self) -> bool:
-        """Halve the scale after an overflow; returns False if it cannot be smaller."""
+        """Halve the scale after an overflow; returns False if it is already the smallest."""
         self.good_steps = 0
         if self.scale <= 1.0:
             return False

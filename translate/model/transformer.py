@@ -29,7 +29,7 @@ class Memory(NamedTuple):
 
 
 class Embedded(NamedTuple):
-    """The input of a stack's first layer, and what positions change in the self-attention of all its layers."""
+    """The input of a stack's first layer, and how positions affect the self-attention of all its layers."""
 
     hidden: Float[Tensor, "batch position d_model"]
     rotary: RotaryAngles | None
@@ -69,7 +69,7 @@ class Embedder(nn.Module):
 
 
 def build_final_norm(config: ModelConfig) -> nn.Module:
-    """With pre-norm the residual sum itself is not normalised, so the stack's output is."""
+    """Normalise the stack's output with pre-norm, which leaves the residual sum itself unnormalised."""
     return nn.LayerNorm(config.d_model, eps=config.norm_epsilon) if config.norm == "pre" else nn.Identity()
 
 
@@ -217,7 +217,7 @@ class Transformer(nn.Module):
 
     @property
     def num_trained_parameters(self) -> int:
-        """Number of those weights that are not frozen."""
+        """Number of weights that are not frozen."""
         return sum(parameter.numel() for parameter in self.parameters() if parameter.requires_grad)
 
     @property
@@ -250,7 +250,7 @@ def initialize(module: nn.Module, method: Literal["paper", "xavier"]) -> None:
 
 
 def log_probabilities(logits: Float[Tensor, "*batch vocab"]) -> Float[Tensor, "*batch vocab"]:
-    """Natural logarithms of the probabilities, in fp32 whatever the model computes in."""
+    """Natural logarithms of the probabilities, in fp32 whatever the model's precision."""
     return F.log_softmax(logits.float(), dim=-1)
 
 

@@ -1,6 +1,6 @@
 """Variable-length attention: sequences packed one after another in a row, without padding.
 
-Linear layers and norms treat each token by itself, so a packed row serves them as it is. Only attention must know where
+Linear layers and norms treat each token separately, so a packed row is fine for them. Only attention must know where
 a sequence begins and ends. Flash attention takes these offsets (`cu_seqlens`); without it, attention pads for itself.
 """
 
@@ -13,7 +13,7 @@ from torch import Tensor
 
 
 class PackedSequences(NamedTuple):
-    """Token ids of several sequences, one after another in one row, and where each sequence lies."""
+    """Token ids of several sequences, one after another in one row, and where each sequence starts."""
 
     ids: Int[Tensor, "1 token"]
     cu_seqlens: Int[Tensor, " sequences_and_end"]  # int32; where each sequence starts, then the number of all tokens
@@ -78,7 +78,7 @@ def flash_attention(
 
     Source: Dao 2023, https://arxiv.org/abs/2307.08691.
     """
-    from torch.nn.attention.varlen import varlen_attn  # importing it takes seconds, and older versions lack it
+    from torch.nn.attention.varlen import varlen_attn  # takes seconds to import, and older versions do not have it
 
     query, key, value = (each[0].transpose(0, 1) for each in (query, key, value))  # (token, heads, head_dim)
     q, k = mask.query, mask.key
@@ -100,7 +100,7 @@ def why_no_flash_attention(device: torch.device, *, dtype: torch.dtype, num_head
         for is_causal in (False, True):
             flash_attention(*heads, mask=VarlenMask(sequences, sequences, is_causal)).sum().backward()
     except ImportError:
-        return f"torch {torch.__version__} has none"
+        return f"torch {torch.__version__} does not have it"
     except (RuntimeError, TypeError, ValueError) as error:
         return f"it fails: {str(error).splitlines()[0]}"
     return None

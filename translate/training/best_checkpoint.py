@@ -45,7 +45,7 @@ logger = logging.getLogger(__name__)
 
 @dataclasses.dataclass(eq=False)
 class BestCheckpoint:
-    """Chooses the best weights of a training on its validation corpus; without one, the last weights are the best."""
+    """Chooses a training's best weights by its validation corpus; without a corpus, the last weights are the best."""
 
     training: Training
     _: dataclasses.KW_ONLY
@@ -58,7 +58,7 @@ class BestCheckpoint:
         self.settings, self.progress = training.config.training, training.progress
         self.corpora, self.tokenizers, _ = training.data
         self.model = training.train_step.model
-        self.superseded: set[int] = set()  # steps that the last validation's weights replace among those kept
+        self.superseded: set[int] = set()  # kept steps that the last validation's weights replace
         self._averaged: tuple[int, ...] = ()  # the steps of the checkpoints whose average is the best checkpoint
 
     @property
@@ -68,14 +68,14 @@ class BestCheckpoint:
         return "" if step is None else describe_moment(step, self._averaged)
 
     def validate(self) -> float:
-        """Score the weights, log the result, and note in the progress whether they are the best or to be kept.
+        """Score the weights, log the result, and record in the progress whether they are the best or worth keeping.
 
         Returns:
             The time that it took, in seconds.
 
         Raises:
             Cancelled: A signal came; nothing has changed.
-            RunError: Scoring failed, for example because memory is not enough.
+            RunError: Scoring failed, for example for lack of memory.
         """
         progress, seconds, score, is_best = self.progress, 0.0, None, True
         if self.corpora.validation is not None:
@@ -102,7 +102,7 @@ class BestCheckpoint:
         return seconds
 
     def write(self) -> None:
-        """Write the weights that were just validated if they are the best so far, or are to be kept."""
+        """Write the weights that were just validated, if they are the best so far or must be kept."""
         save_weights(self.training, self._weights())
 
     def _weights(self) -> dict[str, Tensor]:
@@ -138,7 +138,7 @@ class BestCheckpoint:
     def average_kept(self) -> None:
         """Make an average of kept checkpoints the best one, if it is better; a signal ends this without a result.
 
-        A resumed training undoes it, and averages at its own end.
+        A resumed training undoes this, and averages when it ends itself.
         """
         settings, progress, corpus = self.settings, self.progress, self.corpora.validation
         windows = kept_windows(progress, last=settings.keep_last, best=settings.keep_best)
@@ -156,7 +156,7 @@ class BestCheckpoint:
                 logger.info("".join(describe_validation(record, name=name)))
         except Cancelled:
             return
-        chosen = max(tried, key=lambda each: each.validation.score(settings.best_metric))  # of equal ones the first
+        chosen = max(tried, key=lambda each: each.validation.score(settings.best_metric))  # the first of equal ones
         if len(chosen.checkpoints) > 1:
             self.world.run_on_rank_0(lambda: write_average(self.run, chosen.checkpoints, model))
             self._averaged = chosen.steps
@@ -185,14 +185,14 @@ class BestCheckpoint:
 
 
 class ScoredAverage(NamedTuple):
-    """The average of some checkpoints, or one checkpoint alone, and its validation."""
+    """The average of some checkpoints, or a single checkpoint, and its validation."""
 
     checkpoints: tuple[Checkpoint, ...]
     steps: tuple[int, ...]
     validation: Validation
 
     def to_record(self, *, step: int) -> dict[str, Any]:
-        """The numbers as `metrics.jsonl` keeps them, with the step that was done and those that were averaged."""
+        """The numbers as `metrics.jsonl` keeps them, with the current step and the averaged ones."""
         return {**self.validation.to_record("average", step=step), "averaged": self.steps}
 
 
@@ -224,7 +224,7 @@ def load_average(
 
 
 def write_average(run: RunDirectory, checkpoints: Sequence[Checkpoint], model: Transformer) -> None:
-    """Make the average of checkpoints the best one. What that was is kept as step-N, unless it is an average too."""
+    """Make the average the best checkpoint. The old best is kept as step-N, unless it is an average too."""
     mean = average_checkpoints(run, checkpoints, model)
     tensors, metadata, _ = read_tensors(run.checkpoint("best"))
     if AVERAGED_KEY not in metadata:
@@ -237,10 +237,10 @@ def average_checkpoints(run: RunDirectory, checkpoints: Sequence[Checkpoint], mo
     """The mean of the weights of checkpoints, summed in fp64, or the unchanged weights of a single one.
 
     Args:
-        model: Has the names and shapes that are expected.
+        model: Defines the expected names and shapes.
 
     Raises:
-        InputError: A checkpoint is missing, or one of several is an average itself.
+        InputError: A checkpoint is missing, or one of several is itself an average.
         RunError: A checkpoint is damaged, or does not fit the model.
     """
     sums, steps = dict[str, Tensor](), list[int]()

@@ -30,7 +30,7 @@ class MicroBatch(NamedTuple):
 
     batch: Batch
     seed: tuple[int, ...]  # for `dropout_seeded`
-    weight: float = 1.0  # of its loss; zero if it only keeps this rank in step with the others
+    weight: float = 1.0  # of its loss; zero if it only keeps this rank in sync with the others
 
 
 EMPTY = MicroBatch(collate([EncodedPair([], [])], [0]), seed=(0,), weight=0.0)
@@ -46,7 +46,7 @@ WorkerResult = tuple[Tensor, Sequence[Tensor]]
 def split_into_micro_batches(batches: Sequence[Batch], num: int, *, seed: int, step: int) -> list[MicroBatch]:
     """Split the batches of a step into at least `num` micro-batches, if there are that many pairs.
 
-    Every batch is split into the same number of parts. A part has every n-th pair, so all parts have about as many
+    Every batch is split into the same number of parts. A part has every n-th pair, so all parts have about equally many
     tokens. Its pairs and its dropout masks depend only on its number, not on who computes it. So the training is the
     same wherever the number of parts is the same, except for the order in which gradients are summed.
     """
@@ -127,7 +127,7 @@ class ThreadParallel:
     def update(self, optimizer: torch.optim.Optimizer) -> None:
         """Make the optimizer's step; each thread updates some of the parameters.
 
-        Torch's own threads would wait for each other after every parameter.
+        Torch's own threads would synchronize after every parameter.
         """
         if self._pool is None:
             optimizer.step()
@@ -180,7 +180,7 @@ class RankParallel:
                 forward, process_group=self._group, gradient_as_bucket_view=True, **options
             )
         else:
-            from torch.distributed.device_mesh import DeviceMesh  # which takes seconds, as the next one does
+            from torch.distributed.device_mesh import DeviceMesh  # takes seconds, like the next one
             from torch.distributed.fsdp import fully_shard
 
             mesh = DeviceMesh.from_group(self._group, device.type)
@@ -189,7 +189,7 @@ class RankParallel:
         self.forward = forward
 
     def run(self, forward_backward: ForwardBackward, micro_batches: Sequence[MicroBatch]) -> list[WorkerResult]:
-        """Compute every n-th micro-batch on each of n ranks, which sum their gradients meanwhile."""
+        """Compute every n-th micro-batch on each of n ranks, which sum their gradients at the same time."""
         if self._is_first_step:
             # DDP learns the order of gradients from its first backward pass, and sums them in that order from then on.
             # This extra pass makes a resumed run sum in the same order as one that was never stopped.

@@ -89,7 +89,7 @@ class _LabelSmoothedLoss(torch.autograd.Function):
                 sums += _to_gradient_(of_passes, target_ids[rows], smoothing=smoothing, r_drop=r_drop, exact=exact)
                 if wants_gradient:
                     gradient[:, rows] = (logits @ narrow).view(len(passes), -1, d_model)[:, : rows.stop - first]
-                if weight_gradient is not None:  # frozen embeddings have none
+                if weight_gradient is not None:  # frozen embeddings do not have one
                     if dtype == weight.dtype:
                         weight_gradient.addmm_(logits.t(), some)
                     else:
@@ -118,7 +118,7 @@ def _to_gradient_(
     num_passes, _, vocab_size = logits.shape
     num_targets = len(target_ids)
     sums = torch.zeros(2, dtype=exact, device=logits.device)
-    # On a CPU so few at once that they stay in its cache.
+    # On a CPU, few enough at once to stay in its cache.
     step = _rows(vocab_size * num_passes, elements=2**19 if logits.device.type == "cpu" else 2**27)
     for first in range(0, num_targets, step):
         rows = slice(first, min(first + step, num_targets))
@@ -152,5 +152,5 @@ def _divergence(log_probs: Float[Tensor, "2 row vocab"]) -> tuple[Tensor, Tensor
 
 
 def _rows(vocab_size: int, *, elements: int) -> int:
-    """The number of rows of logits that have about so many elements."""
+    """The number of rows of logits that have about this many elements."""
     return max(_ROUNDED_ROWS, elements // vocab_size // _ROUNDED_ROWS * _ROUNDED_ROWS)

@@ -47,12 +47,12 @@ class Corpora(NamedTuple):
     train: list[ParallelCorpus]  # of streamed corpora the first segment
     validation: ParallelCorpus | None
     test: dict[str, ParallelCorpus]
-    streams: TrainingStreams | None  # where `train` comes from, if any corpus is streamed
+    streams: TrainingStreams | None  # the source of `train`, if any corpus is streamed
     validation_also: dict[str, ParallelCorpus]
 
 
 class TrainingData(NamedTuple):
-    """What a training learns from, and is validated on."""
+    """The data that a training learns from and is validated on."""
 
     corpora: Corpora
     tokenizers: Tokenizers
@@ -210,13 +210,13 @@ def resolve_batch_tokens(
 
     Args:
         batches: The training batches; with `auto` they have no limit yet.
-        world: The processes that train together; they take the size that fits every one's device.
+        world: The processes that train together; they use a size that fits all of their devices.
 
     Returns:
         The config, the batches, and a message about the number that `auto` became; None: the config had a number.
 
     Raises:
-        InputError: `step_tokens` is less than the longest pair has.
+        InputError: `step_tokens` is less than the length of the longest pair.
         RunError: Not even a batch of the longest pair fits in memory.
     """
     if config.training.batch_tokens != "auto":
@@ -237,7 +237,7 @@ def resolve_batch_tokens(
         tokens, limit = min(most, max(_CPU_BATCH_TOKENS, longest)), f"larger batches are no faster on {device.type}"
     if tokens == most:
         limit = "as training.step_tokens asks" if step_tokens else "for more, set training.step_tokens"
-    if step_tokens is not None:  # equal batches, rather than some full ones and a rest
+    if step_tokens is not None:  # equal batches, rather than full ones and a remainder
         tokens = max(longest, step_tokens // math.ceil(step_tokens / tokens))
     config = resolve_step_tokens(override_training(config, batch_tokens=tokens))
     num = config.training.accumulate_batches
@@ -264,8 +264,8 @@ def largest_fitting_batch(
         trial = override_training(config, batch_tokens=longest, compile=False)
         train_step = setup_training(trial, tokenizers, device=device)
         decay, step_tokens = config.training.ema_decay, config.training.step_tokens or 0
-        average = None if decay is None else AveragedWeights(train_step.model, decay=decay)  # only takes its room
-        # The first step creates the optimizer's state, so only later ones need as much as all others.
+        average = None if decay is None else AveragedWeights(train_step.model, decay=decay)  # only takes up memory
+        # The first step creates the optimizer's state, so only later ones use the full amount.
         if _fits(train_step, longest, longest=longest, is_accumulated=False):
             while fitting < most and _fits(train_step, tokens, longest=longest, is_accumulated=step_tokens > tokens):
                 fitting, tokens = tokens, min(2 * tokens, most)
@@ -291,13 +291,13 @@ def _fits(train_step: TrainStep, tokens: int, *, longest: int, is_accumulated: b
     batch = collate([pair] * num_pairs, range(num_pairs))
     try:
         # A second batch adds its gradient to one that is there already; more batches need no more memory.
-        train_step([batch] * (1 + is_accumulated), number=1, learning_rate=0.0)  # which leaves the weights alone
+        train_step([batch] * (1 + is_accumulated), number=1, learning_rate=0.0)  # leaves the weights unchanged
         train_step.check_last_step()
         is_enough = True
     except OutOfMemory:
         is_enough = False
     train_step.optimizer.zero_grad(set_to_none=True)
-    _free_memory(train_step.precision.device)  # only here are the exception and what it holds gone
+    _free_memory(train_step.precision.device)  # only here have the exception and its tensors been freed
     return is_enough
 
 

@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 Pruner = Literal["none", "halving", "hyperband"]
 Space = dict[str, BaseDistribution]  # by dotted key; choices are JSON, so that they can be lists
 
-_MAX_SAMPLES = 100  # drawn to find settings that no trial has yet
+_MAX_SAMPLES = 100  # draws to find settings that no trial has tried yet
 _SCORED_BY = (  # must be the same in all trials, or their scores could not be compared
     *("decoding", "evaluation", "data.validation", "data.validation_also", "data.test", "data.root"),
     *("training.validate_every", "training.validation_beam_size", "training.best_metric"),
@@ -99,7 +99,7 @@ def _settings(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Result(NamedTuple):
-    """One run of a search, as far as it has come."""
+    """One run of a search, with its results so far."""
 
     run: str
     settings: dict[str, Any]
@@ -161,7 +161,7 @@ class Search:
             self.study = optuna.create_study(
                 storage=storage, study_name="search", direction="maximize", pruner=pruners[pruner], load_if_exists=True
             )
-        except Exception as error:  # of any kind, if a record has another shape
+        except Exception as error:  # a malformed record can raise anything
             raise InputError(f"{journal} is damaged ({error!r}): restore it, or choose another --dir") from error
         for name, value in (("config", base.model_dump(mode="json")), ("space", str(space))):
             if self.study.user_attrs.get(name, value) != value:
@@ -180,10 +180,10 @@ class Search:
         """Train until there are enough trials, or their time is used up.
 
         Args:
-            num_trials: How many settings to try, those of earlier calls included.
+            num_trials: How many settings to try, including earlier calls.
             sampler: Chooses settings at random, or by a tree-structured Parzen estimator from the trials so far.
-            minutes: The time of all trainings, those of earlier calls included; None: as long as it takes.
-            command: What the user typed, to be kept in the runs.
+            minutes: The time of all trainings, including earlier calls; None: no limit.
+            command: The command that the user typed, which the runs record.
 
         Raises:
             RunError: All trials have failed, or the results cannot be written.
@@ -193,7 +193,7 @@ class Search:
         """
         spent = sum(each.minutes for each in self.results())
         deadline = math.inf if minutes is None else time.monotonic() + 60 * (minutes - spent)
-        begun: list[str] = []  # runs of this call, which are not tried again
+        begun: list[str] = []  # runs of this call, which are not retried
         while time.monotonic() < deadline:
             with contextlib.ExitStack() as held:
                 with FileLock(self.directory / "lock"):
@@ -220,7 +220,7 @@ class Search:
         return None
 
     def _ask(self, num_trials: int, sampler: str, *, seed: int) -> Trial | None:
-        """A trial with settings that no other has; None: there are enough, or the space has no more."""
+        """A trial with settings that no other has; None: there are enough, or the space is exhausted."""
         others = [each.trial.params for each in self.results()]
         for _ in range(_MAX_SAMPLES if len(others) < num_trials else 0):
             # Each trial has its own seed, so that a continued search, or another process, does not repeat the samples.
@@ -233,7 +233,7 @@ class Search:
                 return trial
             self.study.tell(trial, state=TrialState.PRUNED)
         if len(others) < num_trials:
-            logger.info(f"{num_trials} trials were asked for, and no settings were found but those of {len(others)}")
+            logger.info(f"{num_trials} trials were requested, but only {len(others)} different settings were found")
         return None
 
     def _train(self, trial: Trial, *, deadline: float, command: list[str]) -> None:
@@ -271,7 +271,7 @@ class Search:
         return hold_lock(self.directory / f"{run}.lock", busy=f"trains {run}")
 
     def results(self) -> list[Result]:
-        """What the trials have come to, the best first; of a run that was tried again, the last one."""
+        """The results of the trials, the best first; for a run that was tried again, the last one."""
         trials = [each for each in self.study.get_trials(deepcopy=False) if "run" in each.user_attrs]
         trials = [each for each in trials if each.params.keys() == self.space.keys()]  # others were stopped midway
         results, place = [], str(self.directory / "journal.log")
@@ -311,7 +311,7 @@ class Search:
             values = [json.dumps(each.settings[key], ensure_ascii=False).strip('"') for key in self.space]
             rows.append([each.run, *scores, str(each.step), f"{each.minutes:.1f}", *values, each.state])
         write_text(self.directory / "results.tsv", "".join("\t".join(row) + "\n" for row in rows))
-        (self.directory / "best.yaml").unlink(missing_ok=True)  # of an earlier time, when one was the best
+        (self.directory / "best.yaml").unlink(missing_ok=True)  # from an earlier call, when one was the best
         if (best := self.best()) is not None:
             config = self._config(best.settings).model_copy(update={"name": f"{self.base.name}-best"})
             measured = f"BLEU {best.bleu:.2f}, loss {best.loss:.4f} on validation"

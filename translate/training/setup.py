@@ -1,4 +1,4 @@
-"""Where a training runs, its model, and the step that trains it, with all that the device allows."""
+"""Where a training runs, its model, and the step that trains it, with everything that the device allows."""
 
 import logging
 import re
@@ -41,7 +41,7 @@ def choose_place(config: Config, world: World) -> torch.device:
     """Choose this process's device, give torch its threads, and check that all processes have the same settings."""
     settings = config.training
     device = world.run_on_all_ranks(lambda: choose_training_device(settings.device, world.environment))
-    if settings.threads or world.size > 1:  # else as torch chooses
+    if settings.threads or world.size > 1:  # otherwise torch chooses
         torch.set_num_threads(settings.threads or threads_per_process(world.environment.local_world_size))
     facts = flatten_keys(config.model_dump(mode="json")) | describe_environment(
         settings, device, num_processes=world.size
@@ -68,14 +68,14 @@ def choose_training_device(name: str, environment: DistributedEnvironment) -> to
         raise InputError(f"training.device = {name}: {each}; use training.device=cuda, and CUDA_VISIBLE_DEVICES")
     count = torch.get_device_module(device).device_count()
     if environment.local_rank >= count:
-        has = f"{environment.local_world_size} processes on this machine, and it has {count} GPU{'s' * (count > 1)}"
+        has = f"{environment.local_world_size} processes on this machine, but only {count} GPU{'s' * (count > 1)}"
         use = f"start with --nproc-per-node {count}, or use training.device=cpu"
         raise InputError(f"training.device = {name}: there are {has}; {use}")
     return torch.device(device.type, environment.local_rank)
 
 
 def describe_environment(settings: TrainingConfig, device: torch.device, *, num_processes: int) -> dict[str, str]:
-    """What the last digits of a training depend on in addition to its settings, by name."""
+    """Everything apart from the settings that affects the last digits of a training, by name."""
     environment = {"translate": __version__}
     # numpy shuffles and samples, sentencepiece segments, torch computes.
     environment |= {package: metadata.version(package) for package in ("torch", "numpy", "sentencepiece")}
@@ -158,11 +158,11 @@ def try_settings(
 ) -> tuple[MixedPrecision, bool, list[str]]:
     """Try deterministic kernels and `training.compile` where the settings ask for them, and drop those that fail.
 
-    No query covers all versions and devices, so this makes a step on a model with one layer in each stack. The training
+    No query covers all versions and devices, so this tries a step on a model with one layer in each stack. The training
     reuses the programs that it compiles.
 
     Returns:
-        The precision, whether to compile the layers, and a warning for each of the two that fails.
+        The precision, whether to compile the layers, and a warning for each that fails.
     """
 
     def why_no_step(*, is_compiled: bool) -> str:
@@ -178,7 +178,7 @@ def try_settings(
                 step = TrainStep(tried, optimizer, settings, precision=precision, parallel=forward, layout=layout)
                 step([_TRIAL], number=1, learning_rate=0.0)
                 step.check_last_step()
-        except Exception as error:  # of any library involved
+        except Exception as error:  # from any library involved
             text = str(error.__cause__ or error).strip().split("\n")[0]
             return re.split(r", but you set|\. ", text)[0].rstrip(".") or repr(error)
         return ""

@@ -1,4 +1,4 @@
-"""Signals that stop a training: noted when they come, and answered between two steps."""
+"""Signals that stop a training: recorded when they arrive, and handled between two steps."""
 
 import contextlib
 import signal
@@ -10,7 +10,7 @@ from torch import nn
 
 from translate.distributed.process_group import Cancelled, World
 
-_STOPPING_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")  # the last when a terminal is closed; Windows does not have it
+_STOPPING_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")  # SIGHUP: the terminal is closed; Windows does not have it
 
 
 class StoppedBySignal(KeyboardInterrupt):
@@ -23,9 +23,9 @@ class StoppedBySignal(KeyboardInterrupt):
 
 
 class StopRequests:
-    """Notes the first signal that asks a training to stop, so that no step or file is left half done.
+    """Records the first signal that asks a training to stop, so that no step or file is left half done.
 
-    From then on SIGINT has the operating system's own meaning: the process ends at once.
+    From then on SIGINT has its default effect: the process ends at once.
     """
 
     received: signal.Signals | None = None
@@ -36,7 +36,7 @@ class StopRequests:
         before = {}
         for name in _STOPPING_SIGNALS if threading.current_thread() is threading.main_thread() else ():
             number = getattr(signal, name, None)
-            # A signal that is ignored, as by `nohup`, or that has a handler outside of Python, stays as it is.
+            # A signal that is ignored, as under `nohup`, or that has a handler outside Python, stays as it is.
             if number is not None and signal.getsignal(number) not in (None, signal.SIG_IGN):
                 before[number] = signal.signal(number, self._receive)
         try:
@@ -47,7 +47,7 @@ class StopRequests:
 
     @contextlib.contextmanager
     def abandoning(self, module: nn.Module) -> Iterator[None]:
-        """A context in which a noted signal ends all work that calls the module, in each thread that calls it.
+        """A context in which a recorded signal ends all work that calls the module, in each thread that calls it.
 
         It raises `Cancelled`. The signal handler cannot, because a thread pool or a lock may be half changed then.
         """
@@ -68,7 +68,7 @@ class StopRequests:
 
 @contextlib.contextmanager
 def interrupted_together(world: World) -> Iterator[None]:
-    """A context whose interruption rank 0 alone reports; the other ranks end silently after it."""
+    """A context whose interruption only rank 0 reports; the other ranks exit silently after it."""
     try:
         yield
     except KeyboardInterrupt as stop:

@@ -74,15 +74,15 @@ _MAY_CHANGE = {
 def claim_run(
     config: Config, run: RunDirectory, *, resume: bool, world: World, held: contextlib.ExitStack, log: RunLog
 ) -> tuple[Config, bool, InitialWeights | None]:
-    """Lock a run directory, and find out whether its run is resumed and which weights a new one begins with.
+    """Lock a run directory, and find out whether to resume its run and which weights a new run starts from.
 
     Args:
         held: Releases the lock when the training ends.
-        log: Is written into a resumed run from here on.
+        log: Written into a resumed run from here on.
 
     Returns:
-        The config with the batch size of the run that is resumed, whether it is resumed, and the weights of another
-        run to begin with; None: a checkpoint's, or random ones.
+        The config with the batch size of the resumed run, whether a run is resumed, and the weights of another
+        run to start from; None: a checkpoint's, or random ones.
 
     Raises:
         InputError: The directory holds a run and `resume` is off, its run cannot be resumed with this config, another
@@ -97,7 +97,7 @@ def claim_run(
         if not (resume and _holds_run(run)):
             check_holds_no_run(run.path)
             if resume:
-                logger.info(f"{run.path} holds no run to continue: beginning one")
+                logger.info(f"{run.path} holds no run to continue: starting one")
             return config.training, False, False
         if imported := read_description(run).imported:
             fine_tune = f"fine-tune it with translate train CONFIG training.initialize_from={run.path}"
@@ -121,7 +121,7 @@ def claim_run(
 
 
 def _holds_run(run: RunDirectory) -> bool:
-    """Whether there is a run to resume; a directory that a killed process left half made does not count."""
+    """Whether there is a run to resume; an incomplete directory left by a killed process does not count."""
     if any(run.checkpoints.glob("*.safetensors")):
         check_holds_run(run.path)
     return os.path.lexists(run.description)
@@ -130,14 +130,14 @@ def _holds_run(run: RunDirectory) -> bool:
 def _settings_of_run(config: Config, run: RunDirectory) -> TrainingConfig:
     """The settings to resume a run with: its batch size for `auto`, and otherwise those of the config.
 
-    They must be the run's own, except those that do not change the steps already made.
+    They must be the run's own, except for settings that do not change the steps already made.
     """
     before = read_resolved_config(run.config)
     batch_tokens, step_tokens = before.training.num_batch_tokens, config.training.step_tokens
     if config.training.batch_tokens == "auto":
         if step_tokens is not None and step_tokens < batch_tokens:
-            begun = f"{run.path} was begun with batches of {batch_tokens} tokens"
-            raise InputError(f"{begun}, so it cannot go on with: training.step_tokens = {step_tokens}")
+            begun = f"{run.path} was started with batches of {batch_tokens} tokens"
+            raise InputError(f"{begun}, so it cannot continue with training.step_tokens = {step_tokens}")
         config = override_training(config, batch_tokens=batch_tokens)
     config = resolve_step_tokens(config)
     saved, given = (
@@ -150,14 +150,14 @@ def _settings_of_run(config: Config, run: RunDirectory) -> TrainingConfig:
         if saved.get(key) != given.get(key) and key not in _MAY_CHANGE and not key.startswith(LOCATIONS)
     ]
     if different:
-        begun = f"{run.path} was begun with other settings"
+        begun = f"{run.path} was started with other settings"
         raise InputError(f"{begun}, so it cannot be continued with {'; '.join(different)}")
     return config.training
 
 
 @dataclasses.dataclass(eq=False)
 class Training:
-    """What a training was given, and what changes while it runs: model, optimizer, average and progress."""
+    """The inputs of a training, and the state that changes while it runs: model, optimizer, average and progress."""
 
     config: Config
     run: RunDirectory
@@ -188,14 +188,14 @@ def save_last(training: Training) -> None:
     averages, weights = {} if training.average is None else training.average.tensors, get_parameters(model)
     tensors = add_prefix(weights, WEIGHTS_PREFIX) | add_prefix(averages, AVERAGE_PREFIX)
     tensors |= add_prefix(optimizer_state_dict(model, optimizer), OPTIMIZER_PREFIX)
-    tensors |= add_prefix(merged_matrices(model, weights | averages), MERGED_PREFIX)  # only read to translate
+    tensors |= add_prefix(merged_matrices(model, weights | averages), MERGED_PREFIX)  # only read for translation
     tensors = full_state_dict(tensors, training.world)
     if training.world.is_main_process:
         write_checkpoint(training.run, "last", tensors, {"step": str(progress.step), "progress": progress.to_json()})
 
 
 def save_weights(training: Training, weights: dict[str, Tensor]) -> None:
-    """Save the weights of this step's validation if they are the best so far, or are to be kept; rank 0 writes them."""
+    """Save the weights of this step's validation if they are the best so far or must be kept; rank 0 writes them."""
     progress, world = training.progress, training.world
     names: list[Checkpoint] = ["best"] if progress.step == progress.best_step else []
     names += [f"step-{progress.step}"] if progress.step in progress.kept else []
@@ -242,13 +242,13 @@ def start_or_resume(
         return
     _restore_last(training)
     if training.progress.step >= config.training.max_steps:
-        logger.info("The training has ended there; training.max_steps=N, with a larger N, extends it")
+        logger.info("Training has already ended; to extend it, set training.max_steps=N with a larger N")
     if isinstance(data.batches, StreamedBatches):
         data.batches.continue_from(training.progress.epoch, training.progress.stream)
 
 
 def _restore_last(training: Training) -> None:
-    """Restore what `save_last` saved, also with another number of processes; damage and other data are reported."""
+    """Restore the state from `save_last`, even with another number of processes; report damage and changed data."""
     model, optimizer, world = training.train_step.model, training.train_step.optimizer, training.world
     run, average, saved = training.run, training.average, dict[str, Tensor]()
 
@@ -256,7 +256,7 @@ def _restore_last(training: Training) -> None:
         """The progress, and whether a checkpoint holds it."""
         progress, found = training.progress, read_newest_intact(run)
         if found is None:
-            logger.info(f"{run.path} has no checkpoint yet: its training begins at the first step")
+            logger.info(f"{run.path} has no checkpoint yet: training starts at the first step")
         else:
             path, tensors, progress, damaged = found
             expected = add_prefix(get_parameters(model), WEIGHTS_PREFIX)
@@ -287,16 +287,16 @@ def _restore_last(training: Training) -> None:
 
 
 def _compare(run: RunDirectory, saved: Progress, new: Progress) -> None:
-    """Check that a resumed run has its own data, and log what else has changed; its progress then has that too."""
+    """Check that a resumed run has its own data, log what else has changed, and record that in its progress."""
     if saved.data_fingerprint != new.data_fingerprint:
-        raise InputError(f"{run.path}: data.train is not what this run was trained on; restore it, or begin a new run")
+        raise InputError(f"{run.path}: data.train is not what this run was trained on; restore it, or start a new run")
     changes = [
         f"{name} {new.environment.get(name, 'unknown')} (it was {before})"
         for name, before in saved.environment.items()
         if new.environment.get(name) != before
     ]
     if changes:
-        effect = "the numbers differ in the last bits from those of a run that was never stopped"
+        effect = "the last bits of its numbers differ from a run that was never stopped"
         logger.info(f"Continued in another environment: {', '.join(changes)}; {effect}")
     if saved.best_score is not None and saved.validation_fingerprint != new.validation_fingerprint:
         logger.warning(
@@ -305,14 +305,14 @@ def _compare(run: RunDirectory, saved: Progress, new: Progress) -> None:
         )
         saved.best_score, saved.validations_without_better = None, 0
         saved.kept = dict.fromkeys(saved.kept)
-    logger.info(f"Going on from step {saved.step:,}")
+    logger.info(f"Continuing from step {saved.step:,}")
     saved.environment, saved.validation_fingerprint = new.environment, new.validation_fingerprint
 
 
 def _restore_kept(run: RunDirectory, progress: Progress, settings: TrainingConfig) -> None:
-    """Make what is kept agree with this progress: forget the weights that are lost, and remove those of later steps.
+    """Make the kept files agree with this progress: forget lost weights, and remove the weights of later steps.
 
-    A training that keeps nothing has written no `step-N`, and none says another step than its name: such files stay.
+    A `step-N` stays if the training keeps nothing or the file contradicts its name: this training did not write it.
 
     If the best checkpoint is an average, the best validation's takes its place again. If it is lost, the next
     validation's weights are kept.
@@ -321,12 +321,12 @@ def _restore_kept(run: RunDirectory, progress: Progress, settings: TrainingConfi
     try:
         if progress.best_step is not None and AVERAGED_KEY in read_tensors(best, prefixes=()).metadata:
             tensors, metadata, _ = read_tensors(kept)
-            logger.info(f"{best.name}, an average of checkpoints, is {kept.name} again while the training goes on")
+            logger.info(f"{best.name}, an average of checkpoints, is {kept.name} again while training continues")
             write_checkpoint(run, "best", tensors, metadata)
     except RunError as error:
         lost, progress.best_step, progress.best_score = progress.best_step, None, None
-        what = f"The best weights so far, of step {lost}, are lost"
-        logger.warning(f"{error}. {what}: those of the next validation replace them")
+        what = f"The best weights so far, from step {lost}, are lost"
+        logger.warning(f"{error}. {what}: the next validation's weights replace them")
     for step in {*run.kept_steps()} - progress.kept.keys():
         file, is_own = run.checkpoint(f"step-{step}"), False
         if settings.keep_last or settings.keep_best or progress.kept:

@@ -55,7 +55,7 @@ class TrainStep:
     parallel: DataParallel  # shares the work among threads or ranks
     layout: BatchLayout  # of batches on the device
     description: str = ""  # where and how this computes, for the log
-    fallbacks: Sequence[str] = ()  # settings that do not work on this device, and what is done instead
+    fallbacks: Sequence[str] = ()  # settings that do not work on this device, and the alternative taken
 
     def __post_init__(self) -> None:
         self.loss_scale = LossScale()  # of fp16; part of the training's state
@@ -70,7 +70,7 @@ class TrainStep:
             number: The step's number, from 1; with the seed it decides the dropout masks.
 
         Raises:
-            OutOfMemory: The device's memory is not enough for a batch.
+            OutOfMemory: The device does not have enough memory for a batch.
             RunError: The loss or the gradient is not finite; the weights are as before the step.
         """
         settings, precision, parallel, model = self.settings, self.precision, self.parallel, self.model
@@ -113,7 +113,7 @@ class TrainStep:
                     norm = full_tensor(torch.nn.utils.clip_grad_norm_(self._parameters, max_norm))
                     if not is_scaled or math.isfinite(norm) or not self.loss_scale.shrink():
                         break
-                    self.optimizer.zero_grad(set_to_none=True)  # the next try must not add to infinite gradients
+                    self.optimizer.zero_grad(set_to_none=True)  # the retry must not add to infinite gradients
             if is_scaled:
                 self.loss_scale.keep()
             result = StepResult(loss=loss, nll=nll, tokens=num_tokens, gradient_norm=norm)
@@ -126,7 +126,7 @@ class TrainStep:
         return result
 
     def check_last_step(self) -> None:
-        """Check the last step's loss and gradient, if that was postponed so as not to wait for a GPU."""
+        """Check the last step's loss and gradient, if the check was postponed to avoid waiting for a GPU."""
         if self._unchecked is not None:
             check, self._unchecked = self._unchecked, None
             check()

@@ -39,9 +39,9 @@ def train(
     """Train as the config says, into a run directory.
 
     Args:
-        resume: Resume the run in that directory; if there is none yet, begin one.
+        resume: Resume the run in that directory; if there is none yet, start one.
         command: The command that the user typed, which the run keeps.
-        profile: Also write where the time of some steps goes, into the run's `profile`.
+        profile: Also profile some steps, into the run's `profile`.
         inspect: Called before the first step of a new training with its config, corpora, batches, tokenizers and
             number of trained parameters, such as `translate.lint.check.log_findings`.
         pause: Asked before the first step, after each step, and after a validation that follows it, whether to pause
@@ -53,7 +53,7 @@ def train(
     Raises:
         InputError: The config or the data cannot be used, the directory holds a run and `resume` is off, or another
             process trains there.
-        RunError: Something failed on the way; checkpoints written so far are intact.
+        RunError: Something failed during training; checkpoints written so far are intact.
         StoppedBySignal: SIGINT, SIGTERM or SIGHUP came, and the training is saved. A `KeyboardInterrupt`.
         Paused: `pause` asked for it before the end, and the training is saved.
         SystemExit: On a rank > 0, when another rank raises one of these errors.

@@ -26,7 +26,7 @@ from translate.training.tracking.recorder import Recorder
 
 logger = logging.getLogger(__name__)
 
-_NOTABLE_WAITING = 0.1  # a share of the time
+_NOTABLE_WAITING = 0.1  # share of the time
 
 
 class Paused(Exception):
@@ -35,7 +35,7 @@ class Paused(Exception):
 
 @dataclasses.dataclass(eq=False)
 class Trainer:
-    """Trains from where the training's progress is to the end."""
+    """Trains from the current progress to the end."""
 
     training: Training
     _: dataclasses.KW_ONLY
@@ -51,10 +51,10 @@ class Trainer:
         self.window = LogWindow(self.progress.window)
         self.throughput = Throughput(self.settings, self.progress)
         self._has_reported_waiting = False
-        self._is_saved = True  # in the checkpoint that this goes on from; step 0 needs no saving
+        self._is_saved = True  # in the checkpoint that this continues from; step 0 needs no saving
 
     def train(self, *, profiles: bool = False) -> None:
-        """Train until the last step, the last epoch, or too many validations without a better one.
+        """Train until the last step, the last epoch, or too many validations without improvement.
 
         With `profiles`, a profile of some steps is written into the run.
         """
@@ -90,7 +90,7 @@ class Trainer:
         if self._is_out_of_patience():
             metric = "BLEU" if settings.best_metric == "bleu" else "loss"
             logger.info(f"Stopped early: {progress.validations_without_better} validations without a better {metric}")
-        is_validated = progress.validated_step == progress.step  # then a line of the step would come too late
+        is_validated = progress.validated_step == progress.step  # then a line for the step would come too late
         record = self._log_step(is_shown=not is_validated) if self.window else None
         if not is_validated:
             self._validate()
@@ -114,7 +114,7 @@ class Trainer:
                 if epoch.num_resegmented:
                     logger.info(f"  {epoch.num_resegmented:,} pairs were too long as sampled, and are not sampled")
                 if epoch.num_changed:
-                    logger.info(f"  {epoch.num_changed:,} pairs changed as data.train's augment says")
+                    logger.info(f"  {epoch.num_changed:,} pairs changed by data.train's augment")
             yield group.batches
             if self._is_over():
                 return
@@ -167,14 +167,14 @@ class Trainer:
 
     @record_function(VALIDATION_AND_SAVING)
     def _validate(self) -> None:
-        """Validate and save, in an order in which a process that is killed loses nothing; a signal ends the scoring."""
+        """Validate and save, in an order in which a killed process loses nothing; a signal ends the scoring."""
         if self.progress.metrics_bytes is None:  # nothing is saved yet
             self._save()  # so that a run that has a best checkpoint has a last one
         try:
             seconds = self.best.validate()
         except Cancelled:
             return
-        except RunError:  # such as too little memory; the validation can be done later
+        except RunError:  # such as too little memory; the validation can be repeated later
             if self.training.world.size == 1:  # with several processes, the others have already ended
                 self._save()
             raise
@@ -215,7 +215,7 @@ class Trainer:
 
     def _stop_if_asked(self) -> None:
         step = self.progress.step
-        if received := self.training.world.max(self.stop.received or 0):  # by any of the processes
+        if received := self.training.world.max(self.stop.received or 0):  # by any process
             number = signal.Signals(received)
             logger.info(f"Stopping after step {step:,} ({number.name}); press Ctrl-C again to quit at once")
             self._save()
@@ -231,7 +231,7 @@ class Trainer:
             yield
         except RunError as error:
             world = self.training.world
-            if not world.is_main_process and not isinstance(error, OutOfMemory):  # rank 0 has it too
+            if not world.is_main_process and not isinstance(error, OutOfMemory):  # rank 0 reports it too
                 world.exit(1)
             hint = "With other settings it is a new run; with more free memory, --resume continues this one. "
             raise RunError(

@@ -23,7 +23,7 @@ from translate.model import Transformer
 from translate.model.device import explain_out_of_memory
 from translate.training.tracking.log_window import describe_perplexity, describe_seconds
 
-# Settings of a search that decide the loss, and those that decide no translation; the rest decides BLEU alone.
+# Search settings that affect the loss, and those that affect no translation; all others affect only BLEU.
 _DECIDE_LOSS = {"long", "max_source_tokens", "max_target_tokens", "precision"}
 _DECIDE_NOTHING = {"n_best", "alignment_layer", "batch_tokens", "look_ahead_lines", "engine", "workers", "device"}
 _MAX_LENGTH_CONSTANT = 10  # tokens of a translation beyond those that the length of its source allows
@@ -41,7 +41,7 @@ class Validation(NamedTuple):
         return -self.loss if metric == "loss" else self.evaluation.score("BLEU")
 
     def to_record(self, kind: str, *, step: int) -> dict[str, Any]:
-        """The numbers as `metrics.jsonl` keeps them, with the step that was done."""
+        """The numbers as `metrics.jsonl` keeps them, with the current step."""
         return {
             "kind": kind,
             "step": step,
@@ -80,7 +80,7 @@ def validation_fingerprint(corpus: ParallelCorpus | None, tokenizers: Tokenizers
         return None
     included = _DECIDE_LOSS if config.training.best_metric == "loss" else None
     search = validation_search(config).model_dump(mode="json", include=included, exclude=_DECIDE_NOTHING)
-    if not included:  # so that the scores of older versions stay comparable
+    if not included:  # keeps scores of older versions comparable
         search |= {key.rpartition(".")[2]: old for key, (old, _) in REMOVED_KEYS.items() if key.startswith("decoding.")}
     tokenizer = None if included else config.evaluation.bleu_tokenizer
     return fingerprint([data_fingerprint([corpus], tokenizers), search, tokenizer])
@@ -99,17 +99,17 @@ def validate(
     """Compute the model's loss, translations and scores on the validation corpus, and leave it in training mode.
 
     Args:
-        search: How to search for the translations; None: as validations do while a training runs.
+        search: How to search for the translations; None: as validations do during training.
         world: The processes that validate together: each takes every n-th line, and gets the results of all lines.
         on_finished: Shows the progress of this process, which scores each of its lines and then translates it.
 
     Raises:
         Cancelled: The validation was cancelled in some process; then it is in all.
-        OutOfMemory: The device's memory is not enough for the search.
+        OutOfMemory: The device does not have enough memory for the search.
     """
     started = time.perf_counter()
     settings = (search or validation_search(config)).model_copy(update={"device": model.device.type})
-    if settings.precision == "int8":  # which would need a conversion of the model for CTranslate2
+    if settings.precision == "int8":  # int8 would need converting the model for CTranslate2
         settings = settings.model_copy(update={"precision": "fp32"})
     settings = resolve_auto(settings)
     sources, targets = (lines[world.rank :: world.size] for lines in (corpus.sources, corpus.targets))

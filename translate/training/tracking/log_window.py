@@ -1,4 +1,4 @@
-"""What training steps report: totals of a log window, its speed, the record in `metrics.jsonl`, the line in the log.
+"""The log of training steps: totals of a window, its speed, its record in `metrics.jsonl`, and its log line.
 
 To add a number, add its total to `LogWindow.add` and its value to `LogWindow.numbers`; a rate, which depends on the
 clock, belongs to the same methods of `Throughput`. If the log line should show it, add its text to `describe_step`.
@@ -24,7 +24,7 @@ T = TypeVar("T")
 class LogWindow:
     """Totals of the steps since the last log entry; a window that is continued begins with some.
 
-    A checkpoint holds the totals of the open window by name. A total that an older checkpoint lacks starts at 0.
+    A checkpoint holds the totals of the open window by name. A total missing from an older checkpoint starts at 0.
     """
 
     def __init__(self, totals: Mapping[str, int | float] = MappingProxyType({})) -> None:
@@ -61,7 +61,7 @@ class Throughput:
 
     def __init__(self, settings: TrainingConfig, progress: Progress) -> None:
         self._settings, self._progress = settings, progress
-        self.steps_per_epoch: int | None = None  # of the current epoch, as soon as it is planned
+        self.steps_per_epoch: int | None = None  # of the current epoch, once it is planned
         self._left_out = self._validation_seconds = 0.0  # of all validations, and of the last one
         self.begin_window()
 

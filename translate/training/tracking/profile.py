@@ -1,4 +1,4 @@
-"""Where the time of a training goes: torch's profiler records some steps as a trace and a table."""
+"""Where training time goes: torch's profiler records some steps as a trace and a table."""
 
 import logging
 import os
@@ -19,7 +19,7 @@ T = TypeVar("T")
 # Names of `record_function` ranges.
 FORWARD = "forward"  # with the loss
 WAITING_FOR_DATA = "waiting for data"  # on the thread of the training loop
-VALIDATION_AND_SAVING = "validation and saving"  # is not part of the steps' time
+VALIDATION_AND_SAVING = "validation and saving"  # not part of the steps' time
 
 _WARMUP_STEPS, _STEPS = 10, 10
 _DISCARDED_STEPS = 2  # at the end of the warm-up: a profiler slows its first steps down
@@ -34,11 +34,11 @@ def profile_steps(steps: Iterator[T], directory: Path, *, device: torch.device, 
     """
     first = after_step + _WARMUP_STEPS + 1
     logger.info("Profiling steps %d to %d after a warm-up of %d steps", first, first + _STEPS - 1, _WARMUP_STEPS)
-    os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # else the profiler writes to stderr when it begins and ends
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # otherwise the profiler writes to stderr at both ends
     with profile(
         activities=supported_activities() if has_streams(device) else [ProfilerActivity.CPU],
         schedule=schedule(wait=_WARMUP_STEPS - _DISCARDED_STEPS, warmup=_DISCARDED_STEPS, active=_STEPS, repeat=1),
-        experimental_config=_ExperimentalConfig(profile_all_threads=True),  # else it sees the loop's thread alone
+        experimental_config=_ExperimentalConfig(profile_all_threads=True),  # otherwise it only sees the loop's thread
     ) as profiler:
         for step in islice(steps, _WARMUP_STEPS + _STEPS):
             yield step
@@ -56,5 +56,5 @@ def profile_steps(steps: Iterator[T], directory: Path, *, device: torch.device, 
         logger.info("Profile of steps %d to %d: %s; %s is for https://ui.perfetto.dev", first, last, table, trace)
     except OSError as error:  # does not stop the training
         logger.warning("The profile cannot be written: %s", error)
-    del profiler  # and with it all that it has recorded
+    del profiler  # and everything that it has recorded
     yield from steps

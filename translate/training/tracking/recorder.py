@@ -20,7 +20,7 @@ from translate.training.tracking.trackers import Trackers
 
 logger = logging.getLogger(__name__)
 
-_SECONDS_BETWEEN_TEXTS = 1.0  # to read a loss, a GPU must be waited for
+_SECONDS_BETWEEN_TEXTS = 1.0  # reading a loss waits for the GPU
 
 
 class Recorder:
@@ -60,7 +60,7 @@ class Recorder:
 
         Args:
             describe: Returns the text beside the bar; called about once per second, and never without a terminal.
-            num_steps: The number of steps of the whole training, as far as is known.
+            num_steps: The number of steps of the whole training, as far as known.
         """
         if self._bar.disable:
             return
@@ -132,7 +132,7 @@ def _cut(run: RunDirectory, progress: Progress) -> None:
             logger.warning(f"{path} has changed since its checkpoint; its lines up to step {progress.step} are kept")
         kept = b""
         for line in content.splitlines(keepends=True):
-            # A process that was killed has left half a line.
+            # A killed process may have left half a line.
             with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
                 kept += line if json.loads(line)["step"] <= progress.step else b""
     if kept != content:

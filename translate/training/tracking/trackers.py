@@ -26,7 +26,7 @@ _PROJECT = "translate"  # of Weights & Biases, and the experiment of MLflow, whe
 class TensorBoardTracker:
     """Writes event files into the run's folder `tensorboard`."""
 
-    run_id: str | None = None  # with which a service finds its run again; None: the files are enough
+    run_id: str | None = None  # by which a service finds its run again; None: the files are enough
 
     def __init__(self, run: RunDirectory, config: Config, *, run_id: str | None, step: int) -> None:
         from torch.utils.tensorboard import SummaryWriter
@@ -84,7 +84,7 @@ class MlflowTracker:
         self._client = mlflow.MlflowClient(store)
         self.run_id: str | None = None
         if run_id is not None:
-            with contextlib.suppress(mlflow.MlflowException):  # in another store a new run begins
+            with contextlib.suppress(mlflow.MlflowException):  # in another store, start a new run
                 self._client.update_run(run_id, status="RUNNING")
                 self.run_id = run_id
         if self.run_id is None:
@@ -107,7 +107,7 @@ class MlflowTracker:
         self._client.set_terminated(self.run_id, status="FINISHED" if is_done else "KILLED")
 
 
-SERVICES: dict[str, tuple[str, type[TensorBoardTracker | MlflowTracker]]] = {  # a package, and what sends to it
+SERVICES: dict[str, tuple[str, type[TensorBoardTracker | MlflowTracker]]] = {  # a package, and its tracker
     "tensorboard": ("torch.utils.tensorboard", TensorBoardTracker),
     "wandb": ("wandb", WandbTracker),
     "mlflow": ("mlflow", MlflowTracker),
@@ -118,7 +118,7 @@ class Trackers:
     """The services that a config names. One that fails later receives nothing more, and the training goes on.
 
     Args:
-        step: The last completed step; what a service has of later steps will be sent again.
+        step: The last completed step; records of later steps will be sent again.
 
     Raises:
         InputError: A service cannot start.
@@ -133,9 +133,9 @@ class Trackers:
             run_ids = read_json(run.trackers, dict[str, str | None]) if names else {}
         for name in sorted(names - {"tensorboard"} if "wandb" in names else names):  # W&B's has the same event files
             try:
-                with warnings.catch_warnings(action="ignore"):  # they are meant for the package's authors
+                with warnings.catch_warnings(action="ignore"):  # meant for the package's authors
                     tracker = SERVICES[name][1](run, config, run_id=run_ids.get(name), step=step)
-            except Exception as error:  # each package has its own
+            except Exception as error:  # each package has its own exceptions
                 self.close(is_done=False)
                 raise InputError(
                     f"training.trackers: {name} cannot start: {str(error).strip()}; set it up, or leave it out"
