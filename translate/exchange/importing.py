@@ -52,7 +52,7 @@ def import_model(source: str, run: Path, *, overrides: Sequence[str] = (), comma
     with reading(folder):
         foreign = read_marian(folder) if is_marian else read_marian_mt(folder)
         imported = convert(foreign, run, overrides)
-    foreign.check(imported.model, imported.tokenizers)
+        foreign.check(imported.model, imported.tokenizers)
     origin = {
         "source": source,
         "folder": str(folder.resolve()),  # its name is the commit if it was downloaded
