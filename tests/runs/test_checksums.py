@@ -1,5 +1,6 @@
 """`SHA256SUMS` reports every change in its folder, and `sha256sum` agrees."""
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -51,6 +52,12 @@ def test_a_folder_that_is_not_as_it_was(folder: Path, name: str, content: bytes 
         (folder / name).write_bytes(content)
     with pytest.raises(RunError, match=rf"^{folder}.*{message}"):
         check_folder(folder)
+
+
+def test_a_file_that_may_not_be_read_is_not_called_damaged(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.raises(RunError, match=r"SHA256SUMS: cannot be read \(Permission denied\); copy"):
+        read_checksums(folder)
 
 
 def test_every_flipped_bit_of_the_checksums_is_seen(folder: Path) -> None:

@@ -33,7 +33,7 @@ class DamageError(RunError):
     """A file's content is not what was written."""
 
     def __init__(self, path: Path, reason: str) -> None:
-        self.fact = f"{path}: damaged: {reason}"
+        self.fact = f"{path}: {'' if reason.startswith('cannot be read') else 'damaged: '}{reason}"
         hint = _HINTS.get(re.sub("^step-[0-9]+", "step", path.name), _AGAIN)
         super().__init__(f"{self.fact}; {hint}")
 
