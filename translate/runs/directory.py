@@ -22,6 +22,7 @@ from translate.fingerprint import fingerprint
 from translate.nearest import did_you_mean, nearest_paths
 from translate.runs.checksums import CHECKSUMS, check_file, check_inside, read_checksums, write_checksums
 
+SEARCH_JOURNAL = "journal.log"  # in the directory of a search
 LOCK_MARK = "lock of translate-nmt\n"  # the first line of a lock file
 FORMAT = 3  # Raised when an older toolkit cannot read a newer run. Formats 1 and 2 have no SHA256SUMS.
 Checkpoint = str  # best, last, or step-N if the training kept the weights of the validation at step N
@@ -175,8 +176,10 @@ def is_lock_file(file: Path) -> bool:
 
 
 def containing_run(path: Path) -> Path | None:
-    """The run directory that a path belongs to, by its place and name; None: it belongs to no run."""
+    """The run directory, or the search of several runs, that a path belongs to, by its place and name; None: neither."""
     real = Path(os.path.realpath(path))
+    if real.name == SEARCH_JOURNAL and any(real.parent.glob("trial-*/run.json")):
+        return real.parent
     for folder in real.parents:
         run = RunDirectory(folder)
         if run.description.is_file() and folder / real.relative_to(folder).parts[0] in vars(run).values():

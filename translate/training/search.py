@@ -29,7 +29,7 @@ from translate.config.show import resolved_yaml
 from translate.config.yaml import join_key, read_yaml, shown_path
 from translate.errors import InputError, RunError
 from translate.files import MissingFileError, require_file, require_name
-from translate.runs.directory import RunDirectory
+from translate.runs.directory import SEARCH_JOURNAL, RunDirectory
 from translate.runs.lock import hold_lock
 from translate.runs.metrics import best_record, read_metrics
 from translate.runs.progress import Progress
@@ -135,7 +135,7 @@ class Search:
         self, directory: Path, base: Config, space: Space, *, pruner: Pruner = "none", place: str = "Python"
     ) -> None:
         self.directory, self.base, self.space, self.place = directory, base, space, place
-        steps, every, journal = base.training.max_steps, base.training.validate_every, directory / "journal.log"
+        steps, every, journal = base.training.max_steps, base.training.validate_every, directory / SEARCH_JOURNAL
         if base.data.validation is None:
             raise InputError("data.validation: a search compares its trials there, and the config has none")
         if pruner != "none" and ("training.max_steps" in space or steps < 2 * every):
@@ -274,7 +274,7 @@ class Search:
         """The results of the trials, the best first; for a run that was tried again, the last one."""
         trials = [each for each in self.study.get_trials(deepcopy=False) if "run" in each.user_attrs]
         trials = [each for each in trials if each.params.keys() == self.space.keys()]  # others were stopped midway
-        results, place = [], str(self.directory / "journal.log")
+        results, place = [], str(self.directory / SEARCH_JOURNAL)
         for run, trial in {require_name(each.user_attrs["run"], place=place): each for each in trials}.items():
             state = "ended" if trial.state == TrialState.COMPLETE else trial.state.name.lower()
             if trial.state == TrialState.FAIL:
