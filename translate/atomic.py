@@ -196,7 +196,8 @@ def _create_locked(path: Path) -> BinaryIO:
         file = path.open("x+b")
         if _lock(file) is not False and path.exists():
             return file
-        file.close()  # before it was locked, another process has removed it
+        file.close()  # another process took it for a leftover before it was locked
+        path.unlink(missing_ok=True)
 
 
 def _lock(file: BinaryIO) -> bool | None:

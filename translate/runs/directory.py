@@ -176,7 +176,7 @@ def is_lock_file(file: Path) -> bool:
 
 
 def containing_run(path: Path) -> Path | None:
-    """The run directory, or the search of several runs, that a path belongs to, by its place and name; None: neither."""
+    """The run or the search that a path belongs to, by its place and name; None: it belongs to neither."""
     real = Path(os.path.realpath(path))
     if real.name == SEARCH_JOURNAL and any(real.parent.glob("trial-*/run.json")):
         return real.parent
