@@ -2,7 +2,7 @@
 
 The digest covers the tensors' names, types, shapes and bytes and the other metadata. It is part of the file's metadata,
 so file and digest cannot be separated. All metadata is one JSON text: safetensors writes several entries in random
-order, and two runs of one training could then not be compared by their files.
+order, so two runs of the same training could not be compared by their files.
 
 The last checkpoint stays as the previous one until the next is on the disk. A process that writes checkpoints holds the
 run's lock.
@@ -36,7 +36,7 @@ WEIGHTS_PREFIX = "model."
 AVERAGE_PREFIX = "average."
 MERGED_PREFIX = "merged."
 OPTIMIZER_PREFIX = "optimizer."
-AVERAGED_KEY = "averaged"  # of the metadata of an average of checkpoints: their steps
+AVERAGED_KEY = "averaged"  # metadata of an average of checkpoints: their steps
 _METADATA_KEY = "translate"
 _OLD_METADATA_KEYS = {"step", "progress", "sha256"}  # of formats 1 and 2
 _ERROR_NUMBER = re.compile(r"os error (\d+)")  # in the text of safetensors' errors
@@ -56,7 +56,7 @@ def write_tensors(
     """Write a safetensors file with its digest, atomically. The same content gives the same bytes.
 
     Args:
-        keep_old_as: Gets the file that is replaced, just before the new file gets its name.
+        keep_old_as: New path of the replaced file, which it gets just before the new file gets its name.
 
     Raises:
         RunError: The disk is full, the directory is missing, or it is read-only.
@@ -82,7 +82,7 @@ def write_tensors(
 def read_tensors(path: Path, *, prefixes: Sequence[str] = ("",)) -> TensorFile:
     """Read a safetensors file and check its digest.
 
-    The file is opened once and read through that handle, so a training may replace it meanwhile.
+    The file is opened once and read through that handle, so a training may replace it at the same time.
 
     Args:
         prefixes: Only tensors whose names begin with one of these are kept, without it; if two then have the same name,
@@ -141,7 +141,7 @@ class Resumable(NamedTuple):
     path: Path
     tensors: dict[str, Tensor]
     progress: Progress
-    damaged: list[str]  # for each newer checkpoint, why it cannot be used
+    damaged: list[str]  # why each newer checkpoint cannot be used
 
 
 def read_newest_intact(run: RunDirectory) -> Resumable | None:
@@ -175,7 +175,7 @@ def read_newest_intact(run: RunDirectory) -> Resumable | None:
 
 
 def find_trace_of_steps(run: RunDirectory) -> str:
-    """What shows that a run has made steps, although it may have no checkpoint to continue from; empty: nothing.
+    """Evidence that a run has made steps, even if it has no checkpoint to continue from; empty: there is none.
 
     A training saves such a checkpoint before it writes any of this.
     """
@@ -194,7 +194,7 @@ def find_trace_of_steps(run: RunDirectory) -> str:
 
 
 def read_step(path: Path, metadata: Mapping[str, str]) -> int:
-    """The step at which a checkpoint was saved; a RunError if the metadata lack it."""
+    """The step at which a checkpoint was saved; a RunError if it is missing from the metadata."""
     step = metadata.get("step", "")
     if not re.fullmatch("[0-9]{1,16}", step):
         raise RunError(f"{path}: does not name its step, so it is not a checkpoint of this toolkit")
@@ -207,7 +207,7 @@ def read_moment(path: Path, metadata: Mapping[str, str]) -> tuple[int, tuple[int
 
 
 def read_progress(path: Path, metadata: Mapping[str, str]) -> Progress:
-    """The progress when a checkpoint was saved; a RunError if the metadata lack it or have values of other types."""
+    """The progress when a checkpoint was saved; a RunError if it is missing from the metadata or has wrong types."""
     step = read_step(path, metadata)
     try:
         progress = Progress.from_json(metadata.get("progress", ""))
@@ -254,11 +254,11 @@ def _split_metadata(path: Path, stored: dict[str, str]) -> tuple[dict[str, str],
 
 
 def _link(source: Path, target: Path) -> None:
-    """Give a file a second name, which another file may have had."""
+    """Give a file a second name, replacing any other file of that name."""
     with temporary_beside(target) as temporary:
         try:
             os.link(source, temporary)
         except OSError:  # A file system without links; for a moment the file has only its new name.
             os.replace(source, target)
         else:
-            os.replace(temporary, target)  # which does nothing if both are names of one file
+            os.replace(temporary, target)  # does nothing if both are names of the same file

@@ -30,7 +30,7 @@ _HINTS = {
 
 
 class DamageError(RunError):
-    """A file's content is not what was written."""
+    """A file's content has changed since it was written."""
 
     def __init__(self, path: Path, reason: str) -> None:
         self.fact = f"{path}: {'' if reason.startswith('cannot be read') else 'damaged: '}{reason}"
@@ -66,7 +66,7 @@ def check_file(path: Path, expected: str | None) -> bool:
     """Compare a file with its recorded fingerprint, and return whether there is one.
 
     Raises:
-        RunError: The content is not what was written, or cannot be read.
+        RunError: The content has changed since it was written, or cannot be read.
     """
     try:
         found = fingerprint(path)

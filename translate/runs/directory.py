@@ -1,4 +1,4 @@
-"""The parts of a run directory, how a new one is written, and whether one from elsewhere is complete."""
+"""The parts of a run directory, how a new one is written, and whether a copied one is complete."""
 
 import dataclasses
 import datetime
@@ -43,7 +43,7 @@ class RunDirectory:
         self.tokenizer = path / "tokenizer"
         self.checksums = path / CHECKSUMS
         self.checkpoints = path / "checkpoints"
-        self.previous = self.checkpoints / "previous.safetensors"  # the last checkpoint but one
+        self.previous = self.checkpoints / "previous.safetensors"  # the checkpoint before the last one
         self.metrics = path / "metrics.jsonl"
         self.log = path / "log.txt"
         self.evaluation = path / "evaluation"
@@ -117,7 +117,7 @@ def create_run(
         for part in run.parts():
             check_inside(part, path)
         run.tokenizer.mkdir(exist_ok=True)
-        for leftover in run.tokenizer_files():  # A process was killed while it made this run.
+        for leftover in run.tokenizer_files():  # A process was killed while creating this run.
             leftover.unlink()
         tokenizers.save(run.tokenizer)
         for written in (*run.tokenizer_files(), run.tokenizer):
@@ -140,7 +140,7 @@ def create_run(
 def check_holds_no_run(path: Path) -> None:
     """Raise an InputError unless a path is new, an empty folder, or a run that was never completed.
 
-    A process that was killed while it made a run leaves its lock file, and only names that a run has.
+    A process that was killed while creating a run leaves its lock file, and only names that a run has.
     """
     if RunDirectory(path).description.exists():
         raise InputError(
@@ -190,7 +190,7 @@ def containing_run(path: Path) -> Path | None:
 def write_config(run: RunDirectory, config: Config) -> None:
     """Write the resolved config of a run that is continued, unless it is unchanged.
 
-    A process that is killed meanwhile leaves a config without a checksum, never one with a wrong checksum.
+    A process that is killed at this point leaves a config without a checksum, never one with a wrong checksum.
 
     Raises:
         RunError: The config cannot be written, or the checksums are damaged.
@@ -253,7 +253,7 @@ def read_description(run: RunDirectory) -> Description:
 
 
 def check_tokenizers(run: RunDirectory, checksums: Mapping[str, str]) -> None:
-    """Raise an error if a tokenizer is missing or not the one that the run was made with."""
+    """Raise an error if a tokenizer is missing or is not the run's original one."""
     for name, expected in checksums.items():
         path = run.path / name
         if path.parent == run.tokenizer:
@@ -263,6 +263,6 @@ def check_tokenizers(run: RunDirectory, checksums: Mapping[str, str]) -> None:
 
 
 def list_names(names: Sequence[str]) -> str:
-    """The first few names, and how many more there are."""
+    """The first few names, and the number of the others."""
     more = len(names) - _MAX_NAMES
     return ", ".join(names[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")

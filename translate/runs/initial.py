@@ -18,7 +18,7 @@ from translate.runs.directory import Checkpoint, RunDirectory, open_run, read_de
 from translate.runs.loading import get_parameters, read_weights, set_parameters
 from translate.runs.metrics import read_metrics
 
-_NOISE = 0.01  # of new rows, in standard deviations of the present ones
+_NOISE = 0.01  # of new rows, in standard deviations of the existing ones
 
 
 class InitialWeights(NamedTuple):
@@ -89,9 +89,9 @@ def read_initial_weights(config: Config) -> InitialWeights | None:
 
 
 def check_unchanged(run: RunDirectory, initial: InitialWeights) -> None:
-    """Raise an InputError if the weights have changed that a run without a checkpoint was made for."""
+    """Raise an InputError if a run has no checkpoint yet and its initial weights have changed since it was created."""
     if read_description(run).initialized_from.get("sha256") != initial.sha256:
         raise InputError(
-            f"{run.path} has no checkpoint yet, and {initial.file} has changed since it was begun: remove {run.path}"
+            f"{run.path} has no checkpoint yet, and {initial.file} has changed since it was started: remove {run.path}"
             " and start again"
         )

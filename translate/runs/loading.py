@@ -1,4 +1,4 @@
-"""From a run directory to a model that translates: complete and intact, or refused with a reason."""
+"""Loads a model for translation from a run directory: complete and intact, or refused with a reason."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -66,7 +66,7 @@ def read_weights(run: RunDirectory, checkpoint: Checkpoint, *, last: str) -> Sav
     """The weights of a checkpoint, or its moving average if it has one, and the step at which they were saved.
 
     Args:
-        last: How to ask for the last checkpoint, for errors.
+        last: How the user can ask for the last checkpoint, for errors.
 
     Raises:
         InputError: The run does not have that checkpoint.
@@ -84,13 +84,13 @@ def read_weights(run: RunDirectory, checkpoint: Checkpoint, *, last: str) -> Sav
 
 
 def build_model(config: Config, tokenizers: Tokenizers, *, device: torch.device | None = None) -> Transformer:
-    """The model of a config with the vocabularies of its tokenizers, newly initialised.
+    """A newly initialised model for a config and the vocabularies of its tokenizers.
 
     Args:
         device: The model's device. Its weights are drawn on the CPU, so they are the same everywhere.
 
     Raises:
-        OutOfMemory: The memory is not enough.
+        OutOfMemory: There is not enough memory.
     """
     sizes = config.model
     with explain_out_of_memory(
@@ -119,7 +119,7 @@ def set_parameters(model: torch.nn.Module, tensors: Mapping[str, Tensor], *, nam
 
 
 def check_same_tensors(expected: Mapping[str, Tensor], given: Mapping[str, Tensor], *, name: str) -> None:
-    """Raise a RunError that lists what differs in the names, shapes and types of two sets of tensors.
+    """Raise a RunError that lists the differences in names, shapes and types between two sets of tensors.
 
     Args:
         name: The file with the given tensors.

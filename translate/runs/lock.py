@@ -1,4 +1,4 @@
-"""One process at a time in a directory: a lock of the operating system, which is released when its process ends."""
+"""Admits one process at a time to a directory, by an operating-system lock that is released when the process ends."""
 
 import contextlib
 import os

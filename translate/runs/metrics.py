@@ -19,14 +19,14 @@ def read_metrics(run: RunDirectory) -> list[Record]:
 
     `nll` is the loss without label smoothing: runs of up to version 0.3 recorded only its perplexity in training.
 
-    A line that is not a record, perhaps because the training is still writing it, is left out with a warning.
+    A line that is not a record, perhaps because training is still writing it, is left out with a warning.
     """
     file = run.metrics
     records: list[Record] = []
     seconds, tokens = 0.0, 0.0
     for number, line in enumerate(read_recorded(run).splitlines(), start=1):
         try:
-            record = json.loads(line, parse_int=float)  # to which numbers of any length are numbers
+            record = json.loads(line, parse_int=float)  # float accepts numbers of any length
             numbers = {key: value for key, value in record.items() if isinstance(value, float)}
             kind, step = record["kind"], numbers["step"]
             if not (isinstance(kind, str) and math.isfinite(step)):

@@ -1,6 +1,6 @@
-"""What a checkpoint holds in addition to tensors: the progress of a training, as JSON.
+"""The progress of a training, which checkpoints hold as JSON in addition to tensors.
 
-This declares the format. Values of other types, as in an edited or damaged checkpoint, end in one error.
+This declares the format. Values of other types, as in an edited or damaged checkpoint, raise a single error.
 """
 
 import dataclasses
@@ -31,7 +31,7 @@ class Progress:
     epoch: NotNegativeInt = 0  # completed passes over the data
     step_in_epoch: NotNegativeInt = 0  # completed steps of the current pass
     target_tokens: NotNegativeInt = 0  # seen so far, without padding
-    # Of all that decides a validation's score except the weights; None: no validation, or written by up to 0.3.0.
+    # Covers everything that affects a validation's score except the weights; None: no validation, or up to 0.3.0.
     validation_fingerprint: str | None = None
     validated_step: NotNegativeInt | None = None  # of the last validation
     best_step: NotNegativeInt | None = None
@@ -49,7 +49,7 @@ class Progress:
     stream: dict[str, Any] | None = None  # where this epoch begins in streamed corpora; see `StreamedBatches.position`
 
     def keep(self, score: float | None, *, last: int, best: int) -> None:
-        """Keep the weights of this step's validation if it is one of the last or best; drop those that no longer are.
+        """Keep the weights of this step's validation if it is among the last or best; drop those that no longer are.
 
         Args:
             score: More is better; None: there is no validation corpus.
@@ -61,7 +61,7 @@ class Progress:
     def rank_kept(self, *, last: int, best: int) -> dict[str, list[int]]:
         """The steps of the last kept validations, from the newest on, and of the best ones, from the best on."""
         scores = {step: -math.inf if score is None else score for step, score in self.kept.items()}
-        by_score = sorted(scores, key=lambda step: (-scores[step], step))  # of equal ones the first is best
+        by_score = sorted(scores, key=lambda step: (-scores[step], step))  # ties go to the first
         return {"last": sorted(scores, reverse=True)[:last], "best": by_score[:best]}
 
     def to_json(self) -> str:

@@ -45,11 +45,11 @@ class Verification:
         self.created = ""
         self.run_format: int | None = None
         self.files: list[FileReport] = []
-        self.known = {*vars(run).values()}  # need no line
+        self.known = {*vars(run).values()}  # files that need no line
 
     @property
     def unsound(self) -> list[str]:
-        """The names of files that are missing or not as they were written."""
+        """The names of files that are missing or have changed since they were written."""
         return [file.name for file in self.files if file.state in {"DAMAGED", "MISSING"}]
 
     @property
@@ -103,7 +103,7 @@ def verify_run(path: Path) -> Verification:
     if result.files:
         return result  # Nothing is read through a link out of the run.
     checksums: dict[str, str] = {}
-    with contextlib.suppress(RunError):  # which is reported below
+    with contextlib.suppress(RunError):  # reported below
         checksums = read_checksums(path)
     with result.check(run.description):
         description = read_description(run)
