@@ -1,1 +1,1 @@
-"""What `translate check` runs: looks at settings and data before a training."""
+"""The checks of `translate check`: inspects settings and data before a training."""

@@ -33,17 +33,17 @@ from translate.training.setup import choose_place
 logger = logging.getLogger(__name__)
 
 MAX_INSPECTED_PAIRS = 50_000
-"""The slow inspections look at this many evenly spaced pairs of a larger corpus."""
-_ESTIMATED_PAIRS = 300  # whose lengths represent the corpus where it is not encoded
+"""The number of evenly spaced pairs of a larger corpus that the slow inspections examine."""
+_ESTIMATED_PAIRS = 300  # a sample whose lengths represent the corpus if it is not encoded
 _LONG_SAVE_SECONDS = 2 * 3600.0
 _JSON_NAMES = {"hint": "mend", "dry_run": "rehearsal"}  # keys of the document that differ from the fields' names
 
 
 class CorpusReport(NamedTuple):
-    """What was found in a corpus."""
+    """The findings in a corpus."""
 
     key: str  # of the corpus in the config
-    unit: Unit  # what its pairs are counted in
+    unit: Unit  # counts its pairs: lines or rows
     name: str
     num_pairs: int
     num_kept: int | None  # by the filter of training; None: not filtered
@@ -54,7 +54,7 @@ class CorpusReport(NamedTuple):
 
 
 class TrainingPlan(NamedTuple):
-    """What the training will do, and how long it will take."""
+    """The plan of the training, and how long it will take."""
 
     steps_per_epoch: int
     num_steps: int
@@ -75,7 +75,7 @@ class Report(NamedTuple):
     lengths: Lengths
     vocabularies: tuple[VocabularyReport, ...]
     plan: TrainingPlan
-    dry_run: DryRun | None  # None: it failed, and a finding tells why
+    dry_run: DryRun | None  # None: it failed, and a finding says why
 
     def count(self, severity: str) -> int:
         """The number of findings of one severity."""
@@ -100,7 +100,7 @@ def check(config: Config, *, watch: Callable[[str], None] = lambda text: None) -
     Nothing is written.
 
     Args:
-        watch: Is called with what is being done.
+        watch: Called with the current activity.
 
     Raises:
         InputError: The training would refuse the config or the data; the message is the training's.
@@ -156,7 +156,7 @@ def check(config: Config, *, watch: Callable[[str], None] = lambda text: None) -
     findings += settings_findings(config, facts)
     between_saves = min(config.training.save_every, config.training.validate_every, plan.num_steps) / plan.num_steps
     if (seconds := (plan.seconds or 0.0) * between_saves) > _LONG_SAVE_SECONDS:
-        message = f"checkpoints are {seconds / 3600:.1f} hours apart, and so much work is lost if the process dies"
+        message = f"checkpoints are {seconds / 3600:.1f} hours apart, so that much work is lost if the process dies"
         findings.append(Finding("note", "checkpoints_far_apart", message, "lower training.save_every"))
     found = config.name, tuple(by_severity(findings)), tuple(reports), tuple(leaks)
     return Report(*found, lengths, tuple(vocabularies), plan, measured)
@@ -190,7 +190,7 @@ def _inspect(
     """A report on each corpus, and the training text's lengths in tokens and use of each vocabulary."""
     surveys = [*training, *held_out]
     samples = [take_sample(survey.corpus, max_pairs=MAX_INSPECTED_PAIRS) for survey in surveys]
-    # The largest training corpus shows for all which language is which.
+    # The languages are learnt from the largest training corpus.
     largest = samples[int(np.argmax([len(survey.corpus.sources) for survey in training]))]
     languages = learn_languages(largest.sources, largest.targets)
     vocab_size = max(tokenizers.source.vocab_size, tokenizers.target.vocab_size)

@@ -25,10 +25,10 @@ from translate.training.preparation import Corpora
 _EMPTY = hash("")
 _ODD = np.int64(-7046029254386353131)  # 2^64 divided by the golden ratio: spreads the source's bits over the sum
 _NUM_EXAMPLES = 3
-_RUN_PAIRS = 500  # per run of a sample; each run shows by itself whether its lines are shifted
+_RUN_PAIRS = 500  # per run of a sample; a run alone is enough to show whether its lines are shifted
 
-# What UTF-8 becomes when it is read as Latin-1 or Windows-1252: each of a letter's two or three bytes a character. Only
-# with lead bytes that do not occur in text otherwise: "Spaß“" is also the bytes of a letter, and is left alone.
+# UTF-8 read as Latin-1 or Windows-1252: each of a letter's two or three bytes becomes a character. Only
+# with lead bytes that do not occur in other text: "Spaß“" could be the bytes of a letter too, and is left alone.
 _MISREAD = "".join(bytes([byte]).decode("cp1252", "ignore") for byte in range(0x80, 0xC0)) + "\x81\x8d\x8f\x90\x9d"
 _CYRILLIC_MISREAD = "(?:[ÐÑ][\u0080-\u00bf]){2}"
 _TAGS = "br|p|b|i|u|div|span|a|font|td|tr"
@@ -45,7 +45,7 @@ _LEADS = re.compile("[ÃÂâÐÑ&<\ufffd]")  # a printable line without any of t
 
 
 class Survey(NamedTuple):
-    """A corpus, and what is kept from reading it once: 16 bytes per pair."""
+    """A corpus, and the results of reading it once: 16 bytes per pair."""
 
     key: str  # of the corpus in the config
     unit: Unit  # what its pairs are counted in
@@ -77,7 +77,7 @@ def survey_corpora(config: Config, corpora: Corpora) -> tuple[list[Survey], list
 
 
 def survey_corpus(key: str, corpus: ParallelCorpus, settings: Corpus) -> Survey:
-    """Read a corpus once; its settings tell where it comes from."""
+    """Read a corpus once; its settings say where it comes from."""
     hashes = (np.fromiter(map(_hash, side), np.int64, len(side)) for side in (corpus.sources, corpus.targets))
     return Survey(key, "line" if settings.kind in {"text", "tsv"} else "row", corpus, *hashes)
 
@@ -94,7 +94,7 @@ def take_sample(corpus: ParallelCorpus, *, max_pairs: int) -> Sample:
 
 
 def cheap_suspects(survey: Survey, *, with_shifts: bool = False) -> list[Suspects]:
-    """What reading a corpus once shows, without knowing a word; long shifts only if they are asked for."""
+    """Problems found by reading a corpus once, without any vocabulary; long shifts only on request."""
     sides = survey.corpus.sources, survey.corpus.targets
     lengths = [count_items(side) for side in sides]
     found = find_repetitions(survey.source_hashes, survey.target_hashes)
@@ -107,7 +107,7 @@ def cheap_suspects(survey: Survey, *, with_shifts: bool = False) -> list[Suspect
 def thorough_suspects(
     survey: Survey, sample: Sample, *ids: TokenIds, vocab_size: int, languages: Languages | None, is_own: bool
 ) -> list[Suspects]:
-    """What a sample of the corpus shows: the language of each line, and which line translates which.
+    """Problems found in a sample of the corpus: lines in the wrong language, and misaligned lines.
 
     Args:
         ids: The tokens of the sample's sources, and those of its targets.
@@ -128,7 +128,7 @@ def find_repetitions(sources: Ints, targets: Ints) -> dict[str, Ints]:
     Returns:
         empty: A side is empty or all spaces.
         equal: The source is its own translation.
-        repeated: Both sides occurred before together; of pairs with two empty sides none counts.
+        repeated: Both sides occurred before together; pairs with two empty sides do not count.
         ambiguous: The source occurred before with another target; an empty source does not count.
     """
     no_source, no_target, pairs = sources == _EMPTY, targets == _EMPTY, _hash_pairs(sources, targets)
@@ -204,7 +204,7 @@ def _locate(survey: Survey, first: int, last: int, remark: str = "") -> Location
 
 def _hash(line: str) -> int:
     text = line.casefold().strip()
-    return hash(" ".join(text.split()) if "  " in text else text)  # most lines have single spaces, and need no split
+    return hash(" ".join(text.split()) if "  " in text else text)  # most lines have single spaces and need no split
 
 
 def _hash_pairs(sources: Ints, targets: Ints) -> Ints:
@@ -212,7 +212,7 @@ def _hash_pairs(sources: Ints, targets: Ints) -> Ints:
 
 
 def _is_new(values: Ints) -> NDArray[np.bool_]:
-    """Which values did not occur before."""
+    """Which values have not occurred before."""
     is_new = np.zeros(len(values), dtype=np.bool_)
     is_new[np.unique(values, return_index=True)[1]] = True
     return is_new

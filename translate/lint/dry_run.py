@@ -28,19 +28,19 @@ from translate.training.step import describe_shapes
 from translate.training.validation import validate, validation_search
 
 _MAX_TIMED_STEPS = 30
-_VALIDATION_LINES = 50  # that are translated
+_VALIDATION_LINES = 50  # lines to translate
 _PROCESS = Path("/proc/self")  # as Linux shows it: man 5 proc
 
 
 class DryRun(NamedTuple):
-    """What a dry run measured."""
+    """The measurements of a dry run."""
 
     device: str
     precision: str
     num_threads: int  # of the CPU
     num_parameters: int
     num_trained_parameters: int
-    largest_batch: dict[str, int]  # pairs and padded tokens of the batch that needed most memory
+    largest_batch: dict[str, int]  # pairs and padded tokens of the batch that needed the most memory
     peak_bytes: int | None  # weights, gradients, optimizer and activations together; None: cannot be measured here
     num_timed_steps: int
     target_tokens_per_second: float
@@ -66,7 +66,7 @@ def dry_run(
         max_seconds: The time for measuring the speed; a step is never interrupted.
 
     Raises:
-        InputError: The settings ask for something that this machine does not have.
+        InputError: The settings ask for something that this machine does not support.
         RunError: The training would fail: out of memory, or the loss is not finite.
     """
     before = peak_memory(device, restart=True)
@@ -94,7 +94,7 @@ def dry_run(
     peak_bytes, largest = max(tried, key=lambda each: each[0])
     size = config.training.accumulate_batches
     num_steps = math.ceil(len(epoch) / size)
-    chosen = np.linspace(0, num_steps - 1, min(_MAX_TIMED_STEPS, num_steps)).astype(np.int64)  # all over the epoch
+    chosen = np.linspace(0, num_steps - 1, min(_MAX_TIMED_STEPS, num_steps)).astype(np.int64)  # spread over the epoch
     np.random.Generator(np.random.PCG64(config.training.seed)).shuffle(chosen)
     tokens, started = [], time.perf_counter()
     for number in chosen.tolist():
@@ -121,7 +121,7 @@ def dry_run(
 def longest_batches(epoch: Epoch) -> list[int]:
     """The numbers of the batch with the longest sentence and the batch with the most tokens, often the same one.
 
-    Attention needs most memory for the first, the output layer for the second; which needs more depends on the model.
+    Attention needs the most memory for the first, the output layer for the second; the model decides which needs more.
     """
     pairs, sources, targets = epoch.shapes.T
     longest = int(np.lexsort((pairs, np.maximum(sources, targets)))[-1])

@@ -65,7 +65,7 @@ class Kind(NamedTuple):
 
     what: str  # completes "12 of 100 pairs …"
     hint: str
-    warning_share: float = 0.01  # it is a warning from this share of the pairs on, and a note below
+    warning_share: float = 0.01  # a warning from this share of the pairs on, and a note below it
     error_share: float = math.inf  # from here on training, or a held-out score, is worthless
 
 

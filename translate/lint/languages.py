@@ -1,4 +1,4 @@
-"""Lines in the wrong language, found by the corpus itself: which of its two sides does a line look like?
+"""Finds lines in the wrong language from the corpus itself: which of its two sides does a line look like?
 
 No list of languages is needed: the character trigrams of each side model its language, and a line that is far likelier
 under the other side's model is on the wrong side. A line unlike both may be in a third language.
@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 _BUCKETS_BITS = 18  # trigrams are hashed to 262,144 buckets; a corpus has some tens of thousands of trigrams
-_ADDED = 0.5  # to each count, so that an unseen trigram is unlikely, not impossible
+_ADDED = 0.5  # added to each count, so that an unseen trigram is unlikely, not impossible
 _CHUNK_LINES = 5_000
-_MAX_CHARACTERS = 1000  # of a line; more do not help, and this bounds the memory for a chunk
+_MAX_CHARACTERS = 1000  # per line; more do not help, and this bounds the memory for a chunk
 
 # Measured on Multi30k and the embedded corpus, with their validation and test sets, 44,000 pairs: no clean line is
 # reported as the other side's or as foreign; of lines in the wrong language, 1 to 30 % of all, 95 to 100 % are found,
@@ -20,11 +20,11 @@ _MAX_CHARACTERS = 1000  # of a line; more do not help, and this bounds the memor
 # 10.4 nats, "Bill Cunningham in den Straßen von New York City." and one like it.
 _MIN_NATS = 15.0
 _MIN_NATS_A_CHARACTER = 0.1
-# Unlike a side: so many deviations below its usual likelihood, in a line long enough to show it. Of ten lines in other
-# languages 8 are found so in the embedded corpus and 6 in Multi30k; those of near relatives (Swedish, Dutch) are not.
+# Unlike a side: this many deviations below its usual likelihood, in a line that is long enough. Of ten lines in other
+# languages this finds 8 in the embedded corpus and 6 in Multi30k, but not those in close relatives (Swedish, Dutch).
 _MAX_DEVIATIONS = 7.0
 _MIN_CHARACTERS = 25
-_FEW_PAIRS = 200  # fewer are not enough to learn the trigrams of a language
+_FEW_PAIRS = 200  # fewer pairs are not enough to learn a language's trigrams
 
 Languages = tuple[NDArray[np.float64], NDArray[np.float64]]
 """How often each trigram occurs on the two sides of a corpus: a model of its languages."""
@@ -52,11 +52,11 @@ def find_wrong_languages(
 ) -> dict[str, NDArray[np.int64]]:
     """Positions of lines that look like the other side or like neither, by naive Bayes on trigrams of characters.
 
-    Copies may be among them. Where both sides are in one language (as in paraphrasing) nothing is found.
+    Copies may be among them. If both sides are in the same language (as in paraphrasing), nothing is found.
 
     Args:
         languages: The languages that the sides should be in.
-        is_own: Whether the languages were learnt from these very lines; then each line is left out of its counts.
+        is_own: Whether the languages were learnt from these lines; if so, each line is left out of its own counts.
     """
     source_like_other, *source_fits = _compare(sources, *languages, is_own=is_own)
     target_like_other, *target_fits = _compare(targets, *languages[::-1], is_own=is_own)
@@ -79,7 +79,7 @@ def _compare(
     rest = np.maximum(own - 1.0, 0.0) if is_own else own
     own_log = np.log(rest + _ADDED) - np.log(own.sum() + smoothing)
     other_log = np.log(other + _ADDED) - np.log(other.sum() + smoothing)
-    # A trigram that neither side has says nothing about which of them it is.
+    # A trigram that occurs on neither side does not tell the two apart.
     difference = np.where((rest > 0.0) | (other > 0.0), other_log - own_log, 0.0)
     parts = []
     for buckets, lengths in _hash_trigrams(lines):

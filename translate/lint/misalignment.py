@@ -16,25 +16,25 @@ from numpy.typing import NDArray
 from translate.data.batching import EncodedPair
 from translate.data.lexicon import NULL_ID, learn_lexicon
 
-# Of Multi30k's 31,014 pairs of training, validation and test 2 have lengths beyond this, both truly wrong ("@@" for a
-# sentence); of the embedded corpus's 13,000 none has. Halves of sentences have, from about 80 characters on.
+# Of Multi30k's 31,014 pairs (training, validation, test), 2 have lengths beyond this, both truly wrong ("@@" for a
+# sentence), and none of the embedded corpus's 13,000. Half-sentences exceed it from about 80 characters on.
 _MAX_LENGTH_DEVIATIONS = 6.0
-_FEW_LENGTHS = 20  # fewer do not show what is usual
+_FEW_LENGTHS = 20  # fewer are too few to estimate the usual deviation
 _OFFSETS = (-2, -1, 0, 1, 2)
 _STRAIGHT = _OFFSETS.index(0)
-_BLOCK_LINES = 500  # whose lengths are correlated at each offset
+_BLOCK_LINES = 500  # lines whose lengths are correlated at each offset
 _MIN_BLOCK_LINES = 50
 # A correlation of n unrelated pairs deviates from 0 by n^-0.5 (Fisher). Five of these: one block in three million.
 _DEVIATIONS = 5.0
 _DICTIONARY_PAIRS = 10_000
-_MIN_PROBABILITY = 0.1  # of a translation that counts as one
+_MIN_PROBABILITY = 0.1  # lower ones do not count as translations
 _MAX_TRANSLATIONS = 3  # of each subword
-_MAX_NATS = 6.0  # that one match may weigh: a rare word may occur in neighbouring lines
+_MAX_NATS = 6.0  # weight limit of one match: a rare word may occur in neighbouring lines
 # The cost of a change of offset; a run within the corpus pays twice. Measured: in 39 clean parts of 1,000 lines of
 # Multi30k and the embedded corpus no line is reported as shifted; runs of 20 shifted lines are found in 28 of these
 # parts, and in the whole corpora, whose dictionary is better, those of 5 lines too. Borders are right to a line or so.
 _CHANGE_NATS = 60.0
-_FEW_PAIRS = 500  # fewer are not enough to learn a dictionary
+_FEW_PAIRS = 500  # fewer pairs are not enough to learn a dictionary
 _MAX_TOKENS = 200  # of a line; a pair's cells in the dictionary grow with the product of its lengths
 
 Ints = NDArray[np.int64]
@@ -60,7 +60,7 @@ def flatten(ids: TokenIds) -> Ints:
 
 
 def find_unlikely_lengths(source_lengths: Ints, target_lengths: Ints) -> Ints:
-    """Positions of pairs with two sides whose lengths in characters fit each other far worse than usual.
+    """Positions of pairs whose two lengths in characters match far worse than usual.
 
     A translation is c times as long as its source, and its squared deviation from that grows with the length. Both
     the factor and the usual deviation are the corpus's own: medians, which a few bad pairs do not move.
@@ -75,7 +75,7 @@ def find_unlikely_lengths(source_lengths: Ints, target_lengths: Ints) -> Ints:
     deviations = (targets - factor * sources) / np.sqrt(factor * sources + targets)
     deviations -= np.median(deviations)
     usual = 1.4826 * np.median(np.abs(deviations))  # the standard deviation of a normal distribution
-    # Where all lengths follow one rule, such as digits reversed, the least deviation is no sign; so at least a quarter.
+    # If all lengths follow one rule, as in reversed digits, tiny deviations would stand out; so at least a quarter.
     return real[np.abs(deviations) > _MAX_LENGTH_DEVIATIONS * max(usual, 0.25)]
 
 
@@ -96,7 +96,7 @@ def find_shifted_lines(
         vocab_size: The size of the larger vocabulary.
 
     Returns:
-        The runs; a border is right within a few lines, or a gap between the given lines.
+        The runs; borders are accurate to a few lines, or to a gap between the given lines.
     """
     if len(source_ids) < _FEW_PAIRS:
         return []
@@ -135,7 +135,7 @@ def _evidence(
 ) -> NDArray[np.float64]:
     """For each line and offset, the evidence in nats that the target there translates the line.
 
-    Only the best translations of each subword count, each by how much likelier it is beside its source than anywhere.
+    Only the best translations of each subword count, each by how much likelier it is next to its source than overall.
     """
     num_lines = len(source_ids)
     learnt = np.linspace(0, num_lines - 1, min(num_lines, _DICTIONARY_PAIRS)).astype(np.int64)
@@ -150,7 +150,7 @@ def _evidence(
     token_weights = weights[:, sources]  # (rank, source token)
     has_one = token_weights > 0.0
     lines = np.broadcast_to(source_lines, has_one.shape)[has_one]
-    # Of several subwords with the same translation in a line, one counts.
+    # If several subwords have the same translation in a line, one counts.
     keys, firsts = np.unique(lines * vocab_size + translations[:, sources][has_one], return_index=True)
     token_weights = token_weights[has_one][firsts]
     there = np.unique(target_lines * vocab_size + targets)
@@ -197,7 +197,7 @@ def _best_path(evidence: NDArray[np.float64]) -> Ints:
 
 
 def _unrelated(evidence: NDArray[np.float64], offsets: Ints) -> NDArray[np.bool_]:
-    """Lines of blocks in which the targets on the path are no better translations than those beside them.
+    """Lines of blocks in which the targets on the path are no better translations than their neighbours.
 
     The advantage of the path is a mean over the block's lines. For pairs that translate each other it is 20 or more
     standard errors above 0, for unrelated ones it is within a few.

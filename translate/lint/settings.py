@@ -1,6 +1,6 @@
-"""Settings that usually fail, alone or with the data at hand: a table with a row for each check.
+"""Settings that usually fail, on their own or with the given data: a table with one row per check.
 
-Wrong configs are refused when they are read. What is found here is allowed, and sometimes even intended.
+Invalid configs are refused when they are read. The settings found here are allowed, and sometimes even intended.
 """
 
 import math
@@ -30,7 +30,7 @@ _MAX_EPOCHS = 100
 
 
 class DataFacts(NamedTuple):
-    """The sizes of data and model that settings are judged by."""
+    """Sizes of data and model by which settings are judged."""
 
     num_pairs: int  # before filtering
     num_left_out: int  # by the filter
@@ -61,7 +61,7 @@ class Case:
         self.model, self.training = config.model, config.training
         self.data, self.decoding = config.data, config.decoding
         training, max_steps = config.training, config.training.max_steps
-        self.is_new = training.initialize_from is None  # for fine-tuning see `rate_findings`
+        self.is_new = training.initialize_from is None  # for fine-tuning, see `rate_findings`
         self.is_validated = config.data.validation is not None
         self.depth = max(config.model.num_encoder_layers, config.model.num_decoder_layers)
         warmup = training.warmup_steps if training.warmup_steps < max_steps else max(1, max_steps // 10)
@@ -82,7 +82,7 @@ class Case:
         self.validation_hint = max(1, max_steps // 10)
         if facts is not None:
             self.facts, self.steps_per_epoch = facts, facts.num_steps(config)
-            self.is_whole = not config.data.is_streamed  # of a stream only a segment is known
+            self.is_whole = not config.data.is_streamed  # only a segment of a stream is known
             self.num_pairs = facts.num_pairs - facts.num_left_out
             self.share_left_out = facts.num_left_out / facts.num_pairs
             self.tokens_per_step = facts.num_target_tokens / self.steps_per_epoch
@@ -129,7 +129,7 @@ SETTINGS_CHECKS = [
           lambda case: case.model.norm == "post" and 6 <= case.depth < 16
           and case.is_new and case.training.warmup_steps <= 500,
           "model.norm = 'post' with {depth} layers and training.warmup_steps = {training.warmup_steps}: without a long"
-          " warm-up, such models diverge or stay bad (Xiong et al. 2020)", "set model.norm=pre{or_warmup}"),
+          " warm-up, such models diverge or stay poor (Xiong et al. 2020)", "set model.norm=pre{or_warmup}"),
     Check("weight_decay_with_adam", "warning",
           lambda case: case.training.optimizer == "adam" and case.training.weight_decay >= 1e-3,
           "training.weight_decay = {training.weight_decay:g} with training.optimizer = 'adam' is L2 regularisation,"
@@ -153,7 +153,7 @@ SETTINGS_CHECKS = [
           "give data.validation, or set training.patience=null"),
     Check("no_validation", "warning", lambda case: not case.is_validated and case.training.patience is None,
           "data.validation names no corpus: nothing shows how good the model is, and the last checkpoint is best",
-          "keep a thousand or so pairs out of training, and name them as data.validation"),
+          "hold about a thousand pairs out of training, and name them as data.validation"),
     Check("validation_once", "warning",
           lambda case: case.is_validated and case.training.validate_every > case.training.max_steps,
           "training.validate_every = {training.validate_every} is more than training.max_steps = {training.max_steps}:"
@@ -195,7 +195,7 @@ DATA_CHECKS = [
           "raise training.step_tokens, and training.batch_tokens as far as memory allows"),
     Check("no_dropout", "warning",
           lambda case: case.is_whole and case.model.dropout == 0.0 and case.num_pairs < 1_000_000 and case.epochs >= 5,
-          "model.dropout = 0 with {num_pairs:,} pairs seen {epochs:.0f} times: the model learns them by heart",
+          "model.dropout = 0 with {num_pairs:,} pairs seen {epochs:.0f} times: the model memorises them",
           "set model.dropout=0.3 for tens of thousands of pairs, 0.1 for a million"),
     Check("model_large_for_corpus", "warning",
           lambda case: case.is_whole and case.is_new and case.parameters_per_token > 50,
@@ -208,7 +208,7 @@ DATA_CHECKS = [
           " data are never seen", "set training.max_steps to at least {steps_per_epoch}, unless this is intended"),
     Check("very_many_epochs", "warning",
           lambda case: case.is_whole and case.epochs_trained > _MAX_EPOCHS and case.training.patience is None,
-          "training.max_steps = {training.max_steps} goes {epochs_trained:,.0f} times through the {num_pairs:,} pairs,"
+          "training.max_steps = {training.max_steps} passes {epochs_trained:,.0f} times over the {num_pairs:,} pairs,"
           " at {steps_per_epoch} steps per epoch: published trainings on small corpora end after 50 to 100 times",
           "set training.max_steps={most_steps} or fewer, or stop early by training.patience"),
 ]
@@ -232,7 +232,7 @@ def read_initial_config(config: Config) -> Config:
 
 
 def rate_findings(config: Config) -> Iterator[Finding]:
-    """A learning rate of a fine-tuning that is too high to keep what the run has learnt.
+    """A learning rate that is too high for fine-tuning to keep what the run has learnt.
 
     LoRA is not checked: its best rates are about ten times higher, and it forgets less (Biderman et al. 2024, arXiv
     2405.09673).

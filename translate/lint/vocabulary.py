@@ -1,4 +1,4 @@
-"""The text as tokens: lengths, characters without an entry, how a vocabulary suits it, references that are too long."""
+"""The text as tokens: lengths, characters without an entry, fit of the vocabulary, references that are too long."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -29,10 +29,10 @@ _NUM_CHARACTERS = 10
 _RARE_COUNT = 10  # an entry with fewer occurrences is rare
 _RARE_SHARE = 0.5
 _UNUSED_SHARE = 0.25
-_FEW_ENTRIES = 100  # so few are all needed
+_FEW_ENTRIES = 100  # so few that all are needed
 _MANY_SUBWORDS = 2.5  # per word; Multi30k has 3.0 with a vocabulary of 500, and 1.3 with 8,000
-_MORE_SUBWORDS = 1.25  # in a fine-tuning: times as many per word as in the run's own text
-_LEARNT_COUNT = 400  # half as many occurrences are still enough to learn an entry
+_MORE_SUBWORDS = 1.25  # in fine-tuning: subwords per word, relative to the run's own text
+_LEARNT_COUNT = 400  # an entry can still be learnt from half as many occurrences
 _LONGEST_WORDS = 15.0  # characters per word, on average; more mean that words are not separated by spaces
 
 
@@ -45,7 +45,7 @@ class SideSpelling(NamedTuple):
     num_unknown_tokens: int  # for characters that are lost
     num_lines: int  # with a character that the vocabulary has no entry for
     first_line: int | None  # counted from 1
-    characters: dict[str, int]  # the most frequent of these characters, and their numbers of lines
+    characters: dict[str, int]  # the most frequent of these characters, with their numbers of lines
 
 
 class VocabularyReport(NamedTuple):
@@ -153,7 +153,7 @@ def examine_vocabularies(
 
 
 def vocabulary_findings(vocabularies: Sequence[VocabularyReport], config: Config) -> Iterator[Finding]:
-    """Vocabularies that were made for other text, or are too large or too small for this text.
+    """Vocabularies that were trained on other text, or are too large or too small for this text.
 
     Entries that hardly occur are not learnt. With few entries, all are frequent, but sentences are long and slow; the
     text supports a larger vocabulary if half of the entries would stay frequent when split in two.
@@ -204,9 +204,9 @@ def segmentation_findings(
 
 
 def _own_subwords(config: Config, tokenizers: Tokenizers) -> dict[str, float | None]:
-    """Subwords per word of the initial run's validation corpus, by vocabulary; empty: its files do not exist."""
+    """Subwords per word in the initial run's validation corpus, by vocabulary; empty: its files do not exist."""
     own = read_initial_config(config).data.validation
-    if own is None or isinstance(own, HubCorpus):  # which may be a download
+    if own is None or isinstance(own, HubCorpus):  # might need a download
         return {}
     try:
         corpus = read_held_out(own, key="data.validation")
