@@ -39,7 +39,7 @@ def check(
     """
     from translate.config.load import load_config
 
-    logging.getLogger("translate").setLevel(logging.WARNING)  # what training logs about its data is in the report
+    logging.getLogger("translate").setLevel(logging.WARNING)  # the report contains training's log of its data
     loaded = load_config(config, overrides or [], require_files=True).config
     from translate.lint.check import check as check_training
 

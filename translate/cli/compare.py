@@ -1,4 +1,4 @@
-"""`compare`: which of several systems translates a test set better, whether significantly, and where."""
+"""`compare`: which of several systems translates a test set best, whether significantly, and where."""
 
 import textwrap
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ def compare(
     set_name: Annotated[str | None, Option("--set", metavar="NAME", help="A test set of the first run.")] = None,
     changes: Annotated[int, Option(metavar="N", min=0, max=1_000_000, help="Show the N largest gains and losses.")] = 5,
     output: Annotated[Path | None, Option("--output", "-o", metavar="FILE", help="Also write a page (.html).")] = None,
-    output_format: Annotated[Literal["text", "json"], Option("--format", help="What is printed.")] = "text",
+    output_format: Annotated[Literal["text", "json"], Option("--format", help="Format of the output.")] = "text",
 ) -> None:
     """Compare systems on a test set: scores, significance of the differences, and the sentences that changed most.
 
@@ -67,7 +67,7 @@ def compare(
         raise InputError(f"{', '.join(names)}: a system is named twice")
     named = dict(zip(names, systems, strict=True))
     in_files = {label: list(open_lines(system)) for label, system in named.items() if not system.is_dir()}
-    for label, lines in in_files.items():  # before runs translate for minutes
+    for label, lines in in_files.items():  # check before runs translate for minutes
         if len(lines) != len(pairs.targets):
             raise InputError(f"{label} has {len(lines):,} lines, but the test set {name} has {len(pairs.targets):,}")
     translations = {label: in_files.get(label) or _translate(named[label], pairs.sources) for label in named}

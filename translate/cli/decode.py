@@ -69,13 +69,13 @@ def decode(
     ] = None,
     reverse: Annotated[
         Path | None,
-        Option(metavar="RUN", help="Rerank the beam by a run that translates in reverse.", autocompletion=complete_run),
+        Option(metavar="RUN", help="Rerank the beam with a reverse-direction run.", autocompletion=complete_run),
     ] = None,
     resume: Annotated[bool, Option("--resume", help="Keep finished parts in OUTPUT.parts, and reuse them.")] = False,
     document: Annotated[bool, Option("--document", help="Translate the text of a document; keep the rest.")] = False,
     document_format: Annotated[
         Literal["text", "paragraphs", "markdown", "html", "srt", "vtt"] | None,
-        Option(help="Format of the document, if its name does not tell; paragraphs joins lines of plain text."),
+        Option(help="Format of the document. Default: by its extension; paragraphs joins lines of plain text."),
     ] = None,
     prefix: Annotated[Path | None, Option(metavar="FILE", help="Line N is the beginning of translation N.")] = None,
     require: Annotated[
@@ -155,7 +155,7 @@ def decode(
         return loaded.translator
 
     def prepare_parts() -> DecodingJob:
-        """Check the files, load the translator, and collect what must be the same on all ranks."""
+        """Check the files, load the translator, and collect the facts that must be the same on all ranks."""
         from translate.decoding.sharded import ShardedDecoder
         from translate.files import require_file
         from translate.fingerprint import fingerprint
@@ -167,7 +167,7 @@ def decode(
             require_file(path)
         check_outputs({"--output": output, "--alignments": alignments})
         if output.exists() and not output.is_file():
-            raise InputError(f"--output {output}: is not a file, but the parts are joined into one; name a file")
+            raise InputError(f"--output {output}: is not a file, and the parts are joined into one; name a file")
         runs = {"RUN": [run], "--ensemble": ensemble or [], "--reverse": [] if reverse is None else [reverse]}
         by_line = {name: fingerprint(path) for name, path in files.items() if name in {"FILE", *_BY_LINE}}
         for_all_lines = {name: path for name, path in files.items() if name not in by_line}
@@ -185,7 +185,7 @@ def decode(
         return
     is_conversation = is_typed(file) and is_terminal(sys.stdout) and not (output or alignments or prefix or require)
     source = TextLines(typed_lines(), None, "the terminal") if is_conversation else open_lines(file)
-    requests = read_requests(source, constraints)  # a wrong file is reported before the model is loaded
+    requests = read_requests(source, constraints)  # reports bad files before the model is loaded
     check_outputs({"--output": output, "--alignments": alignments})
     translator = load()
     from translate.decoding import ConditionCounts, count_conditions
@@ -197,7 +197,7 @@ def decode(
     started = time.perf_counter()
     counts = ConditionCounts()
     with contextlib.ExitStack() as stack:
-        # A bar would be next to what is typed.
+        # A bar would get in the way of typing.
         advance = stack.enter_context(line_bar(source.total, is_hidden=interactive or is_typed(file)))
         translations = counts.watch(translator.translate_stream(requests, on_finished=advance))
         write = stack.enter_context(open_line_output(alignments)) if alignments else None

@@ -131,7 +131,7 @@ def tune_decode(
     changes = {f"decoding.{key}": value for key, value in chosen.settings.items()}
     if not dry_run:
         with lock_run(run):
-            # Read again, as a training may have continued with other settings meanwhile.
+            # Read again, because a training may have continued with other settings in the meantime.
             write_config(directory, override_config(read_resolved_config(directory.config), changes))
     shown = " ".join(f"{key}={value}" for key, value in changes.items())
     typer.echo(f"{'Best' if dry_run else f'Now the defaults of {run}'}: {escaped(shown)}")

@@ -57,7 +57,7 @@ def search(
     directory = directory or Path("runs") / f"{base.name}-search"
     study = Search(directory, base, keys, pruner=pruner, place=shown_path(space))
     for handler in logging.getLogger("translate").handlers:
-        if isinstance(handler, ConsoleHandler):  # the logs of the runs have the rest
+        if isinstance(handler, ConsoleHandler):  # everything else is in the runs' logs
             handler.addFilter(lambda each: each.name == "translate.training.search" or each.levelno >= logging.WARNING)
     command = ["translate", *sys.argv[1:]]
     try:
@@ -66,7 +66,7 @@ def search(
         finally:
             typer.echo(escaped("\n".join(line[:120] for line in aligned_columns(study.write()))))
     except KeyboardInterrupt as error:
-        fail_interrupted(error, f". Go on with: {shlex.join(command)}")
+        fail_interrupted(error, f". Continue with: {shlex.join(command)}")
     if (best := study.best()) is not None:
         typer.echo(f"{best.run} is the best; its config is {directory / 'best.yaml'}", err=True)
     else:

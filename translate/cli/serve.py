@@ -82,7 +82,7 @@ def serve(
 
 
 def _run_until_stopped(app: "Starlette", listener: socket.socket, *, seconds: float) -> int:
-    """Serve until a signal comes and open requests are answered; a second signal, or the time limit, stops at once.
+    """Serve until a signal arrives and open requests are answered; a second signal, or the time limit, stops at once.
 
     Returns:
         Number of requests without an answer.

@@ -25,7 +25,7 @@ show_app = Commands(help="Pictures of what a model does and how it learnt.")
 
 
 def picture_command(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make a function the command `show NAME`, with the options of a picture; `file` is where the picture goes."""
+    """Make a function the command `show NAME`, with the options of a picture; `file` is its output file."""
     output = Option("--output", "-o", metavar="FILE", help=f"Write to this file. Default: {name}.html.")
     output_format = Option(
         "--format",
@@ -194,7 +194,7 @@ def show_alignments(
         str,
         Option(
             metavar="N|mean|best",
-            help="Decoder layer, counted from 0, whose heads are averaged, the mean of all, or the best on validation.",
+            help="Average the heads of this decoder layer (from 0), of all (mean), or of the best on validation.",
         ),
     ] = "best",
     pharaoh: Annotated[

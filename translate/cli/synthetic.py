@@ -101,7 +101,7 @@ def _make_corpus(
     nearest: Literal["bleu", "chrf"] | None,
     options: dict[str, Any],
 ) -> None:
-    """Translate a text, or the sources of the training data, in parts that a later start can use."""
+    """Translate a text, or the sources of the training data, in parts that a later start can reuse."""
     corpus, inputs = output / "corpus.jsonl", list[dict[str, Any]]()
 
     def load() -> "Translator":
@@ -112,7 +112,7 @@ def _make_corpus(
         ).translator
 
     def prepare() -> DecodingJob:
-        """Check the files, read the text, load the translator, and collect what must be the same on all ranks."""
+        """Check the files, read the text, load the translator, and collect the facts that must match on all ranks."""
         from translate.atomic import write_error
         from translate.config.load import read_resolved_config
         from translate.decoding import Request
@@ -127,7 +127,7 @@ def _make_corpus(
             if made.exists():
                 raise InputError(f"--output {output}: already has a {made.name}; name another folder, or remove it")
         config = read_resolved_config(open_run(runs[0]).config)
-        if nearest is not None:  # is chosen among the whole beam
+        if nearest is not None:  # chosen from the whole beam
             if options.setdefault("n_best", options.get("beam_size", config.decoding.beam_size)) < 2:
                 raise InputError("--nearest-reference chooses among --n-best translations, but that is 1: raise it")
             if file is not None:
@@ -197,7 +197,7 @@ def _read_training_data(run: Path, config: "Config") -> Text:
 
 
 def _read_text(file: Path, run: Path, config: "Config") -> Text:
-    """Open a text, unless it looks like what the run writes, by the run's own validation corpus."""
+    """Open a text, unless it looks like the run's target language, judging by the run's own validation corpus."""
     from translate.data.corpora import read_corpus
     from translate.files import require_file
     from translate.fingerprint import fingerprint

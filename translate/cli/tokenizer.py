@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-tokenizer_app = Commands(help="Train a tokenizer, or see what one does.")
+tokenizer_app = Commands(help="Train a tokenizer, or see how it segments text.")
 
 ModelArgument = Annotated[Path, Argument(metavar="MODEL", help="A SentencePiece model file, or a run directory.")]
 Side = Annotated[

@@ -21,11 +21,11 @@ def train(
     overrides: Overrides = None,
     run: Annotated[
         str | None,
-        # torchrun would read --run as short for an option of its own.
+        # torchrun would read --run as an abbreviation of one of its own options.
         Option("--run", "--run-dir", metavar="DIR", help="Directory of the run. Default: runs/NAME, or the given run."),
     ] = None,
     resume: Annotated[bool, Option("--resume", help="Continue from the last checkpoint, or start a new run.")] = False,
-    profile: Annotated[bool, Option("--profile", help="Profile ten steps into DIR/profile, then train on.")] = False,
+    profile: Annotated[bool, Option("--profile", help="Profile ten steps into DIR/profile and continue.")] = False,
 ) -> None:
     """Train a tokenizer and a model from a config, into a run directory.
 
@@ -53,7 +53,7 @@ def train(
         if os.environ.get("WORLD_SIZE", "1") != "1":
             from translate.distributed.process_group import join_world
 
-            # If several processes have this error, one reports it. A process without it fails when the processes first
+            # If several processes have this error, one reports it. Processes without it fail when the processes first
             # agree, at the start of training.
             with join_world() as world:
                 world.run_on_all_ranks(read)

@@ -11,7 +11,7 @@ import typer
 
 from translate.messages import MessageFormatter, escaped
 
-_MAX_LINES = 10  # of an error
+_MAX_LINES = 10  # per error
 
 
 class ConsoleHandler(logging.Handler):

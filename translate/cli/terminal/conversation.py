@@ -61,7 +61,7 @@ def converse(
 def typed_lines() -> Iterator[str]:
     """Yield lines typed at a prompt, except empty ones. The arrow keys edit a line and recall earlier ones."""
     with contextlib.suppress(ImportError):
-        import readline  # makes `input` edit lines
+        import readline  # enables line editing in `input`
 
         readline.parse_and_bind("set enable-bracketed-paste off")  # pasted lines are separate lines
     while True:

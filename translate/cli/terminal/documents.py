@@ -28,10 +28,10 @@ def decode_document(
     terminology: Path | None,
     load: Callable[[], "Translator"],
 ) -> None:
-    """Translate a document, whose translator is loaded once the file is known to be good, and report what it contained.
+    """Translate a document, loading the translator only once the file has been checked, and report what it contained.
 
     Raises:
-        InputError: A file cannot be used, or no format follows from its name.
+        InputError: A file cannot be used, or its name does not determine a format.
     """
     from translate.decoding import Request
     from translate.decoding.constraints.terminology import read_terminology
@@ -73,6 +73,6 @@ def read_document(file: Path | None) -> str:
         content, name = sys.stdin.buffer.read(), "standard input"
     else:
         content, name = read_input(file, at_most=2**31, may_be_pipe=True), str(file)
-    for _ in iterate_lines(io.BytesIO(content), name):  # reports what is not UTF-8
+    for _ in iterate_lines(io.BytesIO(content), name):  # reports bytes that are not UTF-8
         pass
     return content.decode("utf-8")

@@ -113,7 +113,7 @@ OutputFile = Annotated[
     Path | None, Option("--output", "-o", metavar="FILE", help="Write to this file instead of standard output.")
 ]
 
-_PANELS = {  # of the help, in their order, and the options in each
+_PANELS = {  # panels of the help, in order, with the options in each
     "Search": "search beam_size n_best max_length_factor max_length_constant min_length_factor min_length_constant"
     " diversity_groups diversity_strength mbr mbr_candidates",
     "Scores": "ensemble reverse length_penalty length_penalty_kind coverage_penalty no_repeat_ngram"
@@ -141,7 +141,7 @@ def _read_options() -> dict[str, Any]:
             if shown := "; ".join(filter(None, notes)):
                 text += f" [dim]\\[{shown}][/]"  # in Rich's markup
             option = Option(help=text, metavar={int: "N", float: "X", bool: None}.get(kind, "NAME"))
-            options[key] = Annotated[kind | None, option]  # None: the run's own setting holds
+            options[key] = Annotated[kind | None, option]  # None: the run's own setting applies
     return options
 
 
@@ -169,7 +169,7 @@ def add_options(
     gather: Callable[..., Any] = dict,
     panels: dict[str, str] | None = None,
 ) -> Callable[..., None]:
-    """Give a command more options, which it receives together in one parameter.
+    """Add options to a command, which receives them all in one parameter.
 
     Args:
         options: Annotation of each option, by its name; the default is None.

@@ -22,7 +22,7 @@ class DecodingJob(NamedTuple):
     """A text to translate in parts."""
 
     decoder: "ShardedDecoder"
-    facts: dict[str, str]  # what must be equal on all ranks
+    facts: dict[str, str]  # must be equal on all ranks
     total: int | None  # lines, if known
     requests: Iterable["Request"]
 
@@ -53,7 +53,7 @@ def decode_in_parts(
         seconds = time.perf_counter() - started
         rate = (counts["lines"] - lines_kept) / max(seconds, 1e-9)
         by = f" by {world.size} processes" if world.size > 1 else ""
-        before = f"; {lines_kept} of the lines were finished before" if lines_kept else ""
+        before = f"; {lines_kept} of the lines were already finished" if lines_kept else ""
         logger.info(f"{counts} in {seconds:.1f} s ({rate:.1f} lines/s){by}{before}")
         world.run_on_rank_0(lambda: finish(job, counts))
 
@@ -64,7 +64,7 @@ def load_for_parts(
     """Load a translator, and take the checksums of its runs and files.
 
     Raises:
-        InputError: A checkpoint was replaced meanwhile.
+        InputError: A checkpoint was replaced at the same time.
     """
     from translate.data.text import require_unchanged
     from translate.decoding.sharded import collect_dependencies

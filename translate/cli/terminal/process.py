@@ -39,7 +39,7 @@ class ReportingGroup(CommandGroup):
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)
         try:
-            os.getcwd()  # Without a working directory some libraries abort.
+            os.getcwd()  # Some libraries abort without a working directory.
             with protect_inputs():
                 return super().invoke(ctx)
         except UsageError as error:
@@ -81,7 +81,7 @@ class _StandardStream(io.FileIO):
         except OSError as error:
             if self.fileno() == 2:
                 return len(data)
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what Python writes at exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for Python's own output at exit
             if isinstance(error, BrokenPipeError):  # the reader, such as `head`, has finished
                 raise SystemExit(141) from None
             fail(f"standard output: {'it is closed' if error.errno == errno.EBADF else error.strerror}", 1)
@@ -119,7 +119,7 @@ def _open_standard_streams() -> None:
 def _end_by_signals() -> None:
     """Let a command remove its temporary files before SIGTERM or SIGHUP ends it.
 
-    Without such files it exits immediately, since an exception raised during an import could get lost. A signal that
+    Without such files it exits immediately, because an exception raised during an import could get lost. A signal that
     is ignored, as under `nohup`, stays ignored. Processes that work together exit immediately: one that waits for
     another would never run its handler.
     """
