@@ -23,7 +23,7 @@ class Augmentation(Section):
     lower_case: Chance = 0.0
     """both sides in lower case."""
     drop_final_punctuation: Chance = 0.0
-    """Both sides without their final punctuation, where both have some."""
+    """Both sides without their final punctuation, if both have some."""
     ascii_umlauts: Chance = 0.0
     """The source with ae, oe, ue and ss for ä, ö, ü and ß."""
     typos: Chance = 0.0
@@ -103,7 +103,7 @@ class TableCorpus(NamedColumns):
     @model_validator(mode="after")
     def _check_kind_can_be_streamed(self) -> Self:
         if self.streaming and self.kind == "csv":
-            raise ValueError("streaming = true is for kind json, parquet and hub; convert the CSV file to Parquet")
+            raise ValueError("streaming = true works with kind json, parquet and hub; convert the CSV file to Parquet")
         return self
 
 
@@ -148,7 +148,7 @@ class DataConfig(Section):
     target_language: str = "en"
     """Language code of the target."""
     root: InputPath | None = None
-    """Folder in which relative corpus paths are looked for first."""
+    """Folder in which relative corpus paths are looked up first."""
     train: tuple[Corpus, ...] = ()
     """Corpora to train on."""
     validation: Corpus | None = None

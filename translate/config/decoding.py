@@ -1,4 +1,4 @@
-"""The section `decoding`: how translations are searched for.
+"""The section `decoding`: how to search for translations.
 
 The command line turns each field into an option, from the text of this file (see `translate.cli.terminal.options`).
 """

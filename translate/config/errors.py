@@ -1,4 +1,4 @@
-"""Errors in a config, in the user's terms: the key, its value, its bound or the nearest key, and the place."""
+"""Errors in a config, in the user's terms: the key, its value, its bound or the nearest key, and the location."""
 
 import json
 import math
@@ -15,8 +15,8 @@ from translate.nearest import did_you_mean, nearest
 
 _KEY_IN_TEXT = re.compile(rf"\b(?:{'|'.join(Config.model_fields)})(?:\.\w+)+")
 REMOVED_KEYS: dict[str, tuple[object, str]] = {  # keys of older versions: their default, and what to do now
-    "decoding.contrastive_weight": (0.5, "contrastive decoding is not supported any more; use --reverse or --ensemble"),
-    "decoding.contrastive_plausibility": (0.1, "contrastive decoding is not supported any more; leave it out"),
+    "decoding.contrastive_weight": (0.5, "contrastive decoding is no longer supported; use --reverse or --ensemble"),
+    "decoding.contrastive_plausibility": (0.1, "contrastive decoding is no longer supported; leave it out"),
 }
 _EXPECTED = {  # by pydantic's type of problem, where YAML has plainer words than JSON
     "bool_type": "should be true or false",
@@ -40,7 +40,7 @@ def _explain_problem(problem: dict[str, Any], document: Document) -> str:
     key = _dotted_key(location)
     where = _where([key], document)
     match problem["type"]:
-        case "json_invalid":  # pydantic's own limit
+        case "json_invalid":  # pydantic's nesting limit
             return "the config is nested too deeply"
         case "extra_forbidden" if key in REMOVED_KEYS:
             return f"{key} was removed{where}: {REMOVED_KEYS[key][1]}"

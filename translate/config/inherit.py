@@ -26,7 +26,7 @@ def inherit(document: Document, base: Config, *, run: Path) -> None:
     """
     for section, inherited in _inherited(base).items():
         stated = document.values.setdefault(section, {})
-        if not isinstance(stated, dict):  # an error, which validation explains
+        if not isinstance(stated, dict):  # an error that validation reports
             return
         for key in inherited.keys() - stated.keys():
             stated[key] = inherited[key]
@@ -40,7 +40,7 @@ def check_agreement(
     """Check that a config, as JSON values with their origins, does not contradict its base run's model and tokenizer.
 
     Raises:
-        InputError: Something differs; the message lists all of it.
+        InputError: Something differs; the message lists all differences.
     """
     shown, different = shown_path(run), []
     for section, inherited in _inherited(base).items():

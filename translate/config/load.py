@@ -30,7 +30,7 @@ from translate.nearest import did_you_mean, nearest, nearest_paths
 
 logger = logging.getLogger(__name__)
 
-_YOUNGER_MODEL_KEYS = {"output_bias"}  # than some runs, whose models have the defaults
+_YOUNGER_MODEL_KEYS = {"output_bias"}  # newer than some runs, whose models have the defaults
 _NOT_UTF8 = "a run cannot keep a path that is not UTF-8; rename it, or give a link to it"
 _DOTTED_KEY = re.compile(r"[\w-]{1,100}(\.[\w-]{1,100}){0,9}")  # no section is deeper, and no key longer
 
@@ -51,7 +51,7 @@ def load_config(
 ) -> LoadedConfig:
     """Read a config, the configs that it extends, and overrides; check it, and find the files that it names.
 
-    A relative path is looked for in `data.root`, then next to the config that names it, then in the working directory.
+    A relative path is looked up in `data.root`, then next to the config that names it, then in the working directory.
     A mapping is merged key by key into the one that it extends. A list replaces the extended one, and so does a corpus
     of another kind; null removes a test set.
 
@@ -82,7 +82,7 @@ def load_config(
 def read_resolved_config(path: Path) -> Config:
     """Read a config that `resolved_yaml` wrote, with every value, and leave its paths unchanged.
 
-    A missing value would get its default, so a truncated file would silently give another model. Sections and model
+    A missing value would get its default, so a truncated file would silently give a different model. Sections and model
     keys added since format 1 of runs must be excepted here.
 
     Raises:
@@ -124,7 +124,7 @@ def _validate(document: Document) -> Config:
 
 
 def _read_extended(path: Path, chain: tuple[Path, ...]) -> Document:
-    """Read a config file over the one that it extends."""
+    """Read a config file and merge it over the one that it extends."""
     of_run = is_run(str(path.parent))
     document = read_yaml(path, may_be_pipe=not of_run)
     if of_run:
@@ -149,7 +149,7 @@ def _read_extended(path: Path, chain: tuple[Path, ...]) -> Document:
 
 
 def _convert_old_keys(document: Document, path: Path) -> None:
-    """Give a run's config of an older version the keys of this one, and warn of a removed one that was set."""
+    """Update a run's config from an older version to this version's keys, and warn of removed keys that were set."""
     training = document.values.get("training")
     if isinstance(training, dict) and isinstance(training.get("tensorboard"), bool):  # until 0.4.0
         training["trackers"] = ["tensorboard"] if training.pop("tensorboard") else []
@@ -178,7 +178,7 @@ def _apply_override(document: Document, override: str, *, place: str = "command 
 
 def _merge(below: Any, above: Any, key: str, origins: dict[str, Origin], new_origins: dict[str, Origin]) -> Any:
     """Merge a value into the one that it overrides, and their origins likewise."""
-    if isinstance(below, list) and isinstance(above, dict):  # whose keys are indices
+    if isinstance(below, list) and isinstance(above, dict):  # its keys are indices
         items = {str(index): item for index, item in enumerate(below)}
         if wrong := [name for name in above if name not in items]:
             dotted = join_key(key, wrong[0])
@@ -187,7 +187,7 @@ def _merge(below: Any, above: Any, key: str, origins: dict[str, Origin], new_ori
         return list(_merge(items, above, key, origins, new_origins).values())
     if isinstance(below, dict) and isinstance(above, dict):
         kind = above.get("kind")
-        # A corpus of another kind has other keys, so it replaces the old one.
+        # A corpus of another kind has different keys, so it replaces the old one.
         if not isinstance(kind, str) or below.get("kind", kind) == kind:
             merged = dict(below)
             for name, value in above.items():
@@ -245,7 +245,7 @@ def _candidates(name: str, origin: Origin | None, *, root: Path | None = None) -
 
 
 def _inherit_from_run(document: Document, *, required: bool) -> None:
-    """Find the run of `training.initialize_from`, and inherit from it what the config does not state.
+    """Find the run of `training.initialize_from`, and inherit from it the keys that the config does not state.
 
     The config of a run that was fine-tuned states everything, and no longer needs the base run.
     """
@@ -287,7 +287,7 @@ def _find_files(config: Config, origins: dict[str, Origin], *, required: bool) -
         candidates = _candidates(name, origin, root=root)
         for candidate in candidates:
             if os.path.exists(candidate) and os.path.isdir(candidate) == (key == "data.root"):
-                # Without `..`, but a link keeps its name, whose ending may tell the format.
+                # Without `..`, but a link keeps its name, whose extension may determine the format.
                 found = candidate.parent.resolve() / candidate.name
                 if not is_unicode(str(found)):
                     problems.append(f"{key} = {str(found)!r}: {_NOT_UTF8}")

@@ -42,7 +42,7 @@ class ModelConfig(Section):
     positions: Literal["sinusoidal", "learned", "rotary", "relative"] = "sinusoidal"
     """Sinusoids, a learned table, rotary embeddings (Su et al. 2021) or T5's relative bias (Raffel et al. 2020)."""
     max_positions: Annotated[int, Field(ge=1, le=1_000_000)] = 1024
-    """Number of learned positions, and so a hard limit on the length of sequences; the other kinds have no limit."""
+    """Number of learned positions, and thus a hard limit on the length of sequences; the other kinds have no limit."""
     relative_buckets: Annotated[int, Field(ge=4, le=65536)] = 32
     """Number of distance buckets of the relative bias."""
     relative_max_distance: Annotated[int, Field(ge=2, le=1_000_000)] = 128
@@ -133,7 +133,7 @@ class TrainingConfig(Section):
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     """Precision of matrix products; weights and optimizer stay in fp32. auto is the faster of fp32 and bf16."""
     tf32: bool = True
-    """On CUDA, round the factors of fp32 products to 10 bits of mantissa: far faster, and as good for training."""
+    """On CUDA, round the factors of fp32 products to 10 bits of mantissa: far faster, and just as good for training."""
     deterministic: bool = True
     """On a GPU, use only deterministic kernels, so that a resumed run is exact; false is somewhat faster. If a kernel
     is missing, a warning names the operation, and training continues as with false."""
@@ -197,7 +197,7 @@ class TrainingConfig(Section):
     def _check_number_or_auto(cls, value: Any, check: ValidatorFunctionWrapHandler) -> Any:
         try:
             return check(value)
-        except ValidationError:  # which would explain each alternative
+        except ValidationError:  # pydantic's message would explain each alternative
             raise PydanticCustomError(
                 "number_or_auto", "should be auto or a whole number from 1 to 100000000"
             ) from None

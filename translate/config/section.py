@@ -10,7 +10,7 @@ InputPath = Path  # the loader looks for input files next to the config that nam
 Device = Annotated[str, Field(pattern=r"^[a-z]+(:[1-9]?[0-9])?$")]
 Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
 MOST = 2**53  # JSON and torch have no larger exact integers
-# For numbers of which a huge one is no more work than the data are: it limits nothing, or is an interval never reached.
+# For numbers that cost nothing when huge: such a number limits nothing, or is an interval that is never reached.
 PositiveInt = Annotated[int, Field(ge=1, le=MOST)]
 NotNegativeInt = Annotated[int, Field(ge=0, le=MOST)]
 

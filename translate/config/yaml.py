@@ -15,7 +15,7 @@ import yaml
 from translate.errors import InputError
 from translate.files import FileError, read_input
 
-_MOST_VALUES = 100_000  # aliases of aliases can make a small file a huge value
+_MOST_VALUES = 100_000  # nested aliases can turn a small file into a huge value
 _TAG = "tag:yaml.org,2002:"
 _SCALARS = (  # implicit scalars: tag, pattern, possible first characters
     ("null", r"^(?:~|null|Null|NULL|)$", ["~", "n", "N", ""]),
@@ -115,7 +115,7 @@ def parse_yaml(
 
     def build(node: yaml.Node, key: str) -> Any:
         """Turn a node into its value, and record its origin; an alias becomes a copy."""
-        if key:  # of a mapping: its place is recorded already
+        if key:  # in a mapping, whose position is already recorded
             origins.setdefault(key, origin(node.start_mark))
         if len(origins) > _MOST_VALUES:
             raise error(node.start_mark, f"more than {_MOST_VALUES} values")
