@@ -33,7 +33,7 @@ _PAGE = files("translate.server") / "page"
 
 
 class Server:
-    """What the paths share: models, limits, access and metrics."""
+    """State shared by all paths: models, limits, access and metrics."""
 
     def __init__(
         self, models: Mapping[str, ServedModel], limits: schema.Limits, access: Access, metrics: Metrics
@@ -199,7 +199,7 @@ def _explain(error: Exception) -> tuple[int, str]:
 
 
 def _kind(body: Any) -> str:
-    """Whose request this is: LibreTranslate's has a field q."""
+    """Which service's request this is: LibreTranslate's has a field q."""
     return "libretranslate" if isinstance(body, dict) and "q" in body else "ours"
 
 
@@ -251,7 +251,7 @@ def _add_own_paths(app: FastAPI, server: Server) -> None:
         the fields of a translation of /translate, as soon as it is found; `done` or `error` comes last.
         """
         model, job = server.translation_job(question, is_stream=True)
-        model.queue.submit(job)  # before the response starts, so that an error has a status
+        model.queue.submit(job)  # before the response starts, so that an error can still set the status
         headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}  # proxies must not buffer events
         return StreamingResponse(_events(server, model, job), media_type="text/event-stream", headers=headers)
 

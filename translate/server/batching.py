@@ -26,7 +26,7 @@ from translate.errors import InputError
 logger = logging.getLogger(__name__)
 
 BATCH_TEXTS = 128
-BATCH_CHARACTERS = 16_000  # a batch takes no further text once it has so many
+BATCH_CHARACTERS = 16_000  # a batch takes no more texts once it has this many
 LINGER = 0.5  # workers wait for their share for this part of the last batch's time, at most a second
 
 
@@ -47,7 +47,7 @@ class Job:
     """The texts of a request, or a call; its results go to the event loop in which it was created.
 
     Args:
-        key: Jobs with the same key share batches; None shares with no other.
+        key: Jobs with the same key share batches; a job with None shares with no other.
         finish: Converts a translation into a result, in the worker's thread.
         call: Work other than translation; its value is the only result.
     """
@@ -118,7 +118,7 @@ class BatchQueue:
         self._jobs: deque[Job] = deque()
         self._is_closed = False
         self._characters_per_second = 1000.0  # of all workers; a guess until the first batch is measured
-        self._gather_until = 0.0  # by time.monotonic
+        self._gather_until = 0.0  # in time.monotonic's seconds
         self._num_computing = 0  # texts in batches without a translation yet
         self._num_answered = 0  # recent translations; their clients may soon send as many texts
         self._threads = [threading.Thread(target=self._work, name=f"batches-{n}") for n in range(num_workers)]
@@ -222,7 +222,7 @@ class BatchQueue:
         return 0
 
     def _compute(self, batch: list[tuple[Job, int]]) -> None:
-        """Compute a batch and deliver its results, or the error to all jobs that miss one."""
+        """Compute a batch and deliver its results, or deliver the error to all jobs without a result."""
         try:
             if (call := batch[0][0].call) is not None:
                 batch[0][0].deliver(Found(0, call()))
@@ -238,7 +238,7 @@ class BatchQueue:
                 job.deliver(error)
 
     def _translate(self, batch: list[tuple[Job, int]]) -> None:
-        job, first_number = batch[0]  # the number seeds samples and is in messages, in a batch of one job
+        job, first_number = batch[0]  # in a batch of one job, the number seeds samples and appears in messages
         assert job.translator is not None
 
         def on_translated(number: int, translation: Translation) -> None:

@@ -49,7 +49,7 @@ class FormsAsJson:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, the fields of a form as a JSON object."""
+        """Pass a request on, with the fields of a form as a JSON object."""
         is_ours = scope["type"] == "http" and scope["path"] in ("/translate", "/v2/translate")
         if not (is_ours and Headers(scope=scope).get("content-type", "").startswith(_FORM)):
             await self.app(scope, receive, send)

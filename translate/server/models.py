@@ -91,7 +91,7 @@ class ServedModel:
             links = [each.links for _, each in translator.attend([translation], unit="subwords")] if align else [None]
             return TranslationAnswer.of(translation, unknown=unknown, links=links[0])
 
-        # A sample depends on its line's number, and with long: error a text fails its whole batch.
+        # A sample depends on its line's number, and with `long: error` one text fails its whole batch.
         is_alone = translator.config.search == "sample" or translator.config.long == "error" or shows_partial
         return Job(
             texts,
@@ -166,7 +166,7 @@ class ServedModel:
                 raise InputError(f"options.{name} = {options[name]}: the limit is {limit}")
         wanted = options.get("n_best")
         if "beam_size" not in options and isinstance(wanted, int) and wanted > own.beam_size:
-            options["beam_size"] = wanted  # an n-best list needs a beam as large
+            options["beam_size"] = wanted  # an n-best list needs a beam at least as large
         return self.translator.with_options(**options)
 
 
@@ -185,6 +185,6 @@ def load_models(
     names = [name if names.count(name) == 1 else str(run) for name, run in zip(names, runs, strict=True)]
     if len(set(names)) < len(names):
         raise InputError(f"RUN: {max(names, key=names.count)} is given twice; give it once")
-    # All are loaded before any has threads.
+    # All are loaded before any starts threads.
     loaded = [load_translator(run, checkpoint=checkpoint, options=options, token_scores=False) for run in runs]
     return {name: ServedModel(name, each, limits, metrics) for name, each in zip(names, loaded, strict=True)}

@@ -59,7 +59,7 @@ class TranslationAnswer(Answer):
     score: Score
     """Log-probability in nats with the search's penalties; null where the search computes none."""
     conditions: Annotated[list[str], Field(examples=[["source_truncated"]])]
-    """Conditions to know about, named as the `flags` of `translate decode --format jsonl`."""
+    """Conditions to know about, named like the `flags` of `translate decode --format jsonl`."""
     unknown_characters: str
     """Characters of the source that are not in the vocabulary."""
     alternatives: list[Alternative]
