@@ -169,7 +169,7 @@ def _end_like(source: str, target: str) -> str:
 
 
 def _compare(text: str, segments: Sequence[Segment], before: Sequence[Layout], after: Sequence[Layout]) -> list[str]:
-    """Describe the markup that the translated document lost or has twice."""
+    """Describe the markup that the translated document lost or duplicated."""
     old, new = ([layout.written for layout in layouts] for layouts in (before, after))
     is_same = len(old) == len(new)  # an empty translation leaves no segment
     if not is_same:

@@ -1,7 +1,7 @@
 """Plain text and subtitles: documents whose structure is lines.
 
 Subtitles have a reader of our own because parsers write a new file from cues, which loses line ends, white space and
-whatever the parser does not know.
+everything that the parser does not know.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Moves markup from a text to its translation: to the words that are aligned to the words that it was at.
+"""Moves markup from a text to its translation: to the words aligned to the ones that it was attached to.
 
 Paired markup goes around the run of translated words with the greatest sum of (share of attention inside the pair
 - 1/2), within the run of the pair around it. There is always such a run, so no pair is lost or duplicated.
@@ -69,7 +69,7 @@ def without_placeholders(sentence: Sentence) -> list[SourceWord]:
 
 
 def diagonal(target: str, source: str) -> Weights:
-    """The alignment of a translation that keeps the word order of its source, where there is no better one."""
+    """The alignment of a translation that keeps its source's word order, used if there is no better one."""
     num_targets, num_sources = len(target.split()), len(source.split())
     return [{place * num_sources // num_targets: 1.0} if num_sources else {} for place in range(num_targets)]
 
@@ -181,7 +181,7 @@ class _Transfer:
         self.inserted[end].append((-2 * pair.depth - 2, -number, pair.close))
 
     def _place_point(self, point: Markup, number: int) -> None:
-        """Place point markup, or a placeholder whose number is missing, next to the word that it was next to."""
+        """Place point markup, or a placeholder whose number is missing, next to the translation of its neighbour."""
         left = self.layout.text[max(point.start - 1, 0) : point.start] or " "
         right = self.layout.text[point.end : point.end + 1] or " "
         sentence = self._sentence_at(point.start)
