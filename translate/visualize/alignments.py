@@ -38,7 +38,7 @@ def layer_error_rates(translator: Translator, sources: Sequence[str], targets: S
     """
     pairs = _encode(translator, sources, targets)
     if not any(pair.source and pair.target for pair in pairs):
-        raise InputError("--layer best: no validation pair has words on both sides to choose a layer by")
+        raise InputError("--layer best: no validation pair has words on both sides, so no layer can be chosen")
     lexicon = learn_lexicon(pairs, target_vocab_size=translator.tokenizers.target.vocab_size)
     expected = _lexical_links(pairs, lexicon)
     return [
@@ -60,7 +60,7 @@ def align_pairs(
     """
     num_layers = len(translator.model.decoder.layers)
     if layer != "mean" and not 0 <= layer < num_layers:
-        raise InputError(f"--layer {layer}: the decoder has the layers 0 to {num_layers - 1}; or say mean or best")
+        raise InputError(f"--layer {layer}: the decoder has layers 0 to {num_layers - 1}; or use mean or best")
     pairs = _encode(translator, sources, targets)
     layers = list(range(num_layers)) if layer == "mean" else [layer]
     attention = [torch.zeros(len(pair.target) + 1, len(pair.source) + 1) for pair in pairs]
@@ -93,7 +93,7 @@ def alignments_picture(
                   " the same pairs; lower is better. The links are a reference point, not the truth.")
         )  # fmt: skip
     paragraphs = [
-        f"{how}. Each target word is linked to the source word that it looks at most when it is predicted, the end"
+        f"{how}. Each target word is linked to the source word that it attends to most when it is predicted, the end"
         " symbols left out: the thicker the line, the larger that source word's share of the weight. Words without a"
         f" line are grey. Punctuation is a word of its own here, but not in the Pharaoh file. {MERGED}"
     ]
@@ -133,7 +133,7 @@ def split_punctuation(tokens: Tokens) -> list[Word]:
     parts = []
     for word in tokens.words:
         groups: list[list[int]] = []
-        was_mark: bool | None = None  # None: after nothing or a lone space, which joins what follows
+        was_mark: bool | None = None  # None: at the start or after a lone space, which joins the next piece
         for position in word.positions:
             piece = tokens.pieces[position]
             is_mark = not any(map(str.isalnum, piece))

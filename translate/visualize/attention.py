@@ -1,4 +1,4 @@
-"""Where each head looks, as an interactive page and as figures, with the weights that the model used."""
+"""What each head attends to, as an interactive page and as figures, with the weights that the model used."""
 
 import base64
 import contextlib
@@ -54,7 +54,7 @@ class LayerAttention(NamedTuple):
 
 
 class AttentionChoice(NamedTuple):
-    """What a figure shows, and a page shows first."""
+    """The choice that a figure shows, and that a page shows first."""
 
     kind: AttentionKind = "cross"
     layer: int | None = None  # None: all, and in a page the last
@@ -63,7 +63,7 @@ class AttentionChoice(NamedTuple):
 
 
 class Attention(NamedTuple):
-    """A sentence, its translation, and what every head did with them."""
+    """A sentence, its translation, and the attention of every head."""
 
     title: str
     pair: SentencePair
@@ -93,7 +93,7 @@ class Attention(NamedTuple):
 def capture_attention(model: Transformer, pair: EncodedPair) -> list[LayerAttention]:
     """Run the full forward pass over one pair, and return what each head of encoder, decoder and cross-attention did.
 
-    A hook sees the very weights that the model multiplied its values with. Only queries and keys are computed again, by
+    A hook sees exactly the weights that the model multiplied its values with. Only queries and keys are recomputed, by
     the model's own projections of the inputs that the attention got.
 
     Args:
@@ -169,9 +169,9 @@ def look_at_attention(
     stack = "encoder" if choice.kind == "encoder" else "decoder"
     num_layers = getattr(model, f"num_{stack}_layers")
     if choice.layer is not None and not 0 <= choice.layer < num_layers:
-        raise InputError(f"--layer {choice.layer}: the {stack} has the layers 0 to {num_layers - 1}")
+        raise InputError(f"--layer {choice.layer}: the {stack} has layers 0 to {num_layers - 1}")
     if choice.head is not None and not 0 <= choice.head < model.num_heads:
-        raise InputError(f"--head {choice.head}: each layer has the heads 0 to {model.num_heads - 1}")
+        raise InputError(f"--head {choice.head}: each layer has heads 0 to {model.num_heads - 1}")
     pair = read_sentence(translator, text, target=target)
     columns, rows = len(pair.source.pieces), len(pair.target_input.pieces)
     numbers = model.num_encoder_layers * columns**2 + model.num_decoder_layers * rows * (rows + columns)
@@ -243,8 +243,8 @@ def attention_picture(attention: Attention) -> Picture:
     ]
     paragraphs = [f"{attention.pair.source_text} → {attention.pair.target_text}", *attention.paragraphs]
     paragraphs.append(
-        "The darker, the more weight, from 0 to 1; the colour goes with the root of the weight, so that small ones are"
-        f" seen.{' Grey: masked, exactly 0.' if choice.kind == 'decoder' else ''}"
+        "The darker, the more weight, from 0 to 1; the colour follows the root of the weight, so that small ones are"
+        f" visible.{' Grey: masked, exactly 0.' if choice.kind == 'decoder' else ''}"
     )
     if choice.unit == "words":
         paragraphs.append(MERGED)

@@ -17,7 +17,7 @@ _LETTER, _LINE = 6.4, 18  # the mean width of a letter, and the height of a line
 _MOST_IN_SVG = 4000  # cells; a browser draws more of them on a canvas
 COLOURS = {
     # Lightness rises or falls evenly along each scale, and no scale relies on telling red from green. The series have
-    # Okabe and Ito's colours, which colour-blind people tell apart.
+    # Okabe and Ito's colours, which colour-blind people can tell apart.
     "light": {
         "paper": "#ffffff", "ink": "#16202b", "faint": "#4d5a68", "line": "#e3e7ec", "masked": "#d4dae1",
         "weight": ["#ffffff", "#d6e6f4", "#8fc1de", "#3d8dc3", "#125ea6", "#08306b"],
@@ -227,7 +227,7 @@ def _curves(panel: Curves, is_page: bool) -> Spec:
             layers.append({**data, "mark": {**text, "style": style}, "encoding": {"text": {"field": "mark"}}})
     titles = {"name": "curve", "kind": "of", "x": panel.x_axis, "minutes": "minutes", "y": panel.y_axis}
     titles = {field: title for field, title in titles.items() if any(row[field] not in ("", None) for row in rows)}
-    if is_page:  # Points under the mouse. (With "nearest", tooltips of Vega-Lite 6.4 lack the numbers.)
+    if is_page:  # Points under the mouse. (With "nearest", Vega-Lite 6.4's tooltips omit the numbers.)
         line["params"] = _zoom("x")
         hover = {"name": "pointed", "select": {"type": "point", "on": "pointerover", "clear": "pointerout"}}
         shown = {"condition": {"param": "pointed", "empty": False, "value": 0.5}, "value": 0}

@@ -49,7 +49,7 @@ def curves_picture(runs: Sequence[Path], *, over: Literal["step", "minutes"] = "
     }
     if not any(records.values()):
         raise InputError(
-            f"{', '.join(map(str, runs))}: nothing is recorded yet; a training writes a record every"
+            f"{', '.join(map(str, runs))}: nothing is recorded yet; training writes a record every"
             " training.log_every steps"
         )
     panels: list[Panel] = []

@@ -20,10 +20,10 @@ PictureFormat = Literal["html", "png", "svg"]
 _PAGE_FONT = 'system-ui, "Segoe UI", "Noto Sans", "DejaVu Sans", sans-serif'
 _FIGURE_FONT = "Liberation Sans, DejaVu Sans, sans-serif"  # the first comes with vl-convert
 _MOST_CELLS = 600_000  # per figure: an SVG of some 30 MB
-_WIDTH = 1250  # up to which charts of a figure are placed side by side
+_WIDTH = 1250  # a figure's charts are placed side by side up to this width
 _MOST_DOTS = 60_000_000  # a larger figure gets a lower resolution
 _CDN = "https://cdn.jsdelivr.net"
-_VEGA = ("vega@6.2", "vega-lite@6.4", "vega-embed@7.0")  # the versions that vl-convert brings
+_VEGA = ("vega@6.2", "vega-lite@6.4", "vega-embed@7.0")  # the versions bundled with vl-convert
 _FORMATS: dict[str, PictureFormat] = {".html": "html", ".htm": "html", ".png": "png", ".svg": "svg"}
 DOTS_PER_INCH = 160
 
@@ -51,7 +51,7 @@ def choose_picture_file(
     output = output or Path(f"{name}.{wanted or 'html'}")
     ending = _FORMATS.get(output.suffix.lower())
     if wanted and ending not in (None, wanted):
-        raise InputError(f"--format {wanted} but --output {output}: leave one of them out, or let them agree")
+        raise InputError(f"--format {wanted} but --output {output}: leave one of them out, or make them agree")
     chosen = wanted or ending
     if chosen is None:
         raise InputError(f"--output {output}: end it in .html, .png or .svg, or give --format too")

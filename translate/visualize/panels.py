@@ -32,7 +32,7 @@ class Series(NamedTuple):
     name: str  # the same name has the same colour in all panels
     x: Sequence[float]
     y: Sequence[float | None]
-    kind: str = ""  # the first kind of a picture is drawn through, the second dashed
+    kind: str = ""  # a picture's first kind is drawn as a solid line, its second as a dashed one
     minutes: Sequence[float] = ()  # instead of `x` while the picture's switch `over` is "minutes"
     marked: tuple[int, str] | None = None  # the place of a point to mark, and what to write there
 
@@ -122,6 +122,6 @@ def printable(value: Any) -> Any:
 
 
 def check_numbers(count: int, *, of: str, less: str) -> None:
-    """Raise an InputError that tells what to do if a picture would have too many numbers for a page."""
+    """Raise an InputError that says what to do if a picture would have too many numbers for a page."""
     if count > MOST_NUMBERS:
         raise InputError(f"the picture of {of} would have {count:,} numbers, and the limit is {MOST_NUMBERS:,}: {less}")

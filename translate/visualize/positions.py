@@ -1,4 +1,4 @@
-"""How a model knows the order of words: pictures of each kind of position encoding."""
+"""How a model knows word order: pictures of each kind of position encoding."""
 
 import math
 from typing import Literal

@@ -14,7 +14,7 @@ from translate.decoding.output.words import Word, group_words
 from translate.errors import InputError
 
 MERGED = (
-    "Whole words: weights are summed over the pieces of a word looked at, averaged over those of a word that looks."
+    "Whole words: weights are summed over the pieces of a word attended to, and averaged over the attending word's."
 )
 
 
