@@ -78,7 +78,7 @@ def compare(
 ) -> Comparison:
     """Compare the translations of systems with the first system's.
 
-    Two tests tell how probable so large a difference would be between systems of equal quality: paired bootstrap
+    Two tests estimate how probable so large a difference would be between systems of equal quality: paired bootstrap
     resampling and approximate randomisation, both by sacreBLEU.
 
     Args:

@@ -93,7 +93,7 @@ class EvaluationReport:
 
 
 def report_folder(evaluation: Path, name: str, *, source: Path | None, set_names: Collection[str]) -> Path:
-    """The folder for the report on a test set. Other test sets, and other files of the same name, have other folders.
+    """The folder for the report on a test set. Every other test set, and every other file of that name, has its own.
 
     Args:
         source: The file that was translated; None: a test set of the config, whose folder has its name.
@@ -121,7 +121,7 @@ def write_report(
     averaged: Sequence[int] = (),
     conventions: Sequence[Metric] = (),
 ) -> None:
-    """Write `hypotheses.txt` and `report.json` into a directory, which is created if need be.
+    """Write `hypotheses.txt` and `report.json` into a directory, which is created if necessary.
 
     Args:
         settings: The settings of the search.
@@ -135,7 +135,7 @@ def write_report(
     check_inside(directory, directory.parent)
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        (directory / CHECKSUMS).unlink(missing_ok=True)  # of an earlier evaluation
+        (directory / CHECKSUMS).unlink(missing_ok=True)  # from an earlier evaluation
     except OSError as error:
         raise write_error(directory, error) from error
     hypotheses = directory / "hypotheses.txt"

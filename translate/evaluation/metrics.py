@@ -1,4 +1,4 @@
-"""BLEU, chrF and TER of plain, detokenised text, computed by sacreBLEU and carrying its signatures."""
+"""BLEU, chrF and TER of plain, detokenised text, computed by sacreBLEU and with its signatures."""
 
 import logging
 import math
@@ -37,7 +37,7 @@ class ScoreRow(NamedTuple):
     name: str  # in reports, `metrics.jsonl` and tables
     scorer: Callable[..., SacreMetric]  # made with the BLEU tokenizer, and options of all of sacreBLEU's metrics
     is_quick: bool = True  # for validations too, and for significance tests, which score thousands of samples
-    most_words: float = math.inf  # it is left out if a line has more
+    most_words: float = math.inf  # the score is left out if a line has more
 
 
 SCORES = (
@@ -61,7 +61,7 @@ class Metric(NamedTuple):
     name: str  # such as "BLEU"; "BLEU-lc" is BLEU of lowercased text
     score: float  # in points, of 100
     interval: Interval | None
-    signature: str  # sacreBLEU's signature: what anyone needs to compute the same number
+    signature: str  # sacreBLEU's signature, with which anyone can compute the same number
 
 
 def check_bleu_tokenizer(config: EvaluationConfig) -> None:
@@ -115,7 +115,7 @@ def score_translations(
         if longest > most_words:
             logger.warning(
                 f"{name} is left out: line {lengths.index(longest) + 1} has {longest} words, and with more than"
-                f" {most_words} per line it takes minutes; split such lines to have it"
+                f" {most_words} per line it takes minutes; split such lines to get it"
             )
         else:
             metrics.append(_score(name, scorer(config.bleu_tokenizer), hypotheses, references, samples))

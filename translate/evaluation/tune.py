@@ -34,7 +34,7 @@ def tune_decoding(
 ) -> TunedSettings:
     """Choose the beam size with the translator's own length penalty, and then the penalty with that beam size.
 
-    A smaller beam stays if a larger one gains less than 0.05 BLEU, and so does the translator's own penalty.
+    A smaller beam is kept if a larger one gains less than 0.05 BLEU, and so is the translator's own penalty.
 
     Args:
         on_tried: Called with the settings of each search and its BLEU.
