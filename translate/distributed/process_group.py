@@ -30,7 +30,7 @@ STEP_TIMEOUT = datetime.timedelta(minutes=10)
 # which ends the wait at once, so this is only an upper limit.
 _PATIENCE = datetime.timedelta(days=1)
 _ANSWER_TIMEOUT = datetime.timedelta(seconds=1)
-# Torch's backends have no exception class for a process that is gone; these words are in their messages.
+# Torch's backends have no exception class for a process that has ended; their messages contain these words.
 _LOST = ("gloo", "nccl", "connection closed by peer", "connection reset", "broken pipe", "tcpstore", "socket")
 
 
@@ -72,7 +72,7 @@ def read_environment(variables: Mapping[str, str]) -> DistributedEnvironment:
 
 
 class World:
-    """All processes of a command, as one of them sees them.
+    """All processes of a command, from the point of view of one.
 
     Every method but `exit` must be called by all processes, in the same order.
 
@@ -118,7 +118,7 @@ class World:
 
         Raises:
             InputError: The work raised it here, and on no lower rank; the same holds for a RunError.
-            SystemExit: The work failed on another process; the exit code is that of its error.
+            SystemExit: The work failed on another process, whose exit code this is.
         """
         if self._control is None:
             return work()
@@ -158,7 +158,7 @@ class World:
         return cast(T, results[0])
 
     def local_rank_0_first(self, work: Callable[[], T]) -> T:
-        """Like `run_on_all_ranks`, but local rank 0 goes first, and the others find what it has left in a cache."""
+        """Like `run_on_all_ranks`, but local rank 0 goes first, and the others find its result in a cache."""
         goes_first = self.environment.local_rank == 0
         first = self.run_on_all_ranks(work if goes_first else lambda: None)
         return cast(T, self.run_on_all_ranks(lambda: first if goes_first else work()))
@@ -166,10 +166,10 @@ class World:
     def exit(self, code: int) -> NoReturn:
         """End this process silently, after the process that reports the error has ended.
 
-        If this process ended first, torchrun would end the reporting one too, perhaps before its message is out.
+        If this process ended first, torchrun would end the reporting one too, perhaps before its message appears.
         """
         with contextlib.suppress(RuntimeError):
-            self.max(code)  # fails as soon as the reporting process is gone
+            self.max(code)  # fails as soon as the reporting process has ended
         raise SystemExit(code)
 
     def check_same_on_all_ranks(self, facts: Mapping[str, str]) -> None:
@@ -199,7 +199,7 @@ def join_world(*, timeout: datetime.timedelta = STEP_TIMEOUT) -> Iterator[World]
 
     Raises:
         InputError: The environment does not say where the other processes are.
-        RunError: The others do not come, or one of them is gone.
+        RunError: The others do not join, or one of them has ended.
     """
     environment = read_environment(os.environ)
     if environment.world_size == 1:
@@ -230,7 +230,7 @@ def join_world(*, timeout: datetime.timedelta = STEP_TIMEOUT) -> Iterator[World]
             raise
         raise RunError(
             f"{environment}: another process has ended or does not answer, and this one cannot go on without it. If it"
-            " reported an error, see above. What is written so far is intact: start all processes again with --resume"
+            " reported an error, see above. Everything saved so far is intact: start all processes again with --resume"
             f" ({_first_sentence(error)})"
         ) from error
     dist.destroy_process_group()

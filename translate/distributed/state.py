@@ -1,4 +1,4 @@
-"""The state of a model and its optimizer as full tensors by name, whatever part of them each process holds."""
+"""The state of a model and its optimizer as full tensors by name, however they are sharded."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -43,7 +43,7 @@ def load_model_state_dict(model: nn.Module, tensors: Mapping[str, Tensor], world
     """Give a model the full tensors that rank 0 has, each process its part of them.
 
     Args:
-        tensors: The parameters by name, tied ones once; on the other ranks nothing. The caller has checked the names.
+        tensors: The parameters by name, tied ones once; empty on the other ranks. The caller has checked the names.
     """
     from torch.distributed.checkpoint import state_dict  # which takes a second to import
 
@@ -57,7 +57,7 @@ def load_optimizer_state_dict(
     """Give an optimizer the full state that rank 0 has, each process its part of it.
 
     Args:
-        tensors: The state as `optimizer_state_dict` names it; on the other ranks nothing.
+        tensors: The state as `optimizer_state_dict` names it; empty on the other ranks.
     """
     from torch.distributed.checkpoint import state_dict
 
