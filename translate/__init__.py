@@ -62,7 +62,7 @@ def load(
         options: Settings of the config section `decoding`, such as `precision="bf16"`.
 
     Raises:
-        InputError: Not a run, or impossible settings.
+        InputError: Not a run, or invalid settings.
         RunError: A damaged run.
     """
     from translate.decoding.loading import load_translator

@@ -68,7 +68,7 @@ class Run:
         return f"<Run {self.path}, {data.source_language} → {data.target_language}: {self.step:,} steps{score}>"
 
     def _repr_html_(self) -> str:
-        """The curves, and the config as far as it differs from the defaults."""
+        """The curves, and the config's values that differ from the defaults."""
         metrics, config = self.metrics, self.config
         sections = "".join(
             f"<div>{html.escape(repr(section))}</div>" for section in (config.tokenizer, config.model, config.training)
@@ -109,11 +109,11 @@ def train(
         config: The name of a preset, the path of a config file, or what such a file would say; to resume, also a run.
         run: The directory of the run; None: runs/NAME, or the run that is given as the config.
         overrides: Values that replace the config's, by dotted key, such as `{"training.max_steps": 200}`.
-        resume: Continue the run in that directory; if none has been begun there, begin one.
+        resume: Continue the run in that directory; if there is none yet, start one.
 
     Raises:
         InputError: The config or the data cannot be used, or the directory holds a run and `resume` is off.
-        RunError: Something failed on the way; checkpoints written so far are intact.
+        RunError: Something failed during training; checkpoints written so far are intact.
         KeyboardInterrupt: The training was interrupted and is saved, so that `resume` continues it.
     """
     from translate.lint.check import log_findings
@@ -198,7 +198,7 @@ def show_attention(
     unit: Literal["subwords", "words"] = "subwords",
     checkpoint: Checkpoint = "best",
 ) -> Attention:
-    """Where each head looks, for one sentence: a page in a notebook, which `save` writes to a file, as it does figures.
+    """What each head attends to in one sentence: a page in a notebook, or a page or figure in a file with `save`.
 
     Args:
         target: The translation to force; None: decode one.

@@ -57,7 +57,7 @@ def atomic_write(path: Path) -> Iterator[BinaryIO]:
                         with contextlib.suppress(PermissionError):
                             os.chown(temporary, state.st_uid, state.st_gid)
                     temporary.chmod(stat.S_IMODE(state.st_mode))
-                sync(temporary)  # else a power cut could leave a file that is named and empty
+                sync(temporary)  # otherwise a power cut could leave an empty file of that name
                 os.replace(temporary, path)
                 sync(path.parent)
         except OSError as error:
@@ -77,7 +77,7 @@ def open_output(path: Path) -> Iterator[BinaryIO]:
     """
     check_output(path)
     if not _is_written_in_place(path):
-        if path.exists() and not os.access(path, os.W_OK):  # renaming would replace it all the same
+        if path.exists() and not os.access(path, os.W_OK):  # renaming would still replace it
             raise write_error(path, PermissionError(errno.EACCES, "it is write-protected"))
         with atomic_write(Path(os.path.realpath(path)) if path.is_symlink() else path) as file:
             yield file
@@ -96,7 +96,7 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
     If several processes write the same folder, the first one wins.
 
     Raises:
-        FileExistsError: Something was put into `folder` meanwhile.
+        FileExistsError: Something was put into `folder` in the meantime.
         RunError: The folder cannot be written.
     """
     path = Path(os.path.abspath(folder))
@@ -144,7 +144,7 @@ def is_temporary(path: Path) -> bool:
 
 @contextlib.contextmanager
 def temporary_beside(path: Path, *, mark: str = "") -> Iterator[Path]:
-    """Give the block an unused name in the same folder; a file or folder that has it in the end is removed."""
+    """Give the block an unused name in the same folder; a file or folder of that name is removed at the end."""
     temporary = path.with_name(f".translate-{uuid.uuid4().hex}{mark}.tmp")
     TEMPORARY_NAMES.add(temporary.name)
     try:
@@ -190,7 +190,7 @@ def sync(path: Path) -> None:
 
 
 def _create_locked(path: Path) -> BinaryIO:
-    """Create a file that no other process takes for a leftover, as long as it is open."""
+    """Create a file that no other process mistakes for a leftover while it is open."""
     while True:
         # Mode x creates the file and fails if the name is taken, so nothing is ever written through a link.
         file = path.open("x+b")

@@ -21,7 +21,7 @@ def install_hint(extra: str) -> str:
     """The command that installs the packages of an extra, such as "python -m pip install 'scikit-learn>=1.6'".
 
     It names those packages, from our metadata, and not this one: an index may have another project of our name. If the
-    metadata lack the extra, this is an outdated clone, which the command installs again.
+    metadata do not have the extra, this is an outdated clone, which the command installs again.
     """
     try:
         needed = metadata.requires("translate-nmt") or []

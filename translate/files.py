@@ -1,4 +1,4 @@
-"""Files that are read: one way to open them, which says what is wrong with one, and never waits for a pipe.
+"""The one way to open input files: it reports what is wrong with a file, and never waits for a pipe.
 
 Within a command, every file that is opened here is remembered, so that `atomic.open_output` never replaces an input.
 """
@@ -115,7 +115,7 @@ def read_input(path: Path, *, at_most: int = MOST_BYTES, may_be_pipe: bool = Fal
 
 
 def read_json(path: Path, shape: type[T], *, at_most: int = MOST_BYTES) -> T:
-    """Read a JSON file into a shape that pydantic knows, such as a dataclass or `dict[str, str]`; see `read_input`.
+    """Read a JSON file as a type that pydantic supports, such as a dataclass or `dict[str, str]`; see `read_input`.
 
     Raises:
         FileError: It cannot be read, is not JSON, or has another shape; the message names the field.

@@ -20,7 +20,7 @@ def fingerprint(*parts: object) -> str:
 
     Raises:
         FileError: A file cannot be read.
-        OSError: The same, in the middle of it.
+        OSError: Reading a file fails halfway.
     """
     digests = [_digest(part) for part in parts]
     return (digests[0] if len(digests) == 1 else hashlib.sha256(b"".join(digests)).digest()).hex()

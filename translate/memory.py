@@ -1,4 +1,4 @@
-"""The memory that a process holds: how the C library keeps freed memory, and how many kernels PyTorch caches."""
+"""Memory use of a process: how the C library keeps freed memory, and how many kernels PyTorch caches."""
 
 import contextlib
 import ctypes

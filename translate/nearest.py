@@ -58,7 +58,7 @@ def nearest_paths(path: Path, *folders: Path) -> list[str]:
             names = sorted(os.listdir(folder))
             like = difflib.get_close_matches(path.name, names, n=3, cutoff=0.75)
             like += [name for name in names if Path(name).stem == path.name]
-            found += [str(folder / name) for name in dict.fromkeys(like) if folder / name != path]  # a link to nothing
+            found += [str(folder / name) for name in dict.fromkeys(like) if folder / name != path]  # a dangling link
     return found[:3]
 
 

@@ -63,7 +63,7 @@ def test_evaluates_the_run_and_the_export(toy: Toy, tmp_path: Path, caplog: pyte
     ("options", "words"),
     [
         ({"to": "huggingface", "quantization": "int8"}, "int8 does not work with --to huggingface: .*onnx"),
-        ({"to": "onnx", "evaluate": True}, "--evaluate is not for --to onnx"),
+        ({"to": "onnx", "evaluate": True}, "--evaluate only works with --to ctranslate2, not --to onnx"),
         ({"to": "ctranslate2", "evaluate": True}, r"--evaluate: .* has no data\.validation"),
     ],
 )

@@ -60,7 +60,7 @@ def test_the_paper_itself_has_no_findings() -> None:
     ('data.train=[{"kind":"text","source":"a","target":"b","source_tag":"<bt>"}]', "all_tagged",
      "data.train has a source_tag", "tag"),
     ("decoding.beam_size=31", "beam_wide", "decoding.beam_size = 31", "decoding.beam_size=5"),
-    ("data.validation=null", "no_validation", "data.validation names no corpus", "a thousand or so pairs"),
+    ("data.validation=null", "no_validation", "data.validation names no corpus", "about a thousand pairs"),
     ("data.validation=null training.patience=3", "patience_without_validation", "training.patience = 3",
      "training.patience=null"),
 ])
@@ -77,7 +77,7 @@ def test_settings_alone(overrides: str, name: str, message: str, hint: str) -> N
     ("model.dropout=0", {}, "no_dropout", "29,000 pairs seen 21 times"),  # 4000 / 195
     ("", {"num_parameters": 49_000_000}, "model_large_for_corpus", "443,000 target tokens, 111 per token"),
     ("training.max_steps=97 training.warmup_steps=9 training.validate_every=9", {}, "less_than_an_epoch", "50% of"),
-    ("training.max_steps=19598", {}, "very_many_epochs", "19598 goes 101 times through the 29,000 pairs"),
+    ("training.max_steps=19598", {}, "very_many_epochs", "19598 passes 101 times over the 29,000 pairs"),
 ])
 def test_settings_and_data(overrides: str, facts: dict[str, int], name: str, message: str) -> None:
     (finding,) = settings_findings(configured(overrides), MULTI30K._replace(**facts))

@@ -54,7 +54,7 @@ def test_a_killed_process_and_a_second_start(trainings: Trainings, torchrun: Any
         assert (folder / f"out.{suffix}").read_bytes() == (folder / f"plain.{suffix}").read_bytes() != b""
     assert counts_told(again.said) == expected and not parts.exists()
     assert (
-        again.said.count(f" by 3 processes; {LINES_PER_BLOCK * num_finished} of the lines were finished before\n") == 1
+        again.said.count(f" by 3 processes; {LINES_PER_BLOCK * num_finished} of the lines were already finished\n") == 1
     )
 
 

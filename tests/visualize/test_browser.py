@@ -123,7 +123,7 @@ def test_every_cell_of_every_head_is_the_models(page: Page, attention: Attention
 def test_whole_words_and_the_mean_of_heads(page: Page, attention: Attention) -> None:
     assert page.locator("h2").inner_text() == "Cross-attention, layer 1, mean of the heads"
     choose(page, "unit", "words")
-    assert "summed over the pieces of a word looked at, averaged over" in page.locator("main").inner_text()
+    assert "summed over the pieces of a word attended to, and averaged over" in page.locator("main").inner_text()
     weights = weights_of(attention, "cross", 1).double()
     words = {"query_words": attention.pair.target_output.words, "key_words": attention.pair.source.words}
     merged = torch.stack([merge_words(head, **words) for head in weights])

@@ -60,7 +60,7 @@ def export_run(
         able = " or ".join(f"--to {name}" for name, known in QUANTIZATIONS.items() if quantization in known)
         raise InputError(f"--quantization {quantization} does not work with --to {to}: use {able}, or leave it out")
     if evaluate and to != "ctranslate2":
-        raise InputError(f"--evaluate is not for --to {to}: it compares translations by CTranslate2, --to ctranslate2")
+        raise InputError(f"--evaluate only works with --to ctranslate2, not --to {to}: it compares translations")
     run = load_run(run_path, checkpoint=checkpoint)
     with atomic_folder(output) as temporary:
         match to:

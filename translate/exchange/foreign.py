@@ -36,7 +36,7 @@ class Vocabulary(NamedTuple):
 
     @property
     def rows(self) -> list[int]:
-        """Their id for each of our ids, or -1 if only we have it. Their start symbol may also be another symbol."""
+        """The foreign id for each of our ids, or -1 if there is none. The start symbol may double as another symbol."""
         pad = -1 if self.pad is None or self.pad in (self.unk, self.eos, self.start) else self.pad
         special = [pad, self.unk, -1 if self.start is None else self.start, self.eos]
         return [*special, *(token for token in range(len(self.subwords)) if token not in special)]

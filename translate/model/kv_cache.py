@@ -47,7 +47,7 @@ class DecoderCache(NamedTuple):
     source_lengths: tuple[int, ...]  # of the sentence in each row, or of the last one there if the row is free
     max_length: int  # reserved target positions
     num_slots: int  # slots written so far
-    num_seen: Callable[[], Tensor] | None = None  # when all slots are full: the most that some row's hypotheses see
+    num_seen: Callable[[], Tensor] | None = None  # when all slots are full: the most that any row's hypotheses see
 
     @property
     def source_length(self) -> int:

@@ -45,7 +45,7 @@ def target_visible(
 def memory_visible(
     target: Int[Tensor, "batch target"] | PackedSequences, source: Bool[Tensor, "batch 1 1 source"] | VarlenMask
 ) -> Bool[Tensor, "batch 1 1 source"] | VarlenMask:
-    """The decoder's cross-attention sees what the encoder saw of the same sentence; `source` is `source_visible`'s."""
+    """Cross-attention sees the same source positions as the encoder; `source` is the result of `source_visible`."""
     if isinstance(target, PackedSequences):
         assert isinstance(source, VarlenMask)
         return VarlenMask(target, source.key, is_causal=False)

@@ -1,4 +1,4 @@
-"""The number types of a computation: which precision `auto` is, a training step in it, and the loss scale of fp16."""
+"""Number types of a computation: how `auto` is resolved, the precision of a training step, and fp16's loss scale."""
 
 import contextlib
 import dataclasses

@@ -32,7 +32,7 @@ class StopRequests:
 
     @contextlib.contextmanager
     def listening(self) -> Iterator["StopRequests"]:
-        """A context in which signals are noted; outside of the main thread Python cannot, and it does nothing."""
+        """A context in which signals are recorded; outside the main thread, where Python cannot, it does nothing."""
         before = {}
         for name in _STOPPING_SIGNALS if threading.current_thread() is threading.main_thread() else ():
             number = getattr(signal, name, None)

@@ -45,7 +45,7 @@ def train(
         inspect: Called before the first step of a new training with its config, corpora, batches, tokenizers and
             number of trained parameters, such as `translate.lint.check.log_findings`.
         pause: Asked before the first step, after each step, and after a validation that follows it, whether to pause
-            there. It changes nothing else: `training.max_steps` and so the schedule stay, and `resume` goes on exactly.
+            there. Nothing else changes: `training.max_steps` and the schedule stay, and `resume` continues exactly.
 
     Returns:
         The progress at the end of the training.

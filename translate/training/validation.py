@@ -75,7 +75,7 @@ def validation_search(config: Config) -> DecodingConfig:
 
 
 def validation_fingerprint(corpus: ParallelCorpus | None, tokenizers: Tokenizers, config: Config) -> str | None:
-    """A checksum of all that decides a validation's score except the weights; scores are comparable if it is equal."""
+    """A checksum of everything but the weights that affects a validation's score; if equal, scores are comparable."""
     if corpus is None:
         return None
     included = _DECIDE_LOSS if config.training.best_metric == "loss" else None

@@ -254,7 +254,7 @@ class RequiredPhrases:
         cumulative = scores.flatten(1).gather(1, flat) + state.cumulative_scores.gather(1, flat // vocab)
         cumulative = cumulative.masked_fill(is_again, -math.inf)
         cumulative, order = cumulative.sort(dim=1, descending=True, stable=True)
-        width = max(beam, int((cumulative > -math.inf).sum(dim=1).max()))  # the others are candidates of no sentence
+        width = max(beam, int((cumulative > -math.inf).sum(dim=1).max()))  # no sentence has more
         cumulative, flat = cumulative[:, :width], flat.gather(1, order[:, :width])
         candidates = Candidates(cumulative, flat // vocab, flat % vocab)
 

@@ -2,7 +2,7 @@
 
 A term is found as whole words, exactly as the file writes it. Its first letter may differ in case where a sentence
 begins, which is at the first word of the line and at the first word after one of . ! ? : …; there "der Hund" is also
-found as "Der Hund". Inflected forms are other terms: the file has a line for each. The line is read from left to right;
+found as "Der Hund". Inflected forms are separate terms, one line each. The line is read from left to right;
 of several terms at one place the longest is taken, and reading continues after it.
 """
 

@@ -39,7 +39,7 @@ CONVERSION = 1
 def find_conversion(run_path: Path, *, checkpoint: Checkpoint) -> Path:
     """The folder for a converted checkpoint, which may not exist yet: RUN/export/ctranslate2-CHECKPOINT-FINGERPRINT.
 
-    The fingerprint covers everything that the model is made of. So a checkpoint is converted once, and again only after
+    The fingerprint covers everything in the model, so a checkpoint is converted once, and again only after
     training has rewritten it.
 
     Raises:

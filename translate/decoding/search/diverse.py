@@ -10,7 +10,7 @@ from translate.decoding.search.beam import BeamState, Candidates, NextTokenScore
 
 @dataclasses.dataclass(frozen=True)
 class DiverseGroups:
-    """Diverse beam search: the best continuations of each group, which pays for what earlier groups have just selected.
+    """Diverse beam search: the best continuations of each group, penalized for tokens that earlier groups selected.
 
     The state has a row for each group, as if groups were sentences; a sentence's groups are neighbours. The penalty
     affects only the selection: it is not part of the scores that are kept, so hypotheses are ranked by the model's

@@ -23,7 +23,7 @@ _NUCLEUS_GROWTH = 8
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TokenSampler:
-    """Samples from the model's distribution, which is reshaped in this order, each step on what the last one left.
+    """Samples from the model's distribution after reshaping it in this order, each step applied to the previous result.
 
     1. temperature: probabilities to the power of 1 / temperature.
     2. top-k: the k most probable tokens, and any as probable as the last of them.
