@@ -77,8 +77,9 @@ def write_card(
         training = ["| data | licence |", "|---|---|", *corpora]
         weights = f"the weights of {describe_moment(run.step, run.averaged)}"
     else:
-        title, licences = Path(str(imported.get("source"))).name, {imported.get("licence") and str(imported["licence"])}
-        training = [f"{title} is another toolkit's model; its licence is {imported.get('licence') or 'not known'}."]
+        title, licence = Path(str(imported.get("source"))).name, str(imported.get("licence") or "")
+        licences = {licence or None}
+        training = [f"{title} is another toolkit's model; its licence is {licence or 'not known'}."]
         weights = "imported weights"
     library, packages, code = _LIBRARIES[to]
     scores = [*read_scores(run, versions), *scores]
