@@ -26,7 +26,7 @@ class Outcome(NamedTuple):
     """The end of a training."""
 
     bleu: float
-    loss: float  # nats a target token
+    loss: float  # nats per target token
     padding: float  # of all tokens computed in an epoch
 
 

@@ -84,7 +84,7 @@ class Reference(nn.Module):
 
 
 def train_ours(batches: list[Any], vocab_size: int, *, precision: str) -> list[float]:
-    """Losses in nats a target token, by `translate train`'s own step."""
+    """Losses in nats per target token, by `translate train`'s own step."""
     model = build_ours(vocab_size)
     settings = override_config(Config(), {**EXACT, "training.precision": precision}).training
     train_step = build_train_step(model, settings, device=torch.device("cpu"))

@@ -79,7 +79,7 @@ def report() -> str:
     tokens = [config.training.max_steps * (config.training.step_tokens or 0) for config in configs]
     lines = [f"{'':<20}" + "".join(f"{preset:>28}" for preset in PRESETS)]
     lines.append(f"{'parameters':<20}" + "".join(f"{each:>28,}" for each in weights))
-    lines.append(f"{'a target token':<20}" + "".join(f"{each / 1e6:>22,.0f} MFLOP" for each in flops))
+    lines.append(f"{'per target token':<20}" + "".join(f"{each / 1e6:>22,.0f} MFLOP" for each in flops))
     lines.append(
         f"{'the whole training':<20}" + "".join(f"{a * b:>23.1e} FLOP" for a, b in zip(flops, tokens, strict=True))
     )
@@ -91,7 +91,7 @@ def report() -> str:
             speed = machine.num_gpus * machine.peak * share / each
             row += f"{share:>8.1%}{speed:>17,.0f}{total / speed / 3600:>7.1f}"
         lines.append(row)
-    lines += ["", f"{'gradients, a step':<20}" + f"{'sent':>19}{'time':>9}" * 2]
+    lines += ["", f"{'gradients per step':<20}" + f"{'sent':>19}{'time':>9}" * 2]
     for name, num_gpus, speed in NETWORKS:
         row = f"{name:<20}"
         for each in weights:

@@ -21,7 +21,7 @@ def average(
     ] = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Do not change the run.")] = False,
 ) -> None:
-    """Average kept checkpoints of a run, and make the average that validates best the best checkpoint.
+    """Average kept checkpoints of a run, and make the best-scoring average the best checkpoint.
 
     Tries the last 2, 3 and more checkpoints that training kept, and the best 2, 3 and more: see training.keep_last and
     training.keep_best. The best checkpoint stays unless an average is better; the old one is kept as step-N.

@@ -1,4 +1,4 @@
-"""`config show`, `describe`, `schema` and `presets`: look at configs before a run."""
+"""`config show`, `describe`, `schema` and `presets`: show and explain configs."""
 
 import shutil
 from typing import Annotated
@@ -10,7 +10,7 @@ from translate.cli.terminal.help import Commands
 from translate.cli.terminal.lines import write_lines
 from translate.cli.terminal.options import ConfigArgument, Overrides, complete_key
 
-config_app = Commands(help="Look at configs before a run.")
+config_app = Commands(help="Show and explain configs.")
 
 
 @config_app.command("show")

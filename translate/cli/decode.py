@@ -72,7 +72,7 @@ def decode(
         Option(metavar="RUN", help="Rerank the beam with a reverse-direction run.", autocompletion=complete_run),
     ] = None,
     resume: Annotated[bool, Option("--resume", help="Keep finished parts in OUTPUT.parts, and reuse them.")] = False,
-    document: Annotated[bool, Option("--document", help="Translate the text of a document; keep the rest.")] = False,
+    document: Annotated[bool, Option("--document", help="Translate a document's text, keep the rest.")] = False,
     document_format: Annotated[
         Literal["text", "paragraphs", "markdown", "html", "srt", "vtt"] | None,
         Option(help="Format of the document. Default: by its extension; paragraphs joins lines of plain text."),
@@ -218,7 +218,7 @@ def score(
     *,
     options: dict[str, Any],
 ) -> None:
-    """Score given translations by forced decoding: one JSON object per line, and the perplexity of all.
+    """Score given translations by forced decoding: one JSON object per line, and the overall perplexity.
 
     The defaults below apply unless the run's config says otherwise.
 

@@ -33,7 +33,7 @@ def evaluate(
     ] = None,
     checkpoint: CheckpointOption = "best",
     samples: Annotated[int, Option(metavar="N", min=0, max=1_000_000, help="Also print N translations.")] = 0,
-    report: Annotated[bool, Option("--report", help="Also score by the conventions of papers.")] = False,
+    report: Annotated[bool, Option("--report", help="Also score by conventions used in papers.")] = False,
     *,
     options: dict[str, Any],
 ) -> None:

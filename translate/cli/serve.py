@@ -39,7 +39,7 @@ def serve(
     *,
     options: dict[str, Any],
 ) -> None:
-    """HTTP server, with a web page to translate on.
+    """Start an HTTP server with a web page for translating.
 
     The defaults below apply unless the run's config says otherwise.
 

@@ -1,4 +1,4 @@
-"""`show attention|masks|positions|curves|embeddings|alignments`: what a model does and how it learnt, as pictures."""
+"""`show attention|masks|positions|curves|embeddings|alignments`: pictures of a model and its training."""
 
 import logging
 from collections.abc import Callable
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-show_app = Commands(help="Pictures of what a model does and how it learnt.")
+show_app = Commands(help="Draw pictures of a model and its training.")
 
 
 def picture_command(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -63,7 +63,7 @@ def show_attention(
     words: Annotated[bool, Option("--words", help="Show whole words instead of subwords.")] = False,
     checkpoint: CheckpointOption = "best",
 ) -> None:
-    """Where each head looks: encoder, decoder and cross-attention of every layer, for one sentence.
+    """What each head attends to in one sentence: encoder, decoder and cross-attention of every layer.
 
     Examples:
       translate show attention runs/demo "Ein Hund läuft durch den Schnee."

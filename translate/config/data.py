@@ -213,7 +213,7 @@ class TokenizerConfig(Section):
     subword_sampling: Annotated[float, Field(gt=0.0, lt=1.0)] | None = None
     """Segment again in every epoch, with unigram's alpha (0.1 to 0.5) or BPE's dropout (0.1); null segments once."""
     max_training_lines: PositiveInt = 1_000_000
-    """The tokenizer is trained on at most this many lines per language, evenly spaced over the corpus."""
+    """Train the tokenizer on at most this many lines per language, evenly spaced over the corpus."""
     add_characters: bool = False
     """In fine-tuning, add an entry for each character of the training text that the run's vocabulary cannot spell or
     spells in bytes, as far as character_coverage requires. All other entries and their embeddings stay."""
