@@ -43,7 +43,7 @@ class MissingFileError(FileError):
 
 @contextlib.contextmanager
 def protect_inputs() -> Iterator[None]:
-    """Within the context, which is that of a command, no output may be a file that was read, under whatever name."""
+    """A context for one command, in which no output may be a file that was read, under whatever name."""
     global _inputs
     before, _inputs = _inputs, {}
     try:

@@ -51,7 +51,7 @@ def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> list[str
 
 
 def nearest_paths(path: Path, *folders: Path) -> list[str]:
-    """Paths with names like that of a missing one, in its folder or in other folders."""
+    """Paths with names similar to a missing one's, in its folder or in other folders."""
     found = []
     for folder in dict.fromkeys([path.parent, *folders]):
         with contextlib.suppress(OSError, ValueError):

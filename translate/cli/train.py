@@ -96,7 +96,7 @@ def _find_run(config: str, run: str | None, *, resume: bool) -> Path | None:
 
 
 def _launcher() -> list[str]:
-    """What started this command: `translate`, or torchrun with its options."""
+    """The program that started this command: `translate`, or torchrun with its options."""
     if os.environ.get("WORLD_SIZE", "1") == "1":
         return ["translate"]
     machines = os.environ.get("GROUP_WORLD_SIZE", "1")

@@ -207,12 +207,12 @@ def preset_names() -> list[str]:
 
 
 def is_run(name: str) -> bool:
-    """Whether a name in place of a config is a run directory, which stands for its resolved config."""
+    """Whether a name in place of a config is a run directory, which means its resolved config."""
     return bool(name) and os.path.isfile(os.path.join(os.path.expanduser(name), "run.json"))
 
 
 def find_config(name: str, *, beside: Path | None = None) -> Path:
-    """Find a config file by its path, by a run directory, which stands for its resolved config, or by a preset name.
+    """Find a config file by its path, by a run directory (for its resolved config), or by a preset name.
 
     Args:
         name: Such as `configs/demo.yaml`, `demo.yaml`, `runs/demo` or `demo`; a run precedes a preset of its name.

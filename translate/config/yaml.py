@@ -70,7 +70,7 @@ def read_yaml(path: Path, *, dotted_keys: bool = False, may_be_pipe: bool = True
 
     Args:
         dotted_keys: Whether a key may also be written as `section.key`.
-        may_be_pipe: Whether to wait for a pipe, such as that of a shell's `<(…)`.
+        may_be_pipe: Whether to wait for a pipe, such as a shell's `<(…)`.
 
     Raises:
         InputError: The file cannot be read, is not UTF-8, YAML or a mapping, or repeats a key.

@@ -211,7 +211,7 @@ FILE_FORMATS: dict[str, Callable[[TableCorpus], Iterator[PairChunk]]] = {
     "csv": lambda corpus: chunk_pairs(_csv_pairs(corpus)),
     "parquet": _parquet_pairs,
 }
-"""How each `kind` of `TableCorpus` is read."""
+"""The reader of each `kind` of `TableCorpus`."""
 
 
 def table_name(corpus: TableCorpus | HubCorpus) -> str:

@@ -91,7 +91,7 @@ class AlignmentLink(NamedTuple):
 
 
 class LineAttention(NamedTuple):
-    """The attention between the units (words or subwords) of a translation and those of its source."""
+    """The attention between the units (words or subwords) of a translation and of its source."""
 
     links: list[AlignmentLink]  # see `align_words`
     rows: list[dict[int, float]]  # per target unit, the weights of its piece's source units, without end symbols
@@ -138,7 +138,7 @@ def align_words(
 
     Args:
         weights: The cross-attention of one sentence without padding. Row t is the attention that predicts target token
-            t; the last row and column are those of the end symbols.
+            t; the last row and column belong to the end symbols.
         source_words: The positions of each word's subwords, from `group_words`; None: each subword is a word.
         target_words: The same for the target.
     """

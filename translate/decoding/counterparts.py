@@ -14,7 +14,7 @@ NAMES: dict[Format, str] = {
     "onnx": "the export to ONNX",
 }
 Settings = dict[str, Any] | None
-"""What a format's config says for a choice, by the format's own names; None: the format cannot express the choice."""
+"""A format's settings for a choice, by the format's own names; None: the format cannot express the choice."""
 
 
 class Counterparts(NamedTuple):

@@ -54,7 +54,7 @@ def truncate_ids(
 
 
 def split_source(source: str, ids: list[int], tokenizer: Tokenizer, *, limit: int) -> list[tuple[str, list[int]]]:
-    """A source and its token ids, or those of its pieces if it has more tokens than the limit."""
+    """A source and its token ids, or its pieces' token ids if it exceeds the limit."""
 
     def encode(texts: Sequence[str]) -> list[list[int]]:
         return tokenizer.encode_lines([text.strip() for text in texts], num_threads=torch.get_num_threads())

@@ -24,7 +24,7 @@ from translate.runs.directory import Checkpoint, RunDirectory
 
 @dataclass(frozen=True)
 class PairFormat:
-    """How translations become lines of a corpus: one pair per n-best translation, without leaving any out.
+    """The conversion of translations into lines of a corpus: one pair per n-best translation, none left out.
 
     A pair whose translation has conditions, such as `truncated`, has their names as `flags`.
 

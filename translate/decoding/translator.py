@@ -162,8 +162,8 @@ class Translator:
         Args:
             first_number: The number of the first line in the whole input, from 0; it seeds sampling and names lines.
             on_finished: Shows progress. A line that is translated in pieces counts when the last piece is found.
-            on_translated: Is given each translation as soon as it is found, in any order.
-            on_partial: Is given the text so far of each line, after each step of the search. The engine ctranslate2
+            on_translated: Receives each translation as soon as it is found, in any order.
+            on_partial: Receives the text so far of each line, after each step of the search. The engine ctranslate2
                 never calls it; with auto, our own model searches.
 
         Raises:
@@ -320,7 +320,7 @@ class Translator:
         return choose_translation(given, hypotheses, self.tokenizers, self.config)
 
     def _join(self, request: Request, parts: Sequence[Translation]) -> Translation:
-        """The translation of a line from those of its pieces, which were searched without the required phrases."""
+        """The translation of a line from its pieces' translations, which were searched without the required phrases."""
         joined = join_translations(request.source, parts)
         if not joined.pieces:
             return joined

@@ -229,7 +229,7 @@ def join_world(*, timeout: datetime.timedelta = STEP_TIMEOUT) -> Iterator[World]
         if not (isinstance(error, RuntimeError) and is_lost):
             raise
         raise RunError(
-            f"{environment}: another process has ended or does not answer, and this one cannot go on without it. If it"
+            f"{environment}: another process has ended or does not answer, and this one cannot continue alone. If it"
             " reported an error, see above. Everything saved so far is intact: start all processes again with --resume"
             f" ({_first_sentence(error)})"
         ) from error

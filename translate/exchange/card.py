@@ -123,7 +123,7 @@ def write_card(
         code,
         "```\n\n## Scores\n",
         *(rows if scores else ["`translate eval` has not scored these weights."]),
-        "\nThe scores are those of the weights before rounding, except for “this export”." if rounded else "",
+        "\nThe scores were measured before rounding the weights, except for “this export”." if rounded else "",
         "\n## Training\n",
         *training,
         f"\n```bash\n{shlex.join(description.command)}\n```\n",

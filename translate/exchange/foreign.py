@@ -1,4 +1,4 @@
-"""What is read from another toolkit's files: settings, weights, vocabularies and SentencePiece models.
+"""The contents of another toolkit's files: settings, weights, vocabularies and SentencePiece models.
 
 Our special symbols have the first ids, so the other subwords move. In other toolkits a SentencePiece model only
 segments, and a separate vocabulary gives the ids. Ours does both, so its pieces are put into the order of the ids.
@@ -61,7 +61,7 @@ class Vocabulary(NamedTuple):
 
 
 class ForeignModel(NamedTuple):
-    """What a reader finds in another toolkit's files."""
+    """The result of reading another toolkit's files."""
 
     sections: dict[str, dict[str, Any]]  # of the run's config, as far as the files specify them
     format: Format  # which names the weights

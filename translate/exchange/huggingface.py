@@ -155,7 +155,7 @@ def load_marian_tokenizer(directory: Path) -> Any:
 
 
 def check_huggingface(directory: Path, model: Transformer, tokenizers: Tokenizers) -> None:
-    """Run the written model and ours on the same sentences; the errors are those of `check_transformers`."""
+    """Run the written model and ours on the same sentences; raises the errors of `check_transformers`."""
     exported = _exported_class(model.config).from_pretrained(directory, local_files_only=True).eval()
     symbols = {"unk": UNK_ID, "eos": EOS_ID, "start": BOS_ID, "pad": PAD_ID}
     vocabularies = [Vocabulary(side.pieces(range(side.vocab_size)), **symbols) for side in tokenizers[:2]]
@@ -178,7 +178,7 @@ def check_transformers(
     model: Transformer,
     tokenizers: Tokenizers,
 ) -> None:
-    """Compare logits, log-probabilities, and the ids and texts of sentences with those of transformers.
+    """Compare logits, log-probabilities, and the ids and texts of sentences with transformers' results.
 
     Raises:
         RunError: A number differs by more than the tolerance, or a text has other tokens.

@@ -159,7 +159,7 @@ def _read_weights(arrays: dict[str, NDArray[Any]], *, name: str) -> tuple[dict[s
 def _check(
     file: Path, vocabularies: Sequence[Vocabulary], spms: Sequence[Path], model: Transformer, tokenizers: Tokenizers
 ) -> None:
-    """Compare log-probabilities with CTranslate2's, and subwords with those of the original SentencePiece models."""
+    """Compare log-probabilities with CTranslate2's, and subwords with the original SentencePiece models'."""
     probes = probe(model, position_limit=None)
     with tempfile.TemporaryDirectory() as temporary:
         converted, files, sides = Path(temporary, "converted"), [], []

@@ -110,7 +110,7 @@ def thorough_suspects(
     """Problems found in a sample of the corpus: lines in the wrong language, and misaligned lines.
 
     Args:
-        ids: The tokens of the sample's sources, and those of its targets.
+        ids: The tokens of the sample's sources, and of its targets.
         languages: The languages that the sides should be in; None: not known.
         is_own: Whether the languages were learnt from this sample.
     """

@@ -128,7 +128,7 @@ def _holds_run(run: RunDirectory) -> bool:
 
 
 def _settings_of_run(config: Config, run: RunDirectory) -> TrainingConfig:
-    """The settings to resume a run with: its batch size for `auto`, and otherwise those of the config.
+    """The settings to resume a run with: its batch size in place of `auto`, and otherwise the config's.
 
     They must be the run's own, except for settings that do not change the steps already made.
     """

@@ -185,7 +185,7 @@ def look_at_attention(
     (forced,) = translator.force([pair.ids])
     log_prob = f"{sum(forced.token_log_probs):.3f}".replace("-", "\N{MINUS SIGN}")
     how = (
-        f"{made} Step {step}, {config.precision}; the weights are those of the model's full forward pass over this"
+        f"{made} Step {step}, {config.precision}; the weights come from the model's full forward pass over this"
         f" pair, log-probability {log_prob} nats."
     )
     layers = capture_attention(translator.model, pair.ids)

@@ -1,4 +1,4 @@
-"""What a command prints in addition to its result: messages, progress bars, and the error that ends it."""
+"""Console output in addition to a command's result: messages, progress bars, and the error that ends it."""
 
 import contextlib
 import logging

@@ -118,7 +118,7 @@ def check_conversion(
     made: Literal["exported", "converted"] = "exported",
     is_trial: bool = False,
 ) -> None:
-    """Score sentences, or one short one, with CTranslate2 and with ours; the errors are those of `check_scores`."""
+    """Score sentences, or one short one, with CTranslate2 and our model; raises the errors of `check_scores`."""
     probes = probe(model, position_limit=position_limit(model.config), is_trial=is_trial)
     sides = [[side.pieces(pair[number]) for pair in probes.pairs] for number, side in enumerate(tokenizers[:2])]
     check_scores(translator, probes, sides, made=made)
@@ -139,7 +139,7 @@ def check_scores(
     """Score sentences with a `ctranslate2.Translator` in fp32 and compare the scores with our model's.
 
     Args:
-        sides: The subwords of the sources, and those of the targets.
+        sides: The subwords of the sources, and of the targets.
 
     Raises:
         RunError: A token's log-probability differs by more than the tolerance.

@@ -10,7 +10,7 @@ from translate.decoding.search.loop import OnStep
 from translate.model import Transformer
 
 OnFound = Callable[[int, list[Hypothesis]], object]
-"""Is given the index of an input and its hypotheses, the best score first, in the thread that has found them."""
+"""Receives the index of an input and its hypotheses, the best score first, in the thread that found them."""
 
 
 class SearchJob(NamedTuple):
@@ -19,10 +19,10 @@ class SearchJob(NamedTuple):
     inputs: Sequence[SearchInput]
     config: DecodingConfig
     on_found: OnFound
-    on_step: OnStep | None = None  # is given the hypotheses as they grow, if the engine can show them
+    on_step: OnStep | None = None  # receives the hypotheses as they grow, if the engine can show them
 
     def part(self, indices: Sequence[int]) -> "SearchJob":
-        """The job with some of the inputs; `on_found` is still given the indices of the whole job."""
+        """The job with some of the inputs; `on_found` still receives the indices of the whole job."""
         inputs = [self.inputs[index] for index in indices]
         return SearchJob(inputs, self.config, lambda number, hypotheses: self.on_found(indices[number], hypotheses))
 

@@ -1,1 +1,1 @@
-"""What is written for each translated line: text, records, word alignments."""
+"""The output for each translated line: text, records, word alignments."""

@@ -98,7 +98,7 @@ def sample_tokens(
 ) -> Int[Tensor, "batch beam"]:
     """The token at which the cumulative distribution, in the order of ids, passes a uniform number.
 
-    A token of weight 0 is never sampled unless there is no other, whatever the rounding.
+    A token of weight 0 is never sampled unless all weights are 0, whatever the rounding.
 
     Args:
         weights: Probabilities, which need not add up to 1.

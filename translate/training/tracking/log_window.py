@@ -111,7 +111,7 @@ class Throughput:
     def time_left(self) -> str:
         """The expected time of the remaining steps and validations, as text after a comma; empty at the end.
 
-        Steps are expected to take as long as those of this log window. ≤ marks a training that may stop early.
+        Steps are expected to take as long as in this log window. ≤ marks a training that may stop early.
         """
         steps, done, every = self.steps_left, self._progress.step, self._settings.validate_every
         if steps == 0:

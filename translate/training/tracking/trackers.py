@@ -115,7 +115,7 @@ SERVICES: dict[str, tuple[str, type[TensorBoardTracker | MlflowTracker]]] = {  #
 
 
 class Trackers:
-    """The services that a config names. One that fails later receives nothing more, and the training goes on.
+    """The services that a config names. If one fails later, it receives nothing more, and training continues.
 
     Args:
         step: The last completed step; records of later steps will be sent again.
