@@ -18,7 +18,7 @@ def test_it_starts_them_again_and_they_go_on(torchrun: Callable[..., Any], train
     job.wait_until_said("Step 6: loss")
     job.kill(rank=0)  # which holds the lock of the run
     assert job.process.wait() == 0, job.said
-    assert "another process has ended or does not answer, and this one cannot go on without it" in job.said
+    assert "another process has ended or does not answer, and this one cannot continue alone" in job.said
     assert "Continuing from step" in job.said
     assert job.said.count("ended after 100 steps") == 1, "the first process alone speaks"
     straight = torchrun(arguments=trainings.arguments(tmp_path / "straight", *OVERRIDES))

@@ -90,7 +90,7 @@ def test_a_process_that_dies_is_told_of(processes: Any) -> None:
     assert [each.code for each in ended] in ([-signal.SIGKILL, 1], [-signal.SIGKILL, -signal.SIGTERM])
     if ended[1].code == 1:  # it heard of it before it was ended
         assert ended[1].said.startswith("translate: process 2 of 2 (on ")
-        assert "another process has ended or does not answer, and this one cannot go on without it" in ended[1].said
+        assert "another process has ended or does not answer, and this one cannot continue alone" in ended[1].said
         assert "--resume" in ended[1].said and ended[1].said.count("\n") == 1
 
 
