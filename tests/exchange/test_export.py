@@ -56,7 +56,7 @@ def test_evaluates_the_run_and_the_export(toy: Toy, tmp_path: Path, caplog: pyte
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     bleu = exported.removeprefix("Validation, beam 5, this export: BLEU ")
     assert f"| validation | beam 5, this export | BLEU | {bleu} |" in card
-    assert "weights before rounding" in card
+    assert "before rounding the weights" in card
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,7 @@ def test_the_figure_of_one_head_in_words(attention: Attention) -> None:
 
 
 def test_a_layer_that_is_not_there(make_translator: MakeTranslator) -> None:
-    with pytest.raises(InputError, match="^--layer -1: the encoder has the layers 0 to 1$"):
+    with pytest.raises(InputError, match="^--layer -1: the encoder has layers 0 to 1$"):
         look_at(make_translator(), AttentionChoice("encoder", layer=-1))
 
 

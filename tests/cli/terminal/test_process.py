@@ -37,7 +37,7 @@ def raises(error: BaseException) -> Any:
         (KeyboardInterrupt(), 130, "translate: interrupted\n"),
         (Interrupted(signal.SIGTERM), 143, "translate: stopped by SIGTERM\n"),
         (InputError("a\x1b[2J\u202eb\udcff"), 2, "translate: a\\x1b[2J\\u202eb\\udcff\n"),
-        (PermissionError(13, "Permission denied", "secret"), 1, "translate: [Errno 13] Permission denied: 'secret'\n"),
+        (PermissionError(13, "Denied", "secret"), 1, "translate: secret: cannot be used (Denied)\n"),
     ],
 )
 def test_an_error_is_a_paragraph_and_an_exit_code(error: BaseException, exit_code: int, message: str) -> None:
