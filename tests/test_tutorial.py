@@ -1,7 +1,10 @@
 """The tutorial cannot rot: its code runs, prints what the pages show, and draws their pictures."""
 
 import importlib
+import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -86,7 +89,7 @@ def test_the_code_of_the_demo_page_runs(
 
 @pytest.mark.parametrize("page", PAGES)
 def test_code_and_output_fit_the_width_of_the_site(page: str) -> None:
-    blocks = re.findall(r"^```\w+\n(.*?)^```$", read(page), re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"^```(?!math)\w+\n(.*?)^```$", read(page), re.MULTILINE | re.DOTALL)
     assert blocks
     assert [line for block in blocks for line in block.splitlines() if len(line) > 79] == []
 
@@ -100,9 +103,25 @@ def test_an_output_that_differs_or_is_missing_is_written_anew(run_page: Callable
     assert run_page(silent + "\n```text\n1\n```\n") == silent
 
 
+@pytest.mark.system
+@pytest.mark.parametrize("page", [page for page in QUICK if page != "index.md"])
+def test_a_page_is_a_notebook_that_runs_in_an_empty_folder(
+    page: str, run_page: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notebook = json.loads(sys.modules["run"].to_notebook(read(page)))
+    monkeypatch.chdir(tmp_path)
+    magic, *cells = [cell["source"] for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    first_line, _, drawing = magic.partition("\n")
+    Path(first_line.removeprefix("%%writefile ")).write_text(drawing, encoding="utf-8")
+    Path("cells.py").write_text("\n".join(cells), encoding="utf-8")
+    printed = subprocess.run([sys.executable, "cells.py"], capture_output=True, text=True, check=True).stdout
+    outputs = re.findall(r"^```python\n.*?^```\n\n```text\n(.*?)^```$", read(page), re.MULTILINE | re.DOTALL)
+    assert printed == "".join(outputs)
+
+
 def test_the_site_lists_every_page_in_the_order_of_their_links() -> None:
     site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-    listed = re.findall(r"^ +- .*: tutorial/(\S+\.md)$", site, re.MULTILINE)
+    listed = re.findall(r"^ +- (?:.*: )?tutorial/(\S+\.md)$", site, re.MULTILINE)
     assert sorted(listed) == PAGES
     following = [re.findall(r"^Next: \[.+\]\((\S+\.md)\)\.$", read(page), re.MULTILINE) for page in listed]
     assert following == [*([page] for page in listed[1:]), []]

@@ -153,7 +153,14 @@ def curves(
     }
 
 
-def draw(file: str, *panels: Panel, columns: int = 3) -> None:
+class Picture(str):
+    """The text of an SVG file; a notebook shows the picture."""
+
+    def _repr_svg_(self) -> str:
+        return self
+
+
+def draw(file: str, *panels: Panel, columns: int = 3) -> Picture:
     """Write a picture of panels, so many side by side, beside the pages."""
     axis = {
         "labelColor": INK,
@@ -190,6 +197,7 @@ def draw(file: str, *panels: Panel, columns: int = 3) -> None:
     style = f"<style>@media (prefers-color-scheme: dark){{{rules}}}</style>"
     svg = re.sub("(<svg[^>]*>)", rf"\1{style}", svg, count=1)
     (FOLDER / file).write_text(svg + "\n", encoding="utf-8")
+    return Picture(svg)
 
 
 def _axis(
