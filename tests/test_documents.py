@@ -79,7 +79,7 @@ def test_links_lead_somewhere() -> None:
 
 def test_the_site_lists_every_page() -> None:
     pages = re.findall(
-        r"^  - .*: (\S+\.(?:md|ipynb))$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE
+        r"^ +- .*: ([\w-]+\.(?:md|ipynb))$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE
     )
     assert set(pages) == {page.name for page in (ROOT / "docs").iterdir() if page.suffix in (".md", ".ipynb")}
 
