@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from translate import memory
 from translate.errors import InputError, RunError
-from translate.memory import check_fits_memory, is_out_of_memory, limit_kernel_caches
+from translate.memory import check_fits_memory, free_memory, is_out_of_memory, limit_kernel_caches
 
 
 def test_the_users_environment_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,6 +29,31 @@ def test_what_does_not_fit_is_named_before_it_is_read(tmp_path: Path) -> None:
     check_fits_memory(tmp_path, 2**20)
     with pytest.raises(RunError, match=rf"^{tmp_path}: needs 1,073,741,824.0 GiB of memory"):
         check_fits_memory(tmp_path, 2**60)
+
+
+@pytest.mark.parametrize(
+    ("line", "folder", "names"),
+    [
+        ("0::/jobs/one", "jobs/one", ("memory.max", "memory.current")),
+        ("0::/jobs/one", "", ("memory.max", "memory.current")),  # inside of the container, only the root is there
+        ("4:cpu,memory:/jobs/one", "memory/jobs", ("memory.limit_in_bytes", "memory.usage_in_bytes")),
+    ],
+)
+def test_the_memory_of_a_container_is_free_up_to_its_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, folder: str, names: tuple[str, str]
+) -> None:
+    before = free_memory()
+    own = tmp_path / "cgroup"
+    own.write_text(f"9:name=systemd:/\n{line}\n", encoding="utf-8")
+    group = tmp_path / "groups" / folder
+    group.mkdir(parents=True)
+    for name, text in zip((*names, "memory.stat"), ("5000", "3000", "file 9\ninactive_file 500\n"), strict=True):
+        (group / name).write_text(text, encoding="utf-8")
+    monkeypatch.setattr(memory, "_GROUPS", tmp_path / "groups")
+    monkeypatch.setattr(memory, "_OWN_GROUPS", own)
+    assert free_memory() == 2500
+    (group / names[0]).write_text("max", encoding="utf-8")
+    assert free_memory() != 2500 and (before is None or before > 2500)
 
 
 @pytest.mark.parametrize(

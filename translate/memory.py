@@ -1,9 +1,10 @@
-"""Memory use of a process: how the C library keeps freed memory, and how many kernels PyTorch caches."""
+"""Memory of this machine: how much is free, how the C library keeps freed memory, how many kernels PyTorch caches."""
 
 import contextlib
 import ctypes
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from translate.errors import InputError, RunError
@@ -13,6 +14,9 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # from glibc's 
 # How many compiled kernels are cached: by oneDNN for all threads, and by ideep, PyTorch's way to oneDNN, for each.
 _KERNEL_CACHE_SIZES = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": 64, "LRU_CACHE_CAPACITY": 16}
 
+_GROUPS = Path("/sys/fs/cgroup")  # control groups of Linux: its documentation, cgroup-v2 and cgroup-v1/memory
+_OWN_GROUPS = Path("/proc/self/cgroup")
+_VERSION_1, _VERSION_2 = ("memory.limit_in_bytes", "memory.usage_in_bytes"), ("memory.max", "memory.current")
 
 # What allocators without an exception class of their own say: PyTorch's for the CPU and for Apple's GPU, C++, cuBLAS.
 _OUT_OF_MEMORY_MESSAGES = ("allocate memory", "not enough memory", "out of memory", "bad_alloc", "alloc_failed")
@@ -33,6 +37,37 @@ def check_fits_memory(path: Path, num_bytes: int) -> None:
     if limits and num_bytes > min(limits):
         needed, memory = (f"{each / 2**30:,.1f} GiB" for each in (num_bytes, min(limits)))
         raise RunError(f"{path}: needs {needed} of memory, and this machine has {memory}; is the file damaged?")
+
+
+def free_memory() -> int | None:
+    """Bytes that this process can still take: of the machine, its container and its limits; None: not known."""
+    limits = [*_free_of_control_groups()]
+    with contextlib.suppress(OSError, ValueError, TypeError):  # not Linux
+        available = re.search(r"MemAvailable: *(\d+) kB", Path("/proc/meminfo").read_text())
+        limits.append(int(available[1]) * 1024)  # type: ignore[index]
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource  # not on Windows
+
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if limit != resource.RLIM_INFINITY:
+            limits.append(limit - int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize())
+    return max(0, min(limits)) if limits else None
+
+
+def _free_of_control_groups() -> Iterator[int]:
+    """The free bytes of each control group of this process that has a limit, of version 2 or 1 of Linux's."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in _OWN_GROUPS.read_text().splitlines():
+            _, controllers, name = line.split(":", 2)
+            if "memory" not in (controllers or "memory").split(","):
+                continue
+            root, limit, used = (_GROUPS / "memory", *_VERSION_1) if controllers else (_GROUPS, *_VERSION_2)
+            group = root / name.lstrip("/")
+            for folder in (group, *group.parents):  # in a container perhaps only the root is there
+                with contextlib.suppress(OSError, ValueError):  # "max": there is no limit
+                    most, taken = (int((folder / file).read_text()) for file in (limit, used))
+                    cached = re.search(r"^(?:total_)?inactive_file (\d+)", (folder / "memory.stat").read_text(), re.M)
+                    yield most - taken + int(cached[1] if cached else 0)
 
 
 def configure_memory() -> None:

@@ -79,8 +79,8 @@ class _Gpu:
         )
         setup_training, call = preparation.setup_training, TrainStep.__call__
 
-        def on_the_cpu(config: Config, tokenizers: Any, *, device: torch.device) -> TrainStep:
-            return setup_training(config, tokenizers, device=CPU)
+        def on_the_cpu(config: Config, tokenizers: Any, *, device: torch.device, batch_tokens: int) -> TrainStep:
+            return setup_training(config, tokenizers, device=CPU, batch_tokens=batch_tokens)
 
         def step(train_step: TrainStep, batches: Any, **rest: Any) -> Any:
             (size,) = {batch.source_ids.numel() for batch in batches}

@@ -154,6 +154,13 @@ class TrainingBatches:
         kept = np.concatenate(self._kept)
         return int(max(side.lengths[kept].max(initial=0) for side in (self._sources, self._targets))) + 1
 
+    @property
+    def largest_batch(self) -> int:
+        """The tokens of the largest batch of an epoch on its longer side, about; padding is not counted."""
+        kept = np.concatenate(self._kept)
+        num_tokens = max(int(side.lengths[kept].sum(dtype=np.int64)) for side in (self._sources, self._targets))
+        return min(self._settings.batch_tokens, num_tokens + len(kept))
+
     def with_batch_tokens(self, batch_tokens: int) -> "TrainingBatches":
         """The same corpora in batches of another size, at least `longest`, without encoding them again."""
         assert batch_tokens >= self.longest

@@ -232,6 +232,11 @@ class StreamedBatches:
         """Most tokens on a side of a pair with its special symbol, in any segment."""
         return max(self._settings.limits.max_source_tokens, self._settings.limits.max_target_tokens) + 1
 
+    @property
+    def largest_batch(self) -> int:
+        """The tokens of the largest batch of a segment on its longer side."""
+        return self._settings.batch_tokens
+
     def with_batch_tokens(self, batch_tokens: int) -> "StreamedBatches":
         """The same streams in batches of another size, at least `longest`."""
         other = copy.copy(self)

@@ -25,7 +25,7 @@ from translate.lint.settings import DataFacts, settings_findings
 from translate.lint.vocabulary import Lengths, SideSpelling, VocabularyReport
 from translate.memory import configure_memory
 from translate.runs.initial import read_initial_weights
-from translate.runs.loading import build_model
+from translate.runs.loading import count_weights
 from translate.training import preparation
 from translate.training.preparation import resolve_batch_tokens
 from translate.training.setup import choose_place
@@ -150,7 +150,7 @@ def check(config: Config, *, watch: Callable[[str], None] = lambda text: None) -
         measured = dry_run(config, epoch, tokenizers=tokenizers, validation=validation, device=device, initial=initial)
     except RunError as error:
         findings.append(Finding("error", "training_fails", str(error), "fix this, and check again"))
-    num_parameters = (measured or build_model(config, tokenizers)).num_trained_parameters
+    num_parameters = measured.num_trained_parameters if measured else count_weights(config.model, tokenizers)
     facts = _data_facts(batches, tokenizers, num_parameters, epoch.padding.num_target_tokens, len(epoch))
     plan = _plan(config, facts.num_steps(config), epoch.padding.share, measured)
     findings += settings_findings(config, facts)

@@ -70,7 +70,10 @@ def dry_run(
         RunError: The training would fail: out of memory, or the loss is not finite.
     """
     before = peak_memory(device, restart=True)
-    train_step, numbers = setup_training(config, tokenizers, device=device, initial=initial), itertools.count(1)
+    pairs, *sides = epoch.shapes.T
+    largest_batch = int((pairs * np.maximum(*sides)).max())
+    train_step = setup_training(config, tokenizers, device=device, batch_tokens=largest_batch, initial=initial)
+    numbers = itertools.count(1)
 
     def step(batches: Sequence[Batch]) -> int:
         number = next(numbers)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from translate.errors import InputError, RunError
-from translate.memory import is_out_of_memory
+from translate.memory import free_memory, is_out_of_memory
 
 _LIKE_APPLES = {"mps"}  # kinds of GPU without all of CUDA's features and without double precision
 
@@ -90,6 +90,27 @@ def threads_per_process(num_processes: int) -> int:
 
 class OutOfMemory(RunError):
     """The device does not have enough memory for the computation."""
+
+
+def check_free_memory(num_bytes: int, device: torch.device, *, doing: str, hint: str) -> None:
+    """Refuse work that needs more memory than is free, before any of it is allocated.
+
+    Raises:
+        OutOfMemory: The device does not have that much memory; Apple's GPU shares the machine's.
+    """
+    if measures_memory(device):
+        module = torch.get_device_module(device)
+        unused = module.memory_reserved(device) - module.memory_allocated(device)
+        free: int | None = module.mem_get_info(device)[0] + unused
+    else:
+        free = free_memory()
+    if free is not None and num_bytes > free:
+        place = "are free" if device.type == "cpu" else f"are free on {device}"
+        raise OutOfMemory(f"{doing} needs at least {_gib(num_bytes)} of memory, and {_gib(free)} {place}. {hint}")
+
+
+def _gib(num_bytes: int) -> str:
+    return f"{num_bytes / 2**30:,.1f} GiB"
 
 
 @contextlib.contextmanager

@@ -8,14 +8,16 @@ import torch
 from torch import Tensor
 
 from translate.config.load import read_resolved_config
-from translate.config.schema import Config
+from translate.config.schema import Config, ModelConfig
 from translate.data.tokenizer import PAD_ID, Tokenizers, load_tokenizers
 from translate.errors import InputError, RunError
 from translate.model import Transformer
-from translate.model.device import explain_out_of_memory
+from translate.model.device import check_free_memory, explain_out_of_memory
 from translate.model.lora import is_lora
 from translate.runs.checkpoint import AVERAGE_PREFIX, MERGED_PREFIX, WEIGHTS_PREFIX, read_moment, read_tensors
 from translate.runs.directory import Checkpoint, RunDirectory, list_names, open_run
+
+_WEIGHT_BYTES = 4  # of fp32
 
 
 class LoadedRun(NamedTuple):
@@ -83,6 +85,16 @@ def read_weights(run: RunDirectory, checkpoint: Checkpoint, *, last: str) -> Sav
     return SavedWeights(weights, *read_moment(file, metadata))
 
 
+def count_weights(sizes: ModelConfig, tokenizers: Tokenizers) -> int:
+    """The number of weights in the matrices of a model, which is nearly all of them, without building it."""
+    inner = (3 if sizes.is_gated else 2) * sizes.d_ff
+    rows = sizes.num_encoder_layers * (4 * sizes.d_model + inner)
+    rows += sizes.num_decoder_layers * (8 * sizes.d_model + inner)  # with cross-attention
+    rows += tokenizers.target.vocab_size * (2 if sizes.tie_embeddings == "none" else 1)
+    rows += 0 if sizes.tie_embeddings == "all" else tokenizers.source.vocab_size
+    return rows * sizes.d_model
+
+
 def build_model(config: Config, tokenizers: Tokenizers, *, device: torch.device | None = None) -> Transformer:
     """A newly initialised model for a config and the vocabularies of its tokenizers.
 
@@ -93,12 +105,16 @@ def build_model(config: Config, tokenizers: Tokenizers, *, device: torch.device 
         OutOfMemory: There is not enough memory.
     """
     sizes = config.model
-    with explain_out_of_memory(
+    doing = (
         f"building a model with model.d_model = {sizes.d_model}, model.d_ff = {sizes.d_ff},"
         f" {sizes.num_encoder_layers} encoder and {sizes.num_decoder_layers} decoder layers, and"
-        f" {tokenizers.target.vocab_size} subwords (tokenizer.vocab_size)",
-        hint="Lower them, or use a machine with more memory.",
-    ):
+        f" {tokenizers.target.vocab_size} subwords (tokenizer.vocab_size)"
+    )
+    hint = "Lower them, or use a machine with more memory."
+    num_bytes = _WEIGHT_BYTES * count_weights(sizes, tokenizers)
+    for place in {torch.device("cpu"), device or torch.device("cpu")}:
+        check_free_memory(num_bytes, place, doing=doing, hint=hint)
+    with explain_out_of_memory(doing, hint=hint):
         return Transformer(
             sizes,
             source_vocab_size=tokenizers.source.vocab_size,

@@ -17,8 +17,9 @@ from translate.model.device import choose_device, explain_out_of_memory, has_str
 from translate.model.lora import add_lora
 from translate.model.precision import MixedPrecision, choose_precision
 from translate.runs.initial import InitialWeights
-from translate.runs.loading import build_model
+from translate.runs.loading import build_model, count_weights
 from translate.training.data_parallel import DataParallel, RankParallel, ThreadParallel, choose_workers
+from translate.training.footprint import check_training_fits
 from translate.training.optimizer import build_optimizer
 from translate.training.step import BatchLayout, TrainingForward, TrainStep, choose_batch_layout
 
@@ -95,15 +96,22 @@ def setup_training(
     tokenizers: Tokenizers,
     *,
     device: torch.device,
+    batch_tokens: int,
     world: World = SINGLE_PROCESS,
     initial: InitialWeights | None = None,
 ) -> TrainStep:
-    """Build a new model, with the initial weights or random ones, and the step that trains it."""
+    """Build a new model, with the initial weights or random ones, and the step that trains it.
+
+    Args:
+        batch_tokens: The tokens of the largest batch, on its longer side; see `check_training_fits`.
+    """
     settings = config.training
     on_cpu_first = settings.parallel == "fsdp" and world.size > 1
     torch.manual_seed(settings.seed)
 
     def build() -> Transformer:
+        num_weights = count_weights(config.model, tokenizers)
+        check_training_fits(config, num_weights, device=device, batch_tokens=batch_tokens, world=world)
         model = build_model(config, tokenizers, device=torch.device("cpu") if on_cpu_first else device)
         if initial is not None:
             initial.give_to(model, seed=settings.seed)

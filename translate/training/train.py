@@ -77,7 +77,14 @@ def train(
         config, data = prepare_data(config, run, device=device, world=world, is_resumed=is_resumed)
 
         # Model, and the step that trains it.
-        train_step = setup_training(config, data.tokenizers, device=device, world=world, initial=initial)
+        train_step = setup_training(
+            config,
+            data.tokenizers,
+            device=device,
+            batch_tokens=data.batches.largest_batch,
+            world=world,
+            initial=initial,
+        )
 
         # Start or resume.
         training = Training(config, run, data, train_step, world)

@@ -1,0 +1,51 @@
+"""How much memory a training needs at least, known before any of it is allocated."""
+
+import torch
+
+from translate.config.schema import Config
+from translate.distributed.process_group import World
+from translate.model.device import check_free_memory
+from translate.model.precision import choose_precision
+
+_FP32 = 4  # bytes of a weight, its gradient, and each of its moments
+
+
+def check_training_fits(
+    config: Config, num_weights: int, *, device: torch.device, batch_tokens: int, world: World
+) -> None:
+    """Refuse a training that cannot fit in the free memory.
+
+    The needed memory is a lower bound: the weights, their gradients, both of Adam's moments and the moving average, but
+    the weights alone if some are frozen; and what a batch keeps for the backward pass, without attention weights.
+
+    Args:
+        batch_tokens: The tokens of the largest batch, on its longer side.
+
+    Raises:
+        OutOfMemory: It does not fit; the message has the numbers, and the keys to lower.
+    """
+    settings, sizes = config.training, config.model
+    num_copies = 1 if settings.freeze or settings.lora_rank else 4 + (settings.ema_decay is not None)
+    num_bytes_of_weights = _FP32 * num_weights * num_copies
+    if settings.parallel == "fsdp":
+        num_bytes_of_weights //= world.size
+    # Inputs of norms and products: the decoder also has those of cross-attention.
+    inner = (3 if sizes.is_gated else 2) * sizes.d_ff
+    values = sizes.num_encoder_layers * (8 * sizes.d_model + inner)
+    values += sizes.num_decoder_layers * (14 * sizes.d_model + inner)
+    num_passes = 2 if settings.r_drop else 1
+    value_bytes = _FP32 if choose_precision(settings.precision, device) == "fp32" else 2
+    num_bytes_of_batch = batch_tokens * num_passes * values * value_bytes
+    num_processes = world.environment.local_world_size if device.type == "cpu" else 1  # that share the memory
+    copies = " and their moments" if num_copies > 1 else ""
+    weights = f"{num_bytes_of_weights / 2**30:,.1f} GiB for {num_weights:,} weights{copies}"
+    batch = f"{num_bytes_of_batch / 2**30:,.1f} GiB for a batch of {batch_tokens:,} tokens"
+    lower = "training.batch_tokens"
+    if num_bytes_of_weights > num_bytes_of_batch:
+        lower = "model.d_model, model.d_ff, the numbers of layers or tokenizer.vocab_size"
+    check_free_memory(
+        (num_bytes_of_weights + num_bytes_of_batch) * num_processes,
+        device,
+        doing=f"training{f' with {num_processes} processes' if num_processes > 1 else ''} ({weights}, {batch})",
+        hint=f"Lower {lower}, or use a machine with more memory.",
+    )
