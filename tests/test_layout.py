@@ -150,7 +150,7 @@ READS = {
     "cli/terminal/options.py: source.read_bytes": "a module of this package",
     "visualize/page.py: files('translate.visualize').joinpath(name).read_text": "a file of this package",
     "lint/dry_run.py: (_PROCESS / 'status').read_text": "of the kernel",
-    "memory.py: Path('/sys/fs/cgroup/memory.max').read_text": "of the kernel",
+    "memory.py: path.read_text": "of the kernel",
     "exchange/marian.py: settings.read_bytes": "a temporary file of our own",
     "atomic.py: path.open": "to write",
     "atomic.py: leftover.open": "to write, which waits for no pipe",

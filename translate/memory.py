@@ -32,8 +32,7 @@ def is_out_of_memory(error: BaseException | None) -> bool:
 def check_fits_memory(path: Path, num_bytes: int) -> None:
     """Raise a RunError if what is to be read from a file is larger than the memory of this machine or container."""
     limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")] if hasattr(os, "sysconf") else []
-    with contextlib.suppress(OSError, ValueError):  # there is no such limit
-        limits.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    limits += [limit for limit, _ in _control_groups()]
     if limits and num_bytes > min(limits):
         needed, memory = (f"{each / 2**30:,.1f} GiB" for each in (num_bytes, min(limits)))
         raise RunError(f"{path}: needs {needed} of memory, and this machine has {memory}; is the file damaged?")
@@ -41,23 +40,23 @@ def check_fits_memory(path: Path, num_bytes: int) -> None:
 
 def free_memory() -> int | None:
     """Bytes that this process can still take: of the machine, its container and its limits; None: not known."""
-    limits = [*_free_of_control_groups()]
+    limits = [free for _, free in _control_groups()]
     with contextlib.suppress(OSError, ValueError, TypeError):  # not Linux
-        available = re.search(r"MemAvailable: *(\d+) kB", Path("/proc/meminfo").read_text())
+        available = re.search(r"MemAvailable: *(\d+) kB", _read(Path("/proc/meminfo")))
         limits.append(int(available[1]) * 1024)  # type: ignore[index]
     with contextlib.suppress(ImportError, OSError, ValueError):
         import resource  # not on Windows
 
         limit = resource.getrlimit(resource.RLIMIT_AS)[0]
         if limit != resource.RLIM_INFINITY:
-            limits.append(limit - int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize())
+            limits.append(limit - int(_read(Path("/proc/self/statm")).split()[0]) * resource.getpagesize())
     return max(0, min(limits)) if limits else None
 
 
-def _free_of_control_groups() -> Iterator[int]:
-    """The free bytes of each control group of this process that has a limit, of version 2 or 1 of Linux's."""
+def _control_groups() -> Iterator[tuple[int, int]]:
+    """The limit and the free bytes of each of Linux's control groups of this process that has a limit."""
     with contextlib.suppress(OSError, ValueError):
-        for line in _OWN_GROUPS.read_text().splitlines():
+        for line in _read(_OWN_GROUPS).splitlines():
             _, controllers, name = line.split(":", 2)
             if "memory" not in (controllers or "memory").split(","):
                 continue
@@ -65,9 +64,13 @@ def _free_of_control_groups() -> Iterator[int]:
             group = root / name.lstrip("/")
             for folder in (group, *group.parents):  # in a container perhaps only the root is there
                 with contextlib.suppress(OSError, ValueError):  # "max": there is no limit
-                    most, taken = (int((folder / file).read_text()) for file in (limit, used))
-                    cached = re.search(r"^(?:total_)?inactive_file (\d+)", (folder / "memory.stat").read_text(), re.M)
-                    yield most - taken + int(cached[1] if cached else 0)
+                    most, taken = (int(_read(folder / file)) for file in (limit, used))
+                    cached = re.search(r"^(?:total_)?inactive_file (\d+)", _read(folder / "memory.stat"), re.M)
+                    yield most, most - taken + int(cached[1] if cached else 0)
+
+
+def _read(path: Path) -> str:
+    return path.read_text()  # a file of the system
 
 
 def configure_memory() -> None:
