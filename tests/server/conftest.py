@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
 from fastapi import FastAPI
 from harness import make_toy, tiny_config
 from starlette.testclient import TestClient
 
 from translate.server.app import create_app
+from translate.server.connections import DrainingServer
 from translate.server.gate import Access, Metrics
 from translate.server.models import ServedModel, load_models
 from translate.server.schema import Limits
@@ -79,11 +79,11 @@ def client(make_client: MakeClient) -> TestClient:
 @pytest.fixture
 def make_live(make_app: Callable[..., FastAPI]) -> Iterator[Callable[..., str]]:
     """A function that starts a server on a free port, and gives its address."""
-    running: list[tuple[uvicorn.Server, threading.Thread]] = []
+    running: list[tuple[DrainingServer, threading.Thread]] = []
 
     def make(access: Access | None = None, **limits: Any) -> str:
         listener = socket.create_server(("127.0.0.1", 0))
-        server = uvicorn.Server(uvicorn.Config(make_app(access, **limits), log_config=None, log_level="warning"))
+        server = DrainingServer(make_app(access, **limits), seconds=60)
         thread = threading.Thread(target=server.run, args=([listener],))
         thread.start()
         running.append((server, thread))

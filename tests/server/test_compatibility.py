@@ -114,8 +114,21 @@ def test_lists_and_alternatives_of_libretranslate(client: TestClient, runs: list
     ],
 )
 def test_errors(client: TestClient, path: str, form: dict[str, str], named: str) -> None:
-    """DeepL's clients read `message`."""
-    response = client.post(path, data=form)
-    assert response.status_code == 422
-    assert all(value.startswith(named) for value in response.json().values())
-    assert ("message" in response.json()) == path.startswith("/v2/")
+    """As these services do, with status 400; DeepL's clients read `message`."""
+    for body in ({"data": form}, {"files": {name: (None, value) for name, value in form.items()}}):
+        response = client.post(path, **body)
+        assert response.status_code == 400
+        assert all(value.startswith(named) for value in response.json().values())
+        assert ("message" in response.json()) == path.startswith("/v2/")
+
+
+def test_a_form_of_several_parts_is_read_as_any_other(client: TestClient) -> None:
+    """Parts may be files, and their lines end with CR and LF."""
+    fields = {"q": 'grün\r\n"Hund"; name=x', "source": "de", "target": "en"}
+    expected = client.post("/translate", json=fields | {"q": 'grün\n"Hund"; name=x'}).json()
+    assert client.post("/translate", data=fields).json() == expected
+    for name in (None, "text.txt"):
+        parts = {key: (name if key == "q" else None, value) for key, value in fields.items()}
+        assert client.post("/translate", files=parts).json() == expected
+    texts = [("text", (None, "grün")), ("text", (None, "Hund")), ("target_lang", (None, "EN"))]
+    assert len(client.post("/v2/translate", files=texts).json()["translations"]) == 2

@@ -42,8 +42,11 @@ def test_tokens_of_any_characters_are_compared() -> None:
 @pytest.mark.parametrize(
     "host, status",
     [
-        *[(host, 200) for host in ("127.0.0.1:8000", "localhost", "[::1]:8000")],
-        *[(host, 421) for host in ("evil.example:8000", "127.0.0.1.evil.example", "")],
+        *[
+            (host, 200)
+            for host in ("127.0.0.1:8000", "localhost", "[::1]:8000", "LocalHost:80", "localhost.", "localhost.:80")
+        ],
+        *[(host, 421) for host in ("evil.example:8000", "127.0.0.1.evil.example", "localhost.evil.example", "")],
     ],
 )
 def test_without_a_token_only_names_of_this_machine_are_allowed(client: TestClient, host: str, status: int) -> None:
@@ -51,6 +54,15 @@ def test_without_a_token_only_names_of_this_machine_are_allowed(client: TestClie
     answer = client.get("/models", headers={"host": host})
     assert answer.status_code == status
     assert status == 200 or f"Host {host.partition(':')[0]}" in answer.json()["error"]
+
+
+def test_head_is_answered_as_get_without_the_body(client: TestClient) -> None:
+    paths = client.get("/openapi.json").json()["paths"]
+    for path in ("/", "/openapi.json", "/page/icon.svg", *(path for path in paths if "get" in paths[path])):
+        answer = client.head(path)
+        assert (answer.status_code, answer.content) == (200, b""), path
+        assert int(answer.headers["content-length"]) > 0
+    assert client.head("/score").status_code == 405
 
 
 def test_pages_of_other_sites_may_ask_only_where_they_are_named(make_client: MakeClient) -> None:
@@ -94,18 +106,31 @@ def test_a_body_that_does_not_come(make_app: Callable[..., FastAPI], monkeypatch
 
 
 @pytest.mark.parametrize(
-    "body, kind",
+    "body, kind, words",
     [
-        (b"{", "application/json"),
-        (b"\xff\xfe", "application/json"),
-        (b"[" * 100_000, "application/json"),
-        (b"[]", "application/json"),
-        (b"", "application/json"),
-        (b'{"text": "a"}', "text/plain"),
-        (b"%ff=%fe&q", "application/x-www-form-urlencoded"),
+        (b"{", "application/json", "JSON"),
+        (b"\xff\xfe", "application/json", "JSON"),
+        (b"[" * 100_000, "application/json", "body"),
+        (b"[]", "application/json", "Content-Type: application/json"),
+        (b"", "application/json", "empty"),
+        (b'{"text": "a"}', "text/plain", "Content-Type: application/json"),
     ],
 )
-def test_malformed_bodies(client: TestClient, body: bytes, kind: str) -> None:
+def test_a_body_that_cannot_be_read_is_a_bad_request(client: TestClient, body: bytes, kind: str, words: str) -> None:
+    for path in ("/translate", "/score", "/v2/translate"):
+        response = client.post(path, content=body, headers={"content-type": kind})
+        assert response.status_code == 400 and words in response.json()["error"]
+
+
+@pytest.mark.parametrize(
+    "body, kind",
+    [
+        (b"%ff=%fe&q", "application/x-www-form-urlencoded"),
+        (b"\xff", "multipart/form-data"),
+        (b'--x\r\nContent-Disposition: form-data; name="q"\r\n\r\n', "multipart/form-data; boundary=x"),
+    ],
+)
+def test_malformed_forms(client: TestClient, body: bytes, kind: str) -> None:
     for path in ("/translate", "/score", "/v2/translate"):
         response = client.post(path, content=body, headers={"content-type": kind})
         assert response.status_code in (400, 422) and (response.json().keys() <= {"error", "message"})
@@ -126,7 +151,9 @@ def test_while_it_stops_new_requests_are_refused(make_app: Callable[..., FastAPI
     refused = client.post("/translate", json={"text": "Ja!"})
     assert refused.status_code == 503 and refused.headers["retry-after"] == "10"
     assert refused.json() == {"error": "the server is stopping"}
-    assert client.get("/healthz").status_code == 503 and client.get("/metrics").status_code == 200
+    answers = [refused, client.get("/healthz"), client.get("/metrics")]
+    assert [each.status_code for each in answers] == [503, 503, 200]
+    assert [each.headers["connection"] for each in answers] == ["close"] * 3  # the client must not use it again
 
 
 def test_requests_are_counted_by_path_and_status(client: TestClient) -> None:

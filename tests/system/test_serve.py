@@ -1,5 +1,7 @@
 """A server as a process: it listens, answers as `decode` does, survives clients that hang up, and drains on SIGTERM."""
 
+import contextlib
+import http.client
 import json
 import os
 import re
@@ -97,6 +99,33 @@ def test_it_answers_and_drains(server: Serving, run: Path) -> None:
     assert status == 200 and [each["source"] for each in answer["translations"]] == MANY["text"]
     _, told = server.process.communicate(timeout=60)
     assert server.process.returncode == 0 and told.startswith("Stopped; ")
+
+
+def test_clients_that_keep_their_connections_lose_none_while_it_drains(server: Serving) -> None:
+    """Each of them gets an answer to every request, the last with `Connection: close`."""
+    last: list[tuple[int, str | None]] = []
+
+    def ask_on(pause: float) -> None:
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)) as client:
+            closes = None
+            while closes != "close":
+                client.request("POST", "/translate", b'{"text": "Ja"}', {"content-type": "application/json"})
+                answer = client.getresponse()
+                answer.read()
+                closes = answer.getheader("connection")
+                time.sleep(pause)
+            last.append((answer.status, closes))
+
+    clients = [threading.Thread(target=ask_on, args=(0.02 * (number % 8),)) for number in range(24)]
+    for client in clients:
+        client.start()
+    time.sleep(1)
+    server.process.send_signal(signal.SIGTERM)
+    for client in clients:
+        client.join()
+    assert len(last) == 24 and {status for status, _ in last} <= {200, 503}
+    server.process.communicate(timeout=60)
+    assert server.process.returncode == 0
 
 
 def test_a_client_that_hangs_up_leaves_no_work_behind(server: Serving) -> None:

@@ -1,20 +1,15 @@
 """`serve`: an HTTP server."""
 
 import logging
-import math
 import socket
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from typer import Argument, Option
 
 from translate.cli.terminal.console import showing_activity
 from translate.cli.terminal.options import CheckpointOption, complete_run, takes_decoding_options
 from translate.errors import InputError, RunError, install_hint
-
-if TYPE_CHECKING:
-    from starlette.applications import Starlette
 
 logger = logging.getLogger(__name__)
 
@@ -51,13 +46,12 @@ def serve(
       translate serve runs/demo runs/multi30k --port 9000 --engine ctranslate2
       TRANSLATE_TOKEN=secret translate serve runs/demo --host 0.0.0.0
     """
-    is_loopback = host in ("localhost", "127.0.0.1", "::1")
+    is_loopback = host.lower() in ("localhost", "127.0.0.1", "::1")
     if not (is_loopback or token):
         raise InputError(f"--host {host} is open to other machines: give a token too (TRANSLATE_TOKEN or --token)")
     try:
-        import uvicorn  # noqa: F401
-
         from translate.server.app import create_app
+        from translate.server.connections import DrainingServer
         from translate.server.gate import Access, Metrics
         from translate.server.models import load_models
         from translate.server.schema import Limits
@@ -75,46 +69,11 @@ def serve(
             logger.info(f"{model.name}: {data.source_language} → {data.target_language}, searched by {model.engine}")
         address = f"[{host}]" if ":" in host else host
         logger.info(f"Listening on http://{address}:{listener.getsockname()[1]}. Press Ctrl-C to stop.")
-        num_unanswered = _run_until_stopped(app, listener, seconds=limits.seconds)
-    if num_unanswered:
-        raise RunError(f"stopped; requests without an answer: {num_unanswered}")
+        server = DrainingServer(app, seconds=limits.seconds)
+        server.run(sockets=[listener])
+    if server.num_unanswered:
+        raise RunError(f"stopped; requests without an answer: {server.num_unanswered}")
     logger.info("Stopped; all requests were answered.")
-
-
-def _run_until_stopped(app: "Starlette", listener: socket.socket, *, seconds: float) -> int:
-    """Serve until a signal arrives and open requests are answered; a second signal, or the time limit, stops at once.
-
-    Returns:
-        Number of requests without an answer.
-    """
-    import uvicorn
-
-    class DrainingServer(uvicorn.Server):
-        drain_until, num_unanswered = math.inf, 0
-
-        def handle_exit(self, sig: int, frame: Any) -> None:
-            self.drain_until = 0 if app.state.is_draining else time.monotonic() + seconds
-            app.state.is_draining = True
-
-        async def on_tick(self, counter: int) -> bool:
-            if app.state.is_draining and (not app.state.num_active or time.monotonic() > self.drain_until):
-                self.num_unanswered = app.state.num_active
-                return True
-            return await super().on_tick(counter)
-
-    config = uvicorn.Config(
-        app,
-        lifespan="on",
-        log_config=None,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        limit_concurrency=1000,
-        timeout_graceful_shutdown=1,
-    )
-    server = DrainingServer(config)
-    server.run(sockets=[listener])
-    return server.num_unanswered
 
 
 def _listen(host: str, port: int) -> socket.socket:

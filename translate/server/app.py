@@ -5,6 +5,7 @@ import contextlib
 import itertools
 import json
 import re
+import reprlib
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from importlib.resources import files
@@ -30,6 +31,7 @@ from translate.server.gate import NO_TOKEN, Access, Gate, Metrics, error_respons
 from translate.server.models import ServedModel
 
 _PAGE = files("translate.server") / "page"
+_UNIONS = ("ours", "libretranslate", "str", "list[str]")  # Pydantic's names of alternatives, in the place of an error
 
 
 class Server:
@@ -169,7 +171,10 @@ def create_app(models: Mapping[str, ServedModel], limits: schema.Limits, access:
         )
 
     async def answer_error(request: Request, error: Exception) -> JSONResponse:
-        return error_response(request.url.path, *_explain(error), getattr(error, "headers", None))
+        status, message = _explain(error)
+        if status == 422 and compatibility.is_foreign(request, error):
+            status = 400  # as LibreTranslate and DeepL do
+        return error_response(request.url.path, status, message, getattr(error, "headers", None))
 
     for kind in (HTTPError, RequestValidationError, InputError, RunError, Exception):
         app.add_exception_handler(kind, answer_error)
@@ -182,14 +187,14 @@ def create_app(models: Mapping[str, ServedModel], limits: schema.Limits, access:
 def _explain(error: Exception) -> tuple[int, str]:
     """The status of an error, and its message for the client."""
     match error:
+        case HTTPError(detail="Not Found"):
+            return 404, "this path does not exist; GET /docs lists the paths"
+        case HTTPError(detail="Method Not Allowed"):
+            return 405, f"this path does not have the method; use {(error.headers or {}).get('Allow', 'GET')}"
         case HTTPError():
             return error.status_code, error.detail
         case RequestValidationError():
-            wrong: dict[str, None] = {}
-            for each in error.errors():
-                place = ".".join(str(part) for part in each["loc"][1:] if part not in ("ours", "libretranslate"))
-                wrong[f"{place or 'the body'}: {each['msg']}"] = None
-            return 422, "; ".join(wrong)
+            return _explain_invalid(error)
         case InputError():
             return 422, str(error)
         case RunError():
@@ -198,9 +203,24 @@ def _explain(error: Exception) -> tuple[int, str]:
             return 500, "the server failed; see its log"
 
 
-def _kind(body: Any) -> str:
-    """Which service's request this is: LibreTranslate's has a field q."""
-    return "libretranslate" if isinstance(body, dict) and "q" in body else "ours"
+def _explain_invalid(error: RequestValidationError) -> tuple[int, str]:
+    """400 and why, if the body cannot be read; otherwise 422 and each wrong key, with its value."""
+    wrong: dict[str, None] = {}
+    for each in error.errors():
+        kind, given, message = each["type"], each["input"], each["msg"].removeprefix("Input ")
+        key = ".".join(str(part) for part in each["loc"][1:] if part not in _UNIONS)
+        if kind == "json_invalid":
+            return 400, f"the body is not JSON: {each['ctx']['error']} at character {key}"
+        if not key:
+            found = "empty" if given is None else "not a JSON object, or its header is missing"
+            return 400, f"the body is {found}; send an object with the header Content-Type: application/json"
+        if kind == "missing":
+            wrong[f"{key} is missing"] = None
+        elif kind == "extra_forbidden":
+            wrong[f"{key} is not a key of this request"] = None
+        else:
+            wrong[f"{key} = {reprlib.repr(given)}: {message[0].lower()}{message[1:]}"] = None
+    return 422, "; ".join(wrong)
 
 
 def _add_own_paths(app: FastAPI, server: Server) -> None:
@@ -230,11 +250,12 @@ def _add_own_paths(app: FastAPI, server: Server) -> None:
         question: Annotated[
             Annotated[schema.TranslateRequest, Tag("ours")]
             | Annotated[compatibility.LibreTranslateRequest, Tag("libretranslate")],
-            Discriminator(_kind),
+            Discriminator(compatibility.kind_of),
         ],
     ) -> schema.TranslateAnswer | dict[str, Any]:
         """Translate one or several texts. A request with the field q is LibreTranslate's, and so is its answer."""
         if isinstance(question, compatibility.LibreTranslateRequest):
+            request.state.is_libretranslate = True
             if not (request.state.is_allowed or server.access.allows(question.api_key)):
                 raise HTTPException(403, NO_TOKEN)
             return await _libretranslate(server, request, question)

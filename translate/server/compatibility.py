@@ -1,8 +1,9 @@
 """The requests of LibreTranslate and DeepL, so that their clients can use this server."""
 
 import json
+import re
 from collections.abc import Iterable
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import parse_qs
 
 from fastapi import HTTPException, Request
@@ -13,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from translate.server.models import ServedModel
 from translate.server.schema import MAX_BEAM
 
-_FORM = "application/x-www-form-urlencoded"
+_FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 
 
 class LibreTranslateRequest(BaseModel):
@@ -42,6 +43,18 @@ class DeepLRequest(BaseModel):
     glossary_id: str | None = None
 
 
+def kind_of(body: Any) -> str:
+    """Which service's request this is: LibreTranslate's has a field q."""
+    return "libretranslate" if isinstance(body, dict) and "q" in body else "ours"
+
+
+def is_foreign(request: Request, error: Exception) -> bool:
+    """Whether an error belongs to a request of LibreTranslate or DeepL."""
+    path, body = request.url.path, getattr(error, "body", None)  # a validation error has a body
+    is_libretranslate = hasattr(request.state, "is_libretranslate") or kind_of(body) == "libretranslate"
+    return path.startswith("/v2/") or (path == "/translate" and is_libretranslate)
+
+
 class FormsAsJson:
     """Middleware that turns the forms of these clients into JSON, which the application reads."""
 
@@ -51,7 +64,8 @@ class FormsAsJson:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, with the fields of a form as a JSON object."""
         is_ours = scope["type"] == "http" and scope["path"] in ("/translate", "/v2/translate")
-        if not (is_ours and Headers(scope=scope).get("content-type", "").startswith(_FORM)):
+        kind = Headers(scope=scope).get("content-type", "") if is_ours else ""
+        if not kind.lower().startswith(_FORMS):
             await self.app(scope, receive, send)
             return
         unread = [Request(scope, receive)]
@@ -59,7 +73,7 @@ class FormsAsJson:
         async def receive_json() -> Message:
             if not unread:
                 return await receive()
-            fields = parse_qs((await unread.pop().body()).decode(errors="replace"), keep_blank_values=True)
+            fields = _read_form(await unread.pop().body(), kind)
             values = {key: found if key == "text" else found[-1] for key, found in fields.items()}
             return {"type": "http.request", "body": json.dumps(values).encode(), "more_body": False}
 
@@ -67,6 +81,20 @@ class FormsAsJson:
         headers["content-type"] = "application/json"
         del headers["content-length"]
         await self.app(scope, receive_json, send)
+
+
+def _read_form(body: bytes, kind: str) -> dict[str, list[str]]:
+    """The fields of a form, each with all its values, whose lines end with a line feed."""
+    if kind.lower().startswith(_FORMS[0]):
+        fields = parse_qs(body.decode(errors="replace"), keep_blank_values=True)
+    else:
+        fields = {}
+        boundary = re.search(r'boundary="?([^";]+)', kind, re.IGNORECASE)
+        for part in (b"\r\n" + body).split(b"\r\n--" + (boundary[1] if boundary else "").encode())[1:-1]:
+            head, _, content = part.partition(b"\r\n\r\n")
+            if name := re.search(rb'; *name="?([^";\r\n]*)', head, re.IGNORECASE):
+                fields.setdefault(name[1].decode(errors="replace"), []).append(content.decode(errors="replace"))
+    return {name: [value.replace("\r\n", "\n") for value in values] for name, values in fields.items()}
 
 
 def choose_model(models: Iterable[ServedModel], source: str, target: str) -> ServedModel:

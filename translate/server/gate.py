@@ -80,6 +80,8 @@ class Gate:
             return
         state: Any = scope["app"].state
         started, status = time.perf_counter(), 500
+        is_head = scope["method"] == "HEAD"  # answered as GET is, without the body
+        scope = {**scope, "method": "GET"} if is_head else scope
         left, deadline = self.max_bytes, asyncio.get_running_loop().time() + BODY_SECONDS
         is_read = False
 
@@ -103,6 +105,10 @@ class Gate:
                 headers = MutableHeaders(scope=message)
                 for name, value in _HEADERS.items():
                     headers.setdefault(name, value)
+                if state.is_draining:
+                    headers["Connection"] = "close"
+            elif is_head:
+                message = {**message, "body": b""}
             await send(message)
 
         state.num_active += 1
@@ -117,8 +123,8 @@ class Gate:
     def _refuse(self, scope: Scope) -> JSONResponse | None:
         headers, path = Headers(scope=scope), scope["path"]
         if scope["app"].state.is_draining and path not in _ALWAYS:
-            return error_response(path, 503, "the server is stopping", {"Retry-After": "10", "Connection": "close"})
-        host = re.sub(r":\d*$", "", headers.get("host", ""))
+            return error_response(path, 503, "the server is stopping", {"Retry-After": "10"})
+        host = re.sub(r"\.?(:\d*)?$", "", headers.get("host", "").lower())
         if self.access.token is None and self.access.is_loopback and host not in _LOOPBACK:
             # Another site's page can reach 127.0.0.1 under its own name (DNS rebinding), and could read answers.
             return error_response(path, 421, f"Host {host}: without a token, use localhost or 127.0.0.1")

@@ -1,0 +1,59 @@
+"""Connections without a request are closed, over real sockets."""
+
+import contextlib
+import socket
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from translate.server import connections
+
+HALF = b"GET /healthz HTTP/1.1\r\nHost: "
+WHOLE = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+@contextlib.contextmanager
+def connected(address: str, count: int) -> Iterator[list[socket.socket]]:
+    with contextlib.ExitStack() as stack:
+        place = ("127.0.0.1", int(address.rpartition(":")[2]))
+        yield [stack.enter_context(socket.create_connection(place, timeout=5)) for _ in range(count)]
+
+
+def is_answered(client: socket.socket) -> bool:
+    client.sendall(WHOLE)
+    answer = b""
+    while not answer.endswith(b"}"):
+        answer += client.recv(1000)
+    return answer.startswith(b"HTTP/1.1 200")
+
+
+def test_idle_connections_and_slow_headers_are_closed(
+    make_live: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A byte now and then does not keep a connection open, but requests do."""
+    monkeypatch.setattr(connections, "HEADER_SECONDS", 0.3)
+    with connected(make_live(), 3) as (silent, slow, busy):
+        slow.sendall(HALF)
+        for _ in range(8):
+            time.sleep(0.08)
+            with contextlib.suppress(OSError):
+                slow.sendall(b"x")
+            assert is_answered(busy)
+        assert silent.recv(1) == b""
+        with contextlib.suppress(ConnectionResetError):  # what was sent after the end
+            assert slow.recv(1) == b""
+
+
+def test_many_slow_clients_leave_room_for_others(
+    make_live: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "MAX_CONNECTIONS", 8)
+    monkeypatch.setattr(connections, "CROWDED_SECONDS", 0.2)
+    address = make_live()
+    with connected(address, 10) as many:
+        for each in many:
+            each.sendall(HALF)
+        time.sleep(0.5)
+        with connected(address, 1) as (client,):
+            assert is_answered(client)
