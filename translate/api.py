@@ -1,6 +1,7 @@
 """The Python interface to whole runs: train one, look at it, evaluate it, see its attention."""
 
 import contextlib
+import functools
 import html
 import json
 import logging
@@ -100,6 +101,7 @@ def train(
     run: str | PathLike[str] | None = None,
     overrides: Mapping[str, Any] | None = None,
     resume: bool = False,
+    ignore_errors: bool = False,
 ) -> Run:
     """Train a tokenizer and a model, as `translate train` does.
 
@@ -110,9 +112,11 @@ def train(
         run: The directory of the run; None: runs/NAME, or the run that is given as the config.
         overrides: Values that replace the config's, by dotted key, such as `{"training.max_steps": 200}`.
         resume: Continue the run in that directory; if there is none yet, start one.
+        ignore_errors: Start a new run even if the check of its data and settings finds errors.
 
     Raises:
-        InputError: The config or the data cannot be used, or the directory holds a run and `resume` is off.
+        InputError: The config or the data cannot be used, the check finds errors, or the directory holds a run and
+            `resume` is off.
         RunError: Something failed during training; checkpoints written so far are intact.
         KeyboardInterrupt: The training was interrupted and is saved, so that `resume` continues it.
     """
@@ -129,7 +133,8 @@ def train(
         call = f"translate.train with config, run, overrides: {values}"
         num_threads = torch.get_num_threads()  # a training that works in several threads sets one for each
         try:
-            train_run(loaded, directory, resume=resume, command=[call], inspect=log_findings)
+            inspect = functools.partial(log_findings, ignore_errors=ignore_errors)
+            train_run(loaded, directory, resume=resume, command=[call], inspect=inspect)
         finally:
             torch.set_num_threads(num_threads)
     return Run(directory)

@@ -13,9 +13,13 @@ def escaped(text: str) -> str:
 
 
 class MessageFormatter(logging.Formatter):
-    """Gives the escaped message of a record, with its level if that is a warning or an error."""
+    """Gives the escaped message of a record, with the level of a warning or an error without a label in `bold`."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The message, in which only `\\n` ends a line."""
-        label = f"{record.levelname.capitalize()}: " if record.levelno >= logging.WARNING else ""
+        label = (
+            f"{record.levelname.capitalize()}: "
+            if record.levelno >= logging.WARNING and not hasattr(record, "bold")
+            else ""
+        )
         return f"{label}{escaped(super().format(record))}"

@@ -13,7 +13,8 @@ from translate.errors import RunError
 from translate.lint import check as module
 from translate.lint.check import Report, check, log_findings
 from translate.lint.findings import KINDS, Finding
-from translate.training.preparation import make_batches, make_tokenizers, read_corpora
+from translate.training.preparation import TrainingData, make_batches, make_tokenizers, read_corpora
+from translate.training.train import NotReady
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
@@ -42,11 +43,12 @@ def write(clean_config: Path) -> Write:
     return write_all
 
 
-def cheap(config: Config, *, num_parameters: int = 10_000) -> list[Finding]:
+def logged(config: Config, *, num_parameters: int = 10_000, ignore_errors: bool = True) -> list[Finding]:
+    """What a training finds before its first step."""
     corpora = read_corpora(config)
     tokenizers = make_tokenizers(config, corpora)
-    batches = make_batches(config, corpora, tokenizers)
-    return log_findings(config, corpora, batches, tokenizers, num_parameters)
+    data = TrainingData(corpora, tokenizers, make_batches(config, corpora, tokenizers))
+    return log_findings(config, data, num_parameters, ignore_errors=ignore_errors)
 
 
 def only(findings: list[Finding] | tuple[Finding, ...], name: str) -> Finding:
@@ -62,7 +64,7 @@ def test_clean_text_is_silent(text: dict[str, Lines], write: Write, quick: None,
     assert report.findings == () and report.leakage == ()
     assert steps[0] == "reading the corpora" and len(steps) == 5
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before  # nothing is left behind
-    assert cheap(config) == []
+    assert logged(config, ignore_errors=False) == []
 
     training, validation = report.corpora
     assert (training.key, training.num_pairs, training.num_kept) == ("data.train.0", NUM_TRAIN, NUM_TRAIN)
@@ -138,17 +140,25 @@ def test_what_training_does_not_see_is_also_inspected(text: dict[str, Lines], wr
         assert finding.message.startswith("data.validation: 2") and f"of {NUM_VALIDATION}" in finding.message
 
 
-def test_a_shift_of_many_lines_is_an_error_and_found_cheaply_too(
-    text: dict[str, Lines], write: Write, quick: None
+def test_a_training_finds_the_same_and_refuses_errors(
+    text: dict[str, Lines], write: Write, quick: None, caplog: pytest.LogCaptureFixture
 ) -> None:
     del text["train.en"][200]
     text["train.en"].append("The end.")
-    config = write(text)
-    finding = only(check(config).findings, "shifted")
+    text["valid.de"], text["valid.en"] = text["valid.en"], text["valid.de"]
+    config = write(text, "training.warmup_steps=100")
+    findings = check(config).findings
+    finding = only(findings, "shifted")
     assert finding.severity == "error"
     assert finding.examples[0].startswith("lines 202 to 1,200 (its target is 1 line earlier): ")
-    # By lengths alone, in blocks of 500 lines.
-    assert only(cheap(config), "shifted").examples[0].startswith("lines 501 to 1,200 ")
+    caplog.set_level("INFO", "translate")
+    assert logged(config) == list(findings)
+    levels = {"error": "ERROR", "warning": "WARNING", "note": "INFO"}
+    shown = [(levels[each.severity], each.draw()) for each in findings]
+    assert [(record.levelname, record.message) for record in caplog.records][-len(shown) :] == shown
+    errors = f"fix {sum(each.severity == 'error' for each in findings)} errors"
+    with pytest.raises(NotReady, match=f"{errors}.*--ignore-errors"):
+        logged(config, ignore_errors=False)
 
 
 def test_leakage(text: dict[str, Lines], write: Write, quick: None) -> None:
@@ -161,11 +171,14 @@ def test_leakage(text: dict[str, Lines], write: Write, quick: None) -> None:
     assert finding.message.startswith("data.validation: 1 of 250 pairs and the sources of 1 more ")
     assert finding.examples[0].startswith("line 10 (the pair is line 20 of data.train.0): ")
     assert report.leakage[0][:4] == ("data.validation", 250, 1, 1)
-    assert only(cheap(config), "leakage") == finding
+    assert only(logged(config), "leakage") == finding
     # 3 of 250 pairs are more than one in a hundred.
     for line in (50, 51):
         text["valid.de"][line], text["valid.en"][line] = text["train.de"][line], text["train.en"][line]
-    assert only(cheap(write(text)), "leakage").severity == "warning"
+    assert only(logged(write(text)), "leakage").severity == "warning"
+    for side in ("de", "en"):
+        text[f"valid.{side}"][:125] = text[f"train.{side}"][:125]
+    assert only(logged(write(text)), "leakage").severity == "error"
 
 
 def test_references_longer_than_decoding_allows(text: dict[str, Lines], write: Write, quick: None) -> None:
@@ -181,9 +194,9 @@ def test_references_longer_than_decoding_allows(text: dict[str, Lines], write: W
 
 def test_settings_are_judged_too(text: dict[str, Lines], write: Write, quick: None) -> None:
     config = write(text, "training.max_steps=300", "model.dropout=0.0")
-    for findings in (check(config).findings, cheap(config)):
+    for findings in (check(config).findings, logged(config)):
         assert [finding.name for finding in findings] == ["no_dropout"]
-    large = cheap(write(text), num_parameters=10_000_000)
+    large = logged(write(text), num_parameters=10_000_000)
     assert [finding.name for finding in large] == ["model_large_for_corpus"]
 
 
@@ -206,7 +219,7 @@ def test_a_large_corpus_is_sampled(
     text["train.en"][50] = text["train.de"][50]
     report = check(write(text))
     assert report.corpora[0].num_inspected == 1000 and report.corpora[1].num_inspected == NUM_VALIDATION
-    # What is cheap is still looked for everywhere, here in a line of the sample.
+    # What is cheap to find is still looked for everywhere, here in a line of the sample.
     assert only(report.findings, "equal").message.startswith(f"data.train.0: 1 of {NUM_TRAIN:,} pairs")
 
 

@@ -11,7 +11,6 @@ from translate.lint.corpora import take_sample
 from translate.lint.misalignment import (
     ShiftedLines,
     count_items,
-    find_shifted_blocks,
     find_shifted_lines,
     find_unlikely_lengths,
 )
@@ -46,7 +45,6 @@ def shifted(sources: list[str], targets: list[str], tokenizer: Tokenizer) -> lis
 
 def test_straight_lines(some: Text, tokenizer: Tokenizer) -> None:
     assert shifted(*some, tokenizer) == []
-    assert find_shifted_blocks(count_items(some[0]), count_items(some[1])) == []
 
 
 @pytest.mark.parametrize("size", [12, 700])
@@ -66,8 +64,6 @@ def test_a_shift_until_the_end(some: Text, tokenizer: Tokenizer, lost: int) -> N
     (run,) = shifted(sources, targets, tokenizer)
     assert run.offset == -lost
     assert abs(run.first - (1000 + lost)) <= 3 and run.last == 2999
-    (block,) = find_shifted_blocks(count_items(sources), count_items(targets))
-    assert block == ShiftedLines(1000, 2999, -lost)
 
 
 def test_all_lines_shifted(some: Text, tokenizer: Tokenizer) -> None:

@@ -58,7 +58,9 @@ class FakeTraining:
         self.fails: set[str] = set()
         self.bleu = lambda rate, step: 100 * rate * step
 
-    def __call__(self, config: Config, directory: Path, *, resume: bool, command: list[str], pause: Any) -> Progress:
+    def __call__(
+        self, config: Config, directory: Path, *, resume: bool, command: list[str], pause: Any, **_: Any
+    ) -> Progress:
         if directory.name in self.fails:
             raise RunError("step 3: the loss is\nnot finite")
         run, settings = RunDirectory(directory), config.training

@@ -2,9 +2,7 @@
 
 import json
 import logging
-import shutil
 import sys
-import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
@@ -95,7 +93,9 @@ def verify(
 
 
 def _lines(report: "Report", marian_lacks: Sequence[str]) -> Iterator[str]:
-    """Draw the report: data, lengths, model and training, and the findings, wrapped at the terminal's width."""
+    """Draw the report: data, lengths, model and training, and the findings."""
+    from translate.lint.findings import count_findings, not_ready
+
     yield from _data_lines(report)
     yield ""
     yield from _training_lines(report)
@@ -103,24 +103,15 @@ def _lines(report: "Report", marian_lacks: Sequence[str]) -> Iterator[str]:
     unlike = f" with a modelling file (not MarianMT: {keys})" if keys else ""
     yield _row("export", f"ctranslate2, onnx, huggingface{unlike}")
     yield ""
-    counts = {severity: report.count(severity) for severity in _COLOURS}
-    yield _row("findings", ", ".join(_plural(number, name) for name, number in counts.items() if number) or "none")
-    width = max(60, min(120, shutil.get_terminal_size(fallback=(120, 24)).columns))
+    yield _row("findings", count_findings(report.findings))
     for finding in report.findings:
-        shown = finding.examples[: 1 if finding.severity == "note" else None]
-        for text, indent in [(finding.message, 11), (f"→ {finding.hint}", 11), *((each, 13) for each in shown)]:
-            first, others = " " * indent, " " * (indent + 2)
-            wrapper = textwrap.TextWrapper(width, first, others, break_on_hyphens=False, replace_whitespace=False)
-            line = wrapper.fill(escaped(text))
-            if text == finding.message:
-                severity = typer.style(f"{finding.severity:<9}", fg=_COLOURS[finding.severity], bold=True)
-                line = f"  {severity}{line.lstrip()}"
-            yield line
+        label = typer.style(finding.label, fg=_COLOURS[finding.severity], bold=True)
+        yield f"{label}{finding.draw().removeprefix(finding.label)}"
     yield ""
-    if counts["error"]:
-        yield f"Not ready: fix {_plural(counts['error'], 'error')} first"
+    if report.count("error"):
+        yield not_ready(report.findings)
     else:
-        yield "Ready to start" + (", if the warnings are intended" if counts["warning"] else "")
+        yield "Ready to start" + (", if the warnings are intended" if report.count("warning") else "")
 
 
 def _data_lines(report: "Report") -> Iterator[str]:

@@ -1,5 +1,6 @@
 """`search`: tries settings of a config, and ranks the runs."""
 
+import functools
 import logging
 import os
 import shlex
@@ -12,7 +13,7 @@ from typer import Argument, Option
 
 from translate.cli.terminal.console import ConsoleHandler, fail_interrupted
 from translate.cli.terminal.lines import aligned_columns
-from translate.cli.terminal.options import ConfigArgument, Overrides
+from translate.cli.terminal.options import ConfigArgument, IgnoreErrors, Overrides
 from translate.errors import InputError, install_hint
 from translate.messages import escaped
 
@@ -29,6 +30,7 @@ def search(
         float | None, Option(metavar="N", min=0.0, max=1e7, help="Stop after N minutes of training.")
     ] = None,
     seed: Annotated[int, Option("--seed", metavar="N", min=0, max=2**31, help="Seed of the sampler.")] = 1,
+    ignore_errors: IgnoreErrors = False,
 ) -> None:
     """Try settings of a config, and rank the runs by BLEU on validation.
 
@@ -51,6 +53,7 @@ def search(
         raise InputError(f"a search needs Optuna ({error}): {install_hint('search')}") from error
     from translate.config.load import load_config
     from translate.config.yaml import shown_path
+    from translate.lint.check import log_findings
     from translate.training.search import Search, read_space
 
     keys, base = read_space(space), load_config(config, overrides or [], require_files=True).config
@@ -60,9 +63,10 @@ def search(
         if isinstance(handler, ConsoleHandler):  # everything else is in the runs' logs
             handler.addFilter(lambda each: each.name == "translate.training.search" or each.levelno >= logging.WARNING)
     command = ["translate", *sys.argv[1:]]
+    inspect = functools.partial(log_findings, ignore_errors=ignore_errors)
     try:
         try:
-            study.run(num_trials=trials, sampler=sampler, seed=seed, minutes=minutes, command=command)
+            study.run(num_trials=trials, sampler=sampler, seed=seed, minutes=minutes, command=command, inspect=inspect)
         finally:
             typer.echo(escaped("\n".join(line[:120] for line in aligned_columns(study.write()))))
     except KeyboardInterrupt as error:

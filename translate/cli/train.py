@@ -1,5 +1,6 @@
 """`train`: train a run from a config."""
 
+import functools
 import os
 import shlex
 import sys
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from translate.cli.terminal.console import fail_interrupted
-from translate.cli.terminal.options import ConfigArgument, Overrides
+from translate.cli.terminal.options import ConfigArgument, IgnoreErrors, Overrides
 from translate.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,9 +26,12 @@ def train(
         Option("--run", "--run-dir", metavar="DIR", help="Directory of the run. Default: runs/NAME, or the given run."),
     ] = None,
     resume: Annotated[bool, Option("--resume", help="Continue from the last checkpoint, or start a new run.")] = False,
+    ignore_errors: IgnoreErrors = False,
     profile: Annotated[bool, Option("--profile", help="Profile ten steps into DIR/profile and continue.")] = False,
 ) -> None:
     """Train a tokenizer and a model from a config, into a run directory.
+
+    First the data and settings are checked; errors end the command with exit code 2, before anything is written.
 
     To continue a run, give its directory in place of the config, and --resume. A run takes precedence over a preset of
     the same name; demo.yaml is always the preset.
@@ -64,7 +68,8 @@ def train(
     from translate.training import train as train_run
 
     try:
-        train_run(loaded, directory, resume=resume, command=command, profile=profile, inspect=log_findings)
+        inspect = functools.partial(log_findings, ignore_errors=ignore_errors)
+        train_run(loaded, directory, resume=resume, command=command, profile=profile, inspect=inspect)
     except StoppedBySignal as stop:
         short = shlex.join([*_launcher(), "train", str(directory), "--resume"])
         fail_interrupted(stop, f", and saved. Continue with: {short}")

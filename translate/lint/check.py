@@ -1,8 +1,9 @@
-"""Checks before a long run: what `translate check` reports, and the cheap part of it for `translate train`."""
+"""Checks before a long run: what `translate check` reports and, without its dry run, `translate train` too."""
 
 import logging
 import math
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable
 from itertools import chain, zip_longest
 from typing import Any, NamedTuple
 
@@ -10,7 +11,6 @@ import numpy as np
 import torch
 
 from translate.config.schema import Config
-from translate.data.corpora import ParallelCorpus
 from translate.data.streaming import Batches
 from translate.data.tokenizer import Tokenizers
 from translate.distributed.process_group import SINGLE_PROCESS
@@ -18,7 +18,17 @@ from translate.errors import RunError
 from translate.lint import vocabulary
 from translate.lint.corpora import Survey, cheap_suspects, find_leaks, survey_corpora, take_sample, thorough_suspects
 from translate.lint.dry_run import DryRun, dry_run
-from translate.lint.findings import Finding, Leak, Suspects, Unit, by_severity, leak_finding, suspects_finding
+from translate.lint.findings import (
+    Finding,
+    Leak,
+    Suspects,
+    Unit,
+    by_severity,
+    count_findings,
+    leak_finding,
+    not_ready,
+    suspects_finding,
+)
 from translate.lint.languages import learn_languages
 from translate.lint.misalignment import count_items
 from translate.lint.settings import DataFacts, settings_findings
@@ -27,8 +37,9 @@ from translate.memory import configure_memory
 from translate.runs.initial import read_initial_weights
 from translate.runs.loading import count_weights
 from translate.training import preparation
-from translate.training.preparation import resolve_batch_tokens
+from translate.training.preparation import TrainingData, resolve_batch_tokens
 from translate.training.setup import choose_place
+from translate.training.train import NotReady
 
 logger = logging.getLogger(__name__)
 
@@ -119,29 +130,12 @@ def check(config: Config, *, watch: Callable[[str], None] = lambda text: None) -
     epoch = batches.epoch(0)
 
     watch("inspecting the text")
-    training, held_out = survey_corpora(config, corpora)
-    reports, lengths, vocabularies = _inspect(training, held_out, batches, tokenizers)
-    leaks = find_leaks(training, held_out)
-    findings = []
+    data = TrainingData(corpora, tokenizers, batches)
+    text = _inspect_text(config, data)
+    findings = text.findings
     if batch_size is not None:
         hint = f"set training.batch_tokens={config.training.batch_tokens} for the same on another machine"
         findings.append(Finding("note", "batch_size_found", batch_size, hint))
-    if corpora.streams is not None:
-        size = config.data.stream_segment_pairs
-        message = f"only the first segment of the streamed corpora was checked (data.stream_segment_pairs = {size})"
-        findings.append(Finding("note", "first_segment", message, "raise it, for the check alone, to check more"))
-    findings += [suspects_finding(report.key, suspects) for report in reports for suspects in report.suspects]
-    findings += [leak_finding(leak) for leak in leaks]
-    for report in reports:
-        findings += vocabulary.spelling_findings(
-            report.key, report.spelling, unit=report.unit, is_fine_tuning=initial is not None
-        )
-    if initial is None:
-        findings += vocabulary.vocabulary_findings(vocabularies, config)
-    else:
-        findings += vocabulary.segmentation_findings(vocabularies, config, tokenizers)
-    for survey in held_out:
-        findings += vocabulary.long_references(config, survey, tokenizers)
 
     watch("trying the longest batch, and the speed")
     measured = None
@@ -151,40 +145,74 @@ def check(config: Config, *, watch: Callable[[str], None] = lambda text: None) -
     except RunError as error:
         findings.append(Finding("error", "training_fails", str(error), "fix this, and check again"))
     num_parameters = measured.num_trained_parameters if measured else count_weights(config.model, tokenizers)
-    facts = _data_facts(batches, tokenizers, num_parameters, epoch.padding.num_target_tokens, len(epoch))
+    facts = _data_facts(data, num_parameters, epoch.padding.num_target_tokens, len(epoch))
     plan = _plan(config, facts.num_steps(config), epoch.padding.share, measured)
     findings += settings_findings(config, facts)
     between_saves = min(config.training.save_every, config.training.validate_every, plan.num_steps) / plan.num_steps
     if (seconds := (plan.seconds or 0.0) * between_saves) > _LONG_SAVE_SECONDS:
         message = f"checkpoints are {seconds / 3600:.1f} hours apart, so that much work is lost if the process dies"
         findings.append(Finding("note", "checkpoints_far_apart", message, "lower training.save_every"))
-    found = config.name, tuple(by_severity(findings)), tuple(reports), tuple(leaks)
-    return Report(*found, lengths, tuple(vocabularies), plan, measured)
+    found = config.name, tuple(by_severity(findings)), tuple(text.corpora), tuple(text.leakage)
+    return Report(*found, text.lengths, tuple(text.vocabularies), plan, measured)
 
 
 def log_findings(
-    config: Config, corpora: preparation.Corpora, batches: Batches, tokenizers: Tokenizers, num_parameters: int
+    config: Config, data: TrainingData, num_parameters: int, *, ignore_errors: bool = False
 ) -> list[Finding]:
-    """Log what a user should know before waiting for a training, and return all findings, errors first.
+    """Log and return what `check` finds without a dry run, errors first.
 
-    Reads the corpora once more, at a few microseconds per line, and encodes only some hundred pairs.
+    Raises:
+        NotReady: There are errors, and they are not ignored.
     """
-    epoch = _estimate_epoch(config, corpora.train, batches, tokenizers)
-    findings = [*settings_findings(config, _data_facts(batches, tokenizers, num_parameters, *epoch))]
-    training, held_out = survey_corpora(config, corpora)
-    for survey in (*training, *held_out):
-        findings += [suspects_finding(survey.key, each) for each in cheap_suspects(survey, with_shifts=True)]
-    findings = by_severity(findings + [leak_finding(leak) for leak in find_leaks(training, held_out)])
-    levels = {"error": logging.ERROR, "warning": logging.WARNING, "note": logging.DEBUG}
+    started = time.perf_counter()
+    findings, epoch = _inspect_text(config, data).findings, _estimate_epoch(config, data)
+    findings += settings_findings(config, _data_facts(data, num_parameters, *epoch))
+    findings = by_severity(findings)
+    seconds = time.perf_counter() - started
+    logger.info(f"Data and settings checked in {seconds:.1f} s; findings: {count_findings(findings)}")
+    levels = {"error": logging.ERROR, "warning": logging.WARNING, "note": logging.INFO}
     for finding in findings:
-        logger.log(levels[finding.severity], f"{finding.message}; {finding.hint}")
-    if num_notes := sum(finding.severity == "note" for finding in findings):
-        notes, them = ("notes", "them") if num_notes > 1 else ("note", "it")
-        logger.info(f"{num_notes} {notes} on data and settings; run `translate check` to see {them}")
+        logger.log(levels[finding.severity], finding.draw(), extra={"bold": finding.label})
+    if any(finding.severity == "error" for finding in findings) and not ignore_errors:
+        raise NotReady(
+            f"{not_ready(findings)}, or start all the same with --ignore-errors (Python: ignore_errors=True)"
+        )
     return findings
 
 
-def _inspect(
+class _Text(NamedTuple):
+    """The findings in the text of all corpora, and what the report shows of it."""
+
+    findings: list[Finding]
+    corpora: list[CorpusReport]
+    leakage: list[Leak]
+    lengths: Lengths
+    vocabularies: list[VocabularyReport]
+
+
+def _inspect_text(config: Config, data: TrainingData) -> _Text:
+    corpora, tokenizers, batches = data
+    training, held_out = survey_corpora(config, corpora)
+    reports, lengths, vocabularies = _inspect_corpora(training, held_out, batches, tokenizers)
+    leaks, findings, is_new = find_leaks(training, held_out), list[Finding](), config.training.initialize_from is None
+    if corpora.streams is not None:
+        size = config.data.stream_segment_pairs
+        message = f"only the first segment of the streamed corpora was checked (data.stream_segment_pairs = {size})"
+        findings.append(Finding("note", "first_segment", message, "raise it, for the check alone, to check more"))
+    findings += [suspects_finding(report.key, suspects) for report in reports for suspects in report.suspects]
+    findings += [leak_finding(leak) for leak in leaks]
+    for each in reports:
+        findings += vocabulary.spelling_findings(each.key, each.spelling, unit=each.unit, is_fine_tuning=not is_new)
+    if is_new:
+        findings += vocabulary.vocabulary_findings(vocabularies, config)
+    else:
+        findings += vocabulary.segmentation_findings(vocabularies, config, tokenizers)
+    for survey in held_out:
+        findings += vocabulary.long_references(config, survey, tokenizers)
+    return _Text(findings, reports, leaks, lengths, vocabularies)
+
+
+def _inspect_corpora(
     training: list[Survey], held_out: list[Survey], batches: Batches, tokenizers: Tokenizers
 ) -> tuple[list[CorpusReport], Lengths, list[VocabularyReport]]:
     """A report on each corpus, and the training text's lengths in tokens and use of each vocabulary."""
@@ -219,21 +247,21 @@ def _inspect(
     return reports, vocabulary.measure_lengths(*map(count_items, ids)), vocabularies
 
 
-def _data_facts(
-    batches: Batches, tokenizers: Tokenizers, num_parameters: int, num_target_tokens: int, num_batches: int
-) -> DataFacts:
-    num_pairs = sum(report.num_pairs for report in batches.filter_reports)
-    num_left_out = num_pairs - sum(report.num_kept for report in batches.filter_reports)
-    sizes = num_target_tokens, num_batches, num_parameters, tokenizers.target.vocab_size
+def _data_facts(data: TrainingData, num_parameters: int, num_target_tokens: int, num_batches: int) -> DataFacts:
+    num_pairs = sum(report.num_pairs for report in data.batches.filter_reports)
+    num_left_out = num_pairs - sum(report.num_kept for report in data.batches.filter_reports)
+    sizes = num_target_tokens, num_batches, num_parameters, data.tokenizers.target.vocab_size
     return DataFacts(num_pairs, num_left_out, *sizes)
 
 
-def _estimate_epoch(
-    config: Config, corpora: Sequence[ParallelCorpus], batches: Batches, tokenizers: Tokenizers
-) -> tuple[int, int]:
-    """Estimate the target tokens and batches of an epoch from some pairs of each corpus."""
-    num_target_tokens = num_computed = 0.0
-    for corpus, report in zip(corpora, batches.filter_reports, strict=True):
+def _estimate_epoch(config: Config, data: TrainingData) -> tuple[int, int]:
+    """The target tokens and batches of an epoch, estimated from some pairs per corpus if an epoch is slow to make."""
+    is_augmented = any(corpus.augment for corpus in data.corpora.train)
+    if data.corpora.streams is None and config.tokenizer.subword_sampling is None and not is_augmented:
+        epoch = data.batches.epoch(0)
+        return epoch.padding.num_target_tokens, len(epoch)
+    num_target_tokens, num_computed, tokenizers = 0.0, 0.0, data.tokenizers
+    for corpus, report in zip(data.corpora.train, data.batches.filter_reports, strict=True):
         num_pairs = len(corpus.sources)
         lines = np.linspace(0, num_pairs - 1, min(_ESTIMATED_PAIRS, num_pairs)).astype(np.int64).tolist()
         sources = np.array([len(tokenizers.source.encode(corpus.sources[line])) + 1 for line in lines])

@@ -93,15 +93,14 @@ def take_sample(corpus: ParallelCorpus, *, max_pairs: int) -> Sample:
     return Sample((starts[:, None] + np.arange(size)).ravel(), sources, targets)
 
 
-def cheap_suspects(survey: Survey, *, with_shifts: bool = False) -> list[Suspects]:
-    """Problems found by reading a corpus once, without any vocabulary; long shifts only on request."""
+def cheap_suspects(survey: Survey) -> list[Suspects]:
+    """Problems found by reading a corpus once, without any vocabulary."""
     sides = survey.corpus.sources, survey.corpus.targets
     lengths = [count_items(side) for side in sides]
     found = find_repetitions(survey.source_hashes, survey.target_hashes)
     found["unlikely_length"] = np.setdiff1d(misalignment.find_unlikely_lengths(*lengths), found["empty"])
     found |= find_odd_characters(*sides)
-    shifts = misalignment.find_shifted_blocks(*lengths) if with_shifts else []
-    return _suspects(survey, np.arange(len(sides[0])), found, shifts)
+    return _suspects(survey, np.arange(len(sides[0])), found)
 
 
 def thorough_suspects(
@@ -178,7 +177,9 @@ def find_leaks(training: Sequence[Survey], held_out: Iterable[Survey]) -> list[L
     return leaks
 
 
-def _suspects(survey: Survey, inspected: Ints, found: dict[str, Ints], shifts: list[ShiftedLines]) -> list[Suspects]:
+def _suspects(
+    survey: Survey, inspected: Ints, found: dict[str, Ints], shifts: Sequence[ShiftedLines] = ()
+) -> list[Suspects]:
     """Suspicious lines by kind, and shifts, among the inspected lines of a corpus."""
     suspects = []
     for kind in KINDS:

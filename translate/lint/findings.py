@@ -1,12 +1,20 @@
 """Findings of `translate check`; and a table of what makes pairs suspicious, with a row per reason."""
 
 import math
+import shutil
+import textwrap
+from collections import Counter
+from collections.abc import Iterable
 from typing import Literal, NamedTuple, get_args
+
+from translate.messages import escaped
 
 Severity = Literal["error", "warning", "note"]
 Unit = Literal["line", "row"]
 
 _SHOWN_CHARACTERS = 45
+_LEAKED_ERROR_SHARE = 0.5  # of a held-out corpus, whose score then shows memorisation alone
+_FEW_PAIRS = 100  # a smaller held-out corpus belongs to a trial, whose scores nobody reports
 
 
 class Finding(NamedTuple):
@@ -17,6 +25,23 @@ class Finding(NamedTuple):
     message: str  # what was found, with its numbers
     hint: str  # what to do about it
     examples: tuple[str, ...] = ()  # where it was found, one line each
+
+    @property
+    def label(self) -> str:
+        """The start of its drawing."""
+        return f"  {self.severity:<9}"
+
+    def draw(self) -> str:
+        """The finding with its hint and examples as lines of text, wrapped at the terminal's width; a note has one."""
+        shown = self.examples[: 1 if self.severity == "note" else None]
+        parts = [(self.label, self.message), (" " * 11, f"→ {self.hint}"), *((" " * 13, each) for each in shown)]
+        width = max(60, min(120, shutil.get_terminal_size(fallback=(120, 24)).columns))
+        lines = []
+        for start, text in parts:
+            others = " " * (len(start) + 2)
+            wrapper = textwrap.TextWrapper(width, start, others, break_on_hyphens=False, replace_whitespace=False)
+            lines.append(wrapper.fill(escaped(text)))
+        return "\n".join(lines)
 
 
 class Location(NamedTuple):
@@ -105,6 +130,18 @@ KINDS: dict[str, Kind] = {
 # fmt: on
 
 
+def count_findings(findings: Iterable[Finding]) -> str:
+    """How many findings of each severity there are, such as `1 error, 2 notes`."""
+    counts = Counter(finding.severity for finding in findings)
+    numbers = {severity: counts[severity] for severity in get_args(Severity)}
+    return ", ".join(f"{number:,} {name}{'s' * (number > 1)}" for name, number in numbers.items() if number) or "none"
+
+
+def not_ready(findings: Iterable[Finding]) -> str:
+    """The verdict on a training with errors."""
+    return f"Not ready: fix {count_findings(each for each in findings if each.severity == 'error')} first"
+
+
 def by_severity(findings: list[Finding]) -> list[Finding]:
     """Errors first, then warnings, then notes, each in the given order."""
     return sorted(findings, key=lambda finding: get_args(Severity).index(finding.severity))
@@ -120,7 +157,7 @@ def suspects_finding(key: str, suspects: Suspects) -> Finding:
 
 
 def leak_finding(leak: Leak) -> Finding:
-    """The finding about a leak: a warning if 1 % of the pairs or 5 % of the sources leak."""
+    """The finding about a leak: an error if half the pairs leak, a warning if 1 % do or 5 % of the sources."""
     of_pairs, seen = f" of {leak.num_pairs:,} pairs", []
     if leak.num_leaked_pairs:
         seen.append(f"{leak.num_leaked_pairs:,}{of_pairs}")
@@ -129,4 +166,6 @@ def leak_finding(leak: Leak) -> Finding:
     is_warning = leak.num_leaked_pairs >= 0.01 * leak.num_pairs or leak.num_leaked_sources >= 0.05 * leak.num_pairs
     message = f"{leak.key}: {' and '.join(seen)} also occur in training (ignoring spaces and case)"
     hint = "remove them from data.train: scores on them measure memorisation"
-    return Finding("warning" if is_warning else "note", "leakage", message, hint, tuple(map(str, leak.examples)))
+    is_error = leak.num_pairs >= _FEW_PAIRS and leak.num_leaked_pairs >= _LEAKED_ERROR_SHARE * leak.num_pairs
+    severity: Severity = "error" if is_error else "warning" if is_warning else "note"
+    return Finding(severity, "leakage", message, hint, tuple(map(str, leak.examples)))

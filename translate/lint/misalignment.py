@@ -79,11 +79,6 @@ def find_unlikely_lengths(source_lengths: Ints, target_lengths: Ints) -> Ints:
     return real[np.abs(deviations) > _MAX_LENGTH_DEVIATIONS * max(usual, 0.25)]
 
 
-def find_shifted_blocks(source_lengths: Ints, target_lengths: Ints) -> list[ShiftedLines]:
-    """Shifts of many hundred lines, to the nearest block of 500, by the lengths alone, which is fast."""
-    return _runs(_block_offsets(source_lengths, target_lengths), np.arange(len(source_lengths)))
-
-
 def find_shifted_lines(
     source_ids: TokenIds, target_ids: TokenIds, *, numbers: Ints, vocab_size: int
 ) -> list[ShiftedLines]:

@@ -221,8 +221,10 @@ def _own_subwords(config: Config, tokenizers: Tokenizers) -> dict[str, float | N
 def long_references(config: Config, survey: Survey, tokenizers: Tokenizers) -> Iterator[Finding]:
     """References of a held-out corpus that are longer than the search may write."""
     corpus, decoding = survey.corpus, config.decoding
-    sources = torch.tensor([len(tokenizers.source.encode(line)) + 1 for line in corpus.sources])
-    targets = torch.tensor([len(tokenizers.target.encode(line)) + 1 for line in corpus.targets])
+    sources, targets = (
+        torch.from_numpy(count_items(tokenizer.encode_lines(lines, num_threads=torch.get_num_threads()))) + 1
+        for tokenizer, lines in zip(tokenizers[:2], (corpus.sources, corpus.targets), strict=True)
+    )
     over = (targets > maximum_lengths(sources, decoding, position_limit=None)).nonzero().flatten().tolist()
     if not over:
         return

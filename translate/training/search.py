@@ -33,7 +33,7 @@ from translate.runs.directory import SEARCH_JOURNAL, RunDirectory
 from translate.runs.lock import hold_lock
 from translate.runs.metrics import best_record, read_metrics
 from translate.runs.progress import Progress
-from translate.training.train import train
+from translate.training.train import Inspect, NotReady, train
 from translate.training.trainer import Paused
 
 logger = logging.getLogger(__name__)
@@ -176,6 +176,7 @@ class Search:
         seed: int = 1,
         minutes: float | None = None,
         command: Sequence[str] = (),
+        inspect: Inspect | None = None,
     ) -> None:
         """Train until there are enough trials, or their time is used up.
 
@@ -184,8 +185,10 @@ class Search:
             sampler: Chooses settings at random, or by a tree-structured Parzen estimator from the trials so far.
             minutes: The time of all trainings, including earlier calls; None: no limit.
             command: The command that the user typed, which the runs record.
+            inspect: Inspects the first training, whose data the others share; see `train`.
 
         Raises:
+            NotReady: The inspection has found errors.
             RunError: All trials have failed, or the results cannot be written.
             StoppedBySignal: SIGINT, SIGTERM or SIGHUP came; everything is saved. A `KeyboardInterrupt`.
 
@@ -202,7 +205,8 @@ class Search:
                         break
                     begun.append(trial.user_attrs["run"])
                     held.enter_context(self._lock(begun[-1]))
-                self._train(trial, deadline=deadline, command=list(command))
+                first_inspect = inspect if len(begun) == 1 else None
+                self._train(trial, deadline=deadline, command=list(command), inspect=first_inspect)
             gc.collect()  # the model may be part of a cycle, and a GPU needs its memory for the next one
         else:
             logger.info(f"The budget of {minutes:g} minutes is used up; a larger --minutes continues the search")
@@ -236,7 +240,7 @@ class Search:
             logger.info(f"{num_trials} trials were requested, but only {len(others)} different settings were found")
         return None
 
-    def _train(self, trial: Trial, *, deadline: float, command: list[str]) -> None:
+    def _train(self, trial: Trial, *, deadline: float, command: list[str], inspect: Inspect | None) -> None:
         name, settings, num_validations, is_poor = trial.user_attrs["run"], _settings(trial.params), 0, False
 
         def pause(progress: Progress) -> bool:
@@ -252,7 +256,8 @@ class Search:
 
         logger.info(f"{name}: {' '.join(f'{key}={json.dumps(each)}' for key, each in settings.items())}")
         try:
-            train(self._config(settings), self.directory / name, resume=True, command=command, pause=pause)
+            config, run = self._config(settings), self.directory / name
+            train(config, run, resume=True, command=command, inspect=inspect, pause=pause)
             self.study.tell(trial, next(each.bleu for each in self.results() if each.run == name))
         except Paused:
             if is_poor:  # otherwise the time is up, and the trial stays open
@@ -260,6 +265,8 @@ class Search:
         except (InputError, RunError) as error:
             trial.set_user_attr("reason", " ".join(str(error).split()))
             self.study.tell(trial, state=TrialState.FAIL)
+            if isinstance(error, NotReady):
+                raise
             logger.warning(f"{name} failed: {error}")
         finally:
             self.write()

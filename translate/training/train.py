@@ -8,14 +8,13 @@ from pathlib import Path
 
 from translate._version import __version__
 from translate.config.schema import Config
-from translate.data.streaming import Batches
-from translate.data.tokenizer import Tokenizers
 from translate.distributed.process_group import join_world
+from translate.errors import InputError
 from translate.memory import configure_memory
 from translate.runs.directory import RunDirectory
 from translate.runs.log import RunLog
 from translate.runs.progress import Progress
-from translate.training.preparation import Corpora, prepare_data
+from translate.training.preparation import TrainingData, prepare_data
 from translate.training.setup import choose_place, log_setup, setup_training
 from translate.training.signals import StopRequests, interrupted_together
 from translate.training.state import Training, claim_run, start_or_resume
@@ -25,6 +24,12 @@ from translate.training.trainer import Trainer
 
 logger = logging.getLogger(__name__)
 
+Inspect = Callable[[Config, TrainingData, int], object]
+
+
+class NotReady(InputError):
+    """The inspection of a training has found errors."""
+
 
 def train(
     config: Config,
@@ -33,7 +38,7 @@ def train(
     resume: bool,
     command: list[str],
     profile: bool = False,
-    inspect: Callable[[Config, Corpora, Batches, Tokenizers, int], object] | None = None,
+    inspect: Inspect | None = None,
     pause: Callable[[Progress], bool] | None = None,
 ) -> Progress:
     """Train as the config says, into a run directory.
@@ -42,8 +47,8 @@ def train(
         resume: Resume the run in that directory; if there is none yet, start one.
         command: The command that the user typed, which the run keeps.
         profile: Also profile some steps, into the run's `profile`.
-        inspect: Called before the first step of a new training with its config, corpora, batches, tokenizers and
-            number of trained parameters, such as `translate.lint.check.log_findings`.
+        inspect: Called before a new run is created, with its config, data and number of trained parameters, such
+            as `translate.lint.check.log_findings`; it may raise `NotReady`.
         pause: Asked before the first step, after each step, and after a validation that follows it, whether to pause
             there. Nothing else changes: `training.max_steps` and the schedule stay, and `resume` continues exactly.
 
@@ -86,12 +91,15 @@ def train(
             initial=initial,
         )
 
+        # Inspect what a new run would learn from, before anything of it is written.
+        if inspect is not None and not is_resumed:
+            num_parameters = train_step.model.num_trained_parameters
+            world.run_on_rank_0(lambda: inspect(config, data, num_parameters))
+
         # Start or resume.
         training = Training(config, run, data, train_step, world)
         start_or_resume(training, is_resumed=is_resumed, initial=initial, command=command, log=log)
         log_setup(train_step)
-        if inspect is not None and not is_resumed and world.is_main_process:
-            inspect(config, data.corpora, data.batches, data.tokenizers, train_step.model.num_trained_parameters)
 
         # Loop: train, validate, save.
         is_silent = not world.is_main_process

@@ -36,6 +36,7 @@ def shown_on(kind: str, monkeypatch: pytest.MonkeyPatch, **environment: str) -> 
             logger.info("Step 5: BLEU 25, best", extra={"bold": "Step 5: BLEU 25"})
             logger.warning("old: it is")
             logger.error("no pairs")
+            logger.error("  error  swapped", extra={"bold": "  error"})
             fail("wrong input", 2)
 
         app = typer.Typer(cls=ReportingGroup)
@@ -66,6 +67,7 @@ def test_colours(kind: str, environment: dict[str, str], is_coloured: bool, monk
         "\x1b[1mStep 5: BLEU 25\x1b[0m, best\n"
         "\x1b[33mWarning:\x1b[0m old: it is\n"
         "\x1b[31mError:\x1b[0m no pairs\n"
+        "\x1b[31m\x1b[1m  error\x1b[0m  swapped\n"
         "\x1b[31mtranslate:\x1b[0m wrong input\n"
         "\x1b[33mtranslate:\x1b[0m interrupted\n."
     )

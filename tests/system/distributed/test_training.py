@@ -118,8 +118,8 @@ def test_a_signal_to_one_stops_all_after_the_same_step(trainings: Any) -> None:
 
 
 def test_fewer_validation_lines_than_processes(trainings: Any) -> None:
-    for name in ("validation.in", "validation.out"):
-        (trainings.directory / name).write_text("12\n", encoding="utf-8")
+    for name, line in (("validation.in", "12"), ("validation.out", "21")):
+        (trainings.directory / name).write_text(f"{line}\n", encoding="utf-8")
     trainings.run(1, "one", "threads=2", "max_steps=5")
     trainings.run(2, "two", "threads=1", "max_steps=5")
     assert_alike(trainings.directory / "two", trainings.directory / "one")

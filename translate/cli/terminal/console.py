@@ -28,8 +28,9 @@ class ConsoleHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         text, bold, dim = self.format(record), getattr(record, "bold", ""), getattr(record, "dim", "")
         if record.levelno >= logging.WARNING:
-            label, _, message = text.partition(" ")
-            text = f"{typer.style(label, fg='yellow' if record.levelno == logging.WARNING else 'red')} {message}"
+            label = bold or text.partition(" ")[0]
+            colour = "yellow" if record.levelno == logging.WARNING else "red"
+            text = f"{typer.style(label, fg=colour, bold=bool(bold) or None)}{text.removeprefix(label)}"
         elif bold or dim:
             middle = text.removeprefix(bold).removesuffix(dim)
             text = f"{bold and typer.style(bold, bold=True)}{middle}{dim and typer.style(dim, dim=True)}"
