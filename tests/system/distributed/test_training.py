@@ -1,5 +1,6 @@
 """Several processes train as one does: the same losses, scores and weights, whatever their number and engine."""
 
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -137,6 +138,15 @@ def test_errors_are_told_once(trainings: Any, first: str, overrides: tuple[str, 
     assert all(each.code in (2, -signal.SIGTERM) for each in ended), ended
     assert ended[1].said == ""
     assert message in ended[0].said
+
+
+def test_all_stop_where_the_check_finds_errors(trainings: Any) -> None:
+    for side in ("in", "out"):
+        shutil.copy(trainings.directory / f"train.{side}", trainings.directory / f"validation.{side}")
+    ended = trainings.try_to(2, "run")
+    assert all(each.code in (2, -signal.SIGTERM) for each in ended) and ended[1].said == ""
+    assert ended[0].said.count("Not ready: fix 2 errors") == 1 and "data.validation: 811 of 811 pairs" in ended[0].said
+    assert not (trainings.directory / "run" / "run.json").exists()
 
 
 def test_other_data_in_one_of_them(trainings: Any) -> None:
