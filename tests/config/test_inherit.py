@@ -66,6 +66,28 @@ def test_contradictions_are_all_named_with_both_values(load: Load) -> None:
     assert len(different) == 3
 
 
+@pytest.mark.parametrize("base", ["demo", "multi30k", "runs/other"])
+def test_the_run_wins_over_what_the_user_did_not_write(load: Load, tmp_path: Path, base: str) -> None:
+    """A preset, or another run, that the config extends; what is in the user's own files and overrides is an error."""
+    write_run_files(tmp_path / "runs/other", load_config("multi30k", ["model.d_model=512"]).config)
+    own = "extends: ../own.yaml\ntraining: {initialize_from: ../runs/base}\n"
+    (tmp_path / "deeper").mkdir()
+    (tmp_path / "deeper/tune.yaml").write_text(own)
+    (tmp_path / "own.yaml").write_text(f"extends: {base}\nmodel: {{dropout: 0.4}}\n")
+    config, origins = load_config("deeper/tune.yaml")
+    inherited = load().config
+    assert config.model == inherited.model and config.tokenizer == inherited.tokenizer
+    assert (config.data.source_language, config.data.target_language) == ("fr", "nl")
+    assert str(origins["model.d_model"]) == "runs/base/config.yaml" and str(origins["model.dropout"]) == "own.yaml:2"
+    assert load_config(base, ["training.initialize_from=runs/base"]).config.model.dropout == 0.3  # the run's
+    (tmp_path / "own.yaml").write_text(f"extends: {base}\nmodel:\n  d_model: 48\n")
+    with pytest.raises(InputError) as error:
+        load_config("deeper/tune.yaml", ["tokenizer.vocab_size=78"])
+    _, *different, _ = str(error.value).splitlines()
+    assert len(different) == 2 and in_order(different[0], "model.d_model = 48 (own.yaml:3:3)", "runs/base", "24")
+    assert in_order(different[1], "tokenizer.vocab_size = 78 (command line)", "77")
+
+
 @pytest.mark.parametrize("name", [name for name in ModelConfig.model_fields if name not in ("d_model", "num_heads")])
 def test_each_key_of_the_model_is_decided_or_free(load: Load, name: str) -> None:
     """Dropouts do not change what a weight means, and new weights are not drawn; all else does."""

@@ -1,7 +1,7 @@
 """What fine-tuning inherits from its base run: the keys that the run's weights and tokenizer determine."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,11 @@ _MAY_DIFFER = {
 _NOT_INHERITED = {"add_characters", "add_pieces"}  # the run's tokenizer has these pieces already
 
 
-def inherit(document: Document, base: Config, *, run: Path) -> None:
-    """Add the values of the base run's config to a document that does not state them.
+def inherit(document: Document, base: Config, *, run: Path, not_own: Container[str]) -> None:
+    """Add the values of the base run's config to a document whose user does not state them.
+
+    Args:
+        not_own: Keys whose values do not come from the user, so that the run's values replace them.
 
     Raises:
         InputError: The config contradicts the run's weights or tokenizer.
@@ -28,9 +31,10 @@ def inherit(document: Document, base: Config, *, run: Path) -> None:
         stated = document.values.setdefault(section, {})
         if not isinstance(stated, dict):  # an error that validation reports
             return
-        for key in inherited.keys() - stated.keys():
-            stated[key] = inherited[key]
-            document.origins[f"{section}.{key}"] = Origin(run / "config.yaml")
+        for key, value in inherited.items():
+            if key not in stated or f"{section}.{key}" in not_own:
+                stated[key] = value
+                document.origins[f"{section}.{key}"] = Origin(run / "config.yaml")
     check_agreement(document.values, base, run=run, origins=document.origins)
 
 

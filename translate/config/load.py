@@ -245,7 +245,7 @@ def _candidates(name: str, origin: Origin | None, *, root: Path | None = None) -
 
 
 def _inherit_from_run(document: Document, *, required: bool) -> None:
-    """Find the run of `training.initialize_from`, and inherit from it the keys that the config does not state.
+    """Find the run of `training.initialize_from`, and inherit from it the keys that the user does not state.
 
     The config of a run that was fine-tuned states everything, and no longer needs the base run.
     """
@@ -259,7 +259,10 @@ def _inherit_from_run(document: Document, *, required: bool) -> None:
     run = next((Path(os.path.abspath(each)) for each in candidates if is_run(str(each))), None)
     if run is not None and is_unicode(str(run)):
         training["initialize_from"] = str(run)
-        inherit(document, read_resolved_config(run / "config.yaml"), run=run)
+        folders = {key: each.path.resolve().parent for key, each in document.origins.items() if each.path}
+        # The user chose a preset, or another run's config, but did not write its values.
+        not_own = {key for key, folder in folders.items() if folder == presets_directory() or is_run(str(folder))}
+        inherit(document, read_resolved_config(run / "config.yaml"), run=run, not_own=not_own)
     elif required:
         found = run or next((each for each in candidates if each.exists()), candidates[0])
         if run is not None:
