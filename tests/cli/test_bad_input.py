@@ -320,6 +320,9 @@ CALLS: dict[str, Make] = {
     "option-nan": call("decode RUN --length-penalty nan"),
     "corpus-name": folder_not_utf8,
     "corpus-pipe": train("data.train.0.source=pipe"),
+    "corpus-tsv-name": call(
+        "train TINY --run new", "data.train={kind: tsv, path: a.tsv, source_column: fr}", a_tsv="de\ten\nc\td"
+    ),
     "corpus-tsv": call("train TINY --run new", "data.train=[{kind: tsv, path: a.tsv}]", a_tsv="a\tb\nc"),
     "lines-missing": call("decode RUN gone.de"),
     "lines-folder": call("decode RUN /"),

@@ -78,6 +78,21 @@ def test_a_corpus_of_another_kind_takes_the_old_ones_place() -> None:
     assert load("data.train.0.kind=tsv", "data.train.0.path=x").data.train[0] == TsvCorpus(path=Path("x"))
 
 
+@pytest.mark.parametrize("below", ["", "extends: run.yaml\n", "extends: one.yaml\n"])
+def test_the_mapping_of_one_corpus_is_a_list(tmp_path: Path, below: str) -> None:
+    """Alone, in place of two corpora, or in place of one of another kind; its keys can be given with and without 0."""
+    (tmp_path / "one.yaml").write_text("data: {train: [{kind: text, source: a, target: b, weight: 3}]}")
+    (tmp_path / "mine.yaml").write_text(f"{below}data:\n  train:\n    kind: tsv\n    path: x")
+    expected = TsvCorpus(path=Path("x"))
+    loaded = load_config(str(tmp_path / "mine.yaml"), ["model.d_model=64"])
+    assert loaded.config.data.train == (expected,)
+    assert str(loaded.origins["data.train.0.path"]).startswith("mine.yaml:")
+    for index in ("", ".0"):
+        changed = load_config(str(tmp_path / "mine.yaml"), [f"data.train{index}.weight=2"]).config.data.train
+        assert changed == (expected.model_copy(update={"weight": 2.0}),)
+    assert load_config({"data": {"train": {"kind": "tsv", "path": "x"}}}).config.data.train == (expected,)
+
+
 def test_extending_merges_mappings_and_replaces_lists() -> None:
     loaded = extended(
         "model: {d_model: 32}\ndata: {train: [{kind: tsv, path: x}], validation: {source: w}}", "model.d_ff=8"

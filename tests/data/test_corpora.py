@@ -1,5 +1,6 @@
 """Reading corpora of all kinds: the pairing never shifts, and whatever is bad is named with its file and place."""
 
+import gzip
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,7 @@ from translate.data.corpora import FileText, ParallelCorpus, data_fingerprint, j
 from translate.data.tables import FILE_FORMATS, PairChunk
 from translate.data.tokenizer import Tokenizers, train_tokenizer
 from translate.errors import InputError
+from translate.lint.corpora import survey_corpus
 
 
 def write(path: Path, data: bytes) -> Path:
@@ -63,6 +65,23 @@ def test_tsv_has_columns_and_no_quoting(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", b'id\t"one\t"eins\nid2\ttwo\tzwei\textra\r\n')
     corpus = read_corpus(TsvCorpus(path=path, source_column=2, target_column=1), key="data.train.0")
     assert (corpus.sources, corpus.targets) == (['"eins', "zwei"], ['"one', "two"])
+
+
+def test_tsv_columns_by_the_names_of_its_header(tmp_path: Path) -> None:
+    text = b"id\tde\ten\n1\teins\tone\n2\tzwei\ttwo\n"
+    for path in (write(tmp_path / "a.tsv", text), write(tmp_path / "a.tsv.gz", gzip.compress(text))):
+        for columns in (("de", "en"), ("de", 2), (1, "en")):
+            corpus = TsvCorpus(path=path, source_column=columns[0], target_column=columns[1])
+            read = read_corpus(corpus, key="data.train.0")
+            assert (read.sources, read.targets) == (["eins", "zwei"], ["one", "two"])
+            assert survey_corpus("data.train.0", read, corpus).unit == "row"  # the first pair is row 1
+    bad = (
+        ("fr", "en", "'fr' does not exist; .* id, de, en; without a header"),
+        ("de", 3, "line 2: 3 .* 'de' .* 3 need 4"),
+    )
+    for source, target, message in bad:
+        with pytest.raises(InputError, match=f"^data.train.0: {path}.*{message}"):
+            read_corpus(TsvCorpus(path=path, source_column=source, target_column=target), key="data.train.0")
 
 
 @pytest.fixture

@@ -4,9 +4,12 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from translate.config.section import InputPath, NotNegativeInt, PositiveInt, Section
+from translate.config.section import InputPath, NotNegativeInt, PositiveInt, Section, expecting
 
 Chance = Annotated[float, Field(ge=0.0, le=1.0)]
+Column = Annotated[
+    NotNegativeInt | str, expecting("should be the number of a column, counted from 0, or its name in the header")
+]
 
 
 class Augmentation(Section):
@@ -86,10 +89,15 @@ class TsvCorpus(WeightedCorpus):
     """One tab-separated file."""
     path: InputPath
     """The file."""
-    source_column: NotNegativeInt = 0
-    """Column of the source sentence, counted from 0."""
-    target_column: NotNegativeInt = 1
-    """Column of the translation, counted from 0."""
+    source_column: Column = 0
+    """Column of the source sentence: its number, counted from 0, or its name in the first line, the file's header."""
+    target_column: Column = 1
+    """Column of the translation, likewise."""
+
+    @property
+    def has_header(self) -> bool:
+        """Whether the first line has the names of the columns."""
+        return isinstance(self.source_column, str) or isinstance(self.target_column, str)
 
 
 class TableCorpus(NamedColumns):

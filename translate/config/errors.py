@@ -62,9 +62,12 @@ def _explain_problem(problem: dict[str, Any], document: Document) -> str:
         case "string_pattern_mismatch" if location == ("name",):
             rule = "has letters, digits, '_', '-' and '.', and does not start with '-' or '.'"
             return f"name = {_shown(problem['input'])}: a run's name {rule}{where}"
-        case "tuple_type" if location[0] == "training" or location[-1] == "leave_out":
+        case "tuple_type" if location != ("data", "train"):
             value = problem["input"]
             return f"{key} = {_shown(value)}: should be a list, such as [{value}]{where}"
+        case "dict_type" if (name := location[1]) in ("test", "validation_also"):
+            by_name = "corpora by name, such as {mine: {kind: text, source: a.de, target: a.en}}"
+            return f"{key} = {_shown(problem['input'])}: data.{name} has {by_name}{where}"
     expected = _EXPECTED.get(problem["type"]) or re.sub(r"^(Input|String) ", "", problem["msg"])
     choice = suggested_choice(problem["input"], expected) if problem["type"] == "literal_error" else ""
     return f"{key} = {_shown(problem['input'])}: {expected}{where}{choice}"

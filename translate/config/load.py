@@ -131,7 +131,9 @@ def _read_extended(path: Path, chain: tuple[Path, ...]) -> Document:
         _convert_old_keys(document, path)
     base_name = document.values.pop("extends", None)
     if base_name is None:
-        return document
+        empty = Document({}, {})
+        empty.values.update(_merge({}, document.values, "", empty.origins, document.origins))
+        return empty
     origin = document.origins.pop("extends").position
     if not isinstance(base_name, str):
         raise InputError(f"{origin}: extends takes the path or name of one config, not {json.dumps(base_name)}")
@@ -178,11 +180,25 @@ def _apply_override(document: Document, override: str, *, place: str = "command 
 
 def _merge(below: Any, above: Any, key: str, origins: dict[str, Origin], new_origins: dict[str, Origin]) -> Any:
     """Merge a value into the one that it overrides, and their origins likewise."""
+    if key == "data.train" and isinstance(above, dict) and not all(map(str.isdigit, above)):  # it is one corpus
+        is_part = isinstance(below, list) and len(below) == 1
+        if is_part or not below or "kind" in above:
+            above = {"0": above} if is_part else [above]
+            start = f"{key}."
+            moved = {
+                name.replace(start, f"{key}.0.", 1): each
+                for name, each in new_origins.items()
+                if name.startswith(start)
+            }
+            new_origins = {key: new_origins[key], f"{key}.0": new_origins[key], **moved}
+    if below is None and isinstance(above, dict):
+        below = {}
+        origins.update({name: origin for name, origin in new_origins.items() if name == key})
     if isinstance(below, list) and isinstance(above, dict):  # its keys are indices
         items = {str(index): item for index, item in enumerate(below)}
         if wrong := [name for name in above if name not in items]:
             dotted = join_key(key, wrong[0])
-            problem = f"{wrong[0]!r} is not an index of a list of {len(below)}, counted from 0"
+            problem = f"{wrong[0]!r} is not an index of a list of {len(below)}, counted from 0, as in {key}.0"
             raise InputError(f"{new_origins[dotted].position}: {dotted}: {problem}")
         return list(_merge(items, above, key, origins, new_origins).values())
     if isinstance(below, dict) and isinstance(above, dict):

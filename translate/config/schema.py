@@ -4,14 +4,13 @@ Sections are frozen data and know no class that they configure. The docstring un
 which docs/config.md, `translate config schema` and the help of options are generated.
 """
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, field_validator, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import Field, model_validator
 
 from translate.config.data import DataConfig, TokenizerConfig
 from translate.config.decoding import DecodingConfig
-from translate.config.section import Device, InputPath, NotNegativeInt, PositiveInt, Probability, Section
+from translate.config.section import Device, InputPath, NotNegativeInt, PositiveInt, Probability, Section, expecting
 
 _FREEZE = r"^(embeddings|(encoder|decoder)(\.[0-9]{1,4}(-[0-9]{1,4})?)?)$"
 
@@ -93,7 +92,10 @@ class TrainingConfig(Section):
     """Stop after this many optimizer steps."""
     max_epochs: PositiveInt | None = None
     """Stop after this many passes over the data, if that comes first; null: no limit."""
-    batch_tokens: Annotated[int, Field(ge=1, le=100_000_000)] | Literal["auto"] = 4096
+    batch_tokens: Annotated[
+        Annotated[int, Field(ge=1, le=100_000_000)] | Literal["auto"],
+        expecting("should be auto or a whole number from 1 to 100000000"),
+    ] = 4096
     """Most tokens in a batch on each of its two sides, including padding. auto takes as many as fit into the memory of
     a GPU, found by doubling before the first step, but at most step_tokens (25,000 as in the paper if that is null);
     elsewhere it takes at most 4096, since larger batches are no faster there. The run's config records the number, so
@@ -191,16 +193,6 @@ class TrainingConfig(Section):
         """`batch_tokens` as a number, which it is once training has started."""
         assert self.batch_tokens != "auto", "the batch size has not been chosen yet"
         return self.batch_tokens
-
-    @field_validator("batch_tokens", mode="wrap")
-    @classmethod
-    def _check_number_or_auto(cls, value: Any, check: ValidatorFunctionWrapHandler) -> Any:
-        try:
-            return check(value)
-        except ValidationError:  # pydantic's message would explain each alternative
-            raise PydanticCustomError(
-                "number_or_auto", "should be auto or a whole number from 1 to 100000000"
-            ) from None
 
     @model_validator(mode="after")
     def _check_settings_agree(self) -> Self:

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic_core import PydanticCustomError
 
 InputPath = Path  # the loader looks for input files next to the config that names them
 Device = Annotated[str, Field(pattern=r"^[a-z]+(:[1-9]?[0-9])?$")]
@@ -13,6 +14,18 @@ MOST = 2**53  # JSON and torch have no larger exact integers
 # For numbers that cost nothing when huge: such a number limits nothing, or is an interval that is never reached.
 PositiveInt = Annotated[int, Field(ge=1, le=MOST)]
 NotNegativeInt = Annotated[int, Field(ge=0, le=MOST)]
+
+
+def expecting(message: str) -> WrapValidator:
+    """What to say of a wrong value in place of pydantic's message, which would explain each alternative of a union."""
+
+    def check(value: Any, inner: ValidatorFunctionWrapHandler) -> Any:
+        try:
+            return inner(value)
+        except ValidationError:
+            raise PydanticCustomError("expecting", "{message}", {"message": message}) from None
+
+    return WrapValidator(check)
 
 
 class Section(BaseModel):

@@ -83,6 +83,8 @@ def json_schema() -> str:
         "title": "Extends",
         "description": "Path or preset name of a config that supplies the values left out here.",
     }
+    train = schema["$defs"]["DataConfig"]["properties"]["train"]
+    train["anyOf"] = [{"type": train.pop("type"), "items": (corpus := train.pop("items"))}, corpus]
     for name in ("validation_also", "test"):
         by_name = schema["$defs"]["DataConfig"]["properties"][name]
         by_name["additionalProperties"] = False

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from translate.config.data import Augmentation, Corpus, HubCorpus, TableCorpus, TextCorpus, TsvCorpus
 from translate.data.cache import TemporaryFile
-from translate.data.tables import PairChunk, chunk_pairs, read_table, table_name
+from translate.data.tables import PairChunk, check_columns, chunk_pairs, read_table, table_name
 from translate.data.text import stream_lines
 from translate.data.token_store import FileArray
 from translate.data.tokenizer import Tokenizers
@@ -87,16 +87,19 @@ def _text_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
 
 
 def _tsv_pairs(corpus: TsvCorpus) -> Iterator[tuple[str, str]]:
-    needed = max(corpus.source_column, corpus.target_column) + 1
-    for number, line in enumerate(stream_lines(corpus.path), start=1):
+    lines, given = enumerate(stream_lines(corpus.path), start=1), (corpus.source_column, corpus.target_column)
+    header = next(lines, (1, ""))[1].split("\t") if corpus.has_header else []
+    check_columns(header, corpus)
+    source, target = (header.index(column) if isinstance(column, str) else column for column in given)
+    needed, counted = max(source, target) + 1, "" if header else ", counted from 0,"
+    for number, line in lines:
         columns = line.split("\t")
         if len(columns) < needed:
             raise InputError(
                 f"{corpus.path}, line {number}: {len(columns)} tab-separated column{'s' * (len(columns) > 1)},"
-                f" but source_column = {corpus.source_column} and target_column = {corpus.target_column},"
-                f" counted from 0, need {needed}"
+                f" but source_column = {given[0]!r} and target_column = {given[1]!r}{counted} need {needed}"
             )
-        yield columns[corpus.source_column], columns[corpus.target_column]
+        yield columns[source], columns[target]
 
 
 def _slip_line(source_lengths: NDArray[np.int32], target_lengths: NDArray[np.int32]) -> int:

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Any, NamedTuple
 
-from translate.config.data import HubCorpus, TableCorpus
+from translate.config.data import HubCorpus, TableCorpus, TsvCorpus
 from translate.data.text import require_unchanged, stream_lines
 from translate.errors import InputError
 from translate.files import require_file
@@ -145,7 +145,7 @@ def _csv_pairs(corpus: TableCorpus) -> Iterator[tuple[str, str]]:
         # A quoted cell may contain newlines, and the parser needs them.
         rows = csv.reader((f"{line}\n" for line in stream_lines(path)), strict=True)
         header = next((row for row in rows if row), [])
-        _check_columns(header, corpus)
+        check_columns(header, corpus)
         source, target = header.index(corpus.source_column), header.index(corpus.target_column)
         for row in rows:
             if row and len(row) != len(header):
@@ -159,11 +159,17 @@ def _csv_pairs(corpus: TableCorpus) -> Iterator[tuple[str, str]]:
         raise InputError(f"{path}, line {rows.line_num}: is not CSV ({error})") from error
 
 
-def _check_columns(columns: list[str], corpus: TableCorpus | HubCorpus) -> None:
+def check_columns(columns: list[str], corpus: TsvCorpus | TableCorpus | HubCorpus) -> None:
+    """Check that a corpus's columns that are given by name occur once in its header.
+
+    Raises:
+        InputError: One does not; the message lists the names.
+    """
     for key, column in (("source_column", corpus.source_column), ("target_column", corpus.target_column)):
-        if columns.count(column) != 1:
+        if isinstance(column, str) and columns.count(column) != 1:
             wrong = "is the name of several columns" if column in columns else "does not exist"
             found = ", ".join(columns) or "missing"
+            found += "; without a header, give the numbers of columns, from 0" * isinstance(corpus, TsvCorpus)
             raise InputError(f"{table_name(corpus)}: {key} = {column!r} {wrong}; the columns are {found}")
 
 
@@ -190,7 +196,7 @@ def _pairs_of_tables(
     for table in tables:
         while any(str(column.type).startswith("struct<") for column in table.columns):
             table = table.flatten()  # {"translation": {"de": ...}} becomes a column "translation.de"
-        _check_columns(table.column_names, corpus)
+        check_columns(table.column_names, corpus)
         sides = []
         for column in (corpus.source_column, corpus.target_column):
             try:
@@ -214,9 +220,9 @@ FILE_FORMATS: dict[str, Callable[[TableCorpus], Iterator[PairChunk]]] = {
 """The reader of each `kind` of `TableCorpus`."""
 
 
-def table_name(corpus: TableCorpus | HubCorpus) -> str:
+def table_name(corpus: TsvCorpus | TableCorpus | HubCorpus) -> str:
     """A table's name in errors: the file, or the data set with its configuration."""
-    if isinstance(corpus, TableCorpus):
+    if not isinstance(corpus, HubCorpus):
         return str(corpus.path)
     details = [f"split {corpus.split}"]
     details += [f"subset {corpus.subset}"] if corpus.subset is not None else []

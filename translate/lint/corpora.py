@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from translate.config.data import Corpus
+from translate.config.data import Corpus, TsvCorpus
 from translate.config.schema import Config
 from translate.data.corpora import ParallelCorpus
 from translate.lint import misalignment
@@ -79,7 +79,8 @@ def survey_corpora(config: Config, corpora: Corpora) -> tuple[list[Survey], list
 def survey_corpus(key: str, corpus: ParallelCorpus, settings: Corpus) -> Survey:
     """Read a corpus once; its settings say where it comes from."""
     hashes = (np.fromiter(map(_hash, side), np.int64, len(side)) for side in (corpus.sources, corpus.targets))
-    return Survey(key, "line" if settings.kind in {"text", "tsv"} else "row", corpus, *hashes)
+    has_rows = settings.has_header if isinstance(settings, TsvCorpus) else settings.kind != "text"
+    return Survey(key, "row" if has_rows else "line", corpus, *hashes)
 
 
 def take_sample(corpus: ParallelCorpus, *, max_pairs: int) -> Sample:
