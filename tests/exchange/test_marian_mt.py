@@ -146,6 +146,11 @@ def change_json(file: Path, **values: Any) -> None:
         ("config.json", {"decoder_ffn_dim": 29}, "a run cannot hold decoder_ffn_dim = 29 (only 28)"),
         ("config.json", {"encoder_layers": 3}, "the model in config.json: missing keys: model.encoder"),
         ("config.json", {"encoder_layers": 1}, "the model in config.json: unexpected keys: model.encoder"),
+        (
+            "config.json",
+            {"encoder_ffn_dim": 29, "decoder_ffn_dim": 29},
+            "fc1.weight has the shape (28, 20), not (29, 20)",
+        ),
         ("config.json", {"eos_token_id": 1}, "config.json: eos_token_id = 1, and in vocab.json it is 0"),
         ("config.json", b"{", "config.json: is damaged: it is not JSON"),
         ("config.json", b"[]", "config.json: is damaged: "),
@@ -155,6 +160,7 @@ def change_json(file: Path, **values: Any) -> None:
         ("pytorch_model.bin", b"PK\x03\x04", ": is damaged, or not a model that can be imported: "),
         ("target.spm", b"\xff", ": is damaged, or not a model that can be imported: "),
         ("vocab.json", b'{"</s>": 0, "<unk>": 1}', "vocab.json: has 2 subwords, but the model has "),
+        ("vocab.json", {"▁in": 0}, "vocab.json: '</s>' and '▁in' have the same id, 0"),
     ],
 )
 def test_refusals(opus: tuple[Path, Path], tmp_path: Path, name: str, change: Any, words: str) -> None:
@@ -233,9 +239,61 @@ def test_a_name_on_the_hub_is_downloaded(
         import_(Path("nowhere"), tmp_path / "other")
 
 
-def test_settings_of_the_search_that_are_lost_are_named(caplog: pytest.LogCaptureFixture) -> None:
-    generation = transformers.GenerationConfig(num_beams=3, length_penalty=-1.0, forced_bos_token_id=5, max_length=900)
-    settings = search_settings(generation, 512)
-    assert (settings["beam_size"], settings["length_penalty"], settings["max_length_constant"]) == (3, 0.0, 511)
+KEPT: list[dict[str, Any]] = [
+    {"early_stopping": True, "max_new_tokens": 5, "suppress_tokens": [0, 2, 5, 6, 7]},
+    {"early_stopping": "never", "min_length": 14},
+    {"length_penalty": 2.0, "bad_words_ids": [[0], [3], [9], [10, 11], [12, 13]]},
+    {"max_length": 9, "forced_eos_token_id": 3, "no_repeat_ngram_size": 1},
+    {"min_new_tokens": 14, "repetition_penalty": 1.5},
+]
+
+
+@pytest.mark.parametrize("kept", KEPT, ids=str)
+def test_settings_of_the_search_are_kept(
+    toy: Toy, tmp_path: Path, caplog: pytest.LogCaptureFixture, kept: dict[str, Any]
+) -> None:
+    """Fifty lines are translated as transformers translates them."""
+    folder = tmp_path / "folder"
+    export_run(toy.path, to="huggingface", output=folder)
+    plain = {"num_beams": 4, "decoder_start_token_id": 2, "eos_token_id": 3, "pad_token_id": 0, "max_new_tokens": 40}
+    if "max_length" in kept:
+        del plain["max_new_tokens"]
+    (folder / "generation_config.json").write_text(json.dumps(plain | kept))
+    caplog.clear()
+    import_(folder, tmp_path / "run")
+    assert not caplog.records
+    lines = (toy.sources * 50)[:50]
+    lines = [f"{line} {lines[number // 3]}" for number, line in enumerate(lines)]
+    assert translate(tmp_path / "run", lines) == generate(folder, lines)
+
+
+def test_settings_of_the_search_that_are_lost_are_named(
+    caplog: pytest.LogCaptureFixture, opus: tuple[Path, Path]
+) -> None:
+    """Whatever they are; what changes no translation is not."""
+    given = {"num_beams": 3, "length_penalty": -1.0, "forced_bos_token_id": 5, "max_length": 900, "do_sample": True}
+    given |= {"use_cache": False, "new_setting": [1], "eos_token_id": [0, 7], "repetition_penalty": 0.9}
+    foreign, config = read_marian_mt(opus[0]), transformers.MarianConfig.from_pretrained(opus[0])
+    settings = search_settings(Path("g.json"), transformers.GenerationConfig(**given), config, foreign.target)
+    assert (settings["beam_size"], settings["length_penalty"], settings["max_length_constant"]) == (3, 0.0, 96)
     (record,) = caplog.records
-    assert "forced_bos_token_id = 5, length_penalty = -1.0 has no exact counterpart here" in record.message
+    lost = "length_penalty = -1.0, forced_bos_token_id = 5, do_sample = True, new_setting = [1], eos_token_id = [0, 7]"
+    assert record.message.startswith("g.json: ") and "use_cache" not in record.message
+    assert all(each in record.message for each in [*lost.split(", ", maxsplit=4), "repetition_penalty = 0.9"])
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_half_precision_has_rounded_positions(make_opus: MakeOpus, tmp_path: Path, dtype: torch.dtype) -> None:
+    """The tables are the sines as far as the type of the weights can tell."""
+    folder = make_opus(tmp_path / "opus")
+    model = transformers.MarianMTModel.from_pretrained(folder).to(dtype)
+    (folder / "model.safetensors").unlink()
+    weights = model.state_dict()
+    torch.save(weights, folder / "pytorch_model.bin")
+    import_(folder, tmp_path / "run")
+    weights["model.encoder.embed_positions.weight"][3, 4] += 0.02
+    torch.save(weights, folder / "pytorch_model.bin")
+    with pytest.raises(
+        InputError, match=r"encoder\.embed_positions\.weight is not sinusoidal: .* 0\.02.* in \w*float16"
+    ):
+        import_(folder, tmp_path / "other")

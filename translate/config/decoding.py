@@ -17,6 +17,9 @@ class DecodingConfig(Section):
     """beam searches for the most probable translations; sample draws random ones from the model's distribution."""
     beam_size: Annotated[int, Field(ge=1, le=1000)] = 5
     """Number of hypotheses kept per sentence; 1 is greedy search."""
+    patience: Annotated[int, Field(ge=0, le=1000)] = 2
+    """Beam search ends when patience * beam_size hypotheses have finished (Kasai et al. 2022) or no other one can win.
+    0 is transformers' rule: beam_size have finished, and no other one would be among them at its present length."""
     n_best: Annotated[int, Field(ge=1, le=1000)] = 1
     """Number of translations per sentence, best first: distinct texts, fewer if the beam has fewer. Sampling draws this
     many, and a text that is drawn twice appears twice."""
@@ -67,6 +70,8 @@ class DecodingConfig(Section):
     """No sequence of n tokens occurs twice in one translation (Paulus et al. 2017); 0 turns this off."""
     repetition_penalty: Annotated[float, Field(ge=1.0, le=10.0)] = 1.0
     """Multiplies the log-probability of a token that has occurred before (Keskar et al. 2019); 1 turns it off."""
+    forbidden_ids: tuple[Annotated[tuple[NotNegativeInt, ...], Field(min_length=1)], ...] = ()
+    """Sequences of subwords that no translation contains, as ids of the target vocabulary, such as [[17], [5, 9]]."""
     alignment_layer: Annotated[int, Field(ge=-1000, lt=1000)] = -1
     """Decoder layer whose cross-attention, averaged over heads, gives alignments and coverage; -1 is the last."""
     batch_tokens: Annotated[int, Field(ge=1, le=100_000_000)] = 8192

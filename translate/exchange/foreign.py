@@ -5,7 +5,9 @@ segments, and a separate vocabulary gives the ids. Ours does both, so its pieces
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+import fnmatch
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +21,8 @@ from translate.errors import InputError, RunError
 from translate.exchange.weights import Format
 from translate.files import read_json
 from translate.model import Transformer
+
+logger = logging.getLogger(__name__)
 
 _SYMBOLS = {PAD_ID: "<pad>", UNK_ID: "<unk>", BOS_ID: "<s>", EOS_ID: "</s>"}
 _UNIGRAM, _BPE = 1, 2  # SentencePiece's numbers
@@ -111,6 +115,19 @@ def require(name: str, values: Mapping[str, object], allowed: Mapping[str, tuple
     ]
     if refused:
         raise InputError(f"{name}: a run cannot hold {', '.join(refused)}")
+
+
+def warn_of_lost(
+    place: Path, given: Mapping[str, object], *, defaults: Mapping[str, object], kept: Iterable[str]
+) -> None:
+    """Warn of the settings in a file that differ from the defaults and that match no pattern in `kept`."""
+    lost = [
+        f"{key} = {value}"
+        for key, value in given.items()
+        if (value or None) != (defaults.get(key) or None) and not any(fnmatch.fnmatchcase(key, name) for name in kept)
+    ]
+    if lost:
+        logger.warning(f"{place}: {', '.join(lost)} has no exact counterpart here and is ignored")
 
 
 def reorder_sentencepiece(model_bytes: bytes, names: list[str], *, name: str) -> Tokenizer:

@@ -113,6 +113,8 @@ def _fill(model: Transformer, foreign: ForeignModel) -> None:
         theirs = weights.pop(name)
         if tokens is not None:
             vocabulary = foreign.source if tokens == "source" else foreign.target
+            if len(theirs) < (num_subwords := len(vocabulary.subwords)):
+                raise InputError(f"the weight {name} has {len(theirs)} rows, but there are {num_subwords} subwords")
             missing_row = theirs.new_full((1, *theirs.shape[1:]), EXCLUDED if theirs.dim() == 1 else 0.0)
             theirs = torch.cat((theirs, missing_row))[vocabulary.rows]  # number -1 is the last row
             if theirs.dim() == 1:

@@ -23,7 +23,7 @@ from translate.decoding.agreement import probe
 from translate.decoding.counterparts import from_settings, known_settings
 from translate.decoding.engines.ctranslate2_conversion import check_scores, load_in_fp32
 from translate.errors import InputError, RunError, import_extra
-from translate.exchange.foreign import ForeignModel, Vocabulary, read_mapping, reading, require
+from translate.exchange.foreign import ForeignModel, Vocabulary, read_mapping, reading, require, warn_of_lost
 from translate.exchange.weights import OUTPUT_BIAS
 from translate.files import open_input, read_input
 from translate.memory import check_fits_memory
@@ -44,6 +44,10 @@ _ALLOWED: dict[str, tuple[object, ...]] = {
     "lemma-dim-emb": (0,),
     "factors-combine": ("sum",),
 }
+_KEPT = (  # of decoder.yml: what we read, and what changes no translation
+    "models", "vocabs", "beam-size", "normalize", "max-length-factor", "relative-paths", "mini-batch*", "maxi-batch*",
+    "workspace", "cpu-threads", "devices", "num-devices", "log*", "quiet*", "version",
+)  # fmt: skip
 _NORM_EPSILON = 1e-6  # hard-coded in Marian, not in its files
 _SYMBOLS = ("<unk>", "</s>")
 _TRANSPOSED, _EMBEDDINGS = ("W", "Wq", "Wk", "Wv", "Wo", "W1", "W2"), ("Wemb", "Wt")  # last parts of matrices' names
@@ -65,6 +69,7 @@ def read_marian(folder: Path) -> ForeignModel:
     text, place = bytes(arrays.pop("special:model.yml")).rstrip(b"\0").decode(), models[0] / "special:model.yml"
     settings, _ = parse_yaml(text, path=place, dotted_keys=True)
     require(str(place), settings, _ALLOWED | {"transformer-decoder-dim-ffn": (0, settings["transformer-dim-ffn"])})
+    warn_of_lost(folder / "decoder.yml", decoder, defaults={}, kept=_KEPT)
     sides = {"source": vocabularies[0], "target": vocabularies[-1]}
     source, target = map(_read_vocabulary, sides.values())
     weights, tying = _read_weights(arrays, name=str(models[0]))

@@ -1,7 +1,7 @@
 """Reads MarianMT models of Hugging Face transformers, which is the format of all OPUS-MT models there."""
 
 import functools
-import logging
+import itertools
 import re
 from pathlib import Path
 from typing import Any
@@ -9,43 +9,63 @@ from typing import Any
 import torch
 
 from translate.config.load import load_config
+from translate.config.section import MOST
 from translate.config.yaml import parse_yaml
+from translate.data.tokenizer import BOS_ID, PAD_ID
+from translate.decoding.agreement import TOLERANCE
 from translate.decoding.counterparts import from_settings, known_settings
 from translate.errors import InputError, import_extra
-from translate.exchange.foreign import ForeignModel, Vocabulary, read_mapping, require
+from translate.exchange.foreign import ForeignModel, Vocabulary, read_mapping, require, warn_of_lost
 from translate.exchange.huggingface import SHAPE, check_transformers, load_marian_tokenizer
 from translate.files import read_input, require_file, require_name
 from translate.memory import check_fits_memory
 
-logger = logging.getLogger(__name__)
-
 _FILES = ("config.json", "vocab.json", "source.spm", "target.spm")
 _PATTERNS = ("*.json", "*.spm", "*.safetensors", "pytorch_model*.bin")
-_ONLY_THEIRS = (  # settings of `generate` that our search does not have or defines differently
-    "do_sample", "num_beam_groups", "diversity_penalty", "repetition_penalty", "encoder_repetition_penalty",
-    "encoder_no_repeat_ngram_size", "min_length", "min_new_tokens", "forced_bos_token_id", "begin_suppress_tokens",
-)  # fmt: skip
+_PATIENCE = {False: 0, True: 1, "never": 1000}  # by `early_stopping`
+_KEPT = ("num_beams", "no_repeat_ngram_size", "bad_words_ids", "suppress_tokens", "m??_length", "m??_new_tokens")
+_NO_SEARCH = ("_*", "use_*", "output_*", "return_*", "transformers_version", "bos_token_id")  # change no translation
+_NO_TRAINING = ("vocab_size", "decoder_vocab_size", "max_position_embeddings", "init_std", "*_token_id", "is_decoder")
 
 
-def search_settings(generation: Any, max_positions: int) -> dict[str, Any]:
+def search_settings(place: Path, generation: Any, config: Any, target: Vocabulary) -> dict[str, Any]:
     """A `GenerationConfig` as our section `decoding`; a warning names the settings that ours does not have."""
-    given = generation.to_dict()
-    lost = [f"{key} = {given[key]}" for key in _ONLY_THEIRS if given.get(key) not in (None, False, 0, 1, 1.0)]
-    penalty = 1.0 if given.get("length_penalty") is None else given["length_penalty"]
-    longest = min(given.get("max_length") or max_positions, max_positions)
-    if penalty < 0:
-        lost.append(f"length_penalty = {penalty}")
-    if lost:
-        logger.warning(f"generation_config.json: {', '.join(lost)} has no exact counterpart here and is ignored")
-    return {
-        "beam_size": given.get("num_beams") or 1,
+    given = {key: value for key, value in generation.to_dict().items() if value is not None}
+    defaults: dict[str, Any] = getattr(type(generation), "_get_default_generation_params", dict)()
+    beam_size, penalty, repetition = (
+        given.get(key, 1) for key in ("num_beams", "length_penalty", "repetition_penalty")
+    )
+    conditions = {
+        "length_penalty": penalty >= 0,
+        "repetition_penalty": repetition >= 1 and beam_size > 1,  # in greedy search, theirs changes logits
+        "early_stopping": given.setdefault("early_stopping", False) in _PATIENCE,
+        "forced_eos_token_id": given.get("forced_eos_token_id") == config.eos_token_id,
+        **{key: given.get(key) == getattr(config, key) for key in ("pad_token_id", "eos_token_id")},
+        "decoder_start_token_id": given.get("decoder_start_token_id") == config.decoder_start_token_id,
+    }
+    kept = [key for key, is_ours in conditions.items() if is_ours]
+    warn_of_lost(place, given, defaults=defaults, kept=[*_KEPT, *_NO_SEARCH, *kept])
+    # Theirs counts the start symbol, and the end symbol if it is forced there.
+    most = min(given.get("max_new_tokens") or given.get("max_length", MOST) - 1, config.max_position_embeddings - 1)
+    ids = {row: token for token, row in enumerate(target.rows) if token not in (PAD_ID, BOS_ID, *target.only_ours)}
+    forbidden = [each for each in given.get("bad_words_ids", ()) if each != [config.eos_token_id]]
+    forbidden += [[token] for token in given.get("suppress_tokens", ())]
+    settings = {
+        "beam_size": beam_size,
+        "patience": _PATIENCE.get(given["early_stopping"], 0),
         "length_penalty_kind": "average",
         "length_penalty": max(0.0, penalty),
-        "no_repeat_ngram": given.get("no_repeat_ngram_size") or 0,
+        "no_repeat_ngram": given.get("no_repeat_ngram_size", 0),
+        "repetition_penalty": float(repetition) if "repetition_penalty" in kept else 1.0,
+        "forbidden_ids": [[ids[row] for row in each] for each in forbidden if ids.keys() >= {*each}],
         "max_length_factor": 0.0,
-        # Theirs counts the start symbol, and the end symbol if it is forced there.
-        "max_length_constant": longest - 1 - (given.get("forced_eos_token_id") is not None),
+        "max_length_constant": most - ("forced_eos_token_id" in given),
+        "min_length_constant": max(0, given.get("min_length", 0) - 1, given.get("min_new_tokens", 0)),
     }
+    is_plain = not any(settings[key] for key in ("no_repeat_ngram", "forbidden_ids", "min_length_constant"))
+    if is_plain and penalty == settings["repetition_penalty"] == 1:
+        settings["patience"] = settings["patience"] or 2  # the same translations in practice, and CTranslate2 has it
+    return settings
 
 
 def download(name: str) -> Path:
@@ -101,15 +121,19 @@ def read_marian_mt(folder: Path) -> ForeignModel:
         require_file(file)
         check_fits_memory(file, file.stat().st_size)
     model, loading = transformers.MarianMTModel.from_pretrained(
-        folder, local_files_only=True, dtype=torch.float32, output_loading_info=True
+        folder, local_files_only=True, dtype=torch.float32, output_loading_info=True, ignore_mismatched_sizes=True
     )
     tokenizer = load_marian_tokenizer(folder)
-    if damage := [
-        f"{kind.replace('_', ' ')}: {', '.join(map(str, sorted(loading[kind])[:5]))}"
-        for kind in ("missing_keys", "unexpected_keys", "mismatched_keys")
-        if loading.get(kind)
-    ]:
+    damage = [
+        f"{kind} keys: {', '.join(sorted(loading[f'{kind}_keys'])[:5])}"
+        for kind in ("missing", "unexpected")
+        if loading[f"{kind}_keys"]
+    ]
+    for name, shape, expected in sorted(loading["mismatched_keys"])[:5]:
+        damage.append(f"{name} has the shape {tuple(shape)}, not {tuple(expected)}")
+    if damage:
         raise InputError(f"{folder}: the weights do not match the model in config.json: {'; '.join(damage)}")
+    _set_positions(folder, model)
     weights = dict(model.eval().state_dict())
     for name in ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight", "model.shared.weight"):
         weights.pop(name, None)  # sines, and a second name of the embeddings
@@ -118,7 +142,10 @@ def read_marian_mt(folder: Path) -> ForeignModel:
     tying = "none" if target_table is not output_table else "all" if source_table is target_table else "decoder"
     weights["final_logits_bias"] = weights["final_logits_bias"][0]
     source, target = _read_vocabularies(folder, model, tokenizer)
-    config = model.config
+    config, defaults = model.config, transformers.MarianConfig().to_dict()
+    own = {key: getattr(config, key) for key in defaults.keys() - transformers.PretrainedConfig().to_dict().keys()}
+    kept = (*SHAPE, *known_settings("marian_mt"), *_NO_TRAINING, *_NO_SEARCH)
+    warn_of_lost(folder / "config.json", own, defaults=defaults, kept=kept)
     try:
         header = read_input(folder / "README.md").decode().split("---\n")[1]
         licence = parse_yaml(header, path=folder / "README.md", dotted_keys=True)[0]["license"]
@@ -137,7 +164,7 @@ def read_marian_mt(folder: Path) -> ForeignModel:
                 **from_settings({"activation_function": "gelu", **settings}, "marian_mt"),  # gelu is the default there
                 "tie_embeddings": tying,
             },
-            "decoding": search_settings(model.generation_config, config.max_position_embeddings),
+            "decoding": search_settings(folder / "generation_config.json", model.generation_config, config, target),
         },
         format="marian_mt",
         weights=weights,
@@ -151,6 +178,22 @@ def read_marian_mt(folder: Path) -> ForeignModel:
     )
 
 
+def _set_positions(folder: Path, model: Any) -> None:
+    """Replace stored tables of positions, which are sines rounded to the type of the stored weights, by exact sines."""
+    for side in ("encoder", "decoder"):
+        embedding = model.get_submodule(f"model.{side}.embed_positions")
+        table, exact = embedding.weight.detach(), embedding.create_weight()
+        types = (torch.bfloat16, torch.float16)
+        stored = next((each for each in types if torch.equal(table, table.to(each).float())), torch.float32)
+        allowed, difference = max(TOLERANCE, torch.finfo(stored).eps), float((table - exact).abs().max())
+        if not difference <= allowed:
+            raise InputError(
+                f"{folder}: model.{side}.embed_positions.weight is not sinusoidal: it differs from sines by up to"
+                f" {difference:.2g}, and {allowed:.2g} is allowed in {str(stored).removeprefix('torch.')}"
+            )
+        table.copy_(exact)
+
+
 def _read_vocabularies(folder: Path, model: Any, tokenizer: Any) -> tuple[Vocabulary, Vocabulary]:
     """The vocabularies of both sides; a joint one is returned twice."""
     config, sides = model.config, {"vocab.json": (tokenizer.encoder, model.get_encoder().embed_tokens)}
@@ -159,9 +202,13 @@ def _read_vocabularies(folder: Path, model: Any, tokenizer: Any) -> tuple[Vocabu
     made = []
     for name, (ids, embeddings) in sides.items():
         subwords, num_rows = sorted(ids, key=ids.__getitem__), embeddings.num_embeddings
+        for before, subword in itertools.pairwise(subwords):
+            if ids[before] == ids[subword]:
+                raise InputError(f"{folder}/{name}: {before!r} and {subword!r} have the same id, {ids[subword]}")
         if sorted(ids.values()) != [*range(num_rows)]:
             raise InputError(
-                f"{folder}/{name}: has {len(ids)} subwords, but the model has {num_rows} embeddings: each needs one"
+                f"{folder}/{name}: has {len(ids)} subwords, but the model has {num_rows} embeddings: ids must be 0 to"
+                f" {num_rows - 1}, and they are {ids[subwords[0]]} to {ids[subwords[-1]]}"
             )
         unk, eos = ids.get(tokenizer.unk_token), ids.get(tokenizer.eos_token)
         if unk is None:

@@ -117,8 +117,8 @@ OutputFile = Annotated[
 ]
 
 _PANELS = {  # panels of the help, in order, with the options in each
-    "Search": "search beam_size n_best max_length_factor max_length_constant min_length_factor min_length_constant"
-    " diversity_groups diversity_strength mbr mbr_candidates",
+    "Search": "search beam_size patience n_best max_length_factor max_length_constant min_length_factor"
+    " min_length_constant diversity_groups diversity_strength mbr mbr_candidates",
     "Scores": "ensemble reverse length_penalty length_penalty_kind coverage_penalty no_repeat_ngram"
     " repetition_penalty reverse_weight",
     "Constraints": "prefix require terminology forbid",
@@ -138,6 +138,8 @@ def _read_options() -> dict[str, Any]:
     for field, documentation in itertools.pairwise(section.body):
         if isinstance(field, ast.AnnAssign) and isinstance(documentation, ast.Expr):
             assert isinstance(field.target, ast.Name) and field.value is not None
+            if "tuple" in ast.unparse(field.annotation):
+                continue  # only a config holds lists
             key, kind, default = field.target.id, _type(field.annotation), ast.literal_eval(field.value)
             text = " ".join(str(ast.literal_eval(documentation.value)).split())
             notes = [", ".join(typing.get_args(kind)), "" if default is None else f"default: {str(default).lower()}"]

@@ -20,14 +20,14 @@ from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizers
 from translate.decoding.engines.ctranslate2_conversion import check_conversion, load_in_fp32, position_limit
 from translate.decoding.engines.engine import SearchJob
 from translate.decoding.engines.own import OwnEngine
-from translate.decoding.search.beam import PATIENCE, Hypothesis
+from translate.decoding.search.beam import Hypothesis
 from translate.decoding.search.settings import build_scoring, maximum_lengths
 from translate.errors import InputError, RunError, import_extra
 
 # Settings that only our own search has; with the defaults of all of them a search is plain beam search.
 _ONLY_OURS = {
     "search", "coverage_penalty", "min_length_factor", "min_length_constant", "diversity_groups", "mbr",
-    "no_repeat_ngram", "repetition_penalty", "shortlist",
+    "no_repeat_ngram", "repetition_penalty", "forbidden_ids", "shortlist",
 }  # fmt: skip
 _COMPUTE_TYPES = {"fp32": "float32", "int8": "int8", "bf16": "bfloat16"}
 _BATCHES_PER_WORKER = {True: 4, False: 12}  # by whether the search is greedy
@@ -38,6 +38,7 @@ _LENGTH_POWERS = {"gnmt": 0.7, "average": 1.0, "none": 0.0}  # alpha, as a share
 def missing_settings(config: DecodingConfig) -> list[str]:
     """The settings of a search that other programs do not have, as "decoding.key = value"."""
     missing = config.model_dump(include=_ONLY_OURS, exclude_defaults=True)
+    missing |= {"patience": 0} if config.patience == 0 and config.beam_size > 1 else {}
     return [f"decoding.{key} = {value!r}" for key, value in missing.items()]
 
 
@@ -184,7 +185,7 @@ class CTranslate2Engine:
     def _submit(self, job: SearchJob, batch: Sequence[int], max_length: int) -> list[Any]:
         """Put a batch into CTranslate2's queue, from which its workers take it; the results come later."""
         config = job.config
-        patience = 1 if config.beam_size == 1 else PATIENCE
+        patience = 1 if config.beam_size == 1 else config.patience
         results: list[Any] = self._translator.translate_batch(
             [self.tokenizers.source.pieces(job.inputs[index].source_ids) for index in batch],
             asynchronous=True,
@@ -221,7 +222,7 @@ class CTranslate2Engine:
             score = log_prob / penalties[len(ids)]
             ranked.append(Hypothesis(ids[:-1] if is_ended else ids, [log_prob], score, truncated=not is_ended))
         ranked.sort(key=lambda each: -each.score)
-        is_full = config.beam_size > 1 and len(ranked) == PATIENCE * config.beam_size
+        is_full = config.beam_size > 1 and len(ranked) == config.patience * config.beam_size
         del ranked[config.beam_size if config.n_best > 1 else 1 :]
         lengths = range(min(map(len, hypotheses)), max(map(len, hypotheses)) + 1)
         best_left_out = max(min(scores) * length**alpha / penalties[length] for length in lengths)

@@ -3,7 +3,7 @@
 A sentence has `beam` slots. At each step they take the best continuations: `select_best`, or a selection that samples,
 diversifies or keeps to constraints. `update_state` then extends the hypotheses. One of the `beam` best that ends with
 the end symbol becomes a finished hypothesis, which never changes, and leaves its slot to the next best continuation, if
-the selection has given more than `beam`. The search ends with `PATIENCE` times `beam` finished hypotheses, or when no
+the selection has given more than `beam`. The search ends with `patience` times `beam` finished hypotheses, or when no
 open one can still win. This is the search of fairseq and CTranslate2 with patience, and a stop that is exact.
 
 With a patience of 1 the search of a confident model would end too early: unlikely hypotheses fill the finished ones
@@ -21,7 +21,6 @@ from torch import Tensor
 
 from translate.model.device import copy_to_device
 
-PATIENCE = 2
 CHUNK = 256  # `largest` first compares chunks of this many numbers by their maximum, which vector units find fast
 
 NextTokenScores = Float[Tensor, "batch beam vocab"]
@@ -48,6 +47,7 @@ class Scoring(NamedTuple):
     length_penalty: Literal["gnmt", "average", "none"] = "gnmt"
     alpha: float = 0.6
     coverage_penalty: float = 0.0
+    patience: int = 2  # 0: see `is_done`
 
     def penalty(self, lengths: Int[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:
         """The divisor of a cumulative score, at least 1; the end symbol counts as a token.
@@ -281,9 +281,10 @@ def update_state(
     finished_lengths = torch.cat((state.finished_lengths, new_lengths), dim=1).gather(1, kept)
     finished_truncated = torch.cat((state.finished_truncated, ~ends[:, :beam]), dim=1).gather(1, kept)
 
-    # The next best candidates take the slots, but none does when `PATIENCE` times `beam` hypotheses have finished.
+    # The next best candidates take the slots, but none does when `patience` times `beam` hypotheses have finished.
     num_found = state.num_found + is_found.sum(dim=1)
-    scores = scores.masked_fill(finishes | (num_found >= PATIENCE * beam)[:, None], -math.inf)
+    is_full = num_found >= (scoring.patience or math.inf) * beam
+    scores = scores.masked_fill(finishes | is_full[:, None], -math.inf)
     slots = torch.arange(beam, device=scores.device).expand(batch, -1)
     if scores.shape[1] > beam:
         slots = finishes.byte().argsort(dim=1, stable=True)[:, :beam]
@@ -320,10 +321,14 @@ def update_state(
 def is_done(state: BeamState, *, scoring: Scoring, num_best: int = 1) -> Bool[Tensor, " batch"]:
     """Whether no open hypothesis can still come among the `num_best` best; safe by `Scoring.upper_bound`.
 
-    A sentence with a NaN score is done too: nothing that follows can be compared.
+    With a patience of 0 it is a guess, the one of transformers' `early_stopping=False`: no open hypothesis would come
+    among all finished ones if it ended now. A sentence with a NaN score is done too: nothing that follows can be
+    compared.
     """
-    worst_kept = state.finished_scores[:, :num_best][:, -1]
-    return ~(worst_kept < scoring.upper_bound(state.cumulative_scores.amax(dim=1), state.max_lengths))
+    is_guess = scoring.patience == 0
+    worst_kept = state.finished_scores[:, : state.parents.shape[1] if is_guess else num_best][:, -1]
+    lengths = state.lengths if is_guess else state.max_lengths
+    return ~(worst_kept < scoring.upper_bound(state.cumulative_scores.amax(dim=1), lengths))
 
 
 def finished_hypotheses(state: BeamState) -> list[list[Hypothesis]]:

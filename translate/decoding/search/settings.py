@@ -45,6 +45,13 @@ def build_search_settings(
         applied.append(processors.ForcedPrefix([each.prefix_ids for each in inputs], device=device))
     if forbidden:
         applied.append(processors.ForbiddenPhrases(forbidden, words))
+    if config.forbidden_ids:
+        if (largest := max(map(max, config.forbidden_ids))) >= len(words.begins_word):
+            raise InputError(
+                f"decoding.forbidden_ids: {largest} is not an id: the vocabulary has {len(words.begins_word)} subwords"
+            )
+        exact = words._replace(leaves_word_open=torch.zeros_like(words.leaves_word_open))
+        applied.append(processors.ForbiddenPhrases(config.forbidden_ids, exact))
     if config.no_repeat_ngram:
         applied.append(processors.NoRepeatedNgrams(config.no_repeat_ngram))
     if config.repetition_penalty > 1.0:
@@ -94,7 +101,7 @@ def _build_selection(
 
 def build_scoring(config: DecodingConfig) -> Scoring:
     """The scoring that a config names."""
-    return Scoring(config.length_penalty_kind, config.length_penalty, config.coverage_penalty)
+    return Scoring(config.length_penalty_kind, config.length_penalty, config.coverage_penalty, config.patience)
 
 
 def maximum_lengths(
