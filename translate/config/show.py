@@ -135,7 +135,8 @@ def _values(field: dict[str, Any]) -> str:
         return "the keys of `augment`" if field.get("$ref") == "#/$defs/Augmentation" else "a corpus"
     if field["type"] == "array":
         items = field["items"]
-        return f"a list of {_values(items) if 'enum' in items else 'texts' if 'type' in items else 'corpora'}"
+        kinds = {"array": "lists of numbers", "string": "texts"}
+        return f"a list of {_values(items) if 'enum' in items else kinds.get(items.get('type'), 'corpora')}"
     if field["type"] == "object":
         return "corpora by name"
     names = {"integer": "whole number", "number": "number", "string": "text", "boolean": "`true`, `false`"}
