@@ -122,8 +122,8 @@ def test_models(client: TestClient) -> None:
         ("/translate", {"text": ["a", "b " * 999], "options": {"long": "error"}}, 422, "line 2"),
         ("/score", {"source": ["a", "b"], "target": ["a"]}, 422, "1 in target"),
         ("/attention", {"source": "a", "target": " "}, 422, "target"),
-        ("/nowhere", {}, 404, "/docs"),
-        ("/models", {}, 405, "GET"),
+        ("/nowhere", {}, 404, "Not Found"),
+        ("/models", {}, 405, "Method Not Allowed"),
     ],
 )
 def test_errors(client: TestClient, path: str, question: dict[str, Any], status: int, words: str) -> None:
@@ -134,7 +134,7 @@ def test_errors(client: TestClient, path: str, question: dict[str, Any], status:
 
 def test_openapi(client: TestClient) -> None:
     """The schema has examples and errors; FastAPI's own pages, which load scripts from another host, are off."""
-    assert [client.get(path).status_code for path in ("/docs", "/redoc")] == [404, 404]
+    assert "page/docs.js" in client.get("/docs").text and client.get("/redoc").status_code == 404
     document = client.get("/openapi.json").json()
     schemas = document["components"]["schemas"]
     for name in ("TranslateRequest", "ScoreRequest", "AttentionRequest", "LibreTranslateRequest", "DeepLRequest"):

@@ -45,6 +45,13 @@ def test_idle_connections_and_slow_headers_are_closed(
             assert slow.recv(1) == b""
 
 
+def test_an_answer_to_head_has_no_body(make_live: Callable[..., str]) -> None:
+    with connected(make_live(), 1) as (client,):
+        client.sendall(b"HEAD /languages HTTP/1.1\r\nHost: LOCALHOST.:9\r\nConnection: close\r\n\r\n")
+        answer = b"".join(iter(lambda: client.recv(1000), b""))
+        assert answer.startswith(b"HTTP/1.1 200") and b"content-length: " in answer and answer.endswith(b"\r\n\r\n")
+
+
 def test_many_slow_clients_leave_room_for_others(
     make_live: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -485,6 +486,9 @@ def scenes(page: Page) -> Iterator[str]:
     give_file(page, f"{DOG}\n{ARTISTS}".encode())
     page.locator("#download").wait_for()
     yield "a file"
+    page.get_by_role("link", name="API").click()
+    page.locator("section").last.wait_for()
+    yield "the API"
 
 
 @pytest.mark.parametrize("scheme, width", [("light", 1400), ("dark", 400), ("light", 320)])
@@ -496,3 +500,24 @@ def test_axe_finds_nothing_serious_and_nothing_is_wider_than_the_window(
     for scene in scenes(page):
         assert serious_findings(page) == [], scene
         assert page.evaluate("document.documentElement.scrollWidth") <= width, scene
+
+
+def test_the_examples_of_the_api_run_and_answer_as_shown(page: Page) -> None:
+    page.get_by_role("link", name="API").click()
+    page.locator("section").last.wait_for()
+    blocks = page.locator("pre").all_text_contents()
+    for command, answer in zip(blocks[::2], blocks[1::2], strict=True):
+        sent = [*shlex.split(command), "--silent", "--fail", "--header", f"Authorization: Bearer {TOKEN}"]
+        found = subprocess.run(sent, check=True, capture_output=True, text=True).stdout
+        if answer[0] in "[{":
+            assert shape(json.loads(found)) == shape(json.loads(answer)), command
+        else:
+            assert answer.split()[0] in found
+
+
+def shape(answer: Any) -> Any:
+    """The keys of an answer, and of the first object of a list in it."""
+    if isinstance(answer, list):
+        return shape(answer[0]) if answer and isinstance(answer[0], dict) else list
+    free = ("settings", "scores", "conditions")  # their keys depend on the run and the text
+    return {key: key in free or shape(value) for key, value in answer.items()} if isinstance(answer, dict) else None

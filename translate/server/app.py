@@ -18,7 +18,7 @@ from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
 from fastapi.staticfiles import StaticFiles
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
-from pydantic import Discriminator, Tag
+from pydantic import Discriminator, Field, Tag
 from starlette.exceptions import HTTPException as HTTPError
 
 from translate._version import __version__
@@ -31,6 +31,7 @@ from translate.server.gate import NO_TOKEN, Access, Gate, Metrics, error_respons
 from translate.server.models import ServedModel
 
 _PAGE = files("translate.server") / "page"
+_EVENT = 'event: partial\ndata: {"index": 0, "text": "A dog"}'
 _UNIONS = ("ours", "libretranslate", "str", "list[str]")  # Pydantic's names of alternatives, in the place of an error
 
 
@@ -172,8 +173,8 @@ def create_app(models: Mapping[str, ServedModel], limits: schema.Limits, access:
 
     async def answer_error(request: Request, error: Exception) -> JSONResponse:
         status, message = _explain(error)
-        if status == 422 and compatibility.is_foreign(request, error):
-            status = 400  # as LibreTranslate and DeepL do
+        is_foreign = getattr(request.state, "is_libretranslate", False) or request.url.path.startswith("/v2/")
+        status = 400 if status == 422 and is_foreign else status  # as LibreTranslate and DeepL do
         return error_response(request.url.path, status, message, getattr(error, "headers", None))
 
     for kind in (HTTPError, RequestValidationError, InputError, RunError, Exception):
@@ -187,14 +188,10 @@ def create_app(models: Mapping[str, ServedModel], limits: schema.Limits, access:
 def _explain(error: Exception) -> tuple[int, str]:
     """The status of an error, and its message for the client."""
     match error:
-        case HTTPError(detail="Not Found"):
-            return 404, "this path does not exist; GET /docs lists the paths"
-        case HTTPError(detail="Method Not Allowed"):
-            return 405, f"this path does not have the method; use {(error.headers or {}).get('Allow', 'GET')}"
         case HTTPError():
             return error.status_code, error.detail
         case RequestValidationError():
-            return _explain_invalid(error)
+            return _explain_invalid(error.errors())
         case InputError():
             return 422, str(error)
         case RunError():
@@ -203,10 +200,10 @@ def _explain(error: Exception) -> tuple[int, str]:
             return 500, "the server failed; see its log"
 
 
-def _explain_invalid(error: RequestValidationError) -> tuple[int, str]:
-    """400 and why, if the body cannot be read; otherwise 422 and each wrong key, with its value."""
+def _explain_invalid(errors: Sequence[Any]) -> tuple[int, str]:
+    """400 and why the body cannot be read; or 422 (400 for LibreTranslate) and each wrong key, with its value."""
     wrong: dict[str, None] = {}
-    for each in error.errors():
+    for each in errors:
         kind, given, message = each["type"], each["input"], each["msg"].removeprefix("Input ")
         key = ".".join(str(part) for part in each["loc"][1:] if part not in _UNIONS)
         if kind == "json_invalid":
@@ -214,35 +211,26 @@ def _explain_invalid(error: RequestValidationError) -> tuple[int, str]:
         if not key:
             found = "empty" if given is None else "not a JSON object, or its header is missing"
             return 400, f"the body is {found}; send an object with the header Content-Type: application/json"
-        if kind == "missing":
-            wrong[f"{key} is missing"] = None
-        elif kind == "extra_forbidden":
-            wrong[f"{key} is not a key of this request"] = None
-        else:
-            wrong[f"{key} = {reprlib.repr(given)}: {message[0].lower()}{message[1:]}"] = None
-    return 422, "; ".join(wrong)
+        words = {"missing": "is missing", "extra_forbidden": "is not a key of this request"}.get(kind)
+        wrong[f"{key} {words or f'= {reprlib.repr(given)}: {message[0].lower()}{message[1:]}'}"] = None
+    return 400 if "libretranslate" in errors[0]["loc"] else 422, "; ".join(wrong)
+
+
+def _kind(body: Any) -> str:
+    """Which service's request this is: LibreTranslate's has a field q."""
+    return "libretranslate" if isinstance(body, dict) and "q" in body else "ours"
+
+
+def _example(answer: Any, kind: str = "application/json") -> dict[int | str, dict[str, Any]]:
+    """For OpenAPI: an example of an answer that has no class."""
+    return {200: {"content": {kind: {"example": answer}}}}
 
 
 def _add_own_paths(app: FastAPI, server: Server) -> None:
     @app.get("/", include_in_schema=False)
-    async def page() -> FileResponse:
-        return FileResponse(str(_PAGE / "index.html"))
-
-    @app.get("/healthz")
-    async def health() -> JSONResponse:
-        """200 while the server accepts requests, 503 while it is stopping."""
-        is_draining = app.state.is_draining
-        return JSONResponse({"status": "stopping" if is_draining else "ok"}, 503 if is_draining else 200)
-
-    @app.get("/metrics", response_class=Response)
-    async def metrics() -> Response:
-        """Metrics in Prometheus's format."""
-        return Response(generate_latest(server.metrics.registry), media_type=CONTENT_TYPE_LATEST)
-
-    @app.get("/models")
-    async def models() -> schema.ModelsAnswer:
-        """The models, the first of which is the default, and the limits of requests."""
-        return schema.ModelsAnswer(models=[model.describe() for model in server.models.values()], limits=server.limits)
+    @app.get("/docs", include_in_schema=False)
+    async def page(request: Request) -> FileResponse:
+        return FileResponse(str(_PAGE / ("docs.html" if request.url.path.endswith("/docs") else "index.html")))
 
     @app.post("/translate")
     async def translate(
@@ -250,10 +238,10 @@ def _add_own_paths(app: FastAPI, server: Server) -> None:
         question: Annotated[
             Annotated[schema.TranslateRequest, Tag("ours")]
             | Annotated[compatibility.LibreTranslateRequest, Tag("libretranslate")],
-            Discriminator(compatibility.kind_of),
+            Discriminator(_kind),
         ],
-    ) -> schema.TranslateAnswer | dict[str, Any]:
-        """Translate one or several texts. A request with the field q is LibreTranslate's, and so is its answer."""
+    ) -> schema.TranslateAnswer | Annotated[dict[str, Any], Field(examples=[{"translatedText": "A dog is running."}])]:
+        """Translate one or several texts. A request with the field `q` is LibreTranslate's, and so is its answer."""
         if isinstance(question, compatibility.LibreTranslateRequest):
             request.state.is_libretranslate = True
             if not (request.state.is_allowed or server.access.allows(question.api_key)):
@@ -264,12 +252,12 @@ def _add_own_paths(app: FastAPI, server: Server) -> None:
         model, job = server.translation_job(question)
         return schema.TranslateAnswer(model=model.name, translations=await server.answer(request, model, job))
 
-    @app.post("/translate/stream", responses={200: {"content": {"text/event-stream": {}}}})
+    @app.post("/translate/stream", responses=_example(_EVENT, "text/event-stream"))
     async def stream(question: schema.TranslateRequest) -> StreamingResponse:
-        """Translate as /translate does, and send results as server-sent events.
+        """Translate as `/translate` does, and send results as server-sent events.
 
         `partial` has an `index` and the `text` so far, for a request with one text; `translation` has an `index` and
-        the fields of a translation of /translate, as soon as it is found; `done` or `error` comes last.
+        the fields of a translation of `/translate`, as soon as it is found; `done` or `error` comes last.
         """
         model, job = server.translation_job(question, is_stream=True)
         model.queue.submit(job)  # before the response starts, so that an error can still set the status
@@ -299,6 +287,22 @@ def _add_own_paths(app: FastAPI, server: Server) -> None:
         answers: list[schema.AttentionAnswer] = await server.answer(request, model, job)
         return answers[0]
 
+    @app.get("/healthz", responses=_example({"status": "ok"}))
+    async def health() -> JSONResponse:
+        """200 while the server accepts requests, 503 while it is stopping."""
+        is_draining = app.state.is_draining
+        return JSONResponse({"status": "stopping" if is_draining else "ok"}, 503 if is_draining else 200)
+
+    @app.get("/metrics", response_class=Response, responses=_example("translate_texts_total 12.0", "text/plain"))
+    async def metrics() -> Response:
+        """Metrics in Prometheus's format."""
+        return Response(generate_latest(server.metrics.registry), media_type=CONTENT_TYPE_LATEST)
+
+    @app.get("/models")
+    async def models() -> schema.ModelsAnswer:
+        """The models, the first of which is the default, and the limits of requests."""
+        return schema.ModelsAnswer(models=[model.describe() for model in server.models.values()], limits=server.limits)
+
 
 async def _events(server: Server, model: ServedModel, job: Job) -> AsyncIterator[bytes]:
     started = time.perf_counter()
@@ -320,7 +324,7 @@ def _event(name: str, data: dict[str, Any]) -> bytes:
 
 
 def _add_other_paths(app: FastAPI, server: Server) -> None:
-    @app.get("/languages")
+    @app.get("/languages", responses=_example([{"code": "de", "name": "de", "targets": ["en"]}]))
     async def languages() -> list[dict[str, Any]]:
         """The languages in LibreTranslate's format: each with its targets."""
         targets: dict[str, dict[str, None]] = {}
@@ -329,7 +333,9 @@ def _add_other_paths(app: FastAPI, server: Server) -> None:
             targets.setdefault(data.target_language, {})
         return [{"code": code, "name": code, "targets": list(to)} for code, to in targets.items()]
 
-    @app.post("/v2/translate")
+    text = {"detected_source_language": "DE", "text": "A dog is running.", "billed_characters": 15}
+
+    @app.post("/v2/translate", responses=_example({"translations": [text]}))
     async def deepl(request: Request, question: compatibility.DeepLRequest) -> dict[str, Any]:
         """Translate texts line by line, or as HTML, with DeepL's requests and answers."""
         if question.glossary_id:
@@ -344,7 +350,7 @@ def _add_other_paths(app: FastAPI, server: Server) -> None:
             ]
         }
 
-    @app.get("/v2/languages")
+    @app.get("/v2/languages", responses=_example([{"language": "DE", "name": "de", "supports_formality": False}]))
     async def deepl_languages(
         request: Request, type: Literal["source", "target"] | None = None
     ) -> list[dict[str, Any]]:
@@ -354,7 +360,7 @@ def _add_other_paths(app: FastAPI, server: Server) -> None:
         codes = dict.fromkeys(getattr(each.run.config.data, f"{side}_language") for each in server.models.values())
         return [{"language": code.upper(), "name": code, "supports_formality": False} for code in codes]
 
-    @app.get("/v2/usage")
+    @app.get("/v2/usage", responses=_example({"character_count": 15, "character_limit": 10**12}))
     async def deepl_usage() -> dict[str, int]:
         """The characters translated since the server started; there is no quota."""
         return {"character_count": server.num_characters, "character_limit": 10**12}

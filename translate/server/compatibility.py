@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from urllib.parse import parse_qs
 
 from fastapi import HTTPException, Request
@@ -22,7 +22,7 @@ class LibreTranslateRequest(BaseModel):
 
     model_config = ConfigDict(strict=True, use_attribute_docstrings=True)
 
-    q: Annotated[str | list[str], Field(examples=["Ein Hund läuft.\nZwei Männer kochen."])]
+    q: Annotated[str | list[str], Field(examples=["Ein Hund läuft."])]
     """A text, whose lines are translated one by one, or a list of texts."""
     source: Annotated[str, Field(examples=["de"])] = "auto"
     target: Annotated[str, Field(min_length=2, examples=["en"])]
@@ -41,18 +41,6 @@ class DeepLRequest(BaseModel):
     source_lang: Annotated[str | None, Field(examples=["DE"])] = None
     tag_handling: Literal["html", "xml"] | None = None
     glossary_id: str | None = None
-
-
-def kind_of(body: Any) -> str:
-    """Which service's request this is: LibreTranslate's has a field q."""
-    return "libretranslate" if isinstance(body, dict) and "q" in body else "ours"
-
-
-def is_foreign(request: Request, error: Exception) -> bool:
-    """Whether an error belongs to a request of LibreTranslate or DeepL."""
-    path, body = request.url.path, getattr(error, "body", None)  # a validation error has a body
-    is_libretranslate = hasattr(request.state, "is_libretranslate") or kind_of(body) == "libretranslate"
-    return path.startswith("/v2/") or (path == "/translate" and is_libretranslate)
 
 
 class FormsAsJson:

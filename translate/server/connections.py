@@ -8,33 +8,21 @@ import uvicorn
 from starlette.applications import Starlette
 
 MAX_CONNECTIONS = 1000
-HEADER_SECONDS = 10.0  # for the headers of a request, on a connection without one
-CROWDED_SECONDS = 1.0  # the same while more than half of the connections are in use
-_QUIET_SECONDS = 0.5  # without a request before a stopping server ends
+HEADER_SECONDS = 10.0  # the longest time without a request or its whole headers
+CROWDED_SECONDS = 1.0  # the same while more than half of the connections are open
+_QUIET_SECONDS = 0.5  # without requests, before a stopping server ends
 
 
 class DrainingServer(uvicorn.Server):
-    """Serves until a signal arrives and open requests are answered; a second one, or the time limit, stops at once.
+    """Serves until a signal arrives and open requests are answered; a second one, or the time limit, stops at once."""
 
-    Attributes:
-        num_unanswered: Number of requests without an answer when it stopped.
-    """
+    drain_until, last_active, num_unanswered = math.inf, 0.0, 0
 
     def __init__(self, app: Starlette, *, seconds: float) -> None:
-        config = uvicorn.Config(
-            app,
-            ws="none",
-            lifespan="on",
-            log_config=None,
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            limit_concurrency=MAX_CONNECTIONS,
-            timeout_graceful_shutdown=1,
-        )
+        config = uvicorn.Config(app, lifespan="on", log_config=None, log_level="warning", server_header=False)
+        config.limit_concurrency, config.timeout_graceful_shutdown = MAX_CONNECTIONS, 1
         super().__init__(config)
-        self.app_state, self.seconds, self.drain_until, self.num_unanswered = app.state, seconds, math.inf, 0
-        self.last_active = 0.0
+        self.app_state, self.seconds = app.state, seconds
         self.idle_since: dict[tuple[Any, Any], float] = {}  # by connection and its last request
 
     def handle_exit(self, sig: int, frame: Any) -> None:
@@ -43,23 +31,17 @@ class DrainingServer(uvicorn.Server):
         self.app_state.is_draining = True
 
     async def on_tick(self, counter: int) -> bool:
-        """Close idle connections, and tell whether to stop."""
-        now, state = time.monotonic(), self.app_state
-        self._close_idle_connections(now)
+        """Close idle connections, and return whether to stop."""
+        now, state, connections = time.monotonic(), self.app_state, list[Any](self.server_state.connections)
+        limit = CROWDED_SECONDS if len(connections) > MAX_CONNECTIONS / 2 else HEADER_SECONDS
+        idle = [(each, each.cycle) for each in connections if each.cycle is None or each.cycle.response_complete]
+        self.idle_since = {each: self.idle_since.get(each, now) for each in idle}
+        for (connection, _), since in self.idle_since.items():
+            if now - since > limit:
+                connection.transport.close()
         if state.num_active or not state.is_draining:
             self.last_active = now
         if now > min(self.last_active + _QUIET_SECONDS, self.drain_until):
             self.num_unanswered = state.num_active
             return True
         return await super().on_tick(counter)
-
-    def _close_idle_connections(self, now: float) -> None:
-        """Close connections that have had no request for too long: silent ones, and those that send headers slowly."""
-        connections: set[Any] = self.server_state.connections
-        is_crowded = len(connections) > MAX_CONNECTIONS / 2
-        limit = CROWDED_SECONDS if is_crowded else HEADER_SECONDS
-        idle = [(each, each.cycle) for each in connections if each.cycle is None or each.cycle.response_complete]
-        self.idle_since = {each: self.idle_since.get(each, now) for each in idle}
-        for (connection, _), since in self.idle_since.items():
-            if now - since > limit:
-                connection.transport.close()

@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Plat
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-_OPEN = ("/", "/healthz", "/openapi.json", "/languages")  # need no token, and neither does /page/
+_OPEN = ("/", "/docs", "/healthz", "/openapi.json", "/languages")  # need no token, and neither does /page/
 _ALWAYS = ("/healthz", "/metrics")  # also answered while the server stops
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 BODY_SECONDS = 30.0  # the deadline of a body
@@ -80,8 +80,8 @@ class Gate:
             return
         state: Any = scope["app"].state
         started, status = time.perf_counter(), 500
-        is_head = scope["method"] == "HEAD"  # answered as GET is, without the body
-        scope = {**scope, "method": "GET"} if is_head else scope
+        if scope["method"] == "HEAD":
+            scope = {**scope, "method": "GET"}  # uvicorn leaves out the body
         left, deadline = self.max_bytes, asyncio.get_running_loop().time() + BODY_SECONDS
         is_read = False
 
@@ -107,8 +107,6 @@ class Gate:
                     headers.setdefault(name, value)
                 if state.is_draining:
                     headers["Connection"] = "close"
-            elif is_head:
-                message = {**message, "body": b""}
             await send(message)
 
         state.num_active += 1

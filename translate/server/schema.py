@@ -10,7 +10,7 @@ from translate.decoding.alignment import AlignmentLink
 from translate.documents.document import DocumentFormat
 
 MAX_BEAM = 32
-_DOG = "Ein Hund läuft durch den Schnee."
+_DOG, _DOG_IN_ENGLISH = "Ein Hund läuft.", "A dog is running."
 
 
 class Question(BaseModel):
@@ -30,11 +30,11 @@ class TranslateRequest(Question):
 
     text: Annotated[str | list[str], Field(examples=[_DOG, [_DOG, "Zwei Männer kochen."]])]
     """One text, or a list of texts. Each is one line: a line break counts as a space."""
-    model: Annotated[str | None, Field(examples=["demo"])] = None
-    """The name of a model from GET /models; default: the first."""
-    options: Annotated[dict[str, Any], Field(examples=[{"beam_size": 4, "length_penalty": 1.0}])] = {}
-    """Settings of the config section `decoding` that replace the model's own."""
-    n_best: Annotated[int | None, Field(ge=1, le=MAX_BEAM, examples=[3])] = None
+    model: str | None = None
+    """The name of a model from `/models`; default: the first."""
+    options: dict[str, Any] = {}
+    """Settings of the config section `decoding` that replace the model's own, such as `{"beam_size": 4}`."""
+    n_best: Annotated[int | None, Field(ge=1, le=MAX_BEAM)] = None
     """Number of translations per text; the beam has at least as many hypotheses."""
     alignment: bool = False
     """Whether to align the tokens by cross-attention."""
@@ -54,20 +54,20 @@ class Alternative(Answer):
 class TranslationAnswer(Answer):
     """The translation of one text."""
 
-    source: str
-    text: str
-    score: Score
+    source: Annotated[str, Field(examples=[_DOG])]
+    text: Annotated[str, Field(examples=[_DOG_IN_ENGLISH])]
+    score: Annotated[Score, Field(examples=[-0.54])]
     """Log-probability in nats with the search's penalties; null where the search computes none."""
-    conditions: Annotated[list[str], Field(examples=[["source_truncated"]])]
+    conditions: Annotated[list[str], Field(examples=[[]])]
     """Conditions to know about, named like the `flags` of `translate decode --format jsonl`."""
     unknown_characters: str
     """Characters of the source that are not in the vocabulary."""
-    alternatives: list[Alternative]
+    alternatives: Annotated[list[Alternative], Field(examples=[[]])]
     """The other n-best translations, best first."""
-    alignment: list[tuple[int, int]] | None
+    alignment: Annotated[list[tuple[int, int]] | None, Field(examples=[None])]
     """Pairs of source and target token indices, from 0; null if not requested."""
-    source_tokens: Annotated[list[str], Field(examples=[["▁Ein", "▁Hund"]])]
-    target_tokens: Annotated[list[str], Field(examples=[["▁A", "▁dog"]])]
+    source_tokens: Annotated[list[str], Field(examples=[["▁Ein", "▁Hund", "▁läuft", "."]])]
+    target_tokens: Annotated[list[str], Field(examples=[["▁A", "▁dog", "▁is", "▁running", "."]])]
 
     @classmethod
     def of(cls, translation: Translation, *, unknown: str, links: list[AlignmentLink] | None) -> Self:
@@ -88,7 +88,7 @@ class TranslationAnswer(Answer):
 class TranslateAnswer(Answer):
     """The translations of a request, in order."""
 
-    model: str
+    model: Annotated[str, Field(examples=["demo"])]
     translations: list[TranslationAnswer]
 
 
@@ -104,14 +104,14 @@ class DocumentRequest(Question):
 class DocumentAnswer(Answer):
     """A translated document, and what it contained."""
 
-    model: str
-    text: str
-    segments: int
-    sentences: int
-    tags: int
+    model: Annotated[str, Field(examples=["demo"])]
+    text: Annotated[str, Field(examples=["<p>A <b>dog</b> is running.</p>"])]
+    segments: Annotated[int, Field(examples=[1])]
+    sentences: Annotated[int, Field(examples=[1])]
+    tags: Annotated[int, Field(examples=[2])]
     placeholders: int
-    problems: Annotated[list[str], Field(examples=[["line 3: '</b>' is lost"]])]
-    """Markup that was lost or doubled, with its line in the source."""
+    problems: Annotated[list[str], Field(examples=[[]])]
+    """Markup that was lost or doubled, with its line in the source, such as `line 3: '</b>' is lost`."""
     conditions: dict[str, int]
     """Number of sentences per condition."""
 
@@ -120,50 +120,50 @@ class ScoreRequest(Question):
     """Translations to score, one per source."""
 
     source: Annotated[list[str], Field(examples=[[_DOG]])]
-    target: Annotated[list[str], Field(examples=[["A dog runs through the snow."]])]
+    target: Annotated[list[str], Field(examples=[[_DOG_IN_ENGLISH]])]
     model: str | None = None
 
 
 class ScoreAnswer(Answer):
     """The scores of given translations."""
 
-    model: str
-    scores: list[dict[str, Any]]
+    model: Annotated[str, Field(examples=["demo"])]
+    scores: Annotated[list[dict[str, Any]], Field(examples=[[{"line": 1, "log_prob": -2.31, "perplexity": 1.59}]])]
     """Records as in `translate score`: tokens, token_log_probs, log_prob, score, perplexity and flags."""
 
 
 class AttentionRequest(Question):
     """A sentence and its translation."""
 
-    source: Annotated[str, Field(min_length=1, examples=[_DOG])]
-    target: Annotated[str, Field(min_length=1, examples=["A dog runs through the snow."])]
+    source: Annotated[str, Field(min_length=1, examples=["Hunde"])]
+    target: Annotated[str, Field(min_length=1, examples=["dogs"])]
     model: str | None = None
 
 
 class AttentionAnswer(Answer):
     """Attention weights of each head while it predicts the translation."""
 
-    model: str
-    source_tokens: list[str]
+    model: Annotated[str, Field(examples=["demo"])]
+    source_tokens: Annotated[list[str], Field(examples=[["▁Hunde", "</s>"]])]
     """The columns; the last is the end symbol."""
-    target_tokens: list[str]
+    target_tokens: Annotated[list[str], Field(examples=[["▁dogs", "</s>"]])]
     """The rows, each with the attention that predicted its token; the last is the end symbol."""
-    layers: list[list[list[list[float]]]]
-    """Weights by layer, head, target token and source token, to four decimal places."""
+    layers: Annotated[list[list[list[list[float]]]], Field(examples=[[[[[0.91, 0.09], [0.12, 0.88]]]]])]
+    """Weights by layer, head, target token and source token, each counted from 0, to four decimal places."""
 
 
 class ModelAnswer(Answer):
     """A loaded model."""
 
-    name: str
-    source_language: str
-    target_language: str
-    step: int
+    name: Annotated[str, Field(examples=["demo"])]
+    source_language: Annotated[str, Field(examples=["de"])]
+    target_language: Annotated[str, Field(examples=["en"])]
+    step: Annotated[int, Field(examples=[2000])]
     """The training step of its weights."""
-    engine: str
+    engine: Annotated[str, Field(examples=["translate"])]
     """Decoding backend: translate or ctranslate2."""
-    parameters: int
-    settings: dict[str, Any]
+    parameters: Annotated[int, Field(examples=[3_412_480])]
+    settings: Annotated[dict[str, Any], Field(examples=[{"beam_size": 4, "length_penalty": 1.0}])]
     """Settings of the section `decoding` that apply unless a request replaces them."""
 
 

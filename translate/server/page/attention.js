@@ -22,12 +22,12 @@ export function showAttention({ layers, source_tokens, target_tokens }, name) {
     inWords.replaceChildren(...describe(found, weights).map((text) => make("li", {}, text)));
     readout.textContent = "Each row is a token of the translation; stronger cells are source tokens it attended to more.";
   };
-  const numbers = layers.map((_, layer) => [layer, String(layer + 1)]);
-  const heads = [["mean", "mean"], ...layers[0].map((_, head) => [head, String(head + 1)])];
+  const numbers = layers.map((_, layer) => [layer, String(layer)]);
+  const heads = [["mean", "mean"], ...layers[0].map((_, head) => [head, String(head)])];
   const choices = make(
     "div",
     { className: "choices" },
-    segments("layer", "Layer", numbers, last, (layer) => ((view.layer = layer), draw())),
+    segments("layer", "Layer, counted from 0", numbers, last, (layer) => ((view.layer = layer), draw())),
     segments("head", "Head", heads, "mean", (head) => ((view.head = head), draw())),
   );
   const details = make("details", {}, make("summary", {}, "In words"), inWords);
