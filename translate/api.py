@@ -208,8 +208,8 @@ def show_attention(
     Args:
         target: The translation to force; None: decode one.
         kind: The attention that a figure shows, and that the page begins with.
-        layer: From 0; None: all in a figure.
-        head: From 0; None: all in a figure.
+        layer: Counted from 0; None: all in a figure.
+        head: Counted from 0; None: all in a figure.
 
     Raises:
         InputError: Not a run, no such layer or head, or a text that is empty or too long.

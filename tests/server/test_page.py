@@ -281,7 +281,9 @@ def test_attention_of_each_layer_and_head(page: Page, address: str) -> None:
     cells = page.locator("#attention .weight")
     expect(cells).to_have_count(len(answer["source_tokens"]) * len(answer["target_tokens"]))
     for layer, heads in enumerate(answer["layers"]):
-        page.locator(f"#attention label:has([name=layer][value='{layer}'])").click()
+        shown = page.locator(f"#attention label:has([name=layer][value='{layer}'])")
+        assert shown.inner_text() == str(layer)  # as the names of the weights count
+        shown.click()
         for head, weights in enumerate(heads):
             page.locator(f"#attention label:has([name=head][value='{head}'])").click()
             shown = cells.evaluate_all("all => all.map((cell) => Number(cell.getAttribute('fill-opacity')))")

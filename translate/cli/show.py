@@ -194,7 +194,7 @@ def show_alignments(
         str,
         Option(
             metavar="N|mean|best",
-            help="Average the heads of this decoder layer (from 0), of all (mean), or of the best on validation.",
+            help="Average the heads of this decoder layer, counted from 0; or of all (mean), or of the best one.",
         ),
     ] = "best",
     pharaoh: Annotated[
@@ -230,9 +230,9 @@ def show_alignments(
         judged = _read_pairs(loaded, None, None) if has_validation else pairs
         error_rates = layer_error_rates(loaded.translator, judged.sources, judged.targets)
         chosen, text = error_rates.index(min(error_rates)), "validation" if has_validation else "this text"
-        how = f"The mean over the heads of decoder layer {chosen}, the best on {text}"
+        how = f"The mean over the heads of decoder layer {chosen} (counted from 0), the best on {text}"
     elif layer.isdecimal():
-        chosen, how = int(layer), f"The mean over the heads of decoder layer {layer}"
+        chosen, how = int(layer), f"The mean over the heads of decoder layer {layer} (counted from 0)"
     else:
         raise InputError(f"--layer {layer}: should be a layer, counted from 0, or mean or best")
     aligned = align_pairs(loaded.translator, pairs.sources, pairs.targets, layer=chosen)

@@ -73,7 +73,7 @@ class DecodingConfig(Section):
     forbidden_ids: tuple[Annotated[tuple[NotNegativeInt, ...], Field(min_length=1)], ...] = ()
     """Sequences of subwords that no translation contains, as ids of the target vocabulary, such as [[17], [5, 9]]."""
     alignment_layer: Annotated[int, Field(ge=-1000, lt=1000)] = -1
-    """Decoder layer whose cross-attention, averaged over heads, gives alignments and coverage; -1 is the last."""
+    """Decoder layer, counted from 0, whose mean cross-attention gives alignments and coverage; -1 is the last."""
     batch_tokens: Annotated[int, Field(ge=1, le=100_000_000)] = 8192
     """Source tokens that a worker decodes at once, including padding, times the beam size."""
     look_ahead_lines: Annotated[int, Field(ge=1, le=10_000_000)] = 2000

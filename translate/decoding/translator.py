@@ -56,7 +56,7 @@ def check_search(config: DecodingConfig, *, num_layers: int, is_reranked: bool =
         raise InputError("a reverse run ranks a beam: leave out decoding.search = sample and decoding.mbr")
     if not -num_layers <= config.alignment_layer < num_layers:
         raise InputError(
-            f"decoding.alignment_layer = {config.alignment_layer}: the decoder has the layers 0 to"
+            f"decoding.alignment_layer = {config.alignment_layer}: the decoder has layers 0 to"
             f" {num_layers - 1}; -1 is the last"
         )
 

@@ -186,7 +186,7 @@ function drawEverything() {
   const choices = [makeChoice("View", "view", VIEWS)];
   if (!isWhole) choices.push(makeChoice("Attention", "kind", data.kinds.map((each) => [each.kind, capital(each.name)])));
   if (!isWhole && state.view !== "heads") {
-    choices.push(makeChoice("Layer", "layer", kind.layers.map((_, layer) => [layer, String(layer)])));
+    choices.push(makeChoice("Layer, counted from 0", "layer", kind.layers.map((_, layer) => [layer, String(layer)])));
     const heads = Array.from({ length: data.numHeads }, (_, head) => [head, String(head)]);
     choices.push(makeChoice("Head", "head", [...heads, [MEAN, "mean"]], (head) => state.view === "vectors" && head === MEAN));
     if (state.view === "lines") choices.push(makeHeadsChoice(heads.map(([head]) => head)));

@@ -186,7 +186,7 @@ def look_at_attention(
     log_prob = f"{sum(forced.token_log_probs):.3f}".replace("-", "\N{MINUS SIGN}")
     how = (
         f"{made} Step {step}, {config.precision}; the weights come from the model's full forward pass over this"
-        f" pair, log-probability {log_prob} nats."
+        f" pair, log-probability {log_prob} nats. Layers and heads are counted from 0."
     )
     layers = capture_attention(translator.model, pair.ids)
     return Attention(f"Attention of {name}", pair, layers, [how], model.positions, choice)

@@ -56,7 +56,8 @@ def positions_picture(config: ModelConfig, model: Transformer | None, *, length:
         case "relative":
             about = (
                 "Relative positions: a number for each head and distance bucket is added to the scores of"
-                " self-attention, in all layers of a stack. Raffel et al. 2020, section 2.1."
+                " self-attention, in all layers of a stack. Heads and buckets are counted from 0. Raffel et al. 2020,"
+                " section 2.1."
             )
             at_first = "All 0"
             panels = _relative_panels("Encoder", encoder) + _relative_panels("Decoder", decoder)
