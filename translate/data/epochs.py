@@ -168,16 +168,17 @@ class TrainingBatches:
         other._settings = self._settings._replace(batch_tokens=batch_tokens)
         return other
 
-    def epoch(self, number: int, *, check: Check = lambda: None) -> Epoch:
+    def epoch(self, number: int, *, check: Check = lambda: None, is_changed: bool = True) -> Epoch:
         """Epoch `number`, counted from 0: the same batches in the same order whenever it is asked for.
 
-        `Batch.indices` counts the pairs of all corpora one after the other, from 0, before filtering.
+        With `is_changed` off, pairs keep their usual text and segmentation, which is fast. `Batch.indices` counts the
+        pairs of all corpora one after the other, from 0, before filtering.
         """
         chosen, changes = self._choose_pairs(number)
         is_sampled = self._settings.subword_sampling is not None
         new = np.arange(len(chosen)) if is_sampled else np.flatnonzero(changes)
         sources, targets, positions, num_resegmented = self._sources, self._targets, chosen, 0
-        if len(new):
+        if len(new) and is_changed:
             sources, targets, positions = self._resegment(chosen, changes, new, epoch=number, check=check)
             num_resegmented = len(sources.lengths) - len(chosen)
         # With special symbols: the source ends in EOS, the target has BOS before it or EOS after it.

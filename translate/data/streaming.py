@@ -245,7 +245,7 @@ class StreamedBatches:
             other._newest = self._newest[0], self._newest[1].with_batch_tokens(batch_tokens)
         return other
 
-    def epoch(self, number: int, *, check: Check = lambda: None) -> Epoch:
+    def epoch(self, number: int, *, check: Check = lambda: None, is_changed: bool = True) -> Epoch:
         """Segment `number`, counted from 0: the same batches in the same order whenever it is asked for.
 
         Raises:
@@ -256,7 +256,7 @@ class StreamedBatches:
         if self._newest is None or self._newest[0] != number:
             self._newest = None  # frees its memory
             self._newest = number, self._prepare(number, check)
-        return self._newest[1].epoch(number, check=check)
+        return self._newest[1].epoch(number, check=check, is_changed=is_changed)
 
     def _prepare(self, number: int, check: Check) -> TrainingBatches:
         read = partial(self._streams.segment, number, check=check)

@@ -11,24 +11,13 @@ import numpy as np
 import torch
 
 from translate.config.schema import Config
-from translate.data.streaming import Batches
-from translate.data.tokenizer import Tokenizers
+from translate.data.epochs import Epoch
 from translate.distributed.process_group import SINGLE_PROCESS
 from translate.errors import RunError
 from translate.lint import vocabulary
-from translate.lint.corpora import Survey, cheap_suspects, find_leaks, survey_corpora, take_sample, thorough_suspects
+from translate.lint.corpora import find_leaks, find_suspects, survey_corpora, take_sample
 from translate.lint.dry_run import DryRun, dry_run
-from translate.lint.findings import (
-    Finding,
-    Leak,
-    Suspects,
-    Unit,
-    by_severity,
-    count_findings,
-    leak_finding,
-    not_ready,
-    suspects_finding,
-)
+from translate.lint.findings import Finding, Leak, Suspects, Unit, by_severity, count_findings, not_ready
 from translate.lint.languages import learn_languages
 from translate.lint.misalignment import count_items
 from translate.lint.settings import DataFacts, settings_findings
@@ -45,7 +34,6 @@ logger = logging.getLogger(__name__)
 
 MAX_INSPECTED_PAIRS = 50_000
 """The number of evenly spaced pairs of a larger corpus that the slow inspections examine."""
-_ESTIMATED_PAIRS = 300  # a sample whose lengths represent the corpus if it is not encoded
 _LONG_SAVE_SECONDS = 2 * 3600.0
 _JSON_NAMES = {"hint": "mend", "dry_run": "rehearsal"}  # keys of the document that differ from the fields' names
 
@@ -131,8 +119,7 @@ def check(config: Config, *, watch: Callable[[str], None] = lambda text: None) -
 
     watch("inspecting the text")
     data = TrainingData(corpora, tokenizers, batches)
-    text = _inspect_text(config, data)
-    findings = text.findings
+    findings, reports, leaks, lengths, vocabularies = _inspect_text(config, data)
     if batch_size is not None:
         hint = f"set training.batch_tokens={config.training.batch_tokens} for the same on another machine"
         findings.append(Finding("note", "batch_size_found", batch_size, hint))
@@ -145,15 +132,15 @@ def check(config: Config, *, watch: Callable[[str], None] = lambda text: None) -
     except RunError as error:
         findings.append(Finding("error", "training_fails", str(error), "fix this, and check again"))
     num_parameters = measured.num_trained_parameters if measured else count_weights(config.model, tokenizers)
-    facts = _data_facts(data, num_parameters, epoch.padding.num_target_tokens, len(epoch))
+    facts = _data_facts(data, epoch, num_parameters)
     plan = _plan(config, facts.num_steps(config), epoch.padding.share, measured)
     findings += settings_findings(config, facts)
     between_saves = min(config.training.save_every, config.training.validate_every, plan.num_steps) / plan.num_steps
     if (seconds := (plan.seconds or 0.0) * between_saves) > _LONG_SAVE_SECONDS:
         message = f"checkpoints are {seconds / 3600:.1f} hours apart, so that much work is lost if the process dies"
         findings.append(Finding("note", "checkpoints_far_apart", message, "lower training.save_every"))
-    found = config.name, tuple(by_severity(findings)), tuple(text.corpora), tuple(text.leakage)
-    return Report(*found, text.lengths, tuple(text.vocabularies), plan, measured)
+    found = config.name, tuple(by_severity(findings)), tuple(reports), tuple(leaks)
+    return Report(*found, lengths, tuple(vocabularies), plan, measured)
 
 
 def log_findings(
@@ -165,9 +152,9 @@ def log_findings(
         NotReady: There are errors, and they are not ignored.
     """
     started = time.perf_counter()
-    findings, epoch = _inspect_text(config, data).findings, _estimate_epoch(config, data)
-    findings += settings_findings(config, _data_facts(data, num_parameters, *epoch))
-    findings = by_severity(findings)
+    findings, *_ = _inspect_text(config, data)
+    facts = _data_facts(data, data.batches.epoch(0, is_changed=False), num_parameters)
+    findings = by_severity([*findings, *settings_findings(config, facts)])
     seconds = time.perf_counter() - started
     logger.info(f"Data and settings checked in {seconds:.1f} s; findings: {count_findings(findings)}")
     levels = {"error": logging.ERROR, "warning": logging.WARNING, "note": logging.INFO}
@@ -180,42 +167,12 @@ def log_findings(
     return findings
 
 
-class _Text(NamedTuple):
-    """The findings in the text of all corpora, and what the report shows of it."""
-
-    findings: list[Finding]
-    corpora: list[CorpusReport]
-    leakage: list[Leak]
-    lengths: Lengths
-    vocabularies: list[VocabularyReport]
-
-
-def _inspect_text(config: Config, data: TrainingData) -> _Text:
-    corpora, tokenizers, batches = data
-    training, held_out = survey_corpora(config, corpora)
-    reports, lengths, vocabularies = _inspect_corpora(training, held_out, batches, tokenizers)
-    leaks, findings, is_new = find_leaks(training, held_out), list[Finding](), config.training.initialize_from is None
-    if corpora.streams is not None:
-        size = config.data.stream_segment_pairs
-        message = f"only the first segment of the streamed corpora was checked (data.stream_segment_pairs = {size})"
-        findings.append(Finding("note", "first_segment", message, "raise it, for the check alone, to check more"))
-    findings += [suspects_finding(report.key, suspects) for report in reports for suspects in report.suspects]
-    findings += [leak_finding(leak) for leak in leaks]
-    for each in reports:
-        findings += vocabulary.spelling_findings(each.key, each.spelling, unit=each.unit, is_fine_tuning=not is_new)
-    if is_new:
-        findings += vocabulary.vocabulary_findings(vocabularies, config)
-    else:
-        findings += vocabulary.segmentation_findings(vocabularies, config, tokenizers)
-    for survey in held_out:
-        findings += vocabulary.long_references(config, survey, tokenizers)
-    return _Text(findings, reports, leaks, lengths, vocabularies)
-
-
-def _inspect_corpora(
-    training: list[Survey], held_out: list[Survey], batches: Batches, tokenizers: Tokenizers
-) -> tuple[list[CorpusReport], Lengths, list[VocabularyReport]]:
-    """A report on each corpus, and the training text's lengths in tokens and use of each vocabulary."""
+def _inspect_text(
+    config: Config, data: TrainingData
+) -> tuple[list[Finding], list[CorpusReport], list[Leak], Lengths, list[VocabularyReport]]:
+    """The findings in all corpora, a report on each, and the lengths and vocabularies of the training text."""
+    tokenizers, is_new = data.tokenizers, config.training.initialize_from is None
+    training, held_out = survey_corpora(config, data.corpora)
     surveys = [*training, *held_out]
     samples = [take_sample(survey.corpus, max_pairs=MAX_INSPECTED_PAIRS) for survey in surveys]
     # The languages are learnt from the largest training corpus.
@@ -224,13 +181,13 @@ def _inspect_corpora(
     vocab_size = max(tokenizers.source.vocab_size, tokenizers.target.vocab_size)
     reports: list[CorpusReport] = []
     all_ids, num_threads = [], torch.get_num_threads()
-    for survey, sample, filtered in zip_longest(surveys, samples, batches.filter_reports):
+    for survey, sample, filtered in zip_longest(surveys, samples, data.batches.filter_reports):
         ids, spelling = [], []
         for name, tokenizer, lines in zip(("source", "target"), tokenizers[:2], sample[1:], strict=True):
             ids.append(tokenizer.encode_lines(lines, num_threads=num_threads))
             spelling.append(vocabulary.examine_spelling(name, lines, ids[-1], tokenizer, numbers=sample.numbers))
         all_ids.append(ids)
-        suspects = cheap_suspects(survey) + thorough_suspects(
+        suspects = find_suspects(
             survey, sample, *ids, vocab_size=vocab_size, languages=languages, is_own=sample is largest
         )
         left_out: dict[str, int] = {}
@@ -244,32 +201,29 @@ def _inspect_corpora(
     text = [[*chain(*side)] for side in zip(*(sample[1:] for sample in samples[of_training]), strict=True)]
     share = len(ids[0]) / sum(report.num_pairs for report in reports[of_training])
     vocabularies = vocabulary.examine_vocabularies(tokenizers, ids, text, share=share)
-    return reports, vocabulary.measure_lengths(*map(count_items, ids)), vocabularies
+    leaks, findings = find_leaks(training, held_out), list[Finding]()
+    if data.corpora.streams is not None:
+        size = config.data.stream_segment_pairs
+        message = f"only the first segment of the streamed corpora was checked (data.stream_segment_pairs = {size})"
+        findings.append(Finding("note", "first_segment", message, "raise it, for the check alone, to check more"))
+    findings += [suspects.finding(report.key) for report in reports for suspects in report.suspects]
+    findings += [leak.finding for leak in leaks]
+    for each in reports:
+        findings += vocabulary.spelling_findings(each.key, each.spelling, unit=each.unit, is_fine_tuning=not is_new)
+    if is_new:
+        findings += vocabulary.vocabulary_findings(vocabularies, config)
+    else:
+        findings += vocabulary.segmentation_findings(vocabularies, config, tokenizers)
+    for survey in held_out:
+        findings += vocabulary.long_references(config, survey, tokenizers)
+    return findings, reports, leaks, vocabulary.measure_lengths(*map(count_items, ids)), vocabularies
 
 
-def _data_facts(data: TrainingData, num_parameters: int, num_target_tokens: int, num_batches: int) -> DataFacts:
+def _data_facts(data: TrainingData, epoch: Epoch, num_parameters: int) -> DataFacts:
     num_pairs = sum(report.num_pairs for report in data.batches.filter_reports)
     num_left_out = num_pairs - sum(report.num_kept for report in data.batches.filter_reports)
-    sizes = num_target_tokens, num_batches, num_parameters, data.tokenizers.target.vocab_size
+    sizes = epoch.padding.num_target_tokens, len(epoch), num_parameters, data.tokenizers.target.vocab_size
     return DataFacts(num_pairs, num_left_out, *sizes)
-
-
-def _estimate_epoch(config: Config, data: TrainingData) -> tuple[int, int]:
-    """The target tokens and batches of an epoch, estimated from some pairs per corpus if an epoch is slow to make."""
-    is_augmented = any(corpus.augment for corpus in data.corpora.train)
-    if data.corpora.streams is None and config.tokenizer.subword_sampling is None and not is_augmented:
-        epoch = data.batches.epoch(0)
-        return epoch.padding.num_target_tokens, len(epoch)
-    num_target_tokens, num_computed, tokenizers = 0.0, 0.0, data.tokenizers
-    for corpus, report in zip(data.corpora.train, data.batches.filter_reports, strict=True):
-        num_pairs = len(corpus.sources)
-        lines = np.linspace(0, num_pairs - 1, min(_ESTIMATED_PAIRS, num_pairs)).astype(np.int64).tolist()
-        sources = np.array([len(tokenizers.source.encode(corpus.sources[line])) + 1 for line in lines])
-        targets = np.array([len(tokenizers.target.encode(corpus.targets[line])) + 1 for line in lines])
-        num_seen = report.num_kept * corpus.weight
-        num_target_tokens += num_seen * float(targets.mean())
-        num_computed += num_seen * float(np.maximum(sources, targets).mean())
-    return math.ceil(num_target_tokens), math.ceil(num_computed / config.training.num_batch_tokens)
 
 
 def _plan(config: Config, steps_per_epoch: int, padding_share: float, measured: DryRun | None) -> TrainingPlan:

@@ -94,32 +94,26 @@ def take_sample(corpus: ParallelCorpus, *, max_pairs: int) -> Sample:
     return Sample((starts[:, None] + np.arange(size)).ravel(), sources, targets)
 
 
-def cheap_suspects(survey: Survey) -> list[Suspects]:
-    """Problems found by reading a corpus once, without any vocabulary."""
-    sides = survey.corpus.sources, survey.corpus.targets
-    lengths = [count_items(side) for side in sides]
-    found = find_repetitions(survey.source_hashes, survey.target_hashes)
-    found["unlikely_length"] = np.setdiff1d(misalignment.find_unlikely_lengths(*lengths), found["empty"])
-    found |= find_odd_characters(*sides)
-    return _suspects(survey, np.arange(len(sides[0])), found)
-
-
-def thorough_suspects(
+def find_suspects(
     survey: Survey, sample: Sample, *ids: TokenIds, vocab_size: int, languages: Languages | None, is_own: bool
 ) -> list[Suspects]:
-    """Problems found in a sample of the corpus: lines in the wrong language, and misaligned lines.
+    """Suspicious pairs of the whole corpus; in its sample, also lines in the wrong language, and misaligned lines.
 
     Args:
         ids: The tokens of the sample's sources, and of its targets.
         languages: The languages that the sides should be in; None: not known.
         is_own: Whether the languages were learnt from this sample.
     """
+    sides = survey.corpus.sources, survey.corpus.targets
+    lengths = [count_items(side) for side in sides]
+    everywhere = find_repetitions(survey.source_hashes, survey.target_hashes) | find_odd_characters(*sides)
+    everywhere["unlikely_length"] = np.setdiff1d(misalignment.find_unlikely_lengths(*lengths), everywhere["empty"])
     numbers, sources, targets = sample
     wrong = {} if languages is None else find_wrong_languages(sources, targets, languages, is_own=is_own)
     is_copy = np.fromiter(map(eq, sources, targets), np.bool_)  # a copy is reported as such
     found = {kind: numbers[lines[~is_copy[lines]]] for kind, lines in wrong.items()}
     shifts = misalignment.find_shifted_lines(*ids, numbers=numbers, vocab_size=vocab_size)
-    return _suspects(survey, numbers, found, shifts)
+    return _suspects(survey, np.arange(len(sides[0])), everywhere) + _suspects(survey, numbers, found, shifts)
 
 
 def find_repetitions(sources: Ints, targets: Ints) -> dict[str, Ints]:

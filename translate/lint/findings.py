@@ -74,6 +74,14 @@ class Suspects(NamedTuple):
     num_inspected: int
     examples: tuple[Location, ...]
 
+    def finding(self, key: str) -> Finding:
+        """The finding about these pairs of a corpus, which is named by its key in the config."""
+        kind, share = KINDS[self.kind], self.num_pairs / self.num_inspected
+        is_error, is_warning = share >= kind.error_share, share >= kind.warning_share
+        severity: Severity = "error" if is_error else "warning" if is_warning else "note"
+        message = f"{key}: {self.num_pairs:,} of {self.num_inspected:,} pairs {kind.what}"
+        return Finding(severity, self.kind, message, kind.hint, tuple(map(str, self.examples)))
+
 
 class Leak(NamedTuple):
     """A held-out corpus that shares text with the training data."""
@@ -83,6 +91,22 @@ class Leak(NamedTuple):
     num_leaked_pairs: int  # pairs that also occur in training
     num_leaked_sources: int  # pairs whose source occurs in training with another target
     examples: tuple[Location, ...]
+
+    @property
+    def finding(self) -> Finding:
+        """An error if half the pairs leak, unless there are few; a warning if 1 % do, or 5 % of the sources."""
+        of_pairs, seen = f" of {self.num_pairs:,} pairs", []
+        if self.num_leaked_pairs:
+            seen.append(f"{self.num_leaked_pairs:,}{of_pairs}")
+        if self.num_leaked_sources:
+            seen.append(f"the sources of {self.num_leaked_sources:,}{' more' if seen else of_pairs}")
+        share = self.num_leaked_pairs / self.num_pairs
+        is_error = self.num_pairs >= _FEW_PAIRS and share >= _LEAKED_ERROR_SHARE
+        is_warning = share >= 0.01 or self.num_leaked_sources >= 0.05 * self.num_pairs
+        severity: Severity = "error" if is_error else "warning" if is_warning else "note"
+        message = f"{self.key}: {' and '.join(seen)} also occur in training (ignoring spaces and case)"
+        hint = "remove them from data.train: scores on them measure memorisation"
+        return Finding(severity, "leakage", message, hint, tuple(map(str, self.examples)))
 
 
 class Kind(NamedTuple):
@@ -133,8 +157,8 @@ KINDS: dict[str, Kind] = {
 def count_findings(findings: Iterable[Finding]) -> str:
     """How many findings of each severity there are, such as `1 error, 2 notes`."""
     counts = Counter(finding.severity for finding in findings)
-    numbers = {severity: counts[severity] for severity in get_args(Severity)}
-    return ", ".join(f"{number:,} {name}{'s' * (number > 1)}" for name, number in numbers.items() if number) or "none"
+    shown = (f"{counts[each]:,} {each}{'s' * (counts[each] > 1)}" for each in get_args(Severity) if counts[each])
+    return ", ".join(shown) or "none"
 
 
 def not_ready(findings: Iterable[Finding]) -> str:
@@ -145,27 +169,3 @@ def not_ready(findings: Iterable[Finding]) -> str:
 def by_severity(findings: list[Finding]) -> list[Finding]:
     """Errors first, then warnings, then notes, each in the given order."""
     return sorted(findings, key=lambda finding: get_args(Severity).index(finding.severity))
-
-
-def suspects_finding(key: str, suspects: Suspects) -> Finding:
-    """The finding about suspicious pairs of a corpus, named by its key in the config."""
-    kind = KINDS[suspects.kind]
-    share = suspects.num_pairs / suspects.num_inspected
-    severity: Severity = "error" if share >= kind.error_share else "warning" if share >= kind.warning_share else "note"
-    message = f"{key}: {suspects.num_pairs:,} of {suspects.num_inspected:,} pairs {kind.what}"
-    return Finding(severity, suspects.kind, message, kind.hint, tuple(map(str, suspects.examples)))
-
-
-def leak_finding(leak: Leak) -> Finding:
-    """The finding about a leak: an error if half the pairs leak, a warning if 1 % do or 5 % of the sources."""
-    of_pairs, seen = f" of {leak.num_pairs:,} pairs", []
-    if leak.num_leaked_pairs:
-        seen.append(f"{leak.num_leaked_pairs:,}{of_pairs}")
-    if leak.num_leaked_sources:
-        seen.append(f"the sources of {leak.num_leaked_sources:,}{' more' if seen else of_pairs}")
-    is_warning = leak.num_leaked_pairs >= 0.01 * leak.num_pairs or leak.num_leaked_sources >= 0.05 * leak.num_pairs
-    message = f"{leak.key}: {' and '.join(seen)} also occur in training (ignoring spaces and case)"
-    hint = "remove them from data.train: scores on them measure memorisation"
-    is_error = leak.num_pairs >= _FEW_PAIRS and leak.num_leaked_pairs >= _LEAKED_ERROR_SHARE * leak.num_pairs
-    severity: Severity = "error" if is_error else "warning" if is_warning else "note"
-    return Finding(severity, "leakage", message, hint, tuple(map(str, leak.examples)))

@@ -205,8 +205,8 @@ class Search:
                         break
                     begun.append(trial.user_attrs["run"])
                     held.enter_context(self._lock(begun[-1]))
-                first_inspect = inspect if len(begun) == 1 else None
-                self._train(trial, deadline=deadline, command=list(command), inspect=first_inspect)
+                self._train(trial, deadline=deadline, command=list(command), inspect=inspect)
+                inspect = None
             gc.collect()  # the model may be part of a cycle, and a GPU needs its memory for the next one
         else:
             logger.info(f"The budget of {minutes:g} minutes is used up; a larger --minutes continues the search")

@@ -27,13 +27,11 @@ class ConsoleHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         text, bold, dim = self.format(record), getattr(record, "bold", ""), getattr(record, "dim", "")
-        if record.levelno >= logging.WARNING:
-            label = bold or text.partition(" ")[0]
-            colour = "yellow" if record.levelno == logging.WARNING else "red"
-            text = f"{typer.style(label, fg=colour, bold=bool(bold) or None)}{text.removeprefix(label)}"
-        elif bold or dim:
-            middle = text.removeprefix(bold).removesuffix(dim)
-            text = f"{bold and typer.style(bold, bold=True)}{middle}{dim and typer.style(dim, dim=True)}"
+        colour = {logging.WARNING: "yellow", logging.ERROR: "red"}.get(record.levelno)
+        label = bold or (text.partition(" ")[0] if colour else "")
+        middle = text.removeprefix(label).removesuffix(dim)
+        label = label and typer.style(label, fg=colour, bold=bool(bold) or None)
+        text = f"{label}{middle}{dim and typer.style(dim, dim=True)}"
         with without_bar():
             typer.echo(text, err=True, color=has_colour(sys.stderr))
 

@@ -93,9 +93,7 @@ ConfigArgument = Annotated[
     str,
     Argument(metavar="CONFIG", help="A config file, a preset such as demo, or a run.", autocompletion=complete_config),
 ]
-IgnoreErrors = Annotated[
-    bool, Option("--ignore-errors", help="Train even if the check of data and settings finds errors.")
-]
+IgnoreErrors = Annotated[bool, Option("--ignore-errors", help="Train even if the check before it finds errors.")]
 Overrides = Annotated[
     list[str] | None,
     Argument(metavar="KEY=VALUE", help="Overrides, such as model.d_model=256.", autocompletion=complete_override),
