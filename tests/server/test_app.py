@@ -122,6 +122,7 @@ def test_models(client: TestClient) -> None:
         ("/translate", {"text": ["a", "b " * 999], "options": {"long": "error"}}, 422, "line 2"),
         ("/score", {"source": ["a", "b"], "target": ["a"]}, 422, "1 in target"),
         ("/attention", {"source": "a", "target": " "}, 422, "target"),
+        ("/translate", {"q": "a", "target": "en", "alternatives": False}, 400, "alternatives"),
         ("/nowhere", {}, 404, "Not Found"),
         ("/models", {}, 405, "Method Not Allowed"),
     ],

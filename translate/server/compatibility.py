@@ -3,11 +3,11 @@
 import json
 import re
 from collections.abc import Iterable
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import parse_qs
 
 from fastapi import HTTPException, Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -15,6 +15,10 @@ from translate.server.models import ServedModel
 from translate.server.schema import MAX_BEAM
 
 _FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
+
+
+def _read_number(value: Any) -> Any:
+    return int(value) if isinstance(value, str) and value.isdecimal() else value  # a form's numbers are text
 
 
 class LibreTranslateRequest(BaseModel):
@@ -27,7 +31,7 @@ class LibreTranslateRequest(BaseModel):
     source: Annotated[str, Field(examples=["de"])] = "auto"
     target: Annotated[str, Field(min_length=2, examples=["en"])]
     format: Literal["text", "html"] = "text"
-    alternatives: Annotated[int, Field(ge=0, lt=MAX_BEAM, strict=False)] = 0  # a form's numbers are text
+    alternatives: Annotated[int, Field(ge=0, lt=MAX_BEAM), BeforeValidator(_read_number)] = 0
     api_key: str | None = None
 
 
