@@ -293,7 +293,7 @@ def _add_own_paths(app: FastAPI, server: Server) -> None:
         is_draining = app.state.is_draining
         return JSONResponse({"status": "stopping" if is_draining else "ok"}, 503 if is_draining else 200)
 
-    @app.get("/metrics", response_class=Response, responses=_example("translate_texts_total 12.0", "text/plain"))
+    @app.get("/metrics", response_class=Response, responses=_example("process_open_fds 12.0", "text/plain"))
     async def metrics() -> Response:
         """Metrics in Prometheus's format."""
         return Response(generate_latest(server.metrics.registry), media_type=CONTENT_TYPE_LATEST)

@@ -19,7 +19,9 @@ class DrainingServer(uvicorn.Server):
     drain_until, last_active, num_unanswered = math.inf, 0.0, 0
 
     def __init__(self, app: Starlette, *, seconds: float) -> None:
-        config = uvicorn.Config(app, lifespan="on", log_config=None, log_level="warning", server_header=False)
+        config = uvicorn.Config(
+            app, ws="none", lifespan="on", log_config=None, log_level="warning", server_header=False
+        )
         config.limit_concurrency, config.timeout_graceful_shutdown = MAX_CONNECTIONS, 1
         super().__init__(config)
         self.app_state, self.seconds = app.state, seconds

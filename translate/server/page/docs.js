@@ -35,7 +35,8 @@ function exampleOf(schema, isRequest = false) {
   if (type === "array") return items.$ref ? [exampleOf(items)] : [];
   if (!type) return null;
   if (type !== "object") return value ?? { string: "", integer: 0, number: 0, boolean: false }[type];
-  const wanted = Object.entries(properties).filter(([name, field]) => !isRequest || required.includes(name) || field.examples);
+  const isShown = ([name, field]) => !isRequest || required.includes(name) || field.examples;
+  const wanted = Object.entries(properties).filter(isShown);
   return Object.fromEntries(wanted.map(([name, field]) => [name, exampleOf(field)]));
 }
 
@@ -60,7 +61,7 @@ for (const [path, methods] of Object.entries(paths)) {
     ];
   });
   const heading = make("h2", {}, make("small", {}, method.toUpperCase()), " ", code(path));
-  const section = make("section", { className: "card", id: path }, heading, make("p", {}, ...prose(description)), ...parts);
-  find("main").append(section);
+  const about = make("p", {}, ...prose(description));
+  find("main").append(make("section", { className: "card", id: path }, heading, about, ...parts));
   find("nav").append(make("a", { href: `#${path}` }, heading.textContent));
 }
