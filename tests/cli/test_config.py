@@ -1,6 +1,7 @@
 """`translate config`."""
 
 import json
+import re
 from pathlib import Path
 
 from harness import in_order
@@ -17,11 +18,20 @@ def test_config_show(corpus: Path) -> None:
     assert in_order(result.stdout, "\n  # ", "\n  d_ff: 24 ")
 
 
+def test_config_show_changed(corpus: Path) -> None:
+    shown = translate("config", "show", corpus / "tiny.yaml", "model.norm=post", "model.d_ff=24", "--changed").stdout
+    assert in_order(shown, "\nmodel:", "\n  d_ff: 24 ", "command line") and "norm" not in shown
+    Path("run.yaml").write_text("{}")
+    assert translate("config", "show", "run.yaml", "--changed").stdout == "name: run  # default\n"
+
+
 def test_config_describe_schema_and_presets() -> None:
     assert translate("config", "describe", "model.d_ff").stdout.startswith("model.d_ff: whole number ≥ 1, ")
     result = translate("config", "schema")
     assert result.exit_code == 0
     assert {"data", "tokenizer", "model", "training", "decoding"} <= set(json.loads(result.stdout)["properties"])
     result = translate("config", "presets")
-    assert (result.exit_code, result.stdout.split("\n")) == (0, [*preset_names(), ""])
-    assert "demo" in preset_names()
+    header, *rows = [re.split("  +", line.strip()) for line in result.stdout.splitlines()]
+    assert header == ["preset", "data", "model", "minutes", "BLEU"] and [row[0] for row in rows] == preset_names()
+    demo, big = rows[0], rows[-1]
+    assert demo[0] == "demo" and demo[2] == "2+2 layers, d_model 192" and big[3:] == ["–", "–"]

@@ -7,6 +7,7 @@ import torch
 
 from translate.config.data import HubCorpus
 from translate.config.load import find_config, load_config, preset_names, presets_directory
+from translate.config.show import describe_presets
 from translate.data.tokenizer import PAD_ID
 from translate.model import Transformer
 
@@ -20,6 +21,21 @@ def test_a_preset_is_complete_and_opens_with_its_command(preset: str) -> None:
     opening = lines[: next(index for index, line in enumerate(lines) if not line.startswith("#"))]
     (command,) = (line for line in opening if line.startswith("#     "))
     assert command.removeprefix("#     ").split()[:3] == ["translate", "train", preset]
+
+
+def test_the_table_of_presets_has_the_numbers_of_the_docs() -> None:
+    docs = Path(__file__).parents[2]
+    pages = [(docs / page).read_text(encoding="utf-8") for page in ("docs/recipes.md", "README.md")]
+    recipes, readme = (page.splitlines() for page in pages)
+    rows = {row[0]: row[3:] for row in describe_presets()[1:]}
+    for name in ("multi30k", "multi30k-en-de", "multi30k-fast"):
+        (line,) = (line for line in recipes if line.startswith(f"| `{name}`") and " thread" in line)
+        minutes, score = rows.pop(name)
+        assert f" {minutes.removesuffix(' (1 thread)')} with one thread" in line and f" {score} " in line
+    assert rows.pop("demo") == ["3 (2 threads)", "94.45"]
+    assert "three minutes on two CPU cores" in pages[1] and any("BLEU     94.45" in line for line in readme)
+    assert rows.pop("multi30k-local") == ["–", "43.00"] and "| BLEU | 43.00 |" in pages[0]
+    assert set(map(tuple, rows.values())) == {("–", "–")}  # not measured
 
 
 def test_a_file_of_that_name_goes_before_the_preset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,6 +39,9 @@ def test_both_forms_read_back_exactly(name: str, overrides: list[str]) -> None:
         Path("config.yaml").write_text(text, encoding="utf-8")
         assert read_resolved_config(Path("config.yaml")) == loaded.config
         assert load_config("config.yaml").config == loaded.config
+    changed = annotated_yaml(loaded, is_whole=False)
+    Path("config.yaml").write_text(changed, encoding="utf-8")
+    assert load_config("config.yaml").config == loaded.config and changed.count("\n") < text.count("\n") / 4
 
 
 def test_annotated_yaml_says_where_each_value_was_given() -> None:

@@ -7,7 +7,7 @@ import typer
 from typer import Argument, Option
 
 from translate.cli.terminal.help import Commands
-from translate.cli.terminal.lines import write_lines
+from translate.cli.terminal.lines import aligned_columns, write_lines
 from translate.cli.terminal.options import ConfigArgument, Overrides, complete_key
 
 config_app = Commands(help="Show and explain configs.")
@@ -18,17 +18,20 @@ def show_config(
     config: ConfigArgument,
     overrides: Overrides = None,
     with_meanings: Annotated[bool, Option("--describe", help="Print the meaning of each key above it.")] = False,
+    changed: Annotated[bool, Option("--changed", help="Print only what differs from the defaults.")] = False,
 ) -> None:
     """Print the resolved config with the source of each value.
 
     Examples:
       translate config show multi30k model.d_model=512
+      translate config show runs/demo --changed
       translate config show demo --describe
     """
     from translate.config.load import load_config
     from translate.config.show import annotated_yaml
 
-    write_lines([annotated_yaml(load_config(config, overrides or []), describe=with_meanings)[:-1]], None)
+    loaded = load_config(config, overrides or [])
+    write_lines([annotated_yaml(loaded, describe=with_meanings, is_whole=not changed)[:-1]], None)
 
 
 @config_app.command("describe")
@@ -64,11 +67,13 @@ def print_schema() -> None:
 
 @config_app.command("presets")
 def list_presets() -> None:
-    """Print the names of the preset configs.
+    """Print the preset configs: their data, the size of the model, minutes on a CPU, and BLEU on the test set.
+
+    A dash stands for what has not been measured. The page on recipes has the conditions.
 
     Example:
       translate config presets
     """
-    from translate.config.load import preset_names
+    from translate.config.show import describe_presets
 
-    typer.echo("\n".join(preset_names()))
+    write_lines(aligned_columns(describe_presets()), None)

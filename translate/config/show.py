@@ -11,11 +11,12 @@ from pydantic_core import to_jsonable_python
 
 from translate.config.data import Corpus
 from translate.config.errors import nearest_keys
-from translate.config.load import LoadedConfig
+from translate.config.load import LoadedConfig, load_config, preset_names
 from translate.config.schema import Config
 from translate.config.section import Section
-from translate.config.yaml import Origin, dump_scalar, dump_yaml, join_key
+from translate.config.yaml import Origin, dump_scalar, dump_yaml, join_key, presets_directory
 from translate.errors import InputError
+from translate.files import read_input
 from translate.nearest import did_you_mean
 
 _WIDEST_VALUE = 60  # a longer line moves only its own comment to the right
@@ -44,9 +45,12 @@ def resolved_yaml(config: Config) -> str:
     return dump_yaml(config.model_dump(mode="json"))
 
 
-def annotated_yaml(loaded: LoadedConfig, *, describe: bool = False) -> str:
-    """Write the whole config as YAML, with the place where each value was given, and the meaning above if wanted."""
-    lines = list(_annotated_lines(loaded.config, "", "", loaded.origins))
+def annotated_yaml(loaded: LoadedConfig, *, describe: bool = False, is_whole: bool = True) -> str:
+    """Write a config as YAML, with the place where each value was given, and the meaning above if wanted.
+
+    If it is not whole, values that equal the defaults are left out; it can be read as a config all the same.
+    """
+    lines = list(_annotated_lines(loaded.config, "", "", loaded.origins, is_whole=is_whole))
     width = min(max(len(text) for text, _, _ in lines), _WIDEST_VALUE)
     written = []
     for text, origin, meaning in lines:
@@ -56,23 +60,40 @@ def annotated_yaml(loaded: LoadedConfig, *, describe: bool = False) -> str:
     return "\n".join(written) + "\n"
 
 
-def _annotated_lines(value: Any, key: str, indent: str, origins: dict[str, Origin]) -> Iterator[tuple[str, str, str]]:
+def _annotated_lines(
+    value: Any, key: str, indent: str, origins: dict[str, Origin], *, is_whole: bool
+) -> Iterator[tuple[str, str, str]]:
     """Yield lines of YAML with the meaning of the key, and the origin, which is empty for a section's own line."""
     is_list = isinstance(value, tuple)
     for name, item in enumerate(value) if is_list else dict(value).items():
-        dotted = join_key(key, str(name))
-        meaning = (type(value).model_fields[str(name)].description or "") if isinstance(value, Section) else ""
+        dotted, field = join_key(key, str(name)), getattr(type(value), "model_fields", {}).get(name)
+        is_default = field is not None and item == field.get_default(call_default_factory=True)
+        if is_default and not is_whole and name not in ("name", "kind"):  # without which it would be another config
+            continue
+        meaning = (field and field.description) or ""
         start = f"{indent}-" if is_list else f"{indent}{dump_scalar(name)}:"
         if not isinstance(item, Section | dict | tuple) or not item:
             yield f"{start} {dump_scalar(to_jsonable_python(item))}", str(origins.get(dotted, "default")), meaning
             continue
-        lines = _annotated_lines(item, dotted, f"{indent}  ", origins)
+        lines = _annotated_lines(item, dotted, f"{indent}  ", origins, is_whole=is_whole)
         if is_list:  # a list's dash takes the place of its first line's indentation
             text, origin, meaning = next(lines)
             yield f"{start} {text[len(start) + 1 :]}", origin, meaning
         else:
             yield start, "", meaning
         yield from lines
+
+
+def describe_presets() -> list[list[str]]:
+    """A table of the presets, with a header: data, size, and the minutes and the score that their files state."""
+    rows = [["preset", "data", "model", "minutes", "BLEU"]]
+    for name in preset_names():
+        text = read_input(presets_directory() / f"{name}.yaml").decode()
+        facts = {"data": "–", "minutes": "–", "BLEU": "–"} | dict(re.findall("(?m)^# (data|minutes|BLEU): (.+)$", text))
+        model = load_config(name).config.model
+        size = f"{model.num_encoder_layers}+{model.num_decoder_layers} layers, d_model {model.d_model}"
+        rows.append([name, facts["data"], size, facts["minutes"], facts["BLEU"]])
+    return rows
 
 
 def json_schema() -> str:
