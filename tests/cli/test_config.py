@@ -18,11 +18,11 @@ def test_config_show(corpus: Path) -> None:
     assert in_order(result.stdout, "\n  # ", "\n  d_ff: 24 ")
 
 
-def test_config_show_changed(corpus: Path) -> None:
+def test_config_show_changed(corpus: Path, tmp_path: Path) -> None:
     shown = translate("config", "show", corpus / "tiny.yaml", "model.norm=post", "model.d_ff=24", "--changed").stdout
     assert in_order(shown, "\nmodel:", "\n  d_ff: 24 ", "command line") and "norm" not in shown
-    Path("run.yaml").write_text("{}")
-    assert translate("config", "show", "run.yaml", "--changed").stdout == "name: run  # default\n"
+    (tmp_path / "run.yaml").write_text("{}")
+    assert translate("config", "show", tmp_path / "run.yaml", "--changed").stdout == "name: run  # default\n"
 
 
 def test_config_describe_schema_and_presets() -> None:
