@@ -72,7 +72,7 @@ ROWS: dict[str, list[str]] = {
     "decode run --engine ctranslate2 --search sample": ["ctranslate2", "decoding.search = 'sample'"],
     # score, average
     "score run a.de a.en --length-penalty -1": ["decoding.length_penalty = -1.0: "],
-    "score run a.de a.en --engine ctranslate2": ["--engine ctranslate2"],
+    "score run a.de a.en --engine ctranslate2": ["--engine"],
     "score run a.de a.en --precision int8": ["--precision int8"],
     "average run": ["training.keep_last"],
     "average run step-1 step-1": ["training.keep_last"],

@@ -51,7 +51,11 @@ _EXCLUDED = {  # options that cannot be combined
 }
 
 
-@takes_decoding_options
+@takes_decoding_options(
+    common="search beam_size n_best length_penalty ensemble terminology output_format document"
+    " batch_tokens precision device",
+    unused="max_target_tokens",
+)
 def decode(
     run: RunArgument,
     file: InputFile = None,
@@ -59,7 +63,7 @@ def decode(
     checkpoint: CheckpointOption = "best",
     output_format: Annotated[
         Literal["text", "jsonl"],
-        Option("--format", help="text, or jsonl: one JSON object per line, with tokens, scores, alignment and flags."),
+        Option("--format", metavar="NAME", help="text, or jsonl: JSON lines with tokens, scores, alignment and flags."),
     ] = "text",
     alignments: Annotated[Path | None, Option(metavar="FILE", help="Write word alignments too, as 0-0 1-2.")] = None,
     interactive: Annotated[bool, Option("--interactive", help="Answer each line of a pipe immediately.")] = False,
@@ -93,8 +97,6 @@ def decode(
     options: dict[str, Any],
 ) -> None:
     """Translate text line by line, in order; an empty line stays empty.
-
-    The defaults below apply unless the run's config says otherwise.
 
     With --n-best N, text has N lines per sentence as Moses writes them: number ||| translation ||| log_prob ||| score.
 
@@ -208,7 +210,11 @@ def decode(
     logger.info(f"{counts} in {seconds:.1f} s ({counts['lines'] / max(seconds, 1e-9):.1f} lines/s)")
 
 
-@takes_decoding_options
+@takes_decoding_options(
+    common="length_penalty length_penalty_kind long max_source_tokens max_target_tokens batch_tokens look_ahead_lines"
+    " precision device",
+    unused=None,
+)
 def score(
     run: RunArgument,
     source: Annotated[Path, Argument(metavar="SOURCE", help="Text with one sentence per line.")],
@@ -220,8 +226,6 @@ def score(
 ) -> None:
     """Score given translations by forced decoding: one JSON object per line, and the overall perplexity.
 
-    The defaults below apply unless the run's config says otherwise.
-
     log_prob is in nats and includes the end symbol; score is log_prob divided by the length penalty. Given translations
     cannot be split: unless --long is error, a side with more tokens than the limit is truncated, flagged and counted.
 
@@ -232,9 +236,8 @@ def score(
     from translate.decoding.loading import load_own_translator
     from translate.decoding.output.formats import CorpusScore, describe_scores
 
-    for key, value in {"engine": "ctranslate2", "precision": "int8"}.items():
-        if options.get(key) == value:
-            raise InputError(f"score cannot use --{key} {value}; leave it out")
+    if options.get("precision") == "int8":
+        raise InputError("score cannot use --precision int8; leave it out")
     pairs = paired_lines(open_lines(source), open_lines(target))
     check_outputs({"--output": output or STANDARD_OUTPUT})
     translator = load_own_translator(run, checkpoint=checkpoint, options=options).translator

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from translate.evaluation.metrics import Metric
 
 
-@takes_decoding_options
+@takes_decoding_options(common="search beam_size length_penalty batch_tokens precision device")
 def evaluate(
     run: Annotated[
         Path | None,
@@ -38,8 +38,6 @@ def evaluate(
     options: dict[str, Any],
 ) -> None:
     """Translate test sets and print BLEU, chrF and TER with sacreBLEU's signatures and 95 % bootstrap intervals.
-
-    The defaults below apply unless the run's config says otherwise.
 
     Hypotheses and a JSON report are written to RUN/evaluation/NAME.
 

@@ -14,11 +14,13 @@ from translate.errors import InputError, RunError, install_hint
 logger = logging.getLogger(__name__)
 
 
-@takes_decoding_options
+@takes_decoding_options(
+    common="beam_size length_penalty engine batch_tokens precision workers device", unused="reverse_weight"
+)
 def serve(
     runs: Annotated[
         list[Path],
-        Argument(metavar="RUN...", help="Run directories; the first is the default.", autocompletion=complete_run),
+        Argument(metavar="RUN", help="Run directories; the first is the default.", autocompletion=complete_run),
     ],
     host: Annotated[str, Option(metavar="HOST", help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, Option(metavar="N", min=0, max=65535, help="The port; 0 takes a free one.")] = 8000,
@@ -35,8 +37,6 @@ def serve(
     options: dict[str, Any],
 ) -> None:
     """Start an HTTP server with a web page for translating.
-
-    The defaults below apply unless the run's config says otherwise.
 
     By default it listens only to this machine. Any other --host needs a token, which requests carry in the header
     Authorization: Bearer TOKEN. After SIGTERM or Ctrl-C it finishes open requests, then exits.

@@ -33,7 +33,7 @@ OutputFolder = Annotated[
 ]
 
 
-@takes_decoding_options
+@takes_decoding_options(common="search beam_size n_best length_penalty batch_tokens precision device")
 def distill(
     runs: Annotated[
         list[Path],
@@ -52,8 +52,8 @@ def distill(
     """Translate a run's training data into a corpus for training a smaller or a single model.
 
     A student learns more from its teacher's translations, which vary less, than from references (Kim and Rush 2016).
-    The config of the first RUN names the data; each pair is translated once, whatever the weight of its corpus. The
-    defaults below apply unless that config says otherwise. With --n-best N, each source has N pairs.
+    The config of the first RUN names the data; each pair is translated once, whatever the weight of its corpus. With
+    --n-best N, each source has N pairs.
 
     DIR/corpus.jsonl has all pairs, with flags where a translation is empty, was cut off or repeats itself.
     DIR/provenance.json records the origin. Repeat an interrupted command to continue it.
@@ -66,7 +66,7 @@ def distill(
     _make_corpus("distill", runs, source, output, checkpoint, nearest, options)
 
 
-@takes_decoding_options
+@takes_decoding_options(common="search beam_size temperature top_k top_p batch_tokens precision device")
 def backtranslate(
     run: RunArgument,
     file: Annotated[Path, Argument(metavar="FILE", help="Text in the target language of the model to train.")],
@@ -77,10 +77,10 @@ def backtranslate(
 ) -> None:
     """Translate monolingual text with a reverse model, into a corpus whose targets are the original lines.
 
-    RUN translates in reverse: English to German, to train a model from German to English. The defaults below apply
-    unless its config says otherwise. Beam search and a tag are best with little data; sampling (--search sample) is
-    for large data and good models (Edunov et al. 2018, section 5.3). The tag marks synthetic sources (Caswell et al.
-    2019): it is the source_tag in the printed lines for data.train.
+    RUN translates in reverse: English to German, to train a model from German to English. Beam search and a tag are
+    best with little data; sampling (--search sample) is for large data and good models (Edunov et al. 2018, section
+    5.3). The tag marks synthetic sources (Caswell et al. 2019): it is the source_tag in the printed lines for
+    data.train.
 
     DIR/corpus.jsonl has all pairs, with flags where a translation is empty, was cut off or repeats itself.
     DIR/provenance.json records the origin. Repeat an interrupted command to continue it.

@@ -1,12 +1,16 @@
 """Help in panels with examples, and errors of a command line."""
 
+import copy
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from translate.cli.terminal.options import show_defaults_of
+from translate.messages import escaped
 from translate.nearest import did_you_mean, nearest
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -16,22 +20,44 @@ UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # typer's, or click
 class _ReadableHelp:
     """Help that ends with examples, one command per line, and shows no type for flags."""
 
-    help: str | None
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments; the help of a command with search settings depends on them."""
+        ctx.meta["arguments"] = [*args]
+        return super().parse_args(ctx, args)  # type: ignore[misc]
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
+    def format_help(self: Any, ctx: Any, formatter: Any) -> None:
         """Print the help in panels as wide as the terminal, then the examples, whose lines are never wrapped."""
-        for parameter in self.get_params(ctx):  # type: ignore[attr-defined]
+        shown = copy.copy(self)
+        shown.params, shown.add_help_option = [*map(copy.copy, self.get_params(ctx))], False
+        text, example, lines = (self.help or "").replace("\b\n", "").partition("\n\nExample")
+        shown.help = re.sub(r"(?<!\n)\n(?!\n)", " ", text)
+        shown.params[-1].opts = ["--help", "-h"]
+        if common := getattr(self.callback, "common_options", None):
+            _show_common(shown, common, ctx)
+        for parameter in shown.params:
             if getattr(parameter, "is_flag", False):
                 parameter.metavar = ""
-                parameter.opts += [f"\n{name}" for name in parameter.secondary_opts]  # below, not in its own column
-                parameter.secondary_opts = []
-        whole = self.help or ""
-        text, example, lines = whole.replace("\b\n", "").partition("\n\nExample")
-        self.help = re.sub(r"(?<!\n)\n(?!\n)", " ", text)
-        super().format_help(ctx, formatter)  # type: ignore[misc]
-        self.help = whole
+                below = [f"\n{name}" for name in parameter.secondary_opts]  # not in a column of their own
+                parameter.opts, parameter.secondary_opts = [*parameter.opts, *below], []
+        super(_ReadableHelp, shown).format_help(ctx, formatter)  # type: ignore[misc]
         if example:
             typer.echo(f" {example.strip()}{lines}".replace("\n", "\n "))
+
+
+def _show_common(shown: Any, common: Sequence[str], ctx: Any) -> None:
+    """Leave only common options in a command's help, unless it has --help-all, with the defaults of the first run."""
+    arguments, _, _ = ctx.command.make_parser(ctx).parse_args([*ctx.meta["arguments"]])
+    run = arguments.get("run") or arguments.get("runs") or ""
+    run = run if isinstance(run, str) else run[0]
+    is_read = run and show_defaults_of(Path(run), shown.params)
+    whose = run if is_read else "a new config; name a run that can be read to see its own"
+    shown.help += escaped(f"\n\nThe defaults shown are those of {whose}.").replace("[", "\\[")
+    shown.params[-1].opts.append("\n--help-all")
+    shown.params[-1].help = "Show the common options, or all in groups, and exit."
+    if "--help-all" not in ctx.meta["arguments"]:
+        shown.params = [each for each in shown.params if each.name in common or not each.rich_help_panel]
+        for parameter in shown.params:
+            parameter.rich_help_panel = None
 
 
 class Command(_ReadableHelp, TyperCommand):
@@ -47,7 +73,7 @@ class Commands(typer.Typer):
 
     def __init__(self, **settings: Any) -> None:
         defaults: dict[str, Any] = {"cls": CommandGroup, "add_completion": False, "no_args_is_help": True}
-        names = {"help_option_names": ["--help", "-h"]}
+        names = {"help_option_names": ["--help", "-h", "--help-all"]}
         super().__init__(**defaults | settings, context_settings=names, pretty_exceptions_enable=False)
 
     def command(self, name: str | None = None, **settings: Any) -> Callable[[Function], Function]:

@@ -1,6 +1,6 @@
 """Arguments and options of several commands, their panels in the help, and what a shell completes on TAB.
 
-The options of `decode`, `eval` and `score` come from the fields of the config section `decoding` and their
+The search settings of `decode`, `eval` and others come from the fields of the config section `decoding` and their
 documentation, read from the source of that module, because importing it would make `--help` slow.
 """
 
@@ -9,14 +9,17 @@ import functools
 import glob
 import inspect
 import itertools
+import json
 import os
 import re
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from typer import Argument, Option
+
+from translate.errors import InputError
 
 _RUN_KEY = "training.initialize_from"
 
@@ -122,7 +125,7 @@ _PANELS = {  # panels of the help, in order, with the options in each
     "Constraints": "prefix require terminology forbid",
     "Sampling": "temperature top_k top_p epsilon seed",
     "Long lines": "long max_source_tokens max_target_tokens",
-    "Output": "output_format alignments alignment_layer",
+    "Output": "output_format alignments alignment_layer interactive resume",
     "Documents": "document document_format",
     "Speed": "engine batch_tokens look_ahead_lines precision shortlist workers device",
 }
@@ -140,9 +143,8 @@ def _read_options() -> dict[str, Any]:
                 continue  # only a config holds lists
             key, kind, default = field.target.id, _type(field.annotation), ast.literal_eval(field.value)
             text = " ".join(str(ast.literal_eval(documentation.value)).split())
-            notes = [", ".join(typing.get_args(kind)), "" if default is None else f"default: {str(default).lower()}"]
-            if shown := "; ".join(filter(None, notes)):
-                text += f" [dim]\\[{shown}][/]"  # in Rich's markup
+            notes = f"{', '.join(typing.get_args(kind))}; default: ".removeprefix("; ") + json.dumps(default).strip('"')
+            text += f" [dim]\\[{notes}][/]"  # in Rich's markup
             option = Option(help=text, metavar={int: "N", float: "X", bool: None}.get(kind, "NAME"))
             options[key] = Annotated[kind | None, option]  # None: the run's own setting applies
     return options
@@ -159,9 +161,33 @@ def _type(annotation: ast.expr) -> Any:
 DECODING_OPTIONS = _read_options()
 
 
-def takes_decoding_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command an option for each setting of `decoding`; it receives the given ones as `options`, by key."""
-    return add_options(command, DECODING_OPTIONS, name="options", panels=_PANELS)
+def takes_decoding_options(
+    *, common: str, unused: str | None = "max_target_tokens reverse_weight"
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command an option for each setting of `decoding`; it receives the given ones as `options`, by key.
+
+    Args:
+        common: Of the options in panels, those that `--help` shows; `--help-all` shows all.
+        unused: Settings that mean nothing to the command; None: all that are not common.
+    """
+    without = DECODING_OPTIONS.keys() - common.split() if unused is None else unused.split()
+    options = {name: option for name, option in DECODING_OPTIONS.items() if name not in without}
+    return lambda command: add_options(command, options, name="options", panels=_PANELS, common=common)
+
+
+def show_defaults_of(run: Path, parameters: Sequence[Any]) -> bool:
+    """Put the search settings in a run's config into the help of their options; return False if there are none."""
+    from translate.config.yaml import read_yaml
+
+    try:
+        settings = dict(read_yaml(run / "config.yaml", may_be_pipe=False).values["decoding"])
+    except (InputError, KeyError, TypeError, ValueError):  # not a run, or a damaged one
+        return False
+    for each in parameters:
+        value = json.dumps(settings.get(each.name, [])).strip('"')
+        if re.fullmatch(r"[\w.:+-]+", value):  # nothing that could be markup
+            each.help = re.sub("(?<=default: )[^]]*", value, each.help)
+    return True
 
 
 def add_options(
@@ -171,6 +197,7 @@ def add_options(
     name: str,
     gather: Callable[..., Any] = dict,
     panels: dict[str, str] | None = None,
+    common: str = "",
 ) -> Callable[..., None]:
     """Add options to a command, which receives them all in one parameter.
 
@@ -179,6 +206,7 @@ def add_options(
         name: The command's parameter.
         gather: Makes the parameter's value from the options that are not None.
         panels: Panels of the help, and the options in each; None leaves all in one.
+        common: Of the options in panels, those that `--help` shows.
     """
     own, keyword = inspect.signature(command), inspect.Parameter.KEYWORD_ONLY
     parameters = {each.name: each.replace(kind=keyword) for each in own.parameters.values() if each.name != name}
@@ -196,5 +224,6 @@ def add_options(
         command(**arguments, **{name: gather(**given)})
 
     with_options.__signature__ = own.replace(parameters=list(parameters.values()))  # type: ignore[attr-defined]
+    with_options.common_options = common.split()  # type: ignore[attr-defined]
     with_options.__annotations__ = {name: parameter.annotation for name, parameter in parameters.items()}
     return with_options
