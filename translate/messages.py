@@ -1,7 +1,13 @@
-"""The text of log messages: the same on the console and in a run's log."""
+"""The text of messages: the same on the console and in a run's log."""
 
+import functools
 import logging
 import re
+import shutil
+import textwrap
+
+# As `textwrap.wrap`, but only between words, so that a key or a path is never broken.
+wrap = functools.partial(textwrap.wrap, break_long_words=False, break_on_hyphens=False)
 
 # Control characters except tabs and line ends; separators and embeddings that reorder a line; lone surrogates.
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -10,6 +16,12 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\
 def escaped(text: str) -> str:
     """Text that is safe on a terminal and encodes as UTF-8: control characters become \\x1b, \\u202e and so on."""
     return _CONTROLS.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
+def fill(text: str, first: str, others: str) -> str:
+    """Escaped text that is wrapped at the terminal's width, with the indents of its first and its other lines."""
+    width = max(30, min(120, shutil.get_terminal_size(fallback=(120, 24)).columns))
+    return "\n".join(wrap(escaped(text), width, initial_indent=first, subsequent_indent=others))
 
 
 class MessageFormatter(logging.Formatter):

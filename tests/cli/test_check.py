@@ -62,6 +62,14 @@ def test_notes_and_warnings(folder: Path, quick: None) -> None:
     assert translate("check", "mine.yaml", "--strict").exit_code == 0
 
 
+def test_a_narrow_terminal_breaks_no_word(folder: Path, quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "48")
+    result = translate("check", "mine.yaml", "training.warmup_steps=100", "training.max_steps=100")
+    assert max(len(line) for line in result.stdout.splitlines() if " " in line.strip()) <= 48
+    keys = re.findall(r"\b(?:training|data|decoding)\.[a-z_.]+", unwrapped(result))
+    assert {"training.warmup_steps", "training.max_steps", "data.validation"} <= {*keys}
+
+
 def test_frozen_parts_are_counted(folder: Path) -> None:
     result = translate("check", "mine.yaml", "training.freeze=[encoder]")
     assert re.search(r"\nmodel +[\d,]+ of [\d,]+ parameters are trained; cpu", result.stdout)

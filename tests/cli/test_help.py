@@ -10,7 +10,7 @@ import pytest
 import typer
 from harness import run_command as translate
 
-from translate.cli import app
+from translate.cli import OTHER_NAMES, app
 from translate.cli.terminal.help import Command, CommandGroup
 from translate.config.data import TokenizerConfig
 from translate.decoding.output.formats import OutputFormat
@@ -48,6 +48,17 @@ def test_help_is_as_wide_as_the_terminal_and_has_an_example(
         lines = [line.strip() for line in text[text.rindex("╯") :].partition("\n Example")[2].splitlines()]
         assert any(f"translate {' '.join(path)} " in f"{line} " for line in lines)
         assert translate(*path, "-h").stdout == text  # a second time in the same process
+
+
+@pytest.mark.parametrize("hint, names", OTHER_NAMES.items())
+def test_a_name_of_another_toolkit_is_answered_with_commands_that_exist(hint: str, names: str) -> None:
+    for name in names.split():
+        result = translate(name.upper().replace("-", "_"), "runs/demo")
+        assert result.exit_code == 2 and f"no such command {name.upper().replace('-', '_')!r}: {hint}" in result.stderr
+        assert name not in {path[0] for path, _ in COMMANDS if path}
+    for words in re.findall("`translate ([^`]+)`", hint):
+        path = [word for word in words.split() if word.islower() and word.isalpha()]
+        assert any(path == known for known, _ in COMMANDS), words
 
 
 CHOICES = {  # the options whose choices are known elsewhere: help must not import what knows them

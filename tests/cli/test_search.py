@@ -27,7 +27,8 @@ def test_a_search_prints_its_table(corpus: Path, space: Path, tmp_path: Path) ->
     assert header.split() == ["trial", "BLEU", "loss", "step", "minutes", "model.dropout", "state"]
     assert sorted(row.split()[0] for row in rows) == ["trial-001", "trial-002"]
     assert all(row.split()[3] == "2" and row.split()[-1] == "ended" for row in rows)
-    assert f"{rows[0].split()[0]} is the best" in result.stderr and str(found / "best.yaml") in result.stderr
+    assert {row.split()[1] for row in rows} == {"0.00"} and "no trial has a BLEU above 0.00" in result.stderr
+    assert not (found / "best.yaml").exists()
     assert "Epoch" not in result.stderr and "Epoch" in (found / "trial-001" / "log.txt").read_text()
     result = translate("search", corpus / "tiny.yaml", space, "training.max_steps=2", "--dir", found, "--minutes", "0")
     assert result.exit_code == 0 and "budget" in result.stderr and result.stdout.splitlines()[1:] == rows

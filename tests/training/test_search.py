@@ -175,7 +175,20 @@ def test_equal_bleu_is_ranked_by_loss_and_what_is_equal_has_no_best(
     assert found.best() is None and not best.exists()
     training.bleu = lambda rate, step: 50 * step * rate
     found.run(num_trials=5)
-    assert found.best() == found.results()[0] and best.read_text().startswith(f"# {found.results()[0].run}, BLEU")
+    first = found.results()[0]
+    assert found.best() == first and best.read_text().startswith(f"# {first.run}, BLEU")
+    assert found.verdict() == f"{first.run} is the best of 5 trials by BLEU"
+    chosen = load_config(str(best), require_files=True).config
+    assert (chosen.name, chosen.training.learning_rate) == ("tiny-best", first.settings[RATE])
+
+
+def test_a_tie_in_bleu_is_named(start: Start, training: FakeTraining) -> None:
+    training.bleu = lambda rate, step: 12.34
+    found = start({"training.max_steps": CategoricalDistribution(["4", "8"])})
+    found.run(num_trials=2)
+    first = found.results()[0]
+    assert found.best() == first and first.step == 8
+    assert first.run in found.verdict() and "loss" in found.verdict() and "same BLEU" in found.verdict()
 
 
 def test_the_budget_counts_the_time_of_all_calls(start: Start, training: FakeTraining, monkeypatch: Any) -> None:
@@ -291,7 +304,4 @@ def test_a_trial_is_the_training_that_it_says(start: Start, tmp_path: Path, monk
     config = load_config(str(tmp_path / "search" / "trial-002"), require_files=True).config
     train(config, tmp_path / "straight", resume=False, command=["test"])
     assert state_of(tmp_path / "search" / "trial-002") == state_of(tmp_path / "straight")
-    best = found.best()
-    assert best is not None
-    chosen = load_config(str(tmp_path / "search" / "best.yaml"), require_files=True).config
-    assert (chosen.name, chosen.training.learning_rate) == ("tiny-best", best.settings[RATE])
+    assert found.best() is None and "0.00" in found.verdict(), "no trial has learnt to translate"

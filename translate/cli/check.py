@@ -11,7 +11,7 @@ from typer import Option
 
 from translate.cli.terminal.console import has_colour, showing_activity
 from translate.cli.terminal.options import ConfigArgument, Overrides, RunArgument
-from translate.messages import escaped
+from translate.messages import escaped, fill
 
 if TYPE_CHECKING:
     from translate.lint.check import Report
@@ -178,7 +178,7 @@ def _training_lines(report: "Report") -> Iterator[str]:
 
 
 def _row(name: str, text: str) -> str:
-    return f"{typer.style(f'{name:<11}', bold=True)} {escaped(text)}".rstrip()
+    return f"{typer.style(f'{name:<11}', bold=True)} {fill(text, ' ' * 12, ' ' * 14)[12:]}".rstrip()
 
 
 def _plural(number: int, noun: str) -> str:

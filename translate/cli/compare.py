@@ -1,6 +1,5 @@
 """`compare`: which of several systems translates a test set best, whether significantly, and where."""
 
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -12,7 +11,7 @@ from translate.cli.terminal.console import line_bar
 from translate.cli.terminal.lines import aligned_columns, check_outputs, open_lines
 from translate.cli.terminal.options import complete_run
 from translate.errors import InputError
-from translate.messages import escaped
+from translate.messages import escaped, wrap
 
 if TYPE_CHECKING:
     from translate.visualize.panels import Table
@@ -94,7 +93,7 @@ def _as_text(table: "Table") -> str:
     """A table as lines of aligned columns; a row of sentences is a paragraph."""
     if table.header[0] != "Line":
         rows = aligned_columns([table.header, *table.rows])
-        return "\n".join([table.title, *rows, *textwrap.wrap(table.note, 80)])
+        return "\n".join([table.title, *rows, *wrap(table.note, 80)])
     lines = [table.title]
     for line, score, *texts in table.rows:
         lines += [

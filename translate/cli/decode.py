@@ -52,8 +52,7 @@ _EXCLUDED = {  # options that cannot be combined
 
 
 @takes_decoding_options(
-    common="search beam_size n_best length_penalty ensemble terminology output_format document"
-    " batch_tokens precision device",
+    "search beam_size n_best length_penalty ensemble terminology output_format document batch_tokens precision device",
     unused="max_target_tokens",
 )
 def decode(
@@ -211,7 +210,7 @@ def decode(
 
 
 @takes_decoding_options(
-    common="length_penalty length_penalty_kind long max_source_tokens max_target_tokens batch_tokens look_ahead_lines"
+    "length_penalty length_penalty_kind long max_source_tokens max_target_tokens batch_tokens look_ahead_lines"
     " precision device",
     unused=None,
 )

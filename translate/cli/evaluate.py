@@ -1,6 +1,5 @@
 """`eval` and `tune-decode`: score a run's translations, or given ones, and tune the settings of its search."""
 
-import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,13 +11,13 @@ from translate.cli.terminal.console import line_bar
 from translate.cli.terminal.lines import open_lines, paired_lines
 from translate.cli.terminal.options import CheckpointOption, RunArgument, complete_run, takes_decoding_options
 from translate.errors import InputError
-from translate.messages import escaped
+from translate.messages import escaped, wrap
 
 if TYPE_CHECKING:
     from translate.evaluation.metrics import Metric
 
 
-@takes_decoding_options(common="search beam_size length_penalty batch_tokens precision device")
+@takes_decoding_options("search beam_size length_penalty batch_tokens precision device")
 def evaluate(
     run: Annotated[
         Path | None,
@@ -148,4 +147,4 @@ def _explain(report: bool) -> None:
     from translate.evaluation.metrics import CONVENTIONS
 
     for name, text in CONVENTIONS.items() if report else []:
-        typer.echo(textwrap.fill(f"{name}: {text}", 80, initial_indent="  ", subsequent_indent="    "))
+        typer.echo("\n".join(wrap(f"{name}: {text}", 80, initial_indent="  ", subsequent_indent="    ")))

@@ -71,7 +71,5 @@ def search(
             typer.echo(escaped("\n".join(line[:120] for line in aligned_columns(study.write()))))
     except KeyboardInterrupt as error:
         fail_interrupted(error, f". Continue with: {shlex.join(command)}")
-    if (best := study.best()) is not None:
-        typer.echo(f"{best.run} is the best; its config is {directory / 'best.yaml'}", err=True)
-    else:
-        typer.echo("Validation does not separate the trials, so none is called the best", err=True)
+    where = "" if study.best() is None else f"; its config is {directory / 'best.yaml'}"
+    typer.echo(f"{study.verdict()}{where}", err=True)

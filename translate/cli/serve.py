@@ -14,9 +14,7 @@ from translate.errors import InputError, RunError, install_hint
 logger = logging.getLogger(__name__)
 
 
-@takes_decoding_options(
-    common="beam_size length_penalty engine batch_tokens precision workers device", unused="reverse_weight"
-)
+@takes_decoding_options("beam_size length_penalty engine precision workers device", unused="reverse_weight")
 def serve(
     runs: Annotated[
         list[Path],

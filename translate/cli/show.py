@@ -1,7 +1,6 @@
 """`show attention|masks|positions|curves|embeddings|alignments`: pictures of a model and its training."""
 
 import logging
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -9,7 +8,7 @@ from typer import Argument, Option
 
 from translate.cli.terminal.help import Commands
 from translate.cli.terminal.lines import check_outputs, write_lines
-from translate.cli.terminal.options import CheckpointOption, RunArgument, add_options, complete_run
+from translate.cli.terminal.options import CheckpointOption, Decorator, RunArgument, add_options, complete_run
 from translate.errors import InputError
 from translate.messages import escaped
 
@@ -24,7 +23,7 @@ logger = logging.getLogger(__name__)
 show_app = Commands(help="Draw pictures of a model and its training.")
 
 
-def picture_command(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def picture_command(name: str) -> Decorator:
     """Make a function the command `show NAME`, with the options of a picture; `file` is its output file."""
     output = Option("--output", "-o", metavar="FILE", help=f"Write to this file. Default: {name}.html.")
     output_format = Option(

@@ -33,7 +33,7 @@ OutputFolder = Annotated[
 ]
 
 
-@takes_decoding_options(common="search beam_size n_best length_penalty batch_tokens precision device")
+@takes_decoding_options("search beam_size n_best length_penalty batch_tokens precision device")
 def distill(
     runs: Annotated[
         list[Path],
@@ -66,7 +66,7 @@ def distill(
     _make_corpus("distill", runs, source, output, checkpoint, nearest, options)
 
 
-@takes_decoding_options(common="search beam_size temperature top_k top_p batch_tokens precision device")
+@takes_decoding_options("search beam_size temperature top_k top_p batch_tokens precision device")
 def backtranslate(
     run: RunArgument,
     file: Annotated[Path, Argument(metavar="FILE", help="Text in the target language of the model to train.")],

@@ -2,7 +2,6 @@
 
 import json
 import re
-import textwrap
 import typing
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -17,6 +16,7 @@ from translate.config.section import Section
 from translate.config.yaml import Origin, dump_scalar, dump_yaml, join_key, presets_directory
 from translate.errors import InputError
 from translate.files import read_input
+from translate.messages import wrap
 from translate.nearest import did_you_mean
 
 _WIDEST_VALUE = 60  # a longer line moves only its own comment to the right
@@ -55,7 +55,7 @@ def annotated_yaml(loaded: LoadedConfig, *, describe: bool = False, is_whole: bo
     written = []
     for text, origin, meaning in lines:
         start = " " * (len(text) - len(text.lstrip())) + "# "
-        written += textwrap.wrap(meaning if describe else "", 100, initial_indent=start, subsequent_indent=start)
+        written += wrap(meaning if describe else "", 100, initial_indent=start, subsequent_indent=start)
         written.append(f"{text:<{width}}  # {origin}" if origin else text)
     return "\n".join(written) + "\n"
 
@@ -190,10 +190,10 @@ def describe(key: str, *, width: int) -> str:
     lines: list[str] = []
     for number, (title, name) in enumerate(shown):
         if len(shown) > 1 and (number == 0 or shown[number - 1][0] != title):
-            lines += ["", *textwrap.wrap(f"{title or 'Config'}: {sections[title].meaning}", width), ""]
+            lines += ["", *wrap(f"{title or 'Config'}: {sections[title].meaning}", width), ""]
         default, values, meaning = sections[title].keys[name]
         full_key = key if in_corpus else join_key("" if title.endswith(" corpus") else title, name)
         given = "must be given" if default is None else f"default: {default}"
-        lines += textwrap.wrap(f"{full_key}: {values.replace('`', '')}; {given}", width, subsequent_indent="    ")
-        lines += textwrap.wrap(meaning, width, initial_indent="    ", subsequent_indent="    ")
+        lines += wrap(f"{full_key}: {values.replace('`', '')}; {given}", width, subsequent_indent="    ")
+        lines += wrap(meaning, width, initial_indent="    ", subsequent_indent="    ")
     return "\n".join(lines).strip("\n")

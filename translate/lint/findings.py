@@ -1,13 +1,11 @@
 """Findings of `translate check`; and a table of what makes pairs suspicious, with a row per reason."""
 
 import math
-import shutil
-import textwrap
 from collections import Counter
 from collections.abc import Iterable
 from typing import Literal, NamedTuple, get_args
 
-from translate.messages import escaped
+from translate.messages import fill
 
 Severity = Literal["error", "warning", "note"]
 Unit = Literal["line", "row"]
@@ -35,13 +33,7 @@ class Finding(NamedTuple):
         """The finding with its hint and examples as lines of text, wrapped at the terminal's width; a note has one."""
         shown = self.examples[: 1 if self.severity == "note" else None]
         parts = [(self.label, self.message), (" " * 11, f"→ {self.hint}"), *((" " * 13, each) for each in shown)]
-        width = max(60, min(120, shutil.get_terminal_size(fallback=(120, 24)).columns))
-        lines = []
-        for start, text in parts:
-            others = " " * (len(start) + 2)
-            wrapper = textwrap.TextWrapper(width, start, others, break_on_hyphens=False, replace_whitespace=False)
-            lines.append(wrapper.fill(escaped(text)))
-        return "\n".join(lines)
+        return "\n".join(fill(text, start, " " * (len(start) + 2)) for start, text in parts)
 
 
 class Location(NamedTuple):

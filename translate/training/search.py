@@ -298,10 +298,21 @@ class Search:
         return sorted(results, key=lambda each: each.rank)
 
     def best(self) -> Result | None:
-        """The first result, if validation separates it from the second."""
+        """The first result, if its BLEU is above 0.00 and validation separates it from the second."""
         results = self.results()
         is_separated = len(results) > 1 and results[0].rank < results[1].rank < (math.inf, math.inf)
-        return results[0] if is_separated else None
+        return results[0] if is_separated and results[0].rank[0] < 0 else None
+
+    def verdict(self) -> str:
+        """Which trial is the best, or why none is."""
+        results = self.results()
+        if (best := self.best()) is not None:
+            by = "loss, at the same BLEU as the next" if results[1].rank[0] == best.rank[0] else "BLEU"
+            return f"{best.run} is the best of {len(results)} trials by {by}"
+        why = "validation does not separate the trials"
+        if results and results[0].rank[0] == 0:
+            why = "no trial has a BLEU above 0.00; train longer, or search other settings"
+        return f"No trial is called the best: {why}"
 
     def write(self) -> list[list[str]]:
         """Write the results, the best first, as `results.tsv`, and the best config as `best.yaml` if one is the best.
@@ -322,6 +333,6 @@ class Search:
         if (best := self.best()) is not None:
             config = self._config(best.settings).model_copy(update={"name": f"{self.base.name}-best"})
             measured = f"BLEU {best.bleu:.2f}, loss {best.loss:.4f} on validation"
-            head = f"# {best.run}, {measured}: the best of {len(rows) - 1} trials\n"
+            head = f"# {best.run}, {measured}\n# {self.verdict()}\n"
             write_text(self.directory / "best.yaml", head + resolved_yaml(config))
         return rows

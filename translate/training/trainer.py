@@ -49,7 +49,7 @@ class Trainer:
         self.train_step, self.progress = self.training.train_step, self.training.progress
         self.train_step.loss_scale = self.progress.loss_scale
         self.window = LogWindow(self.progress.window)
-        self.throughput = Throughput(self.settings, self.progress)
+        self.throughput = Throughput(self.training.config, self.progress)
         self._has_reported_waiting = False
         self._is_saved = True  # in the checkpoint that this continues from; step 0 needs no saving
 

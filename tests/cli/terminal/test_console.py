@@ -13,7 +13,7 @@ import time
 import pytest
 import typer
 
-from translate.cli.terminal.console import fail, line_bar
+from translate.cli.terminal.console import fail, line_bar, showing_activity
 from translate.cli.terminal.lines import write_lines
 from translate.cli.terminal.process import ReportingGroup
 
@@ -84,6 +84,9 @@ def test_printed_lines_are_never_garbled_by_a_bar(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(sys, "stderr", stream)
         with line_bar(3, is_hidden=True) as advance:
             advance(3)
+        with showing_activity() as show:
+            show("Loading runs/mine")
+            write_lines(["above"], None)
         with line_bar(3) as advance:
             time.sleep(0.15)
             advance(2)
@@ -94,6 +97,9 @@ def test_printed_lines_are_never_garbled_by_a_bar(monkeypatch: pytest.MonkeyPatc
                 text += shown.read(100_000).decode()
     printed = text.split("\r\n")
     assert "3/3" not in text
+    assert re.search(r"\rLoading runs/mine …\r +\rabove\r\n\rLoading runs/mine …\r +\r", text), (
+        "cleared, and shown below"
+    )
     for line in lines:
         (place,) = [place for place, each in enumerate(printed) if line in each]
         assert printed[place].rpartition("\r")[2] == line, "the bar was cleared before it"

@@ -89,5 +89,42 @@ def test_every_option_comes_through(run: Path, corpus: Path, monkeypatch: pytest
     for settings in ({key: value for key, value in GIVEN.items() if key not in UNUSED[command]}, {}):
         assert translate(command, run, *files, *flags(settings), stdin=b"").stderr == "translate: seen\n"
         assert seen.pop() == settings
-FLAGS = ("--help", "--help-all")
+    for key in UNUSED[command]:
+        (wrong, *_) = given = flags({key: GIVEN[key]})
+        assert f"no such option: {wrong}" in translate(command, run, *files, *given).stderr
     assert DecodingConfig.model_validate(GIVEN, strict=True).model_dump(exclude={"forbidden_ids"}) == GIVEN
+
+
+@pytest.mark.parametrize("command", ["decode", "eval", "serve", "score", "distill", "backtranslate"])
+def test_help_shows_the_common_options_and_help_all_shows_all(command: str) -> None:
+    made: Any = typer.main.get_command(app).get_command(None, command)  # type: ignore[attr-defined]
+    known = {parameter.name for parameter in made.params}
+    assert made.callback.common_options and known >= {*made.callback.common_options}
+    options = {
+        name
+        for parameter in made.params
+        for name in (*parameter.opts, *parameter.secondary_opts)
+        if name.startswith("--")
+    }
+    short, whole = (set(re.findall(r"^│ [* ]*(--[\w-]+)", translate(command, flag).stdout, re.M)) for flag in FLAGS)
+    assert whole == options | {"--help", "--help-all"}
+    assert whole > short >= {"--help", "--help-all"} if command != "score" else whole == short
+    assert 10 <= len(short) <= 17
+
+
+@pytest.mark.parametrize("line", ["{} --help", "--help {} other", "{} --help-all"])
+def test_help_shows_the_defaults_of_the_first_run(tmp_path: Path, line: str) -> None:
+    settings = {"length_penalty": 1.25, "device": "cuda:7", "precision": "bf16", "beam_size": "[/x]", "seed": [1]}
+    (tmp_path / "config.yaml").write_text(json.dumps({"decoding": settings}))
+    for command in ("decode", "serve", "distill"):
+        shown = translate(command, *line.format(tmp_path).split()).stdout
+        found = re.findall(r"default:[\s│]+([\w.:]+)\]", shown)
+        assert {"1.25", "cuda:7", "bf16", "5"} <= {*found} and "0.6" not in found, command
+
+
+@pytest.mark.parametrize("text", [None, "decoding: 3", "decoding: [beam_size]", "other: 1", "a: [", "\0", "[" * 10_000])
+def test_a_broken_run_does_not_break_the_help(tmp_path: Path, text: str | None) -> None:
+    if text is not None:
+        (tmp_path / "config.yaml").write_text(text)
+    result = translate("decode", tmp_path, "--help")
+    assert result.exit_code == 0 and "default: 0.6]" in result.stdout

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from translate.config.schema import TrainingConfig
+from translate.config.schema import Config, TrainingConfig
 from translate.runs.progress import Progress
 from translate.training.step import StepResult
 from translate.training.tracking import log_window
@@ -82,7 +82,7 @@ def train(
 
 def test_speed_and_waiting_are_of_the_steps_since_the_last_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, progress = Clock(monkeypatch), Progress("data")
-    throughput = Throughput(TrainingConfig(), progress)
+    throughput = Throughput(Config(), progress)
     train(throughput, progress, clock, steps=4, computing=9.0, waiting=1.0)
     assert throughput.numbers() == {"target_tokens_per_second": 200 / 40, "waiting": 0.1}
     throughput.begin_window()
@@ -94,14 +94,19 @@ def test_speed_and_waiting_are_of_the_steps_since_the_last_entry(monkeypatch: py
 
 def test_the_time_left_counts_steps_and_validations(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, progress = Clock(monkeypatch), Progress("data")
-    throughput = Throughput(TrainingConfig(max_steps=35, validate_every=10), progress)
+    corpus = {"kind": "text", "source": "v.de", "target": "v.en"}
+    steps = {"max_steps": 35, "validate_every": 10}
+    throughput = Throughput(Config.model_validate({"data": {"validation": corpus}, "training": steps}), progress)
     train(throughput, progress, clock, steps=10, computing=1.9, waiting=0.1)
-    assert throughput.time_left() == ", 50 s left"  # 25 steps of 2 s; nobody knows yet how long a validation takes
+    # 25 steps of 2 s; nobody knows yet how long a validation takes.
+    assert throughput.time_left() == ", 50 s and 3 validations left"
+    without = Throughput(Config(training=TrainingConfig(max_steps=35, validate_every=10)), progress)
+    assert "validation" not in without.time_left()
     clock.seconds += 40.0
     throughput.end_validation(40.0)
     # After steps 20, 30 and 35: 50 s and 3 · 40 s.
     assert throughput.time_left() == ", 3 min left"
-    early = Throughput(TrainingConfig(max_steps=30, patience=3), progress)
+    early = Throughput(Config(training=TrainingConfig(max_steps=30, patience=3)), progress)
     assert early.time_left().startswith(", ≤ "), "early stopping makes it a bound"
     train(throughput, progress, clock, steps=25, computing=1.9, waiting=0.1)
     assert throughput.time_left() == "", "nothing is left"
@@ -117,7 +122,7 @@ def test_the_time_left_counts_steps_and_validations(monkeypatch: pytest.MonkeyPa
 )
 def test_steps_left_end_with_whatever_comes_first(max_steps: int, max_epochs: int | None, left: int) -> None:
     progress = Progress("data", step=10, epoch=0, step_in_epoch=10)
-    throughput = Throughput(TrainingConfig(max_steps=max_steps, max_epochs=max_epochs), progress)
+    throughput = Throughput(Config(training=TrainingConfig(max_steps=max_steps, max_epochs=max_epochs)), progress)
     throughput.steps_per_epoch = 12
     assert throughput.steps_left == left
 

@@ -5,7 +5,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
-from typing import NoReturn, TextIO
+from typing import Any, NoReturn, TextIO
 
 import typer
 
@@ -54,20 +54,10 @@ def fail_interrupted(error: KeyboardInterrupt, hint: str = "") -> NoReturn:
 @contextlib.contextmanager
 def line_bar(total: int | None, *, is_hidden: bool = False) -> Iterator[Callable[[int], object]]:
     """A context with a progress bar on standard error, if that is a terminal; yields the function that advances it."""
-    from tqdm import tqdm
-
     speed = "{rate_noinv_fmt}, {remaining} left" if total else "{rate_noinv_fmt}"
     counts = "{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} lines" if total else "{n_fmt} lines"
-    with tqdm(
-        total=total,
-        unit=" lines",
-        file=sys.stderr,
-        dynamic_ncols=True,
-        leave=False,
-        smoothing=0.03,  # over several seconds: sentences of similar length finish together
-        bar_format=f"{counts} [{speed}]",
-        disable=is_hidden or not is_terminal(sys.stderr),
-    ) as bar:
+    # Smoothed over several seconds: sentences of similar length finish together.
+    with _bar(f"{counts} [{speed}]", is_hidden=is_hidden, total=total, unit=" lines", smoothing=0.03) as bar:
         yield bar.update
 
 
@@ -80,15 +70,15 @@ def without_bar() -> contextlib.AbstractContextManager[None]:
 @contextlib.contextmanager
 def showing_activity() -> Iterator[Callable[[str], None]]:
     """A context whose function shows the current activity on a terminal, in one line that is cleared at the end."""
+    with _bar("{desc}") as line:
+        yield lambda text: line.set_description_str(escaped(f"{text} …"))
 
-    def show(text: str) -> None:
-        if is_terminal(sys.stderr):
-            typer.echo(f"\r\x1b[K{escaped(text)}{' …' if text else ''}", err=True, nl=False)
 
-    try:
-        yield show
-    finally:
-        show("")
+def _bar(form: str, *, is_hidden: bool = False, **settings: Any) -> Any:
+    from tqdm import tqdm
+
+    is_hidden = is_hidden or not is_terminal(sys.stderr)
+    return tqdm(file=sys.stderr, dynamic_ncols=True, leave=False, bar_format=form, disable=is_hidden, **settings)
 
 
 def has_colour(stream: TextIO | None) -> bool:

@@ -20,11 +20,6 @@ UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # typer's, or click
 class _ReadableHelp:
     """Help that ends with examples, one command per line, and shows no type for flags."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments; the help of a command with search settings depends on them."""
-        ctx.meta["arguments"] = [*args]
-        return super().parse_args(ctx, args)  # type: ignore[misc]
-
     def format_help(self: Any, ctx: Any, formatter: Any) -> None:
         """Print the help in panels as wide as the terminal, then the examples, whose lines are never wrapped."""
         shown = copy.copy(self)
@@ -37,8 +32,8 @@ class _ReadableHelp:
         for parameter in shown.params:
             if getattr(parameter, "is_flag", False):
                 parameter.metavar = ""
-                below = [f"\n{name}" for name in parameter.secondary_opts]  # not in a column of their own
-                parameter.opts, parameter.secondary_opts = [*parameter.opts, *below], []
+                names = [*parameter.opts, *(f"\n{name}" for name in parameter.secondary_opts)]  # below, in one column
+                parameter.opts, parameter.secondary_opts = names, []
         super(_ReadableHelp, shown).format_help(ctx, formatter)  # type: ignore[misc]
         if example:
             typer.echo(f" {example.strip()}{lines}".replace("\n", "\n "))
@@ -46,15 +41,14 @@ class _ReadableHelp:
 
 def _show_common(shown: Any, common: Sequence[str], ctx: Any) -> None:
     """Leave only common options in a command's help, unless it has --help-all, with the defaults of the first run."""
-    arguments, _, _ = ctx.command.make_parser(ctx).parse_args([*ctx.meta["arguments"]])
-    run = arguments.get("run") or arguments.get("runs") or ""
-    run = run if isinstance(run, str) else run[0]
-    is_read = run and show_defaults_of(Path(run), shown.params)
-    whose = run if is_read else "a new config; name a run that can be read to see its own"
+    line = ctx.find_root().command.arguments[1:]
+    arguments, _, _ = ctx.command.make_parser(ctx).parse_args([*line])
+    run = arguments.get("run") or (arguments.get("runs") or [""])[0]
+    whose = run if run and show_defaults_of(Path(run), shown.params) else "a new config; name a run to see its own"
     shown.help += escaped(f"\n\nThe defaults shown are those of {whose}.").replace("[", "\\[")
     shown.params[-1].opts.append("\n--help-all")
     shown.params[-1].help = "Show the common options, or all in groups, and exit."
-    if "--help-all" not in ctx.meta["arguments"]:
+    if "--help-all" not in line:
         shown.params = [each for each in shown.params if each.name in common or not each.rich_help_panel]
         for parameter in shown.params:
             parameter.rich_help_panel = None

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal
 
 from typer import Argument, Option
 
-from translate.errors import InputError
+Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
 _RUN_KEY = "training.initialize_from"
 
@@ -161,14 +161,10 @@ def _type(annotation: ast.expr) -> Any:
 DECODING_OPTIONS = _read_options()
 
 
-def takes_decoding_options(
-    *, common: str, unused: str | None = "max_target_tokens reverse_weight"
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def takes_decoding_options(common: str, *, unused: str | None = "max_target_tokens reverse_weight") -> Decorator:
     """Give a command an option for each setting of `decoding`; it receives the given ones as `options`, by key.
 
-    Args:
-        common: Of the options in panels, those that `--help` shows; `--help-all` shows all.
-        unused: Settings that mean nothing to the command; None: all that are not common.
+    Options in panels that are not common appear only with `--help-all`. If `unused` is None, the command has no others.
     """
     without = DECODING_OPTIONS.keys() - common.split() if unused is None else unused.split()
     options = {name: option for name, option in DECODING_OPTIONS.items() if name not in without}
@@ -178,6 +174,7 @@ def takes_decoding_options(
 def show_defaults_of(run: Path, parameters: Sequence[Any]) -> bool:
     """Put the search settings in a run's config into the help of their options; return False if there are none."""
     from translate.config.yaml import read_yaml
+    from translate.errors import InputError
 
     try:
         settings = dict(read_yaml(run / "config.yaml", may_be_pipe=False).values["decoding"])

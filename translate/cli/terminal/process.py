@@ -24,6 +24,7 @@ class ReportingGroup(CommandGroup):
 
     def make_context(self, info_name: str | None, args: list[str], *others: Any, **settings: Any) -> Any:
         """Parse the options before the command; with none, avoid typer's completion options, which load pydantic."""
+        self.arguments = [*args]
         if args and not args[0].startswith("-"):
             self.add_help_option = False
             self.params = [each for each in self.params if not str(each.name).endswith("_completion")]

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from torch import Tensor
 from torch.profiler import record_function
 
-from translate.config.schema import TrainingConfig
+from translate.config.schema import Config
 from translate.runs.progress import Progress
 from translate.training.step import StepResult
 from translate.training.tracking.profile import WAITING_FOR_DATA
@@ -59,10 +59,11 @@ class LogWindow:
 class Throughput:
     """Measures how fast a training is; the time of validations does not count."""
 
-    def __init__(self, settings: TrainingConfig, progress: Progress) -> None:
-        self._settings, self._progress = settings, progress
+    def __init__(self, config: Config, progress: Progress) -> None:
+        self._settings, self._progress = config.training, progress
         self.steps_per_epoch: int | None = None  # of the current epoch, once it is planned
-        self._left_out = self._validation_seconds = 0.0  # of all validations, and of the last one
+        self._left_out = 0.0  # seconds of all validations
+        self._validation_seconds = 0.0 if config.data.validation is None else None  # of the last one, once it is known
         self.begin_window()
 
     def begin_window(self) -> None:
@@ -119,8 +120,10 @@ class Throughput:
         last = done + steps
         validations = last // every - done // every + (last % every > 0)
         seconds_per_step = (time.perf_counter() - self._left_out - self._began) / max(1, done - self._first_step)
-        seconds = steps * seconds_per_step + validations * self._validation_seconds
-        return f", {'≤ ' if self._settings.patience is not None else ''}{describe_seconds(seconds)} left"
+        time_left = describe_seconds(steps * seconds_per_step + validations * (self._validation_seconds or 0.0))
+        if self._validation_seconds is None and validations:
+            time_left += f" and {validations:,} validation{'s' * (validations > 1)}"
+        return f", {'≤ ' if self._settings.patience is not None else ''}{time_left} left"
 
 
 def describe_step(record: Mapping[str, Any]) -> tuple[str, str]:

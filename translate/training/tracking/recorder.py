@@ -51,6 +51,7 @@ class Recorder:
             unit="step",
             disable=is_silent or None,  # None: if the stream is not a terminal
             dynamic_ncols=True,
+            leave=False,
             bar_format="{l_bar}{bar}| {n:,}/{total:,} [{elapsed}{postfix}]",  # the postfix has our own time left
         )
         self._shown_at = 0.0
@@ -73,6 +74,7 @@ class Recorder:
     @contextlib.contextmanager
     def validating(self, num_lines: int) -> Iterator[Callable[[int], object]]:
         """A context with a second bar below the first, which is cleared at the end; yields what advances it."""
+        self._bar.set_postfix_str("validating")
         with tqdm(
             total=num_lines,
             desc="validating",
