@@ -29,9 +29,6 @@ class MessageFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The message, in which only `\\n` ends a line."""
-        label = (
-            f"{record.levelname.capitalize()}: "
-            if record.levelno >= logging.WARNING and not hasattr(record, "bold")
-            else ""
-        )
+        is_bare = record.levelno < logging.WARNING or hasattr(record, "bold")
+        label = "" if is_bare else f"{record.levelname.capitalize()}: "
         return f"{label}{escaped(super().format(record))}"

@@ -94,7 +94,7 @@ def verify(
 
 def _lines(report: "Report", marian_lacks: Sequence[str]) -> Iterator[str]:
     """Draw the report: data, lengths, model and training, and the findings."""
-    from translate.lint.findings import count_findings, not_ready
+    from translate.lint.findings import LABEL_WIDTH, count_findings
 
     yield from _data_lines(report)
     yield ""
@@ -105,11 +105,11 @@ def _lines(report: "Report", marian_lacks: Sequence[str]) -> Iterator[str]:
     yield ""
     yield _row("findings", count_findings(report.findings))
     for finding in report.findings:
-        label = typer.style(finding.label, fg=_COLOURS[finding.severity], bold=True)
-        yield f"{label}{finding.draw().removeprefix(finding.label)}"
+        text = finding.draw()
+        yield typer.style(text[:LABEL_WIDTH], fg=_COLOURS[finding.severity], bold=True) + text[LABEL_WIDTH:]
     yield ""
     if report.count("error"):
-        yield not_ready(report.findings)
+        yield f"Not ready: fix {_plural(report.count('error'), 'error')} first"
     else:
         yield "Ready to start" + (", if the warnings are intended" if report.count("warning") else "")
 

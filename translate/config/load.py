@@ -182,15 +182,9 @@ def _merge(below: Any, above: Any, key: str, origins: dict[str, Origin], new_ori
     """Merge a value into the one that it overrides, and their origins likewise."""
     if key == "data.train" and isinstance(above, dict) and not all(map(str.isdigit, above)):  # it is one corpus
         is_part = isinstance(below, list) and len(below) == 1
-        if is_part or not below or "kind" in above:
-            above = {"0": above} if is_part else [above]
-            start = f"{key}."
-            moved = {
-                name.replace(start, f"{key}.0.", 1): each
-                for name, each in new_origins.items()
-                if name.startswith(start)
-            }
-            new_origins = {key: new_origins[key], f"{key}.0": new_origins[key], **moved}
+        above = {"0": above} if is_part else [above] if not below or "kind" in above else above
+        names = [name for name in new_origins if f"{name}.".startswith(f"{key}.")]
+        new_origins = new_origins | {f"{key}.0{name.removeprefix(key)}": new_origins[name] for name in names}
     if below is None and isinstance(above, dict):
         below = {}
         origins.update({name: origin for name, origin in new_origins.items() if name == key})

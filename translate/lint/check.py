@@ -17,7 +17,7 @@ from translate.errors import RunError
 from translate.lint import vocabulary
 from translate.lint.corpora import find_leaks, find_suspects, survey_corpora, take_sample
 from translate.lint.dry_run import DryRun, dry_run
-from translate.lint.findings import Finding, Leak, Suspects, Unit, by_severity, count_findings, not_ready
+from translate.lint.findings import LABEL_WIDTH, Finding, Leak, Suspects, Unit, by_severity, count_findings
 from translate.lint.languages import learn_languages
 from translate.lint.misalignment import count_items
 from translate.lint.settings import DataFacts, settings_findings
@@ -159,11 +159,12 @@ def log_findings(
     logger.info(f"Data and settings checked in {seconds:.1f} s; findings: {count_findings(findings)}")
     levels = {"error": logging.ERROR, "warning": logging.WARNING, "note": logging.INFO}
     for finding in findings:
-        logger.log(levels[finding.severity], finding.draw(), extra={"bold": finding.label})
-    if any(finding.severity == "error" for finding in findings) and not ignore_errors:
-        raise NotReady(
-            f"{not_ready(findings)}, or start all the same with --ignore-errors (Python: ignore_errors=True)"
-        )
+        text = finding.draw()
+        logger.log(levels[finding.severity], text, extra={"bold": text[:LABEL_WIDTH]})
+    errors = [finding for finding in findings if finding.severity == "error"]
+    if errors and not ignore_errors:
+        option = "start all the same with --ignore-errors (Python: ignore_errors=True)"
+        raise NotReady(f"Not ready: fix {count_findings(errors)} first, or {option}")
     return findings
 
 

@@ -10,6 +10,7 @@ from translate.messages import fill
 Severity = Literal["error", "warning", "note"]
 Unit = Literal["line", "row"]
 
+LABEL_WIDTH = 11  # of a finding's severity in its drawing
 _SHOWN_CHARACTERS = 45
 _LEAKED_ERROR_SHARE = 0.5  # of a held-out corpus, whose score then shows memorisation alone
 _FEW_PAIRS = 100  # a smaller held-out corpus belongs to a trial, whose scores nobody reports
@@ -24,16 +25,12 @@ class Finding(NamedTuple):
     hint: str  # what to do about it
     examples: tuple[str, ...] = ()  # where it was found, one line each
 
-    @property
-    def label(self) -> str:
-        """The start of its drawing."""
-        return f"  {self.severity:<9}"
-
     def draw(self) -> str:
-        """The finding with its hint and examples as lines of text, wrapped at the terminal's width; a note has one."""
-        shown = self.examples[: 1 if self.severity == "note" else None]
-        parts = [(self.label, self.message), (" " * 11, f"→ {self.hint}"), *((" " * 13, each) for each in shown)]
-        return "\n".join(fill(text, start, " " * (len(start) + 2)) for start, text in parts)
+        """Its severity, `LABEL_WIDTH` wide, message, hint and examples (one of a note), wrapped for the terminal."""
+        shown, indent = self.examples[: 1 if self.severity == "note" else None], " " * LABEL_WIDTH
+        label = f"  {self.severity}".ljust(LABEL_WIDTH)
+        parts = [(label, self.message), (indent, f"→ {self.hint}"), *((f"{indent}  ", each) for each in shown)]
+        return "\n".join(fill(each, start, " " * (len(start) + 2)) for start, each in parts)
 
 
 class Location(NamedTuple):
@@ -151,11 +148,6 @@ def count_findings(findings: Iterable[Finding]) -> str:
     counts = Counter(finding.severity for finding in findings)
     shown = (f"{counts[each]:,} {each}{'s' * (counts[each] > 1)}" for each in get_args(Severity) if counts[each])
     return ", ".join(shown) or "none"
-
-
-def not_ready(findings: Iterable[Finding]) -> str:
-    """The verdict on a training with errors."""
-    return f"Not ready: fix {count_findings(each for each in findings if each.severity == 'error')} first"
 
 
 def by_severity(findings: list[Finding]) -> list[Finding]:
