@@ -21,6 +21,24 @@ from translate.nearest import did_you_mean, nearest_paths
 T = TypeVar("T")
 
 MOST_BYTES = 2**26  # of a file that is read as a whole
+BEGINNING_BYTES = 2**20  # enough for the first names in an archive
+
+_TEXT, _TABLE = "save it as plain text or HTML", "save it as CSV or as plain text"
+_IMAGE = "only text can be read, so write down the words in it"
+_NOT_TEXT: dict[bytes, tuple[str, str]] = {  # by the first bytes: what a file is, and what to do
+    rb"%PDF-\d\.\d\s": ("a PDF file", "copy its text to a text file"),
+    rb"PK\x03\x04.*PK\x03\x04.{26}word/": ("a Word file", _TEXT),
+    rb"PK\x03\x04.*PK\x03\x04.{26}xl/": ("an Excel file", _TABLE),
+    rb"PK\x03\x04.*PK\x03\x04.{26}ppt/": ("a PowerPoint file", _TEXT),
+    rb"PK\x03\x04.{26}mimetypeapplication/vnd\.oasis\.opendocument\.spreadsheet": ("an ODF spreadsheet", _TABLE),
+    rb"PK\x03\x04.{26}mimetypeapplication/vnd\.oasis\.opendocument": ("an ODF document", _TEXT),
+    rb"PK\x03\x04.{26}mimetypeapplication/epub": ("an EPUB book", "convert it to HTML"),
+    rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": ("a file of an older Word, Excel or PowerPoint", _TEXT),
+    rb"\{\\rtf1[\\ ]": ("an RTF file", _TEXT),
+    rb"\x89PNG\r|\xff\xd8\xff|GIF8[79]a[^\n]*\0|II\*\0|MM\0\*|RIFF.{4}WEBP": ("an image", _IMAGE),
+    rb"SQLite format 3\0": ("an SQLite database", "export its text as CSV"),
+    rb"7z\xbc\xaf\x27\x1c|Rar!\x1a\x07": ("an archive", "extract the text files in it"),
+}
 
 _inputs: dict[tuple[int, int], str] | None = None  # by device and inode; None: outside of a command
 
@@ -112,6 +130,14 @@ def read_input(path: Path, *, at_most: int = MOST_BYTES, may_be_pipe: bool = Fal
     if max(size, len(content)) > at_most:
         raise FileError(path, f"has more than {at_most / 2**20:,.0f} MiB, so it is not such a file")
     return content
+
+
+def describe_binary(beginning: bytes) -> str:
+    """Say what a file is that is not text, and what to do with it; empty if nothing in its first bytes shows this."""
+    for pattern, (kind, way) in _NOT_TEXT.items():
+        if re.match(pattern, beginning[:BEGINNING_BYTES], re.DOTALL):
+            return f"is {kind}, not text: {way}"
+    return ""
 
 
 def read_json(path: Path, shape: type[T], *, at_most: int = MOST_BYTES) -> T:

@@ -5,12 +5,14 @@ Pipes, closed streams and signals are in `tests/system/test_streams.py`.
 
 import bz2
 import gzip
+import io
 import json
 import lzma
 import os
 import re
 import shutil
 import stat
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,6 +29,16 @@ Work = Callable[..., Result]
 GERMAN = "Ein Hund läuft.\nZwei Männer kochen.\nDie Straße ist grün.\n"
 ENGLISH = "A dog runs.\nTwo men cook.\nThe street is green.\n"
 LATIN = "Hund\nGröße\n".encode("latin-1")
+
+
+def zipped(*names: str) -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as file:
+        for name in names:
+            file.writestr(name, "x")
+    return content.getvalue()
+
+
 CUT_GZIP = gzip.compress(GERMAN.encode() * 1000)[:-10]
 UTF_16, UTF_32 = b"\xff\xfe" + GERMAN.encode("utf-16-le"), b"\xff\xfe\0\0" + GERMAN.encode("utf-32-le")
 BOMB = "\n".join(["a0: &a0 [x, x]", *(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 9))])
@@ -284,6 +296,7 @@ CORPORA: dict[str, tuple[Any, ...]] = {  # source, target, name of the source's 
     "corpus-not-gzip": (GERMAN, ENGLISH, "x.de.gz"),
     "corpus-gzip-unnamed": (gzip.compress(GERMAN.encode()),),
     "corpus-compressed": (lzma.compress(GERMAN.encode()),),
+    "corpus-word": (zipped("[Content_Types].xml", "word/document.xml"),),
     "corpus-filtered": (" \n  \n\n",),
 }
 TABLES: dict[str, tuple[Any, ...]] = {  # file, content, column
@@ -335,6 +348,8 @@ CALLS: dict[str, Make] = {
     "lines-not-gzip": call("decode RUN in.gz", in_gz="Hund\n"),
     "lines-gzip-unnamed": call("decode RUN in.de", in_de=gzip.compress(b"Hund\n")),
     "lines-compressed": call("decode RUN in.de", in_de=bz2.compress(b"Hund\n")),
+    "lines-pdf": call("decode RUN in.de", in_de=b"%PDF-1.7\n%\xe2\xe3\n"),
+    "lines-excel": call("decode RUN in.de", in_de=zipped("[Content_Types].xml", "xl/workbook.xml")),
     "lines-long-error": call("decode RUN in.de --long error", in_de="Hund\n" + "Hund. " * 300),
     "constraints-number": call("decode RUN in.de -o out --prefix p", in_de="a\nb\n", p="a\n"),
     "constraints-columns": call("decode RUN --terminology terms.tsv", terms_tsv="Hund\n"),

@@ -5,6 +5,7 @@ import gzip
 import io
 import lzma
 import os
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,42 @@ def test_other_encodings_are_named_with_the_place_and_the_fix(
 def test_other_compression_is_named(tmp_path: Path, program: str, data: bytes) -> None:
     for packed in (write(tmp_path / "a.de", data), write(tmp_path / "a.gz", gzip.compress(data))):
         assert f"is compressed with {program};" in failure(packed)
+
+
+def zipped(*names: str) -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as file:
+        for name in names:
+            file.writestr(name.partition("=")[0], name.partition("=")[2])
+    return content.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("kind", "data"),
+    [
+        ("a Word file", zipped("[Content_Types].xml", "_rels/.rels", "word/document.xml")),
+        ("an Excel file", zipped("[Content_Types].xml", "xl/workbook.xml")),
+        ("a PowerPoint file", zipped("[Content_Types].xml", "ppt/presentation.xml")),
+        ("an ODF document", zipped("mimetype=application/vnd.oasis.opendocument.text", "content.xml")),
+        ("an ODF spreadsheet", zipped("mimetype=application/vnd.oasis.opendocument.spreadsheet", "content.xml")),
+        ("an EPUB book", zipped("mimetype=application/epub+zip", "a.xhtml")),
+        ("a PDF file", b"%PDF-1.4\n%"),
+        ("an RTF file", rb"{\rtf1\ansi Hund}"),
+        ("a file of an older Word, Excel or PowerPoint", bytes.fromhex("d0cf11e0a1b11ae1")),
+        ("an image", b"\x89PNG\r\n\x1a\n"),
+        ("an image", b"GIF89a\1\0\1\0"),
+        ("an SQLite database", b"SQLite format 3\0"),
+        ("an archive", b"7z\xbc\xaf\x27\x1c"),
+    ],
+)
+def test_what_is_not_text_is_named(tmp_path: Path, kind: str, data: bytes) -> None:
+    for file in (write(tmp_path / "a.de", data), write(tmp_path / "a.gz", gzip.compress(data))):
+        assert failure(file).startswith(f"{file}: is {kind}, not text: ")
+
+
+def test_text_that_names_a_format_is_text(tmp_path: Path) -> None:
+    for line in ("GIF89a ist ein Format", "%PDF- beginnt jede Datei", "PK und RIFF", "SQLite format 3"):
+        assert read_lines(write(tmp_path / "a.de", f"{line}\n".encode())) == [line]
 
 
 def test_unreadable_files(tmp_path: Path) -> None:

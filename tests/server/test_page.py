@@ -424,6 +424,8 @@ def test_a_file_that_cannot_be_translated(page: Page) -> None:
     page.locator("#other-file").click()
     give_file(page, DOG.encode("latin-1"))
     expect(page.locator("#trouble")).to_contain_text("“text.de” is not UTF-8 text")
+    give_file(page, b"%PDF-1.7\n%\xe2\xe3", "brief.pdf")
+    expect(page.locator("#trouble")).to_contain_text("“brief.pdf” is a PDF file")
     give_file(page, DOG.encode())
     page.locator("#download").wait_for()
     assert page.locator("#trouble").is_hidden()

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from translate.errors import InputError
-from translate.files import FileError, read_input
+from translate.files import FileError, describe_binary, read_input
 
 _MOST_VALUES = 100_000  # nested aliases can turn a small file into a huge value
 _TAG = "tag:yaml.org,2002:"
@@ -77,7 +77,10 @@ def read_yaml(path: Path, *, dotted_keys: bool = False, may_be_pipe: bool = True
     """
     place = shown_path(path)
     try:
-        text = read_input(path, may_be_pipe=may_be_pipe).decode("utf-8-sig")
+        content = read_input(path, may_be_pipe=may_be_pipe)
+        if binary := describe_binary(content):
+            raise FileError(path, binary)
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         before, wrong = error.object[: error.start], error.object[error.start]
         line, byte = before.count(b"\n") + 1, len(before) - before.rfind(b"\n")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from translate.errors import InputError
-from translate.files import open_input
+from translate.files import BEGINNING_BYTES, describe_binary, open_input
 
 _COMPRESSED = re.compile(
     rb"(?P<gzip>\x1f\x8b)|(?P<bzip2>BZh[1-9]1AY&SY)|(?P<xz>\xfd7zXZ\0)|(?P<zstd>\x28\xb5\x2f\xfd)|(?P<zip>PK\x03\x04)"
@@ -39,11 +39,13 @@ def iterate_lines(stream: io.BufferedIOBase | BinaryIO, name: str) -> Iterator[s
         An iterator that reads no further than necessary, so that a pipe can be translated while it is written.
 
     Raises:
-        InputError: A line is not UTF-8 or has a NUL, or the stream begins like compressed data, UTF-16 or UTF-32.
+        InputError: A line is not UTF-8 or has a NUL, or the stream begins like a binary file, compressed data, UTF-16 or
+            UTF-32.
     """
     for number, line in enumerate(iter(partial(stream.readline, _MOST_LINE_BYTES), b""), start=1):
         if number == 1:
-            _check_beginning(line, name)
+            is_zip = line.startswith(b"PK\x03\x04")  # its names tell which format it is
+            _check_beginning(line + stream.read(BEGINNING_BYTES) if is_zip else line, name)
         if len(line) >= _MOST_LINE_BYTES:  # as in an endless device
             raise InputError(f"{name}, line {number}: has {_MOST_LINE_BYTES // 2**20} MiB or more, so it is not text")
         line = line.removesuffix(b"\n").removesuffix(b"\r")
@@ -63,6 +65,8 @@ def iterate_lines(stream: io.BufferedIOBase | BinaryIO, name: str) -> Iterator[s
 
 
 def _check_beginning(line: bytes, name: str) -> None:
+    if binary := describe_binary(line):
+        raise InputError(f"{name}: {binary}")
     if found := _COMPRESSED.match(line):
         way = "give the file a name that ends in .gz" if found.lastgroup == "gzip" else "compress it with gzip instead"
         raise InputError(f"{name}: is compressed with {found.lastgroup}; decompress it, or {way}")

@@ -9,6 +9,25 @@ const CHARACTERS_AT_ONCE = 8000;
 const LINES_SHOWN = 5;
 const DOCUMENTS = { md: "markdown", markdown: "markdown", html: "html", htm: "html", xhtml: "html", srt: "srt", vtt: "vtt" };
 
+// What a file is that is not text, by its first bytes: as in files.py of the package.
+const NOT_TEXT = [
+  [/^%PDF-\d\.\d\s/, "a PDF file"],
+  [/^PK\x03\x04.*PK\x03\x04.{26}word\//s, "a Word file"],
+  [/^PK\x03\x04.*PK\x03\x04.{26}xl\//s, "an Excel file"],
+  [/^PK\x03\x04.*PK\x03\x04.{26}ppt\//s, "a PowerPoint file"],
+  [/^PK\x03\x04.{26}mimetypeapplication\/vnd\.oasis\.opendocument\.spreadsheet/s, "an ODF spreadsheet"],
+  [/^PK\x03\x04.{26}mimetypeapplication\/vnd\.oasis\.opendocument/s, "an ODF document"],
+  [/^PK\x03\x04.{26}mimetypeapplication\/epub/s, "an EPUB book"],
+  [/^\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1/, "a file of an older Word, Excel or PowerPoint"],
+  [/^\{\\rtf1[\\ ]/, "an RTF file"],
+  [/^(\x89PNG\r|\xff\xd8\xff|GIF8[79]a[^\n]*\0|II\*\0|MM\0\*|RIFF.{4}WEBP)/s, "an image"],
+  [/^SQLite format 3\0/, "an SQLite database"],
+  [/^(PK\x03\x04|7z\xbc\xaf\x27\x1c|Rar!\x1a\x07)/, "an archive"],
+  [/^(\x1f\x8b|BZh[1-9]1AY&SY|\xfd7zXZ\0|\x28\xb5\x2f\xfd)/, "a compressed file"],
+  [/^(\xff\xfe|\xfe\xff)/, "UTF-16 text"],
+];
+const BEGINNING_BYTES = 2 ** 20;
+
 /** Translate files that are chosen or dropped; the page provides model and settings and shows messages. */
 export function setUpFiles({ requestFor, onFile, announce, fail }) {
   const part = (name) => find(`#${name}`);
@@ -20,7 +39,10 @@ export function setUpFiles({ requestFor, onFile, announce, fail }) {
     controller?.abort();
     let text;
     try {
-      text = new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
+      const bytes = await file.arrayBuffer();
+      const kind = binaryKind(new Uint8Array(bytes.slice(0, BEGINNING_BYTES)));
+      if (kind) return fail(new Error(`“${file.name}” is ${kind}, and UTF-8 text is needed. Save it as plain text or HTML, and drop it again.`));
+      text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
     } catch {
       return fail(new Error(`“${file.name}” is not UTF-8 text. Save it as UTF-8, and drop it again.`));
     }
@@ -155,6 +177,12 @@ export function setUpFiles({ requestFor, onFile, announce, fail }) {
     event.preventDefault();
     if (event.dataTransfer.files[0]) open(event.dataTransfer.files[0]);
   });
+}
+
+function binaryKind(bytes) {
+  let beginning = ""; // one character per byte
+  for (let from = 0; from < bytes.length; from += 4096) beginning += String.fromCharCode(...bytes.subarray(from, from + 4096));
+  return NOT_TEXT.find(([pattern]) => pattern.test(beginning))?.[1];
 }
 
 function nextLines(lines, from, most) {
