@@ -360,7 +360,7 @@ def test_a_file_gives_as_many_lines(page: Page, address: str, end: str) -> None:
     give_file(page, ("\r\n".join(lines) + end).encode())
     with page.expect_download() as download:
         page.locator("#download").click()
-    assert download.value.suggested_filename == "text.first.de"
+    assert download.value.suggested_filename == "text.en"
     answers = ask(address, "translate", {"text": lines})["translations"]
     expected = "".join(f"{each['text']}\n" for each in answers)
     assert download.value.path().read_bytes().decode() == (expected if end else expected[:-1])
@@ -390,7 +390,7 @@ def test_a_document_keeps_its_markup(page: Page, address: str) -> None:
     give_file(page, text.encode(), "film.SRT")
     with page.expect_download() as download:
         page.locator("#download").click()
-    assert download.value.suggested_filename == "film.first.SRT"
+    assert download.value.suggested_filename == "film.en.SRT"
     expected = ask(address, "translate/document", {"text": text, "format": "srt"})["text"]
     assert download.value.path().read_bytes().decode() == expected != text
     assert page.locator("#file-facts").inner_text() == "1 sentence"

@@ -24,12 +24,12 @@ const NOT_TEXT = [
   [/^SQLite format 3\0/, "an SQLite database"],
   [/^(PK\x03\x04|7z\xbc\xaf\x27\x1c|Rar!\x1a\x07)/, "an archive"],
   [/^(\x1f\x8b|BZh[1-9]1AY&SY|\xfd7zXZ\0|\x28\xb5\x2f\xfd)/, "a compressed file"],
-  [/^(\xff\xfe|\xfe\xff)/, "UTF-16 text"],
+  [/^(\xff\xfe|\xfe\xff)/, "in UTF-16"],
 ];
 const BEGINNING_BYTES = 2 ** 20;
 
 /** Translate files that are chosen or dropped; the page provides model and settings and shows messages. */
-export function setUpFiles({ requestFor, onFile, announce, fail }) {
+export function setUpFiles({ requestFor, chosenModel, onFile, announce, fail }) {
   const part = (name) => find(`#${name}`);
   let controller = null;
   let result = null;
@@ -41,7 +41,8 @@ export function setUpFiles({ requestFor, onFile, announce, fail }) {
     try {
       const bytes = await file.arrayBuffer();
       const kind = binaryKind(new Uint8Array(bytes.slice(0, BEGINNING_BYTES)));
-      if (kind) return fail(new Error(`“${file.name}” is ${kind}, and UTF-8 text is needed. Save it as plain text or HTML, and drop it again.`));
+      const way = "Save it as plain text or HTML, and drop it again.";
+      if (kind) return fail(new Error(`“${file.name}” is ${kind}, not UTF-8 text. ${way}`));
       text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
     } catch {
       return fail(new Error(`“${file.name}” is not UTF-8 text. Save it as UTF-8, and drop it again.`));
@@ -62,7 +63,7 @@ export function setUpFiles({ requestFor, onFile, announce, fail }) {
 
   async function translateDocument(name, text, format) {
     const { model, options } = requestFor();
-    result = { name: nameOf(name, model) };
+    result = { name: nameOf(name, chosenModel()) };
     const mine = begin(name, "");
     part("file-progress").removeAttribute("value"); // the server reports no progress
     part("file-state").textContent = "Translating";
@@ -88,7 +89,7 @@ export function setUpFiles({ requestFor, onFile, announce, fail }) {
     const lines = (endsLine ? text.slice(0, -1) : text).split("\n").map((line) => line.replace(/\r$/, ""));
     const request = requestFor();
     const records = [];
-    result = { name: nameOf(name, request.model) };
+    result = { name: nameOf(name, chosenModel()) };
     const mine = begin(name, plural(lines.length, "line"));
     const { signal } = mine;
     const start = performance.now();
@@ -181,7 +182,10 @@ export function setUpFiles({ requestFor, onFile, announce, fail }) {
 
 function binaryKind(bytes) {
   let beginning = ""; // one character per byte
-  for (let from = 0; from < bytes.length; from += 4096) beginning += String.fromCharCode(...bytes.subarray(from, from + 4096));
+  const size = 4096; // as many arguments as a call may have
+  for (let from = 0; from < bytes.length; from += size) {
+    beginning += String.fromCharCode(...bytes.subarray(from, from + size));
+  }
   return NOT_TEXT.find(([pattern]) => pattern.test(beginning))?.[1];
 }
 
@@ -192,7 +196,13 @@ function nextLines(lines, from, most) {
   return lines.slice(from, to);
 }
 
-const nameOf = (name, model) => name.replace(/(\.[^.]*)?$/, (ending) => `.${model}${ending || ".txt"}`);
+/** The name of a translation: text.de becomes text.en, and page.html page.en.html. */
+function nameOf(name, { name: run, source_language: source, target_language: target }) {
+  const parts = name.split(".");
+  const place = parts.lastIndexOf(source);
+  if (source && target && place > 0 && place >= parts.length - 2) return parts.with(place, target).join(".");
+  return name.replace(/(\.[^.]*)?$/, (ending) => `.${target || run}${ending || ".txt"}`);
+}
 
 const doneSince = (start) => `Done in ${duration((performance.now() - start) / 1000)}`;
 

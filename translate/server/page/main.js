@@ -241,7 +241,8 @@ async function start() {
   fileModel.append(...page.models.map(({ name }) => make("option", { value: name }, name)));
   fileModel.addEventListener("change", () => (panes[0].choose(fileModel.value), page.refresh()));
   const { announce } = page;
-  setUpFiles({ requestFor: () => requestFor(panes[0].model), onFile: () => showTab("file"), announce, fail });
+  const chosenModel = () => panes[0].model;
+  setUpFiles({ requestFor: () => requestFor(chosenModel()), chosenModel, onFile: () => showTab("file"), announce, fail });
   setUpHistory((entry) => {
     if (page.models.some(({ name }) => name === entry.model)) panes[0].choose(entry.model);
     showTab("text");
