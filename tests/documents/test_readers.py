@@ -55,6 +55,10 @@ def written(document_format: DocumentFormat, text: str) -> list[str]:
         ("srt", f"{CUE}\r\nEins\r\nzwei\r\n\r\nnein", ["Eins zwei"]),
         ("srt", "00:00:03.000 --> 00:00:04.000\n<i>Drei</i> &amp;", ["Drei &amp;"]),
         ("srt", f"{CUE}\n- Eins\nzwei\n- <i>Drei</i>\n", ["Eins zwei", "Drei"]),  # a dialogue
+        ("srt", f"{CUE}\n{{\\an8}}- Wo ist er?\n<i>– Hier.</i>\n", ["Wo ist er?", "Hier."]),
+        ("srt", f"{CUE}\n<i>— Eins\n{{\\an8}}- Zwei</i>\n", ["Eins", "Zwei"]),
+        ("vtt", "00:01.000 --> 00:02.000\nDas <ruby>Wort<rt>wort</rt></ruby> da", ["Das Wort da"]),
+        ("html", "Das <ruby>Wort<rp>(<rt>wort<rp>)</ruby> da", ["Das Wort da"]),
         ("vtt", "WEBVTT\n00:01.000 --> 00:02.000\n\nNOTE\n00:01.000 --> 00:02.000\nnein\n\nSTYLE\na", []),
         ("vtt", "id\n01.000 --> 00:02.000\nnein\n\n00:01.000 --> 00:02.000\n<v Anna>Er &amp; sie\n", ["Er & sie"]),
     ],

@@ -43,7 +43,7 @@ def test_other_text_is_not_a_placeholder(text: str) -> None:
     [
         (["Mehr auf https://example.org/a. Ende"], "Mehr auf 11. Ende", [("https://example.org/a", True)]),
         (["11 {a} 12 {b} 113"], "11 13 12 14 113", [("{a}", True), ("{b}", True)]),  # no number of the text
-        (["a {x}%s ", "`f`", "`g`", " b"], "a 11 12 b", [("{x}%s", True), ("`f``g`", True)]),  # adjacent ones are one
+        (["a {x}%s, ", "`f`", "`g`", " b"], "a 11 b", [("{x}%s, `f``g`", True)]),  # no word is between them
         (["Rufe ", "[", "`f`", "](u)", " auf"], "Rufe 11 auf", [("[`f`](u)", True)]),  # a pair without a word
         (["Ein", "<b>", " ", "</b>", "Hund"], "Ein Hund", [("<b> </b>", False)]),
     ],

@@ -65,6 +65,10 @@ def carry(source: str, *targets: tuple[str, Sequence[int]], ends: Sequence[int] 
         ("Eins zwei<br/>", "One two", [0, 1], "One two"),
         ("Ein <b>Hund</b>", "<A> & dog", [0, 0, 1], "&lt;A&gt; &amp; <b>dog</b>"),  # text is encoded
         ("Rufe <code>f()</code> laut!", "Loudly call 11!", [2, 0, 1], "Loudly call <code>f()</code>!"),
+        # Placeholders without a word between them keep their order and spacing, and stay out of the links beside them.
+        ("Hallo {name} %s.", "Hello 11.", [0, 1], "Hello {name} %s."),
+        ("Hallo <code>a</code>, %s da", "There 11 hello", [2, 1, 0], "There <code>a</code>, %s hello"),
+        ("<a>rote Tür</a> http://a.b", "red 11 door", [0, 2, 1], "<a>red</a> http://a.b door"),
         # Lines are divided as in the source, and none is empty.
         ("Ein Mann geht mit\n  einem Hund", "A man walks his own dog", [0] * 6, "A man walks his\n  own dog"),
         ("Ein Mann geht mit\n  einem Hund", "Walk", [0], "Walk"),
@@ -104,6 +108,8 @@ def test_a_sentence_without_its_placeholders(source: str, expected: str) -> None
     [
         ("Der Hund heißt {x}.", "The dog is.", [0, 1, 2], "The dog is {x}."),
         ("Er gibt {x} einen Hund", "He gives a dog", [0, 1, 2, 3], "He gives {x} a dog"),
+        ("Hallo {name} %s.", "Hello.", [0], "Hello {name} %s."),
+        ("<a>rote Tür</a> {x}", "red old door", [0, 1, 1], "<a>red old door</a> {x}"),
         ("{x} geht weg", "Goes away", [0, 1], "{x} Goes away"),
         ("Hallo {x}, hier.", "Here, hello.", [1, 0], "Here, hello {x}."),
     ],

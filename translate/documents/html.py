@@ -25,7 +25,8 @@ _BOUNDARIES = {
 }  # fmt: skip
 _PLACEHOLDERS = {"code", "kbd", "math", "samp", "tt", "var"}  # replace words
 _SCRIPTS = {"sub", "sup"}
-_POINTS = _SCRIPTS | {"svg"}  # belong to the adjacent word
+_RUBY = {"rt", "rp"}  # how a word is pronounced; their end tags may be missing
+_POINTS = _SCRIPTS | _RUBY | {"svg"}  # belong to the adjacent word
 _BLOCKS = {"canvas", "iframe", "noscript", "object", "pre", "script", "style", "template", "textarea"}
 _UNTOUCHED = _PLACEHOLDERS | _POINTS | _BLOCKS
 _LETTERS = re.compile(r"(?<!\w)(?:[A-Z][A-Za-z]?|[cdkm]m|[a-z])$")  # at the end of units and formulas
@@ -78,6 +79,10 @@ def fold_untouched(items: Iterable[Item]) -> list[Item]:
     element: list[Item] = []
     depth = 0  # of open elements with the same tag
     for item in items:
+        is_end = depth and element[0].tag in _RUBY and item.tag in _RUBY | {"ruby"}
+        if is_end and (item.kind, item.tag) != ("close", element[0].tag):
+            folded.append(_fold(element, folded))
+            element, depth = [], 0
         if not depth and not (item.kind == "open" and (item.tag in _UNTOUCHED or _SAYS_NO.search(item.raw))):
             folded.append(item)
             continue

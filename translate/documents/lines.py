@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
-from translate.documents.html import HTML, read_tag
+from translate.documents.html import HTML, fold_untouched, read_tag
 from translate.documents.segments import Item, Segment, Syntax
 
 _LINE = re.compile(r"[^\n]*\n?")
@@ -17,8 +17,10 @@ _BLOCK = re.compile(r"(?:^[^\S\n]*\S[^\n]*\n?)+", re.MULTILINE)
 # The times of a cue, after its name if it has one.
 _TIMES = re.compile(r"(?:[^\n]*\n)??\s*(?:\d+:)?\d+:\d+[.,]\d+\s*-->[^\n]*\n?")
 _VTT_BLOCK = re.compile(r"WEBVTT|NOTE\b|STYLE\b|REGION\b")
-_SPEAKER = re.compile(r"^(?=[^\S\n]*(?:<[^<>\n]*>[^\S\n]*)*[-–—])", re.MULTILINE)
 _CUE_MARKUP = re.compile(r"(<[^<>\n]*>|\{\\[^{}\n]*\})")
+# What a speaker's text begins with: a dash, and tags before it.
+_DASH = re.compile(rf"[^\S\n]*(?:{_CUE_MARKUP.pattern}[^\S\n]*)*[-‐–—―]+\s*")
+_SPEAKER = re.compile(rf"^(?={_DASH.pattern})", re.MULTILINE)
 
 
 def read_text(text: str, *, by_line: bool) -> Iterator[Segment]:
@@ -50,7 +52,8 @@ def read_subtitles(text: str, *, has_entities: bool) -> Iterator[Segment]:
             continue
         speakers = [speaker.start() for speaker in _SPEAKER.finditer(block[0], times.end() + 1)]
         for begin, end in pairwise([times.end(), *speakers, len(block[0])]):
-            raw = re.sub(r"^\s*[-–—]\s*", "", block[0][begin:end])
+            dash = _DASH.match(block[0], begin, end)
+            raw = block[0][dash.end() if dash else begin : end]
             items = [
                 read_tag(part) if number % 2 else Item("text", part)
                 for number, part in enumerate(_CUE_MARKUP.split(raw))
@@ -58,4 +61,4 @@ def read_subtitles(text: str, *, has_entities: bool) -> Iterator[Segment]:
             ]
             if items:
                 named = [item._replace(tag=item.tag.partition(".")[0]) for item in items]  # <c.red> ends at </c>
-                yield Segment(block.start() + end - len(raw), named, HTML if has_entities else Syntax())
+                yield Segment(block.start() + end - len(raw), fold_untouched(named), HTML if has_entities else Syntax())

@@ -7,7 +7,7 @@ an address, code) is a number, and other markup takes no room.
 
 import itertools
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -96,7 +96,7 @@ class Layout(NamedTuple):
 def lay_out(segment: Segment) -> Layout:
     """The plain text of a segment and the positions of its markup."""
     decode = segment.syntax.decode
-    items = _pair_tags(_divide_text(segment.items), decode)
+    items = _join_placeholders(_pair_tags(_divide_text(segment.items), decode))
     edge = ("space", "break", "point")
     first = next((place for place, item in enumerate(items) if item.kind not in edge), len(items))
     last = next((place for place in range(len(items), first, -1) if items[place - 1].kind not in edge), first)
@@ -168,3 +168,18 @@ def _pair_tags(items: Iterator[Item], decode: Callable[[str], str]) -> list[Item
     for place in opened:
         paired[place] = paired[place]._replace(kind="point")
     return paired
+
+
+def _join_placeholders(items: Iterable[Item]) -> list[Item]:
+    """Make one placeholder of those with no word between them, which keeps their order and spacing."""
+    joined: list[Item] = []
+    last = -1  # position of the last placeholder, if no word follows it
+    for item in items:
+        joined.append(item)
+        if item.kind == "placeholder":
+            if last >= 0:
+                joined[last:] = [item._replace(raw="".join(each.raw for each in joined[last:]))]
+            last = len(joined) - 1
+        elif item.kind not in ("text", "space") or re.search(r"[\w.!?…]", item.raw):
+            last = -1
+    return joined

@@ -102,6 +102,7 @@ class _Transfer:
         # By paired markup that has been placed; None is the whole text.
         self.runs: dict[Markup | None, range] = {None: range(len(self.targets))}
         self.bounds: dict[Markup | None, tuple[int, int]] = {None: (0, len(self.text))}
+        self.copied: dict[int, Markup] = {}  # placeholders by word
         self.taken: dict[tuple[Markup | None, int], range] = {}  # runs by the pair around them and by word
         self.inserted: dict[int, list[tuple[int, int, str]]] = defaultdict(list)  # by place
 
@@ -112,7 +113,8 @@ class _Transfer:
         for number, markup in enumerate(self.layout.markup):
             if markup.kind == "paired":
                 self._place_paired(markup, number)
-            elif markup not in copied:
+        for number, markup in enumerate(self.layout.markup):
+            if markup.kind != "paired" and markup not in copied:
                 self._place_point(markup, number)
         for place, inserted in self.inserted.items():
             characters[place] = "".join(raw for *_, raw in sorted(inserted)) + characters[place]
@@ -152,7 +154,9 @@ class _Transfer:
                 copied.add(placeholder)
                 characters[match.start() : match.end()] = [placeholder.raw, *[""] * (len(match[0]) - 1)]
                 source = bisect_right(self.sources, placeholder.start, key=lambda word: word.start) - 1
-                self.weights[bisect_right(self.starts, match.start()) - 1] = {source: 1.0}
+                word = bisect_right(self.starts, match.start()) - 1
+                self.weights[word] = {source: 1.0}
+                self.copied[word] = placeholder
         return copied
 
     def _place_paired(self, pair: Markup, number: int) -> None:
@@ -168,7 +172,9 @@ class _Transfer:
             on_inside = sum(weights.get(place, 0.0) for place in min(inside, weights, key=len) if place in inside)
             scores[word] = on_inside / max(sum(weights.values()), 1e-9) - 0.5
         free = {word: score for word, score in scores.items() if (pair.parent, word) not in self.taken}
-        run = _best_run(free) or self.taken[pair.parent, max(words, key=lambda word: scores[word])]
+        outside = {word for word, each in self.copied.items() if not pair.start <= each.start < pair.end}
+        alone = {word: score for word, score in free.items() if word not in outside}  # so that no link is in another
+        run = _best_run(alone) or _best_run(free) or self.taken[pair.parent, max(words, key=lambda word: scores[word])]
         self.runs[pair] = run
         self.taken |= {(pair.parent, word): run for word in run}
         text = self.layout.text[pair.start : pair.end].strip()
@@ -198,6 +204,11 @@ class _Transfer:
             target = targets[-1] if before in sources else targets[0]
         is_inside = right.isalnum() if not is_after else left.isalnum() or not (right.isalnum() or right == " ")
         place = self._within(point.parent, self._edges(target, without_punctuation=is_inside)[is_after])
+        if point.kind == "placeholder":  # it stays outside of pairs that it was outside of
+            others = [
+                bounds for pair, bounds in self.bounds.items() if pair and not pair.start <= point.start < pair.end
+            ]
+            place = max([end for start, end in others if start < place < end], default=place)
         space_before = " " * (self.text[max(place - 1, 0) : place].isalnum() and not left.isalnum())
         space_after = " " * (self.text[place : place + 1].isalnum() and not right.isalnum())
         rank = -2 * point.depth - 1 if is_after else 2 * point.depth + 1
