@@ -39,7 +39,7 @@ def iterate_lines(stream: io.BufferedIOBase | BinaryIO, name: str) -> Iterator[s
         An iterator that reads no further than necessary, so that a pipe can be translated while it is written.
 
     Raises:
-        InputError: A line is not UTF-8 or has a NUL, or the stream begins like a binary or compressed file, UTF-16 or UTF-32.
+        InputError: A line is not UTF-8 or has a NUL, or the stream begins like a binary or compressed file or UTF-16.
     """
     for number, line in enumerate(iter(partial(stream.readline, _MOST_LINE_BYTES), b""), start=1):
         if number == 1:
