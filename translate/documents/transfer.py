@@ -172,8 +172,10 @@ class _Transfer:
             on_inside = sum(weights.get(place, 0.0) for place in min(inside, weights, key=len) if place in inside)
             scores[word] = on_inside / max(sum(weights.values()), 1e-9) - 0.5
         free = {word: score for word, score in scores.items() if (pair.parent, word) not in self.taken}
-        outside = {word for word, each in self.copied.items() if not pair.start <= each.start < pair.end}
-        alone = {word: score for word, score in free.items() if word not in outside}  # so that no link is in another
+        are_inside = (pair.start <= self.copied.get(word, pair).start < pair.end for word in free)
+        alone = {
+            word: free[word] for word, is_inside in zip(free, are_inside, strict=True) if is_inside
+        }  # no nested links
         run = _best_run(alone) or _best_run(free) or self.taken[pair.parent, max(words, key=lambda word: scores[word])]
         self.runs[pair] = run
         self.taken |= {(pair.parent, word): run for word in run}
