@@ -173,9 +173,8 @@ class _Transfer:
             scores[word] = on_inside / max(sum(weights.values()), 1e-9) - 0.5
         free = {word: score for word, score in scores.items() if (pair.parent, word) not in self.taken}
         are_inside = (pair.start <= self.copied.get(word, pair).start < pair.end for word in free)
-        alone = {
-            word: free[word] for word, is_inside in zip(free, are_inside, strict=True) if is_inside
-        }  # no nested links
+        # A placeholder outside of the pair stays outside, so that no link is in another.
+        alone = {word: free[word] for word, is_inside in zip(free, are_inside, strict=True) if is_inside}
         run = _best_run(alone) or _best_run(free) or self.taken[pair.parent, max(words, key=lambda word: scores[word])]
         self.runs[pair] = run
         self.taken |= {(pair.parent, word): run for word in run}
