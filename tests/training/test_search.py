@@ -20,6 +20,7 @@ from translate.errors import InputError, RunError
 from translate.runs.directory import RunDirectory
 from translate.training import Paused, Progress, search, train
 from translate.training.search import Search, Space, read_space
+from translate.training.train import NotReady
 
 Start = Callable[..., Search]
 RATE = "training.learning_rate"
@@ -232,6 +233,24 @@ def test_a_trial_is_a_name_and_never_a_path(start: Start, training: FakeTraining
         start().run(num_trials=2)
     journal.write_text("{}\n")
     with pytest.raises(InputError, match=f"{journal} is damaged"):
+        start()
+
+
+def test_data_with_errors_end_a_search_that_may_then_get_another_config(
+    base: Config, start: Start, training: FakeTraining, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*arguments: object, inspect: object, **options: object) -> None:
+        assert inspect is list
+        raise NotReady("fix 1 error")
+
+    monkeypatch.setattr(search, "train", refuse)
+    with pytest.raises(NotReady):
+        start().run(num_trials=2, inspect=list)
+    monkeypatch.setattr(search, "train", training)
+    other = Search(tmp_path / "search", base.model_copy(update={"name": "other"}), RATES)
+    other.run(num_trials=2)
+    assert set(states(other).values()) == {("ended", 8)} and len(states(other)) == 2
+    with pytest.raises(InputError, match="another config"):
         start()
 
 

@@ -163,8 +163,9 @@ class Search:
             )
         except Exception as error:  # a malformed record can raise anything
             raise InputError(f"{journal} is damaged ({error!r}): restore it, or choose another --dir") from error
+        has_runs = any(each.is_dir() for each in directory.glob("trial-*"))  # none, if the first was not ready
         for name, value in (("config", base.model_dump(mode="json")), ("space", str(space))):
-            if self.study.user_attrs.get(name, value) != value:
+            if has_runs and self.study.user_attrs.get(name, value) != value:
                 raise InputError(f"{directory} holds a search with another {name}: choose another --dir")
             self.study.set_user_attr(name, value)
 
