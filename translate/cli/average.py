@@ -8,7 +8,8 @@ import typer
 from typer import Argument, Option
 
 from translate.cli.terminal.console import line_bar
-from translate.cli.terminal.options import RunArgument
+from translate.cli.terminal.lines import print_json
+from translate.cli.terminal.options import JsonOption, RunArgument
 from translate.errors import InputError
 from translate.messages import escaped
 
@@ -20,6 +21,7 @@ def average(
         Argument(metavar="CHECKPOINT", help="Such as step-4000. Default: all that were kept."),
     ] = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Do not change the run.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Average kept checkpoints of a run, and make the best-scoring average the best checkpoint.
 
@@ -55,7 +57,12 @@ def average(
         if not all(len({*names}) == len(names) > 1 for names in windows.values() or [()]):
             raise InputError(f"{run}: name two or more checkpoints, or train with training.keep_last=8 to keep some")
         loaded = load_run(run, device=choose_device(config.decoding.device))
-        typer.echo(f"validation, {len(pairs.sources):,} lines\n  average of    BLEU    loss  checkpoints")
+
+        def say(text: str) -> None:
+            if not as_json:
+                typer.echo(text)
+
+        say(f"validation, {len(pairs.sources):,} lines\n  average of    BLEU    loss  checkpoints")
 
         def score() -> Validation:
             with line_bar(2 * len(pairs.sources)) as advance:  # each is scored, then translated
@@ -66,14 +73,22 @@ def average(
             steps = load_average(directory, names, loaded.model)
             tried.append(ScoredAverage(names, steps, validation := score()))
             scores = f"{validation.evaluation.score('BLEU'):8.2f}{validation.loss:8.3f}"
-            typer.echo(f"  {name:<10}{scores}  {', '.join(f'{step:,}' for step in steps)}")
+            say(f"  {name:<10}{scores}  {', '.join(f'{step:,}' for step in steps)}")
         chosen = max(tried, key=lambda each: each.validation.score(config.training.best_metric))
-        if len(chosen.checkpoints) == 1:
-            typer.echo("No average is better than the best checkpoint, which stays as it is")
-            return
-        if not dry_run:
+        is_average = len(chosen.checkpoints) > 1
+        if is_average and not dry_run:
             write_average(directory, chosen.checkpoints, loaded.model)
             with open_append(directory.metrics) as file:
                 file.write(f"{json.dumps(chosen.to_record(step=max(progress.step, *chosen.steps)))}\n".encode())
+    if as_json:
+        results = [
+            {"steps": each.steps, "BLEU": each.validation.evaluation.score("BLEU"), "loss": each.validation.loss}
+            for each in tried
+        ]
+        print_json({"num_lines": len(pairs.sources), "tried": results, "best": results[tried.index(chosen)]})
+        return
+    if not is_average:
+        typer.echo("No average is better than the best checkpoint, which stays as it is")
+        return
     what = describe_moment(chosen.steps[-1], chosen.steps)
     typer.echo(f"Best: {what}" if dry_run else f"Now the best checkpoint of {escaped(str(run))}: {what}")

@@ -1,6 +1,5 @@
 """`check`: data and settings before a long run; and `verify`: the files of a run directory."""
 
-import json
 import logging
 import sys
 from collections.abc import Iterator, Sequence
@@ -10,7 +9,8 @@ import typer
 from typer import Option
 
 from translate.cli.terminal.console import has_colour, showing_activity
-from translate.cli.terminal.options import ConfigArgument, Overrides, RunArgument
+from translate.cli.terminal.lines import print_json
+from translate.cli.terminal.options import ConfigArgument, JsonOption, Overrides, RunArgument
 from translate.messages import escaped, fill
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def check(
     config: ConfigArgument,
     overrides: Overrides = None,
     strict: Annotated[bool, Option("--strict", help="Treat warnings as failures: exit code 1.")] = False,
-    as_json: Annotated[bool, Option("--json", help="Print one JSON document, for machines.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Check data and settings before a long run, with a few real training steps; writes nothing.
 
@@ -47,17 +47,16 @@ def check(
 
     lacking = marian_lacks(loaded.model)
     if as_json:
-        shown = json.dumps(report.to_document() | {"marian_lacks": lacking}, indent=2)
+        print_json(report.to_document() | {"marian_lacks": lacking})
     else:
-        shown = "\n".join(_lines(report, lacking))
-    typer.echo(shown, color=has_colour(sys.stdout))
+        typer.echo("\n".join(_lines(report, lacking)), color=has_colour(sys.stdout))
     if report.count("error") or (strict and report.count("warning")):
         raise typer.Exit(1)
 
 
 def verify(
     run: RunArgument,
-    as_json: Annotated[bool, Option("--json", help="Print one JSON object, for machines.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Compare every file of a run with its checksum, and report what is missing, damaged or unknown.
 
@@ -71,15 +70,8 @@ def verify(
 
     result = verify_run(run)
     if as_json:
-        values = {
-            "run": str(run),
-            "sound": not result.unsound,
-            "version": result.writer,
-            "created": result.created,
-            "format": result.run_format,
-            "files": [file._asdict() for file in result.files],
-        }
-        typer.echo(json.dumps(values, indent=2))
+        names = {"run": str(run), "sound": not result.unsound, "version": result.writer, "created": result.created}
+        print_json({**names, "run_format": result.run_format, "files": [file._asdict() for file in result.files]})
     else:
         when = f" on {result.created[:10]}" if result.created else ""
         by = "an unknown version" if result.writer is None else f"translate {result.writer}{when}"

@@ -1,17 +1,20 @@
 """`compare`: which of several systems translates a test set best, whether significantly, and where."""
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument, Option
 
 from translate.cli.terminal.console import line_bar
-from translate.cli.terminal.lines import aligned_columns, check_outputs, open_lines
-from translate.cli.terminal.options import complete_run
+from translate.cli.terminal.lines import aligned_columns, check_outputs, open_lines, print_json
+from translate.cli.terminal.options import JsonOption, complete_run
 from translate.errors import InputError
 from translate.messages import escaped, wrap
+
+logger = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from translate.visualize.panels import Table
@@ -27,7 +30,7 @@ def compare(
     set_name: Annotated[str | None, Option("--set", metavar="NAME", help="A test set of the first run.")] = None,
     changes: Annotated[int, Option(metavar="N", min=0, max=1_000_000, help="Show the N largest gains and losses.")] = 5,
     output: Annotated[Path | None, Option("--output", "-o", metavar="FILE", help="Also write a page (.html).")] = None,
-    output_format: Annotated[Literal["text", "json"], Option("--format", help="Format of the output.")] = "text",
+    as_json: JsonOption = False,
 ) -> None:
     """Compare systems on a test set: scores, significance of the differences, and the sentences that changed most.
 
@@ -45,6 +48,7 @@ def compare(
     from translate.evaluation.compare import compare
     from translate.evaluation.evaluate import choose_test_set
     from translate.files import require_file
+    from translate.lint.scored import find_mistakes
     from translate.runs.directory import open_run
     from translate.visualize.comparison import comparison_picture, comparison_tables
     from translate.visualize.page import choose_picture_file, save_picture
@@ -71,8 +75,11 @@ def compare(
             raise InputError(f"{label} has {len(lines):,} lines, but the test set {name} has {len(pairs.targets):,}")
     translations = {label: in_files.get(label) or _translate(named[label], pairs.sources) for label in named}
     comparison = compare(translations, pairs.sources, pairs.targets, config.evaluation, num_changes=changes)
-    if output_format == "json":
-        typer.echo(comparison.to_json())
+    made_here = [label for label in named if label not in in_files]
+    for doubt in (doubts := [*find_mistakes(translations, pairs.targets, pairs.sources, translated_here=made_here)]):
+        logger.warning(doubt)
+    if as_json:
+        print_json({"set": name, **comparison.to_document(), "warnings": doubts})
     else:
         typer.echo(f"{escaped(name)}: {comparison.num_lines:,} lines")
         for table in comparison_tables(comparison):

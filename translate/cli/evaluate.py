@@ -1,20 +1,26 @@
 """`eval` and `tune-decode`: score a run's translations, or given ones, and tune the settings of its search."""
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer import Argument, Option
 
 from translate.cli.terminal.console import line_bar
-from translate.cli.terminal.lines import open_lines, paired_lines
-from translate.cli.terminal.options import CheckpointOption, RunArgument, complete_run, takes_decoding_options
+from translate.cli.terminal.lines import aligned_columns, open_lines, paired_lines, print_json
+from translate.cli.terminal.options import (
+    CheckpointOption,
+    JsonOption,
+    RunArgument,
+    complete_run,
+    takes_decoding_options,
+)
 from translate.errors import InputError
 from translate.messages import escaped, wrap
 
-if TYPE_CHECKING:
-    from translate.evaluation.metrics import Metric
+logger = logging.getLogger(__name__)
 
 
 @takes_decoding_options("search beam_size length_penalty batch_tokens precision device")
@@ -33,6 +39,7 @@ def evaluate(
     checkpoint: CheckpointOption = "best",
     samples: Annotated[int, Option(metavar="N", min=0, max=1_000_000, help="Also print N translations.")] = 0,
     report: Annotated[bool, Option("--report", help="Also score by conventions used in papers.")] = False,
+    as_json: JsonOption = False,
     *,
     options: dict[str, Any],
 ) -> None:
@@ -46,17 +53,20 @@ def evaluate(
       translate eval --hypotheses output.en --reference news.en --report
     """
     from translate.config.schema import EvaluationConfig
-    from translate.evaluation.metrics import score_conventions, score_translations
+    from translate.evaluation.metrics import describe_scores, score_conventions, score_translations
+    from translate.lint.scored import find_mistakes
 
     if hypotheses is not None:
         if reference is None or run or source or set_name or samples or options or checkpoint != "best":
-            raise InputError("--hypotheses F takes only --reference F, which it needs, and --report")
+            raise InputError("--hypotheses F takes only --reference F, which it needs, --report and --json")
         lines = list(paired_lines(open_lines(hypotheses), open_lines(reference)))
         translated, references = ([line[side] for line in lines] for side in (0, 1))
         metrics = score_translations(translated, references, EvaluationConfig())
         others = score_conventions(translated, references, EvaluationConfig()) if report else ()
-        _print_metrics(metrics, others)
-        _explain(report)
+        warnings = [*find_mistakes({str(hypotheses): translated}, references)]
+        scores: dict[str, Any] = {"metrics": metrics, "conventions": others, "warnings": warnings}
+        document = {"name": str(hypotheses), "num_lines": len(lines), **describe_scores(**scores)}
+        _print_scores([(f"{hypotheses}: {len(lines):,} lines", document)], report=report, as_json=as_json)
         return
     if run is None:
         raise InputError("name a run directory, or --hypotheses F --reference F")
@@ -71,24 +81,26 @@ def evaluate(
     config = read_resolved_config(directory.config)
     test_sets = choose_test_sets(config, source=source, reference=reference, name=set_name)
     translator, loaded = load_translator(run, checkpoint=checkpoint, options=options, token_scores=False)
+    scored: list[tuple[str, dict[str, Any]]] = []
     for name, pairs in test_sets.items():
         with line_bar(len(pairs.sources)) as advance:
             evaluation = evaluate(translator, pairs.sources, pairs.targets, config.evaluation, on_finished=advance)
         settings, texts = translator.config.model_dump(mode="json"), [each.text for each in evaluation.translations]
         others = score_conventions(texts, pairs.targets, config.evaluation) if report else ()
+        doubts = [*find_mistakes({str(run): texts}, pairs.targets, pairs.sources, translated_here=[str(run)])]
         folder = report_folder(directory.evaluation, name, source=source, set_names=[*config.data.test, "validation"])
         saved: dict[str, Any] = {"step": loaded.step, "averaged": loaded.averaged}
-        write_report(folder, evaluation, name=name, source=source, settings=settings, conventions=others, **saved)
+        found: dict[str, Any] = {"conventions": others, "warnings": doubts}
+        document = write_report(folder, evaluation, name=name, source=source, settings=settings, **found, **saved)
         how = f"beam {translator.config.beam_size}" if translator.config.search == "beam" else "sampled"
         counts = count_conditions(evaluation.translations)
         moment = describe_moment(**saved)
-        typer.echo(f"{escaped(name)}, {checkpoint} checkpoint ({moment}), {how}: {counts}")
-        _print_metrics(evaluation.metrics, others)
+        title = f"{name}, {checkpoint} checkpoint ({moment}), {how}: {counts}"
         for index in spread_samples(len(pairs.sources), samples):
-            translation = evaluation.translations[index]
-            sample = f"  source:      {translation.source}\n  reference:   {pairs.targets[index]}"
-            typer.echo(escaped(f"\n{sample}\n  translation: {translation.text}"))
-    _explain(report)
+            sample = {"source": pairs.sources[index], "reference": pairs.targets[index], "translation": texts[index]}
+            document.setdefault("samples", []).append(sample)
+        scored.append((title, document))
+    _print_scores(scored, report=report, as_json=as_json)
 
 
 def tune_decode(
@@ -99,6 +111,7 @@ def tune_decode(
     ] = "validation",
     checkpoint: CheckpointOption = "best",
     dry_run: Annotated[bool, Option("--dry-run", help="Do not change the run's config.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Tune a run's beam size and length penalty by BLEU on its validation set, and make them the run's defaults.
 
@@ -118,11 +131,18 @@ def tune_decode(
     config = read_resolved_config(directory.config)
     ((name, pairs),) = choose_test_sets(config, source=None, reference=None, name=set_name).items()
     translator = load_translator(run, checkpoint=checkpoint, options={}, token_scores=False).translator
-    typer.echo(f"{escaped(name)}, {len(pairs.sources):,} lines\n  beam  length penalty    BLEU")
+    tried: list[TunedSettings] = []
 
-    def show(tried: TunedSettings) -> None:
-        penalty = "{length_penalty_kind} {length_penalty:g}".format_map(tried.settings)
-        typer.echo(f"  {tried.settings['beam_size']:>4}  {penalty.replace('none 0', 'none'):<14}{tried.bleu:8.2f}")
+    def say(text: str) -> None:
+        if not as_json:
+            typer.echo(text)
+
+    say(f"{escaped(name)}, {len(pairs.sources):,} lines\n  beam  length penalty    BLEU")
+
+    def show(settings: TunedSettings) -> None:
+        tried.append(settings)
+        penalty = "{length_penalty_kind} {length_penalty:g}".format_map(settings.settings).replace("none 0", "none")
+        say(f"  {settings.settings['beam_size']:>4}  {penalty:<14}{settings.bleu:8.2f}")
 
     chosen = tune_decoding(translator, pairs.sources, pairs.targets, config.evaluation, on_tried=show)
     changes = {f"decoding.{key}": value for key, value in chosen.settings.items()}
@@ -130,21 +150,40 @@ def tune_decode(
         with lock_run(run):
             # Read again, because a training may have continued with other settings in the meantime.
             write_config(directory, override_config(read_resolved_config(directory.config), changes))
+    if as_json:
+        results = [each._asdict() for each in tried]
+        print_json({"set": name, "num_lines": len(pairs.sources), "tried": results, "best": chosen._asdict()})
+        return
     shown = " ".join(f"{key}={value}" for key, value in changes.items())
     typer.echo(f"{'Best' if dry_run else f'Now the defaults of {run}'}: {escaped(shown)}")
 
 
-def _print_metrics(metrics: Iterable["Metric"], others: Iterable["Metric"] = ()) -> None:
-    for metric in metrics:
-        interval = f"  [{metric.interval.low:5.2f}, {metric.interval.high:5.2f}]" if metric.interval else ""
-        typer.echo(f"  {metric.name:<8}{metric.score:6.2f}{interval}  {metric.signature}")
-    for metric in others:
-        typer.echo(f"  {metric.name:<14}{metric.score:6.2f}  {metric.signature}")
+def _print_scores(scored: Sequence[tuple[str, dict[str, Any]]], *, report: bool, as_json: bool) -> None:
+    """Print a table of scores for each test set, with samples, and below them the signatures; or all of it as JSON.
 
-
-def _explain(report: bool) -> None:
-    """Explain which papers use which convention, if a report was requested."""
+    Args:
+        scored: For each test set a title and its report, perhaps with samples.
+    """
     from translate.evaluation.metrics import CONVENTIONS
 
-    for name, text in CONVENTIONS.items() if report else []:
+    for _, document in scored:
+        for warning in document["warnings"]:
+            logger.warning(warning)
+    if as_json:
+        print_json({"evaluations": [document for _, document in scored]})
+        return
+    signatures: dict[str, str] = {}
+    for title, document in scored:
+        typer.echo(escaped(title))
+        metrics = [*document["metrics"], *document.get("conventions", ())]
+        width = max(len(metric["name"]) for metric in metrics)
+        for metric in metrics:
+            signatures[metric["name"]] = metric["signature"]
+            interval = "  [{:5.2f}, {:5.2f}]".format(*metric["interval"]) if metric["interval"] else ""
+            typer.echo(f"  {metric['name']:<{width}}  {metric['score']:6.2f}{interval}")
+        for sample in document.get("samples", ()):
+            typer.echo(escaped("\n" + "\n".join(f"  {f'{name}:':<12} {text}" for name, text in sample.items())))
+        typer.echo()
+    typer.echo("\n".join(["sacreBLEU signatures", *aligned_columns([*signatures.items()]), *[""] * report]))
+    for name, text in CONVENTIONS.items() if report else ():
         typer.echo("\n".join(wrap(f"{name}: {text}", 80, initial_indent="  ", subsequent_indent="    ")))

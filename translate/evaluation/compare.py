@@ -1,6 +1,5 @@
 """Compares translations of one test set by two or more systems: scores, significance, and where they differ."""
 
-import json
 from bisect import bisect
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -59,13 +58,12 @@ class Comparison(NamedTuple):
     frequencies: tuple[Bucket, ...]  # recall of the references' words, by their frequency
     changes: tuple[Change, ...]
 
-    def to_json(self) -> str:
-        """All of it as JSON."""
-        plain = self._asdict() | {
+    def to_document(self) -> dict[str, Any]:
+        """All of it for JSON."""
+        return self._asdict() | {
             "metrics": {name: [score._asdict() for score in scores] for name, scores in self.metrics.items()},
             **{key: [each._asdict() for each in getattr(self, key)] for key in ("lengths", "frequencies", "changes")},
         }
-        return json.dumps(plain, indent=2, ensure_ascii=False)
 
 
 def compare(

@@ -18,7 +18,7 @@ from translate.data.corpora import ParallelCorpus, read_corpus
 from translate.decoding import OnFinished, Translation, Translator, count_conditions, ignore_progress
 from translate.distributed.process_group import SINGLE_PROCESS, World
 from translate.errors import InputError
-from translate.evaluation.metrics import Metric, check_bleu_tokenizer, score_translations
+from translate.evaluation.metrics import Metric, check_bleu_tokenizer, describe_scores, score_translations
 from translate.files import FileError, read_json
 from translate.fingerprint import fingerprint
 from translate.runs.checksums import CHECKSUMS, check_inside, write_checksums
@@ -120,14 +120,19 @@ def write_report(
     source: Path | None = None,
     averaged: Sequence[int] = (),
     conventions: Sequence[Metric] = (),
-) -> None:
+    warnings: Sequence[str] = (),
+) -> dict[str, Any]:
     """Write `hypotheses.txt` and `report.json` into a directory, which is created if necessary.
+
+    Returns:
+        The report.
 
     Args:
         settings: The settings of the search.
         source: The file that was translated; None: a test set of the config.
         averaged: The steps of the checkpoints whose average was evaluated, if one was.
         conventions: Scores by other conventions.
+        warnings: Signs that the wrong texts were scored.
 
     Raises:
         RunError: The files cannot be written, or the directory is a link that leaves the run.
@@ -148,14 +153,14 @@ def write_report(
         **({"averaged": averaged} if averaged else {}),
         "hypotheses": f"sha256:{fingerprint(hypotheses)}",
         **{f"num_{condition}": counts[condition] for condition in _CONDITIONS.split()},
-        "metrics": [metric._asdict() for metric in evaluation.metrics],
-        **({"conventions": [metric._asdict() for metric in conventions]} if conventions else {}),
+        **describe_scores(evaluation.metrics, conventions, warnings),
         "decoding": settings,
         "versions": package_versions(),
     }
     scores = directory / "report.json"
     write_text(scores, json.dumps(report, indent=2) + "\n")  # in ASCII, because a name may not be UTF-8
     write_checksums(directory, {file.name: fingerprint(file) for file in (hypotheses, scores)})
+    return report
 
 
 def choose_test_sets(

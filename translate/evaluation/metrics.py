@@ -139,6 +139,14 @@ def score_conventions(
     return tuple(_score(name, scorer, hypotheses, references, 0) for name, scorer in scorers.items())
 
 
+def describe_scores(
+    metrics: Sequence[Metric], conventions: Sequence[Metric] = (), warnings: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Scores for JSON, with scores by other conventions and signs that the wrong texts were scored."""
+    scores = {"metrics": metrics} | ({"conventions": conventions} if conventions else {})
+    return {key: [each._asdict() for each in group] for key, group in scores.items()} | {"warnings": list(warnings)}
+
+
 def _score(
     name: str, scorer: SacreMetric, hypotheses: Sequence[str], references: Sequence[str], samples: int
 ) -> Metric:

@@ -25,6 +25,7 @@ _MIN_NATS_A_CHARACTER = 0.1
 _MAX_DEVIATIONS = 7.0
 _MIN_CHARACTERS = 25
 _FEW_PAIRS = 200  # fewer pairs are not enough to learn a language's trigrams
+_NEARLY_ALL = 0.9  # of the lines of a text that is in another language
 
 Languages = tuple[NDArray[np.float64], NDArray[np.float64]]
 """How often each trigram occurs on the two sides of a corpus: a model of its languages."""
@@ -45,6 +46,21 @@ def is_other_side(lines: Sequence[str], sources: Sequence[str], targets: Sequenc
     """Whether most lines of a text that should be in the source language look like the targets."""
     languages = learn_languages(sources, targets)
     return languages is not None and len(lines) > 0 and bool(_compare(lines, *languages, is_own=False)[0].mean() > 0.5)
+
+
+def are_in_different_languages(lines: Sequence[str], others: Sequence[str]) -> bool:
+    """Whether two texts seem to be in different languages; False if they are too short to tell.
+
+    Each text's odd lines should then be far likelier with the even lines of their own text than with the other's.
+    """
+    languages = learn_languages(lines[::2], others[::2])
+    if languages is None or 2 * len({*lines}) < len(lines):  # a model that only repeats itself has no language yet
+        return False
+    shares = (
+        _compare(text[1::2], *models, is_own=False)[0].mean()
+        for text, models in ((lines, languages[::-1]), (others, languages))
+    )
+    return bool(min(shares) > _NEARLY_ALL)
 
 
 def find_wrong_languages(

@@ -2,10 +2,11 @@
 
 import contextlib
 import dataclasses
+import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -154,6 +155,11 @@ def open_line_output(path: Path, *, end: str = "\n") -> Iterator[Callable[[str],
 
     with open_output(path) as file:
         yield lambda line: file.write(f"{line}{end}".encode())
+
+
+def print_json(document: Mapping[str, Any]) -> None:
+    """Print one JSON document, the result of a command with --json; docs/json.md has the schemas."""
+    write_lines([json.dumps({"format": 1, **document}, indent=2)], None)
 
 
 def aligned_columns(rows: Sequence[Sequence[str]]) -> list[str]:

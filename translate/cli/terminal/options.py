@@ -24,6 +24,9 @@ Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 _RUN_KEY = "training.initialize_from"
 
 
+JsonOption = Annotated[bool, Option("--json", help="Print one JSON document, for machines.")]
+
+
 def complete_run(incomplete: str) -> list[str]:
     """The runs in the working directory, and in `runs` and other folders one level down."""
     start = glob.escape(incomplete)

@@ -1,0 +1,39 @@
+"""Signs that the wrong texts are scored: one file given twice, sides swapped, lines that were not translated."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+
+from translate.lint.languages import are_in_different_languages
+
+_FEW_LINES = 10  # so few may be equal, or look like another language, by chance
+_NEARLY_ALL = 0.98
+
+
+def find_mistakes(
+    systems: Mapping[str, Sequence[str]],
+    references: Sequence[str],
+    sources: Sequence[str] | None = None,
+    *,
+    translated_here: Sequence[str] = (),
+) -> Iterator[str]:
+    """Warnings about texts that were probably not meant to be scored against each other; nothing for a few lines.
+
+    Args:
+        systems: The translations of each system, by its name.
+        translated_here: The systems whose translations a model has just made: they may equal their references.
+    """
+    if len(references) < _FEW_LINES:
+        return
+    texts = {**systems, "the references": references} | ({} if sources is None else {"the sources": sources})
+    for (name, lines), (other, others) in combinations(texts.items(), 2):
+        num_equal = sum(line == each for line, each in zip(lines, others, strict=True))
+        is_learnt = other == "the references" and name in translated_here
+        share = 0.5 if other == "the sources" else _NEARLY_ALL
+        if num_equal >= share * len(lines) and not is_learnt:
+            guess = "are they translated?" if other == "the sources" and name in systems else "is one text given twice?"
+            yield f"{num_equal:,} of {len(lines):,} lines of {name} are equal to those of {other}: {guess}"
+        elif other == "the references" and are_in_different_languages(lines, others):
+            guess = "is it the right file?"
+            if sources is not None and not are_in_different_languages(lines, sources):
+                guess = "are the sources and the references swapped, or is it not translated?"
+            yield f"{name} seems to be in another language than the references: {guess}"
