@@ -32,7 +32,7 @@ def test_a_run_and_a_file_on_a_test_set(run: Path, corpus: Path, other: Path) ->
 
 def test_json(run: Path, corpus: Path, other: Path) -> None:
     text = "--source", corpus / "valid.de", "--reference", corpus / "valid.en"
-    result = translate("compare", other, corpus / "valid.en", *text, "--format", "json")
+    result = translate("compare", other, corpus / "valid.en", *text, "--json")
     found = json.loads(result.stdout)
     assert found["systems"] == ["other.en", "valid.en"] and found["metrics"]["BLEU"][1]["value"] == pytest.approx(100)
     assert [change["other"] for change in found["changes"]] == ["A dog runs through the snow."]

@@ -14,7 +14,8 @@ def test_eval_of_all_test_sets(run: Path, corpus: Path) -> None:
     heads = [line for line in lines if ", best checkpoint (step " in line]
     assert [head.split(",")[0] for head in heads] == ["first", "second"]
     assert "beam 2: 3 lines, " in heads[0] and "beam 2: 1 line, " in heads[1]
-    assert [line.split()[0] for line in lines if "|version:" in line] == ["BLEU", "BLEU-lc", "chrF", "TER"] * 2
+    assert [line.split()[0] for line in lines if "|version:" in line] == ["BLEU", "BLEU-lc", "chrF", "TER"]
+    assert lines[lines.index("sacreBLEU signatures") - 1] == ""
     assert result.stdout.count("  source:      ") == 2 + 1
     sources = (corpus / "valid.de").read_text(encoding="utf-8").splitlines()
     assert f"  source:      {sources[0]}\n" in result.stdout
@@ -34,7 +35,7 @@ def test_eval_of_two_files(run: Path, corpus: Path) -> None:
     again = translate("eval", "--hypotheses", hypotheses, "--reference", corpus / "train.en")
     assert again.exit_code == 0
     scores = [line.split()[:2] for line in result.stdout.splitlines()[1:]]
-    assert scores == [line.split()[:2] for line in again.stdout.splitlines()]
+    assert scores == [line.split()[:2] for line in again.stdout.splitlines()[1:]]
 
 
 def test_a_report_scores_as_papers_do(run: Path, corpus: Path, tmp_path: Path) -> None:
@@ -43,13 +44,13 @@ def test_a_report_scores_as_papers_do(run: Path, corpus: Path, tmp_path: Path) -
     result = translate("eval", run, "--report")
     assert result.exit_code == 0, result.stderr
     scored = [line[2:].split("  ")[0].rstrip() for line in result.stdout.splitlines() if "|version:" in line]
-    assert scored == [*first, *others] * 2
+    assert scored == [*first, *others]
     assert result.stdout.count("\n  none: ") == 1
     kept = json.loads((run / "evaluation" / "first" / "report.json").read_text())
     assert [metric["name"] for metric in kept["conventions"]] == others
     assert [metric["name"] for metric in kept["metrics"]] == first
     given = translate("eval", "--hypotheses", corpus / "valid.en", "--reference", corpus / "valid.en", "--report")
-    assert given.exit_code == 0 and [line[16:22] for line in given.stdout.splitlines()[4:9]] == ["100.00"] * 5
+    assert given.exit_code == 0 and [line[16:22] for line in given.stdout.splitlines()[5:10]] == ["100.00"] * 5
 
 
 def test_tuned_settings_become_the_defaults_of_the_run(run: Path, tmp_path: Path) -> None:

@@ -77,6 +77,7 @@ def test_report_by_hand(tmp_path: Path) -> None:
             {"name": "BLEU", "score": 12.5, "interval": [10.0, 15.0], "signature": "case:mixed"},
             {"name": "TER", "score": 50.0, "interval": None, "signature": "tok:tercom"},
         ],
+        "warnings": [],
         "decoding": {"beam_size": 5},
     }
     assert sorted(path.name for path in directory.iterdir()) == ["SHA256SUMS", "hypotheses.txt", "report.json"]

@@ -7,8 +7,8 @@ import typer
 from typer import Argument, Option
 
 from translate.cli.terminal.help import Commands
-from translate.cli.terminal.lines import aligned_columns, write_lines
-from translate.cli.terminal.options import ConfigArgument, Overrides, complete_key
+from translate.cli.terminal.lines import aligned_columns, print_json, write_lines
+from translate.cli.terminal.options import ConfigArgument, JsonOption, Overrides, complete_key
 
 config_app = Commands(help="Show and explain configs.")
 
@@ -66,7 +66,7 @@ def print_schema() -> None:
 
 
 @config_app.command("presets")
-def list_presets() -> None:
+def list_presets(as_json: JsonOption = False) -> None:
     """Print the preset configs: their data, the size of the model, minutes on a CPU, and BLEU on the test set.
 
     A dash stands for what has not been measured. The page on recipes has the conditions.
@@ -76,4 +76,8 @@ def list_presets() -> None:
     """
     from translate.config.show import describe_presets
 
-    write_lines(aligned_columns(describe_presets()), None)
+    header, *rows = describe_presets()
+    if as_json:
+        print_json({"presets": [dict(zip(header, row, strict=True)) for row in rows]})
+    else:
+        write_lines(aligned_columns([header, *rows]), None)

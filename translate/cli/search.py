@@ -12,8 +12,8 @@ import typer
 from typer import Argument, Option
 
 from translate.cli.terminal.console import ConsoleHandler, fail_interrupted
-from translate.cli.terminal.lines import aligned_columns
-from translate.cli.terminal.options import ConfigArgument, IgnoreErrors, Overrides
+from translate.cli.terminal.lines import aligned_columns, print_json
+from translate.cli.terminal.options import ConfigArgument, IgnoreErrors, JsonOption, Overrides
 from translate.errors import InputError, install_hint
 from translate.messages import escaped
 
@@ -31,6 +31,7 @@ def search(
     ] = None,
     seed: Annotated[int, Option("--seed", metavar="N", min=0, max=2**31, help="Seed of the sampler.")] = 1,
     ignore_errors: IgnoreErrors = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Try settings of a config, and rank the runs by BLEU on validation.
 
@@ -68,7 +69,13 @@ def search(
         try:
             study.run(num_trials=trials, sampler=sampler, seed=seed, minutes=minutes, command=command, inspect=inspect)
         finally:
-            typer.echo(escaped("\n".join(line[:120] for line in aligned_columns(study.write()))))
+            header, *rows = study.write()
+            if as_json:
+                best = study.best()
+                results = [dict(zip(header, row, strict=True)) for row in rows]
+                print_json({"trials": results, "best": None if best is None else best.run})
+            else:
+                typer.echo(escaped("\n".join(line[:120] for line in aligned_columns([header, *rows]))))
     except KeyboardInterrupt as error:
         fail_interrupted(error, f". Continue with: {shlex.join(command)}")
     where = "" if study.best() is None else f"; its config is {directory / 'best.yaml'}"

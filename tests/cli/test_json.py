@@ -1,0 +1,67 @@
+"""`--json` prints one document, which is as its schema in docs/json.md says."""
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from harness import run_command
+from typer.main import get_command
+
+from translate.cli import app
+
+PAGE = (Path(__file__).parents[2] / "docs" / "json.md").read_text(encoding="utf-8")
+SCHEMAS = {
+    name: json.loads(text)
+    for name, text in re.findall(r"^## `([\w -]+)`\n.*?^```json\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+}
+CALLS = {
+    "eval": "eval RUN --report --samples 1",
+    "compare": "compare valid.en other.en --source valid.de --reference valid.en",
+    "tune-decode": "tune-decode RUN --dry-run",
+    "average": "average RUN best last --dry-run",
+    "check": "check tiny.yaml",
+    "verify": "verify RUN",
+    "search": "search tiny.yaml space.yaml training.max_steps=1 --trials 2 --ignore-errors",
+    "config presets": "config presets",
+}
+
+
+def commands_with_json(group: Any, name: str = "") -> Iterator[str]:
+    for each in group.commands:
+        command = group.get_command(None, each)
+        if hasattr(command, "commands"):
+            yield from commands_with_json(command, f"{each} ")
+        elif any("--json" in parameter.opts for parameter in command.params):
+            yield f"{name}{each}"
+
+
+def test_every_command_with_json_has_a_schema() -> None:
+    assert {*commands_with_json(get_command(app))} == SCHEMAS.keys() == CALLS.keys()
+
+
+@pytest.fixture
+def place(tmp_path: Path, corpus: Path, run: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shutil.copytree(corpus, tmp_path / "place")
+    monkeypatch.chdir(tmp_path / "place")
+    Path("space.yaml").write_text("model.dropout: [0.1, 0.2]")
+    Path("other.en").write_text("A dog.\nTwo men.\nThe street.\n", encoding="utf-8")
+    return tmp_path / "place"
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_the_document_is_as_its_schema_says(name: str, place: Path) -> None:
+    result = run_command(*CALLS[name].replace("RUN", "run").split(), "--json")
+    assert result.exit_code == 0 or name == "check", result.stderr
+    document = json.loads(result.stdout)
+    jsonschema.validate(document, SCHEMAS[name])
+    assert [*document][0] == "format" and document["format"] == 1
+
+
+def test_without_a_run(place: Path) -> None:
+    result = run_command("eval", "--hypotheses", "other.en", "--reference", "valid.en", "--json")
+    jsonschema.validate(json.loads(result.stdout), SCHEMAS["eval"])

@@ -1,0 +1,39 @@
+"""Texts that were probably not meant to be scored are told, and others are not."""
+
+from pathlib import Path
+
+from harness import corpus_lines
+
+from translate.lint.scored import find_mistakes
+
+DATA = Path(__file__).parents[2] / "data"
+GERMAN, ENGLISH = corpus_lines("train.de")[:800], corpus_lines("train.en")[:800]
+GOOD = [line.replace("the", "a", 1) for line in ENGLISH]
+
+
+def test_what_is_meant_is_not_told() -> None:
+    assert [*find_mistakes({"a": GOOD}, ENGLISH, GERMAN)] == []
+    assert [*find_mistakes({"a": GOOD, "b": [line.upper() for line in GOOD]}, ENGLISH)] == []
+    assert [*find_mistakes({"a": ENGLISH}, ENGLISH, GERMAN, translated_here=["a"])] == []  # a toy model is perfect
+    assert [*find_mistakes({"a": ENGLISH[:5]}, ENGLISH[:5], ENGLISH[:5])] == []
+    assert [*find_mistakes({"a": ["a man is a man"] * 800}, ENGLISH, GERMAN)] == []  # a new model
+
+
+def test_equal_texts() -> None:
+    (told,) = find_mistakes({"a": ENGLISH[:-1] + ["other"]}, ENGLISH, GERMAN)
+    assert told == "799 of 800 lines of a are equal to those of the references: is one text given twice?"
+    (told,) = find_mistakes({"a": GOOD, "b": GOOD}, ENGLISH)
+    assert told == "800 of 800 lines of a are equal to those of b: is one text given twice?"
+    told, *_ = find_mistakes({"a": GERMAN[:500] + GOOD[500:]}, ENGLISH, GERMAN)
+    assert told == "500 of 800 lines of a are equal to those of the sources: are they translated?"
+    assert any(
+        "the references are equal to those of the sources" in each
+        for each in find_mistakes({"a": GOOD}, GERMAN, GERMAN)
+    )
+
+
+def test_other_languages() -> None:
+    (told,) = find_mistakes({"a": GOOD}, GERMAN)
+    assert told == "a seems to be in another language than the references: is it the right file?"
+    (told,) = find_mistakes({"a": GOOD}, GERMAN, ENGLISH)
+    assert "are the sources and the references swapped" in told
