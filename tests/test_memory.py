@@ -47,7 +47,9 @@ def test_the_memory_of_a_container_is_free_up_to_its_limit(
     own.write_text(f"9:name=systemd:/\n{line}\n", encoding="utf-8")
     group = tmp_path / "groups" / folder
     group.mkdir(parents=True)
-    for name, text in zip((*names, "memory.stat"), ("5000", "3000", "file 9\ninactive_file 500\n"), strict=True):
+    total = "total_" if "memory:" in line else ""
+    statistics = f"file 9\n{total}active_file 200\n{total}inactive_file 300\n"
+    for name, text in zip((*names, "memory.stat"), ("5000", "3000", statistics), strict=True):
         (group / name).write_text(text, encoding="utf-8")
     monkeypatch.setattr(memory, "_GROUPS", tmp_path / "groups")
     monkeypatch.setattr(memory, "_OWN_GROUPS", own)

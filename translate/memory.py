@@ -65,8 +65,10 @@ def _control_groups() -> Iterator[tuple[int, int]]:
             for folder in (group, *group.parents):  # in a container perhaps only the root is there
                 with contextlib.suppress(OSError, ValueError):  # "max": there is no limit
                     most, taken = (int(_read(folder / file)) for file in (limit, used))
-                    cached = re.search(r"^(?:total_)?inactive_file (\d+)", _read(folder / "memory.stat"), re.M)
-                    yield most, most - taken + int(cached[1] if cached else 0)
+                    statistics = dict(line.split() for line in _read(folder / "memory.stat").splitlines())
+                    prefix = "total_" if controllers else ""  # with the groups inside of this one
+                    cached = sum(int(statistics.get(prefix + name, 0)) for name in ("active_file", "inactive_file"))
+                    yield most, most - taken + cached
 
 
 def _read(path: Path) -> str:

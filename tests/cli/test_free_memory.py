@@ -17,6 +17,7 @@ CALLS = [
     "serve RUN",
     "export RUN new --to onnx",
     "show attention RUN Hund",
+    "verify RUN",
 ]
 
 

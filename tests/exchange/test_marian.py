@@ -14,6 +14,8 @@ from translate.decoding.counterparts import COUNTERPARTS
 from translate.decoding.loading import load_own_translator
 from translate.errors import InputError
 from translate.exchange import import_model
+from translate.model import device
+from translate.model.device import OutOfMemory
 from translate.runs.loading import load_run
 
 pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
@@ -131,6 +133,17 @@ def test_refusals(write_marian: WriteMarian, tmp_path: Path, options: dict[str, 
     with pytest.raises(InputError) as caught:
         import_(write_marian(**options), tmp_path / "run")
     assert words in str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_model_that_does_not_fit(
+    write_marian: WriteMarian, make_opus: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folders = (write_marian(), make_opus(tmp_path / "other"))
+    monkeypatch.setattr(device, "free_memory", lambda: 1000)
+    for folder in folders:
+        with pytest.raises(OutOfMemory, match=f"loading {folder}.* of memory, and 0.0 GiB are free"):
+            import_(folder, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 

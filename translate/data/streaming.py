@@ -234,8 +234,8 @@ class StreamedBatches:
 
     @property
     def largest_batch(self) -> int:
-        """The tokens of the largest batch of a segment on its longer side."""
-        return self._settings.batch_tokens
+        """Like `TrainingBatches.largest_batch`, of the newest segment."""
+        return self._settings.batch_tokens if self._newest is None else self._newest[1].largest_batch
 
     def with_batch_tokens(self, batch_tokens: int) -> "StreamedBatches":
         """The same streams in batches of another size, at least `longest`."""

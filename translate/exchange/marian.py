@@ -26,8 +26,8 @@ from translate.errors import InputError, RunError, import_extra
 from translate.exchange.foreign import ForeignModel, Vocabulary, read_mapping, reading, require, warn_of_lost
 from translate.exchange.weights import OUTPUT_BIAS
 from translate.files import open_input, read_input
-from translate.memory import check_fits_memory
 from translate.model import Transformer
+from translate.model.device import check_loading
 
 _ALLOWED: dict[str, tuple[object, ...]] = {
     **known_settings("marian"),
@@ -120,7 +120,7 @@ def _files(folder: Path, decoder: dict[str, Any], key: str) -> list[Path]:
 
 def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     with reading(path), open_input(path) as stream, np.load(stream, allow_pickle=False) as file:
-        check_fits_memory(path, sum(member.file_size for member in file.zip.infolist()))
+        check_loading(path, sum(member.file_size for member in file.zip.infolist()))
         arrays = dict(file)
     if "special:model.yml" not in arrays:
         raise InputError(f"{path}: has no special:model.yml, so it is not a model of Marian")

@@ -18,7 +18,7 @@ from translate.errors import InputError, import_extra
 from translate.exchange.foreign import ForeignModel, Vocabulary, read_mapping, require, warn_of_lost
 from translate.exchange.huggingface import SHAPE, check_transformers, load_marian_tokenizer
 from translate.files import read_input, require_file, require_name
-from translate.memory import check_fits_memory
+from translate.model.device import check_loading
 
 _FILES = ("config.json", "vocab.json", "source.spm", "target.spm")
 _PATTERNS = ("*.json", "*.spm", "*.safetensors", "pytorch_model*.bin")
@@ -119,7 +119,7 @@ def read_marian_mt(folder: Path) -> ForeignModel:
     files = sorted(file for pattern in _PATTERNS for file in folder.glob(pattern))
     for file in files:
         require_file(file)
-        check_fits_memory(file, file.stat().st_size)
+        check_loading(file, file.stat().st_size)
     model, loading = transformers.MarianMTModel.from_pretrained(
         folder, local_files_only=True, dtype=torch.float32, output_loading_info=True, ignore_mismatched_sizes=True
     )

@@ -4,14 +4,16 @@ No other module asks for a kind of GPU by name: code for CUDA serves any device 
 """
 
 import contextlib
+import gc
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from translate.errors import InputError, RunError
-from translate.memory import free_memory, is_out_of_memory
+from translate.memory import free_memory, is_out_of_memory, release_free_memory
 
 _LIKE_APPLES = {"mps"}  # kinds of GPU without all of CUDA's features and without double precision
 
@@ -104,9 +106,19 @@ def check_free_memory(num_bytes: int, device: torch.device, *, doing: str, hint:
         free: int | None = module.mem_get_info(device)[0] + unused
     else:
         free = free_memory()
+        if free is not None and num_bytes > free:  # perhaps a training before this one kept what it freed
+            gc.collect()
+            release_free_memory()
+            free = free_memory()
     if free is not None and num_bytes > free:
         place = "are free" if device.type == "cpu" else f"are free on {device}"
         raise OutOfMemory(f"{doing} needs at least {_gib(num_bytes)} of memory, and {_gib(free)} {place}. {hint}")
+
+
+def check_loading(path: Path, num_bytes: int) -> None:
+    """Refuse to load a file whose content needs more memory than is free; see `check_free_memory`."""
+    hint = "Is the file damaged? If not, close other programs, or use a machine with more memory."
+    check_free_memory(num_bytes, torch.device("cpu"), doing=f"loading {path}", hint=hint)
 
 
 def _gib(num_bytes: int) -> str:

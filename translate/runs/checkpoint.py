@@ -28,7 +28,7 @@ from translate.config.load import read_resolved_config
 from translate.errors import RunError
 from translate.files import FileError, require_file
 from translate.memory import check_fits_memory
-from translate.model.device import OutOfMemory, check_free_memory
+from translate.model.device import OutOfMemory, check_loading
 from translate.runs.checksums import DamageError, compare
 from translate.runs.directory import Checkpoint, RunDirectory
 from translate.runs.metrics import read_metrics
@@ -106,9 +106,7 @@ def read_tensors(path: Path, *, prefixes: Sequence[str] = ("",)) -> TensorFile:
                 if name.startswith(prefix)
             }
             short_names = {name: short for short, name in chosen.items()}
-            num_values = sum(math.prod(file.get_slice(name).get_shape()) for name in chosen.values())
-            hint = "Close other programs, or use a machine with more memory."
-            check_free_memory(4 * num_values, torch.device("cpu"), doing=f"loading {path}", hint=hint)
+            check_loading(path, 4 * sum(math.prod(file.get_slice(name).get_shape()) for name in chosen.values()))
             for name in names:
                 tensor = file.get_tensor(name)
                 _update_digest(digest, name, tensor)

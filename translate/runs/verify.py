@@ -11,6 +11,7 @@ import torch
 from translate.config.load import read_resolved_config
 from translate.errors import InputError, RunError
 from translate.fingerprint import fingerprint
+from translate.model.device import OutOfMemory
 from translate.runs.checkpoint import find_trace_of_steps, read_moment, read_progress, read_step, read_tensors
 from translate.runs.checksums import CHECKSUMS, DamageError, check_file, check_folder, check_inside, read_checksums
 from translate.runs.directory import (
@@ -68,7 +69,7 @@ class Verification:
         """Report an error in the block as damage of this file."""
         try:
             yield
-        except NewerFormatError:
+        except (NewerFormatError, OutOfMemory):
             raise
         except (InputError, RunError, OSError) as error:
             state: State = "DAMAGED" if os.path.lexists(path) else "MISSING"
@@ -136,7 +137,7 @@ def verify_run(path: Path) -> Verification:
             result.add_sound(run.metrics, expected is not None, f"{num_records} records")
     if os.path.lexists(run.shortlist):
         with result.check(run.shortlist):
-            result.add_sound(run.shortlist, read_tensors(run.shortlist).has_digest)
+            result.add_sound(run.shortlist, read_tensors(run.shortlist, prefixes=()).has_digest)
     for folder in evaluations:
         result.known |= {folder, folder / CHECKSUMS}
         listed: dict[str, str] = {}
@@ -169,14 +170,14 @@ def _check_checkpoints(result: Verification) -> Progress | None:
                 raise RunError(f"{trace} can translate, but the training cannot be continued")
     for path in resumable:
         with result.check(path):
-            _, metadata, has_digest = read_tensors(path)
+            _, metadata, has_digest = read_tensors(path, prefixes=())
             found = read_progress(path, metadata)
             progress = progress or found
             result.add_sound(path, has_digest, f"step {found.step}, resumable")
     for step in sorted({*run.kept_steps(), *(progress.kept if progress else [])}):
         path = run.checkpoint(f"step-{step}")
         with result.check(path):
-            _, metadata, has_digest = read_tensors(path)
+            _, metadata, has_digest = read_tensors(path, prefixes=())
             result.add_sound(path, has_digest, f"step {read_step(path, metadata)}, kept")
     best_step = (progress.best_step if progress else None) or 0
     if os.path.lexists(best) or best_step or not resumable:

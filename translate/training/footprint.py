@@ -29,10 +29,15 @@ def check_training_fits(
     num_bytes_of_weights = _FP32 * num_weights * num_copies
     if settings.parallel == "fsdp":
         num_bytes_of_weights //= world.size
-    # Inputs of norms and products: the decoder also has those of cross-attention.
+    # Inputs of norms and products: the decoder also has those of cross-attention. Frozen layers may keep nothing.
     inner = (3 if sizes.is_gated else 2) * sizes.d_ff
-    values = sizes.num_encoder_layers * (8 * sizes.d_model + inner)
-    values += sizes.num_decoder_layers * (14 * sizes.d_model + inner)
+    kept = {
+        "encoder": sizes.num_encoder_layers * (8 * sizes.d_model + inner),
+        "decoder": sizes.num_decoder_layers * (14 * sizes.d_model + inner),
+    }
+    values = sum(number for stack, number in kept.items() if stack not in " ".join(settings.freeze))
+    if settings.lora_rank or settings.compile:  # frozen products keep no inputs; compiled layers compute some again
+        values //= 2
     num_passes = 2 if settings.r_drop else 1
     value_bytes = _FP32 if choose_precision(settings.precision, device) == "fp32" else 2
     num_bytes_of_batch = batch_tokens * num_passes * values * value_bytes

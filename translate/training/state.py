@@ -24,6 +24,7 @@ from translate.distributed.state import (
     optimizer_state_dict,
 )
 from translate.errors import InputError, RunError
+from translate.model.device import OutOfMemory
 from translate.model.lora import merged_matrices
 from translate.runs.checkpoint import (
     AVERAGE_PREFIX,
@@ -323,6 +324,8 @@ def _restore_kept(run: RunDirectory, progress: Progress, settings: TrainingConfi
             tensors, metadata, _ = read_tensors(kept)
             logger.info(f"{best.name}, an average of checkpoints, is {kept.name} again while training continues")
             write_checkpoint(run, "best", tensors, metadata)
+    except OutOfMemory:
+        raise
     except RunError as error:
         lost, progress.best_step, progress.best_score = progress.best_step, None, None
         what = f"The best weights so far, from step {lost}, are lost"
