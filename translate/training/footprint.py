@@ -40,6 +40,7 @@ def check_training_fits(
         values //= 2
     num_passes = 2 if settings.r_drop else 1
     value_bytes = _FP32 if choose_precision(settings.precision, device) == "fp32" else 2
+    batch_tokens //= world.size  # a step is split among the processes
     num_bytes_of_batch = batch_tokens * num_passes * values * value_bytes
     num_processes = world.environment.local_world_size if device.type == "cpu" else 1  # that share the memory
     copies = " and their moments" if num_copies > 1 else ""
