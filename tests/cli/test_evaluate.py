@@ -34,8 +34,8 @@ def test_eval_of_two_files(run: Path, corpus: Path) -> None:
     # The kept hypotheses, scored without the run, have the same scores.
     again = translate("eval", "--hypotheses", hypotheses, "--reference", corpus / "train.en")
     assert again.exit_code == 0
-    scores = [line.split()[:2] for line in result.stdout.splitlines()[1:]]
-    assert scores == [line.split()[:2] for line in again.stdout.splitlines()[1:]]
+    scores = [line.split()[:2] for line in result.stdout.splitlines()[1:5]]
+    assert scores == [line.split()[:2] for line in again.stdout.splitlines()[1:5]] and scores[0][0] == "BLEU"
 
 
 def test_a_report_scores_as_papers_do(run: Path, corpus: Path, tmp_path: Path) -> None:
