@@ -10,6 +10,7 @@ from translate.config.decoding import DecodingConfig
 from translate.config.load import load_config
 from translate.config.schema import Config, ModelConfig
 from translate.errors import RunError
+from translate.exchange.card import find_lost_settings
 from translate.exchange.huggingface import check_huggingface, generation_settings, marian_lacks, write_huggingface
 
 transformers = pytest.importorskip("transformers", reason="the extra `huggingface` is not installed")
@@ -18,23 +19,32 @@ pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremo
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "length_penalty", "is_lost"),
+    ("key", "value", "written", "lost_in"),
     [
-        ("length_penalty_kind", "average", 0.7, False),
-        ("length_penalty_kind", "none", 0.0, False),
-        ("length_penalty_kind", "gnmt", 0.7, True),
-        ("coverage_penalty", 0.2, 0.7, True),
-        ("diversity_groups", 5, 0.7, True),
+        ("length_penalty_kind", "average", {"length_penalty": 0.7}, []),
+        ("length_penalty_kind", "none", {"length_penalty": 0.0}, []),
+        ("length_penalty_kind", "gnmt", {"length_penalty": 0.49}, ["huggingface"]),
+        ("coverage_penalty", 0.2, {}, ["huggingface", "ctranslate2"]),
+        ("diversity_groups", 5, {}, ["huggingface", "ctranslate2"]),
+        ("max_length_factor", 1.5, {"max_length": 512}, ["huggingface"]),
+        ("max_length_constant", 17, {"max_length": 18}, []),
+        ("patience", 2, {"early_stopping": False}, ["huggingface"]),
+        ("patience", 1, {"early_stopping": True}, []),
+        ("patience", 0, {"early_stopping": False}, ["ctranslate2"]),
+        ("no_repeat_ngram", 3, {"no_repeat_ngram_size": 3}, ["ctranslate2"]),
+        ("repetition_penalty", 1.5, {"repetition_penalty": 1.5}, ["ctranslate2"]),
+        ("forbidden_ids", ((7,), (8, 9)), {"bad_words_ids": [[7], [8, 9]]}, ["ctranslate2"]),
+        ("batch_tokens", 77, {}, []),
     ],
 )
-def test_settings_of_the_search(
-    caplog: pytest.LogCaptureFixture, key: str, value: object, length_penalty: float, is_lost: bool
-) -> None:
-    """One that is lost is named."""
-    base = {"length_penalty_kind": "average", "length_penalty": 0.7}
-    settings = generation_settings(DecodingConfig.model_validate(base | {key: value}), limit=None)
-    assert settings["length_penalty"] == length_penalty
-    assert (f"decoding.{key} = {value!r}" in caplog.text) == bool(caplog.records) == is_lost
+def test_settings_of_the_search(key: str, value: object, written: dict[str, object], lost_in: list[str]) -> None:
+    """They are written, or named as lost."""
+    base = {"length_penalty_kind": "average", "length_penalty": 0.7, "max_length_factor": 0.0, "patience": 1}
+    config = DecodingConfig.model_validate(base | {key: value})
+    settings = generation_settings(config, limit=None)
+    assert settings | written == settings
+    lost = [to for to in ("huggingface", "ctranslate2") if f"{key} = {value}" in find_lost_settings(config, to)]
+    assert lost == lost_in
 
 
 def test_tokens_are_ours(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Writes the model card of an export: a README.md with a header for the Hugging Face Hub."""
 
 import logging
+import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +11,8 @@ import yaml
 
 from translate._version import __version__
 from translate.config.data import Corpus, HubCorpus, TextCorpus
+from translate.config.decoding import DecodingConfig
+from translate.decoding.engines.ctranslate2 import ctranslate2_search, length_power
 from translate.evaluation.evaluate import EvaluationReport
 from translate.evaluation.metrics import Metric
 from translate.files import FileError, read_json
@@ -23,8 +26,16 @@ _GENERATE = """from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 tokenizer = AutoTokenizer.from_pretrained("{name}"{trust})
 model = AutoModelForSeq2SeqLM.from_pretrained("{name}"{trust})
-batch = tokenizer(["..."], return_tensors="pt", padding=True)
-print(tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True))"""
+
+
+def translate(line):
+    batch = tokenizer(line, return_tensors="pt")
+    max_tokens = int({factor} * batch["input_ids"].shape[1]) + {constant}
+    [ids] = model.generate(**batch, max_length=1 + max_tokens)  # with the start symbol
+    return tokenizer.decode(ids, skip_special_tokens=True)
+
+
+print(translate("..."))"""
 _OPTIMUM = _GENERATE.replace(
     "import AutoModelForSeq2SeqLM, AutoTokenizer",
     "import AutoTokenizer\nfrom optimum.onnxruntime import ORTModelForSeq2SeqLM",
@@ -35,12 +46,24 @@ import sentencepiece
 translator = ctranslate2.Translator("{name}")
 source = sentencepiece.SentencePieceProcessor(model_file="{name}/{source}.model")
 target = sentencepiece.SentencePieceProcessor(model_file="{name}/{target}.model")
-[result] = translator.translate_batch(source.encode(["..."], out_type=str), beam_size={beam})
-print(target.decode(result.hypotheses[0]))"""
+
+
+def translate(line):
+    pieces = source.encode(line, out_type=str)
+    options = {{{search}}}
+    options |= {{"max_input_length": 0, "max_decoding_length": int({factor} * (len(pieces) + 1)) + {constant}}}
+    [result] = translator.translate_batch([pieces], **options, return_scores=True, return_end_token=True)
+    found = zip(result.scores, result.hypotheses)
+    return target.decode(max(found, key=lambda each: each[0] * len(each[1]) ** {power} / {penalty})[1])
+
+
+print(translate("..."))"""
+_PENALTIES = {"gnmt": "((5 + len(each[1])) / 6) ** {}", "average": "len(each[1]) ** {}", "none": "1"}
+_SPEED = {"batch_tokens", "look_ahead_lines", "engine", "precision", "workers", "device", "alignment_layer"}
 _LIBRARIES = {  # name on the Hub, what to install, and code
     "ctranslate2": ("ctranslate2", "ctranslate2 sentencepiece", _TRANSLATE_BATCH),
-    "huggingface": ("transformers", "transformers sentencepiece", _GENERATE),
-    "onnx": ("onnx", "'optimum[onnxruntime]' sentencepiece", _OPTIMUM),
+    "huggingface": ("transformers", "transformers torch sentencepiece", _GENERATE),
+    "onnx": ("onnx", "'optimum-onnx[onnxruntime]' torch sentencepiece", _OPTIMUM),
 }
 
 
@@ -71,17 +94,23 @@ def write_card(
     data, config = run.config.data, run.config.model
     description = read_description(open_run(run.directory))
     versions, imported = description.versions, description.imported
+    base_model = None
     if not imported:
         title, licences = run.config.name, {corpus.license for corpus in data.train}
         corpora = [f"| {_describe(each)} | {each.license or 'not named in the config'} |" for each in data.train]
-        training = ["| data | licence |", "|---|---|", *corpora]
+        training = ["| data | licence |", "|---|---|", *corpora] if corpora else []
         weights = f"the weights of {describe_moment(run.step, run.averaged)}"
     else:
-        title, licence = Path(str(imported.get("source"))).name, str(imported.get("licence") or "")
-        licences = {licence or None}
-        training = [f"{title} is another toolkit's model; its licence is {licence or 'not known'}."]
+        folder, licence = Path(str(imported.get("folder"))), str(imported.get("licence") or "")
+        if on_hub := re.search("models--(.+)--(.+)/snapshots/", folder.as_posix()):  # in the cache of huggingface_hub
+            base_model = "/".join(on_hub.groups())
+        title, licences = Path(base_model or folder).name, {licence or None}
+        shown = f"[{base_model}](https://huggingface.co/{base_model})" if base_model else title
+        training = [f"{shown} is another toolkit's model; its licence is {licence or 'not known'}."]
         weights = "imported weights"
     library, packages, code = _LIBRARIES[to]
+    if lost := ", ".join(find_lost_settings(run.config.decoding, to)):
+        logger.warning(f"{name}: {library} has no exact counterpart of {lost} (section `decoding` of the run)")
     scores = [*read_scores(run, versions), *scores]
     results = [
         {
@@ -98,6 +127,7 @@ def write_card(
     header = {
         "language": sorted({code for code in (data.source_language, data.target_language) if len(code) in (2, 3)}),
         "license": licences.pop() if len(licences) == 1 else None,
+        "base_model": base_model,
         "library_name": library,
         "pipeline_tag": "translation",
         "datasets": sorted({corpus.dataset for corpus in data.train if isinstance(corpus, HubCorpus)}),
@@ -111,7 +141,14 @@ def write_card(
     is_joint = run.tokenizers.source is run.tokenizers.target
     source, target = ("joint", "joint") if is_joint else ("source", "target")
     trust = ", trust_remote_code=True" if (directory / "modeling_translate.py").exists() else ""
-    code = code.format(name=name, beam=run.config.decoding.beam_size, source=source, target=target, trust=trust)
+    decoding = run.config.decoding
+    code = code.format(
+        **{"name": name, "source": source, "target": target, "trust": trust, "power": length_power(decoding)},
+        factor=decoding.max_length_factor,
+        constant=decoding.max_length_constant,
+        search=str(ctranslate2_search(decoding)).strip("{}").replace("'", '"'),
+        penalty=_PENALTIES[decoding.length_penalty_kind].format(decoding.length_penalty),
+    )
     lines = [
         f"---\n{yaml.safe_dump({key: value for key, value in header.items() if value}, sort_keys=False)}---\n",
         f"# {title}: {data.source_language} → {data.target_language}\n",
@@ -121,7 +158,9 @@ def write_card(
         + (f", rounded to {rounded}." if rounded else " and verified that the export computes the same numbers."),
         f"\n## Use\n\n```bash\npip install {packages}\n```\n\n```python",
         code,
-        "```\n\n## Scores\n",
+        "```\n",
+        f"In {library} some translations may differ: it has no exact counterpart of {lost}.\n" if lost else "",
+        "## Scores\n",
         *(rows if scores else ["`translate eval` has not scored these weights."]),
         "\nThe scores were measured before rounding the weights, except for “this export”." if rounded else "",
         "\n## Training\n",
@@ -133,6 +172,23 @@ def write_card(
         " its translations may be fluent and wrong, so have people check what matters.",
     ]
     (directory / "README.md").write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
+
+
+def find_lost_settings(config: DecodingConfig, to: str) -> list[str]:
+    """The settings of a run's search that an export cannot have: all except those named here, and those of speed."""
+    is_beam, kept = config.beam_size > 1, {"beam_size", "length_penalty", "max_length_constant", *_SPEED}
+    if to == "ctranslate2":
+        conditions = {"length_penalty_kind": True, "patience": config.patience > 0, "max_length_factor": True}
+    else:
+        kept |= {"no_repeat_ngram", "forbidden_ids", "min_length_constant"}
+        conditions = {
+            "length_penalty_kind": config.length_penalty_kind != "gnmt",
+            "patience": config.patience in (0, 1, 1000),
+            "repetition_penalty": is_beam,
+        }
+    kept |= {key for key, is_same in conditions.items() if is_same or (key != "repetition_penalty" and not is_beam)}
+    usual = DecodingConfig().model_dump() | {"max_length_factor": 0.0, "patience": None, "length_penalty_kind": None}
+    return [f"{key} = {value}" for key, value in config.model_dump(exclude=kept).items() if value != usual[key]]
 
 
 def read_scores(run: LoadedRun, versions: dict[str, str]) -> list[CardScores]:

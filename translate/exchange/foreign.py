@@ -74,7 +74,6 @@ class ForeignModel(NamedTuple):
     target: Vocabulary
     sentencepiece: tuple[Path, Path]  # the models of the source and of the target
     files: list[Path]  # everything that the model was read from
-    licence: str | None  # as named in its model card
     reader: dict[str, str]  # package and version
     check: Callable[[Transformer, Tokenizers], None]  # compares ours with the other toolkit's; raises RunError
 

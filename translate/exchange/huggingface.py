@@ -17,7 +17,7 @@ from translate.config.schema import Config, ModelConfig
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizers
 from translate.decoding.agreement import check_agreement, probe
 from translate.decoding.counterparts import find_lacking, to_settings
-from translate.decoding.engines.ctranslate2 import missing_settings
+from translate.decoding.engines.ctranslate2 import length_power
 from translate.errors import RunError, import_extra
 from translate.exchange.foreign import Vocabulary
 from translate.exchange.weights import marian_mt_weights, split_weights
@@ -65,22 +65,24 @@ def marian_settings(model: Transformer) -> dict[str, Any]:
 
 
 def generation_settings(config: DecodingConfig, *, limit: int | None) -> dict[str, Any]:
-    """The run's search as the settings of a `GenerationConfig`; a warning names those that it cannot express.
+    """The run's search as the settings of a `GenerationConfig`, as far as it has them.
 
     `generate` divides the log-probability by length^length_penalty, as our kind `average` does. `limit` is the most
     tokens that the model takes, or None.
     """
-    lost = missing_settings(config)
-    if config.length_penalty_kind == "gnmt" and config.length_penalty and config.beam_size > 1:
-        lost.insert(0, "decoding.length_penalty_kind = 'gnmt' (length^length_penalty is the nearest)")
-    if lost:
-        logger.warning(f"generation_config.json cannot express {', '.join(lost)}, so transformers ranks differently")
+    stopping = {1: True, 1000: "never"}.get(config.patience, False)
+    longest = TABLE_POSITIONS // 2 if config.max_length_factor else config.max_length_constant + 1
     return {
         **SYMBOLS,
         "suppress_tokens": [PAD_ID, BOS_ID],
         "num_beams": config.beam_size,
-        "length_penalty": 0.0 if config.length_penalty_kind == "none" else config.length_penalty,
-        "max_length": min(TABLE_POSITIONS // 2, limit or TABLE_POSITIONS),
+        "early_stopping": stopping,
+        "length_penalty": round(length_power(config), 9),  # 0 is a tiny number for CTranslate2
+        "max_length": min(longest, limit or TABLE_POSITIONS),
+        "min_new_tokens": config.min_length_constant or None,
+        "no_repeat_ngram_size": config.no_repeat_ngram or None,
+        "repetition_penalty": config.repetition_penalty if config.beam_size > 1 else None,
+        "bad_words_ids": [*map(list, config.forbidden_ids)] or None,
     }
 
 

@@ -9,6 +9,7 @@ import torch
 
 from translate.atomic import atomic_folder
 from translate.config.load import load_config
+from translate.config.yaml import parse_yaml
 from translate.data.tokenizer import Tokenizers
 from translate.errors import InputError
 from translate.exchange.foreign import ForeignModel, describe_sentencepiece, reading, reorder_sentencepiece
@@ -53,10 +54,15 @@ def import_model(source: str, run: Path, *, overrides: Sequence[str] = (), comma
         foreign = read_marian(folder) if is_marian else read_marian_mt(folder)
         imported = convert(foreign, run, overrides)
         foreign.check(imported.model, imported.tokenizers)
+    try:
+        header = read_input(folder / "README.md").decode().split("---\n")[1]
+        licence = parse_yaml(header, path=folder / "README.md", dotted_keys=True)[0]["license"]
+    except (InputError, ValueError, LookupError, TypeError):
+        licence = None
     origin = {
         "source": source,
         "folder": str(folder.resolve()),  # its name is the commit if it was downloaded
-        **({} if foreign.licence is None else {"licence": foreign.licence}),
+        **({"licence": licence} if isinstance(licence, str) else {}),
         "read_with": foreign.reader,
         "files": {file.name: fingerprint(file) for file in foreign.files},
     }

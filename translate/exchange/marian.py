@@ -104,7 +104,6 @@ def read_marian(folder: Path) -> ForeignModel:
         target=source if source == target else target,
         sentencepiece=(spms[0], spms[1]),
         files=[folder / "decoder.yml", *models, *dict.fromkeys([*vocabularies, *spms])],
-        licence=None,
         reader={"ctranslate2": ctranslate2.__version__},
         check=functools.partial(_check, models[0], (source, target), spms),
     )

@@ -10,14 +10,13 @@ import torch
 
 from translate.config.load import load_config
 from translate.config.section import MOST
-from translate.config.yaml import parse_yaml
 from translate.data.tokenizer import BOS_ID, PAD_ID
 from translate.decoding.agreement import TOLERANCE
 from translate.decoding.counterparts import from_settings, known_settings
 from translate.errors import InputError, import_extra
 from translate.exchange.foreign import ForeignModel, Vocabulary, read_mapping, require, warn_of_lost
 from translate.exchange.huggingface import SHAPE, check_transformers, load_marian_tokenizer
-from translate.files import read_input, require_file, require_name
+from translate.files import require_file, require_name
 from translate.model.device import check_loading
 
 _FILES = ("config.json", "vocab.json", "source.spm", "target.spm")
@@ -146,11 +145,6 @@ def read_marian_mt(folder: Path) -> ForeignModel:
     own = {key: getattr(config, key) for key in defaults.keys() - transformers.PretrainedConfig().to_dict().keys()}
     kept = (*SHAPE, *known_settings("marian_mt"), *_NO_TRAINING, *_NO_SEARCH)
     warn_of_lost(folder / "config.json", own, defaults=defaults, kept=kept)
-    try:
-        header = read_input(folder / "README.md").decode().split("---\n")[1]
-        licence = parse_yaml(header, path=folder / "README.md", dotted_keys=True)[0]["license"]
-    except (InputError, ValueError, LookupError, TypeError):
-        licence = None
     return ForeignModel(
         sections={
             "data": {
@@ -172,7 +166,6 @@ def read_marian_mt(folder: Path) -> ForeignModel:
         target=target,
         sentencepiece=(folder / "source.spm", folder / "target.spm"),
         files=files,
-        licence=licence if isinstance(licence, str) else None,
         reader={"transformers": transformers.__version__},
         check=functools.partial(check_transformers, model, tokenizer, (source, target), "imported"),
     )

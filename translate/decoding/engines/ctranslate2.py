@@ -185,14 +185,10 @@ class CTranslate2Engine:
     def _submit(self, job: SearchJob, batch: Sequence[int], max_length: int) -> list[Any]:
         """Put a batch into CTranslate2's queue, from which its workers take it; the results come later."""
         config = job.config
-        patience = 1 if config.beam_size == 1 else config.patience
         results: list[Any] = self._translator.translate_batch(
             [self.tokenizers.source.pieces(job.inputs[index].source_ids) for index in batch],
             asynchronous=True,
-            beam_size=config.beam_size,
-            num_hypotheses=patience * config.beam_size,  # all: the run's own scoring chooses among them
-            patience=patience,
-            length_penalty=_alpha(config),
+            **ctranslate2_search(config),
             min_decoding_length=0,
             max_decoding_length=max_length,
             max_input_length=0,  # no limit
@@ -214,7 +210,7 @@ class CTranslate2Engine:
         it leaves out the worst by its own length penalty, and none is longer than the longest. They are assumed
         to be no shorter than the shortest either.
         """
-        alpha = _alpha(config)
+        alpha = length_power(config)
         ranked = []
         for pieces, their_score in zip(hypotheses, scores, strict=True):
             ids, log_prob = [self._ids[piece] for piece in pieces], their_score * len(pieces) ** alpha
@@ -247,7 +243,18 @@ class CTranslate2Engine:
             found[index].append(each._replace(token_log_probs=log_probs))
 
 
-def _alpha(config: DecodingConfig) -> float:
+def ctranslate2_search(config: DecodingConfig) -> dict[str, Any]:
+    """The beam search of a config as CTranslate2's options, to get all hypotheses: the run's own scoring chooses."""
+    patience = 1 if config.beam_size == 1 else config.patience or 2
+    return {
+        "beam_size": config.beam_size,
+        "num_hypotheses": patience * config.beam_size,
+        "patience": patience,
+        "length_penalty": length_power(config),
+    }
+
+
+def length_power(config: DecodingConfig) -> float:
     """CTranslate2's length penalty, by which it keeps the `beam_size` best hypotheses, as ours does.
 
     It is close to the run's own, but never 0, because then CTranslate2 would stop at the first hypothesis.
