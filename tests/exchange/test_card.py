@@ -114,11 +114,12 @@ def test_the_snippet_translates(
 
 def test_an_imported_model_names_its_source_and_licence(make_opus: Callable[..., Path], tmp_path: Path) -> None:
     hub = pytest.importorskip("huggingface_hub", reason="the extra `huggingface` is not installed")
-    folder = make_opus(tmp_path / "opus-mt-de-en")
+    folder = make_opus(tmp_path / "models--me--opus-mt-de-en" / "snapshots" / "0a1b")  # as in the cache of the Hub
     (folder / "README.md").write_text("---\nlanguage: [de, en]\nlicense: cc-by-4.0\n---\n# opus\n")
     import_model(str(folder), tmp_path / "run", command=["translate", "import"])
     write_card(tmp_path, load_run(tmp_path / "run"), to="huggingface", name="mine")
     card = hub.ModelCard((tmp_path / "README.md").read_text(encoding="utf-8"))
     assert card.data.license == "cc-by-4.0" and card.data.language == ["de", "en"]
+    assert card.data.base_model == "me/opus-mt-de-en" and "(https://huggingface.co/me/opus-mt-de-en)" in card.text
     assert "# opus-mt-de-en: de → en" in card.text and "cc-by-4.0" in card.text
     assert "| data |" not in card.text and str(tmp_path) not in card.text

@@ -112,6 +112,10 @@ def test_the_code_of_a_card_is_the_search_of_the_run(tmp_path: Path, to: Any, se
         environment["PYTHONPATH"] = f"{tmp_path / 'optimum'}:{others['PYTHONPATH']}"
     code += f"\nimport json\nprint(json.dumps([translate(line).strip() for line in json.loads({json.dumps(lines)!r})]))"
     assert json.loads(run_alone(code, tmp_path, environment).splitlines()[-1]) == expected
+    if to == "onnx":  # and the code of the page for optimum
+        (tmp_path / "mine-onnx").symlink_to("mine")
+        [code] = re.findall(r"```text\n(from optimum.*?)```", PAGE.read_text("utf-8"), flags=re.DOTALL)
+        assert run_alone(code, tmp_path, environment).startswith("['")
 
 
 def test_the_page_on_exporting_runs(tmp_path: Path) -> None:
