@@ -38,7 +38,8 @@ _LENGTH_POWERS = {"gnmt": 0.7, "average": 1.0, "none": 0.0}  # alpha, as a share
 def missing_settings(config: DecodingConfig) -> list[str]:
     """The settings of a search that other programs do not have, as "decoding.key = value"."""
     missing = config.model_dump(include=_ONLY_OURS, exclude_defaults=True)
-    missing |= {"patience": 0} if config.patience == 0 and config.beam_size > 1 else {}
+    if config.patience in (0, 1000) and config.beam_size > 1:  # without a limit it always goes to the maximum length
+        missing["patience"] = config.patience
     return [f"decoding.{key} = {value!r}" for key, value in missing.items()]
 
 
