@@ -1,6 +1,7 @@
 """The tutorial cannot rot: its code runs, prints what the pages show, and draws their pictures."""
 
 import importlib
+import itertools
 import json
 import re
 import subprocess
@@ -47,6 +48,28 @@ def check_pictures(page: str, drawn: Path, *, is_same: bool = False) -> None:
         assert NUMBER.sub("#", new) == NUMBER.sub("#", kept), name
         numbers, expected = ([float(number) for number in NUMBER.findall(text)] for text in (new, kept))
         assert numbers == pytest.approx(expected, abs=0.1, rel=0.01), name
+
+
+def luminance(colour: list[float]) -> float:
+    """Relative luminance by WCAG 2 of red, green and blue, 0 to 1."""
+    linear = [each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in colour]
+    return sum(weight * each for weight, each in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def test_numbers_can_be_read_on_every_colour(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("vl_convert", reason="the extra `pictures` is not installed")
+    monkeypatch.syspath_prepend(TUTORIAL)
+    draw = importlib.import_module("draw")
+    rgb = {name: [int(name[at : at + 2], 16) / 255 for at in (1, 3, 5)] for pair in draw.NIGHT.items() for name in pair}
+    cells, numbers = draw.matrix([[0.5, -1.0]], scale="signed")["layer"]
+    lowest, strongest = cells["encoding"]["fillOpacity"]["scale"]["range"]
+    for paper, look in ([1.0, 1.0, 1.0], str), ([0.13, 0.13, 0.16], draw.NIGHT.get):  # day, and night
+        ink = luminance(rgb[look(numbers["encoding"]["color"]["value"])])
+        for fill, step in itertools.product((draw.POSITIVE, draw.NEGATIVE), range(101)):
+            opacity = lowest + (strongest - lowest) * step / 100
+            ground = [opacity * top + (1 - opacity) * below for top, below in zip(rgb[look(fill)], paper, strict=True)]
+            light, dark = sorted([ink, luminance(ground)], reverse=True)
+            assert (light + 0.05) / (dark + 0.05) >= 4.5, (fill, opacity)
 
 
 QUICK = [page for page in PAGES if page not in ("demo.md", "warm-up.md")]

@@ -14,22 +14,16 @@ import vl_convert
 from torch import Tensor
 
 # Colours by day, and what replaces each of them by night.
-INK, FAINT, POSITIVE, NEGATIVE, ON_STRONG = (
-    "#24303c",
-    "#9aa5b1",
-    "#125ea6",
-    "#c25700",
-    "#fefefe",
-)
+INK, FAINT, POSITIVE, NEGATIVE = "#24303c", "#9aa5b1", "#125ea6", "#c25700"
 NIGHT = {
-    INK: "#e2e6ea",
+    INK: "#f4f6f8",
     FAINT: "#77828e",
     POSITIVE: "#7dbdf2",
     NEGATIVE: "#f0a35e",
-    ON_STRONG: "#10161c",
 }
 SERIES = [POSITIVE, NEGATIVE, "#0b7f5e", "#a8497d"]
 NIGHT |= {"#0b7f5e": "#5fd0ab", "#a8497d": "#e79ac4"}
+STRONGEST_BELOW_TEXT = 0.5  # opacity
 
 FOLDER = Path(__file__).parent
 Panel = dict[str, Any]
@@ -74,9 +68,12 @@ def matrix(
         "y": _axis("row", row_axis, rows or range(num_rows), cell),
         "x": _axis("column", column_axis, columns or range(num_columns), cell),
     }
+    has_numbers = cell >= 30 and not is_boolean
     border = {"stroke": FAINT, "strokeWidth": 0.4} if cell >= 12 else {}
     colour = {"test": "datum.value < 0", "value": NEGATIVE}
-    opacity = {"domain": [0, 1], "range": [0, 1]}
+    # Below a number no colour is so strong that the number is hard to read.
+    strongest = STRONGEST_BELOW_TEXT if has_numbers else 1
+    opacity = {"domain": [0, 1], "range": [0, strongest]}
     fill = {
         "fill": {"condition": colour, "value": POSITIVE},
         "fillOpacity": {
@@ -88,15 +85,14 @@ def matrix(
     }
     rectangle = {"type": "rect", "aria": False} | border
     layers: list[Panel] = [{"mark": rectangle, "encoding": place | fill}]
-    if cell >= 30 and not is_boolean:
-        on_strong = {"test": "datum.strength > 0.6", "value": ON_STRONG}
+    if has_numbers:
         number = {
             "text": {
                 "field": "value",
                 "type": "quantitative",
                 "format": ".2f",
             },
-            "color": {"condition": on_strong, "value": INK},
+            "color": {"value": INK},
         }
         text = {"type": "text", "aria": False}
         layers.append({"mark": text, "encoding": place | number})
@@ -168,17 +164,31 @@ def draw(file: str, *panels: Panel, columns: int = 3) -> Picture:
         "titleColor": INK,
         "titleFontSize": 12,
         "titleFontWeight": "normal",
+        "titlePadding": 10,
         "domainColor": FAINT,
         "tickColor": FAINT,
         "gridColor": FAINT,
         "gridOpacity": 0.35,
     }
-    title = {"color": INK, "anchor": "start", "fontSize": 13, "offset": 10}
+    title = {"color": INK, "anchor": "start", "fontSize": 13, "offset": 0}
+    # Titles have rows of their own, so that all of a row are at one height.
+    nothing = {
+        "width": 1,
+        "height": 1,
+        "data": {"values": []},
+        "mark": "point",
+    }
+    cells: list[Panel] = []
+    for first in range(0, len(panels), columns):
+        row = panels[first : first + columns]
+        cells += [nothing | {"title": panel["title"]} for panel in row]
+        cells += [nothing] * (columns - len(row))
+        cells += [panel | {"title": ""} for panel in row]
     specification = {
         "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
-        "concat": list(panels),
+        "concat": cells,
         "columns": columns,
-        "spacing": 28,
+        "spacing": {"row": 10, "column": 28},
         "resolve": {"scale": {"color": "independent"}},
         "background": None,
         "config": {

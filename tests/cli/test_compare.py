@@ -22,11 +22,12 @@ def test_a_run_and_a_file_on_a_test_set(run: Path, corpus: Path, other: Path) ->
     assert result.exit_code == 0, result.stderr
     lines = result.stdout.splitlines()
     assert lines[0] == "first: 3 lines" and lines[2] == "Scores"
-    assert lines[3].split() == [run.name, "other.en", "p", "bootstrap", "p", "randomisation"]
+    assert lines[3].split() == ["System", "Score", "Δ", "p", "bootstrap", "p", "randomisation"]
     evaluated = translate("eval", run, "--set", "first").stdout.splitlines()
-    assert lines[4].split()[:2] == evaluated[1].split()[:2]  # BLEU, and its score
+    name, system, score, *_ = lines[4].split()
+    assert [name, score] == evaluated[1].split()[:2] and system == run.name
     assert "  Source:" in result.stdout.replace("    Source:", "  Source:")
-    assert max(map(len, (line for line in lines if line.startswith(("p ", "of ", "A "))))) <= 80
+    assert max(map(len, (line for line in lines if line.startswith(("±: ", "prob", "pair"))))) <= 80
     assert "Sentences in which other.en differs most" in page.read_text(encoding="utf-8")
 
 

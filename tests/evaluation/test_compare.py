@@ -33,9 +33,12 @@ def test_scores_and_their_significance_are_those_of_sacrebleu() -> None:
         assert same.value == first.value and same.randomization_p == pytest.approx(1 / 201)  # as sacreBLEU defines it
         assert better.bootstrap_p is not None and better.bootstrap_p < 0.05
     systems = [("first", FIRST), ("better", BETTER), ("same", FIRST)]
-    for kind, index in (("ar", 2), ("bs", 1)):
+    chrf = found.metrics["chrF"]
+    for kind, p_value in (("ar", chrf[1].randomization_p), ("bs", chrf[1].bootstrap_p)):
         signatures, scores = PairedTest(systems, {"": CHRF(references=[REFERENCES])}, None, kind, n_samples=200)()
-        assert scores["chrF2"][1].p_value == found.metrics["chrF"][1][index]  # type: ignore[union-attr]
+        assert scores["chrF2"][1].p_value == p_value  # type: ignore[union-attr]
+    assert [each.margin for each in chrf] == [each.ci for each in scores["chrF2"]]  # type: ignore[union-attr]
+    assert [each.difference for each in chrf] == [None, chrf[1].value - chrf[0].value, 0.0]
     assert str(signatures["chrF2"]) == found.signatures["chrF"]
     assert "bs:200" in found.signatures["BLEU"] and "case:lc" in found.signatures["BLEU-lc"]
 

@@ -1,5 +1,6 @@
 """The pages in a real browser, Chromium without a window: they show what the model has, by mouse and by keyboard."""
 
+import itertools
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from translate.visualize.attention import Attention, AttentionChoice, attention_
 from translate.visualize.embeddings import embeddings_picture
 from translate.visualize.masks import masks_picture
 from translate.visualize.page import picture_page
-from translate.visualize.panels import Curves, Picture, Series, Switch, Table
+from translate.visualize.panels import Curves, Picture, Point, Points, Series, Switch, Table
 from translate.visualize.positions import positions_picture
 from translate.visualize.sentences import merge_words
 
@@ -334,6 +335,35 @@ def test_a_hand_reads_the_numbers(open_page: OpenPage, pictures: dict[str, Pictu
     page.keyboard.down("Control")
     page.mouse.wheel(0, -300)
     playwright.expect(zoomed).not_to_have_text(before)
+
+
+def test_labels_of_a_map_do_not_overlap_on_a_narrow_page(open_page: OpenPage) -> None:
+    points = [Point(f"Straßenbahn {number}", number % 5, number // 5, "source") for number in range(30)]
+    points += [Point("Haus", 2.01, 3, "source"), Point("Häuser", 2.02, 3, "source")]
+    page = open_picture(open_page, Picture("map", [], [Points("map", "x", "y", points)]), width=390)
+    found = page.evaluate(
+        """() => [...document.querySelectorAll(".mark-text.role-mark text")]
+             .filter((text) => text.getAttribute("opacity") !== "0").map((text) => text.getBoundingClientRect())
+             .map(({ left, top, right, bottom }) => [left, top, right, bottom])"""
+    )
+    assert len(found) >= 6
+    for one, other in itertools.combinations(found, 2):
+        across, down = min(one[2], other[2]) - max(one[0], other[0]), min(one[3], other[3]) - max(one[1], other[1])
+        assert across <= 1 or down <= 4  # a line has room for accents above and below its letters
+    assert min(left for left, *_ in found) >= 0 and max(right for _, _, right, _ in found) <= 390
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_numbers_can_be_read_on_every_colour(open_page: OpenPage, attention: Attention, scheme: str) -> None:
+    page = open_page(attention_page(attention), scheme=scheme)
+    pairs = page.evaluate(
+        """() => Array.from({ length: 1001 }, (_, step) => colourOf("weight", step / 1000))
+             .map((colour) => [colour, inkOn(colour) === "#000000" ? 0 : 1])"""
+    )
+    for colour, ink in pairs:  # WCAG 2, section 1.4.3
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (each / 255 for each in colour)]
+        luminance = sum(weight * each for weight, each in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+        assert (max(luminance, ink) + 0.05) / (min(luminance, ink) + 0.05) >= 4.5, colour
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -28,7 +28,8 @@ def test_they_are_those_that_the_model_is_given(make_translator: MakeTranslator)
     model(batch.source_ids, batch.target_input_ids)
     panels: list[Any] = list(masks_picture(translator, sources, targets).panels)
     for row in range(2):
-        source, target, causal, both = (torch.tensor(each.values).bool() for each in panels[4 * row : 4 * row + 4])
+        shown = [*panels[3 * row : 3 * row + 3], panels[6 + row]]
+        target, causal, both, source = (torch.tensor(each.values).bool() for each in shown)
         assert torch.equal(given["encoder"][row, 0], source) and torch.equal(given["cross"][row, 0], source)
         assert torch.equal(given["decoder"][row, 0], both) and torch.equal(target & causal, both)
         assert torch.equal(causal, torch.ones_like(causal).tril())
@@ -37,12 +38,13 @@ def test_they_are_those_that_the_model_is_given(make_translator: MakeTranslator)
 def test_the_picture_has_their_tokens(make_translator: MakeTranslator) -> None:
     translator = make_translator()
     picture = masks_picture(translator, ["Der Hund läuft.", "Hund"], ["The dog runs.", "dog"])
-    assert len(picture.panels) == 8 and picture.columns == 4
+    assert len(picture.panels) == 8 and picture.columns == 3  # the masks and their combination are a row
     panels: list[Any] = list(picture.panels)
-    names = ["source padding", "target padding", "no peeking", "target padding and no peeking"]
-    assert [panel.title for panel in panels[4:]] == [f"2: {name}" for name in names]
+    names = ["target padding mask", "causal mask (no peeking)", "both: decoder self-attention"]
+    assert [panel.title for panel in panels[3:6]] == [f"2: {name}" for name in names]
+    assert [panel.title for panel in panels[6:]] == ["1: source padding mask", "2: source padding mask"]
     source = translator.tokenizers.source.pieces(translator.tokenizers.source.encode("Hund"))
-    padding, conjunction = panels[4], panels[7]
+    padding, conjunction = panels[7], panels[5]
     assert padding.columns[: len(source) + 1] == [*source, "</s>"]
     assert padding.values == [[float(label != "<pad>") for label in padding.columns]]
     assert conjunction.rows == conjunction.columns and conjunction.rows[0] == "<s>"

@@ -32,7 +32,7 @@ PICTURE = Picture(
         ),
         Curves("nothing yet", "step", "loss", [Series("a", [1], [None])], True),
         Curves("marked", "step", "BLEU", [Series("a", [1, 2], [1.0, 2.0], "", [3.0, 4.0], (1, "best 2"))]),
-        Points("map", "x", "y", [Point("Größe", 0, 0, "a"), Point("$", 1, 1, "b", anchor="below")]),
+        Points("map", "x", "y", [Point("Größe", 0, 0, "a"), Point("$", 1, 1, "b", anchor=(0, 1))]),
         Links("links", ["Der", "Hund", "hier"], ["The", "dog"], [(0, 0, 1.0), (1, 1, 0.2)]),
         Table("table", ["Wort", "$"], [["Straße", "groß, $1"]]),
     ],
@@ -105,6 +105,54 @@ def test_curves_have_a_colour_for_each_run_and_dashes_for_validation() -> None:
     lines = marks(one(Curves("loss", "step", "nats", [*both, *other])), "line")
     looks = {(item["stroke"], tuple(item.get("strokeDash", ()))) for item in lines}
     assert looks == {("#0072b2", (1, 0)), ("#0072b2", (6, 4)), ("#c25700", (1, 0))}
+
+
+def text_boxes(spec: dict[str, Any]) -> dict[str, tuple[float, float, float, float]]:
+    """Left, top, right and bottom of each text, whose letters have a mean width of 6 pixels at most."""
+    boxes = {}
+    for item in marks(spec, "text"):
+        width = 6 * len(item["text"])
+        x = item["x"] + item.get("dx", 0) - {"left": 0, "center": width / 2, "right": width}[item["align"]]
+        up = {"bottom": 12, "top": 0, "middle": 6, "alphabetic": 9}[item.get("baseline", "alphabetic")]
+        y = item["y"] + item.get("dy", 0) - up
+        boxes[item["text"]] = x, y, x + width, y + 12
+    return boxes
+
+
+@pytest.mark.parametrize(
+    ("steps", "losses", "place"),
+    [
+        ([30], [4.586], 0),
+        ([15, 30], [4.6, 4.586], 1),
+        ([100, 200, 900], [2.1, 2.094, 2.2], 1),
+        ([2, 3, 800], [2, 9, 8], 0),
+    ],
+)
+@pytest.mark.parametrize("is_log", [False, True])
+def test_the_text_of_a_marked_point_is_inside_and_away_from_the_axes(
+    steps: list[float], losses: list[float], place: int, is_log: bool
+) -> None:
+    training = Series("a", [1, 1000] if steps[-1] > 30 else [1, 30], [losses[place] * 2, losses[place]])
+    best = Series("a", steps, losses, "validation", marked=(place, "best 4.586"))
+    spec = one(Curves("loss", "step", "nats", [training, best], is_log), is_page=False)
+    left, top, right, bottom = text_boxes(spec)["best 4.586"]
+    assert left >= 2 and right <= spec["width"] and top >= 0 and bottom <= spec["height"] - 2
+
+
+def test_titles_of_a_row_are_at_one_height() -> None:
+    links = Links("links", ["Der"], ["The"], [(0, 0, 1.0)])
+    matrix = Matrix("weights", ["Der"], ["orangefarbenen"], [[1.0]], "query", "key", "weight")
+    picture = Picture("p", [], [links, matrix, Table("notes", ["a"], [["b"]], "note")], columns=3)
+    heights = {}
+
+    def walk(element: ElementTree.Element, y: float) -> None:
+        y += sum(map(float, re.findall(r"translate\([^,]+,([^)]+)\)", element.get("transform", ""))))
+        heights[element.text] = y
+        for child in element:
+            walk(child, y)
+
+    walk(ElementTree.fromstring(draw_figure(picture, format="svg")), 0)
+    assert heights["links"] == heights["weights"] == heights["notes"]
 
 
 def test_zero_has_no_place_on_a_logarithmic_axis() -> None:

@@ -99,12 +99,12 @@ def _translate(run: Path, sources: Sequence[str]) -> list[str]:
 def _as_text(table: "Table") -> str:
     """A table as lines of aligned columns; a row of sentences is a paragraph."""
     if table.header[0] != "Line":
-        rows = aligned_columns([table.header, *table.rows])
+        rows = aligned_columns([table.header, *([*map("".join, row)] for row in table.rows)])
         return "\n".join([table.title, *rows, *wrap(table.note, 80)])
     lines = [table.title]
     for line, score, *texts in table.rows:
         lines += [
             f"  {line}, chrF {score}",
-            *(f"    {name}: {text}" for name, text in zip(table.header[2:], texts, strict=True)),
+            *(f"    {name}: {''.join(text)}" for name, text in zip(table.header[2:], texts, strict=True)),
         ]
     return "\n".join(lines)

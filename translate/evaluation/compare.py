@@ -20,10 +20,12 @@ _FREQUENCIES = (1, 2, 5, 20, 100, 1000)  # smallest number of occurrences in eac
 
 
 class ComparedScore(NamedTuple):
-    """A system's corpus score, compared with the first system."""
+    """A system's corpus score, compared with the first system's."""
 
     value: float
-    bootstrap_p: float | None = None  # of the difference from the first system; None: this is the first
+    margin: float  # half of its 95 % bootstrap interval
+    difference: float | None = None  # from the first system; None: this is the first
+    bootstrap_p: float | None = None  # of the difference
     randomization_p: float | None = None
 
 
@@ -121,7 +123,11 @@ def _test_significance(
         signatures, columns = test()
         ((name, signature),) = signatures.items()  # sacreBLEU's own name of the score
         results.append(columns[name])
-    scores = (ComparedScore(float(one.score), one.p_value, other.p_value) for other, one in zip(*results, strict=True))
+    first = float(results[0][0].score)
+    scores = [ComparedScore(first, float(results[1][0].ci))]
+    for other, one in list(zip(*results, strict=True))[1:]:
+        value = float(one.score)
+        scores.append(ComparedScore(value, float(one.ci), value - first, one.p_value, other.p_value))
     return tuple(scores), str(signature)
 
 

@@ -27,10 +27,10 @@ function colourOf(scale, value, limit = 1) {
 
 const css = ([red, green, blue]) => `rgb(${red},${green},${blue})`;
 
-/** Black or white, whichever is easier to read on a colour. */
+/** Black or white, whichever has more contrast to a colour by WCAG 2, section 1.4.3: at least 4.58. */
 function inkOn(colour) {
-  const [red, green, blue] = colour.map((value) => (value / 255) ** 2.2);
-  return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 ? "#000000" : "#ffffff";
+  const [red, green, blue] = colour.map((value) => (value > 10 ? ((value / 255 + 0.055) / 1.055) ** 2.4 : value / 3295));
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.1791 ? "#000000" : "#ffffff";
 }
 
 /** What the colours mean. */

@@ -5,7 +5,7 @@ https://vega.github.io/vega-lite/docs/
 
 import json
 import math
-import textwrap
+import statistics
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -33,15 +33,15 @@ COLOURS = {
         "series": ["#56b4e9", "#e69f00", "#3fc79a", "#e08fc0", "#f0e442", "#e8edf3"],
     },
 }  # fmt: skip
-_STROKES = {"title": None, "symbolType": "stroke", "symbolSize": 400, "symbolStrokeWidth": 2}
-_GREY = {"symbolStrokeColor": "#808a96"}  # on white and on black
 # The place of a point's label, by its anchor.
 _ANCHORED = {
-    "dx": {"expr": "{right: 8, left: -8}[datum.anchor] || 0"},
-    "dy": {"expr": "{above: -7, below: 7}[datum.anchor] || 0"},
-    "align": {"expr": "{right: 'left', left: 'right'}[datum.anchor] || 'center'"},
-    "baseline": {"expr": "{above: 'bottom', below: 'top'}[datum.anchor] || 'middle'"},
+    "dx": {"expr": "7 * datum.anchor[0]"},
+    "dy": {"expr": "6 * datum.anchor[1]"},
+    "align": {"expr": "['right', 'center', 'left'][datum.anchor[0] + 1]"},
+    "baseline": {"expr": "['bottom', 'middle', 'top'][datum.anchor[1] + 1]"},
 }
+_STROKES = {"title": None, "symbolType": "stroke", "symbolSize": 400, "symbolStrokeWidth": 2}
+_GREY = {"symbolStrokeColor": "#808a96"}  # on white and on black
 
 
 def theme(name: Literal["light", "dark"], *, font: str) -> Spec:
@@ -76,7 +76,7 @@ def chart_specs(picture: Picture, *, is_page: bool) -> list[Spec]:
     and how it is drawn.
 
     Args:
-        is_page: For a page, with tooltips and zoom, and without titles.
+        is_page: For a page, with tooltips and zoom.
     """
     draw: dict[type, Callable[..., Spec]] = {
         Matrix: _matrix, Curves: _curves, Points: _points, Links: _links, Table: _table
@@ -92,9 +92,6 @@ def chart_specs(picture: Picture, *, is_page: bool) -> list[Spec]:
             if key in legends:
                 channel["legend"] = None
         legends.update(keys)
-        if not is_page:
-            note = textwrap.wrap(panel.note, max(40, int(spec["width"] / 5.6)))
-            spec["title"] = {"text": panel.title, "subtitle": note}
         specs.append(spec)
     return specs
 
@@ -192,20 +189,22 @@ def _matrix(panel: Matrix, is_page: bool) -> Spec:
 def _curves(panel: Curves, is_page: bool) -> Spec:
     has_minutes = any(series.minutes for series in panel.series)
     rows: list[Spec] = []
-    marks: list[Spec] = []
     for series in panel.series:
         minutes: Sequence[float | None] = series.minutes or [None] * len(series.x)
-        for place, (x, y, minute) in enumerate(zip(series.x, series.y, minutes, strict=True)):
+        for x, y, minute in zip(series.x, series.y, minutes, strict=True):
             height = None if panel.is_log and not (y or 0) > 0 else _rounded(y)
             rows.append({"name": series.name, "kind": series.kind, "x": x, "minutes": _rounded(minute), "y": height})
-            if series.marked and place == series.marked[0]:
-                anchor = "left" if 2 * place >= len(series.x) else "right"
-                marks.append({**rows[-1], "mark": series.marked[1], "anchor": anchor})
+        if series.marked:  # its text is on the side away from the curve
+            place, mark = series.marked
+            is_low = (series.y[place] or 0) < statistics.mean([y for y in series.y if y is not None] or [0.0])
+            rows[place - len(series.x)] |= {"mark": mark, "down": 14 if is_low else -14}
+    has_marks = any(series.marked for series in panel.series)
     names, kinds = (list(dict.fromkeys(row[field] for row in rows)) for field in ("name", "kind"))
     scale = {"nice": False, "zero": False, "padding": 8}
-    up: Spec = {"title": panel.y_axis, "scale": {**scale, "padding": 20 if marks else 8}, "axis": {"tickCount": 5}}
+    padding = 26 if has_marks else 8
+    up: Spec = {"title": panel.y_axis, "scale": {**scale, "padding": padding}, "axis": {"tickCount": 5}}
     if panel.is_log:
-        up["scale"] = {"type": "log", "nice": False, "padding": 8}
+        up["scale"] = {"type": "log", "nice": False, "padding": padding}
     along = {"title": {"expr": "over"} if has_minutes else panel.x_axis, "tickCount": 6}
     colour = {"color": {"field": "name", "scale": {"domain": names}, "legend": _STROKES}}
     dots = {"type": "point", "filled": True, "opacity": 1, "clip": is_page}
@@ -216,15 +215,17 @@ def _curves(panel: Curves, is_page: bool) -> Spec:
     layers = [line]
     if max(len(series.x) for series in panel.series) <= 40:
         layers.append({"mark": {**dots, "size": 16}, "encoding": colour})
-    transform = [
-        {"calculate": "over == 'minutes' ? datum.minutes : datum.x" if has_minutes else "datum.x", "as": "along"}
-    ]
-    if marks:
-        data = {"data": {"values": marks}, "transform": transform}
-        text = {"type": "text", "clip": is_page, **_ANCHORED, "dy": -12}
-        layers.append({**data, "mark": {**dots, "size": 70}, "encoding": colour})
+    where = "over == 'minutes' ? datum.minutes : datum.x" if has_minutes else "datum.x"
+    transform: list[Spec] = [{"calculate": where, "as": "along"}]
+    if has_marks:  # in the left half of the panel their text begins at the point, in the right half it ends there
+        transform.append({"joinaggregate": [{"op": op, "field": "along", "as": op} for op in ("min", "max")]})
+        is_right = "datum.along > (datum.min + datum.max) / 2"
+        sides = {"align": {"expr": f"{is_right} ? 'right' : 'left'"}, "dx": {"expr": f"{is_right} ? 6 : -6"}}
+        text = {"type": "text", "clip": is_page, **sides, "dy": {"expr": "datum.down"}}
+        marks: Spec = {"transform": [{"filter": "isValid(datum.mark)"}]}
+        layers.append({**marks, "mark": {**dots, "size": 70}, "encoding": colour})
         for style in ("halo", "text"):
-            layers.append({**data, "mark": {**text, "style": style}, "encoding": {"text": {"field": "mark"}}})
+            layers.append({**marks, "mark": {**text, "style": style}, "encoding": {"text": {"field": "mark"}}})
     titles = {"name": "curve", "kind": "of", "x": panel.x_axis, "minutes": "minutes", "y": panel.y_axis}
     titles = {field: title for field, title in titles.items() if any(row[field] not in ("", None) for row in rows)}
     if is_page:  # Points under the mouse. (With "nearest", Vega-Lite 6.4's tooltips omit the numbers.)
@@ -256,7 +257,17 @@ def _points(panel: Points, is_page: bool) -> Spec:
     }
     if is_page:
         points["params"] = _zoom("x", "y")
-    labels = {"mark": {"type": "text", "clip": is_page, **_ANCHORED}, "encoding": {"text": {"field": "label"}}}
+    labels: Spec = {"mark": {"type": "text", "clip": is_page}, "encoding": {"text": {"field": "label"}}}
+    if not is_page:
+        labels |= {"mark": {"type": "text", **_ANCHORED}, "transform": [{"filter": "datum.anchor"}]}
+    # In a page, whose size varies, Vega places the labels that have room. Vega-Lite has no way to say so.
+    anchors = ["right", "left", "top", "bottom", "top-right", "bottom-right", "top-left", "bottom-left"]
+    room = {"size": {"signal": "[max(width, 1), max(height, 1)]"}, "avoidMarks": ["layer_0_marks"]}
+    patch = {
+        "op": "add",
+        "path": "/marks/1/transform",
+        "value": [{"type": "label", "anchor": anchors, "offset": [6], **room}],
+    }
     return {
         "width": 820,
         "height": 600,
@@ -267,7 +278,12 @@ def _points(panel: Points, is_page: bool) -> Spec:
             "color": look,
         },
         "layer": [points, labels],
-        "usermeta": {"header": list(titles.values()), "fields": list(titles), "grows": True},
+        "usermeta": {
+            "header": list(titles.values()),
+            "fields": list(titles),
+            "grows": True,
+            "embedOptions": {"patch": [patch]},
+        },
     }
 
 
@@ -314,7 +330,7 @@ def _links(panel: Links, is_page: bool) -> Spec:
 def _table(panel: Table, is_page: bool) -> Spec:
     """Lines of text, for a figure; pages have HTML tables."""
     cells, start = [], 0.0
-    for column in zip(panel.header, *panel.rows, strict=True):
+    for column in zip(panel.header, *([*map("".join, row)] for row in panel.rows), strict=True):
         cells += [{"x": start, "row": row, "text": text} for row, text in enumerate(column)]
         start += _LETTER * max(map(len, column)) + 18
     return {

@@ -1,13 +1,21 @@
 """A comparison of systems as tables: in a page, and as text."""
 
+import re
 from collections.abc import Iterator
+from difflib import SequenceMatcher
 
-from translate.evaluation.compare import Comparison
-from translate.visualize.panels import Picture, Table
+from translate.evaluation.compare import Change, Comparison
+from translate.visualize.panels import Cell, Picture, Table
 
+_WORD = re.compile(r"[\u3040-\u9fff]|[^\W\u3040-\u9fff]+|[^\w\s]")  # a Chinese or Japanese character is a word
+_MARKED = (
+    "Underlined in a translation: words that the reference does not have. Underlined in the reference: words that only"
+    " one of the two translations has."
+)
 _SIGNIFICANCE = (
-    "p is the probability of a difference from {first} this large between systems of equal quality, by paired bootstrap"
-    " and by approximate randomisation. A difference with p below 0.05 is usually called significant."
+    "±: the 95 % bootstrap interval. Δ: the difference from {first}. p is the probability of a difference this large"
+    " between systems of equal quality, by paired bootstrap and by approximate randomisation. A difference with p below"
+    " 0.05 is usually called significant."
 )
 
 
@@ -20,14 +28,16 @@ def comparison_picture(comparison: Comparison, *, test_set: str) -> Picture:
 def comparison_tables(comparison: Comparison) -> Iterator[Table]:
     """Scores with their significance, scores by length and word frequency, and the sentences that changed most."""
     first, *others = comparison.systems
-    tests = ["p bootstrap", "p randomisation"]
-    if len(others) > 1:
-        tests = [f"{name}: {test}" for name in others for test in ("p bootstrap", "p randomisation")]
-    rows = []
+    rows: list[list[Cell]] = []
     for name, scores in comparison.metrics.items():
-        chances = [p for score in scores[1:] for p in (score.bootstrap_p, score.randomization_p)]
-        rows.append([name, *(f"{score.value:.2f}" for score in scores), *(f"{p:.4f}" for p in chances)])
-    yield Table("Scores", ["", *comparison.systems, *tests], rows, _SIGNIFICANCE.format(first=first))
+        for system, score in zip(comparison.systems, scores, strict=True):
+            tests = zip(
+                (score.difference, score.bootstrap_p, score.randomization_p), ("+.2f", ".4f", ".4f"), strict=True
+            )
+            shown = ["" if value is None else format(value, form) for value, form in tests]
+            rows.append([name, system, f"{score.value:.2f} ± {score.margin:.2f}", *shown])
+    header = ["", "System", "Score", "Δ", "p bootstrap", "p randomisation"]
+    yield Table("Scores", header, rows, _SIGNIFICANCE.format(first=first))
     yield Table("sacreBLEU signatures", ["", "Signature"], list(comparison.signatures.items()))
     for title, unit, buckets in (
         ("chrF by reference length (words)", "lines", comparison.lengths),
@@ -37,10 +47,32 @@ def comparison_tables(comparison: Comparison) -> Iterator[Table]:
         yield Table(title, ["", unit, *comparison.systems], rows)
     for name in others:
         rows = [
-            [f"{each.line:,}", f"{each.difference:+.1f}", each.source, each.reference, each.first, each.other]
+            [f"{each.line:,}", f"{each.difference:+.1f}", each.source, *_mark_differences(each)]
             for each in comparison.changes
             if each.system == name
         ]
         if rows:
             header = ["Line", "chrF", "Source", "Reference", first, name]
-            yield Table(f"Sentences in which {name} differs most from {first}", header, rows)
+            yield Table(f"Sentences in which {name} differs most from {first}", header, rows, _MARKED)
+
+
+def _mark_differences(change: Change) -> list[Cell]:
+    """The reference, with words that one system alone has, and both translations, with words that it does not have."""
+    texts = change.reference, change.first, change.other
+    reference, *translations = (_WORD.findall(text) for text in texts)
+    found: list[set[int]] = []  # by system: places of words of the reference that it has
+    marked: list[set[int]] = []  # by system: places of its words that the reference does not have
+    for words in translations:
+        blocks = SequenceMatcher(None, reference, words, autojunk=False).get_matching_blocks()
+        found.append({start + step for start, _, size in blocks for step in range(size)})
+        marked.append(set(range(len(words))) - {start + step for _, start, size in blocks for step in range(size)})
+    return [_mark(text, places) for text, places in zip(texts, [found[0] ^ found[1], *marked], strict=True)]
+
+
+def _mark(text: str, places: set[int]) -> Cell:
+    parts, end = [], 0
+    for place, word in enumerate(_WORD.finditer(text)):
+        if place in places:
+            parts += [text[end : word.start()], word[0]]
+            end = word.end()
+    return (*parts, text[end:])

@@ -66,7 +66,7 @@ def curves_picture(runs: Sequence[Path], *, over: Literal["step", "minutes"] = "
                 kind = {"train": "training"}.get(kind, kind.removeprefix("validation/"))
                 series.append(Series(name, xs, ys, kind, minutes, marks[0] if marks else None))
         if series:
-            panels.append(Curves(title, "step", y_axis, series, is_log=key == "gradient_norm"))
+            panels.append(Curves(title, "step", y_axis, series, is_log=key in ("nll", "gradient_norm")))
     rows: dict[str, list[str]] = {}
     for name, of_run in records.items():
         speeds = [record["target_tokens_per_second"] for record in of_run if "target_tokens_per_second" in record]

@@ -1,5 +1,6 @@
 """Which words have similar embeddings: nearest neighbours, and a map by principal components or t-SNE."""
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -13,7 +14,7 @@ from translate.data.tokenizer import Tokenizer
 from translate.decoding import Translator
 from translate.decoding.output.words import SPACE
 from translate.errors import InputError, install_hint
-from translate.visualize.panels import Anchor, Panel, Picture, Point, Points, Table
+from translate.visualize.panels import Panel, Picture, Point, Points, Table
 
 
 def embeddings_picture(
@@ -175,24 +176,28 @@ def _map(
         Point(word, x, y, groups[word], f"Nearest: {neighbours[word]}", anchor)
         for word, (x, y), anchor in zip(vectors, places.tolist(), _anchors(list(vectors), places), strict=True)
     ]
+    note += " A word that has no room has a point only."
     return Points(f"Map of {side} words", *axes, points, note=note)
 
 
-def _anchors(labels: Sequence[str], places: Float[Tensor, "word 2"]) -> list[Anchor]:
-    """Choose for each label, in two rounds, the side of its point where it covers least of the others."""
-    sides: dict[Anchor, tuple[int, int]] = {"right": (1, 0), "left": (-1, 0), "above": (0, 1), "below": (0, -1)}
+def _anchors(labels: Sequence[str], places: Float[Tensor, "word 2"]) -> list[tuple[int, int] | None]:
+    """Choose for each label of a figure the side of its point where it covers nothing; None: there is none."""
+    sides = [(1, 0), (-1, 0), (0, -1), (0, 1), (1, -1), (1, 1), (-1, -1), (-1, 1)]
     places = (places - places.amin(dim=0)) / (places.amax(dim=0) - places.amin(dim=0)).clamp(min=1e-9)
-    sizes = torch.tensor([[0.0046 * len(label), 0.015] for label in labels])
-    # Boxes of all points, then of all labels: their middles and half of their sizes, in shares of the map.
+    places = (places - 0.5) * torch.tensor([700, -480])  # pixels of the figure, which has 60 more on each side
+    sizes = torch.tensor([[3.2 * len(label), 7] for label in labels])
+    # Boxes of all points, then of all labels: their middles and half of their sizes.
     middles = places.repeat(2, 1)
-    halves = torch.cat([torch.tensor([0.006, 0.01]).expand(len(places), 2), torch.zeros(len(places), 2)])
-    anchors = dict.fromkeys(range(len(places)), next(iter(sides)))
-    for number in [*anchors, *anchors]:
-        away = sizes[number] + 0.01  # from the point to the middle of its label
-        boxes = torch.stack([places[number] + away * torch.tensor(side) for side in sides.values()])
-        covered = (halves + sizes[number] - (middles - boxes[:, None]).abs()).clamp(min=0).prod(dim=2)
-        covered[:, len(places) + number] = 0  # by itself
-        best = int(covered.sum(dim=1).argmin())
-        anchors[number] = list(sides)[best]
-        middles[len(places) + number], halves[len(places) + number] = boxes[best], sizes[number]
-    return list(anchors.values())
+    halves = torch.cat([torch.full_like(places, 4), torch.full_like(places, -1e9)])
+    anchors: list[tuple[int, int] | None] = [None] * len(labels)
+    for turn, number in itertools.product(range(3), range(len(labels))):
+        away = sizes[number] + torch.tensor([7, 6])  # from the point to the middle of its label
+        boxes = places[number] + away * torch.tensor(sides)
+        covers = (halves + sizes[number] - (middles - boxes[:, None]).abs()).clamp(min=0).prod(dim=2)
+        covers[:, len(places) + number] = 0  # itself
+        outside = (boxes.abs() + sizes[number] > torch.tensor([410, 300])).any(dim=1)
+        least, best = (covers.sum(dim=1) + 1e6 * outside).min(dim=0)
+        has_room = turn < 2 or not least
+        anchors[number] = sides[best] if has_room else None
+        middles[len(places) + number], halves[len(places) + number] = boxes[best], sizes[number] if has_room else -1e9
+    return anchors

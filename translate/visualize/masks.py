@@ -30,30 +30,32 @@ def masks_picture(translator: Translator, sources: Sequence[str], targets: Seque
     pairs = [read_sentence(translator, text, target=target) for text, target in zip(sources, given, strict=True)]
     columns, rows = (max(len(getattr(pair, side).pieces) for pair in pairs) for side in ("source", "target_input"))
     what = f"{len(pairs)} sentences of up to {max(columns, rows)} tokens"
-    check_numbers(len(pairs) * (2 * rows**2 + rows + columns), of=what, less="give fewer or shorter ones")
+    check_numbers(len(pairs) * (3 * rows**2 + columns), of=what, less="give fewer or shorter ones")
     batch = collate([pair.ids for pair in pairs], range(len(pairs)))
     both = target_visible(batch.target_input_ids, pad_id=PAD_ID)
     assert isinstance(both, Tensor)
     masks = {
-        "source padding": padding_visible(batch.source_ids, pad_id=PAD_ID),
-        "target padding": padding_visible(batch.target_input_ids, pad_id=PAD_ID),
-        "no peeking": causal_visible(batch.target_input_ids.shape[1]).expand(len(pairs), -1, -1, -1),
-        "target padding and no peeking": both,
+        "target padding mask": padding_visible(batch.target_input_ids, pad_id=PAD_ID).expand_as(both),
+        "causal mask (no peeking)": causal_visible(rows).expand_as(both),
+        "both: decoder self-attention": both,
     }
     panels = []
     for row in range(len(pairs)):
-        source = translator.tokenizers.source.pieces(batch.source_ids[row].tolist())
         target = translator.tokenizers.target.pieces(batch.target_input_ids[row].tolist())
         for title, mask in masks.items():
             values = mask[row, 0].float().tolist()
-            queries = ["every query"] if len(values) == 1 else target
-            keys = source if title == "source padding" else target
-            panels.append(Matrix(f"{row + 1}: {title}", queries, keys, values, "query", "key", "visible"))
+            panels.append(Matrix(f"{row + 1}: {title}", target, target, values, "query", "key", "visible"))
+    for row, mask in enumerate(padding_visible(batch.source_ids, pad_id=PAD_ID)[:, 0].float().tolist()):
+        source = translator.tokenizers.source.pieces(batch.source_ids[row].tolist())
+        panels.append(
+            Matrix(f"{row + 1}: source padding mask", ["every query"], source, mask, "query", "key", "visible")
+        )
     made = "" if targets else " (decoded)"
     names = [f"{number}: {pair.source_text} → {pair.target_text}{made}" for number, pair in enumerate(pairs, start=1)]
     explanation = (
-        "Made by translate/model/masks.py, as in training. Coloured: this query (row) may see that key (column)."
-        " Padding masks are the same for all queries, so they have one row. Padding positions are queries too, but"
-        " their results are never used."
+        "Made by translate/model/masks.py, as in training. Coloured: this query (row) may see that key (column). In the"
+        " decoder's self-attention it may if both masks allow it: the key is not padding, and not in the future. The"
+        " encoder's self-attention and cross-attention have the source padding mask only, the same for every query."
+        " Padding positions are queries too, but their results are never used."
     )
-    return Picture("The masks of a batch", [*names, explanation], panels, columns=4)
+    return Picture("The masks of a batch", [*names, explanation], panels, columns=3)

@@ -46,12 +46,14 @@ async function drawEverything() {
 
 /** The numbers of a chart, or a table that is shown as one. */
 function plainTable({ title, header, rows }) {
-  const isNumber = (text) => /^[−\d][\d.,e+−-]*( %)?$/.test(text);
-  return make("table", { class: "plain" },
+  const isNumber = (text) => /^[+−-]?\d[\d.,e+−-]*( %| ± [\d.]+)?$/.test(text);
+  const write = (cell) => [].concat(cell).map((part, place) => (place % 2 ? make("mark", {}, part) : part));
+  const attributes = (cell, column) => ({ class: isNumber(cell) ? "number" : null, "data-header": header[column + 1] });
+  return make("table", { class: rows.some((row) => row.some(Array.isArray)) ? "plain texts" : "plain" },
     make("caption", { class: "hidden" }, title),
     make("thead", {}, make("tr", {}, ...header.map((text) => (text ? make("th", { scope: "col" }, text) : make("td"))))),
     make("tbody", {}, ...rows.map(([first, ...others]) => make("tr", {}, make("th", { scope: "row" }, first),
-      ...others.map((text) => make("td", isNumber(text) ? { class: "number" } : {}, text))))));
+      ...others.map((cell, column) => make("td", attributes(cell, column), ...write(cell)))))));
 }
 
 function numbersOf({ title, spec }) {

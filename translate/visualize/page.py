@@ -21,6 +21,7 @@ _PAGE_FONT = 'system-ui, "Segoe UI", "Noto Sans", "DejaVu Sans", sans-serif'
 _FIGURE_FONT = "Liberation Sans, DejaVu Sans, sans-serif"  # the first comes with vl-convert
 _MOST_CELLS = 600_000  # per figure: an SVG of some 30 MB
 _WIDTH = 1250  # a figure's charts are placed side by side up to this width
+_NOTHING = {"height": 1, "data": {"values": []}, "mark": "point"}  # a chart without marks
 _MOST_DOTS = 60_000_000  # a larger figure gets a lower resolution
 _CDN = "https://cdn.jsdelivr.net"
 _VEGA = ("vega@6.2", "vega-lite@6.4", "vega-embed@7.0")  # the versions bundled with vl-convert
@@ -121,14 +122,23 @@ def draw_figure(picture: Picture, *, format: Literal["png", "svg"], dots_per_inc
     columns = picture.columns * max(1, _WIDTH // max(together))  # small ones side by side
     width = max(sum(widths[:columns]), 500)
     caption = [line for text in picture.paragraphs for line in textwrap.wrap(text, int(width / 5.6))]
+    # Titles have rows of their own, so that they are at one height, whatever labels the charts have at their tops.
+    grid: list[dict[str, Any]] = []
+    for first in range(0, len(charts), columns):
+        row = list(zip(picture.panels, charts, strict=True))[first : first + columns]
+        notes = [textwrap.wrap(panel.note, max(40, int(chart["width"] / 5.6))) for panel, chart in row]
+        for (panel, chart), note in zip(row, notes, strict=True):
+            title = {"text": panel.title, "subtitle": [*note, *[" "] * (max(map(len, notes)) - len(note))], "offset": 0}
+            grid.append({"title": title, "width": chart["width"], **_NOTHING})
+        grid += [{"width": 1, **_NOTHING}] * (columns - len(row)) + [chart for _, chart in row]
     sheet = {
         "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
         "title": {"text": picture.title, "subtitle": caption, "fontSize": 17, "subtitlePadding": 6, "offset": 16},
         "params": [{"name": switch.name, "value": switch.options[0][0]} for switch in picture.switches],
-        "concat": charts,
+        "concat": grid,
         "columns": columns,
         "align": "each",
-        "spacing": 30,
+        "spacing": {"row": 18, "column": 30},
         "resolve": {"scale": dict.fromkeys(("color", "shape", "strokeDash", "strokeWidth"), "independent")},
         "config": theme("light", font=_FIGURE_FONT),
         "padding": 12,
@@ -136,7 +146,7 @@ def draw_figure(picture: Picture, *, format: Literal["png", "svg"], dots_per_inc
     # vl-convert's fonts do not have SentencePiece's mark of a space.
     spec = json.loads(json.dumps(sheet, ensure_ascii=False).replace(SPACE, "_"))
     if format == "png":
-        area = sum((chart["width"] + 90) * (chart["height"] + 120) for chart in spec["concat"])
+        area = sum((chart["width"] + 90) * (chart["height"] + 120) for chart in charts)
         dots = min(dots_per_inch, 72 * (_MOST_DOTS / area) ** 0.5)
         return bytes(vl_convert.vegalite_to_png(spec, ppi=dots, allowed_base_urls=[]))
     svg = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])

@@ -48,9 +48,6 @@ class Curves(NamedTuple):
     note: str = ""
 
 
-Anchor = Literal["right", "left", "above", "below"]
-
-
 class Point(NamedTuple):
     """A labelled point of a map."""
 
@@ -59,7 +56,7 @@ class Point(NamedTuple):
     y: float
     group: str
     note: str = ""  # shown in a page when the mouse is over the point
-    anchor: Anchor = "right"  # the side of the point with its label
+    anchor: tuple[int, int] | None = (1, 0)  # where a figure has its label, -1: left or above; None: nowhere
 
 
 class Points(NamedTuple):
@@ -82,12 +79,15 @@ class Links(NamedTuple):
     note: str = ""
 
 
+Cell = str | tuple[str, ...]  # a text, or its parts, of which every second one is marked
+
+
 class Table(NamedTuple):
     """Text in rows and columns; the first column names its row."""
 
     title: str
     header: Sequence[str]
-    rows: Sequence[Sequence[str]]
+    rows: Sequence[Sequence[Cell]]
     note: str = ""
 
 
