@@ -29,12 +29,17 @@ def is_out_of_memory(error: BaseException | None) -> bool:
     return is_one or isinstance(error, MemoryError)
 
 
+def describe_memory(num_bytes: int) -> str:
+    """A number of bytes in a unit that suits it."""
+    return f"{num_bytes / 2**30:,.1f} GiB" if num_bytes >= 2**30 else f"{num_bytes / 2**20:,.0f} MiB"
+
+
 def check_fits_memory(path: Path, num_bytes: int) -> None:
     """Raise a RunError if what is to be read from a file is larger than the memory of this machine or container."""
     limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")] if hasattr(os, "sysconf") else []
     limits += [limit for limit, _ in _control_groups()]
     if limits and num_bytes > min(limits):
-        needed, memory = (f"{each / 2**30:,.1f} GiB" for each in (num_bytes, min(limits)))
+        needed, memory = map(describe_memory, (num_bytes, min(limits)))
         raise RunError(f"{path}: needs {needed} of memory, and this machine has {memory}; is the file damaged?")
 
 

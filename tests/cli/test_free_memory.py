@@ -28,7 +28,7 @@ def test_a_model_that_does_not_fit(
     monkeypatch.setattr(device, "free_memory", lambda: 1000)
     names = {"RUN": str(copied), "tiny.yaml": str(corpus / "tiny.yaml"), "one.de": str(corpus / "one.de")}
     result = run_command(*(names.get(word, word) for word in call.split()))
-    assert result.exit_code == 1 and "of memory, and 0.0 GiB are free. " in result.stderr, result.output
+    assert result.exit_code == 1 and "of memory, and 0 MiB are free. " in result.stderr, result.output
     assert not (tmp_path / "new").exists()
 
 

@@ -25,6 +25,7 @@ PARTS = st.sampled_from(
      "1\n00:00:01,000 --> 00:00:02,000\n", "WEBVTT\n\n", "00:01.000 --> 00:02.000\n", "<v Anna>"]
 )  # fmt: skip
 DOCUMENTS = st.text(st.characters(codec="utf-8"), max_size=60) | st.lists(PARTS, max_size=25).map("".join)
+TITLED = st.lists(PARTS | st.sampled_from(["<img alt='a b'", '<p title="c">', '[a](b "c d")'])).map("".join)
 few = settings(
     max_examples=300, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
 )
@@ -36,7 +37,7 @@ def by(function: Callable[[str], str]) -> Callable[[Sequence[str]], list[Transla
 
 
 @few
-@given(DOCUMENTS, st.sampled_from(FORMATS))
+@given(DOCUMENTS | TITLED, st.sampled_from(FORMATS))
 def test_the_identity_gives_the_document_byte_for_byte(text: str, document_format: DocumentFormat) -> None:
     translation = translate_document(text, document_format, by(str))
     assert translation.text == text and not translation.problems
@@ -62,7 +63,7 @@ DOCUMENT = {
     "markdown": (
         "\ufeff---\ntitle: T\n---\n# Ein **Hund** da\n\n> Siehe [den\n> Hund](u \"t\") &amp; `code`. {x}\n> ist da.\n\n"
         "| a | b c |\n|---|---|\n| x \\| y | *z* |\n\n```\ncode\n```\n\n<p>Ein <b>Hund</b></p>\n",
-        "\ufeff---\ntitle: T\n---\n# EIN **HUND** DA\n\n> SIEHE [DEN\n> HUND](u \"t\") & `code`. {x}\n> IST DA.\n\n"
+        "\ufeff---\ntitle: T\n---\n# EIN **HUND** DA\n\n> SIEHE [DEN\n> HUND](u \"T\") & `code`. {x}\n> IST DA.\n\n"
         "| A | B C |\n|---|---|\n| X \\| Y | *Z* |\n\n```\ncode\n```\n\n<p>EIN <b>HUND</b></p>\n",
     ),
     "html": (

@@ -1,10 +1,16 @@
 """The readers of all formats: which text is a segment, its markup, and how a translation is written."""
 
 import sys
+from typing import Any
 
+import html5lib
+import pyromark
 import pytest
 
-from translate.documents.document import READERS, DocumentFormat
+from translate.decoding import Translation
+from translate.documents.document import READERS, DocumentFormat, translate_document
+from translate.documents.html import read_attributes
+from translate.documents.markdown import read_titles
 from translate.documents.segments import Segment, lay_out
 from translate.errors import InputError
 
@@ -86,6 +92,50 @@ def test_segments(document_format: DocumentFormat, text: str, expected: list[str
 )
 def test_markup(document_format: DocumentFormat, text: str, expected: list[str]) -> None:
     assert written(document_format, text) == expected
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "expected"),
+    [
+        (read_attributes, '<img alt="ein Hund" ALT="zwei" class="c"><p title=\'a "b"\'>x</p>', ["ein Hund", 'a "b"']),
+        (read_attributes, '<meta name=description content="d"><meta name=x content="e">', ["d"]),
+        (
+            read_attributes,
+            '<meta property="og:title" content="t"><option label="l" value="v"><p label="n">',
+            ["t", "l"],
+        ),
+        (
+            read_attributes,
+            '<div translate="no"><img alt="a"></div><img class="notranslate" alt="b"><code title="c">',
+            [],
+        ),
+        (
+            read_attributes,
+            '<svg><image alt="a"/></svg><script title="s"></script><link title="l"><img alt=u alt="v">',
+            [],
+        ),
+        (read_attributes, '<!-- <img alt="a"> --><img alt=""><img alt="offen', []),
+        (read_titles, '[a](u "t") ![b](<v w> \'s\') [c][r] `[d](u "n")`\n\n[r]: u "n"', ["t", "s"]),
+    ],
+)
+def test_text_within_markup(read: Any, text: str, expected: list[str]) -> None:
+    segments = list(read(text))
+    assert [segment.raw for segment in segments] == expected
+    assert all(text.startswith(segment.raw, segment.start) for segment in segments)
+
+
+def test_what_would_end_an_attribute_is_escaped() -> None:
+    made = "a \"b\" & 'c' <d> \\"
+
+    def translate(texts: Any) -> list[Translation]:
+        return [Translation(text, made, [], 0.0, 0.0, False, False) for text in texts]
+
+    for text in ('<p title="t">x</p>', "<p title='t'>x</p>"):
+        document = html5lib.parse(translate_document(text, "html", translate).text, namespaceHTMLElements=False)
+        assert document.find(".//p").attrib == {"title": made}
+    for text in ('[x](u "t")', "[x](u 't')"):
+        page = pyromark.html(translate_document(text, "markdown", translate).text)
+        assert html5lib.parse(page, namespaceHTMLElements=False).find(".//a").attrib == {"href": "u", "title": made}
 
 
 def test_what_would_be_markup_is_escaped() -> None:

@@ -10,9 +10,9 @@ from typing import Literal, NamedTuple
 
 from translate.decoding import ConditionCounts, Translation, Translator, count_conditions
 from translate.decoding.splitting import split_sentences
-from translate.documents.html import read_html
+from translate.documents.html import read_attributes, read_html
 from translate.documents.lines import read_subtitles, read_text
-from translate.documents.markdown import read_markdown
+from translate.documents.markdown import read_markdown, read_titles
 from translate.documents.segments import Layout, Segment, lay_out
 from translate.documents.transfer import (
     Sentence,
@@ -35,6 +35,7 @@ READERS: dict[DocumentFormat, Callable[[str], Iterator[Segment]]] = {
     "srt": functools.partial(read_subtitles, has_entities=False),
     "vtt": functools.partial(read_subtitles, has_entities=True),
 }
+_ATTRIBUTES = {"markdown": read_titles, "html": read_attributes}  # text within markup
 _EXTENSIONS: dict[str, DocumentFormat] = {
     ".txt": "text", ".md": "markdown", ".markdown": "markdown", ".html": "html", ".htm": "html", ".xhtml": "html",
     ".srt": "srt", ".vtt": "vtt",
@@ -82,24 +83,47 @@ def translate_document(
     """Translate the text of a document and copy everything else.
 
     Args:
-        translate: Translates sentences; called once.
+        translate: Translates sentences; called once for the text and once for attributes, if there are any.
         align: Aligns the words of translations whose sentences have markup; None aligns them in order.
 
     Raises:
         InputError: The extra `documents` is not installed, and the format needs it.
     """
     byte_order_mark = "\ufeff" * text.startswith("\ufeff")
-    text = text.removeprefix(byte_order_mark)
-    segments = list(READERS[document_format](text))
+    text, made = text.removeprefix(byte_order_mark), list[Translation]()
+    read_first = _ATTRIBUTES.get(document_format, lambda text: iter(()))
+    first = _translate_text(text, read_first, translate, None, made)
+    document = _translate_text(first.text, READERS[document_format], translate, align, made)
+    return document._replace(
+        text=byte_order_mark + document.text,
+        segments=first.segments + document.segments,
+        sentences=len(made),
+        placeholders=first.placeholders + document.placeholders,
+        problems=first.problems + document.problems,
+        conditions=count_conditions(made),
+    )
+
+
+def _translate_text(
+    text: str,
+    read: Callable[[str], Iterator[Segment]],
+    translate: Callable[[Sequence[str]], Iterable[Translation]],
+    align: Callable[[Sequence[Translation]], Iterable[Weights]] | None,
+    all_made: list[Translation],
+) -> DocumentTranslation:
+    """Translate what a reader finds, and add the translations to `all_made`."""
+    segments = list(read(text))
     layouts = [lay_out(segment) for segment in segments]
     sentences = [list(_read_sentences(layout)) for layout in layouts]
     wanted = [sentence for each in sentences for sentence in each if any(map(str.isalpha, sentence.text))]
     forms = [[each.words, *([without_placeholders(each)] if each.placeholders else [])] for each in wanted]
-    translations = iter(list(translate([join_words(form) for each in forms for form in each])))
+    lines = [join_words(form) for each in forms for form in each]
+    translations = iter(list(translate(lines)) if lines else [])
     made = [
         _choose(sentence, each, list(itertools.islice(translations, len(each))))
         for sentence, each in zip(wanted, forms, strict=True)
     ]
+    all_made += made
     if align is not None:
         to_align = [pair for pair in zip(wanted, made, strict=True) if pair[0].layout.markup]
         weights = align([translation for _, translation in to_align])
@@ -113,12 +137,12 @@ def translate_document(
     written = "".join([*parts, text[position:]])
     is_placeholder = [each for layout in layouts for _, each in layout.written]
     return DocumentTranslation(
-        byte_order_mark + written,
+        written,
         segments=len({id(sentence.layout) for sentence in wanted}),
         sentences=len(wanted),
         tags=is_placeholder.count(False),
         placeholders=is_placeholder.count(True),
-        problems=_compare(text, segments, layouts, list(map(lay_out, READERS[document_format](written)))),
+        problems=_compare(text, segments, layouts, list(map(lay_out, read(written)))),
         conditions=count_conditions(made),
     )
 

@@ -42,7 +42,14 @@ _MARKUP = re.compile(
 _TAG = re.compile(r"<(/?)([A-Za-z][^\s/>]*)")
 _SAYS_NO = re.compile(r"""\btranslate\s*=\s*["']?no\b|\bclass\s*=\s*["'][^"']*\bnotranslate\b""", re.IGNORECASE)
 
+_ATTRIBUTE = re.compile(r"""([^\s/>][^\s/>=]*+)(?:\s*+=\s*+(?:(["'])(.*?)\2|[^\s"'>][^\s>]*+))?+""", re.DOTALL)
+_SHOWN = {"alt", "title", "placeholder", "aria-label", "aria-description"}  # attributes that a reader sees or hears
+_LABELLED = {"optgroup", "option", "track"}
+_NAMES = {"link", "script", "style"}  # a title of these is a name
+_DESCRIBES = re.compile(r"""\b(?:name|property)\s*=\s*["']?(?:[\w.]+:)?(?:description|title)\b""", re.IGNORECASE)
+
 HTML = Syntax(html.unescape, functools.partial(html.escape, quote=False))
+_QUOTED = Syntax(html.unescape, html.escape)
 
 
 def read_html(text: str) -> Iterator[Segment]:
@@ -57,6 +64,30 @@ def read_html(text: str) -> Iterator[Segment]:
         if items:
             yield Segment(start, items, HTML)
         items, start = [], position
+
+
+def read_attributes(text: str) -> Iterator[Segment]:
+    """The quoted attributes with text for readers, as segments, in what `read_html` does not leave out."""
+    position = 0
+    for item in fold_untouched(read_items(text)):
+        match = _TAG.match(item.raw)
+        if item.kind in ("open", "point") and match is not None and item.tag not in _POINTS | _UNTOUCHED:
+            yield from _attributes_of(item, position + match.end(), match.end())
+        position += len(item.raw)
+
+
+def _attributes_of(item: Item, position: int, end_of_name: int) -> Iterator[Segment]:
+    if _SAYS_NO.search(item.raw) or item.raw.startswith("</"):
+        return
+    seen: set[str] = set()  # browsers ignore an attribute that is there again
+    for match in _ATTRIBUTE.finditer(item.raw, end_of_name):
+        name = match[1].lower()
+        is_shown = name in _SHOWN and item.tag not in _NAMES
+        is_shown |= name == "label" and item.tag in _LABELLED
+        is_shown |= name == "content" and item.tag == "meta" and _DESCRIBES.search(item.raw) is not None
+        if is_shown and name not in seen and match[3]:
+            yield Segment(position - end_of_name + match.start(3), [Item("text", match[3])], _QUOTED)
+        seen.add(name)
 
 
 def read_tag(raw: str) -> Item:

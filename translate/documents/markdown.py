@@ -16,11 +16,15 @@ _ESCAPE = re.compile(r"\\([!-/:-@[-`{-~])|&(?:#\w+|\w+);")
 _OPENING = {"Emphasis": 1, "Strong": 2, "Strikethrough": 1, "Link": 1, "Image": 2}  # characters that open a pair
 _KINDS: dict[str, Kind] = {"Text": "text", "Code": "placeholder", "SoftBreak": "break"}  # others are points
 
+_TITLE = re.compile(r"""\]\(.*\s(["'])(.+)\1\s*\)""", re.DOTALL)
+
 MARKDOWN = Syntax(
     decode=lambda raw: _ESCAPE.sub(lambda match: match[1] or html.unescape(match[0]), raw),
     encode=lambda character: f"\\{character}" if character in "\\`*_[]<|~" else character,
     unsafe=re.compile(r">|#{1,6}$|[-+]$|[-=]+$|\d{1,9}[.)]$"),
 )
+
+_QUOTED = MARKDOWN._replace(encode=lambda character: f"\\{character}" if character in "\\`*_[]<|~\"'" else character)
 
 
 def read_markdown(text: str) -> Iterator[Segment]:
@@ -37,6 +41,17 @@ def read_markdown(text: str) -> Iterator[Segment]:
     options |= Options.ENABLE_TASKLISTS | Options.ENABLE_YAML_STYLE_METADATA_BLOCKS
     events = Markdown(options=options).events_with_range(text)
     return _Reader(text).read(events)
+
+
+def read_titles(text: str) -> Iterator[Segment]:
+    """The titles of links and images, as segments; those of link definitions are left out."""
+    for segment in read_markdown(text):
+        position = segment.start
+        for item in segment.items:
+            title = _TITLE.fullmatch(item.raw) if item.kind == "close" else None
+            if title is not None:
+                yield Segment(position + title.start(2), [Item("text", title[2])], _QUOTED)
+            position += len(item.raw)
 
 
 class _Reader:

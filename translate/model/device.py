@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from translate.errors import InputError, RunError
-from translate.memory import free_memory, is_out_of_memory, release_free_memory
+from translate.memory import describe_memory, free_memory, is_out_of_memory, release_free_memory
 
 _LIKE_APPLES = {"mps"}  # kinds of GPU without all of CUDA's features and without double precision
+LOADING_HINT = "Close other programs, load fewer models, or use a machine with more memory."
 
 
 def choose_device(name: str, *, key: str = "device") -> torch.device:
@@ -111,18 +112,15 @@ def check_free_memory(num_bytes: int, device: torch.device, *, doing: str, hint:
             release_free_memory()
             free = free_memory()
     if free is not None and num_bytes > free:
-        place = "are free" if device.type == "cpu" else f"are free on {device}"
-        raise OutOfMemory(f"{doing} needs at least {_gib(num_bytes)} of memory, and {_gib(free)} {place}. {hint}")
+        place = "" if device.type == "cpu" else f" on {device}"
+        needed, available = describe_memory(num_bytes), describe_memory(free)
+        raise OutOfMemory(f"{doing} needs at least {needed} of memory, and {available} are free{place}. {hint}")
 
 
 def check_loading(path: Path, num_bytes: int) -> None:
     """Refuse to load a file whose content needs more memory than is free; see `check_free_memory`."""
-    hint = "Is the file damaged? If not, close other programs, or use a machine with more memory."
+    hint = f"Is the file damaged? If not: {LOADING_HINT}"
     check_free_memory(num_bytes, torch.device("cpu"), doing=f"loading {path}", hint=hint)
-
-
-def _gib(num_bytes: int) -> str:
-    return f"{num_bytes / 2**30:,.1f} GiB"
 
 
 @contextlib.contextmanager

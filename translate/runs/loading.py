@@ -12,7 +12,7 @@ from translate.config.schema import Config, ModelConfig
 from translate.data.tokenizer import PAD_ID, Tokenizers, load_tokenizers
 from translate.errors import InputError, RunError
 from translate.model import Transformer
-from translate.model.device import check_free_memory, explain_out_of_memory
+from translate.model.device import LOADING_HINT, check_free_memory, explain_out_of_memory
 from translate.model.lora import is_lora
 from translate.runs.checkpoint import AVERAGE_PREFIX, MERGED_PREFIX, WEIGHTS_PREFIX, read_moment, read_tensors
 from translate.runs.directory import Checkpoint, RunDirectory, list_names, open_run
@@ -58,9 +58,9 @@ def load_run(path: Path, *, checkpoint: Checkpoint = "best", device: torch.devic
     run = open_run(path)
     config = read_resolved_config(run.config)
     tokenizers = load_tokenizers(run.tokenizer)
-    saved = read_weights(run, checkpoint, last="--checkpoint last")
-    model = build_model(config, tokenizers, device=device)
-    set_parameters(model, saved.tensors, name=str(run.checkpoint(checkpoint)))
+    saved, file = read_weights(run, checkpoint, last="--checkpoint last"), run.checkpoint(checkpoint)
+    model = build_model(config, tokenizers, device=device, saved=file)
+    set_parameters(model, saved.tensors, name=str(file))
     return LoadedRun(path, config, tokenizers, model.eval(), saved.step, saved.averaged)
 
 
@@ -95,11 +95,14 @@ def count_weights(sizes: ModelConfig, tokenizers: Tokenizers) -> int:
     return rows * sizes.d_model
 
 
-def build_model(config: Config, tokenizers: Tokenizers, *, device: torch.device | None = None) -> Transformer:
+def build_model(
+    config: Config, tokenizers: Tokenizers, *, device: torch.device | None = None, saved: Path | None = None
+) -> Transformer:
     """A newly initialised model for a config and the vocabularies of its tokenizers.
 
     Args:
         device: The model's device. Its weights are drawn on the CPU, so they are the same everywhere.
+        saved: The checkpoint that the model is for, for errors.
 
     Raises:
         OutOfMemory: There is not enough memory.
@@ -111,6 +114,8 @@ def build_model(config: Config, tokenizers: Tokenizers, *, device: torch.device 
         f" {tokenizers.target.vocab_size} subwords (tokenizer.vocab_size)"
     )
     hint = "Lower them, or use a machine with more memory."
+    if saved is not None:
+        doing, hint = f"loading {saved}", LOADING_HINT
     num_bytes = _WEIGHT_BYTES * count_weights(sizes, tokenizers)
     for place in {torch.device("cpu"), device or torch.device("cpu")}:
         check_free_memory(num_bytes, place, doing=doing, hint=hint)

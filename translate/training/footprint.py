@@ -4,6 +4,7 @@ import torch
 
 from translate.config.schema import Config
 from translate.distributed.process_group import World
+from translate.memory import describe_memory
 from translate.model.device import check_free_memory
 from translate.model.precision import choose_precision
 
@@ -44,8 +45,8 @@ def check_training_fits(
     num_bytes_of_batch = batch_tokens * num_passes * values * value_bytes
     num_processes = world.environment.local_world_size if device.type == "cpu" else 1  # that share the memory
     copies = " and their moments" if num_copies > 1 else ""
-    weights = f"{num_bytes_of_weights / 2**30:,.1f} GiB for {num_weights:,} weights{copies}"
-    batch = f"{num_bytes_of_batch / 2**30:,.1f} GiB for a batch of {batch_tokens:,} tokens"
+    weights = f"{describe_memory(num_bytes_of_weights)} for {num_weights:,} weights{copies}"
+    batch = f"{describe_memory(num_bytes_of_batch)} for a batch of {batch_tokens:,} tokens"
     lower = "training.batch_tokens"
     if num_bytes_of_weights > num_bytes_of_batch:
         lower = "model.d_model, model.d_ff, the numbers of layers or tokenizer.vocab_size"
