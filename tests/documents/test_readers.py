@@ -115,6 +115,7 @@ def test_markup(document_format: DocumentFormat, text: str, expected: list[str])
             [],
         ),
         (read_attributes, '<!-- <img alt="a"> --><img alt=""><img alt="offen', []),
+        (read_attributes, '<p class=notranslate><img alt="a"></p><img class=x alt="b">', ["b"]),
         (read_titles, '[a](u "t") ![b](<v w> \'s\') [c][r] `[d](u "n")`\n\n[r]: u "n"', ["t", "s"]),
     ],
 )

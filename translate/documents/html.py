@@ -40,7 +40,7 @@ _MARKUP = re.compile(
     re.VERBOSE | re.IGNORECASE | re.DOTALL,
 )
 _TAG = re.compile(r"<(/?)([A-Za-z][^\s/>]*)")
-_SAYS_NO = re.compile(r"""\btranslate\s*=\s*["']?no\b|\bclass\s*=\s*["'][^"']*\bnotranslate\b""", re.IGNORECASE)
+_SAYS_NO = re.compile(r"""\btranslate\s*=\s*["']?no\b|\bclass\s*=\s*(?:["'][^"']*)?\bnotranslate\b""", re.IGNORECASE)
 
 _ATTRIBUTE = re.compile(r"""([^\s/>][^\s/>=]*+)(?:\s*+=\s*+(?:(["'])(.*?)\2|[^\s"'>][^\s>]*+))?+""", re.DOTALL)
 _SHOWN = {"alt", "title", "placeholder", "aria-label", "aria-description"}  # attributes that a reader sees or hears
