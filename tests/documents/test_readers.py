@@ -107,8 +107,9 @@ def test_markup(document_format: DocumentFormat, text: str, expected: list[str])
         (
             read_attributes,
             '<div translate="no"><img alt="a"></div><img class="notranslate" alt="b"><code title="c">',
-            [],
+            ["c"],
         ),
+        (read_attributes, '<textarea placeholder="p">alt="no"</textarea><svg aria-label="s"><a title="n">', ["p", "s"]),
         (
             read_attributes,
             '<svg><image alt="a"/></svg><script title="s"></script><link title="l"><img alt=u alt="v">',

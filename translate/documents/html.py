@@ -31,11 +31,13 @@ _BLOCKS = {"canvas", "iframe", "noscript", "object", "pre", "script", "style", "
 _UNTOUCHED = _PLACEHOLDERS | _POINTS | _BLOCKS
 _LETTERS = re.compile(r"(?<!\w)(?:[A-Z][A-Za-z]?|[cdkm]m|[a-z])$")  # at the end of units and formulas
 _VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
+_ONE_TAG = r"""</?[a-z][^\s/>]*+
+      (?:[\s/]++ | [^\s/>][^\s/>=]*+ (?:\s*+=\s*+(?:"[^"]*+"?+ | '[^']*+'?+ | [^\s>]*+))?+)*+ >?"""
+_OPENING = re.compile(rf"(?!</){_ONE_TAG}", re.VERBOSE | re.IGNORECASE)
 _MARKUP = re.compile(
-    r"""<!--(?:-?>|.*?(?:--!?>|\Z))
+    rf"""<!--(?:-?>|.*?(?:--!?>|\Z))
     | <(?P<raw>script|style|textarea|iframe|noembed|noframes|xmp)(?=[\s/>]).*?(?=</(?P=raw)[\s/>]|\Z)
-    | </?[a-z][^\s/>]*+
-      (?:[\s/]++ | [^\s/>][^\s/>=]*+ (?:\s*+=\s*+(?:"[^"]*+"?+ | '[^']*+'?+ | [^\s>]*+))?+)*+ >?
+    | {_ONE_TAG}
     | <[!?/][^>]*>?""",
     re.VERBOSE | re.IGNORECASE | re.DOTALL,
 )
@@ -67,26 +69,24 @@ def read_html(text: str) -> Iterator[Segment]:
 
 
 def read_attributes(text: str) -> Iterator[Segment]:
-    """The quoted attributes with text for readers, as segments, in what `read_html` does not leave out."""
+    """The quoted attributes with text for readers, as segments, also those of elements whose content is copied."""
     position = 0
     for item in fold_untouched(read_items(text)):
-        match = _TAG.match(item.raw)
-        if item.kind in ("open", "point") and match is not None and item.tag not in _POINTS | _UNTOUCHED:
-            yield from _attributes_of(item, position + match.end(), match.end())
+        opening = _OPENING.match(item.raw)
+        if opening is not None and not _SAYS_NO.search(opening[0]):
+            yield from _attributes_of(opening[0], item.tag, position)
         position += len(item.raw)
 
 
-def _attributes_of(item: Item, position: int, end_of_name: int) -> Iterator[Segment]:
-    if _SAYS_NO.search(item.raw) or item.raw.startswith("</"):
-        return
+def _attributes_of(opening: str, tag: str, position: int) -> Iterator[Segment]:
     seen: set[str] = set()  # browsers ignore an attribute that is there again
-    for match in _ATTRIBUTE.finditer(item.raw, end_of_name):
+    for match in _ATTRIBUTE.finditer(opening, len(tag) + 1):
         name = match[1].lower()
-        is_shown = name in _SHOWN and item.tag not in _NAMES
-        is_shown |= name == "label" and item.tag in _LABELLED
-        is_shown |= name == "content" and item.tag == "meta" and _DESCRIBES.search(item.raw) is not None
+        is_shown = name in _SHOWN and tag not in _NAMES
+        is_shown |= name == "label" and tag in _LABELLED
+        is_shown |= name == "content" and tag == "meta" and _DESCRIBES.search(opening) is not None
         if is_shown and name not in seen and match[3]:
-            yield Segment(position - end_of_name + match.start(3), [Item("text", match[3])], _QUOTED)
+            yield Segment(position + match.start(3), [Item("text", match[3])], _QUOTED)
         seen.add(name)
 
 
