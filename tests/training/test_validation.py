@@ -9,7 +9,7 @@ from harness import state_of
 from trainings import Digits, run_training
 
 from translate.config.decoding import DecodingConfig
-from translate.config.load import override_config
+from translate.config.load import load_config, override_config
 from translate.config.schema import Config
 from translate.decoding import loading
 from translate.decoding.loading import load_translator
@@ -21,6 +21,25 @@ from translate.training import validation
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
 CUDA_MESSAGE = "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 139 GiB of which …"
+
+
+@pytest.mark.parametrize(
+    "metric, as_0_7_0",
+    [
+        ("bleu", "bc761d2d2ea8b3384c62d4aa41bc754420550bf997d9330fc4f882b754f6982e"),
+        ("loss", "8429da5d22afc001e562a77d23a0c69607946e03235d58c00bbca855aaf026bd"),
+    ],
+)
+def test_scores_of_older_runs_stay_comparable(monkeypatch: pytest.MonkeyPatch, metric: str, as_0_7_0: str) -> None:
+    """A key that is added later counts only where it is set, or a resumed run would give up its best checkpoint."""
+    monkeypatch.setattr(validation, "data_fingerprint", lambda *_: "data")
+    corpus: Any = {"kind": "text", "source": "a", "target": "b"}
+    values = {"name": "a", "data": {"train": [corpus], "validation": corpus}}
+    config = load_config(values, {"training.best_metric": metric}).config
+    nothing: Any = None
+    assert validation.validation_fingerprint(corpus, nothing, config) == as_0_7_0
+    changed = override_config(config, {"decoding.patience": 1})
+    assert (validation.validation_fingerprint(corpus, nothing, changed) == as_0_7_0) is (metric == "loss")
 
 
 @pytest.mark.parametrize("precision", ["auto", "bf16"])

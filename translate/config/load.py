@@ -88,7 +88,11 @@ def read_resolved_config(path: Path) -> Config:
     Raises:
         InputError: The file is unreadable, invalid or incomplete.
     """
-    document = read_yaml(path, may_be_pipe=False)
+    return parse_resolved_config(read_yaml(path, may_be_pipe=False), path)
+
+
+def parse_resolved_config(document: Document, path: Path) -> Config:
+    """The config in a document that this version or an older one wrote, as `read_resolved_config` reads it."""
     _convert_old_keys(document, path)
     config = _validate(document)
     stated = config.model.model_fields_set | _YOUNGER_MODEL_KEYS

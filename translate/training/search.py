@@ -22,11 +22,11 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from translate.atomic import write_text
-from translate.config.load import load_config
+from translate.config.load import load_config, parse_resolved_config
 from translate.config.schema import Config
 from translate.config.section import MOST
 from translate.config.show import resolved_yaml
-from translate.config.yaml import join_key, read_yaml, shown_path
+from translate.config.yaml import Document, join_key, read_yaml, shown_path
 from translate.errors import InputError, RunError
 from translate.files import MissingFileError, require_file, require_name
 from translate.runs.directory import SEARCH_JOURNAL, RunDirectory
@@ -164,10 +164,13 @@ class Search:
         except Exception as error:  # a malformed record can raise anything
             raise InputError(f"{journal} is damaged ({error!r}): restore it, or choose another --dir") from error
         has_runs = any(each.is_dir() for each in directory.glob("trial-*"))  # none, if the first was not ready
-        for name, value in (("config", base.model_dump(mode="json")), ("space", str(space))):
-            if has_runs and self.study.user_attrs.get(name, value) != value:
+        found = self.study.user_attrs if has_runs else {}
+        before = parse_resolved_config(Document(found["config"], {}), journal) if "config" in found else base
+        for name, is_another in (("config", before != base), ("space", found.get("space", str(space)) != str(space))):
+            if is_another:
                 raise InputError(f"{directory} holds a search with another {name}: choose another --dir")
-            self.study.set_user_attr(name, value)
+        self.study.set_user_attr("config", base.model_dump(mode="json"))
+        self.study.set_user_attr("space", str(space))
 
     def run(
         self,

@@ -26,6 +26,7 @@ from translate.training.tracking.log_window import describe_perplexity, describe
 # Search settings that affect the loss, and those that affect no translation; all others affect only BLEU.
 _DECIDE_LOSS = {"long", "max_source_tokens", "max_target_tokens", "precision"}
 _DECIDE_NOTHING = {"n_best", "alignment_layer", "batch_tokens", "look_ahead_lines", "engine", "workers", "device"}
+_ADDED_LATER = {"patience", "forbidden_ids"}  # since 0.9.0; scores of older runs are those of the defaults
 _MAX_LENGTH_CONSTANT = 10  # tokens of a translation beyond those that the length of its source allows
 
 
@@ -80,6 +81,9 @@ def validation_fingerprint(corpus: ParallelCorpus | None, tokenizers: Tokenizers
         return None
     included = _DECIDE_LOSS if config.training.best_metric == "loss" else None
     search = validation_search(config).model_dump(mode="json", include=included, exclude=_DECIDE_NOTHING)
+    for key in _ADDED_LATER & search.keys():
+        if getattr(config.decoding, key) == DecodingConfig.model_fields[key].default:
+            del search[key]
     if not included:  # keeps scores of older versions comparable
         search |= {key.rpartition(".")[2]: old for key, (old, _) in REMOVED_KEYS.items() if key.startswith("decoding.")}
     tokenizer = None if included else config.evaluation.bleu_tokenizer
