@@ -1,12 +1,15 @@
 """A check of whole configs: silent on clean text and sound settings, and each fault reported with its line."""
 
 import json
+import logging
 import random
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from translate import bars
 from translate.config.load import load_config
 from translate.config.schema import Config
 from translate.errors import RunError
@@ -56,13 +59,34 @@ def only(findings: list[Finding] | tuple[Finding, ...], name: str) -> Finding:
     return finding
 
 
-def test_clean_text_is_silent(text: dict[str, Lines], write: Write, quick: None, tmp_path: Path) -> None:
+def test_clean_text_is_silent(
+    text: dict[str, Lines],
+    write: Write,
+    quick: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     config = write(text)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
-    steps: list[str] = []
-    report = check(config, watch=steps.append)
+    seen: set[threading.Event] = set()
+    # Each stage takes a minute and a little more.
+    monkeypatch.setattr(
+        bars, "wait_a_minute", lambda is_over: (is_over in seen and is_over.wait()) or seen.add(is_over)
+    )
+    with caplog.at_level(logging.INFO, "translate.bars"):
+        report = check(config)
     assert report.findings == () and report.leakage == ()
-    assert steps[0] == "reading the corpora" and len(steps) == 5
+    stages = [message.partition(", 1 minute so far") for message in caplog.messages if "minute" in message]
+    assert [(work.split()[0], bool(counts)) for work, _, counts in stages] == [
+        ("Reading", True),
+        ("Reading", True),
+        ("Training", False),
+        ("Encoding", True),
+        ("Encoding", True),
+        ("Inspecting", False),
+        ("Trying", False),
+    ]
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before  # nothing is left behind
     assert logged(config, ignore_errors=False) == []
 

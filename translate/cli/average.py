@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from translate.cli.terminal.console import line_bar
+from translate.bars import show_progress
 from translate.cli.terminal.lines import print_json
 from translate.cli.terminal.options import JsonOption, RunArgument
 from translate.errors import InputError
@@ -65,7 +65,7 @@ def average(
         say(f"validation, {len(pairs.sources):,} lines\n  average of    BLEU    loss  checkpoints")
 
         def score() -> Validation:
-            with line_bar(2 * len(pairs.sources)) as advance:  # each is scored, then translated
+            with show_progress("Validating", 2 * len(pairs.sources), unit="lines") as advance:
                 return validate(loaded.model, loaded.tokenizers, pairs, config, on_finished=advance)
 
         tried: list[ScoredAverage] = []

@@ -1,6 +1,5 @@
 """`check`: data and settings before a long run; and `verify`: the files of a run directory."""
 
-import logging
 import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Option
 
-from translate.cli.terminal.console import has_colour, showing_activity
+from translate.cli.terminal.console import has_colour, show_only
 from translate.cli.terminal.lines import print_json
 from translate.cli.terminal.options import ConfigArgument, JsonOption, Overrides, RunArgument
 from translate.messages import escaped, fill
@@ -37,12 +36,11 @@ def check(
     """
     from translate.config.load import load_config
 
-    logging.getLogger("translate").setLevel(logging.WARNING)  # the report contains training's log of its data
+    show_only(__name__)  # the report contains training's log of its data
     loaded = load_config(config, overrides or [], require_files=True).config
     from translate.lint.check import check as check_training
 
-    with showing_activity() as show:
-        report = check_training(loaded, watch=show)
+    report = check_training(loaded)
     from translate.exchange.huggingface import marian_lacks
 
     lacking = marian_lacks(loaded.model)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from translate.cli.terminal.console import line_bar
+from translate.bars import show_progress
 from translate.cli.terminal.lines import aligned_columns, check_outputs, open_lines, print_json
 from translate.cli.terminal.options import JsonOption, complete_run
 from translate.errors import InputError
@@ -92,7 +92,7 @@ def _translate(run: Path, sources: Sequence[str]) -> list[str]:
     from translate.decoding.loading import load_translator
 
     translator = load_translator(run, options={}, token_scores=False).translator
-    with line_bar(len(sources)) as advance:
+    with show_progress("Translating", len(sources), unit="lines") as advance:
         return [each.text for each in translator.translate_stream(sources, on_finished=advance)]
 
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer import Argument, Option
 
-from translate.cli.terminal.console import is_terminal, line_bar, showing_activity
+from translate.bars import show_progress
+from translate.cli.terminal.console import is_terminal
 from translate.cli.terminal.conversation import converse, is_typed, typed_lines
 from translate.cli.terminal.documents import decode_document
 from translate.cli.terminal.lines import (
@@ -138,8 +139,7 @@ def decode(
         from translate.data.text import read_lines
         from translate.decoding.loading import load_translator
 
-        with showing_activity() as show:
-            show(f"Loading {run}")
+        with show_progress(f"Loading {run}"):
             phrases = read_lines(forbid) if forbid is not None else []
             loaded = load_translator(
                 run,
@@ -198,8 +198,9 @@ def decode(
     started = time.perf_counter()
     counts = ConditionCounts()
     with contextlib.ExitStack() as stack:
-        # A bar would get in the way of typing.
-        advance = stack.enter_context(line_bar(source.total, is_hidden=interactive or is_typed(file)))
+        is_hidden = interactive or is_typed(file)  # a bar would get in the way of typing
+        bar = show_progress("Translating", source.total, unit="lines", is_hidden=is_hidden)
+        advance = stack.enter_context(bar)
         translations = counts.watch(translator.translate_stream(requests, on_finished=advance))
         write = stack.enter_context(open_line_output(alignments)) if alignments else None
         write_lines(
@@ -241,7 +242,7 @@ def score(
     check_outputs({"--output": output or STANDARD_OUTPUT})
     translator = load_own_translator(run, checkpoint=checkpoint, options=options).translator
     total = CorpusScore()
-    with line_bar(pairs.total) as advance:
+    with show_progress("Scoring", pairs.total, unit="lines") as advance:
         records = describe_scores(translator, pairs, total, on_finished=advance)
         write_lines((json.dumps(record, ensure_ascii=False) for record in records), output)
     cut = f", {total.cut} too long and cut" if total.cut else ""

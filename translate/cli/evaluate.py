@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from translate.cli.terminal.console import line_bar
+from translate.bars import show_progress
 from translate.cli.terminal.lines import aligned_columns, open_lines, paired_lines, print_json
 from translate.cli.terminal.options import (
     CheckpointOption,
@@ -83,7 +83,7 @@ def evaluate(
     translator, loaded = load_translator(run, checkpoint=checkpoint, options=options, token_scores=False)
     scored: list[tuple[str, dict[str, Any]]] = []
     for name, pairs in test_sets.items():
-        with line_bar(len(pairs.sources)) as advance:
+        with show_progress(f"Translating {name}", len(pairs.sources), unit="lines") as advance:
             evaluation = evaluate(translator, pairs.sources, pairs.targets, config.evaluation, on_finished=advance)
         settings, texts = translator.config.model_dump(mode="json"), [each.text for each in evaluation.translations]
         others = score_conventions(texts, pairs.targets, config.evaluation) if report else ()

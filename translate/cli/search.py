@@ -1,7 +1,6 @@
 """`search`: tries settings of a config, and ranks the runs."""
 
 import functools
-import logging
 import os
 import shlex
 import sys
@@ -11,7 +10,7 @@ from typing import Annotated, Literal
 import typer
 from typer import Argument, Option
 
-from translate.cli.terminal.console import ConsoleHandler, fail_interrupted
+from translate.cli.terminal.console import fail_interrupted, show_only
 from translate.cli.terminal.lines import aligned_columns, print_json
 from translate.cli.terminal.options import ConfigArgument, IgnoreErrors, JsonOption, Overrides
 from translate.errors import InputError, install_hint
@@ -60,9 +59,7 @@ def search(
     keys, base = read_space(space), load_config(config, overrides or [], require_files=True).config
     directory = directory or Path("runs") / f"{base.name}-search"
     study = Search(directory, base, keys, pruner=pruner, place=shown_path(space))
-    for handler in logging.getLogger("translate").handlers:
-        if isinstance(handler, ConsoleHandler):  # everything else is in the runs' logs
-            handler.addFilter(lambda each: each.name == "translate.training.search" or each.levelno >= logging.WARNING)
+    show_only("translate.training.search")  # everything else is in the runs' logs
     command = ["translate", *sys.argv[1:]]
     inspect = functools.partial(log_findings, ignore_errors=ignore_errors)
     try:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from translate.cli.terminal.console import showing_activity
+from translate.bars import show_progress
 from translate.cli.terminal.options import CheckpointOption, complete_run, takes_decoding_options
 from translate.errors import InputError, RunError, install_hint
 
@@ -58,8 +58,7 @@ def serve(
 
     metrics, limits = Metrics(), Limits()
     with _listen(host, port) as listener:
-        with showing_activity() as show:
-            show(f"Loading {', '.join(map(str, runs))}")
+        with show_progress(f"Loading {', '.join(map(str, runs))}"):
             models = load_models(runs, limits, metrics, checkpoint=checkpoint, options=options)
         app = create_app(models, limits, Access(token, is_loopback, tuple(cors_origin or ())), metrics)
         for model in models.values():

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer import Argument, Option
 
-from translate.cli.terminal.console import showing_activity
+from translate.bars import show_progress
 from translate.cli.terminal.lines import check_outputs, open_lines
 from translate.cli.terminal.options import CheckpointOption, RunArgument, complete_run, takes_decoding_options
 from translate.cli.terminal.parts import DecodingJob, decode_in_parts, load_for_parts
@@ -132,12 +132,11 @@ def _make_corpus(
                 raise InputError("--nearest-reference chooses among --n-best translations, but that is 1: raise it")
             if file is not None:
                 raise InputError("--nearest-reference cannot be combined with --source, which has no references")
-        with showing_activity() as show:
-            show("Reading the text")
+        with show_progress("Reading the text"):
             read = _read_training_data(runs[0], config) if file is None else _read_text(file, runs[0], config)
-            lines, references, inputs[:] = read
-            show(f"Loading {', '.join(map(str, runs))}")
-            named = {"RUN": runs[:1], "ensemble": runs[1:]}
+        lines, references, inputs[:] = read
+        named = {"RUN": runs[:1], "ensemble": runs[1:]}
+        with show_progress(f"Loading {', '.join(map(str, runs))}"):
             translator, dependencies = load_for_parts(load, named, {}, checkpoint=checkpoint)
         dependencies["pairs"] = f"{name} {nearest}"
         facts = {**dependencies, "text": json.dumps(inputs)}

@@ -14,6 +14,7 @@ from typing import NamedTuple, assert_never, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from translate.bars import Advance, show_progress
 from translate.config.data import Augmentation, Corpus, HubCorpus, TableCorpus, TextCorpus, TsvCorpus
 from translate.data.cache import TemporaryFile
 from translate.data.tables import PairChunk, check_columns, chunk_pairs, read_table, table_name
@@ -63,13 +64,20 @@ def read_corpus(corpus: Corpus, *, key: str) -> ParallelCorpus:
         case _:
             assert_never(corpus)
     try:
-        sources, targets = store_pairs(chunks, name=name)
+        with show_progress(f"Reading {key}", unit="pairs") as advance:
+            sources, targets = store_pairs(_counted(chunks, advance), name=name)
     except InputError as error:
         raise InputError(f"{key}: {error}") from error.__cause__
     if not len(sources):
         raise InputError(f"{key}: {name} has no sentence pair")
     named = f"{name} with {corpus.source_tag}" if corpus.source_tag else name
     return ParallelCorpus(named, sources, targets, corpus.weight, corpus.source_tag, corpus.augment)
+
+
+def _counted(chunks: Iterable[PairChunk], advance: Advance) -> Iterator[PairChunk]:
+    for chunk in chunks:
+        advance(len(chunk.sources))
+        yield chunk
 
 
 def _text_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:

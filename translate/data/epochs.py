@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from translate.bars import show_progress
 from translate.config.data import DataConfig
 from translate.data.augmentation import change_pairs, draw_changes
 from translate.data.batching import Batch, cut_batches, make_batch, order_by_length
@@ -128,8 +129,8 @@ class TrainingBatches:
         self._augment = [corpus.augment for corpus in corpora]
         self._texts = join_texts(corpora, with_tags=True)
         self._sources, self._targets = encoded or (
-            encode_texts(texts, tokenizer, num_threads=settings.num_threads, cache=cache)
-            for texts, tokenizer in zip(self._texts, tokenizers[:2], strict=True)
+            encode_texts(texts, tokenizer, num_threads=settings.num_threads, cache=cache, work=f"Encoding the {side}")
+            for side, texts, tokenizer in zip(("sources", "targets"), self._texts, tokenizers[:2], strict=True)
         )
         self._kept: list[NDArray[np.int64]] = []  # for each corpus, pair numbers
         self.filter_reports: list[FilterReport] = []
@@ -228,8 +229,10 @@ class TrainingBatches:
         """
         writers = [TokenWriter(f"the segmentations of epoch {epoch + 1}") for _ in ("sources", "targets")]
         tasks = self._sampling_tasks(chosen[new], changes[new], epoch=epoch)
-        for number, chunk in enumerate(self._sampling_pool.run(tasks, num_lines=2 * len(new), check=check)):
-            writers[number % 2].add(chunk)
+        with show_progress(f"Segmenting epoch {epoch + 1}", 2 * len(new), unit="lines") as advance:
+            for number, chunk in enumerate(self._sampling_pool.run(tasks, num_lines=2 * len(new), check=check)):
+                writers[number % 2].add(chunk)
+                advance(len(chunk.lengths))
         limits, longest = self._settings.limits, self._settings.batch_tokens - 1
         is_new = np.zeros(len(chosen), dtype=np.bool_)
         is_new[new] = (writers[0].lengths <= min(limits.max_source_tokens, longest)) & (

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from translate.bars import show_progress
 from translate.config.data import DataConfig
 from translate.data.corpora import ParallelCorpus
 from translate.errors import InputError
@@ -76,7 +77,8 @@ def filter_pairs(
     max_source, max_target, ratio = limits.max_source_tokens, limits.max_target_tokens, limits.max_length_ratio
     equal = repeated = np.zeros(len(source_lengths), dtype=np.bool_)
     if limits.leave_out:
-        equal, repeated = find_copies(corpus.sources, corpus.targets)
+        with show_progress("Looking for repeated pairs"):
+            equal, repeated = find_copies(corpus.sources, corpus.targets)
     longer, shorter = np.maximum(source_lengths, target_lengths), np.minimum(source_lengths, target_lengths)
     rules = {
         "empty source": source_lengths == 0,

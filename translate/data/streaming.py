@@ -14,6 +14,7 @@ from functools import partial
 from itertools import accumulate, chain, pairwise
 from typing import Any, TypeGuard
 
+from translate.bars import show_progress
 from translate.config.data import Corpus, DataConfig, HubCorpus, TableCorpus
 from translate.data.corpora import ParallelCorpus, join_texts, read_corpus, store_pairs
 from translate.data.epochs import BatchSettings, Epoch, TrainingBatches
@@ -283,13 +284,15 @@ class StreamedBatches:
     def _encode(self, texts: Sequence[str], tokenizer: Tokenizer, check: Check) -> TokenStore:
         """The ids of each line: each process encodes a part, and all processes get all ids."""
         writer, world = TokenWriter("the token ids of a segment"), self._world
-        for first in range(0, len(texts), _EXCHANGED_LINES * world.size):
-            start = first + world.rank * _EXCHANGED_LINES
-            lines = texts[start : start + _EXCHANGED_LINES]
-            own = encode_chunks(lines, tokenizer, num_threads=self._settings.num_threads, check=check)
-            parts = world.all_gather(world.run_cancellable(partial(list[TokenChunk], own)))
-            # All store at the same time, so that one full disk ends all processes.
-            world.run_cancellable(partial(writer.add, *chain.from_iterable(parts)))
+        with show_progress("Encoding the next segment", len(texts), unit="lines") as advance:
+            for first in range(0, len(texts), _EXCHANGED_LINES * world.size):
+                start = first + world.rank * _EXCHANGED_LINES
+                lines = texts[start : start + _EXCHANGED_LINES]
+                own = encode_chunks(lines, tokenizer, num_threads=self._settings.num_threads, check=check)
+                parts = world.all_gather(world.run_cancellable(partial(list[TokenChunk], own)))
+                # All store at the same time, so that one full disk ends all processes.
+                world.run_cancellable(partial(writer.add, *chain.from_iterable(parts)))
+                advance(_EXCHANGED_LINES * world.size)
         return writer.finish()
 
 

@@ -15,6 +15,7 @@ from typing import BinaryIO, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from translate.bars import Advance, show_progress
 from translate.data.cache import CachedFile, DataCache, TemporaryFile, entry_name, text_digest
 from translate.data.tokenizer import Tokenizer
 
@@ -145,23 +146,34 @@ Check = Callable[[], None]
 
 
 def encode_texts(
-    texts: Sequence[str], tokenizer: Tokenizer, *, num_threads: int, cache: DataCache | None
+    texts: Sequence[str], tokenizer: Tokenizer, *, num_threads: int, cache: DataCache | None, work: str = "Encoding"
 ) -> TokenStore:
-    """The ids of each line of the training corpora, through the cache if there is one; see `TokenWriter`."""
-    chunks = partial(encode_chunks, texts, tokenizer, num_threads=num_threads)
-    if cache is not None:
-        name = entry_name("ids", tokenizer.model_bytes, text_digest(texts))
-        file = cache.find(name) or cache.make(name, lambda file: write_tokens(chunks(), file))
-        if file is not None:
-            return read_tokens(file, num_lines=len(texts), vocab_size=tokenizer.vocab_size)
-    writer = TokenWriter("the token ids of the training corpora")
-    for chunk in chunks():
-        writer.add(chunk)
-    return writer.finish()
+    """The ids of each line of the training corpora, through the cache if there is one; see `TokenWriter`.
+
+    Args:
+        work: What `show_progress` shows.
+    """
+
+    with show_progress(work, len(texts), unit="lines") as advance:
+        chunks = partial(encode_chunks, texts, tokenizer, num_threads=num_threads, advance=advance)
+        if cache is not None:
+            name = entry_name("ids", tokenizer.model_bytes, text_digest(texts))
+            file = cache.find(name) or cache.make(name, lambda file: write_tokens(chunks(), file))
+            if file is not None:
+                return read_tokens(file, num_lines=len(texts), vocab_size=tokenizer.vocab_size)
+        writer = TokenWriter("the token ids of the training corpora")
+        for chunk in chunks():
+            writer.add(chunk)
+        return writer.finish()
 
 
 def encode_chunks(
-    texts: Sequence[str], tokenizer: Tokenizer, *, num_threads: int, check: Check = lambda: None
+    texts: Sequence[str],
+    tokenizer: Tokenizer,
+    *,
+    num_threads: int,
+    check: Check = lambda: None,
+    advance: Advance = lambda number: None,
 ) -> Iterator[TokenChunk]:
     """The ids of all lines, a thousand lines at a time; they do not depend on the number of threads."""
 
@@ -173,7 +185,9 @@ def encode_chunks(
     # Threads of Python rather than of SentencePiece: while one makes lists of its ids, the others encode.
     with ThreadPoolExecutor(num_threads) as pool:
         tasks = (pool.submit(encode, first) for first in range(0, len(texts), _THREAD_LINES))
-        yield from results_in_order(tasks, num_ahead=num_threads)
+        for chunk in results_in_order(tasks, num_ahead=num_threads):
+            advance(len(chunk.lengths))
+            yield chunk
 
 
 def results_in_order(futures: Iterable[Future[T]], *, num_ahead: int) -> Iterator[T]:

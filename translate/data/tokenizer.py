@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple
 
 import sentencepiece
 
+from translate.bars import show_progress
 from translate.config.data import TokenizerConfig
 from translate.data.cache import DataCache, entry_name, text_digest
 from translate.errors import InputError
@@ -217,7 +218,8 @@ def prepare_tokenizers(
                 continue
         lines = chain.from_iterable(_evenly_spaced(text, config.max_training_lines) for text in texts)
         text_name = "the training text" if side == "joint" else f"the {side} side of the training text"
-        models.append(train_tokenizer(lines, config, text_name=text_name))
+        with show_progress("Training the tokenizer"):
+            models.append(train_tokenizer(lines, config, text_name=text_name))
         if cache is not None:
             cache.make(name, methodcaller("write", models[-1].model_bytes))
     return Tokenizers(models[0], models[-1], config.vocabulary)

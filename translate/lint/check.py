@@ -3,13 +3,13 @@
 import logging
 import math
 import time
-from collections.abc import Callable
 from itertools import chain, zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
+from translate.bars import show_progress
 from translate.config.schema import Config
 from translate.data.epochs import Epoch
 from translate.distributed.process_group import SINGLE_PROCESS
@@ -93,13 +93,10 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, tuple | list) else value
 
 
-def check(config: Config, *, watch: Callable[[str], None] = lambda text: None) -> Report:
+def check(config: Config) -> Report:
     """Prepare a training, try some of its steps, and inspect the text.
 
     Nothing is written.
-
-    Args:
-        watch: Called with the current activity.
 
     Raises:
         InputError: The training would refuse the config or the data; the message is the training's.
@@ -107,28 +104,27 @@ def check(config: Config, *, watch: Callable[[str], None] = lambda text: None) -
     configure_memory()
     device = choose_place(config, SINGLE_PROCESS)
     initial = read_initial_weights(config)
-    watch("reading the corpora")
     corpora = preparation.read_corpora(config)
-    watch("making the tokenizer")
     tokenizers = preparation.make_tokenizers(config, corpora)
-    watch("encoding")
     batches = preparation.make_batches(config, corpora, tokenizers)
     config, batches, batch_size = resolve_batch_tokens(config, batches, tokenizers=tokenizers, device=device)
     preparation.check_validation(config, corpora, tokenizers)
     epoch = batches.epoch(0)
 
-    watch("inspecting the text")
     data = TrainingData(corpora, tokenizers, batches)
-    findings, reports, leaks, lengths, vocabularies = _inspect_text(config, data)
+    with show_progress("Inspecting the text"):
+        findings, reports, leaks, lengths, vocabularies = _inspect_text(config, data)
     if batch_size is not None:
         hint = f"set training.batch_tokens={config.training.batch_tokens} for the same on another machine"
         findings.append(Finding("note", "batch_size_found", batch_size, hint))
 
-    watch("trying the longest batch, and the speed")
     measured = None
     try:
         validation = [each for each in (corpora.validation, *corpora.validation_also.values()) if each is not None]
-        measured = dry_run(config, epoch, tokenizers=tokenizers, validation=validation, device=device, initial=initial)
+        with show_progress("Trying the longest batch, and the speed"):
+            measured = dry_run(
+                config, epoch, tokenizers=tokenizers, validation=validation, device=device, initial=initial
+            )
     except RunError as error:
         findings.append(Finding("error", "training_fails", str(error), "fix this, and check again"))
     num_parameters = measured.num_trained_parameters if measured else count_weights(config.model, tokenizers)
@@ -152,7 +148,8 @@ def log_findings(
         NotReady: There are errors, and they are not ignored.
     """
     started = time.perf_counter()
-    findings, *_ = _inspect_text(config, data)
+    with show_progress("Inspecting the text"):
+        findings, *_ = _inspect_text(config, data)
     facts = _data_facts(data, data.batches.epoch(0, is_changed=False), num_parameters)
     findings = by_severity([*findings, *settings_findings(config, facts)])
     seconds = time.perf_counter() - started

@@ -13,7 +13,8 @@ import time
 import pytest
 import typer
 
-from translate.cli.terminal.console import fail, line_bar, showing_activity
+from translate.bars import show_progress
+from translate.cli.terminal.console import fail
 from translate.cli.terminal.lines import write_lines
 from translate.cli.terminal.process import ReportingGroup
 
@@ -76,18 +77,18 @@ def test_colours(kind: str, environment: dict[str, str], is_coloured: bool, monk
 
 
 def test_printed_lines_are_never_garbled_by_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logging.getLogger("translate"), "level", logging.INFO)
     lines = ["Ein Hund.", "Zwei Hunde laufen."]
     reader, writer = os.openpty()
     fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     with os.fdopen(reader, "rb", buffering=0) as shown, os.fdopen(writer, "w", encoding="utf-8") as stream:
         monkeypatch.setattr(sys, "stdout", stream)
         monkeypatch.setattr(sys, "stderr", stream)
-        with line_bar(3, is_hidden=True) as advance:
+        with show_progress("Scoring", 3, unit="lines", is_hidden=True) as advance:
             advance(3)
-        with showing_activity() as show:
-            show("Loading runs/mine")
+        with show_progress("Loading runs/mine"):
             write_lines(["above"], None)
-        with line_bar(3) as advance:
+        with show_progress("Scoring", 3, unit="lines") as advance:
             time.sleep(0.15)
             advance(2)
             write_lines(lines, None)

@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import logging
 import os
 import re
 import signal
@@ -97,6 +98,7 @@ def test_a_bar_asks_for_its_text_once_a_second_and_a_validation_has_one_below(
         fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 120, 0, 0))
     with os.fdopen(writer, "w", encoding="utf-8") as stream, os.fdopen(reader, "rb", buffering=0) as shown:
         monkeypatch.setattr(sys, "stderr", stream)
+        monkeypatch.setattr(logging.getLogger("translate"), "level", logging.INFO)
         with Recorder(RunDirectory(tmp_path), Config(), Progress("data")) as recorder:
             for number in range(50):
                 time.sleep(0.15 * (number == 49))  # tqdm draws ten times a second
@@ -109,7 +111,7 @@ def test_a_bar_asks_for_its_text_once_a_second_and_a_validation_has_one_below(
         assert (asked, text) == ([], ".")
         return
     assert len(asked) == 1 and "50/7,000 [" in text and f", {asked[0]}]" in text
-    _, begun, after = text.partition("\n\rvalidating:   0%|")
+    _, begun, after = text.partition("\n\rValidating:   0%|")
     assert begun and "50/7,000 [00:00, validating]" in text, "nothing is said to be left"
-    assert re.search(r"\rvalidating:  45%\|█+.*\| \[00:00, 00:00 left\]", after)
-    assert after.rpartition("validating")[2].count(" " * 119) == 2, "both are cleared"
+    assert re.search(r"\rValidating:  45%\|█+.*\| 9/20 lines \[.*, 00:00 left\]", after)
+    assert after.rpartition("Validating")[2].count(" " * 119) == 2, "both are cleared"

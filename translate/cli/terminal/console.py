@@ -1,11 +1,10 @@
-"""Console output in addition to a command's result: messages, progress bars, and the error that ends it."""
+"""Console output in addition to a command's result: messages, and the error that ends it."""
 
 import contextlib
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator
-from typing import Any, NoReturn, TextIO
+from typing import NoReturn, TextIO
 
 import typer
 
@@ -36,6 +35,14 @@ class ConsoleHandler(logging.Handler):
             typer.echo(text, err=True, color=has_colour(sys.stderr))
 
 
+def show_only(module: str) -> None:
+    """Print messages of one module, progress, warnings and errors for the rest of the command, and nothing else."""
+    shown = {module, "translate.bars"}
+    for handler in logging.getLogger("translate").handlers:
+        if isinstance(handler, ConsoleHandler):
+            handler.addFilter(lambda each: each.name in shown or each.levelno >= logging.WARNING)
+
+
 def fail(message: str, code: int) -> NoReturn:
     """Print the first lines of an error message, and exit."""
     lines = escaped(message).split("\n")
@@ -51,34 +58,10 @@ def fail_interrupted(error: KeyboardInterrupt, hint: str = "") -> NoReturn:
     fail(f"{str(error) or 'interrupted'}{hint}", getattr(error, "exit_code", 130))
 
 
-@contextlib.contextmanager
-def line_bar(total: int | None, *, is_hidden: bool = False) -> Iterator[Callable[[int], object]]:
-    """A context with a progress bar on standard error, if that is a terminal; yields the function that advances it."""
-    speed = "{rate_noinv_fmt}, {remaining} left" if total else "{rate_noinv_fmt}"
-    counts = "{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} lines" if total else "{n_fmt} lines"
-    # Smoothed over several seconds: sentences of similar length finish together.
-    with _bar(f"{counts} [{speed}]", is_hidden=is_hidden, total=total, unit=" lines", smoothing=0.03) as bar:
-        yield bar.update
-
-
 def without_bar() -> contextlib.AbstractContextManager[None]:
     """A context for printing on a terminal, in which the progress bar is cleared."""
     tqdm = sys.modules.get("tqdm")  # without it there is no bar
     return tqdm.tqdm.external_write_mode(file=sys.stderr) if tqdm else contextlib.nullcontext()
-
-
-@contextlib.contextmanager
-def showing_activity() -> Iterator[Callable[[str], None]]:
-    """A context whose function shows the current activity on a terminal, in one line that is cleared at the end."""
-    with _bar("{desc}") as line:
-        yield lambda text: line.set_description_str(escaped(f"{text} …"))
-
-
-def _bar(form: str, *, is_hidden: bool = False, **settings: Any) -> Any:
-    from tqdm import tqdm
-
-    is_hidden = is_hidden or not is_terminal(sys.stderr)
-    return tqdm(file=sys.stderr, dynamic_ncols=True, leave=False, bar_format=form, disable=is_hidden, **settings)
 
 
 def has_colour(stream: TextIO | None) -> bool:

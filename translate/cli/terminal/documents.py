@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from translate.cli.terminal.console import line_bar
+from translate.bars import show_progress
 from translate.cli.terminal.lines import check_outputs, write_lines
 from translate.errors import InputError
 
@@ -45,7 +45,7 @@ def decode_document(
     started = time.perf_counter()
 
     def translate(sentences: Sequence[str]) -> list["Translation"]:
-        with line_bar(len(sentences)) as advance:
+        with show_progress("Translating", len(sentences), unit="sentences") as advance:
             requests = (Request(sentence, terminology=terms) for sentence in sentences)
             return list(translator.translate_stream(requests, on_finished=advance))
 

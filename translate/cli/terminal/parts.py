@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import typer
 
-from translate.cli.terminal.console import fail_interrupted, line_bar
+from translate.bars import show_progress
+from translate.cli.terminal.console import fail_interrupted
 
 if TYPE_CHECKING:
     from translate.decoding import ConditionCounts, Request, Translator
@@ -44,7 +45,7 @@ def decode_in_parts(
             job = world.run_on_all_ranks(prepare)
             world.check_same_on_all_ranks(job.facts)
             started = time.perf_counter()
-            with line_bar(job.total, is_hidden=not world.is_main_process) as advance:
+            with show_progress("Translating", job.total, unit="lines") as advance:
                 counts, lines_kept = job.decoder.decode(world, job.requests, on_finished=advance)
         except KeyboardInterrupt as error:
             if not world.is_main_process:

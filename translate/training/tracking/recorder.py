@@ -12,6 +12,7 @@ from typing import Any
 from tqdm import tqdm
 
 from translate.atomic import atomic_write, open_append, write_error
+from translate.bars import Advance, show_progress
 from translate.config.schema import Config
 from translate.runs.directory import RunDirectory
 from translate.runs.metrics import read_recorded
@@ -71,19 +72,10 @@ class Recorder:
             self._shown_at = time.perf_counter()
         self._bar.update()
 
-    @contextlib.contextmanager
-    def validating(self, num_lines: int) -> Iterator[Callable[[int], object]]:
-        """A context with a second bar below the first, which is cleared at the end; yields what advances it."""
+    def validating(self, num_lines: int) -> contextlib.AbstractContextManager[Advance]:
+        """A context with a second bar below the first; see `show_progress`."""
         self._bar.set_postfix_str("validating")
-        with tqdm(
-            total=num_lines,
-            desc="validating",
-            disable=self._bar.disable,
-            dynamic_ncols=True,
-            leave=False,
-            bar_format="{l_bar}{bar}| [{elapsed}, {remaining} left]",
-        ) as bar:
-            yield bar.update
+        return show_progress("Validating", num_lines, unit="lines")
 
     def record(self, record: dict[str, Any]) -> None:
         """Keep a record with `kind` and `step`, of which trackers get the numbers.
