@@ -20,6 +20,7 @@ from translate.decoding import Translator
 from translate.decoding.loading import load_own_translator, load_translator
 from translate.errors import InputError
 from translate.evaluation import evaluate as evaluation
+from translate.evaluation.test_sets import choose_test_set
 from translate.messages import MessageFormatter
 from translate.runs.directory import Checkpoint, open_run
 from translate.runs.metrics import Record, best_record, read_metrics
@@ -186,7 +187,7 @@ def evaluate(
     if (sources is None) != (references is None) or (sources is not None and test_set is not None):
         raise InputError("sources and references go together, and not with test_set")
     if sources is None or references is None:
-        _, pairs = evaluation.choose_test_set(run.config, name=test_set)
+        _, pairs = choose_test_set(run.config, name=test_set)
         sources, references = pairs.sources, pairs.targets
     translator = load_translator(run.path, checkpoint=checkpoint, options=options, token_scores=False).translator
     return evaluation.evaluate(translator, sources, references, run.config.evaluation)

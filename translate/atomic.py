@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from translate.errors import RunError
+from translate.errors import InputError, RunError
 from translate.files import check_output
 
 if sys.platform != "win32":
@@ -87,6 +87,12 @@ def open_output(path: Path) -> Iterator[BinaryIO]:
             yield file
     except OSError as error:
         raise write_error(path, error) from error
+
+
+def check_new_folder(path: Path, *, purpose: str) -> None:
+    """Raise an InputError unless a path does not exist yet, or is an empty folder."""
+    if path.exists() and not (path.is_dir() and not any(path.iterdir())):
+        raise InputError(f"{path} is not an empty folder: choose another one for the {purpose}")
 
 
 @contextlib.contextmanager

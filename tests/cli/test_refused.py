@@ -5,6 +5,7 @@ What is wrong with configs, corpora and lines is in `test_bad_input.py`.
 
 import inspect
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -140,6 +141,40 @@ def test_what_is_refused(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
     message, words = result.stderr.lower(), [word.lower() for word in ROWS[line]]  # versions of typer differ in case
     assert in_order(message, "translate: ", *words), message
     assert sorted(Path().rglob("*")) == before
+
+
+AT_ONCE = [  # what is wrong is found before torch is imported, which takes a second
+    *("train none", "train run", "train demo --run run", "train demo model.d_modle=8", "train demo model.d_model=x"),
+    *("train demo data.validation={kind:text,source:gone.de,target:gone.en}", "check none", "check demo model.x=1"),
+    *("search none empty", "search demo gone.yaml", "decode none", "decode run --beam-size 0", "decode run gone.de"),
+    *("decode run --checkpoint bset", "decode run --ensemble none", "decode run --prefix gone.de a.de", "decode old"),
+    *("score none a.de a.en", "score run gone.de a.en", "eval none", "eval run --set none", "eval run --beam-size 0"),
+    *(
+        "eval run --source gone.de --reference a.en",
+        "compare run none",
+        "compare run old",
+        "serve none",
+        "serve run old",
+    ),
+    *("serve run --beam-size 0", "average none", "tune-decode none", "tune-decode run --set none", "verify none"),
+    *("distill none -o out", "backtranslate none a.en -o out", "shortlist none", "import opus run"),
+    *("export none out --to onnx", "export run old --to onnx", "show attention none Hund", "show positions none"),
+    *("show curves run none", "show embeddings none", "show masks none Hund", "tokenizer encode none"),
+]
+
+
+def test_what_is_refused_at_once() -> None:
+    """In one new process: whether torch is imported, after each command."""
+    code = (
+        "import sys\nfrom translate.cli import app\n"
+        "for line in sys.argv[1:]:\n"
+        "    try:\n        app(line.split(' '), prog_name='translate')\n"
+        "    except SystemExit as end:\n        print(end.code, 'torch' in sys.modules)"
+    )
+    command = [sys.executable, "-c", code, *AT_ONCE]
+    result = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    found = dict(zip(AT_ONCE, result.stdout.splitlines(), strict=True))
+    assert {line: end for line, end in found.items() if end != "2 False"} == {}, result.stderr
 
 
 PACKAGES = {

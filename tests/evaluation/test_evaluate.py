@@ -14,8 +14,9 @@ from translate.config.schema import Config, EvaluationConfig
 from translate.data.tokenizer import prepare_tokenizers
 from translate.decoding import Translation, Translator
 from translate.errors import InputError, RunError
-from translate.evaluation.evaluate import Evaluation, choose_test_sets, evaluate, report_folder, write_report
+from translate.evaluation.evaluate import Evaluation, evaluate, report_folder, write_report
 from translate.evaluation.metrics import Interval, Metric, score_translations
+from translate.evaluation.test_sets import choose_test_sets
 from translate.runs.checksums import check_folder, read_checksums
 
 SOURCES = ["Ein Hund läuft.", "", "Die Straße ist grün.", "Zwei Hunde schlafen.", "Ein Hund schläft im Gras."]

@@ -11,7 +11,8 @@ from trainings import Digits, happening, records_of, run_training
 from translate.config.schema import Config
 from translate.data.tokenizer import load_tokenizers
 from translate.decoding.loading import load_translator
-from translate.evaluation.evaluate import choose_test_sets, evaluate
+from translate.evaluation.evaluate import evaluate
+from translate.evaluation.test_sets import choose_test_sets
 from translate.model.lora import is_lora
 from translate.runs.checkpoint import read_tensors
 from translate.runs.directory import RunDirectory

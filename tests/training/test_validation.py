@@ -14,7 +14,8 @@ from translate.config.schema import Config
 from translate.decoding import loading
 from translate.decoding.loading import load_translator
 from translate.errors import RunError
-from translate.evaluation.evaluate import choose_test_sets, evaluate
+from translate.evaluation.evaluate import evaluate
+from translate.evaluation.test_sets import choose_test_sets
 from translate.runs.loading import load_run
 from translate.training import validation
 

@@ -34,20 +34,21 @@ def average(
     """
     from translate.atomic import open_append
     from translate.config.load import read_resolved_config
-    from translate.evaluation.evaluate import choose_test_set
-    from translate.model.device import choose_device
-    from translate.runs.checkpoint import read_progress, read_tensors
+    from translate.evaluation.test_sets import choose_test_set
     from translate.runs.directory import open_run
-    from translate.runs.loading import describe_moment, load_run
     from translate.runs.lock import lock_run
-    from translate.runs.progress import Progress
-    from translate.training.best_checkpoint import ScoredAverage, kept_windows, load_average, write_average
-    from translate.training.validation import Validation, validate
 
     directory = open_run(run)
     with contextlib.nullcontext() if dry_run else lock_run(run):
         config = read_resolved_config(directory.config)
         _, pairs = choose_test_set(config, name="validation")
+        from translate.model.device import choose_device
+        from translate.runs.checkpoint import read_progress, read_tensors
+        from translate.runs.loading import describe_moment, load_run
+        from translate.runs.progress import Progress
+        from translate.training.best_checkpoint import ScoredAverage, kept_windows, load_average, write_average
+        from translate.training.validation import Validation, validate
+
         last = directory.checkpoint("last")
         metadata = read_tensors(last, prefixes=()).metadata if last.is_file() else None
         progress = Progress("") if metadata is None else read_progress(last, metadata)

@@ -10,7 +10,7 @@ from typer import Argument, Option
 
 from translate.bars import show_progress
 from translate.cli.terminal.lines import aligned_columns, check_outputs, open_lines, print_json
-from translate.cli.terminal.options import JsonOption, complete_run
+from translate.cli.terminal.options import JsonOption, check_runs, complete_run
 from translate.errors import InputError
 from translate.messages import escaped, wrap
 
@@ -45,23 +45,26 @@ def compare(
         raise InputError(f"{systems[0]}: a comparison needs at least two systems")
     from translate.config.load import read_resolved_config
     from translate.config.schema import Config
-    from translate.evaluation.compare import compare
-    from translate.evaluation.evaluate import choose_test_set
+    from translate.evaluation.test_sets import choose_test_set
     from translate.files import require_file
-    from translate.lint.scored import find_mistakes
     from translate.runs.directory import open_run
-    from translate.visualize.comparison import comparison_picture, comparison_tables
-    from translate.visualize.page import choose_picture_file, save_picture
 
-    page = choose_picture_file(output, "html", name="comparison") if output else None
+    for system in systems:
+        if system.is_dir():
+            check_runs(system)
+        else:
+            require_file(system)
     first_run = next((system for system in systems if system.is_dir()), None)
     if first_run is None and source is None:
         raise InputError("files of translations need their source text: give --source and --reference")
     config = Config.model_construct() if first_run is None else read_resolved_config(open_run(first_run).config)
     name, pairs = choose_test_set(config, source=source, reference=reference, name=set_name)
-    for system in systems:
-        if not system.is_dir():
-            require_file(system)
+    from translate.evaluation.compare import compare
+    from translate.lint.scored import find_mistakes
+    from translate.visualize.comparison import comparison_picture, comparison_tables
+    from translate.visualize.page import choose_picture_file, save_picture
+
+    page = choose_picture_file(output, "html", name="comparison") if output else None
     check_outputs({"--output": output})
     names = [system.resolve().name for system in systems]
     if len({*names}) < len(names):

@@ -27,11 +27,11 @@ from translate.cli.terminal.lines import (
     write_lines,
 )
 from translate.cli.terminal.options import (
+    RUN,
     CheckpointOption,
     InputFile,
     OutputFile,
     RunArgument,
-    complete_run,
     takes_decoding_options,
 )
 from translate.cli.terminal.parts import DecodingJob, decode_in_parts, load_for_parts
@@ -69,11 +69,11 @@ def decode(
     interactive: Annotated[bool, Option("--interactive", help="Answer each line of a pipe immediately.")] = False,
     ensemble: Annotated[
         list[Path] | None,
-        Option(metavar="RUN", help="Average the probabilities with another run's.", autocompletion=complete_run),
+        Option(help="Average the probabilities with another run's.", **RUN),
     ] = None,
     reverse: Annotated[
         Path | None,
-        Option(metavar="RUN", help="Rerank the beam with a reverse-direction run.", autocompletion=complete_run),
+        Option(help="Rerank the beam with a reverse-direction run.", **RUN),
     ] = None,
     resume: Annotated[bool, Option("--resume", help="Keep finished parts in OUTPUT.parts, and reuse them.")] = False,
     document: Annotated[bool, Option("--document", help="Translate a document's text, keep the rest.")] = False,
@@ -233,13 +233,13 @@ def score(
       translate score runs/demo news.de news.en
       translate score runs/demo news.de output.en --output scores.jsonl
     """
-    from translate.decoding.loading import load_own_translator
-    from translate.decoding.output.formats import CorpusScore, describe_scores
-
     if options.get("precision") == "int8":
         raise InputError("score cannot use --precision int8; leave it out")
     pairs = paired_lines(open_lines(source), open_lines(target))
     check_outputs({"--output": output or STANDARD_OUTPUT})
+    from translate.decoding.loading import load_own_translator
+    from translate.decoding.output.formats import CorpusScore, describe_scores
+
     translator = load_own_translator(run, checkpoint=checkpoint, options=options).translator
     total = CorpusScore()
     with show_progress("Scoring", pairs.total, unit="lines") as advance:

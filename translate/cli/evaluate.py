@@ -11,10 +11,10 @@ from typer import Argument, Option
 from translate.bars import show_progress
 from translate.cli.terminal.lines import aligned_columns, open_lines, paired_lines, print_json
 from translate.cli.terminal.options import (
+    RUN,
     CheckpointOption,
     JsonOption,
     RunArgument,
-    complete_run,
     takes_decoding_options,
 )
 from translate.errors import InputError
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 def evaluate(
     run: Annotated[
         Path | None,
-        Argument(metavar="RUN", help="A run directory; none with --hypotheses.", autocompletion=complete_run),
+        Argument(help="A run directory; none with --hypotheses.", **RUN),
     ] = None,
     source: Annotated[Path | None, Option(metavar="F", help="Translate this text instead of the test sets.")] = None,
     reference: Annotated[Path | None, Option(metavar="F", help="References of --source or --hypotheses.")] = None,
@@ -54,13 +54,14 @@ def evaluate(
     """
     from translate.config.schema import EvaluationConfig
     from translate.evaluation.metrics import describe_scores, score_conventions, score_translations
-    from translate.lint.scored import find_mistakes
 
     if hypotheses is not None:
         if reference is None or run or source or set_name or samples or options or checkpoint != "best":
             raise InputError("--hypotheses F takes only --reference F, which it needs, --report and --json")
         lines = list(paired_lines(open_lines(hypotheses), open_lines(reference)))
         translated, references = ([line[side] for line in lines] for side in (0, 1))
+        from translate.lint.scored import find_mistakes
+
         metrics = score_translations(translated, references, EvaluationConfig())
         others = score_conventions(translated, references, EvaluationConfig()) if report else ()
         warnings = [*find_mistakes({str(hypotheses): translated}, references)]
@@ -71,15 +72,18 @@ def evaluate(
     if run is None:
         raise InputError("name a run directory, or --hypotheses F --reference F")
     from translate.config.load import read_resolved_config
-    from translate.decoding import count_conditions
-    from translate.decoding.loading import load_translator
-    from translate.evaluation.evaluate import choose_test_sets, evaluate, report_folder, spread_samples, write_report
+    from translate.evaluation.test_sets import choose_test_sets
     from translate.runs.directory import open_run
-    from translate.runs.loading import describe_moment
 
     directory = open_run(run)
     config = read_resolved_config(directory.config)
     test_sets = choose_test_sets(config, source=source, reference=reference, name=set_name)
+    from translate.decoding import count_conditions
+    from translate.decoding.loading import load_translator
+    from translate.evaluation.evaluate import evaluate, report_folder, spread_samples, write_report
+    from translate.lint.scored import find_mistakes
+    from translate.runs.loading import describe_moment
+
     translator, loaded = load_translator(run, checkpoint=checkpoint, options=options, token_scores=False)
     scored: list[tuple[str, dict[str, Any]]] = []
     for name, pairs in test_sets.items():
@@ -121,15 +125,16 @@ def tune_decode(
       translate tune-decode runs/demo
     """
     from translate.config.load import override_config, read_resolved_config
-    from translate.decoding.loading import load_translator
-    from translate.evaluation.evaluate import choose_test_sets
-    from translate.evaluation.tune import TunedSettings, tune_decoding
+    from translate.evaluation.test_sets import choose_test_set
     from translate.runs.directory import open_run, write_config
     from translate.runs.lock import lock_run
 
     directory = open_run(run)
     config = read_resolved_config(directory.config)
-    ((name, pairs),) = choose_test_sets(config, source=None, reference=None, name=set_name).items()
+    name, pairs = choose_test_set(config, name=set_name)
+    from translate.decoding.loading import load_translator
+    from translate.evaluation.tune import TunedSettings, tune_decoding
+
     translator = load_translator(run, checkpoint=checkpoint, options={}, token_scores=False).translator
     tried: list[TunedSettings] = []
 

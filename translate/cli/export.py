@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from typer import Argument, Option
 
+from translate.atomic import check_new_folder
 from translate.cli.terminal.options import CheckpointOption, Overrides, RunArgument
 
 logger = logging.getLogger(__name__)
@@ -29,6 +30,7 @@ def import_(
       translate import Helsinki-NLP/opus-mt-de-en runs/opus
       translate import opus runs/m data.source_language=de data.target_language=en
     """
+    check_new_folder(run, purpose="run")
     from translate.exchange import import_model
 
     started = time.perf_counter()
@@ -65,6 +67,7 @@ def export(
       translate export runs/demo --to huggingface demo-hf
       translate export runs/demo --to onnx demo-onnx --quantization int8
     """
+    check_new_folder(output, purpose="export")
     from translate.exchange import export_run
 
     step = export_run(run, to=to, output=output, checkpoint=checkpoint, quantization=quantization, evaluate=evaluate)

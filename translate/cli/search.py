@@ -47,16 +47,20 @@ def search(
     """
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise InputError("a search trains in one process: start it without torchrun")
+    from translate.config.load import load_config
+    from translate.config.yaml import shown_path
+    from translate.files import require_file
+
+    require_file(space, may_be_pipe=True)
+    base = load_config(config, overrides or [], require_files=True).config
     try:
         import optuna  # noqa: F401
     except ImportError as error:
         raise InputError(f"a search needs Optuna ({error}): {install_hint('search')}") from error
-    from translate.config.load import load_config
-    from translate.config.yaml import shown_path
     from translate.lint.check import log_findings
     from translate.training.search import Search, read_space
 
-    keys, base = read_space(space), load_config(config, overrides or [], require_files=True).config
+    keys = read_space(space)
     directory = directory or Path("runs") / f"{base.name}-search"
     study = Search(directory, base, keys, pruner=pruner, place=shown_path(space))
     show_only("translate.training.search")  # everything else is in the runs' logs

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from translate.bars import show_progress
-from translate.cli.terminal.options import CheckpointOption, complete_run, takes_decoding_options
+from translate.cli.terminal.options import RUN, CheckpointOption, takes_decoding_options
 from translate.errors import InputError, RunError, install_hint
 
 logger = logging.getLogger(__name__)
@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 def serve(
     runs: Annotated[
         list[Path],
-        Argument(metavar="RUN", help="Run directories; the first is the default.", autocompletion=complete_run),
+        Argument(help="Run directories; the first is the default.", **RUN),
     ],
     host: Annotated[str, Option(metavar="HOST", help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, Option(metavar="N", min=0, max=65535, help="The port; 0 takes a free one.")] = 8000,

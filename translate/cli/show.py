@@ -8,7 +8,7 @@ from typer import Argument, Option
 
 from translate.cli.terminal.help import Commands
 from translate.cli.terminal.lines import check_outputs, write_lines
-from translate.cli.terminal.options import CheckpointOption, Decorator, RunArgument, add_options, complete_run
+from translate.cli.terminal.options import RUN, CheckpointOption, Decorator, RunArgument, add_options, check_runs
 from translate.errors import InputError
 from translate.messages import escaped
 
@@ -19,6 +19,18 @@ if TYPE_CHECKING:
     from translate.visualize.panels import Picture
 
 logger = logging.getLogger(__name__)
+
+
+def _check_config_or_run(name: str) -> str:
+    """Refuse a name that is neither, before the command imports torch."""
+    from translate.config.load import find_config
+
+    if Path(name).is_dir():
+        check_runs(Path(name))
+    else:
+        find_config(name)
+    return name
+
 
 show_app = Commands(help="Draw pictures of a model and its training.")
 
@@ -103,7 +115,10 @@ def show_masks(
 @picture_command("positions")
 def show_positions(
     file: "PictureFile",
-    config_or_run: Annotated[str, Argument(metavar="CONFIG|RUN", help="A config, a preset or a run directory.")],
+    config_or_run: Annotated[
+        str,
+        Argument(metavar="CONFIG|RUN", help="A config, a preset or a run directory.", callback=_check_config_or_run),
+    ],
     length: Annotated[int, Option(metavar="N", min=2, max=1000, help="Number of positions to show.")] = 64,
     checkpoint: CheckpointOption = "best",
 ) -> None:
@@ -132,7 +147,7 @@ def show_curves(
     file: "PictureFile",
     runs: Annotated[
         list[Path],
-        Argument(metavar="RUN", help="Run directories, finished or still training.", autocompletion=complete_run),
+        Argument(help="Run directories, finished or still training.", **RUN),
     ],
     over: Annotated[Literal["step", "minutes"], Option(help="The horizontal axis; a page starts with it.")] = "step",
 ) -> None:
@@ -246,7 +261,7 @@ def show_alignments(
 
 def _read_pairs(loaded: "LoadedTranslator", source: Path | None, reference: Path | None) -> "ParallelCorpus":
     """Read the given texts, or the validation corpus."""
-    from translate.evaluation.evaluate import choose_test_set
+    from translate.evaluation.test_sets import choose_test_set
 
     name = "validation" if source is None and reference is None else None
     return choose_test_set(loaded.run.config, source=source, reference=reference, name=name)[1]

@@ -14,7 +14,7 @@ from typer import Argument, Option
 
 from translate.bars import show_progress
 from translate.cli.terminal.lines import check_outputs, open_lines
-from translate.cli.terminal.options import CheckpointOption, RunArgument, complete_run, takes_decoding_options
+from translate.cli.terminal.options import RUN, CheckpointOption, RunArgument, takes_decoding_options
 from translate.cli.terminal.parts import DecodingJob, decode_in_parts, load_for_parts
 from translate.errors import InputError
 
@@ -37,7 +37,7 @@ OutputFolder = Annotated[
 def distill(
     runs: Annotated[
         list[Path],
-        Argument(metavar="RUN", help="The teacher; several form an ensemble.", autocompletion=complete_run),
+        Argument(help="The teacher; several form an ensemble.", **RUN),
     ],
     output: OutputFolder,
     source: Annotated[Path | None, Option(metavar="FILE", help="Translate this, not the training data.")] = None,

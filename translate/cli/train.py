@@ -1,5 +1,6 @@
 """`train`: train a run from a config."""
 
+import contextlib
 import functools
 import os
 import shlex
@@ -45,11 +46,18 @@ def train(
       translate train demo training.max_steps=30 --profile
     """
     from translate.config.load import load_config
+    from translate.runs.directory import RunDirectory, check_holds_no_run
+    from translate.runs.lock import lock_run
 
     def read() -> tuple[Path, "Config"]:
         named = _find_run(config, run, resume=resume)
         loaded = load_config(config, overrides or [], require_files=True).config
-        return named or Path("runs") / loaded.name, loaded
+        directory = named or Path("runs") / loaded.name
+        if not resume and os.environ.get("WORLD_SIZE", "1") == "1":  # before torch is imported
+            holds_run = RunDirectory(directory).description.exists()
+            with lock_run(directory) if holds_run else contextlib.nullcontext():  # which may tell that it still trains
+                check_holds_no_run(directory)
+        return directory, loaded
 
     try:
         directory, loaded = read()

@@ -11,13 +11,9 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from translate._version import package_versions
 from translate.atomic import write_error, write_text
-from translate.config.data import TextCorpus
-from translate.config.schema import Config, EvaluationConfig
-from translate.data.augmentation import read_held_out
-from translate.data.corpora import ParallelCorpus, read_corpus
+from translate.config.schema import EvaluationConfig
 from translate.decoding import OnFinished, Translation, Translator, count_conditions, ignore_progress
 from translate.distributed.process_group import SINGLE_PROCESS, World
-from translate.errors import InputError
 from translate.evaluation.metrics import Metric, check_bleu_tokenizer, describe_scores, score_translations
 from translate.files import FileError, read_json
 from translate.fingerprint import fingerprint
@@ -161,49 +157,6 @@ def write_report(
     write_text(scores, json.dumps(report, indent=2) + "\n")  # in ASCII, because a name may not be UTF-8
     write_checksums(directory, {file.name: fingerprint(file) for file in (hypotheses, scores)})
     return report
-
-
-def choose_test_sets(
-    config: Config, *, source: Path | None, reference: Path | None, name: str | None
-) -> dict[str, ParallelCorpus]:
-    """Read the test sets to evaluate: two given files, the config's set of this name, or all test sets of the config.
-
-    Raises:
-        InputError: There is no such set, or its files cannot be used.
-    """
-    if (source is None) != (reference is None) or (source is not None and name is not None):
-        raise InputError("--source and --reference go together, and not with --set")
-    if source is not None and reference is not None:
-        corpus = TextCorpus(source=source, target=reference)
-        return {source.name: read_corpus(corpus, key="--source and --reference")}
-    corpora = {each: (f"data.test.{each}", corpus) for each, corpus in config.data.test.items()}
-    if name is None and not corpora:
-        raise InputError("the run's config names no data.test: give --source and --reference, or --set validation")
-    if name is not None:
-        also = config.data.validation_also
-        corpora = {each: (f"data.validation_also.{each}", corpus) for each, corpus in also.items()} | corpora
-        if config.data.validation is not None:
-            corpora.setdefault("validation", ("data.validation", config.data.validation))
-        if name not in corpora:
-            raise InputError(f"--set {name}: the run's sets are {', '.join(corpora) or 'none'}")
-        corpora = {name: corpora[name]}
-    return {each: read_held_out(corpus, key=key) for each, (key, corpus) in corpora.items()}
-
-
-def choose_test_set(
-    config: Config, *, source: Path | None = None, reference: Path | None = None, name: str | None
-) -> tuple[str, ParallelCorpus]:
-    """Choose a test set as `choose_test_sets` does, where one is needed; returns its name too.
-
-    Raises:
-        InputError: There is no such set, its files cannot be used, or the config has several and `name` is None.
-    """
-    test_sets = choose_test_sets(config, source=source, reference=reference, name=name)
-    if len(test_sets) > 1:
-        one = f"--set {[*test_sets][0]}, or test_set={[*test_sets][0]!r} in Python"
-        raise InputError(f"the run has the test sets {', '.join(test_sets)}: name one, as {one}")
-    (chosen,) = test_sets.items()
-    return chosen
 
 
 def spread_samples(total: int, wanted: int) -> list[int]:

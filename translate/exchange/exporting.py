@@ -4,7 +4,7 @@ import logging
 from pathlib import Path
 from typing import Literal, assert_never, get_args
 
-from translate.atomic import atomic_folder
+from translate.atomic import atomic_folder, check_new_folder
 from translate.data.augmentation import read_held_out
 from translate.decoding import Translator
 from translate.decoding.engines.ctranslate2 import CTranslate2Engine
@@ -54,8 +54,7 @@ def export_run(
         RunError: The exported model computes different numbers, or the disk is full; nothing is left on disk.
         FileExistsError: Another program has written `output` in the meantime.
     """
-    if output.exists() and not (output.is_dir() and not any(output.iterdir())):
-        raise InputError(f"{output} is not an empty folder: choose another one for the export")
+    check_new_folder(output, purpose="export")
     if quantization is not None and quantization not in QUANTIZATIONS.get(to, ()):
         able = " or ".join(f"--to {name}" for name, known in QUANTIZATIONS.items() if quantization in known)
         raise InputError(f"--quantization {quantization} does not work with --to {to}: use {able}, or leave it out")

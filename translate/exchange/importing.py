@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from translate.atomic import atomic_folder
+from translate.atomic import atomic_folder, check_new_folder
 from translate.config.load import load_config
 from translate.config.yaml import parse_yaml
 from translate.data.tokenizer import Tokenizers
@@ -46,8 +46,7 @@ def import_model(source: str, run: Path, *, overrides: Sequence[str] = (), comma
         RunError: Our model computes different numbers, or the disk is full; nothing is left on disk.
         FileExistsError: Another program has written `run` in the meantime.
     """
-    if run.exists() and not (run.is_dir() and not any(run.iterdir())):
-        raise InputError(f"{run} is not an empty folder: choose another one for the run")
+    check_new_folder(run, purpose="run")
     folder = Path(source) if os.path.exists(source) else download(source)
     is_marian = (folder / "decoder.yml").is_file() and not (folder / "config.json").is_file()
     with reading(folder):

@@ -93,11 +93,11 @@ def read_requests(lines: TextLines[str], files: dict[str, Path]) -> Iterator["Re
     Raises:
         InputError: A file cannot be used, or its number of lines is wrong: raised immediately if both are known.
     """
+    by_line = [name for name in ("prefix", "require") if name in files]
+    rows = paired_lines(lines, *(open_lines(files[name]) for name in by_line))
     from translate.decoding import Request
     from translate.decoding.constraints.terminology import read_terminology
 
-    by_line = [name for name in ("prefix", "require") if name in files]
-    rows = paired_lines(lines, *(open_lines(files[name]) for name in by_line))
     terminology = read_terminology(files["terminology"]) if "terminology" in files else None
 
     def requests() -> Iterator[Request]:

@@ -92,9 +92,21 @@ def split_after_equals() -> None:
         os.environ["COMP_CWORD"] = str(int(os.environ["COMP_CWORD"]) + 1)
 
 
-RunArgument = Annotated[
-    Path, Argument(metavar="RUN", help="A run directory, as written by `translate train`.", autocompletion=complete_run)
-]
+def check_runs(runs: Any) -> Any:
+    """Refuse what is not a run, before a command imports torch; one of several processes reports it later."""
+    from translate.runs.directory import check_holds_run
+
+    for run in (runs if isinstance(runs, list) else [runs]) if runs and _is_alone() else []:
+        check_holds_run(run)
+    return runs
+
+
+def _is_alone() -> bool:
+    return os.environ.get("WORLD_SIZE", "1") == "1"
+
+
+RUN: dict[str, Any] = {"metavar": "RUN", "autocompletion": complete_run, "callback": check_runs}
+RunArgument = Annotated[Path, Argument(help="A run directory, as written by `translate train`.", **RUN)]
 ConfigArgument = Annotated[
     str,
     Argument(metavar="CONFIG", help="A config file, a preset such as demo, or a run.", autocompletion=complete_config),
@@ -167,11 +179,31 @@ DECODING_OPTIONS = _read_options()
 def takes_decoding_options(common: str, *, unused: str | None = "max_target_tokens reverse_weight") -> Decorator:
     """Give a command an option for each setting of `decoding`; it receives the given ones as `options`, by key.
 
+    Their values are checked against the config of the command's first run before it imports torch.
+
     Options in panels that are not common appear only with `--help-all`. If `unused` is None, the command has no others.
     """
     without = DECODING_OPTIONS.keys() - common.split() if unused is None else unused.split()
     options = {name: option for name, option in DECODING_OPTIONS.items() if name not in without}
-    return lambda command: add_options(command, options, name="options", panels=_PANELS, common=common)
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def check_first(**arguments: Any) -> None:
+            runs = arguments.get("runs") or [arguments.get("run")]
+            if runs[0] is not None and _is_alone():
+                from translate.config.load import override_config, read_resolved_config
+                from translate.runs.directory import open_run
+
+                run, given = open_run(runs[0]), arguments["options"]
+                run.checkpoint(arguments["checkpoint"])
+                override_config(
+                    read_resolved_config(run.config), {f"decoding.{key}": value for key, value in given.items()}
+                )
+            command(**arguments)
+
+        return add_options(check_first, options, name="options", panels=_PANELS, common=common)
+
+    return decorate
 
 
 def show_defaults_of(run: Path, parameters: Sequence[Any]) -> bool:
