@@ -67,14 +67,8 @@ def decode(
     ] = "text",
     alignments: Annotated[Path | None, Option(metavar="FILE", help="Write word alignments too, as 0-0 1-2.")] = None,
     interactive: Annotated[bool, Option("--interactive", help="Answer each line of a pipe immediately.")] = False,
-    ensemble: Annotated[
-        list[Path] | None,
-        Option(help="Average the probabilities with another run's.", **RUN),
-    ] = None,
-    reverse: Annotated[
-        Path | None,
-        Option(help="Rerank the beam with a reverse-direction run.", **RUN),
-    ] = None,
+    ensemble: Annotated[list[Path] | None, Option(help="Average the probabilities with another run's.", **RUN)] = None,
+    reverse: Annotated[Path | None, Option(help="Rerank the beam with a reverse-direction run.", **RUN)] = None,
     resume: Annotated[bool, Option("--resume", help="Keep finished parts in OUTPUT.parts, and reuse them.")] = False,
     document: Annotated[bool, Option("--document", help="Translate a document's text, keep the rest.")] = False,
     document_format: Annotated[

@@ -10,13 +10,7 @@ from typer import Argument, Option
 
 from translate.bars import show_progress
 from translate.cli.terminal.lines import aligned_columns, open_lines, paired_lines, print_json
-from translate.cli.terminal.options import (
-    RUN,
-    CheckpointOption,
-    JsonOption,
-    RunArgument,
-    takes_decoding_options,
-)
+from translate.cli.terminal.options import RUN, CheckpointOption, JsonOption, RunArgument, takes_decoding_options
 from translate.errors import InputError
 from translate.messages import escaped, wrap
 
@@ -25,10 +19,7 @@ logger = logging.getLogger(__name__)
 
 @takes_decoding_options("search beam_size length_penalty batch_tokens precision device")
 def evaluate(
-    run: Annotated[
-        Path | None,
-        Argument(help="A run directory; none with --hypotheses.", **RUN),
-    ] = None,
+    run: Annotated[Path | None, Argument(help="A run directory; none with --hypotheses.", **RUN)] = None,
     source: Annotated[Path | None, Option(metavar="F", help="Translate this text instead of the test sets.")] = None,
     reference: Annotated[Path | None, Option(metavar="F", help="References of --source or --hypotheses.")] = None,
     hypotheses: Annotated[Path | None, Option(metavar="F", help="Score these translations, without a run.")] = None,

@@ -16,10 +16,7 @@ logger = logging.getLogger(__name__)
 
 @takes_decoding_options("beam_size length_penalty engine precision workers device", unused="reverse_weight")
 def serve(
-    runs: Annotated[
-        list[Path],
-        Argument(help="Run directories; the first is the default.", **RUN),
-    ],
+    runs: Annotated[list[Path], Argument(help="Run directories; the first is the default.", **RUN)],
     host: Annotated[str, Option(metavar="HOST", help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, Option(metavar="N", min=0, max=65535, help="The port; 0 takes a free one.")] = 8000,
     token: Annotated[

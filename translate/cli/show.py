@@ -20,18 +20,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-
-def _check_config_or_run(name: str) -> str:
-    """Refuse a name that is neither, before the command imports torch."""
-    from translate.config.load import find_config
-
-    if Path(name).is_dir():
-        check_runs(Path(name))
-    else:
-        find_config(name)
-    return name
-
-
 show_app = Commands(help="Draw pictures of a model and its training.")
 
 
@@ -115,10 +103,7 @@ def show_masks(
 @picture_command("positions")
 def show_positions(
     file: "PictureFile",
-    config_or_run: Annotated[
-        str,
-        Argument(metavar="CONFIG|RUN", help="A config, a preset or a run directory.", callback=_check_config_or_run),
-    ],
+    config_or_run: Annotated[str, Argument(metavar="CONFIG|RUN", help="A config, a preset or a run directory.")],
     length: Annotated[int, Option(metavar="N", min=2, max=1000, help="Number of positions to show.")] = 64,
     checkpoint: CheckpointOption = "best",
 ) -> None:
@@ -129,9 +114,9 @@ def show_positions(
       translate show positions runs/demo --format png
     """
     from translate.config.load import load_config
-    from translate.visualize.positions import positions_picture
 
     if Path(config_or_run).is_dir():
+        check_runs(Path(config_or_run))
         from translate.runs.loading import load_run
 
         run = load_run(Path(config_or_run), checkpoint=checkpoint)
@@ -139,16 +124,15 @@ def show_positions(
     else:
         config, model = load_config(config_or_run).config, None
         name = config.name
+    from translate.visualize.positions import positions_picture
+
     _save(positions_picture(config.model, model, length=length, name=name), file)
 
 
 @picture_command("curves")
 def show_curves(
     file: "PictureFile",
-    runs: Annotated[
-        list[Path],
-        Argument(help="Run directories, finished or still training.", **RUN),
-    ],
+    runs: Annotated[list[Path], Argument(help="Run directories, finished or still training.", **RUN)],
     over: Annotated[Literal["step", "minutes"], Option(help="The horizontal axis; a page starts with it.")] = "step",
 ) -> None:
     """Training curves: loss, BLEU, learning rate, speed and gradient norm, over steps or time, with a table.

@@ -35,10 +35,7 @@ OutputFolder = Annotated[
 
 @takes_decoding_options("search beam_size n_best length_penalty batch_tokens precision device")
 def distill(
-    runs: Annotated[
-        list[Path],
-        Argument(help="The teacher; several form an ensemble.", **RUN),
-    ],
+    runs: Annotated[list[Path], Argument(help="The teacher; several form an ensemble.", **RUN)],
     output: OutputFolder,
     source: Annotated[Path | None, Option(metavar="FILE", help="Translate this, not the training data.")] = None,
     nearest: Annotated[

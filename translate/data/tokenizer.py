@@ -23,6 +23,7 @@ from translate.errors import InputError
 from translate.files import read_input
 from translate.memory import release_free_memory
 
+SPACE = "▁"  # SentencePiece's symbol for the space before a word
 BYTE_PIECE = re.compile(r"<0x([0-9A-F]{2})>")  # a piece of byte fallback
 # The model depends on the number of threads (through sums of floats), so the number is not a setting.
 _TRAINER_THREADS = 4

@@ -9,9 +9,10 @@ from torch import Tensor
 
 from translate.data.batching import EncodedPair
 from translate.data.lexicon import NULL_ID, Lexicon, learn_lexicon
+from translate.data.tokenizer import SPACE
 from translate.decoding import Translator
 from translate.decoding.alignment import AlignmentLink, align_words, alignment_error_rate
-from translate.decoding.output.words import SPACE, Word, group_words
+from translate.decoding.output.words import Word, group_words
 from translate.errors import InputError
 from translate.visualize.panels import Links, Matrix, Panel, Picture, Table, check_numbers
 from translate.visualize.sentences import MERGED, Tokens, check_positions, merge_words, tokens_of

@@ -10,9 +10,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from translate.data.tokenizer import Tokenizer
+from translate.data.tokenizer import SPACE, Tokenizer
 from translate.decoding import Translator
-from translate.decoding.output.words import SPACE
 from translate.errors import InputError, install_hint
 from translate.visualize.panels import Panel, Picture, Point, Points, Table
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from translate.atomic import open_output
-from translate.decoding.output.words import SPACE
+from translate.data.tokenizer import SPACE
 from translate.errors import InputError, install_hint
 from translate.visualize.charts import chart_specs, theme
 from translate.visualize.panels import Curves, Matrix, Picture, Points, Table, printable

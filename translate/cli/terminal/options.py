@@ -179,31 +179,26 @@ DECODING_OPTIONS = _read_options()
 def takes_decoding_options(common: str, *, unused: str | None = "max_target_tokens reverse_weight") -> Decorator:
     """Give a command an option for each setting of `decoding`; it receives the given ones as `options`, by key.
 
-    Their values are checked against the config of the command's first run before it imports torch.
-
     Options in panels that are not common appear only with `--help-all`. If `unused` is None, the command has no others.
     """
     without = DECODING_OPTIONS.keys() - common.split() if unused is None else unused.split()
     options = {name: option for name, option in DECODING_OPTIONS.items() if name not in without}
+    return lambda command: add_options(
+        command, options, name="options", check=_check_settings, panels=_PANELS, common=common
+    )
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        @functools.wraps(command)
-        def check_first(**arguments: Any) -> None:
-            runs = arguments.get("runs") or [arguments.get("run")]
-            if runs[0] is not None and _is_alone():
-                from translate.config.load import override_config, read_resolved_config
-                from translate.runs.directory import open_run
 
-                run, given = open_run(runs[0]), arguments["options"]
-                run.checkpoint(arguments["checkpoint"])
-                override_config(
-                    read_resolved_config(run.config), {f"decoding.{key}": value for key, value in given.items()}
-                )
-            command(**arguments)
+def _check_settings(arguments: dict[str, Any]) -> None:
+    """Check a command's decoding options against the config of its first run, before it imports torch."""
+    run = arguments["run"] if "run" in arguments else arguments["runs"][0]
+    if run is not None and _is_alone():
+        from translate.config.load import override_config, read_resolved_config
+        from translate.runs.directory import open_run
 
-        return add_options(check_first, options, name="options", panels=_PANELS, common=common)
-
-    return decorate
+        directory = open_run(run)
+        directory.checkpoint(arguments["checkpoint"])
+        settings = {f"decoding.{key}": value for key, value in arguments["options"].items()}
+        override_config(read_resolved_config(directory.config), settings)
 
 
 def show_defaults_of(run: Path, parameters: Sequence[Any]) -> bool:
@@ -228,6 +223,7 @@ def add_options(
     *,
     name: str,
     gather: Callable[..., Any] = dict,
+    check: Callable[[dict[str, Any]], object] = lambda arguments: None,
     panels: dict[str, str] | None = None,
     common: str = "",
 ) -> Callable[..., None]:
@@ -237,6 +233,7 @@ def add_options(
         options: Annotation of each option, by its name; the default is None.
         name: The command's parameter.
         gather: Makes the parameter's value from the options that are not None.
+        check: Called with all arguments of the command before it.
         panels: Panels of the help, and the options in each; None leaves all in one.
         common: Of the options in panels, those that `--help` shows.
     """
@@ -253,7 +250,9 @@ def add_options(
     def with_options(**arguments: Any) -> None:
         values = {option: arguments.pop(option) for option in options}
         given = {option: value for option, value in values.items() if value is not None}
-        command(**arguments, **{name: gather(**given)})
+        arguments[name] = gather(**given)
+        check(arguments)
+        command(**arguments)
 
     with_options.__signature__ = own.replace(parameters=list(parameters.values()))  # type: ignore[attr-defined]
     with_options.common_options = common.split()  # type: ignore[attr-defined]

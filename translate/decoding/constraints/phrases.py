@@ -17,8 +17,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from translate.data.tokenizer import BOS_ID, BYTE_PIECE, EOS_ID, PAD_ID, UNK_ID, Tokenizer
-from translate.decoding.output.words import SPACE
+from translate.data.tokenizer import BOS_ID, BYTE_PIECE, EOS_ID, PAD_ID, SPACE, UNK_ID, Tokenizer
 from translate.decoding.search.beam import BeamState, Candidates, NextTokenScores, largest, select_best
 from translate.errors import InputError
 

@@ -5,9 +5,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from translate.data.tokenizer import BYTE_PIECE
-
-SPACE = "▁"  # SentencePiece's symbol for the space before a word
+from translate.data.tokenizer import BYTE_PIECE, SPACE
 
 
 class Word(NamedTuple):
