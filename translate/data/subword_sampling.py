@@ -20,7 +20,6 @@ from heapq import heapify, heappop, heappush
 from itertools import chain, count
 
 import numpy as np
-from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]  # made on import
 
 from translate.data.token_store import Check, TokenChunk, flatten, results_in_order
 from translate.data.tokenizer import UNK_ID, Tokenizer
@@ -49,6 +48,8 @@ class SubwordSampler:
     def __init__(self, model_bytes: bytes) -> None:
         self.tokenizer = tokenizer = Tokenizer(model_bytes)
         self.vocab_size = tokenizer.vocab_size
+        from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]  # made on import
+
         types = ModelProto.SentencePiece
         entries = list(enumerate(ModelProto.FromString(model_bytes).pieces))
         usable = [(token, each) for token, each in entries if each.type in (types.NORMAL, types.USER_DEFINED)]

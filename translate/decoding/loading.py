@@ -29,6 +29,7 @@ from translate.runs.loading import LoadedRun, load_run
 logger = logging.getLogger(__name__)
 
 MANY_LINES = 500  # sentences searched together; with fewer, our own search finishes before a conversion would
+FEW_LINES = 20  # since loading; with fewer, our own search finishes before a converted model is loaded and checked
 
 
 class LoadedTranslator(NamedTuple):
@@ -217,7 +218,7 @@ class AutomaticEngine:
     def __init__(self, own: Engine, is_converted: Callable[[], bool], convert: Callable[[], CTranslate2Engine]) -> None:
         self.own, self.model, self.position_limit = own, own.model, own.position_limit
         self._is_converted, self._convert = functools.cache(is_converted), functools.cache(convert)
-        self._has_failed = False
+        self._has_failed, self._num_lines = False, 0
 
     def check(self, config: DecodingConfig) -> None:
         """See `Engine.check`: our own model searches when CTranslate2 does not support a setting."""
@@ -230,13 +231,15 @@ class AutomaticEngine:
     def search(self, job: SearchJob) -> None:
         """See `Engine.search`. Showing hypotheses as they grow is left to our own model."""
         num_lines = sum(each.is_free for each in job.inputs)
+        self._num_lines += num_lines
         is_ours = job.on_step is not None or num_lines == 0 or missing_settings(job.config)
         (self.own if is_ours else self._faster(num_lines)).search(job)
 
     def _faster(self, num_lines: int) -> Engine:
         """CTranslate2 if there are enough lines to pay for its conversion, and our own model otherwise."""
         try:
-            if not self._has_failed and (num_lines >= MANY_LINES or self._is_converted()):
+            is_enough = num_lines >= MANY_LINES or (self._num_lines >= FEW_LINES and self._is_converted())
+            if is_enough and not self._has_failed:
                 return self._convert()
         except (InputError, RunError) as error:
             self._has_failed = True

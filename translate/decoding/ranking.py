@@ -14,8 +14,6 @@ from typing import Literal
 
 import torch
 from jaxtyping import Float
-from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.metrics.chrf import CHRF
 from torch import Tensor
 
 from translate.config.decoding import DecodingConfig
@@ -132,6 +130,8 @@ def _chrf(texts: Sequence[str]) -> Float[Tensor, "hypotheses references"]:
 
     Source: Popović 2015, https://aclanthology.org/W15-3049; sacreBLEU's defaults.
     """
+    from sacrebleu.metrics.chrf import CHRF  # not imported with this file: most translations are not compared
+
     precision = recall = num_orders = torch.zeros(len(texts), len(texts), dtype=torch.float64)
     for matches, totals in _compare_ngrams(["".join(text.split()) for text in texts], CHRF.CHAR_ORDER):
         at_least_one = totals.clamp(min=1)  # with no n-grams there are no matches either
@@ -150,6 +150,8 @@ def _bleu(texts: Sequence[str]) -> Float[Tensor, "hypotheses references"]:
     Source: Chen and Cherry 2014, https://aclanthology.org/W14-3346, smoothing 3; sacreBLEU's `exp` and
         `effective_order`.
     """
+    from sacrebleu.metrics.bleu import BLEU
+
     metric = BLEU()
     words = [tuple(metric.tokenizer(text.rstrip()).split()) for text in texts]
     log_precision = num_smoothed = num_matches = torch.zeros(len(texts), len(texts), dtype=torch.float64)

@@ -86,7 +86,11 @@ def test_a_run_is_converted_as_soon_as_it_pays(
     assert caplog.messages == [] and not (run / "export").exists()
     for _ in range(2):
         assert texts(translator, toy.sources) == expected
-    assert texts(automatic(run), toy.sources[:1]) == expected[:1]
+    monkeypatch.setattr(loading, "FEW_LINES", 2)
+    translator = automatic(run)
+    for number in range(3):
+        assert texts(translator, toy.sources[number : number + 1]) == [expected[number]]
+        assert len(caplog.messages) == 1 + (number > 0)
     assert caplog.messages == ["Searching with CTranslate2 in fp32"] * 2  # one line for each translator that was loaded
 
 

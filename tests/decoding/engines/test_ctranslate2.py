@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from harness import Toy, write_run
 
-from translate.decoding import Translator
+from translate.decoding import Translator, loading
 from translate.decoding.engines import ctranslate2 as engine
 from translate.decoding.engines.ctranslate2_conversion import convert_run
 from translate.decoding.engines.engine import SearchJob
@@ -98,6 +98,7 @@ def test_a_damaged_conversion_whose_checksums_agree_is_made_again(
     toy: Toy,
     converted: MakeTranslator,
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     name: str,
     old: bytes,
@@ -106,6 +107,7 @@ def test_a_damaged_conversion_whose_checksums_agree_is_made_again(
 ) -> None:
     run = write_run(tmp_path / "run", toy.config, toy.tokenizers, toy.model)
     folder = convert_run(run, checkpoint="best")
+    monkeypatch.setattr(loading, "FEW_LINES", 1)
     file, whole = folder / name, (folder / name).read_bytes()
     file.write_bytes(re.sub(old, new, whole, flags=re.DOTALL))
     write_checksums(folder, {**read_checksums(folder), name: fingerprint(file)})
@@ -136,6 +138,7 @@ def test_a_conversion_that_never_works(
     run = write_run(tmp_path / "run", toy.config, toy.tokenizers, toy.model)
     folder = convert_run(run, checkpoint="best")
     monkeypatch.setattr(ctranslate2, "Translator", fail)
+    monkeypatch.setattr(loading, "FEW_LINES", 1)
     with pytest.raises(RunError, match=rf"^{folder}: .* no such file.*--engine translate"):
         converted(run)
     ours, automatic = (
