@@ -45,14 +45,13 @@ def evaluate(
     """
     from translate.config.schema import EvaluationConfig
     from translate.evaluation.metrics import describe_scores, score_conventions, score_translations
+    from translate.lint.scored import find_mistakes
 
     if hypotheses is not None:
         if reference is None or run or source or set_name or samples or options or checkpoint != "best":
             raise InputError("--hypotheses F takes only --reference F, which it needs, --report and --json")
         lines = list(paired_lines(open_lines(hypotheses), open_lines(reference)))
         translated, references = ([line[side] for line in lines] for side in (0, 1))
-        from translate.lint.scored import find_mistakes
-
         metrics = score_translations(translated, references, EvaluationConfig())
         others = score_conventions(translated, references, EvaluationConfig()) if report else ()
         warnings = [*find_mistakes({str(hypotheses): translated}, references)]
@@ -72,7 +71,6 @@ def evaluate(
     from translate.decoding import count_conditions
     from translate.decoding.loading import load_translator
     from translate.evaluation.evaluate import evaluate, report_folder, spread_samples, write_report
-    from translate.lint.scored import find_mistakes
     from translate.runs.loading import describe_moment
 
     translator, loaded = load_translator(run, checkpoint=checkpoint, options=options, token_scores=False)

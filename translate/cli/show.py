@@ -37,7 +37,7 @@ def picture_command(name: str) -> Decorator:
         "dpi": Annotated[int | None, dpi],
     }
 
-    def choose_file(dpi: int | None = None, output: Path | None = None, output_format: Any = None) -> "PictureFile":
+    def choose_file(_: object, dpi: Any = None, output: Path | None = None, output_format: Any = None) -> "PictureFile":
         from translate.visualize.page import choose_picture_file
 
         file = choose_picture_file(output, output_format, dots_per_inch=dpi, name=name)

@@ -43,9 +43,10 @@ def learn_lexicon(pairs: Sequence[EncodedPair], *, target_vocab_size: int, num_i
     for block, _ in _cells(pairs, target_vocab_size):
         keys = np.unique(np.concatenate([keys, block]), return_counts=True)[0]  # sorts, which is faster than hashing
     source_ids, target_ids = np.divmod(keys, target_vocab_size)
-    cells = [
-        (np.searchsorted(keys, block).astype(np.int32), widths) for block, widths in _cells(pairs, target_vocab_size)
-    ]
+    cells = []
+    for block, widths in _cells(pairs, target_vocab_size):
+        own, places = np.unique(block, return_inverse=True)  # few keys are looked up, and those in order
+        cells.append((np.searchsorted(keys, own)[places].astype(np.int32), widths))
     probabilities = np.ones(len(keys))  # only their ratios matter, and only within a target token's cells
     for _ in range(num_iterations):
         counts = np.zeros(len(keys))  # how many target tokens each entry explains

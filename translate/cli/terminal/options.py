@@ -184,12 +184,12 @@ def takes_decoding_options(common: str, *, unused: str | None = "max_target_toke
     without = DECODING_OPTIONS.keys() - common.split() if unused is None else unused.split()
     options = {name: option for name, option in DECODING_OPTIONS.items() if name not in without}
     return lambda command: add_options(
-        command, options, name="options", check=_check_settings, panels=_PANELS, common=common
+        command, options, name="options", gather=_check_settings, panels=_PANELS, common=common
     )
 
 
-def _check_settings(arguments: dict[str, Any]) -> None:
-    """Check a command's decoding options against the config of its first run, before it imports torch."""
+def _check_settings(arguments: dict[str, Any], **options: Any) -> dict[str, Any]:
+    """Check a command's decoding options with the config of its first run, before it imports torch; return them."""
     run = arguments["run"] if "run" in arguments else arguments["runs"][0]
     if run is not None and _is_alone():
         from translate.config.load import override_config, read_resolved_config
@@ -197,8 +197,9 @@ def _check_settings(arguments: dict[str, Any]) -> None:
 
         directory = open_run(run)
         directory.checkpoint(arguments["checkpoint"])
-        settings = {f"decoding.{key}": value for key, value in arguments["options"].items()}
+        settings = {f"decoding.{key}": value for key, value in options.items()}
         override_config(read_resolved_config(directory.config), settings)
+    return options
 
 
 def show_defaults_of(run: Path, parameters: Sequence[Any]) -> bool:
@@ -222,8 +223,7 @@ def add_options(
     options: dict[str, Any],
     *,
     name: str,
-    gather: Callable[..., Any] = dict,
-    check: Callable[[dict[str, Any]], object] = lambda arguments: None,
+    gather: Callable[..., Any],
     panels: dict[str, str] | None = None,
     common: str = "",
 ) -> Callable[..., None]:
@@ -232,8 +232,7 @@ def add_options(
     Args:
         options: Annotation of each option, by its name; the default is None.
         name: The command's parameter.
-        gather: Makes the parameter's value from the options that are not None.
-        check: Called with all arguments of the command before it.
+        gather: Makes the parameter's value from the command's other arguments and the options that are not None.
         panels: Panels of the help, and the options in each; None leaves all in one.
         common: Of the options in panels, those that `--help` shows.
     """
@@ -250,9 +249,7 @@ def add_options(
     def with_options(**arguments: Any) -> None:
         values = {option: arguments.pop(option) for option in options}
         given = {option: value for option, value in values.items() if value is not None}
-        arguments[name] = gather(**given)
-        check(arguments)
-        command(**arguments)
+        command(**arguments, **{name: gather(arguments, **given)})
 
     with_options.__signature__ = own.replace(parameters=list(parameters.values()))  # type: ignore[attr-defined]
     with_options.common_options = common.split()  # type: ignore[attr-defined]
