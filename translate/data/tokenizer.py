@@ -9,7 +9,7 @@ import functools
 import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, compress
 from operator import methodcaller
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -93,6 +93,9 @@ class Tokenizer:
 
     def encode_lines(self, lines: Sequence[str], *, num_threads: int) -> list[list[int]]:
         """The ids of many sentences; the result does not depend on `num_threads`."""
+        if not (self._has_tags or self._is_looked_up):  # as all that are trained here
+            ids: list[list[int]] = self._processor.encode([*lines], num_threads=num_threads)
+            return ids
         split = [self.split_tag(line) for line in lines]
         texts = [text for _, text in split]
         if self._is_looked_up:
@@ -283,4 +286,7 @@ def _evenly_spaced(lines: Sequence[str], max_lines: int) -> Iterator[str]:
     """At most `max_lines` lines, one at a time, because the trainer keeps its own copy."""
     if len(lines) <= max_lines:
         return iter(lines)
-    return (lines[number * len(lines) // max_lines] for number in range(max_lines))
+    is_chosen = bytearray(len(lines))
+    for number in range(max_lines):
+        is_chosen[number * len(lines) // max_lines] = True
+    return compress(lines, is_chosen)  # in a file, twelve lines in order are read as fast as one alone
