@@ -40,7 +40,9 @@ def test_round_trip(
     assert sum(tensor.shape == (290, 8) for tensor in stored.values()) == num_embeddings
     assert sum(tensor.numel() for tensor in stored.values()) == model.num_parameters
 
+    generator = torch.get_rng_state()
     loaded = load_run(run.path)
+    assert torch.equal(torch.get_rng_state(), generator)  # no weights were drawn
     assert (loaded.directory, loaded.config, loaded.step) == (run.path, config, 13)
     for side, expected_side in zip(loaded.tokenizers[:2], tokenizers[:2], strict=True):
         assert side.model_bytes == expected_side.model_bytes
