@@ -135,7 +135,9 @@ class _Undrawn(TorchFunctionMode):
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Leave out what fills a tensor with random numbers; this takes half of the time of loading a model."""
-        return args[0] if function in (Tensor.uniform_, Tensor.normal_) else function(*args, **kwargs or {})
+        if getattr(function, "__name__", "") in ("uniform_", "normal_", "kaiming_uniform_"):  # of torch.nn.init too
+            return args[0] if args else kwargs["tensor"]
+        return function(*args, **kwargs or {})
 
 
 def get_parameters(model: torch.nn.Module) -> dict[str, Tensor]:
