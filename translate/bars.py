@@ -21,13 +21,11 @@ def show_progress(
 ) -> contextlib.AbstractContextManager[Advance]:
     """A context that shows how far some work is, wherever messages are shown; it yields what counts the work.
 
-    Lines in the log come from a thread of their own, so work need not be counted. On a terminal only the main thread
-    has bars.
+    Lines in the log come from a thread of their own. On a terminal only the main thread has bars.
 
     Args:
-        work: What is done, such as "Encoding".
         total: How much there is to do; None: not known.
-        unit: What is counted, such as "lines"; empty: nothing.
+        unit: What is counted, such as "lines"; empty: nothing is.
     """
     is_terminal = sys.stderr is not None and sys.stderr.isatty()
     is_background = threading.current_thread() is not threading.main_thread()
@@ -40,9 +38,8 @@ def show_progress(
 def _bar(work: str, total: int | None, unit: str) -> Iterator[Advance]:
     from tqdm import tqdm  # only here, because importing it takes time
 
-    counts = "{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt}" if total else "{n_fmt}"
-    speed = "{rate_noinv_fmt}, {remaining} left" if total else "{rate_noinv_fmt}"
-    form = f"{{desc}}: {counts} {unit} [{speed}]" if unit else "{desc} …"
+    counts, left = ("{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt}", ", {remaining} left") if total else ("{n_fmt}", "")
+    form = f"{{desc}}: {counts} {unit} [{{rate_noinv_fmt}}{left}]" if unit else "{desc} …"
     # Smoothed over several seconds: sentences of similar length finish together.
     settings: dict[str, Any] = {"file": sys.stderr, "dynamic_ncols": True, "leave": False, "smoothing": 0.03}
     with tqdm(desc=escaped(work), total=total, unit=f" {unit}", bar_format=form, **settings) as bar:

@@ -193,8 +193,7 @@ def decode(
     counts = ConditionCounts()
     with contextlib.ExitStack() as stack:
         is_hidden = interactive or is_typed(file)  # a bar would get in the way of typing
-        bar = show_progress("Translating", source.total, unit="lines", is_hidden=is_hidden)
-        advance = stack.enter_context(bar)
+        advance = stack.enter_context(show_progress("Translating", source.total, unit="lines", is_hidden=is_hidden))
         translations = counts.watch(translator.translate_stream(requests, on_finished=advance))
         write = stack.enter_context(open_line_output(alignments)) if alignments else None
         write_lines(

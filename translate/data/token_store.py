@@ -148,11 +148,7 @@ Check = Callable[[], None]
 def encode_texts(
     texts: Sequence[str], tokenizer: Tokenizer, *, num_threads: int, cache: DataCache | None, work: str = "Encoding"
 ) -> TokenStore:
-    """The ids of each line of the training corpora, through the cache if there is one; see `TokenWriter`.
-
-    Args:
-        work: What `show_progress` shows.
-    """
+    """The ids of each line of the training corpora, through the cache if there is one; see `TokenWriter`."""
 
     with show_progress(work, len(texts), unit="lines") as advance:
         chunks = partial(encode_chunks, texts, tokenizer, num_threads=num_threads, advance=advance)
