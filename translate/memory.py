@@ -12,7 +12,7 @@ from translate.errors import InputError, RunError
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # from glibc's malloc.h
 
 # How many compiled kernels are cached: by oneDNN for all threads, and by ideep, PyTorch's way to oneDNN, for each.
-_KERNEL_CACHE_SIZES = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": 64, "LRU_CACHE_CAPACITY": 16}
+_KERNEL_CACHE_SIZES = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": 128, "LRU_CACHE_CAPACITY": 16}
 
 _GROUPS = Path("/sys/fs/cgroup")  # control groups of Linux: its documentation, cgroup-v2 and cgroup-v1/memory
 _OWN_GROUPS = Path("/proc/self/cgroup")
@@ -103,8 +103,9 @@ def release_free_memory() -> None:
 def limit_kernel_caches() -> None:
     """Cache few of the kernels that oneDNN compiles; to be called before the first bf16 product on a CPU.
 
-    oneDNN compiles half a megabyte for each shape of a product and caches 1024 of them, twice. With batches of many
-    shapes that takes half of a training's memory and saves little time. Sizes set in the environment are kept.
+    oneDNN compiles half a megabyte for each shape of a product and caches 1024 of them, twice. Attention has products
+    of many shapes, so that takes half of a training's memory and saves little time. Sizes set in the environment are
+    kept.
 
     Raises:
         InputError: The environment sets a size of ideep that is not a positive number, which would crash PyTorch.

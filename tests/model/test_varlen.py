@@ -10,8 +10,8 @@ from torch import Tensor
 
 from translate.model import Transformer
 from translate.model.attention import MultiHeadAttention, scaled_dot_product_attention
-from translate.model.masks import padded_visible
-from translate.model.varlen import PackedSequences, VarlenMask, flash_attention, pack, why_no_flash_attention
+from translate.model.masks import varlen_mask
+from translate.model.varlen import PackedSequences, flash_attention, flatten, pack, why_no_flash_attention
 
 PAD = 3
 VOCAB = 23
@@ -44,6 +44,16 @@ def test_rows_become_one() -> None:
     assert packed.positions.tolist() == [0, 1, 0, 1, 2, 3, 0]
 
 
+def test_a_flattened_batch_keeps_its_padding_and_is_filled_up() -> None:
+    flat = flatten(ids := padded((2, 5, 3), width=30), pad_id=PAD)
+    assert flat.ids.shape == (1, 128) and flat.ids[0, :90].tolist() == ids.flatten().tolist()
+    assert flat.ids[0, 90:].tolist() == [PAD] * 38 and flat.positions.tolist()[28:32] == [28, 29, 0, 1]
+    row = torch.randn(1, 3, 128, 7)
+    rows = flat.pad(row)
+    assert rows.shape == (3, 3, 30, 7) and torch.equal(rows[1], row[0, :, 30:60])
+    assert torch.equal(flat.unpad(rows)[:, :, :90], row[:, :, :90]) and not flat.unpad(rows)[:, :, 90:].any()
+
+
 def test_padding_gives_each_sequence_a_row_and_is_undone() -> None:
     packed = sequences(2, 5, 3)
     row = torch.randn(1, 3, 10, 7)
@@ -56,10 +66,11 @@ def test_padding_gives_each_sequence_a_row_and_is_undone() -> None:
 
 
 def test_the_mask_of_padded_rows() -> None:
-    mask = VarlenMask(sequences(2, 3), sequences(1, 2), is_causal=False)
-    assert padded_visible(mask).tolist() == [[[[True, False]]], [[[True, True]]]]
+    padded = varlen_mask(sequences(2, 3), sequences(1, 2), is_causal=False).padded
+    assert padded is not None and padded.tolist() == [[[[True, False]]], [[[True, True]]]]
     own = sequences(1, 2)
-    assert padded_visible(VarlenMask(own, own, is_causal=True)).tolist() == [
+    padded = varlen_mask(own, own, is_causal=True).padded
+    assert padded is not None and padded.tolist() == [
         [[[True, False], [True, False]]],
         [[[True, False], [True, True]]],
     ]
@@ -68,11 +79,20 @@ def test_the_mask_of_padded_rows() -> None:
 # --- contract: packed = padded
 
 
-def check_packed_is_padded(model: Transformer) -> None:
+@pytest.mark.parametrize("is_flattened", [False, True])
+@pytest.mark.parametrize("tie", ["all", "none"])
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary", "relative"])
+def test_packed_is_padded(build: Build, positions: str, norm: str, tie: str, is_flattened: bool) -> None:
+    model = build(positions=positions, norm=norm, tie_embeddings=tie, max_positions=13)
     source, target = padded(SOURCE_LENGTHS, width=11), padded(TARGET_LENGTHS, width=13)
     real = target != PAD
     reference = model.decoder(target, model.encoder(source))[real]
-    packed = decode(model, pack(source, pad_id=PAD), pack(target, pad_id=PAD))
+    if is_flattened:
+        packed = decode(model, flatten(source, pad_id=PAD), flatten(target, pad_id=PAD))
+        packed = packed[: target.numel()][real.flatten()]
+    else:
+        packed = decode(model, pack(source, pad_id=PAD), pack(target, pad_id=PAD))
     torch.testing.assert_close(packed, reference, rtol=0, atol=1e-10)
     direction = torch.randn_like(reference)
     parameters = {name: each for name, each in model.named_parameters() if name != "output.weight"}
@@ -82,13 +102,6 @@ def check_packed_is_padded(model: Transformer) -> None:
     ):
         torch.testing.assert_close(mine, expected, rtol=0, atol=1e-9, msg=name)
         assert expected.any()
-
-
-@pytest.mark.parametrize("tie", ["all", "none"])
-@pytest.mark.parametrize("norm", ["pre", "post"])
-@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary", "relative"])
-def test_packed_is_padded(build: Build, positions: str, norm: str, tie: str) -> None:
-    check_packed_is_padded(build(positions=positions, norm=norm, tie_embeddings=tie, max_positions=13))
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
@@ -115,7 +128,7 @@ def test_a_hook_sees_the_weights_of_packed_rows() -> None:
     seen: list[Tensor] = []
     attention.weights_dropout.register_forward_hook(lambda module, inputs, output: seen.append(output))
     own = sequences(3, 5)
-    attention(torch.randn(1, 8, 14), visible=VarlenMask(own, own, is_causal=True))
+    attention(torch.randn(1, 8, 14), visible=varlen_mask(own, own, is_causal=True))
     torch.testing.assert_close(seen[0].sum(dim=-1), torch.ones(2, 2, 5))
 
 
@@ -154,7 +167,7 @@ def test_torch_takes_the_arguments_and_gives_the_shape() -> None:
     # On the meta device torch's own function runs, without numbers: names and order of its arguments are those it has.
     meta = sequences(3, 5).map(lambda tensor: tensor.to("meta"))
     query, key, value = torch.empty(3, 1, 2, 8, 16, dtype=torch.bfloat16, device="meta").unbind()
-    output = flash_attention(query, key, value, mask=VarlenMask(meta, meta, is_causal=True))
+    output = flash_attention(query, key, value, mask=varlen_mask(meta, meta, is_causal=True))
     assert output.shape == (1, 2, 8, 16)
 
 

@@ -62,7 +62,8 @@ def test_a_worker_for_each_thread_if_batches_are_large(settings: dict[str, int],
 @pytest.mark.parametrize(
     ("wish", "device", "precision", "model", "layout", "reason"),
     [
-        ("auto", CPU, "bf16", {}, "padded", ""),
+        ("auto", CPU, "bf16", {}, "flattened", ""),
+        ("auto", CPU, "fp32", {}, "padded", ""),
         ("packed", CPU, "bf16", {}, "packed", NEEDS),
         ("auto", CUDA, "fp16", {}, "flash", "flash attention keeps the sentences apart"),
         ("auto", CUDA, "fp32", {}, "padded", NEEDS),

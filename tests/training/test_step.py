@@ -115,7 +115,7 @@ def test_both_layouts_give_the_same_loss_and_gradients(positions: str, dtype: to
         torch.testing.assert_close(mine, wanted, rtol=rounding, atol=rounding * float(wanted.abs().max()))
 
 
-@pytest.mark.parametrize("layout", ["padded", "packed"])
+@pytest.mark.parametrize("layout", ["padded", "flattened", "packed"])
 def test_r_drop_without_dropout_is_the_plain_step(layout: BatchLayout) -> None:
     def step(r_drop: float) -> StepResult:
         torch.manual_seed(2)

@@ -2,7 +2,7 @@
 
 from translate.model.classifier import SequenceClassifier
 from translate.model.transformer import Decoder, Encoder, Memory, Transformer, log_probabilities
-from translate.model.varlen import PackedSequences, pack
+from translate.model.varlen import PackedSequences, flatten, pack
 
 __all__ = [
     "Decoder",
@@ -12,5 +12,6 @@ __all__ = [
     "SequenceClassifier",
     "Transformer",
     "log_probabilities",
+    "flatten",
     "pack",
 ]

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from translate.model.device import has_streams
 from translate.model.dropout import Dropout
-from translate.model.masks import padded_visible
 from translate.model.positions import RotaryAngles, rotate
 from translate.model.varlen import VarlenMask, flash_attention
 
@@ -126,7 +125,7 @@ class MultiHeadAttention(nn.Module):
             output = flash_attention(query, *key_value, mask=visible)
         else:
             padded_query, padded_keys = visible.query.pad(query), key_value.map(visible.key.pad)
-            padded = self._attend(padded_query, padded_keys, visible=padded_visible(visible), bias=bias)
+            padded = self._attend(padded_query, padded_keys, visible=visible.padded, bias=bias)
             output = visible.query.unpad(padded)
         return self.output_projection(output.transpose(1, 2).flatten(2))
 

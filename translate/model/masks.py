@@ -29,7 +29,7 @@ def source_visible(
 ) -> Bool[Tensor, "batch 1 1 source"] | VarlenMask:
     """The encoder's self-attention sees the whole sentence, but no padding."""
     if isinstance(source, PackedSequences):
-        return VarlenMask(source, source, is_causal=False)
+        return varlen_mask(source, source, is_causal=False)
     return padding_visible(source, pad_id=pad_id)
 
 
@@ -38,7 +38,7 @@ def target_visible(
 ) -> Bool[Tensor, "batch 1 target target"] | VarlenMask:
     """The decoder's self-attention sees neither padding nor the future."""
     if isinstance(target, PackedSequences):
-        return VarlenMask(target, target, is_causal=True)
+        return varlen_mask(target, target, is_causal=True)
     return padding_visible(target, pad_id=pad_id) & causal_visible(target.shape[1], device=target.device)
 
 
@@ -48,13 +48,16 @@ def memory_visible(
     """Cross-attention sees the same source positions as the encoder; `source` is the result of `source_visible`."""
     if isinstance(target, PackedSequences):
         assert isinstance(source, VarlenMask)
-        return VarlenMask(target, source.key, is_causal=False)
+        return varlen_mask(target, source.key, is_causal=False)
     return source
 
 
-def padded_visible(mask: VarlenMask) -> Bool[Tensor, "sequence 1 #query key"]:
-    """The mask of packed sequences after padding each to a row of its own."""
-    lengths = mask.key.cu_seqlens.diff()
-    keys = torch.arange(mask.key.max_seqlen, device=lengths.device)
-    real = (keys < lengths[:, None])[:, None, None, :]
-    return real & causal_visible(mask.key.max_seqlen, device=lengths.device) if mask.is_causal else real
+def varlen_mask(query: PackedSequences, key: PackedSequences, *, is_causal: bool) -> VarlenMask:
+    """The mask of packed sequences, and what it is after padding each to a row of its own."""
+    padded = None
+    if not query.is_flash:
+        lengths = key.cu_seqlens.diff()
+        padded = (torch.arange(key.max_seqlen, device=lengths.device) < lengths[:, None])[:, None, None, :]
+        if is_causal:
+            padded = padded & causal_visible(key.max_seqlen, device=lengths.device)
+    return VarlenMask(query, key, is_causal, padded)

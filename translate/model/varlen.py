@@ -1,25 +1,31 @@
-"""Variable-length attention: sequences packed one after another in a row, without padding.
+"""Variable-length attention: the tokens of several sequences in one row, one sequence after another.
 
-Linear layers and norms treat each token separately, so a packed row is fine for them. Only attention must know where
-a sequence begins and ends. Flash attention takes these offsets (`cu_seqlens`); without it, attention pads for itself.
+Linear layers and norms treat each token separately, so a row is fine for them. Only attention must know where a
+sequence begins and ends. Flash attention takes these offsets (`cu_seqlens`); without it, attention pads for itself.
+
+`pack` removes the padding. `flatten` keeps it and fills up the row, so that products have few different sizes.
 """
 
 from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
+
+_ROUNDED_TOKENS = 64
 
 
 class PackedSequences(NamedTuple):
     """Token ids of several sequences, one after another in one row, and where each sequence starts."""
 
     ids: Int[Tensor, "1 token"]
-    cu_seqlens: Int[Tensor, " sequences_and_end"]  # int32; where each sequence starts, then the number of all tokens
+    cu_seqlens: Int[Tensor, " sequences_and_end"]  # int32; where each sequence starts without padding, then their end
     slots: Int[Tensor, " token"]  # place of each token in the padded (sequence, max_seqlen), flattened
     max_seqlen: int
-    is_flash: bool  # attention runs flash kernels; otherwise it pads for itself
+    is_flash: bool = False  # attention runs flash kernels; otherwise it pads for itself
+    is_padded: bool = False  # the row has the padding too, in its place, and may be longer
 
     @property
     def positions(self) -> Int[Tensor, " token"]:
@@ -31,16 +37,34 @@ class PackedSequences(NamedTuple):
         return self._replace(ids=function(self.ids), cu_seqlens=function(self.cu_seqlens), slots=function(self.slots))
 
     def pad(self, row: Float[Tensor, "1 heads token head_dim"]) -> Float[Tensor, "sequence heads max_seqlen head_dim"]:
-        """Give each sequence a row of its own, with zeros after its end."""
-        empty = row.new_zeros((len(self.cu_seqlens) - 1) * self.max_seqlen, row.shape[1], row.shape[3])
-        padded = empty.index_copy(0, self.slots, row[0].transpose(0, 1))
+        """Give each sequence a row of its own, with zeros after its end if the padding was removed."""
+        num_slots, tokens = (len(self.cu_seqlens) - 1) * self.max_seqlen, row[0].transpose(0, 1)
+        if self.is_padded:
+            padded, _ = tokens.split([num_slots, len(tokens) - num_slots])
+        else:
+            padded = row.new_zeros(num_slots, *tokens.shape[1:]).index_copy(0, self.slots, tokens)
         return padded.unflatten(0, (-1, self.max_seqlen)).transpose(1, 2)
 
     def unpad(
         self, padded: Float[Tensor, "sequence heads max_seqlen head_dim"]
     ) -> Float[Tensor, "1 heads token head_dim"]:
         """Undo `pad`."""
-        return padded.transpose(1, 2).flatten(0, 1).index_select(0, self.slots).transpose(0, 1)[None]
+        tokens = padded.transpose(1, 2).flatten(0, 1)
+        if self.is_padded:
+            row = F.pad(tokens, (0, 0, 0, 0, 0, self.ids.shape[1] - len(tokens)))
+        else:
+            row = tokens.index_select(0, self.slots)
+        return row.transpose(0, 1)[None]
+
+
+def flatten(ids: Int[Tensor, "batch position"], *, pad_id: int) -> PackedSequences:
+    """Put a padded batch into one row, and fill it up with padding to a multiple of 64 tokens.
+
+    On a CPU a product of a new size in bf16 takes several times as long as the next one of that size, because oneDNN
+    compiles a kernel for it. Sequences on the CPU, as for `pack`.
+    """
+    row = F.pad(ids.flatten(), (0, -ids.numel() % _ROUNDED_TOKENS), value=pad_id)[None]
+    return PackedSequences(row, _cu_seqlens(ids != pad_id), torch.arange(row.shape[1]), ids.shape[1], is_padded=True)
 
 
 def pack(ids: Int[Tensor, "batch position"], *, pad_id: int, is_flash: bool = False) -> PackedSequences:
@@ -51,12 +75,14 @@ def pack(ids: Int[Tensor, "batch position"], *, pad_id: int, is_flash: bool = Fa
             one token, and its padding on the right.
     """
     real = ids != pad_id
-    lengths = real.sum(dim=1)
-    max_seqlen = int(lengths.max())
-    cu_seqlens = torch.zeros(len(ids) + 1, dtype=torch.int32)
-    torch.cumsum(lengths, dim=0, out=cu_seqlens[1:])
+    cu_seqlens = _cu_seqlens(real)
+    max_seqlen = int(cu_seqlens.diff().max())
     slots = real[:, :max_seqlen].flatten().nonzero()[:, 0]
     return PackedSequences(ids[real][None], cu_seqlens, slots, max_seqlen, is_flash)
+
+
+def _cu_seqlens(real: Bool[Tensor, "batch position"]) -> Int[Tensor, " sequences_and_end"]:
+    return F.pad(real.sum(dim=1).cumsum(dim=0), (1, 0)).int()
 
 
 class VarlenMask(NamedTuple):
@@ -65,6 +91,7 @@ class VarlenMask(NamedTuple):
     query: PackedSequences
     key: PackedSequences
     is_causal: bool  # a query sees no later key
+    padded: Bool[Tensor, "sequence 1 #query key"] | None  # the same after padding; None: flash attention needs none
 
 
 def flash_attention(
@@ -98,7 +125,7 @@ def why_no_flash_attention(device: torch.device, *, dtype: torch.dtype, num_head
     heads = torch.ones(3, 1, num_heads, 12, head_dim, device=device, dtype=dtype, requires_grad=True)
     try:
         for is_causal in (False, True):
-            flash_attention(*heads, mask=VarlenMask(sequences, sequences, is_causal)).sum().backward()
+            flash_attention(*heads, mask=VarlenMask(sequences, sequences, is_causal, None)).sum().backward()
     except ImportError:
         return f"torch {torch.__version__} does not have it"
     except (RuntimeError, TypeError, ValueError) as error:

@@ -74,12 +74,12 @@ class _LabelSmoothedLoss(torch.autograd.Function):
         passes = hidden.detach().view(2 if r_drop else 1, num_targets, d_model)
         narrow = weight.detach().to(dtype)
         gradient = torch.empty_like(passes)
-        weight_gradient = torch.zeros_like(weight) if wants_weight_gradient else None
+        weight_gradient: Any = None
         bias_gradient = torch.zeros_like(bias) if bias is not None and wants_bias_gradient else None
         sums = torch.zeros(2, dtype=exact, device=hidden.device)
-        step = _rows(vocab_size * len(passes), elements=2**23 if device == "cpu" else 2**27)
+        step = _rows(vocab_size * len(passes), elements=2**24 if device == "cpu" else 2**27)
         with torch.autocast(device, enabled=False):
-            for first in range(0, num_targets, step):
+            for first in range(0, num_targets or 1, step):
                 rows = slice(first, min(first + step, num_targets))
                 some = F.pad(passes[:, rows].to(dtype), (0, 0, 0, -(rows.stop - first) % _ROUNDED_ROWS)).flatten(0, 1)
                 logits = some @ narrow.t()
@@ -89,11 +89,9 @@ class _LabelSmoothedLoss(torch.autograd.Function):
                 sums += _to_gradient_(of_passes, target_ids[rows], smoothing=smoothing, r_drop=r_drop, exact=exact)
                 if wants_gradient:
                     gradient[:, rows] = (logits @ narrow).view(len(passes), -1, d_model)[:, : rows.stop - first]
-                if weight_gradient is not None:  # frozen embeddings do not have one
-                    if dtype == weight.dtype:
-                        weight_gradient.addmm_(logits.t(), some)
-                    else:
-                        weight_gradient += logits.t() @ some
+                if wants_weight_gradient:  # frozen embeddings do not have one
+                    product = logits.t() @ some
+                    weight_gradient = product.to(weight.dtype) if first == 0 else weight_gradient.add_(product)
                 if bias_gradient is not None:
                     bias_gradient += logits.sum(dim=0)
         gradient = gradient.view_as(hidden)
@@ -119,7 +117,7 @@ def _to_gradient_(
     num_targets = len(target_ids)
     sums = torch.zeros(2, dtype=exact, device=logits.device)
     # On a CPU, few enough at once to stay in its cache.
-    step = _rows(vocab_size * num_passes, elements=2**19 if logits.device.type == "cpu" else 2**27)
+    step = max(1, (2**19 if logits.device.type == "cpu" else 2**27) // (vocab_size * num_passes))
     for first in range(0, num_targets, step):
         rows = slice(first, min(first + step, num_targets))
         target = target_ids[rows].expand(num_passes, -1)[..., None]

@@ -16,7 +16,7 @@ from translate.data.batching import Batch
 from translate.data.tokenizer import PAD_ID
 from translate.distributed.state import full_tensor, is_sharded
 from translate.errors import RunError
-from translate.model import PackedSequences, Transformer, pack
+from translate.model import PackedSequences, Transformer, flatten, pack
 from translate.model.device import (
     copy_to_device,
     explain_out_of_memory,
@@ -31,7 +31,8 @@ from translate.training.data_parallel import DataParallel, MicroBatch, split_int
 from translate.training.loss import label_smoothed_loss
 from translate.training.tracking.profile import FORWARD
 
-BatchLayout = Literal["padded", "packed", "flash"]  # flash: packed, and flash attention needs no padding either
+# flattened: padded, in one row; flash: packed, and flash attention needs no padding either
+BatchLayout = Literal["padded", "flattened", "packed", "flash"]
 
 
 class StepResult(NamedTuple):
@@ -177,13 +178,16 @@ def move_to_device(batch: Batch, device: torch.device, *, layout: BatchLayout, i
     target_ids = copied(batch.target_output_ids[is_real])
     repeats = 2 if is_doubled else 1
     source_ids, target_input_ids = (ids.repeat(repeats, 1) for ids in (batch.source_ids, batch.target_input_ids))
-    if layout == "padded":
-        real = copied(is_real.repeat(repeats, 1).flatten().nonzero()[:, 0])
-        return DeviceBatch(copied(source_ids), copied(target_input_ids), target_ids, real)
-    source, target_input = (
-        pack(ids, pad_id=PAD_ID, is_flash=layout == "flash").map(copied) for ids in (source_ids, target_input_ids)
-    )
-    return DeviceBatch(source, target_input, target_ids, real=None)
+    if layout in ("packed", "flash"):
+        source, target_input = (
+            pack(ids, pad_id=PAD_ID, is_flash=layout == "flash").map(copied) for ids in (source_ids, target_input_ids)
+        )
+        return DeviceBatch(source, target_input, target_ids, real=None)
+    real = copied(is_real.repeat(repeats, 1).flatten().nonzero()[:, 0])
+    if layout == "flattened":
+        source, target_input = (flatten(ids, pad_id=PAD_ID).map(copied) for ids in (source_ids, target_input_ids))
+        return DeviceBatch(source, target_input, target_ids, real)
+    return DeviceBatch(copied(source_ids), copied(target_input_ids), target_ids, real)
 
 
 class TrainingForward(nn.Module):
@@ -214,7 +218,8 @@ def choose_batch_layout(
     """Choose the layout that `training.batch_layout` means on this device; also returns a line for the log, or none."""
     requested, device = settings.batch_layout, precision.device
     if requested == "padded" or (requested == "auto" and not has_streams(device)):
-        return "padded", ""
+        compiles_kernels = device.type == "cpu" and precision.name != "fp32"  # see `flatten`
+        return "flattened" if compiles_kernels and not settings.compile else "padded", ""
     is_supported = model.attention_dropout == 0.0 and model.positions != "relative"
     reason: str | None = "it needs CUDA, bf16 or fp16, model.attention_dropout=0 and no relative positions"
     if has_streams(device) and precision.name != "fp32" and is_supported:
