@@ -102,6 +102,9 @@ def test_rotary_is_multiplication_of_complex_numbers(start: int) -> None:
     torch.testing.assert_close(
         rotate(heads, positions.rotary(at(start, 7))).double(), turned(heads, start=start), rtol=0, atol=1e-6
     )
+    rounded = rotate(heads.bfloat16(), positions.bfloat16().rotary(at(start, 7)))
+    assert rounded.dtype == torch.bfloat16
+    torch.testing.assert_close(rounded.double(), turned(heads, start=start), rtol=0, atol=0.04)
 
 
 def test_rotary_attention_sees_the_distance_alone_and_turns_no_values() -> None:

@@ -134,8 +134,9 @@ def rotate(
 ) -> Float[Tensor, "batch heads position head_dim"]:
     """Turn each pair of neighbouring dimensions by its position's angle."""
     if heads.device.type == "cpu" and not torch.compiler.is_compiling():  # pairs as complex numbers: one fast product
-        exact = heads.to(torch.promote_types(heads.dtype, angles.cosine.dtype))
-        turned = torch.view_as_complex(exact.unflatten(-1, (-1, 2))) * torch.complex(*angles)
+        exact = torch.promote_types(heads.dtype, torch.float32)  # there are no complex numbers in bf16
+        pairs = heads.to(exact).unflatten(-1, (-1, 2))
+        turned = torch.view_as_complex(pairs) * torch.complex(*(each.to(exact) for each in angles))
         return torch.view_as_real(turned).flatten(-2).to(heads.dtype)
     even, odd = heads[..., 0::2], heads[..., 1::2]
     cosine, sine = angles.cosine.to(heads.dtype), angles.sine.to(heads.dtype)
