@@ -34,6 +34,10 @@ TURNS = {  # arguments, and words of the output
     "recipes.py": (f"toy out --seeds 1 --only fast --override {SMALL}", ["fast"]),
     "serve.py": ("run --source toy/val.de --requests 20 --clients 1 --only load,memory", ["lines"]),
     "gpu.py": ("--only-look", ["GPU"]),
+    "time_to_quality.py": (
+        f"toy timed --minutes 0.001 0.002 --threads 1 --override {SMALL}",
+        ["| ours | ", "| marian | ", "| tutorial | "],
+    ),
     "train.py": (
         "words --batch-tokens 64 --steps 1 --turns 1 --warmup 1 --threads 1 --engines"
         " 'ours fp32' 'ours bf16' 'tutorial fp32' 'huggingface fp32' 'huggingface bf16 malloc'",  # none is compiled

@@ -1,0 +1,374 @@
+"""BLEU by the clock: this toolkit, a tutorial's loop and MarianMT, each trained for the same minutes on one machine.
+
+    python benchmarks/time_to_quality.py DIR OUT --minutes 4 8 16
+
+DIR holds Multi30k as plain text: train.de, train.en, val.de and val.en. All have the subwords of our preset, which are
+trained before the clock starts, and two threads. The clock runs during training steps alone. A validation translates
+the first 200 lines of val.de with the same greedy search for all, and computes sacreBLEU.
+
+- ours: the preset multi30k-fast, and multi30k from 12 minutes on, with its schedule stretched to the minutes.
+- tutorial: PyTorch's tutorial on nn.Transformer with its own settings: 3+3 layers of width 512, random batches of 128
+  pairs, Adam with a constant rate of 1e-4, no label smoothing, fp32. One training gives the scores of all minutes.
+- marian: Hugging Face's MarianMT of our size in a good loop: SDPA, fused AdamW, bf16 where our training takes it, our
+  memory settings, and our batches, rate, schedule, decay, dropout, label smoothing and moving average.
+
+OUT/results.json has what is measured, so the command can be repeated until all is there. Needs the extras `huggingface`
+and, for the picture, `pictures`.
+"""
+
+import argparse
+import contextlib
+import json
+import multiprocessing
+import time
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any, NamedTuple
+
+LINES, LONGEST = 200, 60  # of a validation: lines, and tokens of a translation
+
+
+class Contestant(NamedTuple):
+    """A model in training."""
+
+    step: Callable[[int, float], None]  # number of the step from 1, and the share of the time that has passed
+    logits: Callable[[Any, Any], Any]  # source ids and target ids so far, both padded, to logits
+    translating: Callable[[], Any]  # a context in which `logits` has the weights to translate with
+
+
+class Setting(NamedTuple):
+    """What all contestants share."""
+
+    config: Any  # of translate.config.schema.Config
+    corpora: Any
+    tokenizers: Any
+    batches: Any
+
+
+def read_setting(folder: Path, minutes: float, overrides: list[str]) -> Setting:
+    """The preset for so many minutes, its data, tokenizers and batches."""
+    from translate.config.load import load_config
+    from translate.training.preparation import make_batches, make_tokenizers, read_corpora, resolve_step_tokens
+
+    texts = {"train": "train", "validation": "val"}
+    corpora = {key: {"kind": "text", "source": f"{name}.de", "target": f"{name}.en"} for key, name in texts.items()}
+    given = [f"data.root={json.dumps(str(folder))}", f"data.train={json.dumps([corpora['train']])}"]
+    given += [f"data.validation={json.dumps(corpora['validation'])}", "data.test.test_2016_flickr=null"]
+    preset = "multi30k-fast" if minutes < 12 else "multi30k"
+    config = resolve_step_tokens(load_config(preset, [*given, "training.device=cpu", *overrides]).config)
+    read = read_corpora(config)
+    tokenizers = make_tokenizers(config, read)
+    return Setting(config, read, tokenizers, make_batches(config, read, tokenizers))
+
+
+def step_batches(setting: Setting) -> Iterator[list[Any]]:
+    """The batches of each step, as `translate train` makes them."""
+    number = setting.config.training.accumulate_batches
+    for epoch in count():
+        batches = setting.batches.epoch(epoch)
+        for first in range(0, len(batches), number):
+            yield [batches[index] for index in range(first, min(first + number, len(batches)))]
+
+
+def scheduled(setting: Setting, share: float) -> float:
+    """The learning rate after a share of the time."""
+    from translate.training.optimizer import learning_rate
+
+    settings = setting.config.training
+    number = max(1, round(share * settings.max_steps))
+    return learning_rate(number, settings, d_model=setting.config.model.d_model)
+
+
+@contextlib.contextmanager
+def averaged(model: Any, average: Any) -> Iterator[None]:
+    """A context in which a model has its averaged weights, and no dropout."""
+    import torch
+
+    parameters = {name: each for name, each in model.named_parameters() if name in average.tensors}
+    kept = {name: each.detach().clone() for name, each in parameters.items()}
+    model.eval()
+    try:
+        with torch.inference_mode():
+            average_of = average.tensors
+            for name, each in parameters.items():
+                each.copy_(average_of[name])
+            yield
+    finally:
+        with torch.no_grad():
+            for name, each in parameters.items():
+                each.copy_(kept[name])
+        model.train()
+
+
+def build_ours(setting: Setting) -> Contestant:
+    """The model, step, moving average and memory settings of `translate train`."""
+    import torch
+
+    from translate.memory import configure_memory
+    from translate.training.optimizer import AveragedWeights
+    from translate.training.setup import setup_training
+
+    configure_memory()
+    cpu = torch.device("cpu")
+    train_step = setup_training(
+        setting.config, setting.tokenizers, device=cpu, batch_tokens=setting.batches.largest_batch
+    )
+    model, batches = train_step.model, step_batches(setting)
+    average = AveragedWeights(model, decay=setting.config.training.ema_decay)
+
+    def step(number: int, share: float) -> None:
+        train_step(next(batches), number=number, learning_rate=scheduled(setting, share))
+        average.update(model, step=number)
+
+    return Contestant(step, model, lambda: averaged(model, average))
+
+
+def build_marian(setting: Setting) -> Contestant:
+    """MarianMT with our recipe."""
+    import torch
+    import torch.nn.functional as F
+    from transformers import MarianConfig, MarianMTModel
+
+    from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID
+    from translate.memory import configure_memory
+    from translate.model.precision import choose_precision
+    from translate.training.optimizer import AveragedWeights, build_optimizer
+
+    configure_memory()
+    ours, settings = setting.config.model, setting.config.training
+    config = MarianConfig(
+        vocab_size=setting.tokenizers.target.vocab_size,
+        d_model=ours.d_model,
+        encoder_layers=ours.num_encoder_layers,
+        decoder_layers=ours.num_decoder_layers,
+        encoder_attention_heads=ours.num_heads,
+        decoder_attention_heads=ours.num_heads,
+        encoder_ffn_dim=ours.d_ff,
+        decoder_ffn_dim=ours.d_ff,
+        activation_function="relu",
+        dropout=ours.dropout,
+        attention_dropout=ours.attention_dropout,
+        activation_dropout=ours.activation_dropout,
+        scale_embedding=True,
+        init_std=ours.d_model**-0.5,
+        pad_token_id=PAD_ID,
+        bos_token_id=BOS_ID,
+        eos_token_id=EOS_ID,
+        decoder_start_token_id=BOS_ID,
+        forced_eos_token_id=None,
+        use_cache=False,
+    )
+    config._attn_implementation = "sdpa"
+    model = MarianMTModel(config).train()
+    optimizer, batches = build_optimizer(model, settings), step_batches(setting)
+    average = AveragedWeights(model, decay=settings.ema_decay)
+    is_bf16 = choose_precision("auto", torch.device("cpu")) == "bf16"
+
+    def logits(source: Any, target: Any) -> Any:
+        mask = (source != PAD_ID).long()
+        return model(input_ids=source, attention_mask=mask, decoder_input_ids=target, use_cache=False).logits
+
+    def step(number: int, share: float) -> None:
+        for group in optimizer.param_groups:
+            group["lr"] = scheduled(setting, share)
+        some = next(batches)
+        num_tokens = sum(batch.num_target_tokens for batch in some)
+        for batch in some:
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=is_bf16):
+                scores = logits(batch.source_ids, batch.target_input_ids).flatten(0, 1)
+                loss = F.cross_entropy(
+                    scores,
+                    batch.target_output_ids.flatten(),
+                    ignore_index=PAD_ID,
+                    label_smoothing=settings.label_smoothing,
+                    reduction="sum",
+                )
+            (loss / num_tokens).backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        average.update(model, step=number)
+
+    return Contestant(step, logits, lambda: averaged(model, average))
+
+
+def build_tutorial(setting: Setting) -> Contestant:
+    """PyTorch's "Language Translation with nn.Transformer", on subwords instead of words."""
+    import math
+    import random
+
+    import torch
+    from torch import nn
+
+    from translate.data.batching import EncodedPair, collate
+    from translate.data.tokenizer import PAD_ID
+
+    width, heads, d_ff, layers, rate, num_pairs = 512, 8, 512, 3, 1e-4, 128
+    vocab_size = setting.tokenizers.target.vocab_size
+
+    class Tutorial(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.source, self.target = nn.Embedding(vocab_size, width), nn.Embedding(vocab_size, width)
+            self.transformer = nn.Transformer(width, heads, layers, layers, d_ff, dropout=0.1, batch_first=True)
+            self.generator, self.dropout = nn.Linear(width, vocab_size), nn.Dropout(0.1)
+            for parameter in self.parameters():
+                if parameter.dim() > 1:
+                    nn.init.xavier_uniform_(parameter)
+            frequencies = torch.exp(torch.arange(0, width, 2) * (-math.log(10000.0) / width))
+            angles = torch.arange(5000)[:, None] * frequencies
+            self.register_buffer("table", torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1))
+
+        def embed(self, embedding: nn.Embedding, ids: Any) -> Any:
+            return self.dropout(embedding(ids) * math.sqrt(width) + self.table[: ids.shape[1]])
+
+        def forward(self, source: Any, target: Any) -> Any:
+            no_peek = torch.triu(torch.ones(target.shape[1], target.shape[1], dtype=torch.bool), diagonal=1)
+            hidden = self.transformer(
+                self.embed(self.source, source),
+                self.embed(self.target, target),
+                tgt_mask=no_peek,
+                src_key_padding_mask=source == PAD_ID,
+                tgt_key_padding_mask=target == PAD_ID,
+                memory_key_padding_mask=source == PAD_ID,
+            )
+            return self.generator(hidden)
+
+    model = Tutorial().train()
+    criterion = nn.CrossEntropyLoss(ignore_index=PAD_ID)
+    optimizer = torch.optim.Adam(model.parameters(), lr=rate, betas=(0.9, 0.98), eps=1e-9)
+    (corpus,), encoder = setting.corpora.train, setting.tokenizers
+    pairs = [
+        EncodedPair(encoder.source.encode(source), encoder.target.encode(target))
+        for source, target in zip(corpus.sources, corpus.targets, strict=True)
+    ]
+    draw, waiting = random.Random(1), list[EncodedPair]()
+
+    def step(number: int, share: float) -> None:
+        if not waiting:
+            waiting.extend(draw.sample(pairs, len(pairs)))
+        some = [waiting.pop() for _ in range(min(num_pairs, len(waiting)))]
+        batch = collate(some, range(len(some)))
+        optimizer.zero_grad()
+        loss = criterion(
+            model(batch.source_ids, batch.target_input_ids).flatten(0, 1), batch.target_output_ids.flatten()
+        )
+        loss.backward()
+        optimizer.step()
+
+    @contextlib.contextmanager
+    def translating() -> Iterator[None]:
+        model.eval()
+        with torch.inference_mode():
+            yield
+        model.train()
+
+    return Contestant(step, model, translating)
+
+
+CONTESTANTS = {"ours": build_ours, "marian": build_marian, "tutorial": build_tutorial}
+
+
+def score(contestant: Contestant, setting: Setting) -> float:
+    """BLEU of greedy search on the first lines of the validation set; all contestants have this search."""
+    import sacrebleu
+    import torch
+
+    from translate.data.batching import EncodedPair, collate
+    from translate.data.tokenizer import BOS_ID, EOS_ID
+
+    corpus, tokenizers = setting.corpora.validation, setting.tokenizers
+    sources, references = corpus.sources[:LINES], corpus.targets[:LINES]
+    source_ids = collate(
+        [EncodedPair(tokenizers.source.encode(line), []) for line in sources], range(len(sources))
+    ).source_ids
+    ids = torch.full((len(source_ids), 1), BOS_ID)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(contestant.translating())
+        for _ in range(LONGEST):
+            ids = torch.cat([ids, contestant.logits(source_ids, ids)[:, -1:].argmax(dim=-1)], dim=1)
+            if (ids == EOS_ID).any(dim=1).all():
+                break
+    rows = [row[1 : row.index(EOS_ID) if EOS_ID in row else None] for row in ids.tolist()]
+    texts = [tokenizers.target.decode(row) for row in rows]
+    return float(sacrebleu.corpus_bleu(texts, [list(references)]).score)
+
+
+def train(name: str, folder: Path, minutes: list[float], arguments: argparse.Namespace, output: Path) -> None:
+    """Train one contestant for the longest of the minutes, and write its steps and BLEU at each of them."""
+    import torch
+
+    torch.set_num_threads(arguments.threads)
+    torch.manual_seed(arguments.seed)
+    setting = read_setting(folder, max(minutes), [f"training.seed={arguments.seed}", *arguments.override])
+    contestant = CONTESTANTS[name](setting)
+    seconds, number, found = 0.0, 0, {}
+    for limit in sorted(minutes):
+        while seconds < 60 * limit:
+            number += 1
+            begun = time.perf_counter()
+            contestant.step(number, min(1.0, seconds / (60 * max(minutes))))
+            seconds += time.perf_counter() - begun
+        found[f"{limit:g}"] = {"steps": number, "bleu": score(contestant, setting)}
+        print(f"{name}, {limit:g} minutes: {number:,} steps, {found[f'{limit:g}']['bleu']:.2f} BLEU", flush=True)
+    output.write_text(json.dumps(found), encoding="utf-8")
+
+
+def main() -> None:
+    """Train what is not there yet, print a table, and draw the picture."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("output", type=Path)
+    parser.add_argument("--minutes", type=float, nargs="+", default=[4.0, 8.0, 16.0])
+    parser.add_argument("--only", nargs="+", choices=list(CONTESTANTS), default=list(CONTESTANTS))
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--override", nargs="*", default=[], help="of the preset, for ours and MarianMT")
+    arguments = parser.parse_args()
+
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    file = arguments.output / "results.json"
+    results: dict[str, dict[str, Any]] = json.loads(file.read_text("utf-8")) if file.exists() else {}
+    context = multiprocessing.get_context("spawn")
+    for name in arguments.only:
+        missing = [each for each in arguments.minutes if f"{each:g}" not in results.get(name, {})]
+        # Without a schedule one training passes through all minutes; with one, each has its own.
+        for minutes in ([missing] if missing else []) if name == "tutorial" else [[each] for each in missing]:
+            part = arguments.output / "part.json"
+            part.unlink(missing_ok=True)
+            process = context.Process(target=train, args=(name, arguments.folder, minutes, arguments, part))
+            process.start()
+            process.join()
+            if part.exists():
+                results.setdefault(name, {}).update(json.loads(part.read_text("utf-8")))
+                file.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+                part.unlink()
+    shown = [f"{each:g}" for each in sorted(arguments.minutes)]
+    print("| minutes |" + "".join(f" {each} |" for each in shown) + "\n|---|" + "---:|" * len(shown))
+    for name, found in results.items():
+        cells = [f"{found[each]['bleu']:.2f}" if each in found else "–" for each in shown]
+        print(f"| {name} |" + "".join(f" {cell} |" for cell in cells))
+    draw(results, arguments.output / "time_to_quality.svg")
+
+
+def draw(results: dict[str, dict[str, Any]], file: Path) -> None:
+    """Draw BLEU against minutes, a line for each contestant."""
+    from translate.errors import InputError
+    from translate.visualize.page import draw_figure
+    from translate.visualize.panels import Curves, Picture, Series, Switch
+
+    series = []
+    for name, found in results.items():
+        points = sorted((float(minutes), each["steps"], each["bleu"]) for minutes, each in found.items())
+        minutes, steps, bleu = zip(*points, strict=True)
+        series.append(Series(name, steps, bleu, "validation", minutes))
+    panel = Curves("BLEU on 200 lines of validation", "step", "BLEU", series)
+    over = Switch("over", "Over", [("minutes", "time"), ("step", "steps")])
+    try:
+        file.write_bytes(draw_figure(Picture("BLEU by the clock", [], [panel], switches=[over]), format="svg"))
+    except InputError as error:
+        print(f"no picture: {error}")
+
+
+if __name__ == "__main__":
+    main()
