@@ -35,7 +35,10 @@ TURNS = {  # arguments, and words of the output
     "serve.py": ("run --source toy/val.de --requests 20 --clients 1 --only load,memory", ["lines"]),
     "gpu.py": ("--only-look", ["GPU"]),
     "step.py": ("toy --steps 1", ["bf16, auto", "fp32, packed", "matrix products", "The products alone"]),
-    "student.py": (f"toy students --seeds 1 --steps 1 --to en --override {SMALL} tokenizer.vocab_size=320", ["| de to en | validation |"]),
+    "student.py": (
+        f"toy students --seeds 1 --steps 1 --to en --override {SMALL} tokenizer.vocab_size=320",
+        ["| de to en | validation |"],
+    ),
     "time_to_quality.py": (
         f"toy timed --minutes 0.001 0.002 --threads 1 --override {SMALL}",
         ["| ours | ", "| marian | ", "| tutorial | "],
