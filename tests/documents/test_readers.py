@@ -36,6 +36,7 @@ def written(document_format: DocumentFormat, text: str) -> list[str]:
         ("html", "<script>nein</script>ja<style>nein</style><pre>nein <b>x</b></pre>", ["ja"]),
         ("html", "<div translate=no>nein <div>nein</div> nein</div>ja", ["ja"]),
         ("html", "ja <b class='x notranslate'>nein</b> ja <code>x <b>y</b></code>", ["ja 11 ja 12"]),
+        ("html", "<p data-translate='no'>a<p title=\"class='notranslate'\">b<p class=notranslate>c", ["a", "b"]),
         ("html", "Gr&ouml;&szlig;e&nbsp;&#38; &lt;b&gt;", ["Größe & <b>"]),
         ("html", "a<!-- nein -->b <img alt='nein'>c <![CDATA[nein]]>d <![ nein>e", ["ab c d e"]),
         ("html", "<a title='nein'>a</a><input value=nein>b<li>c", ["a", "b", "c"]),
@@ -113,6 +114,11 @@ def test_markup(document_format: DocumentFormat, text: str, expected: list[str])
         (
             read_attributes,
             '<svg><image alt="a"/></svg><script title="s"></script><link title="l"><img alt=u alt="v">',
+            [],
+        ),
+        (
+            read_attributes,
+            '<meta name=x data-name="description" content="a"><meta content="set name=title here" name="generator">',
             [],
         ),
         (read_attributes, '<!-- <img alt="a"> --><img alt=""><img alt="offen', []),

@@ -59,6 +59,7 @@ def carry(source: str, *targets: tuple[str, Sequence[int]], ends: Sequence[int] 
         ("Ein Hund<!--1--> bellt.", "A dog barks.", [0, 1, 2], "A dog<!--1--> barks."),
         ("Ein Hund<!--1-->.", "A dog.", [0, 1], "A dog<!--1-->."),
         ("Ein <!--1-->Hund da", "there a dog", [2, 0, 1], "there a <!--1-->dog"),
+        ("Ein <img> Hund da", "there a dog", [2, 0, 1], "there a <img> dog"),
         ("Ein Hund.<!--1--> da", "A dog there", [0, 1, 2], "A dog <!--1--> there"),
         ("a <b>Hund<!--1--></b> da", "there a dog", [2, 0, 1], "there a <b>dog<!--1--></b>"),
         ("Ein Wort<b>teil</b>", "A part", [0, 1], "A <b>part</b>"),

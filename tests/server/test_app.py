@@ -112,7 +112,7 @@ def test_models(client: TestClient) -> None:
         ("/translate", {"text": "a", "model": "third"}, 404, "third"),
         ("/translate", {"text": 7}, 422, "text"),
         ("/translate", {"text": "a", "texts": ["a"]}, 422, "texts"),
-        ("/translate", {"text": "a", "options": {"beam_sice": 2}}, 422, "decoding.beam_size"),
+        ("/translate", {"text": "a", "options": {"beam_sice": 2}}, 422, "beam_sice; did you mean options.beam_size"),
         ("/translate", {"text": "a", "options": {"beam_size": "2"}}, 422, "beam_size"),
         ("/translate", {"text": "a", "options": {"beam_size": 33}}, 422, "options.beam_size = 33"),
         ("/translate", {"text": "a", "options": {"device": "cuda"}}, 422, "options.device"),

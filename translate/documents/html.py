@@ -9,7 +9,7 @@ end of the document. The tests compare the tokens with html5lib's.
 import functools
 import html
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from translate.documents.segments import Item, Segment, Syntax
 
@@ -42,13 +42,13 @@ _MARKUP = re.compile(
     re.VERBOSE | re.IGNORECASE | re.DOTALL,
 )
 _TAG = re.compile(r"<(/?)([A-Za-z][^\s/>]*)")
-_SAYS_NO = re.compile(r"""\btranslate\s*=\s*["']?no\b|\bclass\s*=\s*(?:["'][^"']*)?\bnotranslate\b""", re.IGNORECASE)
-
-_ATTRIBUTE = re.compile(r"""([^\s/>][^\s/>=]*+)(?:\s*+=\s*+(?:(["'])(.*?)\2|[^\s"'>][^\s>]*+))?+""", re.DOTALL)
+_ATTRIBUTE = re.compile(  # name, quotation mark if there is one, and value
+    r"""([^\s/>][^\s/>=]*+)(?:\s*+=\s*+(["'])?+((?(2).*?|[^\s"'>][^\s>]*+))(?(2)\2))?+""", re.DOTALL
+)
 _SHOWN = {"alt", "title", "placeholder", "aria-label", "aria-description"}  # attributes that a reader sees or hears
 _LABELLED = {"optgroup", "option", "track"}
 _NAMES = {"link", "script", "style"}  # a title of these is a name
-_DESCRIBES = re.compile(r"""\b(?:name|property)\s*=\s*["']?(?:[\w.]+:)?(?:description|title)\b""", re.IGNORECASE)
+_DESCRIPTIONS = {"description", "title"}  # names of a meta element, such as og:title
 
 HTML = Syntax(html.unescape, functools.partial(html.escape, quote=False))
 _QUOTED = Syntax(html.unescape, html.escape)
@@ -72,22 +72,32 @@ def read_attributes(text: str) -> Iterator[Segment]:
     """The quoted attributes with text for readers, as segments, also those of elements whose content is copied."""
     position = 0
     for item in fold_untouched(read_items(text)):
-        opening = _OPENING.match(item.raw)
-        if opening is not None and not _SAYS_NO.search(opening[0]):
-            yield from _attributes_of(opening[0], item.tag, position)
+        attributes = _attributes_of(item.raw)
+        names = [_value(attributes, key).rpartition(":")[2] for key in ("name", "property")]
+        for name, match in attributes.items() if not _says_no(attributes) else ():
+            is_shown = name in _SHOWN and item.tag not in _NAMES
+            is_shown |= name == "label" and item.tag in _LABELLED
+            is_shown |= name == "content" and item.tag == "meta" and not _DESCRIPTIONS.isdisjoint(names)
+            if is_shown and match[2] and match[3]:
+                yield Segment(position + match.start(3), [Item("text", match[3])], _QUOTED)
         position += len(item.raw)
 
 
-def _attributes_of(opening: str, tag: str, position: int) -> Iterator[Segment]:
-    seen: set[str] = set()  # browsers ignore an attribute that is there again
-    for match in _ATTRIBUTE.finditer(opening, len(tag) + 1):
-        name = match[1].lower()
-        is_shown = name in _SHOWN and tag not in _NAMES
-        is_shown |= name == "label" and tag in _LABELLED
-        is_shown |= name == "content" and tag == "meta" and _DESCRIBES.search(opening) is not None
-        if is_shown and name not in seen and match[3]:
-            yield Segment(position + match.start(3), [Item("text", match[3])], _QUOTED)
-        seen.add(name)
+def _attributes_of(raw: str) -> dict[str, re.Match[str]]:
+    """The attributes of the tag that `raw` begins with, by name; browsers ignore one that is there again."""
+    attributes: dict[str, re.Match[str]] = {}
+    if (tag := _TAG.match(raw)) and (opening := _OPENING.match(raw)):
+        for match in _ATTRIBUTE.finditer(raw, tag.end(), opening.end()):
+            attributes.setdefault(match[1].lower(), match)
+    return attributes
+
+
+def _value(attributes: Mapping[str, re.Match[str]], name: str) -> str:
+    return (attributes[name][3] or "").lower() if name in attributes else ""
+
+
+def _says_no(attributes: Mapping[str, re.Match[str]]) -> bool:
+    return _value(attributes, "translate") == "no" or "notranslate" in _value(attributes, "class").split()
 
 
 def read_tag(raw: str) -> Item:
@@ -114,7 +124,7 @@ def fold_untouched(items: Iterable[Item]) -> list[Item]:
         if is_end and (item.kind, item.tag) != ("close", element[0].tag):
             folded.append(_fold(element, folded))
             element, depth = [], 0
-        if not depth and not (item.kind == "open" and (item.tag in _UNTOUCHED or _SAYS_NO.search(item.raw))):
+        if not depth and not (item.kind == "open" and (item.tag in _UNTOUCHED or _says_no(_attributes_of(item.raw)))):
             folded.append(item)
             continue
         element.append(item)

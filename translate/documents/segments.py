@@ -70,6 +70,7 @@ class Markup:
     parent: "Markup | None"  # the innermost paired markup around it
     depth: int  # how much paired markup is around it
     close: str = ""
+    is_spaced: bool = False  # has white space on both sides, of which the text has one
 
 
 class Layout(NamedTuple):
@@ -112,6 +113,8 @@ def lay_out(segment: Segment) -> Layout:
             word = _plain(item, decode)
             text += word[1:] if is_spaced and word.startswith(" ") else word
         elif item.kind in ("space", "break"):
+            if is_spaced and markup and markup[-1].kind == "point" and markup[-1].end == start:
+                markup[-1].is_spaced = True
             text += " " * (not is_spaced)
             breaks += [(start, item.raw)] * (item.kind == "break" and not is_spaced)
         elif item.kind == "close":

@@ -102,6 +102,7 @@ class _Transfer:
         # By paired markup that has been placed; None is the whole text.
         self.runs: dict[Markup | None, range] = {None: range(len(self.targets))}
         self.bounds: dict[Markup | None, tuple[int, int]] = {None: (0, len(self.text))}
+        self.best_targets: list[dict[int, int]] = []  # for each sentence: words of the greatest weight, by source word
         self.copied: dict[int, Markup] = {}  # placeholders by word
         self.taken: dict[tuple[Markup | None, int], range] = {}  # runs by the pair around them and by word
         self.inserted: dict[int, list[tuple[int, int, str]]] = defaultdict(list)  # by place
@@ -110,6 +111,9 @@ class _Transfer:
         characters = [*map(self.syntax.encode, self.text), ""]
         self._write_breaks(characters)
         copied = self._write_placeholders(characters)
+        for targets in self.target_spans:
+            links = [(weight, -word, source) for word in targets for source, weight in self.weights[word].items()]
+            self.best_targets.append({source: -word for _, word, source in sorted(links)})
         for number, markup in enumerate(self.layout.markup):
             if markup.kind == "paired":
                 self._place_paired(markup, number)
@@ -200,7 +204,7 @@ class _Transfer:
         if not targets:  # the sentence has an empty translation
             target = min(targets.start, len(self.targets) - 1)
         elif before in sources and after in sources:
-            target = max(targets, key=lambda word: (self.weights[word].get(anchor, 0.0), -word))
+            target = self.best_targets[sentence].get(anchor, targets.start)
         else:
             target = targets[-1] if before in sources else targets[0]
         is_inside = right.isalnum() if not is_after else left.isalnum() or not (right.isalnum() or right == " ")
@@ -211,7 +215,7 @@ class _Transfer:
             ]
             place = max([end for start, end in others if start < place < end], default=place)
         space_before = " " * (self.text[max(place - 1, 0) : place].isalnum() and not left.isalnum())
-        space_after = " " * (self.text[place : place + 1].isalnum() and not right.isalnum())
+        space_after = " " * (self.text[place : place + 1].isalnum() and (point.is_spaced or not right.isalnum()))
         rank = -2 * point.depth - 1 if is_after else 2 * point.depth + 1
         self.inserted[place].append((rank, number, f"{space_before}{point.raw}{space_after}"))
 

@@ -109,8 +109,10 @@ def write_card(
         training = [f"{shown} is another toolkit's model; its licence is {licence or 'not known'}."]
         weights = "imported weights"
     library, packages, code = _LIBRARIES[to]
-    if lost := ", ".join(find_lost_settings(run.config.decoding, to)):
-        logger.warning(f"{name}: {library} has no exact counterpart of the run's {lost} (section `decoding`)")
+    lost = ", ".join(find_lost_settings(run.config.decoding, to))
+    differs = f"have no exact counterpart of the run's {lost}, so some translations may differ"
+    if lost:
+        logger.warning(f"The files in {name} {differs} (section `decoding`)")
     scores = [*read_scores(run, versions), *scores]
     results = [
         {
@@ -159,7 +161,7 @@ def write_card(
         f"\n## Use\n\n```bash\npip install {packages}\n```\n\n```python",
         code,
         "```\n",
-        f"The files have no exact counterpart of the run's {lost}, so some translations may differ.\n" if lost else "",
+        f"The files {differs}.\n" if lost else "",
         "## Scores\n",
         *(rows if scores else ["`translate eval` has not scored these weights."]),
         "\nThe scores were measured before rounding the weights, except for “this export”." if rounded else "",
@@ -176,15 +178,16 @@ def write_card(
 
 def find_lost_settings(config: DecodingConfig, to: str) -> list[str]:
     """The settings of a run's search that an export cannot have: all except those named here, and those of speed."""
-    kept, is_greedy = {"beam_size", "length_penalty", "max_length_constant", *_SPEED}, config.beam_size == 1
+    is_greedy = config.beam_size == 1
+    kept = {"beam_size", "length_penalty", "max_length_factor", "max_length_constant", *_SPEED}
     if to == "ctranslate2":
-        kept |= {"max_length_factor", "length_penalty_kind"} | ({"patience"} if config.patience or is_greedy else set())
+        kept |= {"length_penalty_kind"} | ({"patience"} if config.patience or is_greedy else set())
     else:
         kept |= {"no_repeat_ngram", "forbidden_ids", "min_length_constant"}
         kept |= {"length_penalty_kind"} if is_greedy or config.length_penalty_kind != "gnmt" else set()
         kept |= {"patience"} if is_greedy or config.patience in (0, 1, 1000) else set()
         kept |= set() if is_greedy else {"repetition_penalty"}
-    usual = DecodingConfig().model_dump() | {"max_length_factor": 0.0, "patience": None, "length_penalty_kind": None}
+    usual = DecodingConfig().model_dump() | {"patience": None, "length_penalty_kind": None}
     return [f"{key} = {value}" for key, value in config.model_dump(exclude=kept).items() if value != usual[key]]
 
 

@@ -167,7 +167,10 @@ class ServedModel:
         wanted = options.get("n_best")
         if "beam_size" not in options and isinstance(wanted, int) and wanted > own.beam_size:
             options["beam_size"] = wanted  # an n-best list needs a beam at least as large
-        return self.translator.with_options(**options)
+        try:
+            return self.translator.with_options(**options)
+        except InputError as error:
+            raise InputError(str(error).replace("decoding.", "options.")) from error
 
 
 def load_models(
