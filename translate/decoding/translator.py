@@ -303,7 +303,7 @@ class Translator:
                     source=text,
                     source_ids=kept,
                     source_truncated=len(kept) < len(text_ids),
-                    prefix_ids=tokenizers.target.encode(request.prefix) if number == 0 else [],
+                    prefix_ids=tokenizers.target.encode(request.prefix) if request.prefix and number == 0 else [],
                     phrases=phrases,
                     phrase_ids=[encode_phrase(tokenizers.target, phrase) for phrase in phrases],
                 )
