@@ -81,7 +81,7 @@ def _read(path: Path) -> str:
 
 
 def configure_memory() -> None:
-    """Prepare for training: cache few compiled kernels, and keep freed memory in one arena for all threads.
+    """Prepare for training or a search: cache few compiled kernels, and keep freed memory in one arena for all threads.
 
     Linux hands out memory page by page and clears each page. If every step asks for it again, that takes as long as a
     twentieth of the matrix products, and as a fifth on a virtual machine. Only glibc can be told to keep it.

@@ -15,6 +15,7 @@ from translate.config.decoding import DecodingConfig
 from translate.config.schema import Config, ModelConfig
 from translate.data.tokenizer import EOS_ID
 from translate.decoding import Request, Translator
+from translate.decoding.engines import own
 from translate.decoding.engines.own import OwnEngine
 from translate.decoding.search.beam import Hypothesis
 from translate.decoding.search.loop import BeamSearch
@@ -75,6 +76,25 @@ def test_a_search_runs_torch_with_one_thread_and_restores_their_number(
     torch.set_num_threads(3)
     assert translator(beam_size=1).translate("Hund", align=False).score == 1.0
     assert torch.get_num_threads() == 3
+
+
+def test_memory_is_kept_during_a_search_and_returned_after_it(
+    translator: MakeTranslator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = []
+
+    def fail(search: Any, order: Sequence[int], **_: object) -> Iterator[tuple[int, list[Hypothesis]]]:
+        done.append("search")
+        raise RuntimeError("it fails")
+
+    monkeypatch.setattr(own, "configure_memory", lambda: done.append("keep"))
+    monkeypatch.setattr(own, "release_free_memory", lambda: done.append("return"))
+    translator().translate(["Hund", " "])
+    assert done == ["keep", "return"]
+    monkeypatch.setattr(BeamSearch, "run", fail)
+    with pytest.raises(RuntimeError, match="it fails"):
+        translator().translate("Hund")
+    assert done[2:] == ["keep", "search", "return"]
 
 
 def test_a_worker_that_fails_stops_the_others(translator: MakeTranslator, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from translate.decoding.search.model import CachedDecoder
 from translate.decoding.search.settings import build_search_settings, maximum_lengths
 from translate.decoding.shortlist import Shortlist
 from translate.errors import InputError, RunError
+from translate.memory import configure_memory, release_free_memory
 from translate.model import Transformer
 from translate.model.device import explain_out_of_memory
 
@@ -96,6 +97,7 @@ class OwnEngine:
                 self._search_share(job, order[worker::num_workers], stop)
 
             num_threads = torch.get_num_threads()
+            configure_memory()
             try:
                 with ThreadPoolExecutor(num_workers) as executor:
                     try:
@@ -105,6 +107,7 @@ class OwnEngine:
                         stop.set()  # before the executor waits for the other workers
             finally:
                 torch.set_num_threads(num_threads)
+                release_free_memory()  # a server would keep the most that a request has ever taken
 
     def _search_share(self, job: SearchJob, order: Sequence[int], stop: threading.Event) -> None:
         """Search the sentences of one worker, until all are done or another worker fails."""
