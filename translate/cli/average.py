@@ -1,17 +1,16 @@
 """`average`: average a run's kept checkpoints."""
 
 import contextlib
+import functools
 import json
 from typing import Annotated
 
-import typer
 from typer import Argument, Option
 
 from translate.bars import show_progress
-from translate.cli.terminal.lines import print_json
+from translate.cli.terminal.lines import print_result
 from translate.cli.terminal.options import JsonOption, RunArgument
 from translate.errors import InputError
-from translate.messages import escaped
 
 
 def average(
@@ -47,7 +46,7 @@ def average(
         from translate.runs.loading import describe_moment, load_run
         from translate.runs.progress import Progress
         from translate.training.best_checkpoint import ScoredAverage, kept_windows, load_average, write_average
-        from translate.training.validation import Validation, validate
+        from translate.training.validation import validate
 
         last = directory.checkpoint("last")
         metadata = read_tensors(last, prefixes=()).metadata if last.is_file() else None
@@ -58,21 +57,14 @@ def average(
         if not all(len({*names}) == len(names) > 1 for names in windows.values() or [()]):
             raise InputError(f"{run}: name two or more checkpoints, or train with training.keep_last=8 to keep some")
         loaded = load_run(run, device=choose_device(config.decoding.device))
-
-        def say(text: str) -> None:
-            if not as_json:
-                typer.echo(text)
-
+        say = functools.partial(print_result, as_json=as_json)
         say(f"validation, {len(pairs.sources):,} lines\n  average of    BLEU    loss  checkpoints")
-
-        def score() -> Validation:
-            with show_progress("Validating", 2 * len(pairs.sources), unit="lines") as advance:
-                return validate(loaded.model, loaded.tokenizers, pairs, config, on_finished=advance)
-
         tried: list[ScoredAverage] = []
         for name, names in {"best": ("best",), **windows}.items():
             steps = load_average(directory, names, loaded.model)
-            tried.append(ScoredAverage(names, steps, validation := score()))
+            with show_progress("Validating", 2 * len(pairs.sources), unit="lines") as advance:
+                validation = validate(loaded.model, loaded.tokenizers, pairs, config, on_finished=advance)
+            tried.append(ScoredAverage(names, steps, validation))
             scores = f"{validation.evaluation.score('BLEU'):8.2f}{validation.loss:8.3f}"
             say(f"  {name:<10}{scores}  {', '.join(f'{step:,}' for step in steps)}")
         chosen = max(tried, key=lambda each: each.validation.score(config.training.best_metric))
@@ -81,15 +73,12 @@ def average(
             write_average(directory, chosen.checkpoints, loaded.model)
             with open_append(directory.metrics) as file:
                 file.write(f"{json.dumps(chosen.to_record(step=max(progress.step, *chosen.steps)))}\n".encode())
-    if as_json:
-        results = [
-            {"steps": each.steps, "BLEU": each.validation.evaluation.score("BLEU"), "loss": each.validation.loss}
-            for each in tried
-        ]
-        print_json({"num_lines": len(pairs.sources), "tried": results, "best": results[tried.index(chosen)]})
-        return
-    if not is_average:
-        typer.echo("No average is better than the best checkpoint, which stays as it is")
-        return
-    what = describe_moment(chosen.steps[-1], chosen.steps)
-    typer.echo(f"Best: {what}" if dry_run else f"Now the best checkpoint of {escaped(str(run))}: {what}")
+    results = [
+        {"steps": each.steps, "BLEU": each.validation.evaluation.score("BLEU"), "loss": each.validation.loss}
+        for each in tried
+    ]
+    verdict = "No average is better than the best checkpoint, which stays as it is"
+    if is_average:
+        verdict = "Best" if dry_run else f"Now the best checkpoint of {run}"
+        verdict += f": {describe_moment(chosen.steps[-1], chosen.steps)}"
+    say(verdict, {"num_lines": len(pairs.sources), "tried": results, "best": results[tried.index(chosen)]})

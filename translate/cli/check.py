@@ -8,9 +8,9 @@ import typer
 from typer import Option
 
 from translate.cli.terminal.console import has_colour, show_only
-from translate.cli.terminal.lines import print_json
+from translate.cli.terminal.lines import print_json, print_result
 from translate.cli.terminal.options import ConfigArgument, JsonOption, Overrides, RunArgument
-from translate.messages import escaped, fill
+from translate.messages import fill
 
 if TYPE_CHECKING:
     from translate.lint.check import Report
@@ -67,17 +67,13 @@ def verify(
     from translate.runs.verify import verify_run
 
     result = verify_run(run)
-    if as_json:
-        names = {"run": str(run), "sound": not result.unsound, "version": result.writer, "created": result.created}
-        print_json({**names, "run_format": result.run_format, "files": [file._asdict() for file in result.files]})
-    else:
-        when = f" on {result.created[:10]}" if result.created else ""
-        by = "an unknown version" if result.writer is None else f"translate {result.writer}{when}"
-        typer.echo(escaped(f"{run}: written by {by}\n"))
-        width = max(len(file.name) for file in result.files)
-        for file in result.files:
-            typer.echo(escaped(f"  {file.state:<11}  {file.name:<{width}}  {file.detail}".rstrip()))
-        typer.echo(f"\n{result.summary}")
+    names = {"run": str(run), "sound": not result.unsound, "version": result.writer, "created": result.created}
+    document = {**names, "run_format": result.run_format, "files": [file._asdict() for file in result.files]}
+    when = f" on {result.created[:10]}" if result.created else ""
+    by = "an unknown version" if result.writer is None else f"translate {result.writer}{when}"
+    width = max(len(file.name) for file in result.files)
+    files = [f"  {file.state:<11}  {file.name:<{width}}  {file.detail}".rstrip() for file in result.files]
+    print_result("\n".join([f"{run}: written by {by}\n", *files, f"\n{result.summary}"]), document, as_json=as_json)
     if result.unsound:
         raise typer.Exit(1)
 

@@ -5,14 +5,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from typer import Argument, Option
 
 from translate.bars import show_progress
-from translate.cli.terminal.lines import aligned_columns, check_outputs, open_lines, print_json
+from translate.cli.terminal.lines import aligned_columns, check_outputs, open_lines, print_result
 from translate.cli.terminal.options import JsonOption, check_runs, complete_run
 from translate.errors import InputError
-from translate.messages import escaped, wrap
+from translate.messages import wrap
 
 logger = logging.getLogger(__name__)
 
@@ -81,12 +80,9 @@ def compare(
     made_here = [label for label in named if label not in in_files]
     for doubt in (doubts := [*find_mistakes(translations, pairs.targets, pairs.sources, translated_here=made_here)]):
         logger.warning(doubt)
-    if as_json:
-        print_json({"set": name, **comparison.to_document(), "warnings": doubts})
-    else:
-        typer.echo(f"{escaped(name)}: {comparison.num_lines:,} lines")
-        for table in comparison_tables(comparison):
-            typer.echo(escaped(f"\n{_as_text(table)}"))
+    shown = [f"{name}: {comparison.num_lines:,} lines", *map(_as_text, comparison_tables(comparison))]
+    document = {"set": name, **comparison.to_document(), "warnings": doubts}
+    print_result("\n\n".join(shown), document, as_json=as_json)
     if page is not None:
         save_picture(comparison_picture(comparison, test_set=name), page)
 

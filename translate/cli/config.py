@@ -7,7 +7,7 @@ import typer
 from typer import Argument, Option
 
 from translate.cli.terminal.help import Commands
-from translate.cli.terminal.lines import aligned_columns, print_json, write_lines
+from translate.cli.terminal.lines import aligned_columns, print_result, write_lines
 from translate.cli.terminal.options import ConfigArgument, JsonOption, Overrides, complete_key
 
 config_app = Commands(help="Show and explain configs.")
@@ -77,7 +77,5 @@ def list_presets(as_json: JsonOption = False) -> None:
     from translate.config.show import describe_presets
 
     header, *rows = describe_presets()
-    if as_json:
-        print_json({"presets": [dict(zip(header, row, strict=True)) for row in rows]})
-    else:
-        write_lines(aligned_columns([header, *rows]), None)
+    document = {"presets": [dict(zip(header, row, strict=True)) for row in rows]}
+    print_result("\n".join(aligned_columns([header, *rows])), document, as_json=as_json)

@@ -1,5 +1,6 @@
 """`eval` and `tune-decode`: score a run's translations, or given ones, and tune the settings of its search."""
 
+import functools
 import logging
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +10,7 @@ import typer
 from typer import Argument, Option
 
 from translate.bars import show_progress
-from translate.cli.terminal.lines import aligned_columns, open_lines, paired_lines, print_json
+from translate.cli.terminal.lines import aligned_columns, open_lines, paired_lines, print_json, print_result
 from translate.cli.terminal.options import RUN, CheckpointOption, JsonOption, RunArgument, takes_decoding_options
 from translate.errors import InputError
 from translate.messages import escaped, wrap
@@ -126,12 +127,8 @@ def tune_decode(
 
     translator = load_translator(run, checkpoint=checkpoint, options={}, token_scores=False).translator
     tried: list[TunedSettings] = []
-
-    def say(text: str) -> None:
-        if not as_json:
-            typer.echo(text)
-
-    say(f"{escaped(name)}, {len(pairs.sources):,} lines\n  beam  length penalty    BLEU")
+    say = functools.partial(print_result, as_json=as_json)
+    say(f"{name}, {len(pairs.sources):,} lines\n  beam  length penalty    BLEU")
 
     def show(settings: TunedSettings) -> None:
         tried.append(settings)
@@ -144,12 +141,10 @@ def tune_decode(
         with lock_run(run):
             # Read again, because a training may have continued with other settings in the meantime.
             write_config(directory, override_config(read_resolved_config(directory.config), changes))
-    if as_json:
-        results = [each._asdict() for each in tried]
-        print_json({"set": name, "num_lines": len(pairs.sources), "tried": results, "best": chosen._asdict()})
-        return
     shown = " ".join(f"{key}={value}" for key, value in changes.items())
-    typer.echo(f"{'Best' if dry_run else f'Now the defaults of {run}'}: {escaped(shown)}")
+    document = {"set": name, "num_lines": len(pairs.sources), "tried": [each._asdict() for each in tried]}
+    verdict = "Best" if dry_run else f"Now the defaults of {run}"
+    say(f"{verdict}: {shown}", {**document, "best": chosen._asdict()})
 
 
 def _print_scores(scored: Sequence[tuple[str, dict[str, Any]]], *, report: bool, as_json: bool) -> None:

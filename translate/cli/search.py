@@ -11,10 +11,9 @@ import typer
 from typer import Argument, Option
 
 from translate.cli.terminal.console import fail_interrupted, show_only
-from translate.cli.terminal.lines import aligned_columns, print_json
+from translate.cli.terminal.lines import aligned_columns, print_result
 from translate.cli.terminal.options import ConfigArgument, IgnoreErrors, JsonOption, Overrides
 from translate.errors import InputError, install_hint
-from translate.messages import escaped
 
 
 def search(
@@ -71,12 +70,9 @@ def search(
             study.run(num_trials=trials, sampler=sampler, seed=seed, minutes=minutes, command=command, inspect=inspect)
         finally:
             header, *rows = study.write()
-            if as_json:
-                best = study.best()
-                results = [dict(zip(header, row, strict=True)) for row in rows]
-                print_json({"trials": results, "best": None if best is None else best.run})
-            else:
-                typer.echo(escaped("\n".join(line[:120] for line in aligned_columns([header, *rows]))))
+            best, results = study.best(), [dict(zip(header, row, strict=True)) for row in rows]
+            table = "\n".join(line[:120] for line in aligned_columns([header, *rows]))
+            print_result(table, {"trials": results, "best": best and best.run}, as_json=as_json)
     except KeyboardInterrupt as error:
         fail_interrupted(error, f". Continue with: {shlex.join(command)}")
     where = "" if study.best() is None else f"; its config is {directory / 'best.yaml'}"

@@ -48,7 +48,6 @@ _ATTRIBUTE = re.compile(  # name, quotation mark if there is one, and value
 _SHOWN = {"alt", "title", "placeholder", "aria-label", "aria-description"}  # attributes that a reader sees or hears
 _LABELLED = {"optgroup", "option", "track"}
 _NAMES = {"link", "script", "style"}  # a title of these is a name
-_DESCRIPTIONS = {"description", "title"}  # names of a meta element, such as og:title
 
 HTML = Syntax(html.unescape, functools.partial(html.escape, quote=False))
 _QUOTED = Syntax(html.unescape, html.escape)
@@ -73,11 +72,11 @@ def read_attributes(text: str) -> Iterator[Segment]:
     position = 0
     for item in fold_untouched(read_items(text)):
         attributes = _attributes_of(item.raw)
-        names = [_value(attributes, key).rpartition(":")[2] for key in ("name", "property")]
+        about = {_value(attributes, key).rpartition(":")[2] for key in ("name", "property")}  # such as og:title
         for name, match in attributes.items() if not _says_no(attributes) else ():
             is_shown = name in _SHOWN and item.tag not in _NAMES
             is_shown |= name == "label" and item.tag in _LABELLED
-            is_shown |= name == "content" and item.tag == "meta" and not _DESCRIPTIONS.isdisjoint(names)
+            is_shown |= name == "content" and item.tag == "meta" and bool(about & {"description", "title"})
             if is_shown and match[2] and match[3]:
                 yield Segment(position + match.start(3), [Item("text", match[3])], _QUOTED)
         position += len(item.raw)

@@ -109,10 +109,8 @@ def write_card(
         training = [f"{shown} is another toolkit's model; its licence is {licence or 'not known'}."]
         weights = "imported weights"
     library, packages, code = _LIBRARIES[to]
-    lost = ", ".join(find_lost_settings(run.config.decoding, to))
-    differs = f"have no exact counterpart of the run's {lost}, so some translations may differ"
-    if lost:
-        logger.warning(f"The files in {name} {differs} (section `decoding`)")
+    if lost := ", ".join(find_lost_settings(run.config.decoding, to)):
+        logger.warning(f"The files in {name} have no exact counterpart of the run's {lost} (section `decoding`)")
     scores = [*read_scores(run, versions), *scores]
     results = [
         {
@@ -161,7 +159,7 @@ def write_card(
         f"\n## Use\n\n```bash\npip install {packages}\n```\n\n```python",
         code,
         "```\n",
-        f"The files {differs}.\n" if lost else "",
+        f"The files have no exact counterpart of the run's {lost}, so some translations may differ.\n" if lost else "",
         "## Scores\n",
         *(rows if scores else ["`translate eval` has not scored these weights."]),
         "\nThe scores were measured before rounding the weights, except for “this export”." if rounded else "",

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+import typer
+
 from translate.cli.terminal.console import is_terminal, without_bar
 from translate.errors import InputError
 from translate.files import check_output, remember_input
@@ -160,6 +162,14 @@ def open_line_output(path: Path, *, end: str = "\n") -> Iterator[Callable[[str],
 def print_json(document: Mapping[str, Any]) -> None:
     """Print one JSON document, the result of a command with --json; docs/json.md has the schemas."""
     write_lines([json.dumps({"format": 1, **document}, indent=2)], None)
+
+
+def print_result(text: str, document: Mapping[str, Any] | None = None, *, as_json: bool) -> None:
+    """Print a part of a command's result as text; or else its JSON document, if there is one."""
+    if not as_json:
+        typer.echo(escaped(text))
+    elif document is not None:
+        print_json(document)
 
 
 def aligned_columns(rows: Sequence[Sequence[str]]) -> list[str]:
