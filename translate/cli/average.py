@@ -77,8 +77,8 @@ def average(
         {"steps": each.steps, "BLEU": each.validation.evaluation.score("BLEU"), "loss": each.validation.loss}
         for each in tried
     ]
-    verdict = "No average is better than the best checkpoint, which stays as it is"
-    if is_average:
-        verdict = "Best" if dry_run else f"Now the best checkpoint of {run}"
-        verdict += f": {describe_moment(chosen.steps[-1], chosen.steps)}"
+    what = "Best" if dry_run else f"Now the best checkpoint of {run}"
+    verdict = f"{what}: {describe_moment(chosen.steps[-1], chosen.steps)}"
+    if not is_average:
+        verdict = "No average is better than the best checkpoint, which stays as it is"
     say(verdict, {"num_lines": len(pairs.sources), "tried": results, "best": results[tried.index(chosen)]})

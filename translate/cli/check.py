@@ -71,7 +71,7 @@ def verify(
     document = {**names, "run_format": result.run_format, "files": [file._asdict() for file in result.files]}
     when = f" on {result.created[:10]}" if result.created else ""
     by = "an unknown version" if result.writer is None else f"translate {result.writer}{when}"
-    width = max(len(file.name) for file in result.files)
+    width = max((len(file.name) for file in result.files), default=0)
     files = [f"  {file.state:<11}  {file.name:<{width}}  {file.detail}".rstrip() for file in result.files]
     print_result("\n".join([f"{run}: written by {by}\n", *files, f"\n{result.summary}"]), document, as_json=as_json)
     if result.unsound:

@@ -81,8 +81,7 @@ def compare(
     for doubt in (doubts := [*find_mistakes(translations, pairs.targets, pairs.sources, translated_here=made_here)]):
         logger.warning(doubt)
     shown = [f"{name}: {comparison.num_lines:,} lines", *map(_as_text, comparison_tables(comparison))]
-    document = {"set": name, **comparison.to_document(), "warnings": doubts}
-    print_result("\n\n".join(shown), document, as_json=as_json)
+    print_result("\n\n".join(shown), {"set": name, **comparison.to_document(), "warnings": doubts}, as_json=as_json)
     if page is not None:
         save_picture(comparison_picture(comparison, test_set=name), page)
 

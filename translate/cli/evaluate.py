@@ -143,8 +143,7 @@ def tune_decode(
             write_config(directory, override_config(read_resolved_config(directory.config), changes))
     shown = " ".join(f"{key}={value}" for key, value in changes.items())
     document = {"set": name, "num_lines": len(pairs.sources), "tried": [each._asdict() for each in tried]}
-    verdict = "Best" if dry_run else f"Now the defaults of {run}"
-    say(f"{verdict}: {shown}", {**document, "best": chosen._asdict()})
+    say(f"{'Best' if dry_run else f'Now the defaults of {run}'}: {shown}", {**document, "best": chosen._asdict()})
 
 
 def _print_scores(scored: Sequence[tuple[str, dict[str, Any]]], *, report: bool, as_json: bool) -> None:
