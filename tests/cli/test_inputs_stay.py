@@ -100,8 +100,9 @@ def test_no_input_is_replaced(place: Path, call: str, monkeypatch: pytest.Monkey
         assert path.read_bytes() == before
 
 
-def test_an_output_is_checked_before_the_run_is_loaded(place: Path) -> None:
-    result = run_command("decode", "nowhere", "page.html", "--document", "--output", "page.html")
+def test_an_output_is_checked_before_the_run_is_loaded(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("translate.decoding.loading.load_translator", None)
+    result = run_command("decode", "run", "page.html", "--document", "--output", "page.html")
     assert result.exit_code == 2 and "page.html: this command reads that file" in result.stderr
     os.mkfifo("pipe")
     check_outputs({"--output": Path("pipe"), "--alignments": Path("pipe")})
