@@ -63,15 +63,15 @@ def best_seconds(name: str, shapes: list[Any], dtype: Any, *, runs: int = 7) -> 
     return min(seconds)
 
 
-def profile_steps(folder: Path, precision: str, layout: str, num_steps: int) -> None:
+def profile_steps(folder: Path, precision: str, layout: str, num_steps: int, overrides: list[str]) -> None:
     """Profile some steps, and print the table of kinds and the bound."""
     import torch
     from torch.profiler import ProfilerActivity, profile
 
     from translate.training.setup import setup_training
 
-    overrides = [f"training.precision={precision}", f"training.batch_layout={layout}"]
-    setting = read_setting(folder, 0.0, overrides)
+    chosen = [f"training.precision={precision}", f"training.batch_layout={layout}"]
+    setting = read_setting(folder, 0.0, [*overrides, *chosen])
     cpu, batches = torch.device("cpu"), step_batches(setting)
     largest = setting.batches.largest_batch
     train_step = setup_training(setting.config, setting.tokenizers, device=cpu, batch_tokens=largest)
@@ -114,12 +114,13 @@ def main() -> None:
     parser.add_argument("--precisions", nargs="+", default=["bf16", "fp32"], choices=["bf16", "fp32"])
     parser.add_argument("--layouts", nargs="+", default=["auto", "packed"], choices=["auto", "padded", "packed"])
     parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--override", nargs="*", default=[], metavar="KEY=VALUE", help="of the preset")
     arguments = parser.parse_args()
     configure_memory()
     torch.set_num_threads(1)
     for precision in arguments.precisions:
         for layout in arguments.layouts:
-            profile_steps(arguments.folder, precision, layout, arguments.steps)
+            profile_steps(arguments.folder, precision, layout, arguments.steps, arguments.override)
 
 
 if __name__ == "__main__":

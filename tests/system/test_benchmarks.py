@@ -34,7 +34,10 @@ TURNS = {  # arguments, and words of the output
     "recipes.py": (f"toy out --seeds 1 --only fast --override {SMALL}", ["fast"]),
     "serve.py": ("run --source toy/val.de --requests 20 --clients 1 --only load,memory", ["lines"]),
     "gpu.py": ("--only-look", ["GPU"]),
-    "step.py": ("toy --steps 1", ["bf16, auto", "fp32, packed", "matrix products", "The products alone"]),
+    "step.py": (
+        f"toy --steps 1 --override {SMALL}",
+        ["bf16, auto", "fp32, packed", "matrix products", "The products alone"],
+    ),
     "student.py": (
         f"toy students --seeds 1 --steps 1 --to en --override {SMALL} tokenizer.vocab_size=320",
         ["| de to en | validation |"],
