@@ -10,11 +10,10 @@ command of `translate`. The students of both directions share the teachers.
 
 import argparse
 import json
-import statistics
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
+
+from recipes import run_translate, score, spread
 
 DIRECTIONS = (("de", "en"), ("en", "de"))
 TEACHER_SEEDS = (1, 2)
@@ -42,19 +41,6 @@ def text_corpora(folder: Path, source: str, target: str, *others: dict[str, Any]
         f"data.validation={json.dumps(validation)}",
         f"data.test.test_2016_flickr={json.dumps(test)}",
     ]
-
-
-def run_translate(*arguments: str) -> None:
-    """Run the command-line program."""
-    subprocess.run([sys.executable, "-m", "translate", *arguments], check=True)
-
-
-def score(run: Path, name: str) -> dict[str, float]:
-    """Scores of a run on one of its sets, by metric; translates the set unless that is done already."""
-    report = run / "evaluation" / name / "report.json"
-    if not report.exists():
-        run_translate("eval", str(run), "--set", name)
-    return {metric["name"]: metric["score"] for metric in json.loads(report.read_bytes())["metrics"]}
 
 
 def main() -> None:
@@ -107,9 +93,8 @@ def main() -> None:
             ("test 2016, lowercased", test, "BLEU-lc"),
         ):
             numbers = [each[metric] for each in scores]
-            deviation = f" ± {statistics.stdev(numbers):.2f}" if len(numbers) > 1 else ""
             each = ", ".join(f"{number:.2f}" for number in numbers)
-            rows.append(f"| {source} to {target} | {title} | {statistics.mean(numbers):.2f}{deviation} | {each} |")
+            rows.append(f"| {source} to {target} | {title} | {spread(numbers)} | {each} |")
     print("| student | set | BLEU | of each seed |\n|---|---|---:|---|", *rows, sep="\n")
 
 

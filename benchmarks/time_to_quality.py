@@ -26,6 +26,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from train import marian_model
+
 LINES, LONGEST = 200, 60  # of a validation: lines, and tokens of a translation
 
 
@@ -85,20 +87,12 @@ def averaged(model: Any, average: Any) -> Iterator[None]:
     """A context in which a model has its averaged weights, and no dropout."""
     import torch
 
-    parameters = {name: each for name, each in model.named_parameters() if name in average.tensors}
-    kept = {name: each.detach().clone() for name, each in parameters.items()}
+    from translate.model.lora import lending
+
     model.eval()
-    try:
-        with torch.inference_mode():
-            average_of = average.tensors
-            for name, each in parameters.items():
-                each.copy_(average_of[name])
-            yield
-    finally:
-        with torch.no_grad():
-            for name, each in parameters.items():
-                each.copy_(kept[name])
-        model.train()
+    with torch.inference_mode(), lending(model, average.tensors):
+        yield
+    model.train()
 
 
 def build_ours(setting: Setting) -> Contestant:
@@ -128,39 +122,15 @@ def build_marian(setting: Setting) -> Contestant:
     """MarianMT with our recipe."""
     import torch
     import torch.nn.functional as F
-    from transformers import MarianConfig, MarianMTModel
 
-    from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID
+    from translate.data.tokenizer import PAD_ID
     from translate.memory import configure_memory
     from translate.model.precision import choose_precision
     from translate.training.optimizer import AveragedWeights, build_optimizer
 
     configure_memory()
     ours, settings = setting.config.model, setting.config.training
-    config = MarianConfig(
-        vocab_size=setting.tokenizers.target.vocab_size,
-        d_model=ours.d_model,
-        encoder_layers=ours.num_encoder_layers,
-        decoder_layers=ours.num_decoder_layers,
-        encoder_attention_heads=ours.num_heads,
-        decoder_attention_heads=ours.num_heads,
-        encoder_ffn_dim=ours.d_ff,
-        decoder_ffn_dim=ours.d_ff,
-        activation_function="relu",
-        dropout=ours.dropout,
-        attention_dropout=ours.attention_dropout,
-        activation_dropout=ours.activation_dropout,
-        scale_embedding=True,
-        init_std=ours.d_model**-0.5,
-        pad_token_id=PAD_ID,
-        bos_token_id=BOS_ID,
-        eos_token_id=EOS_ID,
-        decoder_start_token_id=BOS_ID,
-        forced_eos_token_id=None,
-        use_cache=False,
-    )
-    config._attn_implementation = "sdpa"
-    model = MarianMTModel(config).train()
+    model = marian_model(ours, setting.tokenizers.target.vocab_size)
     optimizer, batches = build_optimizer(model, settings), step_batches(setting)
     average = AveragedWeights(model, decay=settings.ema_decay)
     is_bf16 = choose_precision("auto", torch.device("cpu")) == "bf16"

@@ -150,32 +150,27 @@ def build_tutorial(vocab_size: int) -> Step:
     return step
 
 
-def build_huggingface(vocab_size: int, *, precision: str, keeps_memory: bool = False) -> Step:
-    """MarianMT in a good loop: SDPA, fused Adam, and if asked for, bf16 autocast and our memory settings."""
-    import torch
-    import torch.nn.functional as F
+def marian_model(ours: Any, vocab_size: int) -> Any:
+    """MarianMT in training mode, with SDPA, and with the sizes and dropout of a `ModelConfig` of ours."""
     from transformers import MarianConfig, MarianMTModel
 
     from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID
-    from translate.memory import configure_memory
 
-    if keeps_memory:
-        configure_memory()
     config = MarianConfig(
         vocab_size=vocab_size,
-        d_model=D_MODEL,
-        encoder_layers=LAYERS,
-        decoder_layers=LAYERS,
-        encoder_attention_heads=HEADS,
-        decoder_attention_heads=HEADS,
-        encoder_ffn_dim=D_FF,
-        decoder_ffn_dim=D_FF,
+        d_model=ours.d_model,
+        encoder_layers=ours.num_encoder_layers,
+        decoder_layers=ours.num_decoder_layers,
+        encoder_attention_heads=ours.num_heads,
+        decoder_attention_heads=ours.num_heads,
+        encoder_ffn_dim=ours.d_ff,
+        decoder_ffn_dim=ours.d_ff,
         activation_function="relu",
-        dropout=DROPOUT,
-        attention_dropout=DROPOUT,
-        activation_dropout=DROPOUT,
+        dropout=ours.dropout,
+        attention_dropout=ours.attention_dropout,
+        activation_dropout=ours.activation_dropout,
         scale_embedding=True,
-        init_std=D_MODEL**-0.5,
+        init_std=ours.d_model**-0.5,
         pad_token_id=PAD_ID,
         bos_token_id=BOS_ID,
         eos_token_id=EOS_ID,
@@ -184,7 +179,22 @@ def build_huggingface(vocab_size: int, *, precision: str, keeps_memory: bool = F
         use_cache=False,
     )
     config._attn_implementation = "sdpa"
-    model = MarianMTModel(config).train()
+    return MarianMTModel(config).train()
+
+
+def build_huggingface(vocab_size: int, *, precision: str, keeps_memory: bool = False) -> Step:
+    """MarianMT in a good loop: SDPA, fused Adam, and if asked for, bf16 autocast and our memory settings."""
+    import torch
+    import torch.nn.functional as F
+
+    from translate.config.load import override_config
+    from translate.config.schema import Config
+    from translate.data.tokenizer import PAD_ID
+    from translate.memory import configure_memory
+
+    if keeps_memory:
+        configure_memory()
+    model = marian_model(override_config(Config(), SETTINGS).model, vocab_size)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-9, fused=True)
     steps = iter(range(1, 10**9))
 

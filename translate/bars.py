@@ -71,5 +71,5 @@ def _lines(work: str, total: int | None, unit: str) -> Iterator[Advance]:
 
 
 def wait_a_minute(is_over: threading.Event) -> bool:
-    """Wait until some work is over, but at most for a minute; whether it is over."""
+    """Wait for the end of some work, for a minute at most; returns whether it has ended."""
     return is_over.wait(60.0)

@@ -92,7 +92,7 @@ def read_resolved_config(path: Path) -> Config:
 
 
 def parse_resolved_config(document: Document, path: Path) -> Config:
-    """The config in a document that this version or an older one wrote, as `read_resolved_config` reads it."""
+    """Check a config that this version or an older one wrote; see `read_resolved_config`."""
     _convert_old_keys(document, path)
     config = _validate(document)
     stated = config.model.model_fields_set | _YOUNGER_MODEL_KEYS

@@ -11,7 +11,7 @@ __all__ = [
     "PackedSequences",
     "SequenceClassifier",
     "Transformer",
-    "log_probabilities",
     "flatten",
+    "log_probabilities",
     "pack",
 ]

@@ -1,4 +1,4 @@
-"""Variable-length attention: the tokens of several sequences in one row, one sequence after another.
+"""Variable-length attention, over several sequences that stand in one row, one after another.
 
 Linear layers and norms treat each token separately, so a row is fine for them. Only attention must know where a
 sequence begins and ends. Flash attention takes these offsets (`cu_seqlens`); without it, attention pads for itself.

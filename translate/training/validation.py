@@ -80,10 +80,9 @@ def validation_fingerprint(corpus: ParallelCorpus | None, tokenizers: Tokenizers
     if corpus is None:
         return None
     included = _DECIDE_LOSS if config.training.best_metric == "loss" else None
-    search = validation_search(config).model_dump(mode="json", include=included, exclude=_DECIDE_NOTHING)
-    for key in _ADDED_LATER & search.keys():
-        if getattr(config.decoding, key) == DecodingConfig.model_fields[key].default:
-            del search[key]
+    settings = validation_search(config)
+    unset = _ADDED_LATER - settings.model_dump(exclude_defaults=True).keys()
+    search = settings.model_dump(mode="json", include=included, exclude=_DECIDE_NOTHING | unset)
     if not included:  # keeps scores of older versions comparable
         search |= {key.rpartition(".")[2]: old for key, (old, _) in REMOVED_KEYS.items() if key.startswith("decoding.")}
     tokenizer = None if included else config.evaluation.bleu_tokenizer

@@ -93,7 +93,7 @@ def split_after_equals() -> None:
 
 
 def check_runs(runs: Any) -> Any:
-    """Refuse what is not a run, before a command imports torch; one of several processes reports it later."""
+    """Refuse a path that is not a run, before the command imports torch. Several processes leave this to loading."""
     from translate.runs.directory import check_holds_run
 
     for run in (runs if isinstance(runs, list) else [runs]) if runs and _is_alone() else []:
