@@ -1,7 +1,6 @@
 """`search`: tries settings of a config, and ranks the runs."""
 
 import functools
-import os
 import shlex
 import sys
 from pathlib import Path
@@ -12,7 +11,7 @@ from typer import Argument, Option
 
 from translate.cli.terminal.console import fail_interrupted, show_only
 from translate.cli.terminal.lines import aligned_columns, print_result
-from translate.cli.terminal.options import ConfigArgument, IgnoreErrors, JsonOption, Overrides
+from translate.cli.terminal.options import ConfigArgument, IgnoreErrors, JsonOption, Overrides, is_alone
 from translate.errors import InputError, install_hint
 
 
@@ -44,7 +43,7 @@ def search(
       translate search demo space.yaml --pruner halving --trials 32
       translate train runs/demo-search/best.yaml
     """
-    if os.environ.get("WORLD_SIZE", "1") != "1":
+    if not is_alone():
         raise InputError("a search trains in one process: start it without torchrun")
     from translate.config.load import load_config
     from translate.config.yaml import shown_path

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from translate.cli.terminal.console import fail_interrupted
-from translate.cli.terminal.options import ConfigArgument, IgnoreErrors, Overrides
+from translate.cli.terminal.options import ConfigArgument, IgnoreErrors, Overrides, is_alone
 from translate.errors import InputError
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def train(
         named = _find_run(config, run, resume=resume)
         loaded = load_config(config, overrides or [], require_files=True).config
         directory = named or Path("runs") / loaded.name
-        if not resume and os.environ.get("WORLD_SIZE", "1") == "1":  # before torch is imported
+        if not resume and is_alone():  # before torch is imported
             holds_run = RunDirectory(directory).description.exists()
             with lock_run(directory) if holds_run else contextlib.nullcontext():  # which may tell that it still trains
                 check_holds_no_run(directory)
@@ -62,7 +62,7 @@ def train(
     try:
         directory, loaded = read()
     except InputError:
-        if os.environ.get("WORLD_SIZE", "1") != "1":
+        if not is_alone():
             from translate.distributed.process_group import join_world
 
             # If several processes have this error, one reports it. Processes without it fail when the processes first
@@ -110,7 +110,7 @@ def _find_run(config: str, run: str | None, *, resume: bool) -> Path | None:
 
 def _launcher() -> list[str]:
     """The program that started this command: `translate`, or torchrun with its options."""
-    if os.environ.get("WORLD_SIZE", "1") == "1":
+    if is_alone():
         return ["translate"]
     machines = os.environ.get("GROUP_WORLD_SIZE", "1")
     processes = os.environ.get("LOCAL_WORLD_SIZE", "1")

@@ -96,12 +96,13 @@ def check_runs(runs: Any) -> Any:
     """Refuse a path that is not a run, before the command imports torch. Several processes leave this to loading."""
     from translate.runs.directory import check_holds_run
 
-    for run in (runs if isinstance(runs, list) else [runs]) if runs and _is_alone() else []:
+    for run in (runs if isinstance(runs, list) else [runs]) if runs and is_alone() else []:
         check_holds_run(run)
     return runs
 
 
-def _is_alone() -> bool:
+def is_alone() -> bool:
+    """Whether the command runs in one process, and not in several that torchrun has started."""
     return os.environ.get("WORLD_SIZE", "1") == "1"
 
 
@@ -191,7 +192,7 @@ def takes_decoding_options(common: str, *, unused: str | None = "max_target_toke
 def _check_settings(arguments: dict[str, Any], **options: Any) -> dict[str, Any]:
     """Check a command's decoding options with the config of its first run, before it imports torch; return them."""
     run = arguments["run"] if "run" in arguments else arguments["runs"][0]
-    if run is not None and _is_alone():
+    if run is not None and is_alone():
         from translate.config.load import override_config, read_resolved_config
         from translate.runs.directory import open_run
 
