@@ -9,6 +9,7 @@ from harness import in_order
 
 from translate.config.load import load_config, override_config
 from translate.config.schema import Config, TrainingConfig
+from translate.data.languages import Languages
 from translate.errors import InputError
 
 Error = Callable[..., str]
@@ -144,7 +145,8 @@ def test_what_is_allowed(run_yaml: None, overrides: str) -> None:
 
 
 def test_a_tag_of_two_corpora_is_one(run_yaml: None) -> None:
-    assert load_config("run.yaml", [f"data.train=[{TAGGED}, {TAGGED}]"]).config.data.source_tags == ["<bt>"]
+    data = load_config("run.yaml", [f"data.train=[{TAGGED}, {TAGGED}]"]).config.data
+    assert Languages(data).source_tags == ["<bt>"]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from harness import corpus_lines
 from sentencepiece import sentencepiece_model_pb2
 
 from translate.config.data import TokenizerConfig
-from translate.data.extension import add_source_tags, extend_tokenizers, missing_characters
+from translate.data.extension import add_tags, extend_tokenizers, missing_characters
 from translate.data.tokenizer import END_OF_VOCABULARY, Tokenizer, Tokenizers, prepare_tokenizers
 from translate.errors import InputError
 
@@ -57,8 +57,8 @@ def test_what_is_there_is_not_added() -> None:
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
 def test_a_source_tag_is_one_subword_and_changes_no_other_text(kind: str, normalization: str) -> None:
     before = make(kind, byte_fallback=True, normalization=normalization)
-    assert add_source_tags(before, []) == before
-    after = add_source_tags(before, ["<bt>", "<ft>"])
+    assert add_tags(before, [], []) == before
+    after = add_tags(before, ["<bt>", "<ft>"], [])
     old, new, size = before.source, after.source, before.source.vocab_size
     assert after.target is new and new.pieces(range(size, new.vocab_size)) == ["▁<bt>", "▁<ft>"]
     for line in [*LINES, *OTHERS, "a<bt> b", "a < bt > b"]:
@@ -70,10 +70,10 @@ def test_a_source_tag_is_one_subword_and_changes_no_other_text(kind: str, normal
 
 def test_separate_vocabularies_get_what_their_side_needs() -> None:
     before = make("bpe", byte_fallback=False, vocabulary="separate")
-    after = add_source_tags(before, ["<bt>"])
+    after = add_tags(before, ["<bt>"], [])
     assert after.source.vocab_size == before.source.vocab_size + 1 and after.target is before.target
     # Two models with the same entries, as some imported models have them, keep the same entries.
-    imported = add_source_tags(Tokenizers(before.source, Tokenizer(before.source.model_bytes), "joint"), ["<bt>"])
+    imported = add_tags(Tokenizers(before.source, Tokenizer(before.source.model_bytes), "joint"), ["<bt>"], [])
     assert (
         imported.source.all_pieces == imported.target.all_pieces
         and imported.target.vocab_size == after.source.vocab_size
@@ -90,8 +90,8 @@ def test_a_tokenizer_that_would_split_a_tag_is_refused() -> None:
     prefixless = sentencepiece_model_pb2.ModelProto.FromString(make("bpe", byte_fallback=True).source.model_bytes)
     prefixless.normalizer_spec.add_dummy_prefix = False
     tokenizer = Tokenizer(prefixless.SerializeToString(), name="given.model")
-    with pytest.raises(InputError, match="source_tag = <bt> .*given.model reads <bt> a as <"):
-        add_source_tags(Tokenizers(tokenizer, tokenizer, "joint"), ["<bt>"])
+    with pytest.raises(InputError, match="the tag <bt> .*given.model reads <bt> a as <"):
+        add_tags(Tokenizers(tokenizer, tokenizer, "joint"), ["<bt>"], [])
 
 
 def test_characters_are_counted_as_they_are_segmented_and_the_rarest_can_be_spared() -> None:

@@ -15,7 +15,8 @@ from translate.config.data import Augmentation, DataConfig, HubCorpus, TableCorp
 from translate.data import tables
 from translate.data.corpora import ParallelCorpus
 from translate.data.epochs import BatchSettings, TrainingBatches
-from translate.data.extension import add_source_tags
+from translate.data.extension import add_tags
+from translate.data.languages import Languages
 from translate.data.streaming import CorpusStream, StreamedBatches, TrainingStreams
 from translate.data.tables import StreamPosition
 from translate.data.tokenizer import Tokenizers, prepare_tokenizers
@@ -73,7 +74,7 @@ def corpus(request: pytest.FixtureRequest, tmp_path: Path) -> TableCorpus | HubC
 
 
 def stream_of(corpus: TableCorpus | HubCorpus, segment_pairs: int) -> CorpusStream:
-    return CorpusStream(corpus, key="data.train.0", segment_pairs=segment_pairs)
+    return CorpusStream(corpus, key="data.train.0", segment_pairs=segment_pairs, languages=Languages(DataConfig()))
 
 
 def segments(stream: CorpusStream, count: int) -> Iterator[tuple[Pairs, StreamPosition, str]]:
@@ -151,7 +152,7 @@ def expected(
 
 
 def test_segments_are_tagged_and_augmented(tmp_path: Path, tokenizers: Tokenizers) -> None:
-    tokenizers, augment = add_source_tags(tokenizers, ["<bt>"]), Augmentation(typos=0.5)
+    tokenizers, augment = add_tags(tokenizers, ["<bt>"], []), Augmentation(typos=0.5)
     data = data_of(stream(tmp_path / "a", make_pairs(0, 100), augment=augment, source_tag="<bt>"))
     batches, continued = batches_of(data, tokenizers), batches_of(data, tokenizers)
     for number, (first, count) in enumerate([(0, 40), (40, 40), (80, 20), (0, 40)]):

@@ -2,10 +2,11 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from translate.config.section import InputPath, NotNegativeInt, PositiveInt, Section, expecting
 
+LanguageCode = Annotated[str, Field(pattern=r"^[A-Za-z][\w-]*$")]
 Chance = Annotated[float, Field(ge=0.0, le=1.0)]
 Column = Annotated[
     NotNegativeInt | str, expecting("should be the number of a column, counted from 0, or its name in the header")
@@ -44,6 +45,12 @@ class WeightedCorpus(Section):
 
     weight: Annotated[float, Field(gt=0.0, le=1000.0)] = 1.0
     """How often each pair is seen per epoch: 2 is twice, and 0.5 is a different random half in every epoch."""
+    source_language: LanguageCode | None = None
+    """Language code of this corpus's source; null: data.source_language."""
+    target_language: LanguageCode | None = None
+    """Language code of this corpus's target; null: data.target_language."""
+    both_directions: bool = False
+    """Use the corpus twice: as it is, and from its target to its source."""
     source_tag: Annotated[str, Field(pattern=r"^<[a-z][a-z0-9_-]{1,98}>$")] | None = None
     """Put this before each source of a training corpus, such as `<bt>` for back-translations (Caswell et al. 2019). It
     becomes one learnt subword, in addition to tokenizer.vocab_size."""
@@ -57,6 +64,13 @@ class WeightedCorpus(Section):
         if self.source_tag in ("<unk>", "<pad>"):
             raise ValueError(f"source_tag = {self.source_tag} is a special symbol of every vocabulary; choose another")
         return self
+
+    def swapped(self) -> Self:
+        """The same corpus with its sides exchanged."""
+        sides = ("source", "target") if isinstance(self, TextCorpus) else ("source_column", "target_column")
+        values = {one: getattr(self, other) for one, other in (sides, sides[::-1])}
+        languages = {"source_language": self.target_language, "target_language": self.source_language}
+        return self.model_copy(update=values | languages)
 
 
 class NamedColumns(WeightedCorpus):
@@ -155,6 +169,14 @@ class DataConfig(Section):
     """Language code of the source."""
     target_language: str = "en"
     """Language code of the target."""
+    language_tags: Literal["source", "target", "both"] | None = None
+    """How a model of several languages is told the direction. source: each source begins with the target language's
+    tag; target: each target does; both: each side begins with its own language's tag. null is source if the training
+    corpora have several target languages, and otherwise no tags."""
+    language_tag: Annotated[str, Field(pattern=r"^[^\s{}]*\{\}[^\s{}]*$")] = "<2{}>"
+    """The tag of a language, with {} for its code; one learnt subword."""
+    languages: tuple[LanguageCode, ...] = ()
+    """Languages that the model knows in addition to those of the corpora, as imported multilingual models do."""
     root: InputPath | None = None
     """Folder in which relative corpus paths are looked up first."""
     train: tuple[Corpus, ...] = ()
@@ -179,14 +201,33 @@ class DataConfig(Section):
     """Pairs per segment of the streamed corpora. A segment is an epoch; two of them are held in memory."""
 
     @property
-    def source_tags(self) -> list[str]:
-        """The distinct tags of the training corpora."""
-        return list(dict.fromkeys(corpus.source_tag for corpus in self.train if corpus.source_tag))
-
-    @property
     def is_streamed(self) -> bool:
         """Whether any training corpus is streamed."""
         return any(is_stream(corpus) for corpus in self.train)
+
+    @field_validator("train")
+    @classmethod
+    def _use_both_directions(cls, corpora: tuple[Corpus, ...], info: ValidationInfo) -> tuple[Corpus, ...]:
+        """Two corpora in place of each that is used in both directions."""
+        used: list[Corpus] = []
+        for corpus in corpora:
+            if not corpus.both_directions:
+                used.append(corpus)
+                continue
+            codes = {key: getattr(corpus, key) or info.data.get(key) for key in ("source_language", "target_language")}
+            forward = corpus.model_copy(update={**codes, "both_directions": False})
+            used += [forward, forward.swapped()]
+        return tuple(used)
+
+    @model_validator(mode="after")
+    def _check_languages(self) -> Self:
+        named = [corpus.source_language is not None or corpus.target_language is not None for corpus in self.train]
+        if any(named) and not all(named):
+            key, other = (f"data.train.{named.index(is_named)}" for is_named in (False, True))
+            raise ValueError(
+                f"{key} names no languages, but {other} does: give {key} its source_language and target_language"
+            )
+        return self
 
     @model_validator(mode="after")
     def _check_held_out(self) -> Self:

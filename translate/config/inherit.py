@@ -13,7 +13,7 @@ from translate.errors import InputError
 _MAY_DIFFER = {
     "model": {"dropout", "attention_dropout", "activation_dropout", "initialization"},
     "tokenizer": {"subword_sampling", "character_coverage", "max_training_lines"},
-    "data": {"source_language", "target_language", "max_source_tokens", "max_target_tokens"},
+    "data": {"source_language", "target_language", "languages", "max_source_tokens", "max_target_tokens"},
 }
 _NOT_INHERITED = {"add_characters", "add_pieces"}  # the run's tokenizer has these pieces already
 
@@ -68,5 +68,5 @@ def _inherited(base: Config) -> dict[str, dict[str, Any]]:
     return {
         "model": base.model.model_dump(mode="json"),
         "tokenizer": base.tokenizer.model_dump(mode="json", exclude=_NOT_INHERITED) | own_files,
-        "data": base.data.model_dump(mode="json", include=_MAY_DIFFER["data"]),
+        "data": base.data.model_dump(mode="json", include=_MAY_DIFFER["data"] | {"language_tags", "language_tag"}),
     }

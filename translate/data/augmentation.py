@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from translate.config.data import Augmentation, Corpus
 from translate.data.corpora import ParallelCorpus, read_corpus, store_pairs
+from translate.data.languages import Languages
 from translate.data.tables import PairChunk
 
 # The changes of a pair are the bits of a number; the lowest two are the case: 1 upper, 2 title, 3 lower.
@@ -69,15 +70,13 @@ def augment_corpus(corpus: ParallelCorpus, *, with_typos: bool = True) -> Parall
     return corpus._replace(sources=sources, targets=targets, augment=None)
 
 
-def read_held_out(corpus: Corpus, *, key: str) -> ParallelCorpus:
+def read_held_out(corpus: Corpus, *, key: str, languages: Languages | None = None) -> ParallelCorpus:
     """Read a corpus to validate or test on, changed as its `augment` says; see `read_corpus`."""
-    return augment_corpus(read_corpus(corpus, key=key))
+    return augment_corpus(read_corpus(corpus, key=key, languages=languages))
 
 
 def _change(source: str, target: str, change: int, generator: np.random.Generator) -> tuple[str, str]:
-    tag = _TAG.match(source)  # perhaps an empty one
-    assert tag is not None
-    tag_text, source = tag[0], source[tag.end() :]
+    (source_tag, source), (target_tag, target) = _split_tags(source), _split_tags(target)
     if change & _ASCII_UMLAUTS:
         source = source.translate(_UMLAUTS)
     if change & _TYPOS:
@@ -87,7 +86,14 @@ def _change(source: str, target: str, change: int, generator: np.random.Generato
         if all(without) and without[0] != source.rstrip() and without[1] != target.rstrip():
             source, target = without
     set_case = (str, str.upper, title_case, str.lower)[change & 3]
-    return tag_text + set_case(source), set_case(target)
+    return source_tag + set_case(source), target_tag + set_case(target)
+
+
+def _split_tags(text: str) -> tuple[str, str]:
+    """The tags at the beginning of a text, perhaps none, and the rest."""
+    tags = _TAG.match(text)
+    assert tags is not None
+    return tags[0], text[tags.end() :]
 
 
 def title_case(text: str) -> str:

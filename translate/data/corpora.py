@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from translate.bars import Advance, show_progress
-from translate.config.data import Augmentation, Corpus, HubCorpus, TableCorpus, TextCorpus, TsvCorpus
+from translate.config.data import Augmentation, Corpus, HubCorpus, TableCorpus, TextCorpus, TsvCorpus, WeightedCorpus
 from translate.data.cache import TemporaryFile
+from translate.data.languages import Direction, Languages
 from translate.data.tables import PairChunk, check_columns, chunk_pairs, read_table, table_name
 from translate.data.text import stream_lines
 from translate.data.token_store import FileArray
@@ -41,14 +42,17 @@ class ParallelCorpus(NamedTuple):
     targets: Sequence[str]
     weight: float  # how often each pair is seen in one epoch
     source_tag: str | None = None  # put before each source in training; `sources` are without it
+    target_tag: str | None = None  # put before each target in training; `targets` are without it
+    direction: Direction | None = None
     augment: Augmentation | None = None  # changes not made yet
 
 
-def read_corpus(corpus: Corpus, *, key: str) -> ParallelCorpus:
+def read_corpus(corpus: Corpus, *, key: str, languages: Languages | None = None) -> ParallelCorpus:
     """Read one corpus of any kind.
 
     Args:
         key: The key of the corpus in the config, such as `data.train.0`; errors begin with it.
+        languages: Those of the config; None: nothing is said about them.
 
     Raises:
         InputError: The corpus is missing, damaged, misaligned or empty.
@@ -71,7 +75,16 @@ def read_corpus(corpus: Corpus, *, key: str) -> ParallelCorpus:
     if not len(sources):
         raise InputError(f"{key}: {name} has no sentence pair")
     named = f"{name} with {corpus.source_tag}" if corpus.source_tag else name
-    return ParallelCorpus(named, sources, targets, corpus.weight, corpus.source_tag, corpus.augment)
+    read = ParallelCorpus(named, sources, targets, corpus.weight, corpus.source_tag, augment=corpus.augment)
+    return read if languages is None else tag_corpus(read, corpus, languages)
+
+
+def tag_corpus(read: ParallelCorpus, corpus: WeightedCorpus, languages: Languages) -> ParallelCorpus:
+    """A corpus with its direction and the tags of its languages, which come before its own tag."""
+    direction = languages.of(corpus)
+    tags = filter(None, (languages.source_tag(direction), corpus.source_tag))
+    target_tag = languages.target_tag(direction)
+    return read._replace(source_tag=" ".join(tags) or None, target_tag=target_tag, direction=direction)
 
 
 def _counted(chunks: Iterable[PairChunk], advance: Advance) -> Iterator[PairChunk]:
@@ -136,7 +149,7 @@ def data_fingerprint(corpora: Iterable[ParallelCorpus], tokenizers: Tokenizers, 
     if streams is not None:
         digest.update(f"{streams}\n".encode())
     for corpus in corpora:
-        tag = f" {corpus.source_tag}" if corpus.source_tag else ""
+        tag = "".join(f" {tag}" for tag in (corpus.source_tag, corpus.target_tag) if tag)
         digest.update(f"{len(corpus.sources)} {corpus.weight}{tag}\n".encode())
         if corpus.augment is not None:
             digest.update(f"{corpus.augment.model_dump_json()}\n".encode())
@@ -216,11 +229,14 @@ class JoinedText(_Lines):
 
 
 def join_texts(corpora: Iterable[ParallelCorpus], *, with_tags: bool = False) -> tuple[JoinedText, JoinedText]:
-    """All sources, optionally with the tags of their corpora, and all targets of some corpora."""
+    """All sources and all targets of some corpora, optionally with the tags of their corpora."""
     corpora = list(corpora)
-    tags = [corpus.source_tag if with_tags else None for corpus in corpora]
-    sources = JoinedText([corpus.sources for corpus in corpora], tags)
-    return sources, JoinedText([corpus.targets for corpus in corpora], [None] * len(corpora))
+    sources = [corpus.source_tag if with_tags else None for corpus in corpora]
+    targets = [corpus.target_tag if with_tags else None for corpus in corpora]
+    return (
+        JoinedText([corpus.sources for corpus in corpora], sources),
+        JoinedText([corpus.targets for corpus in corpora], targets),
+    )
 
 
 def store_pairs(chunks: Iterable[PairChunk], *, name: str) -> tuple[Sequence[str], Sequence[str]]:

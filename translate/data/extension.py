@@ -42,24 +42,31 @@ def extend_tokenizers(
     return Tokenizers(new_source, add_pieces(target, config.add_pieces, of_target), vocabulary)
 
 
-def add_source_tags(tokenizers: Tokenizers, tags: Sequence[str]) -> Tokenizers:
-    """Add an entry for each tag that corpora put before their sources; all other text is segmented as before.
+def add_tags(tokenizers: Tokenizers, source_tags: Sequence[str], target_tags: Sequence[str]) -> Tokenizers:
+    """Add an entry for each tag of a corpus or a language; all other text is segmented as before.
+
+    A joint vocabulary gets the tags of both sides.
 
     Raises:
         InputError: The tokenizer does not read a tag as one subword.
     """
     source, target, vocabulary = tokenizers
-    pieces = [f"{_SPACE}{tag}" for tag in tags]  # with SentencePiece's space before a first word
-    tagged = add_pieces(source, pieces, ())
-    for tag, piece in zip(tags, pieces, strict=True):
-        if tagged.pieces(found := tagged.encode(f"{tag} a")) != [piece, *source.pieces(source.encode("a"))]:
+    if vocabulary == "joint":
+        source_tags = target_tags = list(dict.fromkeys([*source_tags, *target_tags]))
+    new_source = _add_tags(source, source_tags)
+    return Tokenizers(new_source, new_source if source is target else _add_tags(target, target_tags), vocabulary)
+
+
+def _add_tags(tokenizer: Tokenizer, tags: Sequence[str]) -> Tokenizer:
+    new = [f"{_SPACE}{tag}" for tag in tags if tokenizer.tag_id(tag) is None]  # SentencePiece begins words with a space
+    tagged, rest = add_pieces(tokenizer, new, ()), tokenizer.encode("a")
+    for tag in tags:
+        if (found := tagged.encode(f"{tag} a")) != [tagged.tag_id(tag), *rest]:
             raise InputError(
-                f"data.train: source_tag = {tag} should be one subword, but {source.name} reads {tag} a as"
+                f"the tag {tag} should be one subword, but {tokenizer.name} reads {tag} a as"
                 f" {' '.join(tagged.pieces(found))}; choose another tag, or train a tokenizer here"
             )
-    if source is target or vocabulary == "joint":
-        target = tagged if source is target else add_pieces(target, pieces, ())
-    return Tokenizers(tagged, target, vocabulary)
+    return tagged
 
 
 def missing_characters(

@@ -16,9 +16,10 @@ from typing import Any, TypeGuard
 
 from translate.bars import show_progress
 from translate.config.data import Corpus, DataConfig, HubCorpus, TableCorpus
-from translate.data.corpora import ParallelCorpus, join_texts, read_corpus, store_pairs
+from translate.data.corpora import ParallelCorpus, join_texts, read_corpus, store_pairs, tag_corpus
 from translate.data.epochs import BatchSettings, Epoch, TrainingBatches
 from translate.data.filtering import FilterReport, log_reports
+from translate.data.languages import Languages
 from translate.data.subword_sampling import SamplingPool
 from translate.data.tables import PairChunk, StreamPosition, open_stream, table_name
 from translate.data.token_store import Check, TokenChunk, TokenStore, TokenWriter, encode_chunks
@@ -36,8 +37,8 @@ _CHANGED = "have the data or the version of datasets changed since this run was 
 class CorpusStream:
     """One corpus, read segment by segment. The last segment of a pass is shorter, and the next begins a new pass."""
 
-    def __init__(self, corpus: TableCorpus | HubCorpus, *, key: str, segment_pairs: int) -> None:
-        self.name = table_name(corpus)
+    def __init__(self, corpus: TableCorpus | HubCorpus, *, key: str, segment_pairs: int, languages: Languages) -> None:
+        self.name, self._languages = table_name(corpus), languages
         self._corpus = corpus
         self._key = key
         self._segment_pairs = segment_pairs
@@ -88,8 +89,9 @@ class CorpusStream:
                 " Restore the original data (for a data set of the Hub, set its revision), or start a new run"
             )
         self.position = StreamPosition(begin.num_passes, last, self._state, self._num_used)
-        part = ParallelCorpus(name, sources, targets, 1.0, self._corpus.source_tag, self._corpus.augment)
-        return part, begin
+        corpus = self._corpus
+        part = ParallelCorpus(name, sources, targets, 1.0, corpus.source_tag, augment=corpus.augment)
+        return tag_corpus(part, corpus, self._languages), begin
 
     def _chunks(self, check: Check, digests: Sequence[Any]) -> Iterator[PairChunk]:
         """The pairs of the segment at the position, added to the digests; at the end of a pass the next one begins."""
@@ -145,10 +147,11 @@ class TrainingStreams:
         ends = list(accumulate(corpus.weight for corpus in data.train if _is_streamed(corpus)))
         borders = [0, *(math.floor(data.stream_segment_pairs * end / ends[-1] + 0.5) for end in ends)]
         shares = (max(1, end - start) for start, end in pairwise(borders))
+        languages = Languages(data)
         self._corpora: list[ParallelCorpus | CorpusStream] = [
-            CorpusStream(corpus, key=f"data.train.{index}", segment_pairs=next(shares))
+            CorpusStream(corpus, key=f"data.train.{index}", segment_pairs=next(shares), languages=languages)
             if _is_streamed(corpus)
-            else read_corpus(corpus, key=f"data.train.{index}")
+            else read_corpus(corpus, key=f"data.train.{index}", languages=languages)
             for index, corpus in enumerate(data.train)
         ]
         self.streams = [corpus for corpus in self._corpora if isinstance(corpus, CorpusStream)]

@@ -105,6 +105,23 @@ class Tokenizer:
             encoded = self._processor.encode(texts, num_threads=num_threads)
         return [tag + ids for (tag, _), ids in zip(split, encoded, strict=True)]
 
+    def tag_id(self, tag: str) -> int | None:
+        """The id of the tag of a language or a corpus; None: it is not in the vocabulary."""
+        found = (int(self._processor.piece_to_id(piece)) for piece in (f"{SPACE}{tag}", tag))
+        return next((token for token in found if UNK_ID != token < self.vocab_size), None)
+
+    def tag_ids(self, tag: str | None) -> list[int]:
+        """The ids before a text with this tag; None: the text has none.
+
+        Raises:
+            InputError: The tag is not in the vocabulary.
+        """
+        if tag is None:
+            return []
+        if (token := self.tag_id(tag)) is None:
+            raise InputError(f"{self.name}: the tag {tag} is not in its vocabulary")
+        return [token]
+
     def split_tag(self, text: str) -> tuple[list[int], str]:
         """The id of the language token at the beginning of a text, such as `>>deu<<`, and the rest of the text.
 

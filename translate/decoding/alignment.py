@@ -28,6 +28,11 @@ class ForcedDecoding(NamedTuple):
     token_ranks: list[int]  # how many other tokens the model finds more probable
     attention: Float[Tensor, "target source"]  # cross-attention of one layer, the mean over its heads
 
+    def after(self, num_target: int, num_source: int) -> "ForcedDecoding":
+        """The view without the first tokens of both sides, the tags of languages."""
+        log_probs, ranks, attention = self
+        return ForcedDecoding(log_probs[num_target:], ranks[num_target:], attention[num_target:, num_source:])
+
 
 def force_decode(
     model: Transformer,

@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 
 from translate.config.decoding import DecodingConfig
 from translate.config.load import override_config, read_resolved_config
+from translate.data.languages import Languages
 from translate.decoding.counterparts import find_lacking
 from translate.decoding.engines.ctranslate2 import CTranslate2Engine, check_ctranslate2, missing_settings
 from translate.decoding.engines.ctranslate2_conversion import convert_run, find_conversion
@@ -101,7 +102,8 @@ def load_translator(
     elif chosen.engine == "ctranslate2":
         engine = AutomaticEngine(own.engine, is_converted, convert)
     back = None if reverse is None else _load_reverse(Path(reverse), loaded, own.config, checkpoint=checkpoint)
-    return LoadedTranslator(Translator(engine, own.tokenizers, own.config, reverse=back, name=own.name), loaded)
+    translator = Translator(engine, own.tokenizers, own.config, reverse=back, languages=own.languages, name=own.name)
+    return LoadedTranslator(translator, loaded)
 
 
 def load_own_translator(
@@ -128,8 +130,9 @@ def load_own_translator(
         forbidden=forbidden,
         shortlist=read_shortlist(loaded) if config.shortlist else None,
     )
-    name = f"{run}, {loaded.config.data.source_language} → {loaded.config.data.target_language}"
-    return LoadedTranslator(Translator(engine, tokenizers, config, name=name), loaded)
+    languages = Languages(loaded.config.data)
+    name = f"{run}, {', '.join(f'{source} → {target}' for source, target in languages.directions)}"
+    return LoadedTranslator(Translator(engine, tokenizers, config, languages=languages, name=name), loaded)
 
 
 def _as_overrides(options: Mapping[str, object] | None) -> dict[str, object]:

@@ -60,6 +60,7 @@ def choose_translation(
         utilities = expected_utilities(texts, utility=config.mbr)
         ranked = [ranked[utilities.index(max(utilities))]]
     found: list[Translation] = []
+    source_ids = given.source_ids[given.num_tags :]
     for hypothesis, unmet in ranked:
         text = spell(hypothesis.ids, tokenizers.target)
         if config.search == "beam" and any(text == other.text for other in found):
@@ -75,10 +76,11 @@ def choose_translation(
                 truncated=hypothesis.truncated,
                 source_truncated=given.source_truncated,
                 token_log_probs=hypothesis.token_log_probs if has_token_scores else (),
-                source_ids=given.source_ids,
+                source_ids=source_ids,
                 unmet=unmet,
                 tokens=tokenizers.target.pieces(hypothesis.ids),
-                source_tokens=tokenizers.source.pieces(given.source_ids),
+                source_tokens=tokenizers.source.pieces(source_ids),
+                direction=given.direction,
             )
         )
         if len(found) == config.n_best:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from translate.data.languages import Direction
 from translate.decoding.constraints.terminology import Terminology
 from translate.decoding.output.flags import flag_translation
 from translate.decoding.output.words import WordConfidence, group_words, word_confidences
@@ -37,6 +38,8 @@ class Request(NamedTuple):
     prefix: str = ""  # the beginning of the translation
     required: tuple[str, ...] = ()  # words and phrases that the translation contains
     terminology: Terminology | None = None  # the translations of its terms are required too
+    to: str | None = None  # the language of the translation; None: the translator's
+    from_: str | None = None  # the language of the source; None: the translator's
 
 
 class SearchInput(NamedTuple):
@@ -45,8 +48,11 @@ class SearchInput(NamedTuple):
     line: int  # number of the line in the whole input, from 0; it seeds sampling
     piece: int  # number of the piece within its line, from 0; it seeds sampling too
     source: str
-    source_ids: list[int]  # without special symbols
+    source_ids: list[int]  # with the tag of a language, and without special symbols
     source_truncated: bool  # tokens beyond the limit were cut off
+    direction: Direction | None = None
+    num_tags: int = 0  # tokens at the beginning of `source_ids` that are tags
+    start_ids: Sequence[int] = ()  # the decoder begins with these after the start symbol: the tag of the target
     prefix_ids: Sequence[int] = ()  # token ids that the translation begins with
     phrases: Sequence[str] = ()  # phrases that the translation contains
     phrase_ids: Sequence[list[int]] = ()  # the same phrases as token ids
@@ -54,12 +60,12 @@ class SearchInput(NamedTuple):
     @property
     def has_words(self) -> bool:
         """Whether there is something to translate; other inputs have no hypotheses."""
-        return bool(self.source_ids) and not self.source.isspace()
+        return len(self.source_ids) > self.num_tags and not self.source.isspace()
 
     @property
     def is_free(self) -> bool:
         """Whether there is something to translate without constraints, as every engine does."""
-        return self.has_words and not self.prefix_ids and not self.phrase_ids
+        return self.has_words and not (self.prefix_ids or self.phrase_ids or self.start_ids)
 
 
 class Translation(NamedTuple):
@@ -73,13 +79,14 @@ class Translation(NamedTuple):
     truncated: bool  # the search reached the maximum length before the end symbol
     source_truncated: bool  # the source was cut to the most tokens that the model takes
     token_log_probs: Sequence[float] = ()  # nats, of each id, and of the end symbol if the search reached it
-    source_ids: Sequence[int] = ()  # subwords of `source`, as many as the model saw
+    source_ids: Sequence[int] = ()  # subwords of `source`, as many as the model saw, without tags
     unmet: tuple[str, ...] = ()  # required phrases that the translation does not contain
     alternatives: tuple["Translation", ...] = ()  # the rest of the n-best list
     pieces: tuple["Translation", ...] = ()  # translations of the pieces of a source that was split
     alignment: str | None = None  # links between words in Pharaoh format; None: not computed
     tokens: Sequence[str] = ()  # `ids` as the vocabulary writes them
     source_tokens: Sequence[str] = ()  # `source_ids` likewise
+    direction: Direction | None = None
 
     def __str__(self) -> str:
         return self.text

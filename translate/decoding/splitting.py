@@ -93,6 +93,7 @@ def join_translations(source: str, pieces: Sequence[Translation]) -> Translation
                 unmet=tuple(phrase for part in parts for phrase in part.unmet),
                 tokens=[token for part in parts for token in part.tokens],
                 source_tokens=[token for part in parts for token in part.source_tokens],
+                direction=parts[0].direction,
                 pieces=tuple(part._replace(alternatives=()) for part in parts),
             )
         )

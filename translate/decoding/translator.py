@@ -1,16 +1,19 @@
 """Text in, text out: lines are tokenized, searched by an engine in buffers, detokenized, and returned in order."""
 
 import itertools
+import math
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, overload
 
 import torch
 
+from translate.config.data import DataConfig
 from translate.config.decoding import DecodingConfig
 from translate.config.load import override_config
 from translate.config.schema import Config
 from translate.data.batching import EncodedPair
+from translate.data.languages import UNKNOWN, Direction, Languages
 from translate.data.tokenizer import Tokenizers
 from translate.decoding.alignment import (
     ForcedDecoding,
@@ -67,6 +70,8 @@ class Translator:
     Args:
         engine: Searches for translations; a model in evaluation mode is searched by our own engine.
         reverse: Translates in the opposite direction; its log-probability of the source also ranks the beam.
+        languages: The languages of the model; None: unknown, and without tags.
+        direction: The direction of texts that do not name theirs; None: the model's only one.
         name: Shown in its representation, such as its run and languages.
 
     Raises:
@@ -81,18 +86,20 @@ class Translator:
         config: DecodingConfig,
         *,
         reverse: "Translator | None" = None,
+        languages: Languages | None = None,
+        direction: Direction | None = None,
         name: str = "",
     ) -> None:
         self.engine = OwnEngine(engine, tokenizers.target) if isinstance(engine, Transformer) else engine
         self.tokenizers, self.config, self.reverse, self.name = tokenizers, config, reverse, name
+        self.languages = languages or Languages(DataConfig(source_language=UNKNOWN, target_language=UNKNOWN))
+        self.direction = direction
         check_search(config, num_layers=len(self.model.decoder.layers), is_reranked=reverse is not None)
         self.engine.check(config)
-        # The most tokens of a text without its end symbol; None: no limit.
-        positions = [] if self.engine.position_limit is None else [self.engine.position_limit - 1]
-        self.source_limit, self.target_limit = (
-            min([tokens, *positions] if tokens is not None else positions, default=None)
-            for tokens in (config.max_source_tokens, config.max_target_tokens)
-        )
+        # The most tokens of a text without its end symbol; None: no limit. The source's include its language tag.
+        most = math.inf if self.engine.position_limit is None else self.engine.position_limit - 1
+        self.source_limit = _least(config.max_source_tokens, most)
+        self.target_limit = _least(config.max_target_tokens, most - (self.languages.tags in ("target", "both")))
 
     @property
     def model(self) -> Transformer:
@@ -110,7 +117,15 @@ class Translator:
                 raise InputError(f"decoding.{key} is fixed when a run is loaded; give it to translate.load")
         overrides = {f"decoding.{key}": value for key, value in options.items()}
         config = override_config(Config(decoding=self.config), overrides).decoding
-        return Translator(self.engine, self.tokenizers, config, reverse=self.reverse, name=self.name)
+        return self._copy(config, self.direction)
+
+    def toward(self, direction: Direction | None) -> "Translator":
+        """The same translator, whose texts have this direction unless they name theirs."""
+        return self._copy(self.config, direction)
+
+    def _copy(self, config: DecodingConfig, direction: Direction | None) -> "Translator":
+        same = {"reverse": self.reverse, "languages": self.languages, "name": self.name}
+        return Translator(self.engine, self.tokenizers, config, direction=direction, **same)
 
     def __repr__(self) -> str:
         size, config = self.model.num_parameters, self.config
@@ -119,28 +134,51 @@ class Translator:
 
     @overload
     def translate(  # type: ignore[overload-overlap]  # a str is an iterable of str too
-        self, lines: str | Request, *, align: bool | None = ..., **options: object
+        self,
+        lines: str | Request,
+        *,
+        align: bool | None = ...,
+        to: str | None = ...,
+        from_: str | None = ...,
+        **options: object,
     ) -> Translation: ...
 
     @overload
     def translate(
-        self, lines: Iterable[str | Request], *, align: bool | None = ..., **options: object
+        self,
+        lines: Iterable[str | Request],
+        *,
+        align: bool | None = ...,
+        to: str | None = ...,
+        from_: str | None = ...,
+        **options: object,
     ) -> list[Translation]: ...
 
     def translate(
-        self, lines: str | Request | Iterable[str | Request], *, align: bool | None = None, **options: object
+        self,
+        lines: str | Request | Iterable[str | Request],
+        *,
+        align: bool | None = None,
+        to: str | None = None,
+        from_: str | None = None,
+        **options: object,
     ) -> Translation | list[Translation]:
         """The translation of a line, or of each of several in order. A line without any word has an empty translation.
 
         Args:
             align: Also align the words, which takes a forward pass; None: only those of one line.
+            to: The language of the translations; None: the only one that there is.
+            from_: The language of the lines; None: the only one, or any if the model is not told it.
             options: Settings of `DecodingConfig` for this call, such as `beam_size=4`.
 
         Raises:
             TypeError: Something is neither a `str` nor a `Request`.
-            InputError: A setting does not exist or its value is invalid, or a line cannot be translated.
+            InputError: A setting does not exist or its value is invalid, the model does not have the language, or a
+                line cannot be translated.
         """
         translator = self.with_options(**options) if options else self
+        if to or from_:
+            translator = translator.toward(self.languages.choose(to, from_))
         is_one = isinstance(lines, str | Request)
         translations = translator.translate_stream(_check_lines([lines] if is_one else lines))
         if is_one if align is None else align:
@@ -184,24 +222,46 @@ class Translator:
     ) -> Iterator[tuple[Translation, LineAttention]]:
         """Yield each translation with the attention of its forced decoding, reading ahead as `align` does."""
         for buffer in read_buffers(translations, max_items=self.config.look_ahead_lines):
-            pairs = [EncodedPair(list(part.source_ids), list(part.ids)) for each in buffer for part in each.parts]
-            forced = iter(self.force(pairs))
+            parts = [part for each in buffer for part in each.parts]
+            pairs = [EncodedPair(list(part.source_ids), list(part.ids)) for part in parts]
+            forced = iter(self.force(pairs, directions=[part.direction for part in parts]))
             for translation in buffer:
                 yield translation, line_attention(translation, forced, self.tokenizers, unit=unit)
 
-    def force(self, pairs: Sequence[EncodedPair], *, on_finished: OnFinished = ignore_progress) -> list[ForcedDecoding]:
+    def force(
+        self,
+        pairs: Sequence[EncodedPair],
+        *,
+        directions: Sequence[Direction | None] | None = None,
+        on_finished: OnFinished = ignore_progress,
+    ) -> list[ForcedDecoding]:
         """Forced decoding: token log-probabilities, and the attention that alignments are made from.
+
+        Args:
+            pairs: Token ids without the tags of languages, which are added here and are not in the result either.
+            directions: The direction of each pair; None: the translator's.
 
         Raises:
             OutOfMemory: The device does not have enough memory.
         """
-        return force_decode(
+        tags = [self._tag_ids(each) for each in directions or [None] * len(pairs)]
+        forced = force_decode(
             self.model,
-            pairs,
+            [EncodedPair(tag + ids.source, start + ids.target) for (tag, start), ids in zip(tags, pairs, strict=True)],
             max_tokens=self.config.batch_tokens,
             attention_layer=self.config.alignment_layer,
             on_finished=on_finished,
         )
+        return [each.after(len(start), len(tag)) for each, (tag, start) in zip(forced, tags, strict=True)]
+
+    def _tag_ids(self, direction: Direction | None) -> tuple[list[int], list[int]]:
+        """The tokens before each source and before each target in a direction; None: the translator's."""
+        languages = self.languages
+        if languages.tags is None:
+            return [], []
+        direction = direction or self.direction or languages.choose()
+        source_tag, target_tag = languages.source_tag(direction), languages.target_tag(direction)
+        return self.tokenizers.source.tag_ids(source_tag), self.tokenizers.target.tag_ids(target_tag)
 
     def score(
         self,
@@ -224,9 +284,11 @@ class Translator:
             InputError: A side is longer than its limit, and decoding.long = error.
         """
         encoded = self.tokenizers.source.encode_lines(sources, num_threads=torch.get_num_threads())
+        tag_ids, _ = self._tag_ids(None)
+        num_tags = len(tag_ids)
         pairs = [
             EncodedPair(
-                truncate_ids(source, self.source_limit, self.config, side="source", line=line),
+                truncate_ids(tag_ids + source, self.source_limit, self.config, side="source", line=line)[num_tags:],
                 truncate_ids(list(target), self.target_limit, self.config, side="target", line=line),
             )
             for line, (source, target) in enumerate(zip(encoded, targets, strict=True), start=first_number)
@@ -289,12 +351,16 @@ class Translator:
         encoded = tokenizers.source.encode_lines(sources, num_threads=torch.get_num_threads())
         inputs_by_line: list[list[SearchInput]] = []
         for line, (request, ids) in enumerate(zip(requests, encoded, strict=True), start=first_number):
+            direction = self.direction
+            if direction is None or request.to or request.from_:
+                direction = self.languages.choose(request.to, request.from_)
+            tag_ids, start_ids = self._tag_ids(direction)
             pieces = [(request.source, ids)]
             if limit is not None and self.config.long == "split":
-                pieces = split_source(request.source, ids, tokenizers.source, limit=limit)
+                pieces = split_source(request.source, ids, tokenizers.source, limit=limit - len(tag_ids))
             inputs_by_line.append([])
             for number, (text, text_ids) in enumerate(pieces):
-                kept = truncate_ids(text_ids, limit, self.config, side="source", line=line)
+                kept = truncate_ids(tag_ids + text_ids, limit, self.config, side="source", line=line)
                 terms = () if request.terminology is None else request.terminology.matches(text)
                 phrases = [*(() if len(pieces) > 1 else request.required), *terms]
                 given = SearchInput(
@@ -302,7 +368,10 @@ class Translator:
                     piece=number,
                     source=text,
                     source_ids=kept,
-                    source_truncated=len(kept) < len(text_ids),
+                    source_truncated=len(kept) < len(tag_ids) + len(text_ids),
+                    direction=direction,
+                    num_tags=len(tag_ids),
+                    start_ids=start_ids,
                     prefix_ids=tokenizers.target.encode(request.prefix) if request.prefix and number == 0 else [],
                     phrases=phrases,
                     phrase_ids=[encode_phrase(tokenizers.target, phrase) for phrase in phrases],
@@ -329,6 +398,12 @@ class Translator:
             for each in (joined, *joined.alternatives)
         )
         return best._replace(alternatives=tuple(others))
+
+
+def _least(limit: int | None, most: float) -> int | None:
+    """The lower of two limits; None: there is none."""
+    least = most if limit is None else min(limit, most)
+    return None if least == math.inf else int(least)
 
 
 def _check_lines(lines: Any) -> Iterator[str | Request]:

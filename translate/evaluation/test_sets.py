@@ -6,6 +6,7 @@ from translate.config.data import TextCorpus
 from translate.config.schema import Config
 from translate.data.augmentation import read_held_out
 from translate.data.corpora import ParallelCorpus, read_corpus
+from translate.data.languages import Languages
 from translate.errors import InputError
 
 
@@ -33,7 +34,8 @@ def choose_test_sets(
         if name not in corpora:
             raise InputError(f"--set {name}: the run's sets are {', '.join(corpora) or 'none'}")
         corpora = {name: corpora[name]}
-    return {each: read_held_out(corpus, key=key) for each, (key, corpus) in corpora.items()}
+    languages = Languages(config.data)
+    return {each: read_held_out(corpus, key=key, languages=languages) for each, (key, corpus) in corpora.items()}
 
 
 def choose_test_set(

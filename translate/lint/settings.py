@@ -10,6 +10,7 @@ from typing import NamedTuple
 from translate.config.load import read_resolved_config
 from translate.config.schema import Config
 from translate.config.yaml import shown_path
+from translate.data.languages import Languages
 from translate.lint.findings import Finding, Severity
 from translate.runs.directory import RunDirectory
 from translate.training.optimizer import learning_rate
@@ -77,7 +78,7 @@ class Case:
         if training.lora_rank > 0:
             self.frozen = f"training.lora_rank = {training.lora_rank}"
         tokenizer = config.tokenizer
-        self.is_extended = bool(tokenizer.add_characters or tokenizer.add_pieces or config.data.source_tags)
+        self.is_extended = bool(tokenizer.add_characters or tokenizer.add_pieces or Languages(config.data).source_tags)
         self.patience_steps = (training.patience or math.inf) * training.validate_every
         self.validation_hint = max(1, max_steps // 10)
         if facts is not None:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import torch
 
+from translate.config.data import Corpus
 from translate.config.schema import Config
 from translate.config.section import MOST
 from translate.data.augmentation import augment_corpus, read_held_out
@@ -20,8 +21,9 @@ from translate.data.batching import EncodedPair, collate
 from translate.data.cache import DataCache
 from translate.data.corpora import ParallelCorpus, join_texts
 from translate.data.epochs import BatchSettings, TrainingBatches
-from translate.data.extension import add_source_tags, extend_tokenizers
+from translate.data.extension import add_tags, extend_tokenizers
 from translate.data.filtering import log_reports
+from translate.data.languages import Languages
 from translate.data.streaming import Batches, StreamedBatches, TrainingStreams
 from translate.data.tokenizer import EOS_ID, Tokenizers, load_tokenizers, prepare_tokenizers
 from translate.decoding.translator import check_search
@@ -114,13 +116,17 @@ def read_corpora(config: Config) -> Corpora:
     check_bleu_tokenizer(config.evaluation)
     if not data.train:
         raise InputError("data.train names no corpus: there is nothing to train on")
-    streams = TrainingStreams(data)
+    streams, languages = TrainingStreams(data), Languages(data)
+
+    def read(key: str, corpus: Corpus) -> ParallelCorpus:
+        return read_held_out(corpus, key=key, languages=languages)
+
     return Corpora(
         streams.first,
-        None if data.validation is None else read_held_out(data.validation, key="data.validation"),
-        {name: read_held_out(corpus, key=f"data.test.{name}") for name, corpus in data.test.items()},
+        None if data.validation is None else read("data.validation", data.validation),
+        {name: read(f"data.test.{name}", corpus) for name, corpus in data.test.items()},
         streams if data.is_streamed else None,
-        {name: read_held_out(each, key=f"data.validation_also.{name}") for name, each in data.validation_also.items()},
+        {name: read(f"data.validation_also.{name}", corpus) for name, corpus in data.validation_also.items()},
     )
 
 
@@ -136,7 +142,8 @@ def make_tokenizers(config: Config, corpora: Corpora, *, cache: DataCache | None
         tokenizers = extend_tokenizers(tokenizers, config.tokenizer, sources, targets)
     else:
         tokenizers = prepare_tokenizers(config.tokenizer, sources, targets, cache=cache)
-    return add_source_tags(tokenizers, config.data.source_tags)
+    languages = Languages(config.data)
+    return add_tags(tokenizers, languages.source_tags, languages.target_tags)
 
 
 def make_batches(

@@ -113,7 +113,9 @@ class OwnEngine:
         """Search the sentences of one worker, until all are done or another worker fails."""
         inputs, config, device = job.inputs, job.config, self.model.device
         source_lengths = torch.tensor([len(each.source_ids) + 1 for each in inputs])
-        max_lengths = maximum_lengths(source_lengths, config, position_limit=self.position_limit).tolist()
+        tags = [token for each in inputs for token in each.start_ids]  # one for each input, or none for any
+        limit = self.position_limit and self.position_limit - bool(tags)
+        max_lengths = maximum_lengths(source_lengths, config, position_limit=limit).tolist()
         settings = build_search_settings(config, inputs, forbidden=self.forbidden, words=self.words, device=device)
         model = CachedDecoder(
             self.models,
@@ -122,11 +124,13 @@ class OwnEngine:
             beam_size=settings.beam_size,
             max_length=max(max_lengths),
             shortlist=self.shortlist if config.shortlist else None,
+            num_read=bool(tags),
             also_allowed=[[*each.prefix_ids, *chain.from_iterable(each.phrase_ids)] for each in inputs],
         )
         search = BeamSearch(
             model,
             settings,
+            start_ids=tags,
             source_lengths=source_lengths.tolist(),
             max_lengths=max_lengths,
             max_tokens=config.batch_tokens,

@@ -166,7 +166,7 @@ def start_beam(
     *,
     beam_size: int,
     capacity: int,
-    start_id: int,
+    start_id: int | Int[Tensor, " batch"],
     sentences: Int[Tensor, " batch"] | None = None,
     num_open: int = 1,
     source_length: int = 0,
@@ -175,17 +175,19 @@ def start_beam(
 
     Args:
         capacity: The longest maximum length of all.
+        start_id: The last token that the model reads before it predicts the first one; one for all, or for each.
         sentences: The numbers of the sentences; None: 0, 1, ….
         num_open: Slots that hold a hypothesis at first: one, or all if they are independent.
         source_length: Positions of the coverage; 0: none is kept.
     """
     batch, device = len(max_lengths), max_lengths.device
+    starts = torch.as_tensor(start_id, device=device).expand(batch)[:, None, None]
     scores = torch.full((batch, beam_size), -math.inf, device=device)
     lengths = torch.zeros(batch, dtype=torch.long, device=device)
     return BeamState(
         sentences=torch.arange(batch, device=device) if sentences is None else sentences,
         max_lengths=max_lengths,
-        slot_ids=torch.full((batch, 2 * beam_size, capacity + 1), start_id, device=device),
+        slot_ids=starts.repeat(1, 2 * beam_size, capacity + 1),
         slot_log_probs=torch.zeros((batch, 2 * beam_size, capacity + 1), device=device),
         cumulative_scores=scores.index_fill(1, torch.arange(num_open, device=device), 0.0),
         parents=torch.zeros_like(scores, dtype=torch.long),

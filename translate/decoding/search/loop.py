@@ -106,6 +106,7 @@ class BeamSearch(Generic[Cache]):
         source_lengths: Source tokens of each sentence, the end symbol included.
         max_lengths: The most tokens that each translation may have, the end symbol included.
         max_tokens: Source tokens at once, padding included, times the beam size; one sentence is always searched.
+        start_ids: The symbol that each translation begins with, such as the tag of a language; empty: the start symbol.
     """
 
     model: NextTokenModel[Cache]
@@ -114,6 +115,7 @@ class BeamSearch(Generic[Cache]):
     source_lengths: Sequence[int]
     max_lengths: Sequence[int]
     max_tokens: int
+    start_ids: Sequence[int] = ()
     device: torch.device = torch.device("cpu")  # not a tensor, and never changed
 
     def __post_init__(self) -> None:
@@ -230,14 +232,16 @@ class BeamSearch(Generic[Cache]):
 
     def _start_state(self, sentences: Sequence[int]) -> BeamState:
         settings = self.settings
-        about = [[each, self.max_lengths[each], self.source_lengths[each]] for each in sentences]
-        about_rows = self._on_device(about).view(-1, 3).repeat_interleave(settings.num_groups, dim=0)
-        numbers, max_lengths, lengths = about_rows.unbind(dim=1)
+        start_ids = self.start_ids or [settings.start_id] * len(self.max_lengths)
+        facts = (self.max_lengths, self.source_lengths, start_ids)
+        about = [[each, *(fact[each] for fact in facts)] for each in sentences]
+        about_rows = self._on_device(about).view(-1, 4).repeat_interleave(settings.num_groups, dim=0)
+        numbers, max_lengths, lengths, starts = about_rows.unbind(dim=1)
         state = start_beam(
             max_lengths,
             beam_size=settings.beam_size // settings.num_groups,
             capacity=max(self.max_lengths),
-            start_id=settings.start_id,
+            start_id=starts,
             sentences=numbers,
             num_open=settings.num_open,
             source_length=max(self.source_lengths) if settings.has_coverage else 0,

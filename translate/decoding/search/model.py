@@ -51,6 +51,7 @@ class CachedDecoder:
         max_length: The most target positions of any sentence.
         shortlist: Leaves each sentence the tokens that may translate it; the others get no probability.
         also_allowed: For each sentence, tokens that are allowed in addition to the shortlist.
+        num_read: Start symbols that the decoder reads before the one with which the search begins.
     """
 
     models: Sequence[Transformer]
@@ -61,20 +62,24 @@ class CachedDecoder:
     max_length: int
     shortlist: Shortlist | None = None
     also_allowed: Sequence[Sequence[int]] = ()
+    num_read: int = 0
 
     def start(self, sentences: Sequence[int], rows: Sequence[int], cache: Caches | None) -> Caches:
         """See `NextTokenModel.start`."""
         sources = [self.source_ids[sentence] for sentence in sentences]
         source_ids = copy_to_device(collate_sources(sources), self.models[0].device)
-        started = [
-            model.decoder.start(
+        started = []
+        for model in self.models:
+            new_cache = model.decoder.start(
                 model.encoder(source_ids),
                 beam_size=self.beam_size,
-                max_length=self.max_length,
+                max_length=self.max_length + self.num_read,
                 source_lengths=[len(ids) + 1 for ids in sources],
             )
-            for model in self.models
-        ]
+            for _ in range(self.num_read):
+                start_ids = torch.full((len(sources), self.beam_size), BOS_ID, device=model.device)
+                _, new_cache = model.decoder.step(start_ids, new_cache)
+            started.append(new_cache)
         if cache is not None:
             started = [old.insert(rows, new) for old, new in zip(cache.decoders, started, strict=True)]
         if self.shortlist is None:

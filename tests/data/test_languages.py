@@ -1,0 +1,92 @@
+"""The languages of a config: directions, tags, and the choice of a direction."""
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from translate.config.data import DataConfig
+from translate.data.languages import Direction, Languages
+from translate.errors import InputError
+
+
+def languages(*train: dict[str, Any], **data: Any) -> Languages:
+    files = {"kind": "text", "source": "a", "target": "b"}
+    return Languages(DataConfig.model_validate({"train": [files | corpus for corpus in train], **data}))
+
+
+def direction(name: str) -> dict[str, str]:
+    return dict(zip(("source_language", "target_language"), name.split("-"), strict=True))
+
+
+def test_one_direction_needs_no_tags_and_no_choice() -> None:
+    for known in (languages({}), languages(), languages(direction("de-en"), {**direction("de-en"), "weight": 2})):
+        assert known.directions == [("de", "en")] and known.tags is None
+        assert known.choose() == known.choose("en") == known.choose(from_="de") == known.choose("en", "de")
+        assert known.source_tag(known.choose()) is None and known.source_tags == known.target_tags == []
+
+
+@pytest.mark.parametrize(
+    ("tags", "source", "target"),
+    [(None, "<2en>", None), ("source", "<2en>", None), ("target", None, "<2en>"), ("both", "<2de>", "<2en>")],
+)
+def test_with_several_target_languages_a_tag_tells_the_direction(
+    tags: str | None, source: str | None, target: str | None
+) -> None:
+    known = languages({"both_directions": True, "source_tag": "<bt>"}, language_tags=tags)
+    assert list(map(str, known.directions)) == ["de-en", "en-de"]
+    there, back = known.directions
+    assert (known.source_tag(there), known.target_tag(there)) == (source, target)
+    swapped = {"<2en>": "<2de>", "<2de>": "<2en>"}
+    assert known.source_tags == [*([source, swapped[source]] if source else []), "<bt>"]
+    assert known.target_tags == ([target, swapped[target]] if target else [])
+    assert known.choose("de") == known.choose(from_="en") == back
+
+
+def test_both_directions_of_a_corpus_are_two_corpora() -> None:
+    table = {
+        "kind": "tsv",
+        "path": "a",
+        "source_column": 2,
+        "weight": 3.0,
+        **direction("fr-cs"),
+        "both_directions": True,
+    }
+    data = DataConfig.model_validate({"train": [table]})
+    there, back = (corpus.model_dump(exclude_defaults=True) for corpus in data.train)
+    assert (back["source_column"], back["target_column"]) == (1, 2)
+    assert (back["source_language"], back["target_language"], back["weight"]) == ("cs", "fr", 3.0)
+    assert DataConfig.model_validate(data.model_dump()) == data
+
+
+def test_a_language_is_chosen_only_where_there_is_a_choice() -> None:
+    known = languages(*map(direction, ("de-en", "fr-en", "en-de")))
+    assert known.choose("de") == ("en", "de")
+    assert known.choose("en") == ("und", "en")  # the model is not told the source's language
+    assert known.choose("en", "fr") == ("fr", "en")
+    assert known.choose("de", "fr") == ("fr", "de")  # a direction without training data
+    with pytest.raises(InputError, match="translates to en, de: say which with --to"):
+        known.choose()
+    with pytest.raises(InputError, match="translates to en, de: 'cs' is not one of them"):
+        known.choose("cs")
+    with pytest.raises(InputError, match="translates from de, fr, en: 'cs' is not one of them"):
+        known.choose("en", "cs")
+    told = languages(*map(direction, ("de-en", "fr-en")), language_tags="both")
+    with pytest.raises(InputError, match="translates from de, fr: say which with --from, or from_="):
+        told.choose("en")
+
+
+def test_languages_of_the_vocabulary_can_be_chosen_too() -> None:
+    many = {"languages": ["de", "en", "fr"], "language_tags": "both", "language_tag": "__{}__"}
+    imported = languages(source_language="und", target_language="und", **many)
+    assert imported.directions == [] and imported.choose("fr", "de") == ("de", "fr")
+    with pytest.raises(InputError, match="translates to de, en, fr: say which"):
+        imported.choose()
+    tuned = languages(direction("gsw-de"), **many)
+    assert tuned.choose() == ("gsw", "de") and tuned.choose("fr", "gsw") == ("gsw", "fr")
+    assert tuned.source_tag(Direction("gsw", "de")) == "__gsw__" and tuned.target_tags == ["__de__"]
+
+
+def test_a_corpus_without_languages_among_others_with_them_is_refused() -> None:
+    with pytest.raises(ValidationError, match=r"data.train.1 names no languages, but data.train.0 does: give"):
+        languages(direction("de-en"), {})

@@ -1,0 +1,94 @@
+"""The languages of a model: the directions it translates in, and the tags that tell it which one is wanted.
+
+Source: a tag of the target language before each source: Johnson et al. 2017, https://arxiv.org/abs/1611.04558; tags of
+both languages, each before its own text: Fan et al. 2020, https://arxiv.org/abs/2010.11125 (M2M100).
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from translate.config.data import DataConfig, WeightedCorpus
+from translate.errors import InputError
+
+UNKNOWN = "und"
+"""The code of a language that nobody has named."""
+
+
+class Direction(NamedTuple):
+    """The languages of a source and of its translation."""
+
+    source: str
+    target: str
+
+    def __str__(self) -> str:
+        return f"{self.source}-{self.target}"
+
+
+class Languages:
+    """What a config's section `data` says about languages."""
+
+    def __init__(self, data: DataConfig) -> None:
+        self._data = data
+        self.directions = list(dict.fromkeys(map(self.of, data.train)))
+        """The directions of the training corpora; of a run without any, the one of `data`."""
+        default = Direction(data.source_language, data.target_language)
+        if not self.directions and not (data.languages and UNKNOWN in default):
+            self.directions = [default]
+        targets = {direction.target for direction in self.directions}
+        self.tags = data.language_tags or ("source" if len(targets) > 1 else None)
+        """Where a language tag stands: see `data.language_tags`; None: there are none."""
+        self.sources = list(dict.fromkeys([*(each.source for each in self.directions), *data.languages]))
+        """All languages that the model reads."""
+        self.targets = list(dict.fromkeys([*(each.target for each in self.directions), *data.languages]))
+        """All languages that the model writes."""
+        corpora = [corpus.source_tag for corpus in data.train]
+        self.source_tags = list(dict.fromkeys(filter(None, [*map(self.source_tag, self.directions), *corpora])))
+        """All tags of sources in training: those of languages, and those of corpora."""
+        self.target_tags = list(dict.fromkeys(filter(None, map(self.target_tag, self.directions))))
+        """All tags of targets in training."""
+
+    def of(self, corpus: WeightedCorpus) -> Direction:
+        """The direction of a corpus."""
+        data = self._data
+        return Direction(corpus.source_language or data.source_language, corpus.target_language or data.target_language)
+
+    def source_tag(self, direction: Direction) -> str | None:
+        """The tag before each source in a direction, if there is one."""
+        if self.tags in (None, "target"):
+            return None
+        return self._data.language_tag.format(direction.target if self.tags == "source" else direction.source)
+
+    def target_tag(self, direction: Direction) -> str | None:
+        """The tag before each target in a direction, if there is one."""
+        return None if self.tags in (None, "source") else self._data.language_tag.format(direction.target)
+
+    def choose(self, to: str | None = None, from_: str | None = None) -> Direction:
+        """The direction in which to translate.
+
+        Args:
+            to: The language of the translations; None: the only one that there is.
+            from_: The language of the sources; None: the only one, or any if the model is not told it.
+
+        Raises:
+            InputError: The model does not have the language, or has a choice of several.
+        """
+        if to is None and (from_ is None or from_ == self.directions[0].source) and len(self.directions) == 1:
+            return self.directions[0]
+        targets = [each.target for each in self.directions if from_ in (None, each.source)]
+        to = _choose(to, self.targets, targets, verb="translates to", option="to")
+        sources = [each.source for each in self.directions if each.target == to]
+        if from_ is None and self.tags != "both" and len(set(sources)) != 1:
+            return Direction(UNKNOWN, to)  # nothing depends on it
+        return Direction(_choose(from_, self.sources, sources, verb="translates from", option="from"), to)
+
+
+def _choose(given: str | None, known: Sequence[str], usual: Sequence[str], *, verb: str, option: str) -> str:
+    """The language that is given, or the only usual one."""
+    if given is None and len(set(usual)) == 1:
+        return usual[0]
+    if given in known and given is not None:
+        return given
+    shown = ", ".join(known[:20]) + (f" and {len(known) - 20} more" if len(known) > 20 else "")
+    python = "from_" if option == "from" else option
+    how = f"say which with --{option}, or {python}= in Python" if given is None else f"'{given}' is not one of them"
+    raise InputError(f"the model {verb} {shown}: {how}")
