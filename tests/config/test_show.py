@@ -51,7 +51,7 @@ def test_annotated_yaml_says_where_each_value_was_given() -> None:
     # The longest, `  look_ahead_lines: 2000`, decides the column.
     assert lines[:2] == ["name: run                        # default", "data:"]
     start = lines.index("  train:")
-    assert lines[start + 4 : start + 6] == [
+    assert lines[start + 7 : start + 9] == [
         "      license: null              # default",
         "      kind: text                 # command line",
     ]

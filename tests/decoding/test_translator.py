@@ -73,7 +73,7 @@ def test_lines_without_a_word_give_empty_lines(toy: Toy, normalization: str) -> 
     assert [each.ids != [] for each in translations] == [False, True, False, False, False, True, False, False]
     for index in (0, 2, 3, 4, 6, 7):
         empty = Translation(lines[index], "", [], 0.0, 0.0, False, False)
-        assert translations[index]._replace(source_ids=(), tokens=(), source_tokens=()) == empty
+        assert translations[index]._replace(source_ids=(), tokens=(), source_tokens=(), direction=None) == empty
 
 
 def test_one_line_gives_one_translation(toy: Toy, translator: MakeTranslator) -> None:

@@ -1,7 +1,6 @@
 """Text in, text out: lines are tokenized, searched by an engine in buffers, detokenized, and returned in order."""
 
 import itertools
-import math
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, overload
@@ -13,7 +12,7 @@ from translate.config.decoding import DecodingConfig
 from translate.config.load import override_config
 from translate.config.schema import Config
 from translate.data.batching import EncodedPair
-from translate.data.languages import UNKNOWN, Direction, Languages
+from translate.data.languages import Direction, Languages
 from translate.data.tokenizer import Tokenizers
 from translate.decoding.alignment import (
     ForcedDecoding,
@@ -70,7 +69,7 @@ class Translator:
     Args:
         engine: Searches for translations; a model in evaluation mode is searched by our own engine.
         reverse: Translates in the opposite direction; its log-probability of the source also ranks the beam.
-        languages: The languages of the model; None: unknown, and without tags.
+        languages: The languages of the model; None: those of a config that names none.
         direction: The direction of texts that do not name theirs; None: the model's only one.
         name: Shown in its representation, such as its run and languages.
 
@@ -92,14 +91,14 @@ class Translator:
     ) -> None:
         self.engine = OwnEngine(engine, tokenizers.target) if isinstance(engine, Transformer) else engine
         self.tokenizers, self.config, self.reverse, self.name = tokenizers, config, reverse, name
-        self.languages = languages or Languages(DataConfig(source_language=UNKNOWN, target_language=UNKNOWN))
+        self.languages = languages or Languages(DataConfig())
         self.direction = direction
         check_search(config, num_layers=len(self.model.decoder.layers), is_reranked=reverse is not None)
         self.engine.check(config)
         # The most tokens of a text without its end symbol; None: no limit. The source's include its language tag.
-        most = math.inf if self.engine.position_limit is None else self.engine.position_limit - 1
-        self.source_limit = _least(config.max_source_tokens, most)
-        self.target_limit = _least(config.max_target_tokens, most - (self.languages.tags in ("target", "both")))
+        positions, has_target_tag = self.engine.position_limit, self.languages.tags in ("target", "both")
+        self.source_limit = _least(config.max_source_tokens, positions and positions - 1)
+        self.target_limit = _least(config.max_target_tokens, positions and positions - 1 - has_target_tag)
 
     @property
     def model(self) -> Transformer:
@@ -124,8 +123,15 @@ class Translator:
         return self._copy(self.config, direction)
 
     def _copy(self, config: DecodingConfig, direction: Direction | None) -> "Translator":
-        same = {"reverse": self.reverse, "languages": self.languages, "name": self.name}
-        return Translator(self.engine, self.tokenizers, config, direction=direction, **same)
+        return Translator(
+            self.engine,
+            self.tokenizers,
+            config,
+            reverse=self.reverse,
+            languages=self.languages,
+            direction=direction,
+            name=self.name,
+        )
 
     def __repr__(self) -> str:
         size, config = self.model.num_parameters, self.config
@@ -400,10 +406,9 @@ class Translator:
         return best._replace(alternatives=tuple(others))
 
 
-def _least(limit: int | None, most: float) -> int | None:
+def _least(limit: int | None, most: int | None) -> int | None:
     """The lower of two limits; None: there is none."""
-    least = most if limit is None else min(limit, most)
-    return None if least == math.inf else int(least)
+    return min((each for each in (limit, most) if each is not None), default=None)
 
 
 def _check_lines(lines: Any) -> Iterator[str | Request]:
