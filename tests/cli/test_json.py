@@ -26,6 +26,8 @@ CALLS = {
     "average": "average RUN best last --dry-run",
     "check": "check tiny.yaml",
     "verify": "verify RUN",
+    "runs": "runs .",
+    "info": "info RUN",
     "search": "search tiny.yaml space.yaml training.max_steps=1 --trials 2 --ignore-errors",
     "config presets": "config presets",
 }

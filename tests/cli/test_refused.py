@@ -157,6 +157,7 @@ AT_ONCE = [  # what is wrong is found before torch is imported, which takes a se
         "serve run old",
     ),
     *("serve run --beam-size 0", "average none", "tune-decode none", "tune-decode run --set none", "verify none"),
+    *("runs none", "info none", "info old"),
     *("distill none -o out", "backtranslate none a.en -o out", "shortlist none", "import opus run"),
     *("export none out --to onnx", "export run old --to onnx", "show attention none Hund", "show positions none"),
     *("show curves run none", "show embeddings none", "show masks none Hund", "tokenizer encode none"),

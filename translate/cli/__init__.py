@@ -28,6 +28,8 @@ _PANELS = {  # help panels, with the location of each command's function or grou
         "export": "export.export",
     },
     "Inspect": {
+        "runs": "runs.runs",
+        "info": "runs.info",
         "verify": "check.verify",
         "show": "show.show_app",
         "tokenizer": "tokenizer.tokenizer_app",
@@ -43,7 +45,7 @@ OTHER_NAMES = {  # what to use instead of names that other toolkits have
     "use `translate eval RUN`": "evaluate test validate bleu sacrebleu chrf metrics",
     "use `translate export RUN --to NAME OUT`, or `translate import` for other models": "convert quantize onnx",
     "use `translate show curves RUN`; `translate show` lists the other pictures": "plot curves loss visualize draw",
-    "use `translate config presets`, `translate config show RUN` or `translate verify RUN`": "list info inspect status",
+    "use `translate runs`, `translate info RUN` or `translate config presets`": "list ls inspect status",
 }
 
 

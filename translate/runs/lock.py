@@ -65,3 +65,18 @@ def lock_run(path: Path) -> Iterator[None]:
                 if is_new and list(path.iterdir()) == [file]:
                     file.unlink()
                     path.rmdir()
+
+
+def is_locked(file: Path) -> bool:
+    """Whether another process holds a lock file; if that cannot be found out, no."""
+    if not file.is_file() or not is_lock_file(file):
+        return False
+    lock = FileLock(file)
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        return True
+    except OSError:
+        return False
+    lock.release()
+    return False

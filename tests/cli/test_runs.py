@@ -1,0 +1,59 @@
+"""`translate runs` and `translate info`: what they say of runs in every state."""
+
+import json
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+from harness import run_command as translate
+
+
+def states(folder: Path) -> dict[str, str]:
+    """The state of each run, by name."""
+    return {
+        Path(each["run"]).name: each.get("state", each.get("error", ""))
+        for each in json.loads(translate("runs", folder, "--json").stdout)["runs"]
+    }
+
+
+def test_a_run_in_each_state(copied: Path) -> None:
+    folder, weights = copied.parent, copied / "checkpoints"
+    assert states(folder) == {"copy": "finished"}
+    with FileLock(copied / "lock"):
+        assert states(folder) == {"copy": "in training"}
+    config = copied / "config.yaml"
+    config.write_text(config.read_text().replace("max_steps: 3", "max_steps: 9"))
+    assert states(folder) == {"copy": "can be resumed"}
+    assert "translate train" in translate("info", copied).stdout.splitlines()[-1]
+    (weights / "last.safetensors").unlink()
+    (weights / "previous.safetensors").unlink()
+    assert states(folder) == {"copy": "without a checkpoint to resume"}
+    (copied / "run.json").write_text("{")
+    assert "run.json" in states(folder)["copy"] and translate("info", copied).exit_code != 0
+
+
+def test_the_facts(run: Path) -> None:
+    found = json.loads(translate("info", run, "--json").stdout)
+    assert (found["languages"], found["data"]) == (["de-en"], ["train.de, train.en"])
+    assert (found["step"], found["max_steps"], found["checkpoints"]) == (3, 3, ["best", "last", "previous"])
+    lines = translate("info", run).stdout.splitlines()
+    assert lines[0] == str(run) and f"{found['num_parameters']:,} parameters" in lines[3]
+    header, row = translate("runs", run.parent).stdout.splitlines()
+    assert header.split()[:4] == ["run", "languages", "parameters", "steps"]
+    assert row.split()[:6] == [str(run), "de-en", f"{found['num_parameters']:,}", "3", "of", "3"]
+
+
+def test_the_number_of_parameters_is_the_models(run: Path) -> None:
+    from translate.runs.loading import load_run
+
+    found = json.loads(translate("info", run, "--json").stdout)
+    assert found["num_parameters"] == load_run(run).model.num_parameters
+
+
+def test_where_runs_are_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert translate("runs").stdout == ".: no runs here or in its folders\n"
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "mine").symlink_to(run)
+    assert [each.split()[0] for each in translate("runs").stdout.splitlines()[1:]] == ["runs/mine"]
+    assert [each.split()[0] for each in translate("runs", "runs/mine").stdout.splitlines()[1:]] == ["runs/mine"]

@@ -1,0 +1,78 @@
+"""`runs` and `info`: which runs there are, and what one of them is."""
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Argument
+
+from translate.cli.terminal.lines import aligned_columns, print_result
+from translate.cli.terminal.options import JsonOption, RunArgument
+from translate.errors import InputError, RunError
+
+if TYPE_CHECKING:
+    from translate.runs.summary import RunSummary
+
+
+def runs(
+    folder: Annotated[Path, Argument(metavar="DIR", help="A folder with runs, or with folders of runs.")] = Path(),
+    as_json: JsonOption = False,
+) -> None:
+    """List runs: languages, size, steps, the best BLEU on validation, minutes, and whether they can be resumed.
+
+    Examples:
+      translate runs
+      translate runs experiments --json
+    """
+    from translate.runs.summary import find_runs, summarize_run
+
+    header = ("run", "languages", "parameters", "steps", "BLEU", "minutes", "created", "state")
+    rows, documents = [header], []
+    for path in find_runs(folder):
+        try:
+            found = summarize_run(path)
+        except (InputError, RunError) as error:
+            rows.append((str(path), *[""] * (len(header) - 2), f"cannot be read: {error}"))
+            documents.append({"run": str(path), "error": str(error)})
+        else:
+            bleu = "" if found.best_bleu is None else f"{found.best_bleu:.2f}"
+            size = "" if found.num_parameters is None else f"{found.num_parameters:,}"
+            about = (" ".join(found.languages), size, _steps(found), bleu, f"{found.minutes:.1f}", found.created[:10])
+            rows.append((str(path), *about, found.state))
+            documents.append(found._asdict())
+    text = "\n".join(aligned_columns(rows)) if documents else f"{folder}: no runs here or in its folders"
+    print_result(text, {"runs": documents}, as_json=as_json)
+
+
+def info(run: RunArgument, as_json: JsonOption = False) -> None:
+    """Say what a run is: languages, data, model, training, scores, checkpoints, and whether it can be resumed.
+
+    Examples:
+      translate info runs/demo
+      translate info runs/demo --json
+    """
+    from translate.runs.summary import summarize_run
+
+    found = summarize_run(run)
+    print_result("\n".join([str(run), *aligned_columns(list(_facts(found)))]), found._asdict(), as_json=as_json)
+
+
+def _facts(found: "RunSummary") -> Iterator[tuple[str, str]]:
+    size = "no weights yet" if found.num_parameters is None else f"{found.num_parameters:,} parameters"
+    yield "languages", ", ".join(found.languages) or "chosen for each text"
+    yield "data", "; ".join(found.data) or "none of its own"
+    yield "model", f"{found.model}, {size}"
+    yield "files", f"{found.num_bytes / 1e6:,.1f} MB, with the checkpoints {', '.join(found.checkpoints) or '(none)'}"
+    yield "training", f"{_steps(found)} steps in {found.minutes:.1f} minutes"
+    if found.best_bleu is not None:
+        yield "validation", f"BLEU {found.best_bleu:.2f} at step {found.best_step:,}, the best"
+    for name, bleu in found.test_bleu.items():
+        yield "test", f"BLEU {bleu:.2f} on {name}"
+    yield "created", f"{found.created[:10]} by translate {found.version}: {shlex.join(found.command)}"
+    hint = f": translate train {shlex.quote(found.run)} --resume" if found.state == "can be resumed" else ""
+    yield "state", f"{found.state}{hint}"
+
+
+def _steps(found: "RunSummary") -> str:
+    return f"{found.step:,}" + (f" of {found.max_steps:,}" if found.max_steps is not None else "")

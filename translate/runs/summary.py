@@ -1,0 +1,125 @@
+"""What a run is, in a few facts, read without importing torch: languages, data, size, steps, quality, state."""
+
+import contextlib
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from safetensors import SafetensorError, safe_open
+
+from translate.config.data import Corpus, HubCorpus, TextCorpus
+from translate.config.load import read_resolved_config
+from translate.data.languages import Languages
+from translate.errors import InputError, RunError
+from translate.files import FileError, read_json
+from translate.runs.directory import RunDirectory, open_run, read_description
+from translate.runs.lock import is_locked
+from translate.runs.metrics import best_record, read_metrics
+
+State = Literal["in training", "finished", "can be resumed", "imported", "without a checkpoint to resume"]
+
+
+class RunSummary(NamedTuple):
+    """The facts about a run, in the order in which they are shown."""
+
+    run: str
+    languages: list[str]  # such as de-en
+    data: list[str]  # of the training corpora
+    model: str
+    num_parameters: int | None  # None: there are no weights yet
+    num_bytes: int  # of all its files
+    step: int
+    max_steps: int | None
+    minutes: float
+    best_bleu: float | None
+    best_step: int | None
+    test_bleu: dict[str, float]  # by the name of the test set, from the reports of `eval`
+    checkpoints: list[str]
+    created: str
+    version: str | None
+    command: list[str]
+    state: State
+
+
+def find_runs(folder: Path) -> list[Path]:
+    """The runs in a folder and in its subfolders, or the folder itself if it is one.
+
+    Raises:
+        InputError: There is no such folder.
+    """
+    if not folder.is_dir():
+        raise InputError(f"{folder}: is not a folder; name one that has runs, such as runs")
+    patterns = ["run.json"] if (folder / "run.json").exists() else ["*/run.json", "*/*/run.json"]
+    return sorted(found.parent for pattern in patterns for found in folder.glob(pattern))
+
+
+def summarize_run(path: Path) -> RunSummary:
+    """Read the facts about a run.
+
+    Raises:
+        InputError: It is not a run, or was written by a newer version.
+        RunError: A file of it is damaged.
+    """
+    run = open_run(path)
+    config, description, records = read_resolved_config(run.config), read_description(run), read_metrics(run)
+    best = best_record(records, config.training.best_metric) or {}
+    step = int(max((record["step"] for record in records), default=0))
+    model, max_steps = config.model, config.training.max_steps
+    weights = [file for file in (run.checkpoint("best"), run.checkpoint("last")) if file.is_file()]
+    state: State = "can be resumed"
+    if description.imported:
+        state = "imported"
+    elif is_locked(run.lock):
+        state = "in training"
+    elif max_steps is not None and step >= max_steps:
+        state = "finished"
+    elif not (run.checkpoint("last").is_file() or run.previous.is_file()):
+        state = "without a checkpoint to resume"
+    return RunSummary(
+        run=str(path),
+        languages=list(map(str, Languages(config.data).directions)),
+        data=list(map(_corpus_name, config.data.train)),
+        model=f"{model.num_encoder_layers}+{model.num_decoder_layers} layers, d_model {model.d_model}",
+        num_parameters=_count_parameters(weights[0]) if weights else None,
+        num_bytes=sum(file.stat().st_size for file in path.rglob("*") if file.is_file()),
+        step=step,
+        max_steps=max_steps,
+        minutes=records[-1]["minutes_so_far"] if records else 0.0,
+        best_bleu=best.get("BLEU"),
+        best_step=int(best["step"]) if best else None,
+        test_bleu=dict(_test_scores(run)),
+        checkpoints=[file.stem for file in sorted(run.checkpoints.glob("*.safetensors"))],
+        created=description.created,
+        version=description.versions.get("translate"),
+        command=description.command,
+        state=state,
+    )
+
+
+def _corpus_name(corpus: Corpus) -> str:
+    match corpus:
+        case TextCorpus():
+            return f"{corpus.source.name}, {corpus.target.name}"
+        case HubCorpus():
+            return " ".join(filter(None, (corpus.dataset, corpus.subset, corpus.split)))
+        case _:
+            return corpus.path.name
+
+
+def _count_parameters(file: Path) -> int | None:
+    """The numbers in the weights of a checkpoint, from its header; None: it cannot be read."""
+    try:
+        with safe_open(file, framework="np") as tensors:
+            names = [name for name in tensors.keys() if not name.startswith("optimizer.") and "lora" not in name]  # noqa: SIM118
+            shapes = {name.partition(".")[2]: tensors.get_slice(name).get_shape() for name in names}
+    except (OSError, SafetensorError):
+        return None
+    return sum(map(math.prod, shapes.values()))
+
+
+def _test_scores(run: RunDirectory) -> Iterator[tuple[str, float]]:
+    for report in sorted(run.evaluation.glob("*/report.json")):
+        with contextlib.suppress(FileError, InputError, RunError, KeyError, TypeError, StopIteration):
+            metrics: Any = read_json(report, dict[str, Any])["metrics"]
+            yield report.parent.name, next(each["score"] for each in metrics if each["name"] == "BLEU")
