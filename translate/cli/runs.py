@@ -28,7 +28,8 @@ def runs(
     from translate.runs.summary import find_runs, summarize_run
 
     header = ("run", "languages", "parameters", "steps", "BLEU", "minutes", "created", "state")
-    rows, documents = [header], []
+    rows: list[tuple[str, ...]] = [header]
+    documents: list[dict[str, object]] = []
     for path in find_runs(folder):
         try:
             found = summarize_run(path)
