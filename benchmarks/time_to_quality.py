@@ -3,8 +3,9 @@
     python benchmarks/time_to_quality.py DIR OUT --minutes 4 8 16
 
 DIR holds Multi30k as plain text: train.de, train.en, val.de and val.en. All have the subwords of our preset, which are
-trained before the clock starts, and two threads. The clock runs during training steps alone. A validation translates
-the first 200 lines of val.de with the same greedy search for all, and computes sacreBLEU.
+trained before the clock starts, and two threads. First the speed of each is measured, in turns: the steps that it makes
+in a minute. Only this needs a quiet machine. Then each makes as many steps as fit in the minutes. Its score is
+sacreBLEU on val.de with the same greedy search for all.
 
 - ours: the preset multi30k-fast, and multi30k from 12 minutes on, with its schedule stretched to the minutes.
 - tutorial: PyTorch's tutorial on nn.Transformer with its own settings: 3+3 layers of width 512, random batches of 128
@@ -12,14 +13,15 @@ the first 200 lines of val.de with the same greedy search for all, and computes 
 - marian: Hugging Face's MarianMT of our size in a good loop: SDPA, fused AdamW, bf16 where our training takes it, our
   memory settings, and our batches, rate, schedule, decay, dropout, label smoothing and moving average.
 
-OUT/results.json has what is measured, so the command can be repeated until all is there. Needs the extras `huggingface`
-and, for the picture, `pictures`.
+OUT/speeds.json and OUT/results.json have what is measured, so the command can be repeated until all is there; with
+--only-speeds it ends after the first part. Needs the extras `huggingface` and, for the picture, `pictures`.
 """
 
 import argparse
 import contextlib
 import json
 import multiprocessing
+import statistics
 import time
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -28,7 +30,8 @@ from typing import Any, NamedTuple
 
 from train import marian_model
 
-LINES, LONGEST = 200, 60  # of a validation: lines, and tokens of a translation
+LONGEST, CHUNK = 60, 200  # tokens of a translation, and lines that are translated at once
+LONG = 12  # minutes from which the preset is multi30k
 
 
 class Contestant(NamedTuple):
@@ -57,7 +60,7 @@ def read_setting(folder: Path, minutes: float, overrides: list[str]) -> Setting:
     corpora = {key: {"kind": "text", "source": f"{name}.de", "target": f"{name}.en"} for key, name in texts.items()}
     given = [f"data.root={json.dumps(str(folder))}", f"data.train={json.dumps([corpora['train']])}"]
     given += [f"data.validation={json.dumps(corpora['validation'])}", "data.test.test_2016_flickr=null"]
-    preset = "multi30k-fast" if minutes < 12 else "multi30k"
+    preset = "multi30k-fast" if minutes < LONG else "multi30k"
     config = resolve_step_tokens(load_config(preset, [*given, "training.device=cpu", *overrides]).config)
     read = read_corpora(config)
     tokenizers = make_tokenizers(config, read)
@@ -240,7 +243,7 @@ CONTESTANTS = {"ours": build_ours, "marian": build_marian, "tutorial": build_tut
 
 
 def score(contestant: Contestant, setting: Setting) -> float:
-    """BLEU of greedy search on the first lines of the validation set; all contestants have this search."""
+    """BLEU of greedy search on the validation set; all contestants have this search."""
     import sacrebleu
     import torch
 
@@ -248,75 +251,109 @@ def score(contestant: Contestant, setting: Setting) -> float:
     from translate.data.tokenizer import BOS_ID, EOS_ID
 
     corpus, tokenizers = setting.corpora.validation, setting.tokenizers
-    sources, references = corpus.sources[:LINES], corpus.targets[:LINES]
-    source_ids = collate(
-        [EncodedPair(tokenizers.source.encode(line), []) for line in sources], range(len(sources))
-    ).source_ids
-    ids = torch.full((len(source_ids), 1), BOS_ID)
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(contestant.translating())
-        for _ in range(LONGEST):
-            ids = torch.cat([ids, contestant.logits(source_ids, ids)[:, -1:].argmax(dim=-1)], dim=1)
-            if (ids == EOS_ID).any(dim=1).all():
-                break
-    rows = [row[1 : row.index(EOS_ID) if EOS_ID in row else None] for row in ids.tolist()]
-    texts = [tokenizers.target.decode(row) for row in rows]
-    return float(sacrebleu.corpus_bleu(texts, [list(references)]).score)
+    lines, texts = list(corpus.sources), []
+    with contestant.translating():
+        for first in range(0, len(lines), CHUNK):
+            pairs = [EncodedPair(tokenizers.source.encode(line), []) for line in lines[first : first + CHUNK]]
+            source_ids, ids = collate(pairs, range(len(pairs))).source_ids, torch.full((len(pairs), 1), BOS_ID)
+            for _ in range(LONGEST):
+                ids = torch.cat([ids, contestant.logits(source_ids, ids)[:, -1:].argmax(dim=-1)], dim=1)
+                if (ids == EOS_ID).any(dim=1).all():
+                    break
+            rows = [row[1 : row.index(EOS_ID) if EOS_ID in row else None] for row in ids.tolist()]
+            texts += [tokenizers.target.decode(row) for row in rows]
+    return float(sacrebleu.corpus_bleu(texts, [list(corpus.targets)]).score)
 
 
-def train(name: str, folder: Path, minutes: list[float], arguments: argparse.Namespace, output: Path) -> None:
-    """Train one contestant for the longest of the minutes, and write its steps and BLEU at each of them."""
+def prepare(name: str, minutes: float, arguments: argparse.Namespace) -> tuple[Contestant, Setting]:
+    """A contestant in this process."""
     import torch
 
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(arguments.seed)
-    setting = read_setting(folder, max(minutes), [f"training.seed={arguments.seed}", *arguments.override])
-    contestant = CONTESTANTS[name](setting)
-    seconds, number, found = 0.0, 0, {}
-    for limit in sorted(minutes):
-        while seconds < 60 * limit:
-            number += 1
-            begun = time.perf_counter()
-            contestant.step(number, min(1.0, seconds / (60 * max(minutes))))
-            seconds += time.perf_counter() - begun
-        found[f"{limit:g}"] = {"steps": number, "bleu": score(contestant, setting)}
-        print(f"{name}, {limit:g} minutes: {number:,} steps, {found[f'{limit:g}']['bleu']:.2f} BLEU", flush=True)
+    setting = read_setting(arguments.folder, minutes, [f"training.seed={arguments.seed}", *arguments.override])
+    return CONTESTANTS[name](setting), setting
+
+
+def measure_speed(name: str, minutes: float, arguments: argparse.Namespace, output: Path) -> None:
+    """Write how many steps a contestant makes in a minute; the first steps, a third of all, do not count."""
+    contestant, _ = prepare(name, minutes, arguments)
+    begun, number, counted = time.perf_counter(), 0, 0
+    while (seconds := time.perf_counter() - begun) < 1.5 * arguments.seconds:
+        number += 1
+        contestant.step(number, 0.5)
+        if seconds < 0.5 * arguments.seconds:
+            counted, start = number, time.perf_counter()
+    speed = 60 * (number - counted) / (time.perf_counter() - start)
+    output.write_text(json.dumps(speed), encoding="utf-8")
+
+
+def train(name: str, steps: dict[str, int], arguments: argparse.Namespace, output: Path) -> None:
+    """Train one contestant for the most steps, and write its BLEU after each number of steps, by the minutes."""
+    contestant, setting = prepare(name, float(max(steps, key=float)), arguments)
+    most, found = max(steps.values()), {}
+    for number in range(1, most + 1):
+        contestant.step(number, number / most)
+        for minutes in [each for each, last in steps.items() if last == number]:
+            found[minutes] = {"steps": number, "bleu": score(contestant, setting)}
+            print(f"{name}, {minutes} minutes: {number:,} steps, {found[minutes]['bleu']:.2f} BLEU", flush=True)
     output.write_text(json.dumps(found), encoding="utf-8")
 
 
+def in_new_process(work: Callable[..., None], *given: Any) -> Any:
+    """The JSON that some work writes, in a process that ends afterwards; None: it failed, and has said why."""
+    part = given[-1].output / "part.json"
+    part.unlink(missing_ok=True)
+    process = multiprocessing.get_context("spawn").Process(target=work, args=(*given, part))
+    process.start()
+    process.join()
+    return json.loads(part.read_text("utf-8")) if part.exists() else None
+
+
 def main() -> None:
-    """Train what is not there yet, print a table, and draw the picture."""
+    """Measure speeds, train what is not there yet, print a table, and draw the picture."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("output", type=Path)
     parser.add_argument("--minutes", type=float, nargs="+", default=[4.0, 8.0, 16.0])
     parser.add_argument("--only", nargs="+", choices=list(CONTESTANTS), default=list(CONTESTANTS))
+    parser.add_argument("--only-speeds", action="store_true", help="end before the trainings")
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=20.0, help="of a turn, in which the speed is measured")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--override", nargs="*", default=[], help="of the preset, for ours and MarianMT")
     arguments = parser.parse_args()
 
     arguments.output.mkdir(parents=True, exist_ok=True)
-    file = arguments.output / "results.json"
+    speeds_file, file = (arguments.output / f"{name}.json" for name in ("speeds", "results"))
+    speeds: dict[str, list[float]] = json.loads(speeds_file.read_text("utf-8")) if speeds_file.exists() else {}
     results: dict[str, dict[str, Any]] = json.loads(file.read_text("utf-8")) if file.exists() else {}
-    context = multiprocessing.get_context("spawn")
+    sorts = {"" if minutes < LONG else " long": minutes for minutes in sorted(arguments.minutes)}
+    measured = {f"{name}{sort}": (name, minutes) for name in arguments.only for sort, minutes in sorts.items()}
+    measured.pop("tutorial long", None)  # it has no preset
+    for turn in range(arguments.turns):
+        for key, (name, minutes) in measured.items():
+            if len(speeds.setdefault(key, [])) <= turn:
+                speeds[key].append(in_new_process(measure_speed, name, minutes, arguments))
+                print(f"{key}: {speeds[key][-1]:.1f} steps a minute", flush=True)
+                speeds_file.write_text(json.dumps(speeds, indent=2) + "\n", encoding="utf-8")
+    if arguments.only_speeds:
+        return
     for name in arguments.only:
-        missing = [each for each in arguments.minutes if f"{each:g}" not in results.get(name, {})]
+        missing = {}
+        for minutes in arguments.minutes:
+            speed = statistics.median(speeds.get(f"{name} long" if minutes >= LONG else name) or speeds[name])
+            if f"{minutes:g}" not in results.setdefault(name, {}):
+                missing[f"{minutes:g}"] = max(1, round(speed * minutes))
         # Without a schedule one training passes through all minutes; with one, each has its own.
-        for minutes in ([missing] if missing else []) if name == "tutorial" else [[each] for each in missing]:
-            part = arguments.output / "part.json"
-            part.unlink(missing_ok=True)
-            process = context.Process(target=train, args=(name, arguments.folder, minutes, arguments, part))
-            process.start()
-            process.join()
-            if part.exists():
-                results.setdefault(name, {}).update(json.loads(part.read_text("utf-8")))
-                file.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
-                part.unlink()
+        for steps in [missing] if name == "tutorial" and missing else [{each: missing[each]} for each in missing]:
+            results[name] |= in_new_process(train, name, steps, arguments) or {}
+            file.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
     shown = [f"{each:g}" for each in sorted(arguments.minutes)]
     print("| minutes |" + "".join(f" {each} |" for each in shown) + "\n|---|" + "---:|" * len(shown))
     for name, found in results.items():
-        cells = [f"{found[each]['bleu']:.2f}" if each in found else "–" for each in shown]
+        cells = [f"{found[each]['bleu']:.2f} ({found[each]['steps']:,})" if each in found else "–" for each in shown]
         print(f"| {name} |" + "".join(f" {cell} |" for cell in cells))
     draw(results, arguments.output / "time_to_quality.svg")
 
@@ -332,7 +369,7 @@ def draw(results: dict[str, dict[str, Any]], file: Path) -> None:
         points = sorted((float(minutes), each["steps"], each["bleu"]) for minutes, each in found.items())
         minutes, steps, bleu = zip(*points, strict=True)
         series.append(Series(name, steps, bleu, "validation", minutes))
-    panel = Curves("BLEU on 200 lines of validation", "step", "BLEU", series)
+    panel = Curves("BLEU on validation, greedy", "step", "BLEU", series)
     over = Switch("over", "Over", [("minutes", "time"), ("step", "steps")])
     try:
         file.write_bytes(draw_figure(Picture("BLEU by the clock", [], [panel], switches=[over]), format="svg"))
