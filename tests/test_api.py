@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 import torch
-from harness import corpus_lines, write_lines
+from harness import corpus_lines, make_two_ways, page_data, write_lines
 
 import translate
 from translate import InputError, Run
@@ -158,3 +158,19 @@ def test_attention_is_shown_and_saved(run: Run, tmp_path: Path) -> None:
     decoded = translate.show_attention("runs/tiny", "Ein Hund.", layer=0, head=1, kind="encoder")
     assert decoded.pair.target_text == run.load().translate("Ein Hund.").text
     assert (decoded.choice.kind, decoded.choice.layer, decoded.choice.head) == ("encoder", 0, 1)
+
+
+def test_a_run_of_several_languages(tmp_path: Path) -> None:
+    path = make_two_ways(tmp_path, ["target"], num_steps=0)["target"].path
+    run = Run(path)
+    assert "de → en, en → de" in repr(run)
+    exact = {"engine": "translate", "precision": "fp32"}
+    expected = run.load(to="de", **exact).translate(["dog runs"])
+    found = translate.evaluate(run, sources=["dog runs"], references=["Hund läuft"], to="de", **exact)
+    assert [each.text for each in found.translations] == [each.text for each in expected]
+    page = page_data(attention_page(translate.show_attention(run, "dog", "Hund", to="de")))
+    assert page["tokens"]["target_input"]["pieces"][:2] == ["<s>", "▁<to-de>"]
+    with pytest.raises(InputError, match="test set"):
+        translate.evaluate(run, test_set="first", to="de")
+    with pytest.raises(InputError, match="translates to en, de: 'fr' is not one of them"):
+        translate.show_attention(run, "dog", to="fr")

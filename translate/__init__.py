@@ -50,6 +50,8 @@ def load(
     ensemble: "Sequence[str | PathLike[str]]" = (),
     reverse: "str | PathLike[str] | None" = None,
     forbidden: Sequence[str] = (),
+    to: str | None = None,
+    from_: str | None = None,
     **options: Any,
 ) -> "Translator":
     """A translator from a run directory: `load("runs/demo").translate("Ein Hund schläft.", beam_size=5).text`.
@@ -59,6 +61,8 @@ def load(
         ensemble: Other runs whose probabilities are averaged with this run's.
         reverse: A run that translates in reverse; its log-probability of the source also ranks the beam.
         forbidden: Words and phrases that no translation contains.
+        to: The language of translations that name none, if the run has several.
+        from_: The language of their sources.
         options: Settings of the config section `decoding`, such as `precision="bf16"`.
 
     Raises:
@@ -79,4 +83,6 @@ def load(
         ensemble=ensemble,
         reverse=reverse,
         forbidden=forbidden,
+        to=to,
+        from_=from_,
     ).translator

@@ -16,6 +16,7 @@ import torch
 
 from translate.config.load import is_run, load_config, read_resolved_config
 from translate.config.schema import Config
+from translate.data.languages import Languages
 from translate.decoding import Translator
 from translate.decoding.loading import load_own_translator, load_translator
 from translate.errors import InputError
@@ -60,14 +61,16 @@ class Run:
         """The record of the best validation, whose weights are the best checkpoint; None: there was no validation."""
         return best_record(self.metrics, self.config.training.best_metric)
 
-    def load(self, *, checkpoint: Checkpoint = "best", **options: Any) -> Translator:
+    def load(
+        self, *, checkpoint: Checkpoint = "best", to: str | None = None, from_: str | None = None, **options: Any
+    ) -> Translator:
         """The run's translator; see `translate.load`."""
-        return load_translator(self.path, checkpoint=checkpoint, options=options).translator
+        return load_translator(self.path, checkpoint=checkpoint, options=options, to=to, from_=from_).translator
 
     def __repr__(self) -> str:
-        data, best = self.config.data, self.best
+        languages, best = Languages(self.config.data), self.best
         score = "" if best is None else f", BLEU {best['BLEU']:.2f} at step {best['step']:,.0f}"
-        return f"<Run {self.path}, {data.source_language} → {data.target_language}: {self.step:,} steps{score}>"
+        return f"<Run {self.path}, {languages}: {self.step:,} steps{score}>"
 
     def _repr_html_(self) -> str:
         """The curves, and the config's values that differ from the defaults."""
@@ -166,6 +169,8 @@ def evaluate(
     test_set: str | None = None,
     sources: Sequence[str] | None = None,
     references: Sequence[str] | None = None,
+    to: str | None = None,
+    from_: str | None = None,
     checkpoint: Checkpoint = "best",
     **options: Any,
 ) -> evaluation.Evaluation:
@@ -174,6 +179,8 @@ def evaluate(
     Args:
         test_set: The name of one of the config's test sets, or `validation`; None: its only test set.
         sources: Translate these lines instead; `references` are their translations.
+        to: The language of the references, if the run has several.
+        from_: The language of the sources.
         options: Settings of the section `decoding`, such as `beam_size=1`.
 
     Returns:
@@ -186,10 +193,15 @@ def evaluate(
     run = run if isinstance(run, Run) else Run(run)
     if (sources is None) != (references is None) or (sources is not None and test_set is not None):
         raise InputError("sources and references go together, and not with test_set")
+    direction = None
     if sources is None or references is None:
+        if to or from_:
+            raise InputError("to and from_ need sources and references: the languages of a test set are in the config")
         _, pairs = choose_test_set(run.config, name=test_set)
-        sources, references = pairs.sources, pairs.targets
-    translator = load_translator(run.path, checkpoint=checkpoint, options=options, token_scores=False).translator
+        sources, references, direction = pairs.sources, pairs.targets, pairs.direction
+    languages: dict[str, Any] = {"to": to, "from_": from_}
+    loaded = load_translator(run.path, checkpoint=checkpoint, options=options, token_scores=False, **languages)
+    translator = loaded.translator.toward(direction or loaded.translator.direction)
     return evaluation.evaluate(translator, sources, references, run.config.evaluation)
 
 
@@ -202,6 +214,8 @@ def show_attention(
     layer: int | None = None,
     head: int | None = None,
     unit: Literal["subwords", "words"] = "subwords",
+    to: str | None = None,
+    from_: str | None = None,
     checkpoint: Checkpoint = "best",
 ) -> Attention:
     """What each head attends to in one sentence: a page in a notebook, or a page or figure in a file with `save`.
@@ -211,13 +225,15 @@ def show_attention(
         kind: The attention that a figure shows, and that the page begins with.
         layer: Counted from 0; None: all in a figure.
         head: Counted from 0; None: all in a figure.
+        to: The language of the translation, if the run has several.
+        from_: The language of the sentence.
 
     Raises:
         InputError: Not a run, no such layer or head, or a text that is empty or too long.
         RunError: A damaged run.
     """
     path = run.path if isinstance(run, Run) else Path(run)
-    loaded = load_own_translator(path, checkpoint=checkpoint)
+    loaded = load_own_translator(path, checkpoint=checkpoint, to=to, from_=from_)
     choice = AttentionChoice(kind, layer, head, unit)
     name, step = path.resolve().name, loaded.run.step
     return look_at_attention(loaded.translator, source, target=target, choice=choice, name=name, step=step)

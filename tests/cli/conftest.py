@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from harness import run_command, toy_sentences, without_shape_checks, write_lines
+from harness import make_two_ways, run_command, toy_sentences, without_shape_checks, write_lines
 from typer.testing import Result
 
 GERMAN = [
@@ -93,3 +93,9 @@ def learnt(tmp_path_factory: pytest.TempPathFactory) -> Path:
         result = run_command("train", directory / "learnt.yaml", "--run", directory / "run")
     assert result.exit_code == 0, result.output
     return directory / "run"
+
+
+@pytest.fixture(scope="session")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run from German to English and back, which has learnt nothing; each source has the tag of the target."""
+    return make_two_ways(tmp_path_factory.mktemp("both"), ["source"], num_steps=0)["source"].path

@@ -40,6 +40,8 @@ ROWS: dict[str, list[str]] = {
     "eval run --reference a.en": ["--source", "--reference"],
     "eval run --source a.de --reference a.en --set first": ["--set"],
     "eval run --source gone.de --reference a.en": ["gone.de"],
+    "eval both --source a.de --reference a.en": ["en, de", "--to"],
+    "eval run --to en": ["--to", "--source"],
     "eval --hypotheses a.en": ["--hypotheses", "--reference"],
     "eval run --hypotheses a.en --reference a.en": ["--hypotheses"],
     "eval --hypotheses a.en --reference a.en --set first": ["--hypotheses"],
@@ -71,7 +73,13 @@ ROWS: dict[str, list[str]] = {
     **{f"decode run --engine ctranslate2 --{name} a.de": [f"--{name}"] for name in ("prefix", "require", "forbid")},
     "decode run --engine ctranslate2 --ensemble run": ["ctranslate2", "ensemble"],
     "decode run --engine ctranslate2 --search sample": ["ctranslate2", "decoding.search = 'sample'"],
+    "decode run a.de --to fr": ["en", "'fr'"],
+    "decode run a.de --from en --to en": ["de", "'en'"],
+    "decode both a.de": ["en, de", "--to"],
+    "decode both a.de --to fr": ["en, de", "'fr'"],
+    "decode both a.de --to en --reverse run": ["run", "de → en", "both", "en → de"],
     # score, average
+    "score both a.de a.en": ["en, de", "--to"],
     "score run a.de a.en --length-penalty -1": ["decoding.length_penalty = -1.0: "],
     "score run a.de a.en --engine ctranslate2": ["--engine"],
     "score run a.de a.en --precision int8": ["--precision int8"],
@@ -96,9 +104,14 @@ ROWS: dict[str, list[str]] = {
     "distill run -o a.de": ["--output a.de"],
     "distill run -o old": ["--output old", "provenance.json"],
     "distill run -o run/checkpoints": ["--output run/checkpoints/corpus.jsonl"],
+    "distill both -o out": ["en, de", "--to"],
+    "backtranslate both a.en -o out": ["en, de", "--to"],
     "backtranslate run a.en -o out": ["a.en", "en", "run", "de"],
     # show
     "show attention nowhere Hund": ["nowhere"],
+    "show attention both Hund": ["en, de", "--to"],
+    "show masks both Hund --to fr": ["en, de", "'fr'"],
+    "show alignments both --source a.de --reference a.en": ["en, de", "--to"],
     "show attention run": ["'sentence'"],
     "show attention run Hund --kind both": ["'both'", "'encoder', 'decoder', 'cross'"],
     "show masks run Hund --target dog --target dog": ["1", "--target", "2"],
@@ -120,10 +133,11 @@ ROWS: dict[str, list[str]] = {
 
 
 @pytest.fixture(autouse=True)
-def _place(run: Path, learnt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _place(run: Path, learnt: Path, both: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("run").symlink_to(run)
     Path("learnt").symlink_to(learnt)
+    Path("both").symlink_to(both)
     for name, content in FILES.items():
         Path(name).parent.mkdir(exist_ok=True)
         Path(name).write_text(content)
@@ -160,6 +174,8 @@ AT_ONCE = [  # what is wrong is found before torch is imported, which takes a se
     *("runs none", "info none", "info old"),
     *("distill none -o out", "backtranslate none a.en -o out", "shortlist none", "import opus run"),
     *("export none out --to onnx", "export run old --to onnx", "show attention none Hund", "show positions none"),
+    *("decode both", "decode run --to fr", "score both a.de a.en", "eval both --source a.de --reference a.en"),
+    *("eval run --to en", "distill both -o out", "backtranslate both a.en -o out", "show attention both Hund"),
     *("show curves run none", "show embeddings none", "show masks none Hund", "tokenizer encode none"),
 ]
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from harness import Toy, teach, tiny_config, toy_sentences, write_run
+from harness import TAGS, Toy, make_two_ways, teach, tiny_config, toy_sentences, write_run
 
 from translate.config.decoding import DecodingConfig
 from translate.data.tokenizer import prepare_tokenizers
@@ -36,6 +36,12 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> Toy:
     teach(model, tokenizers, sentences, num_steps=300, batch_size=32, rate=rate)
     path = write_run(tmp_path_factory.mktemp("runs") / "toy", config, tokenizers, model)
     return Toy(path, config, model, tokenizers, *toy_sentences(37, longest=7, draw=random.Random(3), words=WORDS))
+
+
+@pytest.fixture(scope="session")
+def two_ways(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Toy]:
+    """Runs of one model that has learnt the toy language and its reverse, by the kind of tags. Only to be read."""
+    return make_two_ways(tmp_path_factory.mktemp("two-ways"), list(TAGS))
 
 
 @pytest.fixture

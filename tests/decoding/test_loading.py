@@ -111,7 +111,7 @@ def test_a_reverse_run_ranks_the_beam(toy: Toy, run: Path, other_tokenizers: Tok
         for reverse in (None, other)
     )
     assert all(abs(one.score - other.score) > 1e-3 for one, other in zip(alone, together, strict=True))
-    with pytest.raises(InputError, match=f"^{run} translates de to en: the reverse of {run} translates en to de$"):
+    with pytest.raises(InputError, match=f"^{run} translates de → en: the reverse of {run} translates en → de$"):
         translate.load(run, reverse=run)
 
 

@@ -10,7 +10,8 @@ from html5lib.constants import tokenTypes  # type: ignore[import-untyped]
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from translate.documents.html import read_html, read_items
+from translate.data.languages import Direction
+from translate.documents.html import name_language, read_html, read_items
 from translate.documents.segments import lay_out
 
 _KINDS = {tokenTypes["Characters"]: "text", tokenTypes["SpaceCharacters"]: "text"} | {
@@ -38,6 +39,21 @@ def test_tokens_are_those_of_html5lib(text: str) -> None:
     assume("<!--<script" not in text)  # JavaScript of the nineties: a script in a comment in a script
     ours, theirs = _our_tokens(text), _join(_html5lib_tokens(text))
     assert ours in (theirs, [*theirs, *ours[-1:]])
+
+
+@pytest.mark.parametrize(
+    ("text", "source", "expected"),
+    [
+        ('<!DOCTYPE html><html lang="de"><p>x', "de", '<!DOCTYPE html><html lang="en"><p>x'),
+        ("<HTML xml:lang=de-AT Lang='DE'>", "de", "<HTML xml:lang=en Lang='en'>"),
+        ('<html lang="fr"><p lang="de">x</p>', "de", '<html lang="fr"><p lang="en">x</p>'),  # a quotation in French
+        ('<html lang="de"><p lang="de">x</p>', "und", '<html lang="en"><p lang="de">x</p>'),  # the model is not told
+        ('<html lang=""><a hreflang="de">&lt;b lang="de"&gt;</a><!-- <p lang="de"> -->', "de", None),
+        ('<script>"<p lang=de>"</script> lang="de"', "de", None),
+    ],
+)
+def test_the_language_of_a_translation(text: str, source: str, expected: str | None) -> None:
+    assert name_language(text, Direction(source, "en")) == (expected or text)
 
 
 def _join(tokens: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import Toy, write_run
+from harness import Toy, in_order, make_two_ways, write_run
 
 from translate.config.data import DataConfig, HubCorpus, TextCorpus
 from translate.decoding import Translator
@@ -123,3 +123,17 @@ def test_an_imported_model_names_its_source_and_licence(make_opus: Callable[...,
     assert card.data.base_model == "me/opus-mt-de-en" and "(https://huggingface.co/me/opus-mt-de-en)" in card.text
     assert "# opus-mt-de-en: de → en" in card.text and "cc-by-4.0" in card.text
     assert "| data |" not in card.text and str(tmp_path) not in card.text
+
+
+@pytest.mark.parametrize(
+    ("kind", "named"),
+    [("source", ["the target language", "`<2en>`"]), ("target", ["`<to-en>`", "prefix"]),
+     ("both", ["its own language", "`__de__`", "`__en__`", "prefix"])],
+)  # fmt: skip
+def test_a_model_of_several_languages_names_them(tmp_path: Path, kind: str, named: list[str]) -> None:
+    loaded = load_run(make_two_ways(tmp_path, [kind], num_steps=0)[kind].path)
+    write_card(tmp_path, loaded, to="onnx", name="both")
+    card = (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert "language:\n- de\n- en\n" in card and "# tiny: de → en, en → de\n" in card
+    (tags,) = re.findall(r"```\n\n(Each .*?)\n## Scores", card, flags=re.DOTALL)
+    assert in_order(tags, *named)

@@ -25,6 +25,8 @@ from translate.config.data import TokenizerConfig
 from translate.config.load import load_config
 from translate.config.schema import Config, ModelConfig
 from translate.data.batching import Batch, EncodedPair, collate
+from translate.data.extension import add_tags
+from translate.data.languages import Languages
 from translate.data.tokenizer import PAD_ID, Tokenizers, prepare_tokenizers
 from translate.decoding import Translation, Translator
 from translate.model import Transformer
@@ -36,6 +38,7 @@ Sentences = tuple[list[str], list[str]]
 MakeTranslator = Callable[..., Translator]
 
 TOY_WORDS = {"Hund": "dog", "Haus": "house", "läuft": "runs", "schläft": "sleeps", "grün": "green", "und": "and"}
+TAGS = {"source": "<2{}>", "target": "<to-{}>", "both": "__{}__"}  # one spelling for each of `data.language_tags`
 TINY_MODEL = {"d_model": 8, "num_heads": 2, "d_ff": 16, "num_encoder_layers": 1, "num_decoder_layers": 1}
 
 _DIGITS = """
@@ -260,6 +263,44 @@ def make_toy(path: Path, config: Config | None = None, *, num_steps: int = 240, 
     teach(model, tokenizers, sentences, num_steps=num_steps, batch_size=24, rate=rate)
     write_run(path, config, tokenizers, model)
     return Toy(path, config, model, tokenizers, *toy_sentences(37, longest=6, draw=random.Random(3))[sides])
+
+
+def make_two_ways(folder: Path, kinds: Sequence[str], *, num_steps: int = 400, **sections: Any) -> dict[str, Toy]:
+    """Runs of one model that has learnt both directions of the toy language, by the kind of tags that tell it.
+
+    Args:
+        kinds: Values of `data.language_tags`; each has its own spelling of tags.
+        num_steps: 0 for a model that has learnt nothing.
+        sections: Changes to the runs' config, by section.
+    """
+    shape = {"d_model": 32, "num_heads": 4, "d_ff": 64, "dropout": 0.0, "norm": "pre", "positions": "rotary"}
+    search = {"beam_size": 5, "max_length_factor": 2.0, "max_length_constant": 20}
+    corpus = {"kind": "text", "source": "toy.de", "target": "toy.en", "both_directions": True}
+    configs = {}
+    for kind in kinds:
+        data = {"train": [corpus], "language_tags": kind, "language_tag": TAGS[kind]}
+        changes = {"model": shape, "decoding": search, "data": data}
+        configs[kind] = tiny_config(**{name: each | sections.get(name, {}) for name, each in changes.items()})
+    there = toy_sentences(1500, longest=5, draw=random.Random(1))
+    tokenizers, taught = prepare_tokenizers(tiny_config().tokenizer, *there), (list[str](), list[str]())
+    for languages in (Languages(config.data) for config in configs.values()):
+        tokenizers = add_tags(tokenizers, languages.source_tags, languages.target_tags)
+        for direction, sides in zip(languages.directions, (there, there[::-1]), strict=True):
+            tags = languages.source_tag(direction), languages.target_tag(direction)
+            for lines, tag, texts in zip(taught, tags, sides, strict=True):
+                lines += [f"{tag} {text}" if tag else text for text in texts]
+    torch.manual_seed(1)
+    model = build_model(next(iter(configs.values())), tokenizers).eval()
+
+    def rate(step: int) -> float:
+        return 1e-2 * min(1.0, step / 30, (num_steps + 1 - step) / 150)
+
+    teach(model, tokenizers, taught, num_steps=num_steps, batch_size=32, rate=rate)
+    new = toy_sentences(20, longest=5, draw=random.Random(3))
+    return {
+        kind: Toy(write_run(folder / kind, config, tokenizers, model), config, model, tokenizers, *new)
+        for kind, config in configs.items()
+    }
 
 
 def assert_same(translations: Sequence[Translation], expected: Sequence[Translation]) -> None:

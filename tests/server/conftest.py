@@ -2,13 +2,13 @@
 
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi import FastAPI
-from harness import make_toy, tiny_config
+from harness import make_toy, make_two_ways, tiny_config
 from starlette.testclient import TestClient
 
 from translate.server.app import create_app
@@ -34,13 +34,27 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return [folder / "first", folder / "second"]
 
 
+@pytest.fixture(scope="session")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`both`, from German to English and back; it knows the name of Italian, but nothing else about it."""
+    many = {"data": {"languages": ["de", "en", "it"]}}
+    made = make_two_ways(tmp_path_factory.mktemp("both"), ["both"], num_steps=150, **many)
+    return made["both"].path
+
+
 @pytest.fixture
 def make_models(runs: list[Path]) -> Iterator[Callable[..., dict[str, ServedModel]]]:
     """A function that loads the models; their threads end with the test."""
     made: list[ServedModel] = []
 
-    def make(limits: Limits | None = None, metrics: Metrics | None = None, **options: Any) -> dict[str, ServedModel]:
-        models = load_models(runs, limits or Limits(), metrics or Metrics(), checkpoint="best", options=options)
+    def make(
+        limits: Limits | None = None,
+        metrics: Metrics | None = None,
+        paths: Sequence[Path] | None = None,
+        **options: Any,
+    ) -> dict[str, ServedModel]:
+        paths = paths or runs
+        models = load_models(paths, limits or Limits(), metrics or Metrics(), checkpoint="best", options=options)
         made.extend(models.values())
         return models
 
@@ -53,9 +67,9 @@ def make_models(runs: list[Path]) -> Iterator[Callable[..., dict[str, ServedMode
 def make_app(make_models: Callable[..., dict[str, ServedModel]]) -> Callable[..., FastAPI]:
     """A function that makes an application with limits and access of a test's own."""
 
-    def make(access: Access | None = None, **limits: Any) -> FastAPI:
+    def make(access: Access | None = None, *, paths: Sequence[Path] | None = None, **limits: Any) -> FastAPI:
         metrics, made = Metrics(), Limits(**limits)
-        return create_app(make_models(made, metrics), made, access or Access(), metrics)
+        return create_app(make_models(made, metrics, paths), made, access or Access(), metrics)
 
     return make
 

@@ -11,7 +11,7 @@ import pytest
 from translate.errors import InputError
 from translate.server.gate import Metrics
 from translate.server.models import ServedModel, load_models
-from translate.server.schema import Limits, ScoreRequest
+from translate.server.schema import AttentionRequest, Limits, ScoreRequest
 
 Make = Callable[..., dict[str, ServedModel]]
 
@@ -71,7 +71,7 @@ def test_options_that_are_refused(make_models: Make, options: dict[str, Any], me
 def test_attention_is_limited(make_models: Make) -> None:
     model = make_models()["first"]
     with pytest.raises(InputError, match="the limit is 128"):
-        with_loop(lambda: model.attention_job("Hund " * 300, "dog"))
+        with_loop(lambda: model.attention_job(AttentionRequest(source="Hund " * 300, target="dog")))
     with pytest.raises(InputError, match="text 2 .*20000"):
         with_loop(lambda: model.scoring_job(ScoreRequest(source=["a"], target=["b" * 20_000])))
 

@@ -349,6 +349,46 @@ def test_swap_takes_the_model_of_the_other_direction(page: Page, address: str) -
     assert page.locator("#source-language").inner_text() == "German"
 
 
+def test_languages_of_one_model(browser: Any, make_live: Callable[..., str], both: Path, runs: list[Path]) -> None:
+    """Both are chosen in the page; the button swaps them within the model, and files go the same way."""
+    address = make_live(paths=[both, runs[0]])
+    page = browser.new_page()
+    page.goto(address)
+    source, target = page.locator("#source-language select"), page.locator(".target .language select")
+    write(page, DOG)
+    page.locator("#open-settings").click()
+
+    def check(text: str, **languages: str) -> None:
+        expect(output(page)).to_have_text(translate(address, text, **languages)["text"])
+        assert [source.input_value(), target.input_value()] == list(languages.values())[::-1]
+
+    check(DOG, to="en", **{"from": "de"})
+    assert source.locator("option").all_inner_texts() == ["English", "German", "Italian"]
+    assert target.locator("option").all_inner_texts() == ["English", "Italian"]
+    assert page.get_by_label("English").count() >= 0
+    english = output(page).evaluate("node => node.textContent")
+    page.locator("#swap").click()
+    settle(page)
+    assert page.locator(".target .picker:not(.language *) select").first.input_value() == "both"
+    check(english, to="de", **{"from": "en"})
+    source.select_option("de")  # the target cannot stay: the languages swap
+    settle(page)
+    check(english, to="en", **{"from": "de"})
+    page.locator(".attend").click()
+    assert page.locator("#attention text").first.text_content() == "__de__"
+    page.keyboard.press("Escape")
+    page.locator("#file-tab").click()
+    assert page.locator("#file-languages").evaluate("node => node.textContent").count(" to ") == 1
+    page.locator("#file-source select").select_option("en")
+    give_file(page, b"green dog\n", "text.en")
+    with page.expect_download() as download:
+        page.locator("#download").click()
+    assert download.value.suggested_filename == "text.de"
+    expected = translate(address, "green dog", to="de", **{"from": "en"})["text"]
+    assert download.value.path().read_text() == f"{expected}\n"
+    page.close()
+
+
 def give_file(page: Page, text: bytes, name: str = "text.de") -> None:
     page.locator("#choose-file").set_input_files({"name": name, "mimeType": "text/plain", "buffer": text})
 

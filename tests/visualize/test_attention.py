@@ -3,17 +3,19 @@
 import base64
 import math
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from harness import MakeTranslator, page_data
+from harness import MakeTranslator, make_two_ways, page_data
 from pretend_device import PretendDevice
 from torch import Tensor
 
 from translate.data.batching import EncodedPair, collate
 from translate.decoding import Translator
+from translate.decoding.loading import load_own_translator
 from translate.errors import InputError
 from translate.visualize.attention import (
     Attention,
@@ -42,6 +44,29 @@ def look_at(translator: Translator, choice: AttentionChoice) -> Attention:
 
 def floats(text: str) -> Any:
     return np.frombuffer(base64.b64decode(text), dtype="<f4")
+
+
+@pytest.mark.parametrize(("kind", "tags"), [("source", 1), ("target", 1), ("both", 2)])
+def test_tags_of_languages_are_tokens(tmp_path: Path, kind: str, tags: int) -> None:
+    """Each is a word by itself, and the log-probability leaves them out."""
+    run = make_two_ways(tmp_path, [kind], num_steps=0)[kind]
+    translator = load_own_translator(run.path, to="de").translator
+    found = look_at_attention(translator, "dog runs", target="Hund läuft", choice=AttentionChoice(), name="toy", step=7)
+    before, start = translator.tag_ids()
+    assert len(before) + len(start) == tags
+    pieces = translator.tokenizers.source.pieces
+    assert found.pair.source.pieces == [*pieces(before), *pieces(found.pair.text_ids.source), "</s>"]
+    assert found.pair.target_input.pieces == ["<s>", *pieces(start), *pieces(found.pair.text_ids.target)]
+    assert [word.text for word in found.pair.source.words[-3:]] == ["dog", "runs", "</s>"]
+    shapes = {each.kind: tuple(each.weights.shape[1:]) for each in found.layers}
+    columns, rows = len(found.pair.source.pieces), len(found.pair.target_output.pieces)
+    assert shapes == {"encoder": (columns, columns), "decoder": (rows, rows), "cross": (rows, columns)}
+    (score,) = translator.score(["dog runs"], [found.pair.text_ids.target])
+    assert f"{-score.log_prob:.3f} nats" in found.paragraphs[0]
+    page = page_data(attention_page(found))
+    assert [len(row) for row in page["kinds"][2]["visible"]] == [columns] * rows
+    words = attention_picture(found._replace(choice=AttentionChoice(unit="words"))).panels[0]
+    assert isinstance(words, Matrix) and len(words.rows) == len(found.pair.target_output.words)
 
 
 @pytest.mark.parametrize("positions", ["rotary", "relative"])

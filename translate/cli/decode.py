@@ -33,6 +33,7 @@ from translate.cli.terminal.options import (
     OutputFile,
     RunArgument,
     takes_decoding_options,
+    takes_languages,
 )
 from translate.cli.terminal.parts import DecodingJob, decode_in_parts, load_for_parts
 from translate.errors import InputError
@@ -53,9 +54,11 @@ _EXCLUDED = {  # options that cannot be combined
 
 
 @takes_decoding_options(
-    "search beam_size n_best length_penalty ensemble terminology output_format document batch_tokens precision device",
+    "search beam_size n_best to from_ length_penalty ensemble terminology output_format document batch_tokens precision"
+    " device",
     unused="max_target_tokens",
 )
+@takes_languages
 def decode(
     run: RunArgument,
     file: InputFile = None,
@@ -88,6 +91,7 @@ def decode(
         Option(metavar="FILE", help="Words and phrases, one per line, that no translation contains as they are spelt."),
     ] = None,
     *,
+    languages: dict[str, Any],
     options: dict[str, Any],
 ) -> None:
     """Translate text line by line, in order; an empty line stays empty.
@@ -105,6 +109,7 @@ def decode(
       translate decode runs/demo input.de --terminology a.tsv --forbid words.txt
       translate decode runs/demo large.de --output large.en --resume
       translate decode runs/demo --document report.md --output report.en.md
+      translate decode runs/both input.en --to de
       torchrun --nproc-per-node 8 -m translate decode runs/demo a.de -o a.en
     """
     named = {"prefix": prefix, "require": require, "terminology": terminology, "forbid": forbid}
@@ -143,10 +148,12 @@ def decode(
                 ensemble=ensemble or [],
                 reverse=reverse,
                 forbidden=[phrase for phrase in phrases if phrase.strip()],
+                **languages,
             )
         if is_typed(file):
-            language = loaded.run.config.data.source_language
-            typer.echo(f"Reading lines ({language}) from the terminal. Ctrl-C cancels a line, Ctrl-D ends.", err=True)
+            known, direction = loaded.translator.languages, loaded.translator.direction
+            shown = f"to {direction.target}" if direction and known.has_choice else known.sources[0]
+            typer.echo(f"Reading lines ({shown}) from the terminal. Ctrl-C cancels a line, Ctrl-D ends.", err=True)
         return loaded.translator
 
     def prepare_parts() -> DecodingJob:
@@ -204,10 +211,11 @@ def decode(
 
 
 @takes_decoding_options(
-    "length_penalty length_penalty_kind long max_source_tokens max_target_tokens batch_tokens look_ahead_lines"
+    "to from_ length_penalty length_penalty_kind long max_source_tokens max_target_tokens batch_tokens look_ahead_lines"
     " precision device",
     unused=None,
 )
+@takes_languages
 def score(
     run: RunArgument,
     source: Annotated[Path, Argument(metavar="SOURCE", help="Text with one sentence per line.")],
@@ -215,6 +223,7 @@ def score(
     output: OutputFile = None,
     checkpoint: CheckpointOption = "best",
     *,
+    languages: dict[str, Any],
     options: dict[str, Any],
 ) -> None:
     """Score given translations by forced decoding: one JSON object per line, and the overall perplexity.
@@ -233,7 +242,7 @@ def score(
     from translate.decoding.loading import load_own_translator
     from translate.decoding.output.formats import CorpusScore, describe_scores
 
-    translator = load_own_translator(run, checkpoint=checkpoint, options=options).translator
+    translator = load_own_translator(run, checkpoint=checkpoint, options=options, **languages).translator
     total = CorpusScore()
     with show_progress("Scoring", pairs.total, unit="lines") as advance:
         records = describe_scores(translator, pairs, total, on_finished=advance)

@@ -11,7 +11,14 @@ from typer import Argument, Option
 
 from translate.bars import show_progress
 from translate.cli.terminal.lines import aligned_columns, open_lines, paired_lines, print_json, print_result
-from translate.cli.terminal.options import RUN, CheckpointOption, JsonOption, RunArgument, takes_decoding_options
+from translate.cli.terminal.options import (
+    RUN,
+    CheckpointOption,
+    JsonOption,
+    RunArgument,
+    takes_decoding_options,
+    takes_languages,
+)
 from translate.errors import InputError
 from translate.messages import escaped, wrap
 
@@ -19,6 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 @takes_decoding_options("search beam_size length_penalty batch_tokens precision device")
+@takes_languages
 def evaluate(
     run: Annotated[Path | None, Argument(help="A run directory; none with --hypotheses.", **RUN)] = None,
     source: Annotated[Path | None, Option(metavar="F", help="Translate this text instead of the test sets.")] = None,
@@ -33,6 +41,7 @@ def evaluate(
     report: Annotated[bool, Option("--report", help="Also score by conventions used in papers.")] = False,
     as_json: JsonOption = False,
     *,
+    languages: dict[str, Any],
     options: dict[str, Any],
 ) -> None:
     """Translate test sets and print BLEU, chrF and TER with sacreBLEU's signatures and 95 % bootstrap intervals.
@@ -74,11 +83,12 @@ def evaluate(
     from translate.evaluation.evaluate import evaluate, report_folder, spread_samples, write_report
     from translate.runs.loading import describe_moment
 
-    translator, loaded = load_translator(run, checkpoint=checkpoint, options=options, token_scores=False)
+    translator, loaded = load_translator(run, checkpoint=checkpoint, options=options, token_scores=False, **languages)
     scored: list[tuple[str, dict[str, Any]]] = []
     for name, pairs in test_sets.items():
         with show_progress(f"Translating {name}", len(pairs.sources), unit="lines") as advance:
-            evaluation = evaluate(translator, pairs.sources, pairs.targets, config.evaluation, on_finished=advance)
+            toward = translator.toward(pairs.direction or translator.direction)
+            evaluation = evaluate(toward, pairs.sources, pairs.targets, config.evaluation, on_finished=advance)
         settings, texts = translator.config.model_dump(mode="json"), [each.text for each in evaluation.translations]
         others = score_conventions(texts, pairs.targets, config.evaluation) if report else ()
         doubts = [*find_mistakes({str(run): texts}, pairs.targets, pairs.sources, translated_here=[str(run)])]

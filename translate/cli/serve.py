@@ -59,8 +59,7 @@ def serve(
             models = load_models(runs, limits, metrics, checkpoint=checkpoint, options=options)
         app = create_app(models, limits, Access(token, is_loopback, tuple(cors_origin or ())), metrics)
         for model in models.values():
-            data = model.run.config.data
-            logger.info(f"{model.name}: {data.source_language} → {data.target_language}, searched by {model.engine}")
+            logger.info(f"{model.name}: {model.languages}, searched by {model.engine}")
         address = f"[{host}]" if ":" in host else host
         logger.info(f"Listening on http://{address}:{listener.getsockname()[1]}. Press Ctrl-C to stop.")
         server = DrainingServer(app, seconds=limits.seconds)

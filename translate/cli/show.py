@@ -8,7 +8,15 @@ from typer import Argument, Option
 
 from translate.cli.terminal.help import Commands
 from translate.cli.terminal.lines import check_outputs, write_lines
-from translate.cli.terminal.options import RUN, CheckpointOption, Decorator, RunArgument, add_options, check_runs
+from translate.cli.terminal.options import (
+    RUN,
+    CheckpointOption,
+    Decorator,
+    RunArgument,
+    add_options,
+    check_runs,
+    takes_languages,
+)
 from translate.errors import InputError
 from translate.messages import escaped
 
@@ -48,6 +56,7 @@ def picture_command(name: str) -> Decorator:
 
 
 @picture_command("attention")
+@takes_languages
 def show_attention(
     file: "PictureFile",
     run: RunArgument,
@@ -61,6 +70,8 @@ def show_attention(
     head: Annotated[int | None, Option(metavar="N", min=0, max=1000, help="Counted from 0. Default: all.")] = None,
     words: Annotated[bool, Option("--words", help="Show whole words instead of subwords.")] = False,
     checkpoint: CheckpointOption = "best",
+    *,
+    languages: dict[str, Any],
 ) -> None:
     """What each head attends to in one sentence: encoder, decoder and cross-attention of every layer.
 
@@ -73,7 +84,7 @@ def show_attention(
     from translate.visualize.attention import AttentionChoice, attention_page, attention_picture, look_at_attention
 
     choice = AttentionChoice(kind, layer, head, "words" if words else "subwords")
-    loaded = load_own_translator(run, checkpoint=checkpoint)
+    loaded = load_own_translator(run, checkpoint=checkpoint, **languages)
     name, step = escaped(run.resolve().name), loaded.run.step
     attention = look_at_attention(loaded.translator, sentence, target=target, choice=choice, name=name, step=step)
     picture = attention_page(attention) if file.format == "html" else attention_picture(attention)
@@ -81,12 +92,15 @@ def show_attention(
 
 
 @picture_command("masks")
+@takes_languages
 def show_masks(
     file: "PictureFile",
     run: RunArgument,
     sentences: Annotated[list[str], Argument(metavar="SENTENCE", help="Sentences that form a batch.")],
     target: Annotated[list[str] | None, Option(metavar="TEXT", help="A translation; once per sentence.")] = None,
     checkpoint: CheckpointOption = "best",
+    *,
+    languages: dict[str, Any],
 ) -> None:
     """The masks of a batch of sentences: source padding, target padding, causal, and combined.
 
@@ -96,7 +110,7 @@ def show_masks(
     from translate.decoding.loading import load_own_translator
     from translate.visualize.masks import masks_picture
 
-    translator = load_own_translator(run, checkpoint=checkpoint).translator
+    translator = load_own_translator(run, checkpoint=checkpoint, **languages).translator
     _save(masks_picture(translator, sentences, target or []), file)
 
 
@@ -183,6 +197,7 @@ def show_embeddings(
 
 
 @picture_command("alignments")
+@takes_languages
 def show_alignments(
     file: "PictureFile",
     run: RunArgument,
@@ -202,6 +217,8 @@ def show_alignments(
     first: Annotated[int, Option(metavar="N", min=1, max=1_000_000_000, help="First line in the picture.")] = 1,
     number: Annotated[int, Option(metavar="N", min=1, max=200, help="Number of lines in the picture.")] = 8,
     checkpoint: CheckpointOption = "best",
+    *,
+    languages: dict[str, Any],
 ) -> None:
     """Word alignments of given pairs from cross-attention: a picture of some, and a Pharaoh file of all.
 
@@ -214,7 +231,7 @@ def show_alignments(
     from translate.visualize.alignments import align_pairs, alignments_picture, layer_error_rates
 
     links_file = pharaoh or file.path.with_suffix(".align")
-    loaded = load_own_translator(run, checkpoint=checkpoint)
+    loaded = load_own_translator(run, checkpoint=checkpoint, **languages)
     pairs = _read_pairs(loaded, source, reference)
     check_outputs({"--output": file.path, "--pharaoh": links_file})
     if first > len(pairs.sources):
@@ -226,7 +243,8 @@ def show_alignments(
     elif layer == "best":
         has_validation = loaded.run.config.data.validation is not None
         judged = _read_pairs(loaded, None, None) if has_validation else pairs
-        error_rates = layer_error_rates(loaded.translator, judged.sources, judged.targets)
+        judging = loaded.translator.toward(judged.direction or loaded.translator.direction)
+        error_rates = layer_error_rates(judging, judged.sources, judged.targets)
         chosen, text = error_rates.index(min(error_rates)), "validation" if has_validation else "this text"
         how = f"The mean over the heads of decoder layer {chosen} (counted from 0), the best on {text}"
     elif layer.isdecimal():

@@ -1,6 +1,7 @@
 """`distill` and `backtranslate`: corpora translated by one model, to train another on."""
 
 import contextlib
+import functools
 import itertools
 import json
 import logging
@@ -14,12 +15,13 @@ from typer import Argument, Option
 
 from translate.bars import show_progress
 from translate.cli.terminal.lines import check_outputs, open_lines
-from translate.cli.terminal.options import RUN, CheckpointOption, RunArgument, takes_decoding_options
+from translate.cli.terminal.options import RUN, CheckpointOption, RunArgument, takes_decoding_options, takes_languages
 from translate.cli.terminal.parts import DecodingJob, decode_in_parts, load_for_parts
 from translate.errors import InputError
 
 if TYPE_CHECKING:
-    from translate.config.schema import Config
+    from translate.config.data import DataConfig
+    from translate.data.languages import Direction
     from translate.decoding import ConditionCounts, Translator
 
 logger = logging.getLogger(__name__)
@@ -33,7 +35,8 @@ OutputFolder = Annotated[
 ]
 
 
-@takes_decoding_options("search beam_size n_best length_penalty batch_tokens precision device")
+@takes_decoding_options("search beam_size n_best to from_ length_penalty batch_tokens precision device")
+@takes_languages
 def distill(
     runs: Annotated[list[Path], Argument(help="The teacher; several form an ensemble.", **RUN)],
     output: OutputFolder,
@@ -44,6 +47,7 @@ def distill(
     ] = None,
     checkpoint: CheckpointOption = "best",
     *,
+    languages: dict[str, Any],
     options: dict[str, Any],
 ) -> None:
     """Translate a run's training data into a corpus for training a smaller or a single model.
@@ -60,24 +64,26 @@ def distill(
       translate distill runs/a runs/b runs/c -o data/d --nearest-reference bleu
       translate distill runs/big --source news.de -o data/news
     """
-    _make_corpus("distill", runs, source, output, checkpoint, nearest, options)
+    _make_corpus("distill", runs, source, output, checkpoint, nearest, languages, options)
 
 
-@takes_decoding_options("search beam_size temperature top_k top_p batch_tokens precision device")
+@takes_decoding_options("search beam_size to from_ temperature top_k top_p batch_tokens precision device")
+@takes_languages
 def backtranslate(
     run: RunArgument,
     file: Annotated[Path, Argument(metavar="FILE", help="Text in the target language of the model to train.")],
     output: OutputFolder,
     checkpoint: CheckpointOption = "best",
     *,
+    languages: dict[str, Any],
     options: dict[str, Any],
 ) -> None:
     """Translate monolingual text with a reverse model, into a corpus whose targets are the original lines.
 
-    RUN translates in reverse: English to German, to train a model from German to English. Beam search and a tag are
-    best with little data; sampling (--search sample) is for large data and good models (Edunov et al. 2018, section
-    5.3). The tag marks synthetic sources (Caswell et al. 2019): it is the source_tag in the printed lines for
-    data.train.
+    RUN translates in reverse: English to German, to train a model from German to English. It may translate both ways:
+    --to de. Beam search and a tag are best with little data; sampling (--search sample) is for large data and good
+    models (Edunov et al. 2018, section 5.3). The tag marks synthetic sources (Caswell et al. 2019): it is the
+    source_tag in the printed lines for data.train.
 
     DIR/corpus.jsonl has all pairs, with flags where a translation is empty, was cut off or repeats itself.
     DIR/provenance.json records the origin. Repeat an interrupted command to continue it.
@@ -86,7 +92,7 @@ def backtranslate(
       translate backtranslate runs/en-de news.en -o data/bt
       translate backtranslate runs/en-de news.en -o data/bt --search sample
     """
-    _make_corpus("backtranslate", [run], file, output, checkpoint, None, options)
+    _make_corpus("backtranslate", [run], file, output, checkpoint, None, languages, options)
 
 
 def _make_corpus(
@@ -96,6 +102,7 @@ def _make_corpus(
     output: Path,
     checkpoint: str,
     nearest: Literal["bleu", "chrf"] | None,
+    languages: dict[str, Any],
     options: dict[str, Any],
 ) -> None:
     """Translate a text, or the sources of the training data, in parts that a later start can reuse."""
@@ -105,13 +112,14 @@ def _make_corpus(
         from translate.decoding.loading import load_translator
 
         return load_translator(
-            runs[0], checkpoint=checkpoint, options=options, token_scores=False, ensemble=runs[1:]
+            runs[0], checkpoint=checkpoint, options=options, token_scores=False, ensemble=runs[1:], **languages
         ).translator
 
     def prepare() -> DecodingJob:
         """Check the files, read the text, load the translator, and collect the facts that must match on all ranks."""
         from translate.atomic import write_error
         from translate.config.load import read_resolved_config
+        from translate.data.languages import Languages
         from translate.decoding import Request
         from translate.decoding.sharded import ShardedDecoder
         from translate.decoding.synthetic import PairFormat
@@ -124,14 +132,15 @@ def _make_corpus(
             if made.exists():
                 raise InputError(f"--output {output}: already has a {made.name}; name another folder, or remove it")
         config = read_resolved_config(open_run(runs[0]).config)
+        direction = Languages(config.data).choose(**languages)
         if nearest is not None:  # chosen from the whole beam
             if options.setdefault("n_best", options.get("beam_size", config.decoding.beam_size)) < 2:
                 raise InputError("--nearest-reference chooses among --n-best translations, but that is 1: raise it")
             if file is not None:
                 raise InputError("--nearest-reference cannot be combined with --source, which has no references")
         with show_progress("Reading the text"):
-            read = _read_training_data(runs[0], config) if file is None else _read_text(file, runs[0], config)
-        lines, references, inputs[:] = read
+            read = _read_training_data if file is None else functools.partial(_read_text, file)
+            lines, references, inputs[:] = read(runs[0], config.data, direction)
         named = {"RUN": runs[:1], "ensemble": runs[1:]}
         with show_progress(f"Loading {', '.join(map(str, runs))}"):
             translator, dependencies = load_for_parts(load, named, {}, checkpoint=checkpoint)
@@ -151,6 +160,7 @@ def _make_corpus(
         """Write the provenance of the corpus, and print how to train on it."""
         from translate.atomic import write_text
         from translate.config.yaml import dump_scalar
+        from translate.data.languages import UNKNOWN
         from translate.decoding.synthetic import describe_origin
         from translate.fingerprint import fingerprint
 
@@ -164,23 +174,35 @@ def _make_corpus(
         logger.info(f"{corpus} has all pairs, with flags. To train on it in addition to other corpora:")
         values = ["kind: json", f"path: {dump_scalar(str(corpus.resolve()))}", "source_column: source"]
         values += ["target_column: target", *["source_tag: <bt>"] * (name == "backtranslate")]
+        translator = job.decoder.translator
+        if translator.languages.has_choice and translator.direction is not None:
+            codes = translator.direction[:: -1 if name == "backtranslate" else 1]
+            sides = zip(("source", "target"), codes, strict=True)
+            values += [f"{side}_language: {code}" for side, code in sides if code != UNKNOWN]
         typer.echo("data:\n  train:\n    - " + "\n      ".join(values))
 
     decode_in_parts(prepare, finish)
 
 
-def _read_training_data(run: Path, config: "Config") -> Text:
-    """Read the sources of a run's training data, and their references."""
+def _read_training_data(run: Path, data: "DataConfig", direction: "Direction") -> Text:
+    """Read the sources of a run's training data in a direction, and their references."""
     from translate.data.cache import text_digest
     from translate.data.corpora import join_texts, read_corpus
+    from translate.data.languages import UNKNOWN, Languages
     from translate.fingerprint import fingerprint
 
+    languages, (source, target) = Languages(data), direction
+    sources = languages.sources if source == UNKNOWN else [source]
     try:
-        corpora = [read_corpus(each, key=f"data.train.{index}") for index, each in enumerate(config.data.train)]
+        corpora = [
+            read_corpus(corpus, key=f"data.train.{number}")
+            for number, corpus in enumerate(data.train)
+            if languages.of(corpus).source in sources and languages.of(corpus).target == target
+        ]
     except InputError as error:
         raise InputError(f"config of {run}: {error}; or give a text as --source FILE") from error
     if not corpora:
-        raise InputError(f"{run} has no data.train in its config: give a text as --source FILE")
+        raise InputError(f"data.train of {run} has no corpus from {source} to {target}: give a text as --source FILE")
     inputs = [
         {
             "name": corpus.name,
@@ -192,9 +214,10 @@ def _read_training_data(run: Path, config: "Config") -> Text:
     return *join_texts(corpora), inputs
 
 
-def _read_text(file: Path, run: Path, config: "Config") -> Text:
-    """Open a text, unless it looks like the run's target language, judging by the run's own validation corpus."""
+def _read_text(file: Path, run: Path, data: "DataConfig", direction: "Direction") -> Text:
+    """Open a text, unless it looks like the target language, judging by the run's own validation corpus."""
     from translate.data.corpora import read_corpus
+    from translate.data.languages import Languages
     from translate.files import require_file
     from translate.fingerprint import fingerprint
     from translate.lint.languages import is_other_side
@@ -204,9 +227,10 @@ def _read_text(file: Path, run: Path, config: "Config") -> Text:
     if not opened.total:
         raise InputError(f"{file}: is empty, so there is nothing to translate")
     with contextlib.suppress(InputError):  # the corpus is not on this machine
-        known = config.data.validation and read_corpus(config.data.validation, key="data.validation")
+        if data.validation and Languages(data).of(data.validation) == direction:
+            known = read_corpus(data.validation, key="data.validation")
     first_lines = list(itertools.islice(open_lines(file), _LINES_TO_JUDGE))
     if known and is_other_side(first_lines, known.sources, known.targets):
-        source, target = config.data.source_language, config.data.target_language
+        source, target = direction
         raise InputError(f"{file}: looks like {target}, but {run} translates {source} to {target}; name another text")
     return opened, (), [{"name": str(file), "lines": opened.total, "sha256": fingerprint(file)}]

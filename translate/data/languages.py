@@ -5,6 +5,7 @@ both languages, each before its own text: Fan et al. 2020, https://arxiv.org/abs
 """
 
 from collections.abc import Sequence
+from itertools import permutations, starmap
 from typing import NamedTuple
 
 from translate.config.data import DataConfig, WeightedCorpus
@@ -12,6 +13,7 @@ from translate.errors import InputError
 
 UNKNOWN = "und"
 """The code of a language that nobody has named."""
+_MOST_SHOWN = 20
 
 
 class Direction(NamedTuple):
@@ -46,6 +48,32 @@ class Languages:
         """All tags of sources in training: those of languages, and those of corpora."""
         self.target_tags = list(dict.fromkeys(filter(None, map(self.target_tag, self.directions))))
         """All tags of targets in training."""
+
+    def __str__(self) -> str:
+        shown = [f"{source} → {target}" for source, target in self.directions[:_MOST_SHOWN]]
+        if (more := len(self.directions) - len(shown)) > 0:
+            shown.append(f"{more} more")
+        if self._data.languages:
+            shown.append(f"{len(self._data.languages)} languages")
+        return ", ".join(shown)
+
+    @property
+    def has_choice(self) -> bool:
+        """Whether the model can translate a text in more than one way."""
+        return len(self.targets) > 1 or (self.tags == "both" and len(self.sources) > 1)
+
+    @property
+    def default(self) -> Direction | None:
+        """The direction of a text that names no language; None: it must name one."""
+        try:
+            return self.choose()
+        except InputError:
+            return None
+
+    @property
+    def offered(self) -> list[Direction]:
+        """The directions to offer: those of the training, and any between the languages of `data.languages`."""
+        return list(dict.fromkeys([*self.directions, *starmap(Direction, permutations(self._data.languages, 2))]))
 
     def of(self, corpus: WeightedCorpus) -> Direction:
         """The direction of a corpus."""
@@ -88,7 +116,8 @@ def _choose(given: str | None, known: Sequence[str], usual: Sequence[str], *, ve
         return usual[0]
     if given in known and given is not None:
         return given
-    shown = ", ".join(known[:20]) + (f" and {len(known) - 20} more" if len(known) > 20 else "")
+    more = f" and {len(known) - _MOST_SHOWN} more" if len(known) > _MOST_SHOWN else ""
+    shown = ", ".join(known[:_MOST_SHOWN]) + more
     python = "from_" if option == "from" else option
     how = f"say which with --{option}, or {python}= in Python" if given is None else f"'{given}' is not one of them"
     raise InputError(f"the model {verb} {shown}: {how}")

@@ -7,11 +7,11 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from translate.config.decoding import DecodingConfig
 from translate.config.load import override_config, read_resolved_config
-from translate.data.languages import Languages
+from translate.data.languages import UNKNOWN, Languages
 from translate.decoding.counterparts import find_lacking
 from translate.decoding.engines.ctranslate2 import CTranslate2Engine, check_ctranslate2, missing_settings
 from translate.decoding.engines.ctranslate2_conversion import convert_run, find_conversion
@@ -48,6 +48,8 @@ def load_translator(
     ensemble: Sequence[str | PathLike[str]] = (),
     reverse: str | PathLike[str] | None = None,
     forbidden: Sequence[str] = (),
+    to: str | None = None,
+    from_: str | None = None,
     token_scores: bool = True,
 ) -> LoadedTranslator:
     """Load a run, ready to translate with the engine of `decoding.engine`.
@@ -55,8 +57,11 @@ def load_translator(
     Args:
         options: Values of `DecodingConfig` that replace the run's; None keeps the run's value.
         ensemble: Other runs whose probabilities are averaged with this run's.
-        reverse: A run for the opposite direction; the beam is ranked by its log-probability of the source too.
+        reverse: A run for the opposite direction; the beam is ranked by its log-probability of the source too. A run
+            that translates both ways is its own reverse.
         forbidden: Words and phrases that no translation contains.
+        to: The language of translations that name none, if the run has several.
+        from_: The language of their sources.
         token_scores: Whether translations need the log-probabilities of their tokens, which cost CTranslate2 time.
             Without them, scores of greedy search are NaN.
 
@@ -74,7 +79,7 @@ def load_translator(
     chosen = resolve_auto(given, others=[*(name for name, value in asked_for.items() if value), *lacking])
     options = {**(options or {}), "engine": chosen.engine, "precision": chosen.precision}
     own, loaded = load_own_translator(
-        run, checkpoint=checkpoint, options=options, ensemble=ensemble, forbidden=forbidden
+        run, checkpoint=checkpoint, options=options, ensemble=ensemble, forbidden=forbidden, to=to, from_=from_
     )
     engine = own.engine
 
@@ -101,9 +106,9 @@ def load_translator(
         engine = convert()
     elif chosen.engine == "ctranslate2":
         engine = AutomaticEngine(own.engine, is_converted, convert)
-    back = None if reverse is None else _load_reverse(Path(reverse), loaded, own.config, checkpoint=checkpoint)
-    translator = Translator(engine, own.tokenizers, own.config, reverse=back, languages=own.languages, name=own.name)
-    return LoadedTranslator(translator, loaded)
+    back = None if reverse is None else _load_reverse(Path(reverse), loaded, own, checkpoint=checkpoint)
+    about: dict[str, Any] = {"languages": own.languages, "direction": own.direction, "name": own.name}
+    return LoadedTranslator(Translator(engine, own.tokenizers, own.config, reverse=back, **about), loaded)
 
 
 def load_own_translator(
@@ -113,6 +118,8 @@ def load_own_translator(
     options: Mapping[str, object] | None = None,
     ensemble: Sequence[str | PathLike[str]] = (),
     forbidden: Sequence[str] = (),
+    to: str | None = None,
+    from_: str | None = None,
 ) -> LoadedTranslator:
     """Load a run whose own model searches and scores, in fp32 unless the precision is bf16, whatever the engine is.
 
@@ -131,8 +138,9 @@ def load_own_translator(
         shortlist=read_shortlist(loaded) if config.shortlist else None,
     )
     languages = Languages(loaded.config.data)
-    name = f"{run}, {', '.join(f'{source} → {target}' for source, target in languages.directions)}"
-    return LoadedTranslator(Translator(engine, tokenizers, config, languages=languages, name=name), loaded)
+    direction = languages.choose(to, from_) if to or from_ else languages.default
+    about: dict[str, Any] = {"languages": languages, "direction": direction, "name": f"{run}, {languages}"}
+    return LoadedTranslator(Translator(engine, tokenizers, config, **about), loaded)
 
 
 def _as_overrides(options: Mapping[str, object] | None) -> dict[str, object]:
@@ -147,17 +155,33 @@ def _load_other(path: Path, first: LoadedRun, config: DecodingConfig, *, checkpo
                 f"{path} has a different {side} tokenizer from {first.directory}: models that decode together must have"
                 " the same; train both with one tokenizer (tokenizer.source_model, tokenizer.target_model)"
             )
+    ours, theirs = Languages(first.config.data), Languages(other.config.data)
+    for each in ours.directions:
+        if (ours.source_tag(each), ours.target_tag(each)) != (theirs.source_tag(each), theirs.target_tag(each)):
+            raise InputError(
+                f"{path} is told the direction {each} by other tags than {first.directory}: models that decode together"
+                " must have the same data.language_tags and data.language_tag"
+            )
     return _prepare(other.model, config)
 
 
-def _load_reverse(path: Path, first: LoadedRun, config: DecodingConfig, *, checkpoint: Checkpoint) -> Translator:
-    speed = {"precision": config.precision, "device": config.device, "batch_tokens": config.batch_tokens}
-    reverse, run = load_own_translator(path, checkpoint=checkpoint, options={**speed, "long": "truncate"})
-    data, expected = run.config.data, first.config.data
-    if (data.source_language, data.target_language) != (expected.target_language, expected.source_language):
+def _load_reverse(path: Path, first: LoadedRun, own: Translator, *, checkpoint: Checkpoint) -> Translator:
+    if path.resolve() == first.directory.resolve():
+        reverse = own.with_options(long="truncate")
+    else:
+        config = own.config
+        speed = {"precision": config.precision, "device": config.device, "batch_tokens": config.batch_tokens}
+        reverse = load_own_translator(path, checkpoint=checkpoint, options={**speed, "long": "truncate"}).translator
+    there, languages = own.direction, own.languages  # None: each text names its own
+    if there and there.source == UNKNOWN and len(languages.sources) > 1:
         raise InputError(
-            f"{path} translates {data.source_language} to {data.target_language}: the reverse of {first.directory}"
-            f" translates {expected.target_language} to {expected.source_language}"
+            f"a reverse model needs the language of the text: say with --from, or from_= in Python, whether it is"
+            f" {' or '.join(languages.sources)}"
+        )
+    if there and there[::-1] not in reverse.languages.offered:
+        raise InputError(
+            f"{path} translates {reverse.languages}: the reverse of {first.directory} translates {there.target} →"
+            f" {there.source}"
         )
     return reverse
 

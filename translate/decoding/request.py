@@ -65,7 +65,7 @@ class SearchInput(NamedTuple):
     @property
     def is_free(self) -> bool:
         """Whether there is something to translate without constraints, as every engine does."""
-        return self.has_words and not (self.prefix_ids or self.phrase_ids or self.start_ids)
+        return self.has_words and not (self.prefix_ids or self.phrase_ids)
 
 
 class Translation(NamedTuple):

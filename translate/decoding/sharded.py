@@ -220,6 +220,7 @@ def collect_dependencies(
         "version": ", ".join(f"{package} {version}" for package, version in versions.items()),
         "device": translator.model.device.type,
         "settings": fingerprint(settings),
+        "direction": str(translator.direction),
         **{name: ", ".join(_fingerprint(path, checkpoint) for path in paths) for name, paths in files.items()},
     }
 

@@ -250,7 +250,7 @@ class Translator:
         Raises:
             OutOfMemory: The device does not have enough memory.
         """
-        tags = [self._tag_ids(each) for each in directions or [None] * len(pairs)]
+        tags = [self.tag_ids(each) for each in directions or [None] * len(pairs)]
         forced = force_decode(
             self.model,
             [EncodedPair(tag + ids.source, start + ids.target) for (tag, start), ids in zip(tags, pairs, strict=True)],
@@ -260,7 +260,7 @@ class Translator:
         )
         return [each.after(len(start), len(tag)) for each, (tag, start) in zip(forced, tags, strict=True)]
 
-    def _tag_ids(self, direction: Direction | None) -> tuple[list[int], list[int]]:
+    def tag_ids(self, direction: Direction | None = None) -> tuple[list[int], list[int]]:
         """The tokens before each source and before each target in a direction; None: the translator's."""
         languages = self.languages
         if languages.tags is None:
@@ -275,6 +275,7 @@ class Translator:
         targets: Sequence[Sequence[int]],
         *,
         first_number: int = 0,
+        direction: Direction | None = None,
         on_finished: OnFinished = ignore_progress,
     ) -> list[Score]:
         """The log-probability of given translations, by the full forward pass (forced decoding).
@@ -285,12 +286,13 @@ class Translator:
         Args:
             targets: Subwords of each translation, without the end symbol.
             first_number: The number of the first line in the whole input, from 0, for errors.
+            direction: The direction of all pairs; None: the translator's.
 
         Raises:
             InputError: A side is longer than its limit, and decoding.long = error.
         """
         encoded = self.tokenizers.source.encode_lines(sources, num_threads=torch.get_num_threads())
-        tag_ids, _ = self._tag_ids(None)
+        tag_ids, _ = self.tag_ids(direction)
         num_tags = len(tag_ids)
         pairs = [
             EncodedPair(
@@ -301,7 +303,7 @@ class Translator:
         ]
         scoring = build_scoring(self.config)
         scores = []
-        found = self.force(pairs, on_finished=on_finished)
+        found = self.force(pairs, directions=[direction] * len(pairs), on_finished=on_finished)
         for source, target, pair, forced in zip(encoded, targets, pairs, found, strict=True):
             total = sum(forced.token_log_probs)
             score = float(scoring.score(torch.tensor(total), torch.tensor(len(forced.token_log_probs))))
@@ -359,8 +361,8 @@ class Translator:
         for line, (request, ids) in enumerate(zip(requests, encoded, strict=True), start=first_number):
             direction = self.direction
             if direction is None or request.to or request.from_:
-                direction = self.languages.choose(request.to, request.from_)
-            tag_ids, start_ids = self._tag_ids(direction)
+                direction = self.languages.choose(request.to or (direction and direction.target), request.from_)
+            tag_ids, start_ids = self.tag_ids(direction)
             pieces = [(request.source, ids)]
             if limit is not None and self.config.long == "split":
                 pieces = split_source(request.source, ids, tokenizers.source, limit=limit - len(tag_ids))
@@ -390,7 +392,10 @@ class Translator:
         if self.reverse is not None and hypotheses:
             source_ids = self.reverse.tokenizers.target.encode(given.source)
             texts = [spell(each.ids, self.tokenizers.target) for each in hypotheses]
-            scores = self.reverse.score(texts, [source_ids] * len(texts))
+            there, languages, back = given.direction, self.reverse.languages, None
+            if there and (self.languages.has_choice or languages.tags):
+                back = languages.choose(there.source, there.target)
+            scores = self.reverse.score(texts, [source_ids] * len(texts), direction=back)
             hypotheses = rerank(hypotheses, [each.log_prob for each in scores], self.config)
         return choose_translation(given, hypotheses, self.tokenizers, self.config)
 

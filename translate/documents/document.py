@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from translate.data.languages import UNKNOWN, Direction
 from translate.decoding import ConditionCounts, Translation, Translator, count_conditions
 from translate.decoding.splitting import split_sentences
-from translate.documents.html import read_attributes, read_html
+from translate.documents.html import name_language, read_attributes, read_html
 from translate.documents.lines import read_subtitles, read_text
 from translate.documents.markdown import read_markdown, read_titles
 from translate.documents.segments import Layout, Segment, lay_out
@@ -79,12 +80,14 @@ def translate_document(
     document_format: DocumentFormat,
     translate: Callable[[Sequence[str]], Iterable[Translation]],
     align: Callable[[Sequence[Translation]], Iterable[Weights]] | None = None,
+    direction: Direction | None = None,
 ) -> DocumentTranslation:
     """Translate the text of a document and copy everything else.
 
     Args:
         translate: Translates sentences; called once for the text and once for attributes, if there are any.
         align: Aligns the words of translations whose sentences have markup; None aligns them in order.
+        direction: The languages, for the attribute `lang` of HTML; None: it is not changed.
 
     Raises:
         InputError: The extra `documents` is not installed, and the format needs it.
@@ -94,6 +97,8 @@ def translate_document(
     read_first = _ATTRIBUTES.get(document_format, lambda text: iter(()))
     first = _translate_text(text, read_first, translate, None, made)
     document = _translate_text(first.text, READERS[document_format], translate, align, made)
+    if document_format == "html" and direction is not None and direction.target != UNKNOWN:
+        document = document._replace(text=name_language(document.text, direction))
     return document._replace(
         text=byte_order_mark + document.text,
         segments=first.segments + document.segments,

@@ -11,6 +11,7 @@ import html
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
+from translate.data.languages import UNKNOWN, Direction
 from translate.documents.segments import Item, Segment, Syntax
 
 # Text does not continue across these tags. All others without a hyphen are inline, as in browsers.
@@ -80,6 +81,19 @@ def read_attributes(text: str) -> Iterator[Segment]:
             if is_shown and match[2] and match[3]:
                 yield Segment(position + match.start(3), [Item("text", match[3])], _QUOTED)
         position += len(item.raw)
+
+
+def name_language(text: str, direction: Direction) -> str:
+    """The document with the new language in its attributes `lang`, wherever they name the old one."""
+    parts = []
+    for raw, is_all in ((item.raw, item.tag == "html") for item in read_items(text)):
+        for name in ("lang", "xml:lang"):
+            attribute = _attributes_of(raw).get(name)
+            old = attribute and attribute[3] and attribute[3].partition("-")[0].lower()
+            if attribute and (old == direction.source or (old and is_all and direction.source == UNKNOWN)):
+                raw = raw[: attribute.start(3)] + direction.target + raw[attribute.end(3) :]
+        parts.append(raw)
+    return "".join(parts)
 
 
 def _attributes_of(raw: str) -> dict[str, re.Match[str]]:

@@ -3,7 +3,7 @@
 import logging
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ import yaml
 from translate._version import __version__
 from translate.config.data import Corpus, HubCorpus, TextCorpus
 from translate.config.decoding import DecodingConfig
+from translate.data.languages import Languages
 from translate.decoding.engines.ctranslate2 import ctranslate2_search, length_power
 from translate.evaluation.evaluate import EvaluationReport
 from translate.evaluation.metrics import Metric
@@ -91,9 +92,10 @@ def write_card(
         rounded: What the weights were rounded to; None: they stayed fp32.
         scores: Scores to show in addition to the run's own.
     """
-    data, config = run.config.data, run.config.model
+    data, config, languages = run.config.data, run.config.model, Languages(run.config.data)
     description = read_description(open_run(run.directory))
     versions, imported = description.versions, description.imported
+    codes = [code.partition("_")[0] for code in (*languages.sources, *languages.targets)]
     base_model = None
     if not imported:
         title, licences = run.config.name, {corpus.license for corpus in data.train}
@@ -125,7 +127,7 @@ def write_card(
         for each in scores
     ]
     header = {
-        "language": sorted({code for code in (data.source_language, data.target_language) if len(code) in (2, 3)}),
+        "language": sorted({code for code in codes if len(code) in (2, 3)}),
         "license": licences.pop() if len(licences) == 1 else None,
         "base_model": base_model,
         "library_name": library,
@@ -151,7 +153,7 @@ def write_card(
     )
     lines = [
         f"---\n{yaml.safe_dump({key: value for key, value in header.items() if value}, sort_keys=False)}---\n",
-        f"# {title}: {data.source_language} → {data.target_language}\n",
+        f"# {title}: {languages}\n",
         f"A Transformer with {config.num_encoder_layers}+{config.num_decoder_layers} layers, width {config.d_model} and"
         f" {run.model.num_parameters:,} weights (norm: {config.norm}, positions: {config.positions}).",
         f"translate {__version__} exported {weights}"
@@ -159,6 +161,7 @@ def write_card(
         f"\n## Use\n\n```bash\npip install {packages}\n```\n\n```python",
         code,
         "```\n",
+        *_explain_tags(languages),
         f"The files have no exact counterpart of the run's {lost}, so some translations may differ.\n" if lost else "",
         "## Scores\n",
         *(rows if scores else ["`translate eval` has not scored these weights."]),
@@ -172,6 +175,15 @@ def write_card(
         " its translations may be fluent and wrong, so have people check what matters.",
     ]
     (directory / "README.md").write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
+
+
+def _explain_tags(languages: Languages) -> Iterator[str]:
+    """How to tell the model the languages, if it must be told."""
+    example, of = languages.offered[0], "its own" if languages.tags == "both" else "the target"
+    if tag := languages.source_tag(example):
+        yield f"Each source begins with the tag of {of} language, such as `{tag}`.\n"
+    if tag := languages.target_tag(example):
+        yield f"Each translation begins with the tag of its language, such as `{tag}`: make it the decoder's prefix.\n"
 
 
 def find_lost_settings(config: DecodingConfig, to: str) -> list[str]:

@@ -104,8 +104,11 @@ class DecoderCache(NamedTuple):
         return self._replace(num_seen=start_copy_to_host(self._is_seen().sum(dim=1).max()))
 
     def insert(self, rows: Sequence[int], new: "DecoderCache") -> "DecoderCache":
-        """Put newly started sentences into these rows, which are free or follow the last one."""
-        cache = self
+        """Put newly started sentences into these rows, which are free or follow the last one.
+
+        Tokens that the new sentences have already read, such as tags, take the first slots of their rows.
+        """
+        cache, read = self, new.num_slots
         batch, source = len(self.lengths), new.memory_bias.shape[3]
         if max(rows) >= batch:  # the added rows are overwritten below
             cache = cache.select_rows([min(row, batch - 1) for row in range(max(rows) + 1)])
@@ -125,11 +128,16 @@ class DecoderCache(NamedTuple):
         for old_layer, new_layer in zip(cache.layers, new.layers, strict=True):
             for old, fresh in zip(old_layer.memory, new_layer.memory, strict=True):
                 old[places, :, :source] = fresh
+            for old, fresh in zip(old_layer.past, new_layer.past, strict=True):
+                old[places, :, :read] = fresh[:, :, :read]
         cache.memory_bias[places] = -math.inf
         cache.memory_bias[places, :, :, :source] = new.memory_bias
         cache.past_bias[places] = -math.inf
+        cache.past_bias[places, :, :, :read] = new.past_bias[..., :read]
+        cache.slot_positions[places, :read] = new.slot_positions[:, :read]
         cache.lengths[places] = new.lengths
-        return cache._replace(source_lengths=tuple(source_lengths))
+        num_slots, num_seen = max(cache.num_slots, read), None if read else cache.num_seen
+        return cache._replace(source_lengths=tuple(source_lengths), num_slots=num_slots, num_seen=num_seen)
 
     def select_rows(self, rows: Sequence[int]) -> "DecoderCache":
         """The cache of only these sentences, in this order."""

@@ -22,13 +22,14 @@ from pydantic import Discriminator, Field, Tag
 from starlette.exceptions import HTTPException as HTTPError
 
 from translate._version import __version__
+from translate.data.languages import UNKNOWN, Direction
 from translate.decoding import Translation
 from translate.documents.document import DocumentFormat, DocumentTranslation, translate_document
 from translate.errors import InputError, RunError
 from translate.server import compatibility, schema
 from translate.server.batching import Found, Job
 from translate.server.gate import NO_TOKEN, Access, Gate, Metrics, error_response
-from translate.server.models import ServedModel
+from translate.server.models import Chosen, ServedModel
 
 _PAGE = files("translate.server") / "page"
 _EVENT = 'event: partial\ndata: {"index": 0, "text": "A dog"}'
@@ -61,8 +62,8 @@ class Server:
         model = self.model(question.model)
         texts = [question.text] if isinstance(question.text, str) else question.text
         options = question.options | ({} if question.n_best is None else {"n_best": question.n_best})
-        shows_partial = is_stream and len(texts) == 1
-        return model, model.translation_job(texts, options, align=question.alignment, shows_partial=shows_partial)
+        shows: dict[str, bool] = {"align": question.alignment, "shows_partial": is_stream and len(texts) == 1}
+        return model, model.translation_job(texts, options, model.choose(question.to, question.from_), **shows)
 
     async def results(self, model: ServedModel, job: Job) -> AsyncGenerator[Found]:
         """Yield the results of a queued job as they arrive; it is cancelled when the generator is closed.
@@ -113,6 +114,7 @@ class Server:
         texts: Sequence[str],
         document_format: DocumentFormat,
         options: Mapping[str, Any],
+        direction: Direction | None = None,
     ) -> list[DocumentTranslation]:
         """Translate documents in threads, so that other requests do not wait while documents are parsed.
 
@@ -134,8 +136,9 @@ class Server:
             return translate_document(
                 text,
                 document_format,
-                lambda sentences: ask(lambda: model.translation_job(sentences, options, is_raw=True)),
+                lambda sentences: ask(lambda: model.translation_job(sentences, options, direction, is_raw=True)),
                 lambda made: ask(lambda: model.alignment_job(made, options))[0] if made else [],
+                direction,
             )
 
         return await asyncio.gather(*(asyncio.to_thread(translate, text) for text in texts))
@@ -268,7 +271,8 @@ def _add_own_paths(app: FastAPI, server: Server) -> None:
     async def document(request: Request, question: schema.DocumentRequest) -> schema.DocumentAnswer:
         """Translate the text of a document and copy everything else."""
         model = server.model(question.model)
-        (found,) = await server.translate_documents(request, model, [question.text], question.format, question.options)
+        how = (question.format, question.options, model.choose(question.to, question.from_))
+        (found,) = await server.translate_documents(request, model, [question.text], *how)
         conditions = {name: count for name, count in found.conditions.items() if name != "lines"}
         return schema.DocumentAnswer(model=model.name, **found._asdict() | {"conditions": conditions})
 
@@ -283,8 +287,7 @@ def _add_own_paths(app: FastAPI, server: Server) -> None:
     async def attention(request: Request, question: schema.AttentionRequest) -> schema.AttentionAnswer:
         """The cross-attention of all layers and heads for a sentence and its translation."""
         model = server.model(question.model)
-        job = model.attention_job(question.source, question.target)
-        answers: list[schema.AttentionAnswer] = await server.answer(request, model, job)
+        answers: list[schema.AttentionAnswer] = await server.answer(request, model, model.attention_job(question))
         return answers[0]
 
     @app.get("/healthz", responses=_example({"status": "ok"}))
@@ -328,9 +331,10 @@ def _add_other_paths(app: FastAPI, server: Server) -> None:
     async def languages() -> list[dict[str, Any]]:
         """The languages in LibreTranslate's format: each with its targets."""
         targets: dict[str, dict[str, None]] = {}
-        for data in (model.run.config.data for model in server.models.values()):
-            targets.setdefault(data.source_language, {})[data.target_language] = None
-            targets.setdefault(data.target_language, {})
+        for source, codes in (each for model in server.models.values() for each in model.directions.items()):
+            targets.setdefault(source, {}).update(dict.fromkeys(codes))
+            for code in codes:
+                targets.setdefault(code, {})
         return [{"code": code, "name": code, "targets": list(to)} for code, to in targets.items()]
 
     text = {"detected_source_language": "DE", "text": "A dog is running.", "billed_characters": 15}
@@ -340,9 +344,10 @@ def _add_other_paths(app: FastAPI, server: Server) -> None:
         """Translate texts line by line, or as HTML, with DeepL's requests and answers."""
         if question.glossary_id:
             raise InputError("glossary_id is not supported; remove it")
-        model = compatibility.choose_model(server.models.values(), question.source_lang or "", question.target_lang)
-        (texts,) = await _translate_texts(server, request, model, question.text, is_html=bool(question.tag_handling))
-        source = model.run.config.data.source_language.upper()
+        models, is_html = server.models.values(), bool(question.tag_handling)
+        chosen = compatibility.choose_model(models, question.source_lang or "", question.target_lang)
+        (texts,) = await _translate_texts(server, request, chosen, question.text, is_html=is_html)
+        source = "" if chosen[1].source == UNKNOWN else chosen[1].source.upper()
         return {
             "translations": [
                 {"detected_source_language": source, "text": text, "billed_characters": len(given)}
@@ -357,7 +362,7 @@ def _add_other_paths(app: FastAPI, server: Server) -> None:
         """The languages in DeepL's format."""
         form = parse_qs((await request.body()).decode(errors="replace"))  # DeepL's own client puts the type there
         side = "target" if "target" in (type, *form.get("type", ())) else "source"
-        codes = dict.fromkeys(getattr(each.run.config.data, f"{side}_language") for each in server.models.values())
+        codes = dict.fromkeys(code for each in server.models.values() for code in getattr(each.languages, f"{side}s"))
         return [{"language": code.upper(), "name": code, "supports_formality": False} for code in codes]
 
     @app.get("/v2/usage", responses=_example({"character_count": 15, "character_limit": 10**12}))
@@ -367,13 +372,14 @@ def _add_other_paths(app: FastAPI, server: Server) -> None:
 
 
 async def _translate_texts(
-    server: Server, request: Request, model: ServedModel, texts: Sequence[str], *, is_html: bool, num_others: int = 0
+    server: Server, request: Request, chosen: Chosen, texts: Sequence[str], *, is_html: bool, num_others: int = 0
 ) -> list[list[str]]:
     """Translate texts line by line, or as HTML; returns the best translations of all, then lists of other ones."""
+    model, direction = chosen
     if is_html:
-        return [[each.text for each in await server.translate_documents(request, model, texts, "html", {})]]
-    divided = [text.split("\n") for text in texts]
-    job = model.translation_job(list(itertools.chain(*divided)), {"n_best": num_others + 1} if num_others else {})
+        return [[each.text for each in await server.translate_documents(request, model, texts, "html", {}, direction)]]
+    divided, options = [text.split("\n") for text in texts], {"n_best": num_others + 1} if num_others else {}
+    job = model.translation_job(list(itertools.chain(*divided)), options, direction)
     ranked = [
         [each.text, *(other.text for other in each.alternatives)] for each in await server.answer(request, model, job)
     ]
@@ -387,17 +393,17 @@ async def _translate_texts(
 async def _libretranslate(
     server: Server, request: Request, question: compatibility.LibreTranslateRequest
 ) -> dict[str, Any]:
-    model = compatibility.choose_model(server.models.values(), question.source, question.target)
+    chosen = compatibility.choose_model(server.models.values(), question.source, question.target)
     given, count = [question.q] if isinstance(question.q, str) else question.q, question.alternatives
     if count and question.format == "html":
         raise InputError(f"alternatives = {count} needs format = text; remove one of them")
     is_html = question.format == "html"
-    ranked = await _translate_texts(server, request, model, given, is_html=is_html, num_others=count)
+    ranked = await _translate_texts(server, request, chosen, given, is_html=is_html, num_others=count)
     answer: dict[str, Any] = {"translatedText": ranked[0]}
     if count:
         answer["alternatives"] = [list(dict.fromkeys(each)) for each in zip(*ranked[1:], strict=True)]
-    if question.source == "auto":
-        detected = {"confidence": 100, "language": model.run.config.data.source_language}
-        answer["detectedLanguage"] = [detected] * len(given)
+    source = chosen[1].source
+    if question.source == "auto" and source != UNKNOWN:  # the model's only one: nobody has looked at the text
+        answer["detectedLanguage"] = [{"language": source}] * len(given)
     is_one = isinstance(question.q, str)
     return {key: value[0] if is_one else value for key, value in answer.items()}

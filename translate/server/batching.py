@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 import torch
 from fastapi import HTTPException
 
-from translate.decoding import Translation, Translator
+from translate.data.languages import UNKNOWN, Direction
+from translate.decoding import Request, Translation, Translator
 from translate.errors import InputError
 
 logger = logging.getLogger(__name__)
@@ -58,6 +59,7 @@ class Job:
     finish: Callable[[Translation], Any] = lambda translation: translation
     call: Callable[[], Any] | None = None
     shows_partial: bool = False
+    direction: Direction | None = None
     num_taken: int = 0  # texts that have been put into batches
     is_cancelled: bool = False
 
@@ -71,6 +73,13 @@ class Job:
     def waiting_characters(self) -> int:
         """Characters of the texts that are not in a batch yet, plus one per text."""
         return sum(len(text) + 1 for text in itertools.islice(self.texts, self.num_taken, None))
+
+    def request(self, index: int) -> str | Request:
+        """A text as the translator takes it."""
+        if self.direction is None:
+            return self.texts[index]
+        source, target = self.direction
+        return Request(self.texts[index], to=target, from_=None if source == UNKNOWN else source)
 
     def deliver(self, event: Found | Exception) -> None:
         """Send a result, or the error that prevents it, from any thread."""
@@ -261,7 +270,7 @@ class BatchQueue:
             job.deliver(Found(batch[number - first_number][1], shown, is_partial=True))
 
         for _ in job.translator.translate_stream(
-            [owner.texts[index] for owner, index in batch],
+            [owner.request(index) for owner, index in batch],
             first_number=first_number,
             on_translated=on_translated,
             on_partial=on_partial if job.shows_partial else None,

@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from translate.server.models import ServedModel
+from translate.server.models import Chosen, ServedModel
 from translate.server.schema import MAX_BEAM
 
 _FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
@@ -89,20 +89,27 @@ def _read_form(body: bytes, kind: str) -> dict[str, list[str]]:
     return {name: [value.replace("\r\n", "\n") for value in values] for name, values in fields.items()}
 
 
-def choose_model(models: Iterable[ServedModel], source: str, target: str) -> ServedModel:
-    """The first model for these languages. EN-US means EN; the source may be `auto`, or empty, for any.
+def choose_model(models: Iterable[ServedModel], source: str, target: str) -> Chosen:
+    """The first model for these languages, and its direction. EN-US means EN; the source may be `auto`, or empty.
 
     Raises:
         HTTPException: No model translates between them.
+        InputError: The model needs to know the source language.
     """
 
-    def base(language: str) -> str:
-        return language.lower().replace("_", "-").partition("-")[0]
+    def find(language: str, codes: Iterable[str]) -> str | None:
+        """The code of a language, or else of a variant of it."""
+        wanted = language.lower().replace("_", "-")
+        known = [(code.lower().replace("_", "-"), code) for code in codes]
+        same = [code for name, code in known if name == wanted]
+        same += [code for name, code in known if name.partition("-")[0] == wanted.partition("-")[0]]
+        return same[0] if same else None
 
-    pairs = []
+    pairs, is_any = [], source.lower() in ("", "auto")
     for model in models:
-        data = model.run.config.data
-        pairs.append(f"{data.source_language} to {data.target_language}")
-        if base(source) in ("", "auto", base(data.source_language)) and base(target) == base(data.target_language):
-            return model
+        pairs.append(str(model.languages))
+        for code in [None] if is_any else filter(None, [find(source, model.directions)]):
+            targets = model.languages.targets if code is None else model.directions[code]
+            if (to := find(target, targets)) is not None:
+                return model, model.choose(to, code)
     raise HTTPException(400, f"no model translates {source or 'any'} to {target}; available: {', '.join(pairs)}")

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from translate.data.languages import Direction
 from translate.decoding import Translation, Translator
 from translate.decoding.loading import LoadedTranslator, load_translator
 from translate.decoding.output.formats import CorpusScore, describe_scores
@@ -17,7 +18,15 @@ from translate.errors import InputError
 from translate.runs.directory import Checkpoint
 from translate.server.batching import BatchQueue, Job
 from translate.server.gate import Metrics
-from translate.server.schema import AttentionAnswer, Limits, ModelAnswer, ScoreRequest, TranslationAnswer
+from translate.server.schema import (
+    AttentionAnswer,
+    AttentionRequest,
+    DirectedQuestion,
+    Limits,
+    ModelAnswer,
+    ScoreRequest,
+    TranslationAnswer,
+)
 from translate.visualize.attention import capture_attention
 from translate.visualize.sentences import read_sentence
 
@@ -39,7 +48,11 @@ class ServedModel:
 
     def __init__(self, name: str, loaded: LoadedTranslator, limits: Limits, metrics: Metrics) -> None:
         self.name, self.limits, self.run = name, limits, loaded.run
-        translator = loaded.translator
+        translator, self.languages = loaded.translator, loaded.translator.languages
+        self.directions: dict[str, list[str]] = {}
+        """Each source language with its target languages."""
+        for source, target in self.languages.offered:
+            self.directions.setdefault(source, []).append(target)
         is_cpu = translator.model.device.type == "cpu"
         num_workers = (translator.config.workers or torch.get_num_threads()) if is_cpu else 1
         self.engine = translator.engine.prepare()
@@ -52,21 +65,31 @@ class ServedModel:
 
     def describe(self) -> ModelAnswer:
         """The model as `/models` lists it."""
-        data = self.run.config.data
+        source, targets = next(iter(self.directions.items()))
         return ModelAnswer(
             name=self.name,
-            source_language=data.source_language,
-            target_language=data.target_language,
+            source_language=source,
+            target_language=targets[0],
+            directions=self.directions,
             step=self.run.step,
             engine=self.engine,
             parameters=self.translator.model.num_parameters,
             settings=self.translator.config.model_dump(mode="json"),
         )
 
+    def choose(self, to: str | None, from_: str | None) -> Direction:
+        """The direction of a request; an InputError if the model does not have it, or has a choice of several."""
+        try:
+            return self.languages.choose(to, from_)
+        except InputError as error:
+            message = re.sub("with --([a-z]+), or .* in Python", r"with the key `\1`", str(error))
+            raise InputError(message.replace("the model", f"the model {self.name}", 1)) from error
+
     def translation_job(
         self,
         texts: Sequence[str],
         options: Mapping[str, Any],
+        direction: Direction | None = None,
         *,
         align: bool = False,
         shows_partial: bool = False,
@@ -99,6 +122,7 @@ class ServedModel:
             key=None if is_alone else key,
             finish=finish,
             shows_partial=shows_partial and translator.config.search == "beam",
+            direction=direction,
         )
 
     def alignment_job(self, translations: Sequence[Translation], options: Mapping[str, Any]) -> Job:
@@ -116,17 +140,19 @@ class ServedModel:
             raise InputError(f"{len(request.source)} texts in source, but {len(request.target)} in target")
         self._check_lengths([*request.source, *request.target])
         pairs = list(zip(request.source, request.target, strict=True))
-        texts = [*request.source, *request.target]
-        return Job(texts, call=lambda: list(describe_scores(self.translator, pairs, CorpusScore())))
+        texts, translator = [*request.source, *request.target], self._toward(request)
+        return Job(texts, call=lambda: list(describe_scores(translator, pairs, CorpusScore())))
 
-    def attention_job(self, source: str, target: str) -> Job:
+    def attention_job(self, request: AttentionRequest) -> Job:
         """A job that captures the cross-attention; its result is an `AttentionAnswer`.
 
         Raises:
             InputError: A text is empty or too long.
         """
+        translator, source, target = self._toward(request), request.source, request.target
         self._check_lengths([source, target])
-        pair = read_sentence(self.translator, source, target=target)
+        pair = read_sentence(translator, source, target=target)
+        source_tag, target_tag = translator.tag_ids()
         longest = max(len(pair.source.pieces), len(pair.target_output.pieces))
         if longest > _ATTENTION_TOKENS:
             raise InputError(f"attention: {longest} tokens; the limit is {_ATTENTION_TOKENS}: shorten the sentence")
@@ -137,10 +163,14 @@ class ServedModel:
                 model=self.name,
                 source_tokens=pair.source.pieces,
                 target_tokens=pair.target_output.pieces,
+                num_tags=(len(source_tag), len(target_tag)),
                 layers=[each.weights.double().round(decimals=4).tolist() for each in layers],
             )
 
         return Job([source, target], call=look)
+
+    def _toward(self, request: DirectedQuestion) -> Translator:
+        return self.translator.toward(self.choose(request.to, request.from_))
 
     def _check_lengths(self, texts: Sequence[str]) -> None:
         limits = self.limits
@@ -171,6 +201,10 @@ class ServedModel:
             return self.translator.with_options(**options)
         except InputError as error:
             raise InputError(str(error).replace("decoding.", "options.")) from error
+
+
+Chosen = tuple[ServedModel, Direction]
+"""A model, and the direction in which it translates."""
 
 
 def load_models(

@@ -25,13 +25,22 @@ class Answer(BaseModel):
     model_config = ConfigDict(use_attribute_docstrings=True)
 
 
-class TranslateRequest(Question):
+class DirectedQuestion(Question):
+    """A request to a model, which may have several languages."""
+
+    model: str | None = None
+    """The name of a model from `/models`; default: the first."""
+    to: str | None = None
+    """The language to translate to; needed if the model has several."""
+    from_: Annotated[str | None, Field(alias="from")] = None
+    """The language of the text; needed if the model has several and must be told."""
+
+
+class TranslateRequest(DirectedQuestion):
     """Texts to translate."""
 
     text: Annotated[str | list[str], Field(examples=[_DOG, [_DOG, "Zwei Männer kochen."]])]
     """One text, or a list of texts. Each is one line: a line break counts as a space."""
-    model: str | None = None
-    """The name of a model from `/models`; default: the first."""
     options: dict[str, Any] = {}
     """Settings of the config section `decoding` that replace the model's own, such as `{"beam_size": 4}`."""
     n_best: Annotated[int | None, Field(ge=1, le=MAX_BEAM)] = None
@@ -92,12 +101,11 @@ class TranslateAnswer(Answer):
     translations: list[TranslationAnswer]
 
 
-class DocumentRequest(Question):
+class DocumentRequest(DirectedQuestion):
     """A document to translate."""
 
     text: Annotated[str, Field(examples=["<p>Ein <b>Hund</b> läuft.</p>"])]
     format: Annotated[DocumentFormat, Field(examples=["html"])]
-    model: str | None = None
     options: dict[str, Any] = {}
 
 
@@ -116,12 +124,11 @@ class DocumentAnswer(Answer):
     """Number of sentences per condition."""
 
 
-class ScoreRequest(Question):
+class ScoreRequest(DirectedQuestion):
     """Translations to score, one per source."""
 
     source: Annotated[list[str], Field(examples=[[_DOG]])]
     target: Annotated[list[str], Field(examples=[[_DOG_IN_ENGLISH]])]
-    model: str | None = None
 
 
 class ScoreAnswer(Answer):
@@ -132,12 +139,11 @@ class ScoreAnswer(Answer):
     """Records as in `translate score`: tokens, token_log_probs, log_prob, score, perplexity and flags."""
 
 
-class AttentionRequest(Question):
+class AttentionRequest(DirectedQuestion):
     """A sentence and its translation."""
 
     source: Annotated[str, Field(min_length=1, examples=["Hunde"])]
     target: Annotated[str, Field(min_length=1, examples=["dogs"])]
-    model: str | None = None
 
 
 class AttentionAnswer(Answer):
@@ -148,6 +154,8 @@ class AttentionAnswer(Answer):
     """The columns; the last is the end symbol."""
     target_tokens: Annotated[list[str], Field(examples=[["▁dogs", "</s>"]])]
     """The rows, each with the attention that predicted its token; the last is the end symbol."""
+    num_tags: Annotated[tuple[int, int], Field(examples=[[0, 0]])]
+    """How many tokens at the beginning of the source and of the target are tags of languages."""
     layers: Annotated[list[list[list[list[float]]]], Field(examples=[[[[[0.91, 0.09], [0.12, 0.88]]]]])]
     """Weights by layer, head, target token and source token, each counted from 0, to four decimal places."""
 
@@ -158,6 +166,8 @@ class ModelAnswer(Answer):
     name: Annotated[str, Field(examples=["demo"])]
     source_language: Annotated[str, Field(examples=["de"])]
     target_language: Annotated[str, Field(examples=["en"])]
+    directions: Annotated[dict[str, list[str]], Field(examples=[{"de": ["en"]}])]
+    """Of a model with several languages: those that it reads, each with those to which it is translated."""
     step: Annotated[int, Field(examples=[2000])]
     """The training step of its weights."""
     engine: Annotated[str, Field(examples=["translate"])]

@@ -182,7 +182,7 @@ def look_at_attention(
     if target is None:
         is_sampled = config.search == "sample"
         made = f"Sampled with seed {config.seed}." if is_sampled else f"Decoded with beam {config.beam_size}."
-    (forced,) = translator.force([pair.ids])
+    (forced,) = translator.force([pair.text_ids])
     log_prob = f"{sum(forced.token_log_probs):.3f}".replace("-", "\N{MINUS SIGN}")
     how = (
         f"{made} Step {step}, {config.precision}; the weights come from the model's full forward pass over this"

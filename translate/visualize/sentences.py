@@ -30,10 +30,11 @@ class SentencePair(NamedTuple):
 
     source_text: str
     target_text: str
-    ids: EncodedPair
-    source: Tokens  # what the encoder reads: the tokens, </s>
-    target_input: Tokens  # what the decoder reads: <s>, the tokens
-    target_output: Tokens  # what the decoder predicts, position by position: the tokens, </s>
+    text_ids: EncodedPair  # of the texts alone
+    ids: EncodedPair  # of what the model sees: with the tags of languages before them
+    source: Tokens  # what the encoder reads: these tokens, </s>
+    target_input: Tokens  # what the decoder reads: <s>, these tokens
+    target_output: Tokens  # what the decoder predicts, position by position: these tokens, </s>
 
 
 def read_sentence(translator: Translator, text: str, *, target: str | None = None) -> SentencePair:
@@ -45,7 +46,7 @@ def read_sentence(translator: Translator, text: str, *, target: str | None = Non
     Raises:
         InputError: A text is empty, not Unicode, or longer than the positions of the model.
     """
-    tokenizers = translator.tokenizers
+    tokenizers, (source_tag, target_tag) = translator.tokenizers, translator.tag_ids()
     source_ids = _encode(tokenizers.source, text, what="the sentence", translator=translator)
     if target is None:
         (translation,) = translator.translate([text])
@@ -53,13 +54,15 @@ def read_sentence(translator: Translator, text: str, *, target: str | None = Non
         check_positions(target_ids, what="its translation", translator=translator)
     else:
         target_ids = _encode(tokenizers.target, target, what="the target", translator=translator)
+    ids = EncodedPair(source_tag + source_ids, target_tag + target_ids)
     return SentencePair(
         source_text=text,
         target_text=tokenizers.target.decode(target_ids),
-        ids=EncodedPair(source_ids, target_ids),
-        source=tokens_of(tokenizers.source, source_ids),
-        target_input=tokens_of(tokenizers.target, target_ids, is_input=True),
-        target_output=tokens_of(tokenizers.target, target_ids),
+        text_ids=EncodedPair(source_ids, target_ids),
+        ids=ids,
+        source=tokens_of(tokenizers.source, ids.source),
+        target_input=tokens_of(tokenizers.target, ids.target, is_input=True),
+        target_output=tokens_of(tokenizers.target, ids.target),
     )
 
 
@@ -85,11 +88,11 @@ def _encode(tokenizer: Tokenizer, text: str, *, what: str, translator: Translato
 
 def check_positions(ids: Sequence[int], *, what: str, translator: Translator) -> None:
     """Raise an InputError if a text, called `what`, has more tokens than the model has positions."""
-    limit = translator.engine.position_limit
-    if limit is not None and len(ids) + 1 > limit:
+    limit, size = translator.engine.position_limit, len(ids) + max(map(len, translator.tag_ids())) + 1
+    if limit is not None and size > limit:
         raise InputError(
-            f"{what} has {len(ids) + 1} tokens with its special symbol, more than the {limit} positions that the model"
-            f" has (model.max_positions = {limit}): give a shorter one"
+            f"{what} has {size} tokens with its special symbols, more than the {limit} positions that the model has"
+            f" (model.max_positions = {limit}): give a shorter one"
         )
 
 

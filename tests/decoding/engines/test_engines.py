@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from harness import Toy, assert_same, random_model, tiny_config, write_run
+from harness import TAGS, Toy, assert_same, random_model, tiny_config, write_run
 
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID
 from translate.decoding import Request, Translation, Translator
@@ -99,6 +99,56 @@ def test_a_translation_depends_on_nothing_but_its_line(
     small = 37 * settings.get("beam_size", 2)
     assert_same(translator.translate(lines, look_ahead_lines=7, batch_tokens=small, **settings), expected)
     assert_same(translator.translate(lines, **settings), expected)
+
+
+@pytest.mark.parametrize("name", ["greedy", "n-best, mean", "n-best, cut", "pieces"])
+@pytest.mark.parametrize("kind", TAGS)
+def test_one_batch_may_mix_languages(
+    make: MakeTranslator,
+    two_ways: dict[str, Toy],
+    found_alone: dict[str, list[Translation]],
+    kind: str,
+    name: str,
+) -> None:
+    """And gives what a search of one line at a time gives, with tags on either side, of which none is translated."""
+    toy, settings = two_ways[kind], SEARCHES[name]
+    translator = make(toy.path)
+    lines: list[Request] = [Request("", to="de"), Request("Hund " * 9, to="en")]
+    for source, reference in zip(toy.sources[:5], toy.references, strict=False):
+        lines += [Request(source, to="en"), Request(reference, to="de", from_="en")]
+    lines.append(Request(toy.sources[0], toy.references[1].split()[0], to="en"))
+    if (cached := f"{kind} {name}") not in found_alone:
+        config = translator.config.model_copy(update={"engine": "translate", "workers": 1, "batch_tokens": 1})
+        alone = Translator(toy.model, toy.tokenizers, config, languages=translator.languages)
+        found_alone[cached] = alone.translate(lines, **settings)
+    expected = found_alone[cached]
+    assert_same(translator.translate(lines, **settings), expected)
+    assert_same(translator.translate(lines, look_ahead_lines=5, batch_tokens=200, **settings), expected)
+    assert {each.direction for each in expected} == {("de", "en"), ("en", "de")}
+    for each in expected:
+        assert not {"▁" + TAGS[kind].format(code) for code in ("de", "en")} & {*each.tokens, *each.source_tokens}
+    if "max_length_factor" not in settings and "max_source_tokens" not in settings:
+        wanted = [line for pair in zip(toy.references[:5], toy.sources, strict=False) for line in pair]
+        right = [each.text == reference for each, reference in zip(expected[2:], wanted, strict=False)]
+        assert sum(right[::2]) > 2 and sum(right[1::2]) > 2, "it has learnt both directions"
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+@pytest.mark.parametrize("kind", TAGS)
+def test_tags_are_not_scored(make: MakeTranslator, two_ways: dict[str, Toy], kind: str, beam_size: int) -> None:
+    """By one forward pass of the model over ids with tags that are put together here."""
+    toy = two_ways[kind]
+    (found,) = make(toy.path, beam_size=beam_size).translate([toy.references[0]], to="de")
+    tags = {side: TAGS[kind].format(code) for side, code in {"source": "de", "target": "de", "both": "en"}.items()}
+    before = [] if kind == "target" else toy.tokenizers.source.encode(tags[kind])
+    start = [] if kind == "source" else toy.tokenizers.source.encode(TAGS[kind].format("de"))
+    source_ids = torch.tensor([[*before, *toy.tokenizers.source.encode(toy.references[0]), EOS_ID]])
+    with torch.no_grad():
+        log_probs = toy.model(source_ids, torch.tensor([[BOS_ID, *start, *found.ids]]))[0].log_softmax(dim=1)
+    expected = [float(row[token]) for row, token in zip(log_probs[len(start) :], [*found.ids, EOS_ID], strict=True)]
+    assert list(found.token_log_probs) == pytest.approx(expected, abs=1e-4)
+    assert found.log_prob == pytest.approx(sum(expected), abs=1e-4)
+    assert len(before) + len(start) == (2 if kind == "both" else 1)
 
 
 def test_the_toy_language_is_learnt(toy: Toy, make: MakeTranslator) -> None:

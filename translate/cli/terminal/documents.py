@@ -49,7 +49,8 @@ def decode_document(
             requests = (Request(sentence, terminology=terms) for sentence in sentences)
             return list(translator.translate_stream(requests, on_finished=advance))
 
-    document = translate_document(text, document_format, translate, functools.partial(word_weights, translator))
+    align = functools.partial(word_weights, translator)
+    document = translate_document(text, document_format, translate, align, translator.direction)
     write_lines([document.text], output, end="")
     seconds = time.perf_counter() - started
     for problem in document.problems:

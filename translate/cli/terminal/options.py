@@ -15,9 +15,14 @@ import re
 import typing
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Argument, Option
+
+from translate.errors import InputError, RunError
+
+if TYPE_CHECKING:
+    from translate.data.languages import Languages
 
 Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
@@ -67,6 +72,21 @@ def complete_override(ctx: Any, incomplete: str) -> list[str]:
     return [key if key.endswith(".") else f"{key}=" for key in keys]
 
 
+def complete_language(side: str) -> Callable[..., list[str]]:
+    """Completes the languages that the command's run reads (`sources`) or writes (`targets`)."""
+
+    def complete(ctx: Any, incomplete: str) -> list[str]:
+        # Arguments before an option that has no value yet are not parsed.
+        runs = [*(ctx.params.get("runs") or [ctx.params.get("run")]), *ctx.args]
+        try:
+            known: list[str] = getattr(read_languages(Path(next(filter(None, runs)))), side)
+        except (InputError, RunError, StopIteration):  # not a run, or a damaged one
+            known = []
+        return [code for code in known if code.startswith(incomplete)]
+
+    return complete
+
+
 def complete_key(incomplete: str) -> list[str]:
     """The sections of configs, or their keys once the section is clear."""
     keys = [key for key in _values() if key.startswith(incomplete)]
@@ -99,6 +119,15 @@ def check_runs(runs: Any) -> Any:
     for run in (runs if isinstance(runs, list) else [runs]) if runs and is_alone() else []:
         check_holds_run(run)
     return runs
+
+
+def read_languages(run: Path) -> "Languages":
+    """The languages of a run, without importing torch."""
+    from translate.config.load import read_resolved_config
+    from translate.data.languages import Languages
+    from translate.runs.directory import open_run
+
+    return Languages(read_resolved_config(open_run(run).config).data)
 
 
 def is_alone() -> bool:
@@ -136,6 +165,7 @@ OutputFile = Annotated[
 _PANELS = {  # panels of the help, in order, with the options in each
     "Search": "search beam_size patience n_best max_length_factor max_length_constant min_length_factor"
     " min_length_constant diversity_groups diversity_strength mbr mbr_candidates",
+    "Languages": "to from_",
     "Scores": "ensemble reverse length_penalty length_penalty_kind coverage_penalty no_repeat_ngram"
     " repetition_penalty reverse_weight",
     "Constraints": "prefix require terminology forbid",
@@ -189,6 +219,27 @@ def takes_decoding_options(common: str, *, unused: str | None = "max_target_toke
     )
 
 
+def takes_languages(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command --to and --from; it receives both as `languages`, as `load_translator` takes them."""
+    to = Option("--to", metavar="CODE", help="Translate to this language, if RUN has several.",
+                autocompletion=complete_language("targets"))  # fmt: skip
+    from_ = Option("--from", metavar="CODE", help="The text's language, if RUN has several and must be told.",
+                   autocompletion=complete_language("sources"))  # fmt: skip
+    options = {"to": Annotated[str | None, to], "from_": Annotated[str | None, from_]}
+    return add_options(command, options, name="languages", gather=_check_languages)
+
+
+def _check_languages(arguments: dict[str, Any], to: str | None = None, from_: str | None = None) -> dict[str, Any]:
+    """Refuse languages that the run does not have, or none where it has a choice, before the command imports torch."""
+    run = arguments["run"] if "run" in arguments else arguments["runs"][0]
+    if "reference" in arguments and arguments["source"] is None:  # the test sets of `eval`
+        if to or from_:
+            raise InputError("--to and --from need --source and --reference: the config has a test set's languages")
+    elif run is not None and is_alone():
+        read_languages(run).choose(to, from_)
+    return {"to": to, "from_": from_}
+
+
 def _check_settings(arguments: dict[str, Any], **options: Any) -> dict[str, Any]:
     """Check a command's decoding options with the config of its first run, before it imports torch; return them."""
     run = arguments["run"] if "run" in arguments else arguments["runs"][0]
@@ -206,7 +257,6 @@ def _check_settings(arguments: dict[str, Any], **options: Any) -> dict[str, Any]
 def show_defaults_of(run: Path, parameters: Sequence[Any]) -> bool:
     """Put the search settings in a run's config into the help of their options; return False if there are none."""
     from translate.config.yaml import read_yaml
-    from translate.errors import InputError
 
     try:
         settings = dict(read_yaml(run / "config.yaml", may_be_pipe=False).values["decoding"])

@@ -136,10 +136,14 @@ class CTranslate2Engine:
         """
         inputs, config = job.inputs, job.config
         lengths = [len(each.source_ids) + 1 for each in inputs]
-        limits = maximum_lengths(torch.tensor(lengths), config, position_limit=self.position_limit).tolist()
+        num_start = max((len(each.start_ids) for each in inputs), default=0)  # the same for all
+        limit = self.position_limit and self.position_limit - num_start
+        limits = maximum_lengths(torch.tensor(lengths), config, position_limit=limit).tolist()
         most = position_limit(self.model.config) or math.inf
         fitting = [
-            index for index, each in enumerate(inputs) if each.is_free and max(lengths[index], limits[index]) <= most
+            index
+            for index, each in enumerate(inputs)
+            if each.is_free and max(lengths[index], limits[index] + num_start) <= most
         ]
         ours = [index for index in set(range(len(inputs))).difference(fitting) if inputs[index].has_words]
         penalties = build_scoring(config).penalty(torch.arange(max(limits, default=0) + 2)).tolist()
@@ -154,13 +158,13 @@ class CTranslate2Engine:
                 except (RuntimeError, ValueError, LookupError) as error:
                     hint = f"Lower decoding.batch_tokens, or remove {self.folder}, to convert the run again"
                     raise RunError(f"CTranslate2 cannot translate: {error}. {hint}") from error
-                hypotheses, scores, is_other = result.hypotheses, result.scores, False
+                hypotheses, scores, is_other = [each[num_start:] for each in result.hypotheses], result.scores, False
                 if self._has_scores(config):
                     is_other = max(map(len, hypotheses)) >= limits[index] < longest
                 else:  # greedy: the tokens before its own maximum would be the same
                     hypotheses, scores = [hypotheses[0][: limits[index]]], [math.nan]
                 is_other = is_other or not self._never.isdisjoint(itertools.chain(*hypotheses))
-                if ranked := [] if is_other else self._rank(hypotheses, scores, penalties, config):
+                if ranked := [] if is_other else self._rank(hypotheses, scores, penalties, config, num_start):
                     found[index] = ranked
                 else:
                     ours.append(index)
@@ -184,19 +188,27 @@ class CTranslate2Engine:
         return list(batch_by_tokens(costs, order=order, max_tokens=max_tokens))
 
     def _submit(self, job: SearchJob, batch: Sequence[int], max_length: int) -> list[Any]:
-        """Put a batch into CTranslate2's queue, from which its workers take it; the results come later."""
-        config = job.config
+        """Put a batch into CTranslate2's queue, from which its workers take it; the results come later.
+
+        Start tokens are forced: they count in the maximum length and in the hypotheses, not in the log-probabilities.
+        """
+        config, starts = job.config, self._starts(job, batch)
         results: list[Any] = self._translator.translate_batch(
             [self.tokenizers.source.pieces(job.inputs[index].source_ids) for index in batch],
             asynchronous=True,
             **ctranslate2_search(config),
+            target_prefix=starts if starts[0] else None,
             min_decoding_length=0,
-            max_decoding_length=max_length,
+            max_decoding_length=max_length + len(starts[0]),
             max_input_length=0,  # no limit
             return_scores=self._has_scores(config),
             return_end_token=True,
         )
         return results
+
+    def _starts(self, job: SearchJob, indices: Sequence[int]) -> list[list[str]]:
+        """The start tokens of these inputs: the tag of the target language, or none."""
+        return [self.tokenizers.target.pieces(job.inputs[index].start_ids) for index in indices]
 
     def _rank(
         self,
@@ -204,17 +216,18 @@ class CTranslate2Engine:
         scores: Sequence[float],
         penalties: Sequence[float],
         config: DecodingConfig,
+        num_start: int,
     ) -> list[Hypothesis]:
         """The hypotheses by the run's own scoring.
 
         Empty if CTranslate2 may have left out a better one. In the last step more can end than it can return;
         it leaves out the worst by its own length penalty, and none is longer than the longest. They are assumed
-        to be no shorter than the shortest either.
+        to be no shorter than the shortest either. Its lengths include the start tokens.
         """
         alpha = length_power(config)
         ranked = []
         for pieces, their_score in zip(hypotheses, scores, strict=True):
-            ids, log_prob = [self._ids[piece] for piece in pieces], their_score * len(pieces) ** alpha
+            ids, log_prob = [self._ids[piece] for piece in pieces], their_score * (len(pieces) + num_start) ** alpha
             is_ended = ids[-1] == EOS_ID
             score = log_prob / penalties[len(ids)]
             ranked.append(Hypothesis(ids[:-1] if is_ended else ids, [log_prob], score, truncated=not is_ended))
@@ -222,23 +235,27 @@ class CTranslate2Engine:
         is_full = config.beam_size > 1 and len(ranked) == config.patience * config.beam_size
         del ranked[config.beam_size if config.n_best > 1 else 1 :]
         lengths = range(min(map(len, hypotheses)), max(map(len, hypotheses)) + 1)
-        best_left_out = max(min(scores) * length**alpha / penalties[length] for length in lengths)
+        best_left_out = max(min(scores) * (length + num_start) ** alpha / penalties[length] for length in lengths)
         return [] if is_full and best_left_out > ranked[-1].score else ranked
 
     def _score_tokens(self, job: SearchJob, found: dict[int, list[Hypothesis]]) -> None:
         """Give the hypotheses the log-probabilities of their tokens, by forced decoding."""
         shown = [(index, each) for index, ranked in found.items() for each in ranked]
+        starts = self._starts(job, [index for index, _ in shown])
         scored = self._translator.score_batch(
             [self.tokenizers.source.pieces(job.inputs[index].source_ids) for index, _ in shown],
             # The last token of a truncated hypothesis may be at the last position.
-            [self.tokenizers.target.pieces(each.ids[: len(each.ids) - each.truncated]) for _, each in shown],
+            [
+                start + self.tokenizers.target.pieces(each.ids[: len(each.ids) - each.truncated])
+                for start, (_, each) in zip(starts, shown, strict=True)
+            ],
             max_batch_size=job.config.batch_tokens,
             batch_type="tokens",
             max_input_length=0,
         )
         found.update((index, []) for index in found)
         for (index, each), result in zip(shown, scored, strict=True):
-            log_probs = list(result.log_probs)
+            log_probs = list(result.log_probs)[len(starts[0]) :]
             if each.truncated:
                 log_probs[-1] = each.log_prob - math.fsum(log_probs[:-1])
             found[index].append(each._replace(token_log_probs=log_probs))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any, Literal
 
+from translate.data.languages import UNKNOWN, Direction
 from translate.data.tokenizer import EOS_ID
 from translate.decoding.request import OnFinished, Translation, ignore_progress, read_buffers
 from translate.decoding.translator import Translator
@@ -52,7 +53,8 @@ def describe(translation: Translation, translator: Translator, *, number: int) -
     """The JSON record of a translation with its alignment.
 
     Returns:
-        JSON types: `line` from 1, `source`, `source_tokens`, `translation`, `tokens` (the scored ones, with the
+        JSON types: `line` from 1, `source`, `source_language` (null: the model is not told it) and `target_language` if
+        the model has a choice, `source_tokens`, `translation`, `tokens` (the scored ones, with the
         end symbol `</s>` last if the search reached it: other subwords of the same text have another score), `log_prob`
         in nats, `score` (the search ranked by it), `token_log_probs` (one for each of `tokens`), `words` with their
         probability and the geometric mean over their tokens, `alignment`, `flags`, `unmet`, `pieces`, and `n_best`
@@ -74,6 +76,7 @@ def describe(translation: Translation, translator: Translator, *, number: int) -
     return {
         "line": number,
         "source": translation.source,
+        **_languages(translation.direction, translator),
         "source_tokens": list(translation.source_tokens),
         **summary(translation),
         "words": [word._asdict() for word in translation.words],
@@ -83,6 +86,14 @@ def describe(translation: Translation, translator: Translator, *, number: int) -
         "pieces": [{"source": piece.source} | summary(piece) for piece in translation.pieces],
         "n_best": [summary(other) for other in translation.alternatives],
     }
+
+
+def _languages(direction: Direction | None, translator: Translator) -> dict[str, str | None]:
+    """The languages of a line in its record, if the model has a choice."""
+    if direction is None or not translator.languages.has_choice:
+        return {}
+    source, target = direction
+    return {"source_language": None if source == UNKNOWN else source, "target_language": target}
 
 
 @dataclasses.dataclass
@@ -115,15 +126,16 @@ def describe_scores(
         on_finished: Shows progress.
 
     Returns:
-        JSON types: `line` from 1, `source`, `target`, `tokens` (those that were scored, the end symbol `</s>` last),
-        `log_prob` in nats, `score` (log_prob divided by the length penalty), `perplexity` per token, `token_log_probs`
-        (one for each of `tokens`), and `flags`: source_truncated and target_truncated.
+        JSON types: `line` from 1, `source`, `target`, the languages as in `describe`, `tokens` (those that were scored,
+        the end symbol `</s>` last), `log_prob` in nats, `score` (log_prob divided by the length penalty), `perplexity`
+        per token, `token_log_probs` (one for each of `tokens`), and `flags`: source_truncated and target_truncated.
     """
     target = translator.tokenizers.target
     for buffer in read_buffers(pairs, max_items=translator.config.look_ahead_lines):
         ids = [target.encode(translation) for _, translation in buffer]
         sources = [source for source, _ in buffer]
         scores = translator.score(sources, ids, first_number=total.lines, on_finished=on_finished)
+        languages = _languages(translator.direction, translator)
         for (source, translation), score in zip(buffer, scores, strict=True):
             total.lines += 1
             total.tokens += len(score.token_log_probs)
@@ -133,6 +145,7 @@ def describe_scores(
                 "line": total.lines,
                 "source": source,
                 "target": translation,
+                **languages,
                 "tokens": target.pieces([*score.ids, EOS_ID]),
                 "log_prob": score.log_prob,
                 "score": score.score,

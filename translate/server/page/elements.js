@@ -51,6 +51,17 @@ export const languageName = (code) => {
   }
 };
 
+/** Show a language in a heading: its name, or a choice if there are several. */
+export function showLanguage(heading, codes, chosen, label, onChoice) {
+  if (codes.length < 2) return heading.replaceChildren(languageName(chosen));
+  const select = find("select", heading) ?? make("select", { ariaLabel: label });
+  const names = codes.map((code) => [languageName(code), code]).sort();
+  select.replaceChildren(...names.map(([name, value]) => make("option", { value }, name)));
+  select.value = chosen;
+  select.onchange = () => onChoice(select.value);
+  if (!heading.contains(select)) heading.replaceChildren(make("span", { className: "picker" }, select));
+}
+
 const CONDITIONS = {
   truncated: "Cut off: the translation reached the maximum length, so its end is missing.",
   source_truncated: "Truncated: the text exceeds the model's limit, so only its beginning was translated.",

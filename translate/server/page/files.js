@@ -62,7 +62,7 @@ export function setUpFiles({ requestFor, chosenModel, onFile, announce, fail }) 
   }
 
   async function translateDocument(name, text, format) {
-    const { model, options } = requestFor();
+    const { n_best, ...request } = requestFor();
     result = { name: nameOf(name, chosenModel()) };
     const mine = begin(name, "");
     part("file-progress").removeAttribute("value"); // the server reports no progress
@@ -70,7 +70,7 @@ export function setUpFiles({ requestFor, chosenModel, onFile, announce, fail }) 
     const start = performance.now();
     let answer = null;
     try {
-      answer = await call("translate/document", { model, options, format, text }, mine.signal);
+      answer = await call("translate/document", { ...request, format, text }, mine.signal);
     } catch (error) {
       if (controller === mine && !mine.signal.aborted) fail(error);
     }

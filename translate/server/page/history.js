@@ -1,6 +1,6 @@
 // Earlier translations, kept in this browser only.
 
-import { find, make } from "./elements.js";
+import { find, languageName, make } from "./elements.js";
 
 const MOST_KEPT = 100;
 const MOST_CHARACTERS = 5000; // per text; a browser's storage is small
@@ -28,7 +28,7 @@ function keepLatest() {
   const entry = latest;
   forgetLatest();
   if (!entry || !isKept() || entry.source.length > MOST_CHARACTERS) return;
-  const entries = read().filter(({ source, model }) => source !== entry.source || model !== entry.model);
+  const entries = read().filter(({ source, model, to }) => source !== entry.source || model !== entry.model || to !== entry.to);
   if (entries[0] && entry.source.startsWith(entries[0].source)) entries.shift();
   write([entry, ...entries]);
 }
@@ -39,13 +39,15 @@ export function setUpHistory(restore) {
   const list = find("#history-list");
   const draw = () => {
     const items = read().map((entry) => {
+      const { from, to } = entry;
+      const languages = from && to ? `${languageName(from)} to ${languageName(to)} · ` : "";
       const when = new Date(entry.time).toLocaleString("en", { dateStyle: "medium", timeStyle: "short" });
       const button = make(
         "button",
         {},
         make("span", { className: "source" }, entry.source),
         make("span", {}, entry.translation),
-        make("small", {}, `${entry.model} · ${when}`),
+        make("small", {}, `${languages}${entry.model} · ${when}`),
       );
       button.addEventListener("click", () => (sheet.close(), restore(entry)));
       return make("li", {}, button);

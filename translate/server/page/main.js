@@ -1,7 +1,7 @@
 // The page: input, models, and the connections between its parts.
 
 import { call, onTokenNeeded } from "./api.js";
-import { find, languageName, make, number, plural, wordSpans } from "./elements.js";
+import { find, make, number, plural, showLanguage, wordSpans } from "./elements.js";
 import { setUpFiles } from "./files.js";
 import { forgetLatest, keepSoon, setUpHistory } from "./history.js";
 import { Pane } from "./pane.js";
@@ -31,7 +31,9 @@ const page = {
   },
   refresh() {
     const [first, second] = panes;
-    if (second && second.model.source_language !== first.model.source_language) return compare(false);
+    const { source_language } = first.model;
+    if (second && !(source_language in second.model.directions)) return compare(false);
+    second?.choose(second.model.name, source_language);
     describe();
     translate();
   },
@@ -62,8 +64,8 @@ async function translate() {
   await Promise.all(panes.map((pane) => pane.translate(sentences, signal)));
   if (signal.aborted || !panes[0].isComplete) return;
   panes[1]?.sentences.forEach((sentence) => sentence.record && panes[1].draw(sentence));
-  const model = panes[0].model.name;
-  keepSoon({ source: source.value.trim(), translation: panes[0].text.trim(), model, time: Date.now() });
+  const { name: model, source_language: from, target_language: to } = panes[0].model;
+  keepSoon({ source: source.value.trim(), translation: panes[0].text.trim(), model, from, to, time: Date.now() });
   page.announce(panes[0].text);
 }
 
@@ -104,12 +106,19 @@ function wordAtCursor() {
 
 /** Show languages and settings of the chosen models. */
 function describe() {
-  const { source_language, target_language, name, engine, step, parameters } = panes[0].model;
-  find("#source-language").textContent = languageName(source_language);
+  const { source_language, directions, name, engine, step, parameters } = panes[0].model;
+  const chooseSource = (code) => (panes[0].choose(panes[0].model.name, code), page.refresh());
+  for (const heading of ["#source-language", "#file-source"]) {
+    showLanguage(find(heading), Object.keys(directions), source_language, "Source language", chooseSource);
+  }
   source.lang = source_language;
   for (const pane of panes) {
-    find(".language", pane.element).textContent = languageName(pane.model.target_language);
-    pane.output.lang = pane.model.target_language;
+    const { name, directions, target_language } = pane.model;
+    const chooseTarget = (code) => (pane.choose(name, source_language, code), page.refresh());
+    for (const heading of [find(".language", pane.element), ...(pane === panes[0] ? [find("#file-target")] : [])]) {
+      showLanguage(heading, directions[source_language], target_language, "Target language", chooseTarget);
+    }
+    pane.output.lang = target_language;
     find(".leave", pane.element).hidden = pane === panes[0];
   }
   const size = parameters && `${number(parameters / 1e6, 1)} M parameters`;
@@ -117,25 +126,25 @@ function describe() {
   const facts = [name, size, step && `step ${number(step)}`, search, describeSettings(panes[0].model)];
   find("#model-facts").textContent = facts.filter(Boolean).join(" · ");
   find("#swap").hidden = !reverse();
-  find("#file-languages").textContent = `${languageName(source_language)} to ${languageName(target_language)}`;
   find("#file-model").value = name;
-  const others = page.models.filter((model) => model !== panes[0].model && model.source_language === source_language);
+  const others = page.models.filter((model) => model.name !== name && source_language in model.directions);
   find("#compare").hidden = !others.length && panes.length < 2;
   find("#compare").setAttribute("aria-pressed", panes.length > 1);
 }
 
-/** The first model for the opposite direction. */
+/** The first model for the opposite direction; the same model, if it has it. */
 function reverse() {
-  const { source_language, target_language } = panes[0].model;
-  const isReverse = (model) => model.source_language === target_language && model.target_language === source_language;
-  return page.models.find(isReverse);
+  const { name, source_language, target_language } = panes[0].model;
+  const reverses = page.models.filter((model) => model.directions[target_language]?.includes(source_language));
+  return reverses.find((model) => model.name === name) ?? reverses[0];
 }
 
 function compare(on) {
   if (on) {
     const { model } = panes[0];
-    const other = page.models.find((each) => each !== model && each.source_language === model.source_language);
+    const other = page.models.find(({ name, directions }) => name !== model.name && model.source_language in directions);
     panes.push(new Pane(page, other.name));
+    panes[1].choose(other.name, model.source_language, model.target_language);
     find("#panes").append(panes[1].element);
   } else {
     panes.pop().element.remove();
@@ -216,7 +225,8 @@ function setUpSource() {
   find("#swap").addEventListener("click", () => {
     const text = panes[0].text;
     if (panes.length > 1) compare(false);
-    panes[0].choose(reverse().name);
+    const { source_language, target_language } = panes[0].model;
+    panes[0].choose(reverse().name, target_language, source_language);
     describe();
     setText(text || source.value);
   });
@@ -244,7 +254,7 @@ async function start() {
   const chosenModel = () => panes[0].model;
   setUpFiles({ requestFor: () => requestFor(chosenModel()), chosenModel, onFile: () => showTab("file"), announce, fail });
   setUpHistory((entry) => {
-    if (page.models.some(({ name }) => name === entry.model)) panes[0].choose(entry.model);
+    if (page.models.some(({ name }) => name === entry.model)) panes[0].choose(entry.model, entry.from, entry.to);
     showTab("text");
     describe();
     setText(entry.source);

@@ -3,6 +3,7 @@
 import { call, events, ServerError } from "./api.js";
 import { meanOfHeads, showAttention } from "./attention.js";
 import { conditionsOf, find, icon, make, number, plural, showConditions, wordSpans } from "./elements.js";
+import { languagesOf } from "./settings.js";
 import { changedWords, wordNumbers } from "./words.js";
 
 const MOST_CACHED = 1000;
@@ -35,10 +36,15 @@ export class Pane {
     this.choose(model);
   }
 
-  choose(name) {
-    this.model = this.page.models.find((model) => model.name === name);
+  /** Choose a model and its languages; those that it does not have, or that are not given, are replaced. */
+  choose(name, from = this.model?.source_language, to = this.model?.target_language) {
+    const model = this.page.models.find((model) => model.name === name);
+    const source_language = from in model.directions ? from : model.source_language;
+    const targets = model.directions[source_language];
+    const target_language = [to, this.model?.source_language, targets[0]].find((code) => targets.includes(code));
+    this.model = { ...model, source_language, target_language };
     const first = this.page.panes[0] ?? this; // the second pane translates the same language as the first
-    const isOffered = (model) => first === this || model.source_language === first.model.source_language;
+    const isOffered = (model) => first === this || first.model.source_language in model.directions;
     const offered = this.page.models.filter(isOffered);
     this.picker.replaceChildren(...offered.map((model) => make("option", { value: model.name }, model.name)));
     this.picker.value = name;
@@ -294,16 +300,19 @@ export class Pane {
   }
 
   attention({ text }, hypothesis) {
-    return call("attention", { source: text, target: hypothesis.text, model: this.model.name });
+    return call("attention", { source: text, target: hypothesis.text, ...languagesOf(this.model) });
   }
 
   /** Alternatives have no alignment: link each token to the one with the most attention in the last layer. */
   async alignAlternative(sentence, hypothesis) {
     const found = await this.attention(sentence, hypothesis).catch(() => null);
     if (!found) return;
-    const weights = meanOfHeads(found.layers.at(-1)).slice(0, -1).map((row) => row.slice(0, -1)); // without end symbols
+    const [sources, targets] = found.num_tags;
+    const rows = meanOfHeads(found.layers.at(-1)).slice(targets, -1); // without tags and end symbols
+    const weights = rows.map((row) => row.slice(sources, -1));
     const alignment = weights.map((row, target) => [row.indexOf(Math.max(...row)), target]);
-    hypothesis.attended = { ...found, alignment };
+    const [source_tokens, target_tokens] = [found.source_tokens.slice(sources), found.target_tokens.slice(targets)];
+    hypothesis.attended = { source_tokens, target_tokens, alignment };
   }
 }
 

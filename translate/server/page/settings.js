@@ -42,12 +42,16 @@ export function settingsOf(model) {
   return settings;
 }
 
+/** The part of a request that says which model translates, and between which languages. */
+export const languagesOf = ({ name, source_language, target_language }) =>
+  ({ model: name, from: source_language, to: target_language });
+
 /** The part of a request that depends on model and settings. */
 export function requestFor(model) {
   const settings = settingsOf(model);
   const options = Object.fromEntries(Object.keys(changed).map((key) => [key, settings[key]]));
   delete options.n_best;
-  return { model: model.name, options, n_best: settings.n_best };
+  return { ...languagesOf(model), options, n_best: settings.n_best };
 }
 
 /** The most important settings, in a few words. */

@@ -1,0 +1,82 @@
+"""--to and --from: commands with a run that translates both ways."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from harness import page_data, write_lines
+from harness import run_command as translate
+
+from translate.decoding.loading import load_own_translator
+from translate.decoding.sharded import ShardedDecoder
+
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
+GERMAN, ENGLISH = ["Hund läuft", "Haus", "grün und Hund"], ["dog runs", "house", "green and and dog"]
+OWN = ["--engine", "translate", "--precision", "fp32", "--beam-size", "2"]
+
+
+@pytest.fixture(autouse=True)
+def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_lines(Path("toy.de"), GERMAN)
+    write_lines(Path("toy.en"), ENGLISH)
+
+
+def translations(both: Path, lines: list[str], to: str) -> list[str]:
+    options = {"precision": "fp32", "beam_size": 2}
+    translator = load_own_translator(both, options=options, to=to).translator
+    return [each.text for each in translator.translate(lines)]
+
+
+def test_decode_and_score(both: Path) -> None:
+    for to, lines in (("en", GERMAN), ("de", ENGLISH)):
+        found = translate("decode", both, "toy.de" if to == "en" else "toy.en", "--to", to, *OWN)
+        assert found.stdout.splitlines() == translations(both, lines, to), found.stderr
+    told = translate("decode", both, "toy.de", "--to", "en", "--from", "de", "--format", "jsonl", *OWN)
+    records = [json.loads(line) for line in told.stdout.splitlines()]
+    assert {(each["source_language"], each["target_language"]) for each in records} == {("de", "en")}
+    write_lines(Path("out"), [each["translation"] for each in records])
+    scored = [json.loads(line) for line in translate("score", both, "toy.de", "out", "--to", "en").stdout.splitlines()]
+    assert all(each["target_language"] == "en" for each in scored)
+    other = [json.loads(line) for line in translate("score", both, "toy.de", "out", "--to", "de").stdout.splitlines()]
+    assert all(abs(one["log_prob"] - two["log_prob"]) > 1e-3 for one, two in zip(scored, other, strict=True))
+
+
+def test_finished_parts_belong_to_a_language(both: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part that was translated to one language is not reused for another."""
+    with monkeypatch.context() as patch:
+        patch.setattr(ShardedDecoder, "join_parts", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            translate("decode", both, "toy.de", "-o", "out", "--to", "en", "--resume", *OWN)
+    assert list(Path("out.parts").glob("*.part"))
+    result = translate("decode", both, "toy.de", "-o", "out", "--to", "de", "--resume", *OWN)
+    assert Path("out").read_text().splitlines() == translations(both, GERMAN, "de"), result.stderr
+
+
+def test_eval_of_given_texts(both: Path) -> None:
+    result = translate("eval", both, "--source", "toy.en", "--reference", "toy.de", "--to", "de", *OWN)
+    assert result.exit_code == 0, result.stderr
+    (hypotheses,) = (both / "evaluation").glob("*/hypotheses.txt")
+    assert hypotheses.read_text().splitlines() == translations(both, ENGLISH, "de")
+
+
+@pytest.mark.parametrize("command", ["distill", "backtranslate"])
+def test_a_synthetic_corpus_has_languages(both: Path, command: str) -> None:
+    text = ["toy.en"] if command == "backtranslate" else []
+    result = translate(command, both, *text, "-o", "out", "--to", "de", *OWN)
+    assert result.exit_code == 0, result.stderr
+    rows = [json.loads(line) for line in Path("out/corpus.jsonl").read_text().splitlines()]
+    made, given = ("source", "target") if command == "backtranslate" else ("target", "source")
+    assert [row[given] for row in rows] == ENGLISH  # of distill: the corpora from English alone
+    assert [row[made] for row in rows] == translations(both, ENGLISH, "de")
+    (corpus,) = yaml.safe_load(result.stdout)["data"]["train"]
+    assert (corpus[f"{given}_language"], corpus[f"{made}_language"]) == ("en", "de")
+
+
+def test_a_picture_of_attention(both: Path) -> None:
+    result = translate("show", "attention", both, "Hund", "--target", "dog", "--to", "en", "-o", "a.html")
+    assert result.exit_code == 0, result.stderr
+    tokens = page_data(Path("a.html").read_text(encoding="utf-8"))["tokens"]
+    assert tokens["source"]["pieces"][0] == "▁<2en>" and tokens["target_output"]["words"][0]["text"] == "dog"

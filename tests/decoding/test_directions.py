@@ -1,0 +1,115 @@
+"""Several languages in one model: whoever loads it names them once, or each text names its own."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from harness import TAGS, Toy, assert_same, make_two_ways, write_lines
+
+import translate
+from translate.data.batching import EncodedPair
+from translate.decoding import Request
+from translate.decoding.loading import load_own_translator, load_translator
+from translate.decoding.output.formats import CorpusScore, describe_scores, format_translations
+from translate.decoding.shortlist import make_shortlist, read_shortlist
+from translate.errors import InputError
+from translate.runs.loading import load_run
+
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
+
+@pytest.fixture(params=list(TAGS))
+def both(request: pytest.FixtureRequest, two_ways: dict[str, Toy]) -> Toy:
+    """The run with one kind of tags."""
+    return two_ways[request.param]
+
+
+def test_a_language_is_named_when_a_run_is_loaded_or_later(both: Toy) -> None:
+    lines = both.sources[:3]
+    loaded = translate.load(both.path, engine="translate")
+    assert "de → en, en → de" in repr(loaded)
+    to_english = loaded.translate(lines, to="en")
+    assert_same(translate.load(both.path, engine="translate", to="en").translate(lines), to_english)
+    assert_same(loaded.translate([Request(line, from_="de") for line in lines]), to_english)
+    assert {each.direction for each in to_english} == {("de", "en")}
+    toward = translate.load(both.path, engine="translate", to="de")
+    assert_same(toward.translate([Request(line, to="en") for line in lines]), to_english)
+    with pytest.raises(InputError, match="translates to en, de: say which with --to"):
+        loaded.translate(lines)
+    with pytest.raises(InputError, match="translates to en, de: 'fr' is not one of them"):
+        translate.load(both.path, to="fr")
+
+
+def test_a_run_is_its_own_reverse(both: Toy) -> None:
+    """The other direction's log-probability of the source ranks each line's beam, whichever way the line goes."""
+    settings = {"n_best": 3, "beam_size": 3, "precision": "fp32"}
+    reranked = load_translator(both.path, reverse=both.path, options=settings | {"reverse_weight": 0.5}).translator
+    plain = load_own_translator(both.path, options=settings).translator
+    lines = [Request(both.sources[0], to="en"), Request(both.references[1], to="de")]
+    for before, found in zip(plain.translate(lines), reranked.translate(lines), strict=True):
+        back = translate.Translator(plain.engine, both.tokenizers, plain.config, languages=plain.languages)
+        expected = {}
+        for each in (before, *before.alternatives):
+            source, target = both.tokenizers.source.encode(each.source), each.text
+            (given,) = back.toward(plain.languages.choose(found.direction.source)).score([target], [source])
+            penalty = each.log_prob / each.score
+            expected[each.text] = each.score + 0.5 * given.log_prob / penalty
+        assert {each.text: pytest.approx(each.score, abs=1e-3) for each in (found, *found.alternatives)} == expected
+    assert reranked.reverse is not None and reranked.reverse.model is reranked.model, "the weights are loaded once"
+
+
+def test_a_reverse_that_does_not_go_back_is_refused(both: Toy, toy: Toy) -> None:
+    with pytest.raises(InputError, match=f"{toy.path} translates de → en: the reverse of {both.path} .* en → de"):
+        load_translator(both.path, reverse=toy.path, to="en")
+    assert load_translator(both.path, reverse=toy.path, to="de").translator.reverse is not None
+    assert load_translator(toy.path, reverse=both.path).translator.translate("Hund").text
+
+
+def test_an_ensemble_shares_its_tags(two_ways: dict[str, Toy]) -> None:
+    first, other = two_ways["source"], two_ways["both"]
+    lines = [Request(first.sources[0], to="en"), Request(first.references[1], to="de")]
+    options = {"precision": "fp32", "engine": "translate"}
+    alone, together = (load_translator(first.path, options=options, ensemble=each) for each in ([], [first.path]))
+    assert_same(together.translator.translate(lines), alone.translator.translate(lines))
+    with pytest.raises(InputError, match=f"{other.path} .* de-en by other tags .* data.language_tags"):
+        load_translator(first.path, ensemble=[other.path])
+
+
+def test_records_name_the_languages_only_where_there_is_a_choice(both: Toy, toy: Toy) -> None:
+    for run, expected in ((both, {"source_language": "de", "target_language": "en"}), (toy, {})):
+        translator = load_own_translator(run.path, to="en").translator
+        found = translator.translate(run.sources[:1])
+        (line,) = format_translations(found, translator, output_format="jsonl")
+        (score,) = describe_scores(translator, [(run.sources[0], found[0].text)], CorpusScore())
+        for record in (json.loads(line), score):
+            assert {key: value for key, value in record.items() if "language" in key} == expected
+        assert score["log_prob"] == pytest.approx(found[0].log_prob, abs=1e-4)
+
+
+def test_tags_align_to_nothing(both: Toy) -> None:
+    """Words are counted without them, and attention has no row and no column for them."""
+    translator = load_own_translator(both.path, to="en").translator
+    translation = translator.translate(both.sources[0])
+    assert translation.alignment is not None
+    links = [tuple(map(int, link.split("-"))) for link in translation.alignment.split()]
+    assert {target for _, target in links} == set(range(len(translation.text.split())))
+    assert {source for source, _ in links} <= set(range(len(both.sources[0].split())))
+    pair = EncodedPair(list(translation.source_ids), translation.ids)
+    (forced,) = translator.force([pair])
+    assert forced.attention.shape == (len(pair.target) + 1, len(pair.source) + 1)
+    assert forced.token_log_probs == pytest.approx(translation.token_log_probs, abs=1e-4)
+
+
+def test_a_shortlist_has_words_of_both_languages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tag of a language allows its frequent words."""
+    monkeypatch.chdir(tmp_path)
+    write_lines(Path("toy.de"), ["Hund läuft"] * 9)
+    write_lines(Path("toy.en"), ["dog runs"] * 9)
+    run = make_two_ways(tmp_path, ["source"], num_steps=0)["source"]
+    assert make_shortlist(run.path, num_frequent=0, num_translations=5) == 18
+    shortlist, target = read_shortlist(load_run(run.path)), run.tokenizers.target
+    for tag, words in (("<2en>", "dog runs"), ("<2de>", "Hund läuft")):
+        assert set(shortlist.translations[target.tag_id(tag)].tolist()) & set(target.encode(words))
+        assert target.tag_id(tag) not in shortlist.translations[target.tag_id(tag)], "no tag is generated"
+    shutil.rmtree(run.path)

@@ -1,0 +1,109 @@
+"""A model of several languages: requests name theirs, in every API, and share batches."""
+
+import asyncio
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from translate.decoding import Translator
+from translate.decoding.loading import load_own_translator
+from translate.documents.document import translate_document, word_weights
+from translate.server.models import ServedModel
+
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
+DOG, BACK = "grün Hund läuft", "green dog runs"
+
+
+@pytest.fixture(scope="module")
+def translator(both: Path) -> Translator:
+    return load_own_translator(both).translator
+
+
+@pytest.fixture
+def served(make_client: Any, both: Path) -> TestClient:
+    client: TestClient = make_client(paths=[both])
+    return client
+
+
+def test_a_request_names_its_languages(served: TestClient, translator: Translator) -> None:
+    for languages, text in (({"to": "en"}, DOG), ({"to": "de", "from": "en"}, BACK)):
+        answer = served.post("/translate", json={"text": text, "alignment": True, **languages}).json()
+        found = translator.translate(text, to=languages["to"])
+        assert answer["translations"][0]["text"] == found.text
+        assert "▁__de__" not in answer["translations"][0]["source_tokens"]
+    page = {"text": f'<html lang="de"><p>{DOG}</p></html>', "format": "html", "to": "en", "from": "de"}
+    toward = translator.toward(translator.languages.choose("en"))
+    align = partial(word_weights, toward)
+    expected = translate_document(page["text"], "html", toward.translate_stream, align, toward.direction)
+    assert served.post("/translate/document", json=page).json()["text"] == expected.text
+    assert expected.text.startswith('<html lang="en">')
+
+
+def test_batches_mix_languages(translator: Translator, both: Path, make_models: Any) -> None:
+    (model,) = make_models(paths=[both]).values()
+    assert isinstance(model, ServedModel)
+
+    async def jobs() -> list[Any]:
+        ways = [model.translation_job([text], {}, model.choose(to, None)) for to, text in (("en", DOG), ("de", BACK))]
+        assert ways[0].key == ways[1].key is not None
+        model.queue._translate([(job, 0) for job in ways])
+        return [(await job.events.get()).value.text for job in ways]
+
+    assert asyncio.run(jobs()) == [translator.translate(DOG, to="en").text, translator.translate(BACK, to="de").text]
+
+
+def test_scores_and_attention_of_a_direction(served: TestClient, translator: Translator) -> None:
+    score = {"source": [BACK], "target": [DOG], "to": "de"}
+    (found,) = served.post("/score", json=score).json()["scores"]
+    (expected,) = translator.score(
+        [BACK], [translator.tokenizers.target.encode(DOG)], direction=translator.languages.choose("de")
+    )
+    assert found["log_prob"] == pytest.approx(expected.log_prob, abs=1e-4)
+    assert (found["source_language"], found["target_language"]) == ("en", "de")
+    answer = served.post("/attention", json={"source": BACK, "target": DOG, "to": "de"}).json()
+    assert answer["num_tags"] == [1, 1]
+    assert answer["source_tokens"][0] == "▁__en__" and answer["target_tokens"][0] == "▁__de__"
+
+
+def test_what_a_model_does_not_have_is_named(served: TestClient) -> None:
+    for question, named in [
+        ({"text": DOG}, ["both", "en, de, it", "`to`"]),
+        ({"text": DOG, "to": "fr"}, ["both", "en, de, it", "'fr'"]),
+        ({"text": DOG, "to": "it"}, ["both", "de, en, it", "`from`"]),  # nothing says which of the others it is
+        ({"text": DOG, "to": "it", "from": "cs"}, ["'cs'"]),
+    ]:
+        response = served.post("/translate", json=question)
+        assert response.status_code == 422 and all(word in response.json()["error"] for word in named), response.json()
+        assert "--" not in response.json()["error"], "that would be an option of the command line"
+
+
+def test_the_lists_of_all_models(make_client: Any, runs: list[Path], both: Path) -> None:
+    client = make_client(paths=[runs[0], both])
+    first, second = client.get("/models").json()["models"]
+    assert first["directions"] == {"de": ["en"]}
+    assert second["directions"] == {"de": ["en", "it"], "en": ["de", "it"], "it": ["de", "en"]}
+    assert (second["source_language"], second["target_language"]) == ("de", "en")
+    listed = {each["code"]: each["targets"] for each in client.get("/languages").json()}
+    assert listed == {"de": ["en", "it"], "en": ["de", "it"], "it": ["de", "en"]}
+    for side in ("source", "target"):
+        codes = [each["language"] for each in client.get(f"/v2/languages?type={side}").json()]
+        assert sorted(codes) == ["DE", "EN", "IT"]
+
+
+def test_services_choose_a_direction(served: TestClient, translator: Translator) -> None:
+    to_german = translator.translate(BACK, to="de").text
+    libre = {"q": BACK, "source": "en", "target": "de"}
+    assert served.post("/translate", json=libre).json() == {"translatedText": to_german}
+    # Nobody has looked at the text: the answer says what it was taken for, and is not sure of it.
+    auto = served.post("/translate", json=libre | {"source": "auto"}).json()
+    assert auto == {"translatedText": to_german, "detectedLanguage": {"language": "en"}}
+    (deepl,) = served.post("/v2/translate", json={"text": [BACK], "target_lang": "DE"}).json()["translations"]
+    assert (deepl["text"], deepl["detected_source_language"]) == (to_german, "EN")
+    response = served.post("/translate", json=libre | {"source": "auto", "target": "it"})
+    assert response.status_code == 400 and "`from`" in response.json()["error"]
+    response = served.post("/v2/translate", json={"text": [BACK], "target_lang": "FR", "source_lang": "EN"})
+    assert response.status_code == 400 and "EN to FR" in response.json()["message"]
