@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 from pathlib import Path
 
 from harness import run_command as translate
@@ -15,7 +16,7 @@ def test_eval_of_all_test_sets(run: Path, corpus: Path) -> None:
     assert [head.split(",")[0] for head in heads] == ["first", "second"]
     assert "beam 2: 3 lines, " in heads[0] and "beam 2: 1 line, " in heads[1]
     assert [line.split()[0] for line in lines if "|version:" in line] == ["BLEU", "BLEU-lc", "chrF", "TER"]
-    assert lines[lines.index("sacreBLEU signatures") - 1] == ""
+    assert lines[lines.index("Signatures") - 1] == ""
     assert result.stdout.count("  source:      ") == 2 + 1
     sources = (corpus / "valid.de").read_text(encoding="utf-8").splitlines()
     assert f"  source:      {sources[0]}\n" in result.stdout
@@ -51,6 +52,44 @@ def test_a_report_scores_as_papers_do(run: Path, corpus: Path, tmp_path: Path) -
     assert [metric["name"] for metric in kept["metrics"]] == first
     given = translate("eval", "--hypotheses", corpus / "valid.en", "--reference", corpus / "valid.en", "--report")
     assert given.exit_code == 0 and [line[16:22] for line in given.stdout.splitlines()[5:10]] == ["100.00"] * 5
+
+
+def test_scores_by_other_programs(run: Path, corpus: Path, tmp_path: Path) -> None:
+    """Beside sacreBLEU's, in the report too; those of a program that fails are missing, and the others stay."""
+    count = f"lines={sys.executable} -c 'import sys; print(len(open(sys.argv[1]).readlines()))'"
+    result = translate("eval", run, "--set", "first", "--metric", f"{count} {{hypothesis}}")
+    assert result.exit_code == 0 and "  lines      3.0000\n" in result.stdout, result.stdout
+    kept = json.loads((run / "evaluation" / "first" / "report.json").read_text())["metrics"][-1]
+    assert (kept["name"], kept["score"], kept["interval"]) == ("lines", 3.0, None) and "version:" in kept["signature"]
+    files = ["--hypotheses", corpus / "valid.en", "--reference", corpus / "valid.en"]
+    failed = translate("eval", *files, "--metric", "none=false {hypothesis}", "--metric", f"{count} {{hypothesis}}")
+    assert failed.exit_code == 1 and "  lines      3.0000\n" in failed.stdout and "  BLEU     100.00" in failed.stdout
+    assert "--metric none: false failed with exit code 1" in failed.stderr
+    needs_source = translate("eval", *files, "--metric", f"{count} {{source}} {{hypothesis}}")
+    assert needs_source.exit_code == 2 and "--source F" in needs_source.stderr
+    given = translate("eval", *files, "--source", corpus / "valid.de", "--metric", f"{count} {{source}} {{hypothesis}}")
+    assert given.exit_code == 0, given.stderr
+    compared = translate("compare", run, corpus / "valid.en", "--set", "first", "--metric", f"{count} {{hypothesis}}")
+    assert compared.exit_code == 0 and compared.stdout.count("  lines    ") == 3, compared.stdout
+    assert (
+        translate(
+            "compare", run, corpus / "valid.en", "--metric", "none=false {hypothesis}", "--set", "first"
+        ).exit_code
+        == 1
+    )
+
+
+def test_a_program_of_the_config_runs_only_when_it_is_named(run: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(run, tmp_path / "run"))
+    marked = f'programs:\n    mine: {sys.executable} -c \'open("{tmp_path}/ran", "w"); print(1)\' {{hypothesis}}'
+    text = (copy / "config.yaml").read_text()
+    assert "programs: {}" in text
+    (copy / "config.yaml").write_text(text.replace("programs: {}", marked))
+    assert translate("eval", copy).exit_code == 0 and not (tmp_path / "ran").exists()
+    named = translate("eval", copy, "--metric", "mine")
+    assert named.exit_code == 0 and (tmp_path / "ran").exists(), named.stderr
+    unknown = translate("eval", copy, "--metric", "other")
+    assert unknown.exit_code == 2 and "one of evaluation.programs: mine" in unknown.stderr
 
 
 def test_tuned_settings_become_the_defaults_of_the_run(run: Path, tmp_path: Path) -> None:

@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import typer
 from typer import Argument, Option
 
 from translate.bars import show_progress
 from translate.cli.terminal.lines import aligned_columns, check_outputs, open_lines, print_result
-from translate.cli.terminal.options import JsonOption, check_runs, complete_run
+from translate.cli.terminal.options import JsonOption, MetricOption, check_runs, complete_run
 from translate.errors import InputError
 from translate.messages import wrap
 
@@ -29,6 +30,7 @@ def compare(
     set_name: Annotated[str | None, Option("--set", metavar="NAME", help="A test set of the first run.")] = None,
     changes: Annotated[int, Option(metavar="N", min=0, max=1_000_000, help="Show the N largest gains and losses.")] = 5,
     output: Annotated[Path | None, Option("--output", "-o", metavar="FILE", help="Also write a page (.html).")] = None,
+    metric: MetricOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Compare systems on a test set: scores, significance of the differences, and the sentences that changed most.
@@ -59,10 +61,12 @@ def compare(
     config = Config.model_construct() if first_run is None else read_resolved_config(open_run(first_run).config)
     name, pairs = choose_test_set(config, source=source, reference=reference, name=set_name)
     from translate.evaluation.compare import compare
+    from translate.evaluation.programs import MetricProgram
     from translate.lint.scored import find_mistakes
     from translate.visualize.comparison import comparison_picture, comparison_tables
     from translate.visualize.page import choose_picture_file, save_picture
 
+    programs = [MetricProgram.parse(each, config.evaluation.programs) for each in metric or []]
     page = choose_picture_file(output, "html", name="comparison") if output else None
     check_outputs({"--output": output})
     names = [system.resolve().name for system in systems]
@@ -76,7 +80,9 @@ def compare(
         if len(lines) != len(pairs.targets):
             raise InputError(f"{label} has {len(lines):,} lines, but the test set {name} has {len(pairs.targets):,}")
     translations = {label: in_files.get(label) or _translate(named[label], pairs.sources) for label in named}
-    comparison = compare(translations, pairs.sources, pairs.targets, config.evaluation, num_changes=changes)
+    comparison = compare(
+        translations, pairs.sources, pairs.targets, config.evaluation, num_changes=changes, programs=programs
+    )
     made_here = [label for label in named if label not in in_files]
     for doubt in (doubts := [*find_mistakes(translations, pairs.targets, pairs.sources, translated_here=made_here)]):
         logger.warning(doubt)
@@ -84,6 +90,8 @@ def compare(
     print_result("\n\n".join(shown), {"set": name, **comparison.to_document(), "warnings": doubts}, as_json=as_json)
     if page is not None:
         save_picture(comparison_picture(comparison, test_set=name), page)
+    if any(program.name not in comparison.metrics for program in programs):
+        raise typer.Exit(1)
 
 
 def _translate(run: Path, sources: Sequence[str]) -> list[str]:

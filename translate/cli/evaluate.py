@@ -4,7 +4,7 @@ import functools
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option
@@ -15,12 +15,16 @@ from translate.cli.terminal.options import (
     RUN,
     CheckpointOption,
     JsonOption,
+    MetricOption,
     RunArgument,
     takes_decoding_options,
     takes_languages,
 )
 from translate.errors import InputError
 from translate.messages import escaped, wrap
+
+if TYPE_CHECKING:
+    from translate.evaluation.programs import MetricProgram
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +43,7 @@ def evaluate(
     checkpoint: CheckpointOption = "best",
     samples: Annotated[int, Option(metavar="N", min=0, max=1_000_000, help="Also print N translations.")] = 0,
     report: Annotated[bool, Option("--report", help="Also score by conventions used in papers.")] = False,
+    metric: MetricOption = None,
     as_json: JsonOption = False,
     *,
     languages: dict[str, Any],
@@ -52,22 +57,42 @@ def evaluate(
       translate eval runs/demo --samples 10
       translate eval runs/demo --source news.de --reference news.en
       translate eval --hypotheses output.en --reference news.en --report
+      translate eval runs/demo --metric 'comet=comet-score -s {source} -t {hypothesis} -r {reference} --quiet'
     """
     from translate.config.schema import EvaluationConfig
     from translate.evaluation.metrics import describe_scores, score_conventions, score_translations
+    from translate.evaluation.programs import MetricProgram, score_with
     from translate.lint.scored import find_mistakes
 
     if hypotheses is not None:
-        if reference is None or run or source or set_name or samples or options or checkpoint != "best":
-            raise InputError("--hypotheses F takes only --reference F, which it needs, --report and --json")
+        if (
+            reference is None
+            or run
+            or (source and not metric)
+            or set_name
+            or samples
+            or options
+            or checkpoint != "best"
+        ):
+            raise InputError("--hypotheses F takes only --reference F, which it needs, --report, --metric and --json")
+        programs = [MetricProgram.parse(each, {}) for each in metric or []]
+        if source is None and any("{source}" in word for program in programs for word in program.command):
+            raise InputError("--metric: the program reads {source}: name the text with --source F")
         lines = list(paired_lines(open_lines(hypotheses), open_lines(reference)))
         translated, references = ([line[side] for line in lines] for side in (0, 1))
+        sources = (
+            references
+            if source is None
+            else [line for line, _ in paired_lines(open_lines(source), open_lines(reference))]
+        )
         metrics = score_translations(translated, references, EvaluationConfig())
+        metrics += score_with(programs, sources, translated, references, EvaluationConfig())
         others = score_conventions(translated, references, EvaluationConfig()) if report else ()
         warnings = [*find_mistakes({str(hypotheses): translated}, references)]
         scores: dict[str, Any] = {"metrics": metrics, "conventions": others, "warnings": warnings}
         document = {"name": str(hypotheses), "num_lines": len(lines), **describe_scores(**scores)}
         _print_scores([(f"{hypotheses}: {len(lines):,} lines", document)], report=report, as_json=as_json)
+        _check_programs(programs, [document])
         return
     if run is None:
         raise InputError("name a run directory, or --hypotheses F --reference F")
@@ -77,6 +102,7 @@ def evaluate(
 
     directory = open_run(run)
     config = read_resolved_config(directory.config)
+    programs = [MetricProgram.parse(each, config.evaluation.programs) for each in metric or []]
     test_sets = choose_test_sets(config, source=source, reference=reference, name=set_name)
     from translate.decoding import count_conditions
     from translate.decoding.loading import load_translator
@@ -90,6 +116,8 @@ def evaluate(
             toward = translator.toward(pairs.direction or translator.direction)
             evaluation = evaluate(toward, pairs.sources, pairs.targets, config.evaluation, on_finished=advance)
         settings, texts = translator.config.model_dump(mode="json"), [each.text for each in evaluation.translations]
+        more = score_with(programs, pairs.sources, texts, pairs.targets, config.evaluation)
+        evaluation = evaluation._replace(metrics=evaluation.metrics + more)
         others = score_conventions(texts, pairs.targets, config.evaluation) if report else ()
         doubts = [*find_mistakes({str(run): texts}, pairs.targets, pairs.sources, translated_here=[str(run)])]
         folder = report_folder(directory.evaluation, name, source=source, set_names=[*config.data.test, "validation"])
@@ -105,6 +133,14 @@ def evaluate(
             document.setdefault("samples", []).append(sample)
         scored.append((title, document))
     _print_scores(scored, report=report, as_json=as_json)
+    _check_programs(programs, [document for _, document in scored])
+
+
+def _check_programs(programs: Sequence["MetricProgram"], documents: Sequence[dict[str, Any]]) -> None:
+    """Exit with code 1 if the scores of a program are missing."""
+    scored = [{metric["name"] for metric in document["metrics"]} for document in documents]
+    if any(program.name not in names for program in programs for names in scored):
+        raise typer.Exit(1)
 
 
 def tune_decode(
@@ -162,7 +198,7 @@ def _print_scores(scored: Sequence[tuple[str, dict[str, Any]]], *, report: bool,
     Args:
         scored: For each test set a title and its report, perhaps with samples.
     """
-    from translate.evaluation.metrics import CONVENTIONS
+    from translate.evaluation.metrics import CONVENTIONS, decimals
 
     for _, document in scored:
         for warning in document["warnings"]:
@@ -177,11 +213,13 @@ def _print_scores(scored: Sequence[tuple[str, dict[str, Any]]], *, report: bool,
         width = max(len(metric["name"]) for metric in metrics)
         for metric in metrics:
             signatures[metric["name"]] = metric["signature"]
-            interval = "  [{:5.2f}, {:5.2f}]".format(*metric["interval"]) if metric["interval"] else ""
-            typer.echo(f"  {metric['name']:<{width}}  {metric['score']:6.2f}{interval}")
+            digits = decimals(metric["name"])
+            bounds = ", ".join(f"{bound:{digits + 3}.{digits}f}" for bound in metric["interval"] or ())
+            score = f"{metric['score']:{digits + 4}.{digits}f}"
+            typer.echo(f"  {metric['name']:<{width}}  {score}{bounds and f'  [{bounds}]'}")
         for sample in document.get("samples", ()):
             typer.echo(escaped("\n" + "\n".join(f"  {f'{name}:':<12} {text}" for name, text in sample.items())))
         typer.echo()
-    typer.echo("\n".join(["sacreBLEU signatures", *aligned_columns([*signatures.items()]), *[""] * report]))
+    typer.echo("\n".join(["Signatures", *aligned_columns([*signatures.items()]), *[""] * report]))
     for name, text in CONVENTIONS.items() if report else ():
         typer.echo("\n".join(wrap(f"{name}: {text}", 80, initial_indent="  ", subsequent_indent="    ")))

@@ -224,6 +224,9 @@ class EvaluationConfig(Section):
 
     bleu_tokenizer: Literal["13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "none"] = "13a"
     """SacreBLEU's tokenizer; published scores of European languages use 13a."""
+    programs: dict[Annotated[str, Field(pattern=r"^[\w.+-]+$")], str] = {}
+    """Commands of programs that score files, by name, such as `comet: comet-score -s {source} -t {hypothesis} -r
+    {reference} --quiet`. They run only when `--metric NAME` asks for one, since a run may come from anybody."""
     # No bound is lower than in an earlier version whose runs may have the value.
     bootstrap_samples: Annotated[int, Field(ge=0, le=100_000)] = 1000
     """Number of bootstrap samples for the 95 % interval (Koehn 2004); 0: no interval."""

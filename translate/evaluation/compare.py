@@ -1,5 +1,6 @@
 """Compares translations of one test set by two or more systems: scores, significance, and where they differ."""
 
+import logging
 from bisect import bisect
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,8 +13,11 @@ from sacrebleu.significance import PairedTest
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
 from translate.config.schema import EvaluationConfig
-from translate.errors import InputError
+from translate.errors import InputError, RunError
 from translate.evaluation.metrics import SCORES, check_bleu_tokenizer
+from translate.evaluation.programs import LineScores, MetricProgram
+
+logger = logging.getLogger(__name__)
 
 _LENGTHS = (1, 6, 11, 16, 21, 31, 51)  # smallest number of words in each bucket of sentences
 _FREQUENCIES = (1, 2, 5, 20, 100, 1000)  # smallest number of occurrences in each bucket of words
@@ -23,7 +27,7 @@ class ComparedScore(NamedTuple):
     """A system's corpus score, compared with the first system's."""
 
     value: float
-    margin: float  # half of its 95 % bootstrap interval
+    margin: float | None  # half of its 95 % bootstrap interval; None: a program that gives lines no scores
     difference: float | None = None  # from the first system; None: this is the first
     bootstrap_p: float | None = None  # of the difference
     randomization_p: float | None = None
@@ -75,6 +79,7 @@ def compare(
     config: EvaluationConfig,
     *,
     num_changes: int = 5,
+    programs: Sequence[MetricProgram] = (),
 ) -> Comparison:
     """Compare the translations of systems with the first system's.
 
@@ -84,6 +89,8 @@ def compare(
     Args:
         systems: The translations of each system, by its name.
         num_changes: The number of largest gains, and of largest losses, to list for each system.
+        programs: More scores. Those that a program gives to lines are tested as sacreBLEU's are. The scores of one that
+            fails are missing, and the log says why.
 
     Raises:
         InputError: The numbers of lines differ, there are no lines, there is one system, or the tokenizer's package is
@@ -102,6 +109,20 @@ def compare(
         if is_quick:
             scorer = make_scorer(config.bleu_tokenizer, references=[references])
             metrics[name], signatures[name] = _test_significance(systems, scorer, config.bootstrap_samples)
+    for program in programs:
+        try:
+            found = {name: program.run(sources, lines, references) for name, lines in systems.items()}
+        except RunError as error:
+            logger.error(error)
+            continue
+        of_lines = {name: scores.of_lines for name, scores in found.items()}
+        if all(of_lines.values()):
+            metrics[program.name], _ = _test_significance(of_lines, LineScores(program.name), config.bootstrap_samples)
+        else:
+            first, *others = (scores.score for scores in found.values())
+            compared = (ComparedScore(each, None, each - first) for each in others)
+            metrics[program.name] = (ComparedScore(first, None), *compared)
+        signatures[program.name] = program.signature
     return Comparison(
         systems=tuple(systems),
         num_lines=len(references),
@@ -114,9 +135,13 @@ def compare(
 
 
 def _test_significance(
-    systems: Mapping[str, Sequence[str]], scorer: SacreMetric, num_samples: int
+    systems: Mapping[str, Any], scorer: SacreMetric, num_samples: int
 ) -> tuple[tuple[ComparedScore, ...], str]:
-    """Each system's score with the p-values of its difference from the first, and the signature of the test."""
+    """Each system's score with the p-values of its difference from the first, and the signature of the test.
+
+    Args:
+        systems: The translations of each, or for `LineScores` their scores.
+    """
     results: list[Any] = []
     for kind in ("ar", "bs"):
         test = PairedTest(list(systems.items()), {"": scorer}, references=None, test_type=kind, n_samples=num_samples)
@@ -126,8 +151,10 @@ def _test_significance(
     first = float(results[0][0].score)
     scores = [ComparedScore(first, float(results[1][0].ci))]
     for other, one in list(zip(*results, strict=True))[1:]:
-        value = float(one.score)
-        scores.append(ComparedScore(value, float(one.ci), value - first, one.p_value, other.p_value))
+        difference = float(one.score) - first
+        # sacreBLEU counts resamples with a larger difference; where all are 0, that would be significant.
+        tests = (one.p_value, other.p_value) if difference else (1.0, 1.0)
+        scores.append(ComparedScore(float(one.score), float(one.ci), difference, *tests))
     return tuple(scores), str(signature)
 
 

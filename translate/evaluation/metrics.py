@@ -2,6 +2,7 @@
 
 import logging
 import math
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -61,7 +62,12 @@ class Metric(NamedTuple):
     name: str  # such as "BLEU"; "BLEU-lc" is BLEU of lowercased text
     score: float  # in points, of 100
     interval: Interval | None
-    signature: str  # sacreBLEU's signature, with which anyone can compute the same number
+    signature: str  # with which anyone can compute the same number: sacreBLEU's, or a command and its version
+
+
+def decimals(name: str) -> int:
+    """The digits to show of a score: 2 of points, and 4 of a program's score, which may be of another scale."""
+    return 2 if re.fullmatch(r"BLEU(-lc)?( \w+)?|chrF(\+\+)?|TER", name) else 4
 
 
 def check_bleu_tokenizer(config: EvaluationConfig) -> None:

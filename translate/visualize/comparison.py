@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from difflib import SequenceMatcher
 
 from translate.evaluation.compare import Change, Comparison
+from translate.evaluation.metrics import decimals
 from translate.visualize.panels import Cell, Picture, Table
 
 _WORD = re.compile(r"[\u3040-\u9fff]|[^\W\u3040-\u9fff]+|[^\w\s]")  # a Chinese or Japanese character is a word
@@ -31,14 +32,14 @@ def comparison_tables(comparison: Comparison) -> Iterator[Table]:
     rows: list[list[Cell]] = []
     for name, scores in comparison.metrics.items():
         for system, score in zip(comparison.systems, scores, strict=True):
-            tests = zip(
-                (score.difference, score.bootstrap_p, score.randomization_p), ("+.2f", ".4f", ".4f"), strict=True
-            )
+            digits = f".{decimals(name)}f"
+            tests = (score.difference, f"+{digits}"), (score.bootstrap_p, ".4f"), (score.randomization_p, ".4f")
             shown = ["" if value is None else format(value, form) for value, form in tests]
-            rows.append([name, system, f"{score.value:.2f} ± {score.margin:.2f}", *shown])
+            margin = "" if score.margin is None else f" ± {score.margin:{digits}}"
+            rows.append([name, system, f"{score.value:{digits}}{margin}", *shown])
     header = ["", "System", "Score", "Δ", "p bootstrap", "p randomisation"]
     yield Table("Scores", header, rows, _SIGNIFICANCE.format(first=first))
-    yield Table("sacreBLEU signatures", ["", "Signature"], list(comparison.signatures.items()))
+    yield Table("Signatures", ["", "Signature"], list(comparison.signatures.items()))
     for title, unit, buckets in (
         ("chrF by reference length (words)", "lines", comparison.lengths),
         ("Reference-word recall (%), by word frequency", "words", comparison.frequencies),

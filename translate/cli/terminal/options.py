@@ -29,6 +29,10 @@ Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 _RUN_KEY = "training.initialize_from"
 
 
+MetricOption = Annotated[
+    list[str] | None,
+    Option(metavar="NAME=COMMAND", help="Also score with a program that reads {source}, {hypothesis} and {reference}."),
+]
 JsonOption = Annotated[bool, Option("--json", help="Print one JSON document, for machines.")]
 
 

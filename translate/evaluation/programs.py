@@ -1,0 +1,191 @@
+"""Scores by other programs, such as neural metrics: any command that reads text files and prints numbers.
+
+The program keeps its dependencies to itself, in an environment of its own. The last number of each line that it prints
+counts. As many numbers as there are translations are their scores, and their mean is the score of all. One more is the
+score of all, which the program computes itself. Otherwise the last number is the score, and there are none of lines.
+"""
+
+import logging
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from sacrebleu.metrics.base import Metric as SacreMetric
+from sacrebleu.metrics.base import Score
+from sacrebleu.significance import estimate_ci
+
+from translate.atomic import write_text
+from translate.bars import show_progress
+from translate.config.schema import EvaluationConfig
+from translate.errors import InputError, RunError
+from translate.evaluation.metrics import Interval, Metric, decimals
+
+logger = logging.getLogger(__name__)
+
+_FIELDS = ("source", "hypothesis", "reference")
+_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w.])")
+_SEED = 12345  # sacreBLEU's
+_FIND_VERSION = (
+    "import sys; from importlib.metadata import packages_distributions, version;"
+    "(package,) = packages_distributions()[sys.argv[1]]; print(f'{package}:{version(package)}')"
+)
+
+
+class ProgramScores(NamedTuple):
+    """The scores that a program gives to translations."""
+
+    score: float  # of all
+    of_lines: list[float]  # empty: the program gives none
+
+
+class MetricProgram(NamedTuple):
+    """A program that scores translations."""
+
+    name: str  # of the score
+    command: tuple[str, ...]  # with {source}, {hypothesis} and {reference} for the paths of files
+
+    @classmethod
+    def parse(cls, text: str, named: Mapping[str, str]) -> "MetricProgram":
+        """Read `NAME=COMMAND`, as `--metric` takes it, or the name of a program in the config.
+
+        Raises:
+            InputError: It is something else, a field is unknown, or the program is not there.
+        """
+        name, equals, command = text.partition("=")
+        where, known = f"--metric {text}", ", ".join(f"{{{field}}}" for field in _FIELDS)
+        if not equals and name in named:
+            command = named[name]
+        elif not equals or not re.fullmatch(r"[\w.+-]+", name):
+            programs = f", or one of evaluation.programs: {', '.join(named)}" if named else ""
+            raise InputError(f"{where}: should be NAME=COMMAND, such as comet='comet-score -s {{source}} …'{programs}")
+        if decimals(name) == 2:
+            raise InputError(f"{where}: {name} is a score of sacreBLEU; choose another name")
+        try:
+            words = tuple(map(os.path.expanduser, shlex.split(command)))
+        except ValueError as error:
+            raise InputError(f"{where}: is not a command: {error}") from error
+        fields = set(re.findall(r"\{(\w*)\}", command))
+        if unknown := sorted(fields.difference(_FIELDS)):
+            raise InputError(f"{where}: {{{unknown[0]}}} is unknown; there are {known}")
+        if "hypothesis" not in fields:
+            raise InputError(f"{where}: does not read the translations: it needs {{hypothesis}}, of {known}")
+        if shutil.which(words[0]) is None:
+            raise InputError(f"{where}: {words[0]} is not a program here; give the path of one, or install it")
+        return cls(name, words)
+
+    def run(self, sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]) -> ProgramScores:
+        """Score translations.
+
+        Raises:
+            RunError: The program fails, or prints no number.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            files = {field: Path(folder) / f"{field}.txt" for field in _FIELDS}
+            for file, lines in zip(files.values(), (sources, hypotheses, references), strict=True):
+                write_text(file, "".join(f"{line}\n" for line in lines))
+            command = [re.sub(r"\{(\w+)\}", lambda field: str(files[field[1]]), word) for word in self.command]
+            result = _run(command)
+        if result.returncode:
+            last = (result.stderr.strip() or result.stdout.strip()).rpartition("\n")[2]
+            raise RunError(f"--metric {self.name}: {self.command[0]} failed with exit code {result.returncode}: {last}")
+        numbers = [float(found[-1]) for line in result.stdout.splitlines() if (found := _NUMBER.findall(line))]
+        if not numbers:
+            raise RunError(f"--metric {self.name}: {self.command[0]} printed no number, but: {result.stdout[:200]!r}")
+        if len(numbers) == len(hypotheses) > 1:
+            return ProgramScores(float(np.mean(numbers)), numbers)
+        return ProgramScores(numbers[-1], numbers[:-1] if len(numbers) == len(hypotheses) + 1 else [])
+
+    def score(
+        self, sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str], *, num_samples: int
+    ) -> Metric:
+        """The score of translations, with a bootstrap interval if the program scores lines too; see `run`."""
+        found, interval = self.run(sources, hypotheses, references), None
+        if found.of_lines and num_samples > 1:
+            lines = np.array(found.of_lines)
+            chosen = np.random.default_rng(_SEED).choice(len(lines), size=(num_samples, len(lines)))
+            mean, half = map(float, estimate_ci(lines[chosen].mean(axis=1)))
+            interval = Interval(mean - half, mean + half)
+        return Metric(self.name, found.score, interval, self.signature)
+
+    @property
+    def signature(self) -> str:
+        """The command, and the package and version that the program belongs to, if it is Python's."""
+        program, *arguments = self.command
+        return f"{shlex.join([Path(program).name, *arguments])}|{find_version(self.command) or 'version:unknown'}"
+
+
+def find_version(command: Sequence[str]) -> str | None:
+    """The package of a Python program and its version, such as `unbabel-comet:2.2.7`, without importing it."""
+    program = Path(shutil.which(command[0]) or command[0])
+    try:
+        text = program.read_bytes()[:4096].decode("utf-8", "replace")
+        python = [str(program)]
+        module = re.search(r"^-m (\w+)", " ".join(command[1:]))
+        if text.startswith("#!"):
+            python, module = shlex.split(text[2:].partition("\n")[0]), re.search(r"^from (\w+)", text, re.MULTILINE)
+        if module is None:
+            return None
+        result = subprocess.run(
+            [*python, "-c", _FIND_VERSION, module[1]], capture_output=True, text=True, timeout=60, check=True
+        )
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None
+    return result.stdout.strip() or None
+
+
+def score_with(
+    programs: Sequence[MetricProgram],
+    sources: Sequence[str],
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    config: EvaluationConfig,
+) -> tuple[Metric, ...]:
+    """The scores of all programs; those of one that fails are missing, and the log says why."""
+    found: list[Metric] = []
+    for program in programs:
+        try:
+            with show_progress(f"Scoring with {program.name}"):
+                found.append(program.score(sources, hypotheses, references, num_samples=config.bootstrap_samples))
+        except RunError as error:
+            logger.error(error)
+    return tuple(found)
+
+
+class LineScores(SacreMetric):
+    """The mean of scores of lines, for sacreBLEU's significance tests; they take scores in place of translations."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.name, self.num_refs = name, 1
+
+    def _extract_corpus_statistics(self, hypotheses: Any, references: Any) -> Any:
+        return [[score, 1.0] for score in hypotheses]
+
+    def _aggregate_and_compute(self, stats: Any) -> Score:
+        return self._compute_score_from_stats(np.sum(stats, axis=0))
+
+    def _compute_score_from_stats(self, stats: Any) -> Score:
+        return Score(self.name, float(stats[0] / stats[1]))
+
+    def _preprocess_segment(self, sent: str) -> str:
+        raise NotImplementedError
+
+    def _extract_reference_info(self, refs: Sequence[str]) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _compute_segment_statistics(self, hypothesis: str, ref_kwargs: dict[str, Any]) -> list[Any]:
+        raise NotImplementedError
+
+
+def _run(command: Sequence[str]) -> "subprocess.CompletedProcess[str]":
+    try:
+        return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+    except OSError as error:
+        raise RunError(f"{command[0]} cannot be run: {error}") from error
