@@ -64,7 +64,10 @@ def complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Complete:
         ("train mine.yaml training.initialize_from=ru", ["runs/demo", "runs/wide"]),
         ("train demo training.seed=3 training.compile=", ["true", "false"]),
         ("train demo training.nothing=", []),
-        ("train demo evaluation", ["evaluation.bleu_tokenizer=", "evaluation.bootstrap_samples="]),
+        (
+            "train demo evaluation",
+            ["evaluation.bleu_tokenizer=", "evaluation.programs=", "evaluation.bootstrap_samples="],
+        ),
         ("config describe tr", [f"training.{name}" for name in TrainingConfig.model_fields]),
         ("config describe t", ["tokenizer.", "training."]),
     ],

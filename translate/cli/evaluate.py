@@ -57,7 +57,7 @@ def evaluate(
       translate eval runs/demo --samples 10
       translate eval runs/demo --source news.de --reference news.en
       translate eval --hypotheses output.en --reference news.en --report
-      translate eval runs/demo --metric 'comet=comet-score -s {source} -t {hypothesis} -r {reference} --quiet'
+      translate eval runs/demo --metric 'WER=jiwer -r {reference} -h {hypothesis}'
     """
     from translate.config.schema import EvaluationConfig
     from translate.evaluation.metrics import describe_scores, score_conventions, score_translations

@@ -26,6 +26,7 @@ from translate.bars import show_progress
 from translate.config.schema import EvaluationConfig
 from translate.errors import InputError, RunError
 from translate.evaluation.metrics import Interval, Metric, decimals
+from translate.files import read_input
 
 logger = logging.getLogger(__name__)
 
@@ -125,7 +126,7 @@ def find_version(command: Sequence[str]) -> str | None:
     """The package of a Python program and its version, such as `unbabel-comet:2.2.7`, without importing it."""
     program = Path(shutil.which(command[0]) or command[0])
     try:
-        text = program.read_bytes()[:4096].decode("utf-8", "replace")
+        text = read_input(program)[:4096].decode("utf-8", "replace")
         python = [str(program)]
         module = re.search(r"^-m (\w+)", " ".join(command[1:]))
         if text.startswith("#!"):
@@ -135,7 +136,7 @@ def find_version(command: Sequence[str]) -> str | None:
         result = subprocess.run(
             [*python, "-c", _FIND_VERSION, module[1]], capture_output=True, text=True, timeout=60, check=True
         )
-    except (OSError, ValueError, subprocess.SubprocessError):
+    except (OSError, ValueError, InputError, subprocess.SubprocessError):
         return None
     return result.stdout.strip() or None
 
