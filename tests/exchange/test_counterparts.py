@@ -1,11 +1,13 @@
 """Every choice of a model in every export: it gives our numbers there, or a clear error names it."""
 
+import json
 from pathlib import Path
 from typing import get_args
 
 import pytest
 from harness import model_to_export
 
+from translate.config.data import DataConfig
 from translate.config.schema import Config, ModelConfig
 from translate.decoding.counterparts import COUNTERPARTS, Format, to_settings
 from translate.decoding.engines.ctranslate2_conversion import write_ctranslate2
@@ -16,6 +18,7 @@ from translate.exchange.onnx import write_onnx
 EXPORTS: dict[Format, str] = {
     "ctranslate2": "ctranslate2",
     "marian_mt": "transformers",
+    "m2m_100": "transformers",
     "modeling": "transformers",
     "onnx": "onnxruntime",
 }
@@ -34,12 +37,16 @@ def test_every_choice_is_exported_or_refused(tmp_path: Path, key: str, value: st
     pytest.importorskip(EXPORTS[to], reason="an extra is not installed")
     # A modelling file is written where MarianMT lacks something, such as another epsilon.
     shape = {"norm_epsilon": 0.03} if to == "modeling" else {}
-    model, tokenizers = model_to_export(**{key: value}, noise=0.2, max_positions=79, **shape)
+    if to == "m2m_100":
+        shape = {"norm": "pre", "positions": "fairseq"}
+    model, tokenizers = model_to_export(**shape | {key: value}, noise=0.2, max_positions=79)
     if getattr(COUNTERPARTS[key][value], to) is None:
         with pytest.raises(InputError, match=f"model.{key} = {value!r}"):
             to_settings(model.config, to)
         return
-    config = Config.model_construct(model=model.config)
+    languages = {"source_language": "und", "languages": ("de", "en"), "language_tags": "both"}
+    data = DataConfig.model_validate(languages if to == "m2m_100" else {})
+    config = Config.model_construct(model=model.config, data=data)
     if to == "ctranslate2":
         write_ctranslate2(model, tokenizers, tmp_path)  # checks what it wrote, as the others do
     elif to == "onnx":
@@ -48,3 +55,4 @@ def test_every_choice_is_exported_or_refused(tmp_path: Path, key: str, value: st
     else:
         write_huggingface(model, tokenizers, config, tmp_path)
         assert (tmp_path / "modeling_translate.py").exists() == (to == "modeling")
+        assert (json.loads((tmp_path / "config.json").read_text())["model_type"] == "m2m_100") == (to == "m2m_100")

@@ -36,7 +36,7 @@ def reordered(model: bytes, *, lacks: int = 0, more: tuple[str, ...] = ()) -> tu
     vocabulary = Vocabulary([*reversed(pieces[lacks + 2 :]), *more, "</s>", "<unk>"], unk=-1, eos=-2)
     size = len(vocabulary.subwords)
     vocabulary = vocabulary._replace(unk=size - 1, eos=size - 2)
-    return reorder_sentencepiece(model, vocabulary.names, name="a.spm"), vocabulary
+    return reorder_sentencepiece(model, vocabulary, name="a.spm"), vocabulary
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
@@ -68,7 +68,8 @@ def test_sampling_knows_language_tokens_and_the_end_of_the_vocabulary(train_spm:
 
 
 def test_models_that_do_not_serve(train_spm: TrainSpm, english: list[str]) -> None:
+    vocabulary = Vocabulary(["</s>", "<unk>"], unk=1, eos=0)
     with pytest.raises(InputError, match=r"a\.spm: is not a SentencePiece model \(3 bytes\)"):
-        reorder_sentencepiece(b"\xff\xff\xff", [], name="a.spm")
+        reorder_sentencepiece(b"\xff\xff\xff", vocabulary, name="a.spm")
     with pytest.raises(InputError, match=r"a\.spm: is a SentencePiece model of words or characters"):
-        reorder_sentencepiece(train_spm(english, model_type="char", vocab_size=30), [], name="a.spm")
+        reorder_sentencepiece(train_spm(english, model_type="char", vocab_size=30), vocabulary, name="a.spm")

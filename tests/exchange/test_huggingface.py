@@ -4,14 +4,15 @@ from pathlib import Path
 
 import pytest
 import torch
-from harness import model_to_export
+from harness import model_to_export, toy_tokenizers
 
 from translate.config.decoding import DecodingConfig
 from translate.config.load import load_config
 from translate.config.schema import Config, ModelConfig
+from translate.decoding.counterparts import find_lacking
 from translate.errors import RunError
 from translate.exchange.card import find_lost_settings
-from translate.exchange.huggingface import check_huggingface, generation_settings, marian_lacks, write_huggingface
+from translate.exchange.huggingface import check_huggingface, generation_settings, write_huggingface
 
 transformers = pytest.importorskip("transformers", reason="the extra `huggingface` is not installed")
 
@@ -41,7 +42,7 @@ def test_settings_of_the_search(key: str, value: object, written: dict[str, obje
     """They are written, or named as lost."""
     base = {"length_penalty_kind": "average", "length_penalty": 0.7, "max_length_factor": 0.0, "patience": 1}
     config = DecodingConfig.model_validate(base | {key: value})
-    settings = generation_settings(config, limit=None)
+    settings = generation_settings(Config(decoding=config), toy_tokenizers(), limit=None, rows=range(300))
     assert settings | written == settings
     lost = [to for to in ("huggingface", "ctranslate2") if f"{key} = {value}" in find_lost_settings(config, to)]
     assert lost == lost_in
@@ -60,11 +61,11 @@ def test_tokens_are_ours(tmp_path: Path) -> None:
 
 def test_what_marian_lacks_is_named_by_its_key() -> None:
     config = ModelConfig(norm="pre", norm_epsilon=1e-6)
-    assert [each.partition(" (")[0] for each in marian_lacks(config)] == [
+    assert [each.partition(" (")[0] for each in find_lacking(config, "marian_mt")] == [
         "model.norm = 'pre'",
         "model.norm_epsilon = 1e-06",
     ]
-    assert marian_lacks(load_config("multi30k-marian").config.model) == []
+    assert find_lacking(load_config("multi30k-marian").config.model, "marian_mt") == []
 
 
 def test_other_numbers_and_another_tokenizer_fail_the_check(tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ from translate.decoding.loading import load_own_translator
 from translate.errors import InputError, RunError
 from translate.exchange import export_run, import_model
 from translate.exchange.importing import convert
-from translate.exchange.marian_mt import read_marian_mt, search_settings
+from translate.exchange.marian_mt import read_marian_mt
+from translate.exchange.pretrained import search_settings
 from translate.fingerprint import fingerprint
 from translate.runs.loading import load_run
 
@@ -141,7 +142,7 @@ def change_json(file: Path, **values: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "change", "words"),
     [
-        ("config.json", {"model_type": "m2m_100"}, "config.json: model_type = 'm2m_100'; MarianMT models"),
+        ("config.json", {"model_type": "mbart"}, "config.json: model_type = 'mbart'; MarianMT models"),
         ("config.json", {"activation_function": "tanh"}, "activation_function = 'tanh' (only 'relu' or "),
         ("config.json", {"decoder_ffn_dim": 29}, "a run cannot hold decoder_ffn_dim = 29 (only 28)"),
         ("config.json", {"encoder_layers": 3}, "the model in config.json: missing keys: model.encoder"),

@@ -35,6 +35,14 @@ def test_the_sinusoidal_table_is_the_papers_formula() -> None:
         assert table[position, dimension].item() == pytest.approx(expected, rel=0, abs=3.1e-8)
 
 
+def test_fairseqs_sines_are_those_of_transformers() -> None:
+    transformers = pytest.importorskip("transformers", reason="the extra `huggingface` is not installed")
+    embedding = transformers.models.m2m_100.modeling_m2m_100.M2M100SinusoidalPositionalEmbedding
+    expected = embedding.get_embedding(99, 22)[2:]  # all sines before all cosines
+    table = sinusoidal_table(97, 22, formula="fairseq")
+    torch.testing.assert_close(torch.cat((table[:, 0::2], table[:, 1::2]), dim=1), expected, rtol=0, atol=1e-5)
+
+
 def at(start: int, length: int) -> torch.Tensor:
     return torch.arange(start, start + length)
 
@@ -219,7 +227,8 @@ def kind_of_positions(kind: str) -> Positions:
         d_model=12, num_heads=3, positions=kind, max_positions=601, relative_buckets=8, relative_max_distance=20
     )
     positions = build_positions(config, directions="past")
-    assert type(positions).__name__.lower() == f"{kind}positions"
+    name = "sinusoidal" if kind == "fairseq" else kind
+    assert type(positions).__name__.lower() == f"{name}positions"
     for parameter in positions.parameters():
         torch.nn.init.normal_(parameter)
     return positions

@@ -7,6 +7,7 @@ with a test (`pretend`, `browser`) is a fixture of tests/conftest.py.
 import contextlib
 import functools
 import hashlib
+import io
 import json
 import random
 import re
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import sentencepiece
 import torch
 import torch.nn.functional as F
 from jaxtyping import config as shape_checks
@@ -177,6 +179,62 @@ def model_to_export(
         tokenizers = source._replace(target=target.target)
     sizes = {"d_model": 20, "num_heads": 2, "d_ff": 28, "num_encoder_layers": 2, "num_decoder_layers": 3}
     return random_model(tokenizers, noise=noise, **sizes | shape).eval(), tokenizers
+
+
+@functools.cache
+def _fairseq_spm() -> bytes:
+    model = io.BytesIO()
+    lines = [*corpus_lines("train.de")[:1500], *corpus_lines("train.en")[:1500]]
+    settings = {"model_type": "bpe", "vocab_size": 400, "unk_id": 0, "bos_id": 1, "eos_id": 2, "pad_id": -1}
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines), model_writer=model, minloglevel=2, num_threads=1, **settings
+    )
+    return model.getvalue()
+
+
+def make_m2m100(folder: Path, kind: str, **settings: Any) -> Path:
+    """Write a folder with the files of `facebook/m2m100_418M` or of NLLB-200 ("nllb"), in a small size, untrained."""
+    import transformers
+
+    folder.mkdir(parents=True)
+    (folder / "sentencepiece.bpe.model").write_bytes(spm := _fairseq_spm())
+    processor = sentencepiece.SentencePieceProcessor(model_proto=spm)
+    pieces = [processor.id_to_piece(token) for token in range(3, processor.get_piece_size())]
+    names, num_languages = ["<s>", "<pad>", "</s>", "<unk>", *pieces], 100
+    tokenizer_config: dict[str, Any] = {"tokenizer_class": "M2M100Tokenizer"}
+    if kind == "nllb":
+        codes = ["deu_Latn", "eng_Latn", "fra_Latn"]
+        added = dict(enumerate([*codes, "<mask>"], start=len(names))) | dict(enumerate(names[:4]))
+        tokenizer_config = {"tokenizer_class": "NllbTokenizer", "extra_special_tokens": codes}
+        tokenizer_config["added_tokens_decoder"] = {
+            str(row): {"content": name, "special": True, "normalized": False} for row, name in added.items()
+        }
+        num_languages = 4
+    else:
+        (folder / "vocab.json").write_text(json.dumps({piece: row for row, piece in enumerate(names)}))
+    (folder / "tokenizer_config.json").write_text(json.dumps(tokenizer_config))
+    config = transformers.M2M100Config(
+        vocab_size=len(names) + num_languages + 3,  # with rows that have no name
+        **{
+            "d_model": 20, "encoder_layers": 2, "decoder_layers": 3, "encoder_attention_heads": 2,
+            "decoder_attention_heads": 2, "encoder_ffn_dim": 28, "decoder_ffn_dim": 28,
+            "max_position_embeddings": 97, "encoder_layerdrop": 0.0, **settings,
+        },
+    )  # fmt: skip
+    torch.manual_seed(7)
+    model = transformers.M2M100ForConditionalGeneration(config).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():  # so that translations differ
+            parameter.normal_(std=0.3)
+            if "norm.weight" in name:
+                parameter.mul_(0.3).add_(1.0)
+        model.model.shared.weight[1] = 0.0
+    model.generation_config = transformers.GenerationConfig(
+        decoder_start_token_id=2, eos_token_id=2, pad_token_id=1, bos_token_id=0, max_length=30, num_beams=5
+    )
+    transformers.utils.logging.disable_progress_bar()
+    model.save_pretrained(folder)
+    return folder
 
 
 @contextlib.contextmanager

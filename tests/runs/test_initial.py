@@ -10,13 +10,13 @@ import torch
 from translate.config.data import TokenizerConfig
 from translate.config.load import override_config
 from translate.config.schema import Config
-from translate.data.extension import extend_tokenizers
+from translate.data.extension import add_tags, extend_tokenizers
 from translate.data.tokenizer import prepare_tokenizers
 from translate.errors import InputError, RunError
 from translate.fingerprint import fingerprint
 from translate.model import Transformer
 from translate.runs.directory import RunDirectory, create_run
-from translate.runs.initial import InitialWeights, read_initial_weights
+from translate.runs.initial import InitialWeights, read_initial_weights, related_tags
 from translate.runs.loading import build_model, get_parameters
 
 Save = Callable[..., None]
@@ -62,6 +62,30 @@ def test_rows_stay_and_new_ones_are_near_their_mean(
     again = build_model(config, extended)
     initial.give_to(again, seed=3)
     assert all(torch.equal(after[name], tensor) for name, tensor in get_parameters(again).items())
+
+
+def test_a_new_language_begins_as_a_related_one(config: Config, save: Save, lines: list[str], tmp_path: Path) -> None:
+    languages = {"data.languages": ["de", "en"], "data.language_tags": "both"}
+    config = override_config(config, languages)
+    plain = prepare_tokenizers(config.tokenizer, lines, lines)
+    tokenizers = add_tags(plain, ["<2de>", "<2en>"], [])
+    old = build_model(config, tokenizers)
+    run = create_run(tmp_path / "run", config=config, tokenizers=tokenizers, command=[])
+    save(run, old, "best", 7)
+    added = {"tokenizer.add_languages": {"gsw": "de", "nds": None}, "data.source_language": "gsw"}
+    extended, tuned = add_tags(tokenizers, ["<2nds>", "<2gsw>"], []), override_config(tuning(config, run), added)
+    new = build_model(tuned, extended)
+    read(tuned).give_to(new, seed=3, related=related_tags(tuned, extended))
+    table, german = new.decoder.embedder.tokens.weight, extended.source.tag_ids("<2de>")
+    assert torch.equal(table[-1], table[german[0]]) and not torch.equal(table[-2], table[german[0]])
+    for key, value, unknown in (
+        ("data.target_language", "eng", "eng"),
+        ("tokenizer.add_languages", {"gsw": "deu"}, "deu"),
+    ):
+        with pytest.raises(
+            InputError, match=rf"does not know the language {unknown}; it knows de, en\. .*add_languages"
+        ):
+            read(override_config(tuned, {key: value}))
 
 
 def test_where_they_are_from(

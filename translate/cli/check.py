@@ -41,9 +41,9 @@ def check(
     from translate.lint.check import check as check_training
 
     report = check_training(loaded)
-    from translate.exchange.huggingface import marian_lacks
+    from translate.decoding.counterparts import find_lacking
 
-    lacking = marian_lacks(loaded.model)
+    lacking = find_lacking(loaded.model, "marian_mt")
     if as_json:
         print_json(report.to_document() | {"marian_lacks": lacking})
     else:

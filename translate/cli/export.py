@@ -10,6 +10,7 @@ from typer import Argument, Option
 
 from translate.atomic import check_new_folder
 from translate.cli.terminal.options import CheckpointOption, Overrides, RunArgument
+from translate.files import require_file
 
 logger = logging.getLogger(__name__)
 
@@ -20,26 +21,45 @@ def import_(
     ],
     run: Annotated[Path, Argument(metavar="RUN", help="Directory of the new run; it must not exist yet.")],
     overrides: Overrides = None,
+    keep_languages: Annotated[
+        str,
+        Option(metavar="CODES", help="Keep only these languages of a multilingual model, such as deu_Latn,eng_Latn."),
+    ] = "",
+    text: Annotated[
+        list[Path] | None,
+        Option(metavar="FILE", help="Keep only the subwords that occur in this text; may be given several times."),
+    ] = None,
 ) -> None:
     """Convert another toolkit's model into a run, and check that it gives the same numbers.
 
-    Reads MarianMT models of Hugging Face, such as all of OPUS-MT, and Marian's own model.npz with its decoder.yml,
-    vocabularies and SentencePiece models. Anything that a run cannot represent is an error.
+    Reads M2M100, NLLB-200 and MarianMT models of Hugging Face, such as all of OPUS-MT, and Marian's own model.npz with
+    its decoder.yml, vocabularies and SentencePiece models. Anything that a run cannot represent is an error.
 
     Examples:
       translate import Helsinki-NLP/opus-mt-de-en runs/opus
       translate import opus runs/m data.source_language=de data.target_language=en
+      translate import facebook/nllb-200-distilled-600M runs/nllb
+      translate import nllb runs/small --keep-languages deu_Latn,eng_Latn --text train.de --text train.en
     """
     check_new_folder(run, purpose="run")
+    for file in text or []:
+        require_file(file)
+    from translate.data.languages import Languages
     from translate.exchange import import_model
 
     started = time.perf_counter()
-    converted = import_model(source, run, overrides=overrides or [], command=["translate", *sys.argv[1:]])
+    converted = import_model(
+        source,
+        run,
+        overrides=overrides or [],
+        command=["translate", *sys.argv[1:]],
+        keep_languages=[code for code in keep_languages.split(",") if code],
+        texts=text or [],
+    )
     seconds = time.perf_counter() - started
     data, sizes = converted.config.data, dict.fromkeys(f"{each.vocab_size:,}" for each in converted.tokenizers[:2])
-    languages = f"{data.source_language} → {data.target_language}"
     parameters = f"{converted.model.num_parameters:,} parameters"
-    logger.info(f"Model: {languages}, {parameters}, {' and '.join(sizes)} subwords")
+    logger.info(f"Model: {Languages(data)}, {parameters}, {' and '.join(sizes)} subwords")
     logger.info(f"{run}: imported in {seconds:.1f} s; it gives the same numbers. Next: translate decode {run}")
 
 
@@ -58,8 +78,9 @@ def export(
 ) -> None:
     """Export a run's model with a model card for another toolkit, and check that it gives the same numbers.
 
-    For Hugging Face, a model with post-norm and sinusoidal positions becomes a MarianMT model. Any other model comes
-    with a modelling file, which transformers loads with `trust_remote_code=True`.
+    For Hugging Face, a model with post-norm and sinusoidal positions becomes a MarianMT model, and an imported M2M100
+    or NLLB-200 model becomes one again. Any other model comes with a modelling file, which transformers loads with
+    `trust_remote_code=True`.
 
     Examples:
       translate export runs/demo --to ctranslate2 demo-ct2

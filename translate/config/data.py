@@ -268,6 +268,9 @@ class TokenizerConfig(Section):
     spells in bytes, as far as character_coverage requires. All other entries and their embeddings stay."""
     add_pieces: tuple[Annotated[str, Field(pattern=r"^[^\s▁]{1,100}$")], ...] = ()
     """In fine-tuning, add these entries too, such as `<medical>`; each is one subword wherever it occurs."""
+    add_languages: dict[LanguageCode, LanguageCode | None] = {}
+    """In fine-tuning a multilingual run, add the tags of these languages, such as `{gsw: deu_Latn}`. The embedding of a
+    new tag begins as that of a related language of the run, or with null as the mean of all embeddings."""
     source_model: InputPath | None = None
     """A trained SentencePiece model for the source, or for both languages with a joint vocabulary."""
     target_model: InputPath | None = None

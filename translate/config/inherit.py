@@ -15,7 +15,7 @@ _MAY_DIFFER = {
     "tokenizer": {"subword_sampling", "character_coverage", "max_training_lines"},
     "data": {"source_language", "target_language", "languages", "max_source_tokens", "max_target_tokens"},
 }
-_NOT_INHERITED = {"add_characters", "add_pieces"}  # the run's tokenizer has these pieces already
+_NOT_INHERITED = {"add_characters", "add_pieces", "add_languages"}  # the run's tokenizer has these pieces already
 
 
 def inherit(document: Document, base: Config, *, run: Path, not_own: Container[str]) -> None:
@@ -65,8 +65,9 @@ def check_agreement(
 def _inherited(base: Config) -> dict[str, dict[str, Any]]:
     """The values that fine-tuning inherits from a run's config, by section and key."""
     own_files = {"source_model": None, "target_model": None}  # the run has tokenizers of its own
+    data = base.data.model_dump(mode="json", include=_MAY_DIFFER["data"] | {"language_tags", "language_tag"})
     return {
         "model": base.model.model_dump(mode="json"),
         "tokenizer": base.tokenizer.model_dump(mode="json", exclude=_NOT_INHERITED) | own_files,
-        "data": base.data.model_dump(mode="json", include=_MAY_DIFFER["data"] | {"language_tags", "language_tag"}),
+        "data": data | {"languages": [*base.data.languages, *base.tokenizer.add_languages]},
     }

@@ -38,8 +38,9 @@ class ModelConfig(Section):
     """Layer normalisation after each residual sum (the paper) or before each sub-layer (Xiong et al. 2020)."""
     norm_epsilon: Annotated[float, Field(ge=1e-30, le=0.1)] = 1e-5
     """Added to the variance in layer normalisation."""
-    positions: Literal["sinusoidal", "learned", "rotary", "relative"] = "sinusoidal"
-    """Sinusoids, a learned table, rotary embeddings (Su et al. 2021) or T5's relative bias (Raffel et al. 2020)."""
+    positions: Literal["sinusoidal", "fairseq", "learned", "rotary", "relative"] = "sinusoidal"
+    """Sinusoids, those of fairseq (as in M2M100 and NLLB-200), a learned table, rotary embeddings (Su et al. 2021) or
+    T5's relative bias (Raffel et al. 2020)."""
     max_positions: Annotated[int, Field(ge=1, le=1_000_000)] = 1024
     """Number of learned positions, and thus a hard limit on the length of sequences; the other kinds have no limit."""
     relative_buckets: Annotated[int, Field(ge=4, le=65536)] = 32
@@ -68,7 +69,7 @@ class ModelConfig(Section):
         head_dim, remainder = divmod(self.d_model, self.num_heads)
         if remainder:
             raise ValueError(f"model.num_heads = {self.num_heads} must divide model.d_model = {self.d_model}")
-        if self.positions == "sinusoidal" and self.d_model % 2:
+        if self.positions in ("sinusoidal", "fairseq") and self.d_model % 2:
             raise ValueError(f"model.d_model = {self.d_model} must be even for sinusoidal positions")
         if self.positions == "rotary" and head_dim % 2:
             raise ValueError(f"model.d_model / model.num_heads = {head_dim} must be even for rotary positions")
@@ -265,7 +266,7 @@ class Config(Section):
     def _check_sections_agree(self) -> Self:
         if self.model.tie_embeddings == "all" and self.tokenizer.vocabulary == "separate":
             raise ValueError("model.tie_embeddings = 'all' needs tokenizer.vocabulary = 'joint'")
-        for name in ("add_characters", "add_pieces"):
+        for name in ("add_characters", "add_pieces", "add_languages"):
             if getattr(self.tokenizer, name) and self.training.initialize_from is None:
                 raise ValueError(f"tokenizer.{name} extends a vocabulary: name its run as training.initialize_from")
         for name in ("keep_best", "average_kept"):

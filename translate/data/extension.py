@@ -109,7 +109,7 @@ def add_pieces(tokenizer: Tokenizer, tags: Collection[str], characters: Collecti
         return tokenizer
     model = ModelProto.FromString(tokenizer.model_bytes)
     entries, without_id = model.pieces[:size], {entry.piece: entry for entry in model.pieces[size:]}
-    for entry in entries:
+    for entry in model.pieces:
         if entry.piece in characters:
             entry.type = ModelProto.SentencePiece.NORMAL
     lowest = min(entry.score for entry in entries)

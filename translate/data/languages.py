@@ -100,7 +100,7 @@ class Languages:
         Raises:
             InputError: The model does not have the language, or has a choice of several.
         """
-        if to is None and (from_ is None or from_ == self.directions[0].source) and len(self.directions) == 1:
+        if to is None and len(self.directions) == 1 and from_ in (None, self.directions[0].source):
             return self.directions[0]
         targets = [each.target for each in self.directions if from_ in (None, each.source)]
         to = _choose(to, self.targets, targets, verb="translates to", option="to")

@@ -5,14 +5,16 @@ from typing import Any, Literal, NamedTuple
 from translate.config.schema import ModelConfig
 from translate.errors import InputError
 
-Format = Literal["marian_mt", "marian", "ctranslate2", "modeling", "onnx"]
+Format = Literal["marian_mt", "m2m_100", "marian", "ctranslate2", "modeling", "onnx"]
 NAMES: dict[Format, str] = {
     "marian_mt": "MarianMT",
+    "m2m_100": "M2M100",
     "marian": "Marian",
     "ctranslate2": "CTranslate2",
     "modeling": "modeling_translate.py",
     "onnx": "the export to ONNX",
 }
+_NORM_EPSILON = 1e-5  # hard-coded in transformers, not a setting
 Settings = dict[str, Any] | None
 """A format's settings for a choice, by the format's own names; None: the format cannot express the choice."""
 
@@ -25,19 +27,22 @@ class Counterparts(NamedTuple):
     ctranslate2: Settings  # in CTranslate2's specification, written
     modeling: Settings = {}  # in our modelling file for transformers, written: it has our choices by our names
     onnx: Settings = {}  # in graphs for ONNX Runtime, written: they need no settings
+    m2m_100: Settings = None  # in transformers' M2M100Config, written and read
 
 
 # Choices in the other programs: `transformers.activations.ACT2FN`, `ctranslate2.specs.common_spec.Activation`, and the
 # options `--transformer-…` of `marian --help`.
 COUNTERPARTS: dict[str, dict[str, Counterparts]] = {
     "activation": {
-        "relu": Counterparts(
-            {"activation_function": "relu"}, {"transformer-ffn-activation": "relu"}, {"activation": "RELU"}
-        ),
-        "gelu": Counterparts({"activation_function": "gelu"}, None, {"activation": "GELU"}),  # Marian's is another one
-        "swish": Counterparts(
-            {"activation_function": "swish"}, {"transformer-ffn-activation": "swish"}, {"activation": "SWISH"}
-        ),
+        **{
+            key: Counterparts(
+                {"activation_function": key},
+                None if key == "gelu" else {"transformer-ffn-activation": key},  # Marian's gelu is another one
+                {"activation": key.upper()},
+                m2m_100={"activation_function": key},
+            )
+            for key in ("relu", "gelu", "swish")
+        },
         "swiglu": Counterparts(None, None, {"activation": "SWISH", "ffn_glu": True}),
     },
     "norm": {
@@ -46,12 +51,13 @@ COUNTERPARTS: dict[str, dict[str, Counterparts]] = {
             {"transformer-preprocess": "", "transformer-postprocess": "dan"},
             {"pre_norm": False},
         ),
-        "pre": Counterparts(None, None, {"pre_norm": True}),
+        "pre": Counterparts(None, None, {"pre_norm": True}, m2m_100={}),
     },
     "positions": {
         "sinusoidal": Counterparts(
             {"static_position_embeddings": True}, {"transformer-train-position-embeddings": False}, {}
         ),
+        "fairseq": Counterparts(None, None, {}, m2m_100={"pad_token_id": 1}),  # positions begin after it
         "learned": Counterparts(None, None, {}),
         "rotary": Counterparts(None, None, {"rotary_dim": 0, "rotary_interleave": True}),  # of neighbouring dimensions
         "relative": Counterparts(None, None, {"relative_attention_bias": True}),
@@ -63,6 +69,7 @@ COUNTERPARTS: dict[str, dict[str, Counterparts]] = {
             {},
             {},
             modeling={"tie_word_embeddings": key != "none"},
+            m2m_100={"tie_word_embeddings": True} if key == "all" else None,
         )
         for key in ("none", "decoder", "all")
     },
@@ -76,6 +83,8 @@ def find_lacking(config: ModelConfig, to: Format) -> list[str]:
         choice, known = getattr(config, key), [value for value, row in rows.items() if getattr(row, to) is not None]
         if choice not in known:
             lacking.append(f"model.{key} = {choice!r} (it has {' or '.join(map(repr, known))})")
+    if to in ("marian_mt", "m2m_100") and config.norm_epsilon != _NORM_EPSILON:
+        lacking.append(f"model.norm_epsilon = {config.norm_epsilon!r} (it has {_NORM_EPSILON!r})")
     return lacking
 
 

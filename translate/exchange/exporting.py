@@ -38,8 +38,8 @@ def export_run(
     """Write a run's model, tokenizers and model card for another program, and check that it gives the same numbers.
 
     Args:
-        to: ctranslate2 also writes the SentencePiece models; huggingface writes a MarianMT model where that is exact,
-            otherwise a model with its own modelling file; onnx writes graphs for ONNX Runtime and optimum.
+        to: ctranslate2 also writes the SentencePiece models; huggingface writes an M2M100 or MarianMT model where that
+            is exact, otherwise a model with its own modelling file; onnx writes graphs for ONNX Runtime and optimum.
         output: A folder that does not exist yet, or an empty one.
         checkpoint: As in `load_run`.
         quantization: What the weights are rounded to, after the check; None: they stay fp32.

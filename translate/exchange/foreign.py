@@ -16,7 +16,7 @@ from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[att
 from torch import Tensor
 
 from translate.config.yaml import read_yaml
-from translate.data.tokenizer import BOS_ID, END_OF_VOCABULARY, EOS_ID, PAD_ID, UNK_ID, Tokenizer, Tokenizers
+from translate.data.tokenizer import BOS_ID, END_OF_VOCABULARY, EOS_ID, PAD_ID, SPACE, UNK_ID, Tokenizer, Tokenizers
 from translate.errors import InputError, RunError
 from translate.exchange.weights import Format
 from translate.files import read_json
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 _SYMBOLS = {PAD_ID: "<pad>", UNK_ID: "<unk>", BOS_ID: "<s>", EOS_ID: "</s>"}
 _UNIGRAM, _BPE = 1, 2  # SentencePiece's numbers
-_UNKNOWN, _CONTROL, _UNUSED = 2, 3, 5
+_UNKNOWN, _CONTROL, _TAG, _UNUSED = 2, 3, 4, 5
 
 
 class Vocabulary(NamedTuple):
@@ -37,13 +37,16 @@ class Vocabulary(NamedTuple):
     eos: int
     start: int | None = None  # the decoder's first input; None: a vector of zeros instead of a token
     pad: int | None = None
+    symbols: frozenset[str] = frozenset()  # subwords that are no text: those with a space are tags of languages
+    kept: frozenset[int] | None = None  # the ids that are left after pruning, apart from special symbols; None: all
 
     @property
     def rows(self) -> list[int]:
         """The foreign id for each of our ids, or -1 if there is none. The start symbol may double as another symbol."""
         pad = -1 if self.pad is None or self.pad in (self.unk, self.eos, self.start) else self.pad
         special = [pad, self.unk, -1 if self.start is None else self.start, self.eos]
-        return [*special, *(token for token in range(len(self.subwords)) if token not in special)]
+        others = range(len(self.subwords)) if self.kept is None else sorted(self.kept)
+        return [*special, *(token for token in others if token not in special)]
 
     @property
     def only_ours(self) -> list[int]:
@@ -75,7 +78,8 @@ class ForeignModel(NamedTuple):
     sentencepiece: tuple[Path, Path]  # the models of the source and of the target
     files: list[Path]  # everything that the model was read from
     reader: dict[str, str]  # package and version
-    check: Callable[[Transformer, Tokenizers], None]  # compares ours with the other toolkit's; raises RunError
+    check: Callable[[tuple[Vocabulary, Vocabulary], Transformer, Tokenizers], None]
+    """Compares ours with the other toolkit's, given the vocabularies of both sides; raises RunError."""
 
 
 def read_mapping(path: Path) -> dict[str, Any]:
@@ -129,14 +133,15 @@ def warn_of_lost(
         logger.warning(f"{place}: {', '.join(lost)} has no exact counterpart here and is ignored")
 
 
-def reorder_sentencepiece(model_bytes: bytes, names: list[str], *, name: str) -> Tokenizer:
+def reorder_sentencepiece(model_bytes: bytes, vocabulary: Vocabulary, *, name: str) -> Tokenizer:
     """A SentencePiece model that segments as before, with the ids of a vocabulary.
 
     A subword found only in the vocabulary becomes an unused piece, which segmentation never produces. A piece that
-    is only in the model comes after `END_OF_VOCABULARY`: segmentation still produces it, and its id is UNK.
+    is only in the model comes after `END_OF_VOCABULARY`: segmentation still produces it, and its id is UNK. A piece
+    that was pruned is there too, but unused: segmentation spells it with shorter ones. The tag of a language is one
+    piece wherever it occurs.
 
     Args:
-        names: The subword of each id, with our special symbols.
         name: The name of the model, for errors.
 
     Raises:
@@ -147,14 +152,18 @@ def reorder_sentencepiece(model_bytes: bytes, names: list[str], *, name: str) ->
         raise InputError(
             f"{name}: is a SentencePiece model of words or characters; only unigram and bpe can be imported"
         )
+    names, pruned = vocabulary.names, {*vocabulary.subwords} if vocabulary.kept is not None else set()
     own = {piece.piece: piece for piece in model.pieces if piece.type not in (_UNKNOWN, _CONTROL)}
     lowest = min((piece.score for piece in own.values()), default=0.0) - 1.0
 
     def piece(text: str, kind: int) -> Any:
-        return model.SentencePiece(piece=text, score=lowest if kind == _UNUSED else 0.0, type=kind)
+        return model.SentencePiece(piece=text, score=lowest if kind in (_UNUSED, _TAG) else 0.0, type=kind)
 
     pieces = [piece(symbol, _UNKNOWN if token == UNK_ID else _CONTROL) for token, symbol in enumerate(names[:4])]
-    pieces += [own.pop(text, None) or piece(text, _UNUSED) for text in names[4:]]
+    tags = {symbol for symbol in vocabulary.symbols if symbol.startswith(SPACE)}
+    pieces += [own.pop(text, None) or piece(text, _TAG if text in tags else _UNUSED) for text in names[4:]]
+    for text in own.keys() & pruned:
+        own[text].type = _UNUSED
     if own or any(each.type == _UNUSED for each in pieces):
         pieces += [piece(END_OF_VOCABULARY, _CONTROL), *own.values()]
     del model.pieces[:]

@@ -12,15 +12,16 @@ from typing import Any, Literal
 import torch
 
 from translate.atomic import write_text
-from translate.config.decoding import DecodingConfig
 from translate.config.schema import Config, ModelConfig
+from translate.data.languages import Languages
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizers
 from translate.decoding.agreement import check_agreement, probe
 from translate.decoding.counterparts import find_lacking, to_settings
 from translate.decoding.engines.ctranslate2 import length_power
 from translate.errors import RunError, import_extra
 from translate.exchange.foreign import Vocabulary
-from translate.exchange.weights import marian_mt_weights, split_weights
+from translate.exchange.language_tokenizers import choose_language, load_tokenizer, m2m100_vocabulary, write_tokenizer
+from translate.exchange.weights import OUTPUT_BIAS, marian_mt_weights, split_weights
 from translate.model import Transformer, log_probabilities
 
 logger = logging.getLogger(__name__)
@@ -28,7 +29,6 @@ logger = logging.getLogger(__name__)
 TABLE_POSITIONS = 1024
 """Positions of an export: the most tokens of a source or translation, including the special symbol."""
 SYMBOLS = {"pad_token_id": PAD_ID, "bos_token_id": BOS_ID, "eos_token_id": EOS_ID, "decoder_start_token_id": BOS_ID}
-_NORM_EPSILON = 1e-5  # hard-coded in transformers, not a setting
 SHAPE = {  # settings of `MarianConfig`, and ours; two for the same one must have the same value
     "d_model": "d_model",
     "encoder_attention_heads": "num_heads",
@@ -44,14 +44,6 @@ SHAPE = {  # settings of `MarianConfig`, and ours; two for the same one must hav
 }
 
 
-def marian_lacks(config: ModelConfig) -> list[str]:
-    """The settings of a model that MarianMT cannot express, as "model.key = value (it has …)"."""
-    lacking = find_lacking(config, "marian_mt")
-    if config.norm_epsilon != _NORM_EPSILON:
-        lacking.append(f"model.norm_epsilon = {config.norm_epsilon!r} (it has {_NORM_EPSILON!r})")
-    return lacking
-
-
 def marian_settings(model: Transformer) -> dict[str, Any]:
     """Sizes and special symbols of our model as the settings of a `MarianConfig`."""
     return {
@@ -64,25 +56,34 @@ def marian_settings(model: Transformer) -> dict[str, Any]:
     }
 
 
-def generation_settings(config: DecodingConfig, *, limit: int | None) -> dict[str, Any]:
+def generation_settings(
+    run_config: Config, tokenizers: Tokenizers, *, limit: int | None, rows: Sequence[int]
+) -> dict[str, Any]:
     """The run's search as the settings of a `GenerationConfig`, as far as it has them.
 
-    `generate` divides the log-probability by length^length_penalty, as our kind `average` does. `limit` is the most
-    tokens that the model takes, or None.
+    `generate` divides the log-probability by length^length_penalty, as our kind `average` does. If all targets begin
+    with the same tag, it is forced as the first token.
+
+    Args:
+        limit: The most tokens that the model takes; None: no limit.
+        rows: The exported id of each of our ids.
     """
+    config, languages = run_config.decoding, Languages(run_config.data)
     stopping = {1: True, 1000: "never"}.get(config.patience, False)
     longest = TABLE_POSITIONS // 2 if config.max_length_factor else config.max_length_constant + 1
+    has_tag, tags = languages.tags in ("target", "both"), {*map(languages.target_tag, languages.directions)}
     return {
-        **SYMBOLS,
-        "suppress_tokens": [PAD_ID, BOS_ID],
+        **{key: rows[token] for key, token in SYMBOLS.items()},
+        "suppress_tokens": [rows[token] for token in (PAD_ID, BOS_ID) if rows[token] != rows[EOS_ID]],
         "num_beams": config.beam_size,
         "early_stopping": stopping,
         "length_penalty": round(length_power(config), 9),  # 0 is a tiny number for CTranslate2
-        "max_length": min(longest, limit or TABLE_POSITIONS),
+        "max_length": min(longest + has_tag, limit or TABLE_POSITIONS),
+        "forced_bos_token_id": rows[tokenizers.target.tag_ids(*tags)[0]] if has_tag and len(tags) == 1 else None,
         "min_new_tokens": config.min_length_constant or None,
         "no_repeat_ngram_size": config.no_repeat_ngram or None,
         "repetition_penalty": config.repetition_penalty if config.beam_size > 1 else None,
-        "bad_words_ids": [*map(list, config.forbidden_ids)] or None,
+        "bad_words_ids": [[rows[token] for token in each] for each in config.forbidden_ids] or None,
     }
 
 
@@ -93,10 +94,17 @@ def write_huggingface(model: Transformer, tokenizers: Tokenizers, config: Config
         InputError: The package is not installed.
         RunError: The written model gives different logits, or the written tokenizer different subwords.
     """
-    transformers = import_extra("transformers")
-    exported_class = _exported_class(model.config)
-    if exported_class is transformers.MarianMTModel:
-        limit: int | None = TABLE_POSITIONS
+    transformers, vocabulary = import_extra("transformers"), m2m100_vocabulary(model, tokenizers, config)
+    exported_class = _exported_class(model.config, vocabulary)
+    limit: int | None = TABLE_POSITIONS
+    rows: Sequence[int] = range(tokenizers.target.vocab_size)
+    if vocabulary is not None:
+        rows, lacks = vocabulary.rows, vocabulary.only_ours
+        ids = [token for token in sorted(range(len(rows)), key=rows.__getitem__) if token not in lacks]
+        settings = marian_settings(model) | to_settings(model.config, "m2m_100") | {"vocab_size": len(ids)}
+        weights = marian_mt_weights(model, torch.tensor(ids))
+        weights.pop(OUTPUT_BIAS["marian_mt"], None)
+    elif exported_class is transformers.MarianMTModel:
         settings = {**marian_settings(model), **to_settings(model.config, "marian_mt")}
         weights = marian_mt_weights(model)
     else:
@@ -111,27 +119,37 @@ def write_huggingface(model: Transformer, tokenizers: Tokenizers, config: Config
             "vocab_size": model.output.out_features,
             "is_encoder_decoder": True,
             "auto_map": {key: f"{file.stem}.{name}" for key, name in classes.items()},
-            **SYMBOLS,
         }
         weights = split_weights(model)
+    settings |= {key: rows[token] for key, token in SYMBOLS.items()}
     exported = exported_class(exported_class.config_class(**settings))
     missing, unexpected = exported.load_state_dict(weights, strict=False)
     # MarianMT fills these two itself: its table of positions, and zeros.
     assert not unexpected and all(name.endswith(("embed_positions.weight", "final_logits_bias")) for name in missing)
-    exported.generation_config = transformers.GenerationConfig(**generation_settings(config.decoding, limit=limit))
+    generation = generation_settings(config, tokenizers, limit=limit, rows=rows)
+    exported.generation_config = transformers.GenerationConfig(**generation)
     transformers.utils.logging.disable_progress_bar()
     exported.save_pretrained(directory)
-    write_marian_tokenizer(tokenizers, config, directory, limit=limit)
-    check_huggingface(directory, model, tokenizers)
+    if vocabulary is None or not write_tokenizer(vocabulary, tokenizers.source, config, directory):
+        names = () if vocabulary is None else vocabulary.subwords
+        write_marian_tokenizer(tokenizers, config, directory, limit=limit, names=names)
+    check_huggingface(directory, model, tokenizers, vocabulary)
 
 
-def write_marian_tokenizer(tokenizers: Tokenizers, config: Config, directory: Path, *, limit: int | None) -> None:
-    """Write the run's SentencePiece models as the files of a `MarianTokenizer`: the same subwords with the same ids."""
+def write_marian_tokenizer(
+    tokenizers: Tokenizers, config: Config, directory: Path, *, limit: int | None, names: Sequence[str] = ()
+) -> None:
+    """Write the run's SentencePiece models as the files of a `MarianTokenizer`: the same subwords with the same ids.
+
+    Args:
+        names: The subwords of a joint vocabulary in another order; empty: ours.
+    """
     symbols = {"unk_token": UNK_ID, "bos_token": BOS_ID, "eos_token": EOS_ID, "pad_token": PAD_ID}
+    pieces = dict(zip(symbols, tokenizers.source.pieces([*symbols.values()]), strict=True))
     is_separate = tokenizers.vocabulary == "separate"
     sides = {"vocab.json": tokenizers.source} | ({"target_vocab.json": tokenizers.target} if is_separate else {})
     files: dict[str, dict[str, Any]] = {
-        name: {piece: token_id for token_id, piece in enumerate(side.pieces(range(side.vocab_size)))}
+        name: {piece: token_id for token_id, piece in enumerate(names or side.all_pieces)}
         for name, side in sides.items()
     }
     files["tokenizer_config.json"] = {
@@ -139,7 +157,7 @@ def write_marian_tokenizer(tokenizers: Tokenizers, config: Config, directory: Pa
         "separate_vocabs": is_separate,
         "source_lang": config.data.source_language,
         "target_lang": config.data.target_language,
-        **dict(zip(symbols, tokenizers.source.pieces([*symbols.values()]), strict=True)),
+        **{key: name for key, name in pieces.items() if name in files["vocab.json"]},
         **({} if limit is None else {"model_max_length": limit}),
         "clean_up_tokenization_spaces": False,
     }
@@ -156,16 +174,26 @@ def load_marian_tokenizer(directory: Path) -> Any:
         return import_extra("transformers").MarianTokenizer.from_pretrained(directory, local_files_only=True)
 
 
-def check_huggingface(directory: Path, model: Transformer, tokenizers: Tokenizers) -> None:
-    """Run the written model and ours on the same sentences; raises the errors of `check_transformers`."""
-    exported = _exported_class(model.config).from_pretrained(directory, local_files_only=True).eval()
-    symbols = {"unk": UNK_ID, "eos": EOS_ID, "start": BOS_ID, "pad": PAD_ID}
-    vocabularies = [Vocabulary(side.pieces(range(side.vocab_size)), **symbols) for side in tokenizers[:2]]
-    check_transformers(exported, load_marian_tokenizer(directory), vocabularies, "exported", model, tokenizers)
+def check_huggingface(
+    directory: Path, model: Transformer, tokenizers: Tokenizers, vocabulary: Vocabulary | None = None
+) -> None:
+    """Run the written model and ours on the same sentences; raises the errors of `check_transformers`.
+
+    Args:
+        vocabulary: That of an M2M100 model.
+    """
+    exported = _exported_class(model.config, vocabulary).from_pretrained(directory, local_files_only=True).eval()
+    ours = [Vocabulary(side.all_pieces, UNK_ID, EOS_ID, start=BOS_ID, pad=PAD_ID) for side in tokenizers[:2]]
+    vocabularies = ours if vocabulary is None else [vocabulary] * 2
+    has_tags = (directory / "sentencepiece.bpe.model").exists()
+    tokenizer = load_tokenizer(directory) if has_tags else load_marian_tokenizer(directory)
+    check_transformers(exported, tokenizer, "exported", vocabularies, model, tokenizers)
 
 
-def _exported_class(config: ModelConfig) -> Any:
-    if marian_lacks(config):
+def _exported_class(config: ModelConfig, vocabulary: Vocabulary | None) -> Any:
+    if vocabulary is not None:
+        return import_extra("transformers").M2M100ForConditionalGeneration
+    if find_lacking(config, "marian_mt"):
         from translate.exchange.modeling_translate import TranslateForConditionalGeneration
 
         return TranslateForConditionalGeneration
@@ -175,8 +203,8 @@ def _exported_class(config: ModelConfig) -> Any:
 def check_transformers(
     theirs: Any,
     tokenizer: Any,
-    vocabularies: Sequence[Vocabulary],
     made: Literal["exported", "imported"],
+    vocabularies: Sequence[Vocabulary],
     model: Transformer,
     tokenizers: Tokenizers,
 ) -> None:
@@ -195,17 +223,22 @@ def check_transformers(
         ).logits
     is_target = probes.batch.target_output_ids != PAD_ID
     both = sorted({*range(len(rows))} - {*vocabularies[1].only_ours})
-    for what, function in {"logits": lambda logits: logits, "log-probabilities": log_probabilities}.items():
-        ours, expected = (function(each[is_target]) for each in (probes.logits, logits))
-        check_agreement(ours[:, both], expected[:, rows[both]], what=what, made=made)
+    ours, expected = probes.logits[is_target], logits[is_target][:, rows[both]]  # what was pruned has no probability
+    check_agreement(ours[:, both], expected, what="logits", made=made)
+    ours, expected = log_probabilities(ours)[:, both], log_probabilities(expected)
+    check_agreement(ours, expected, what="log-probabilities", made=made)
     source_ids = {row: token for token, row in enumerate(source_rows.tolist()) if token != BOS_ID}
     tags = [f"{name} " for name in vocabularies[0].subwords if name.startswith(">>")][:1]
+    before = choose_language(tokenizer, tokenizers.source)
+    is_text = [[name not in each.symbols for name in each.names] for each in vocabularies]
     for pair in probes.pairs:
-        texts = [tag + tokenizers.source.decode(pair.source) for tag in ("", *tags)]
+        words = [[token for token in ids if is_text[side][token]] for side, ids in enumerate(pair)]
+        texts = [tag + tokenizers.source.decode(words[0]) for tag in ("", *tags)]
         ids = [[source_ids.get(token) for token in tokenizer(text)["input_ids"]] for text in texts]
-        text = tokenizer.decode(rows[torch.tensor(pair.target)].tolist(), skip_special_tokens=True)
-        same_ids = ids == [[*tokenizers.source.encode(text), EOS_ID] for text in texts]
-        if not same_ids or text != tokenizers.target.decode(pair.target).strip():
+        text = tokenizer.decode([int(rows[token]) for token in words[1]], skip_special_tokens=True)
+        same_ids = ids == [[*before, *tokenizers.source.encode(text), EOS_ID] for text in texts]
+        is_pruned = any(None in each for each in ids)  # their tokenizer joins subwords of ours to one that was pruned
+        if not (same_ids or is_pruned) or text != tokenizers.target.decode(words[1]).strip():
             raise RunError(
                 f"the {made} tokenizer gives other tokens than the original one for {texts[0]!r}, or another text than"
                 f" {text!r}; nothing was {made}"

@@ -1,5 +1,6 @@
 """Makes runs of other toolkits' models: the same function with our special ids, checked to give the same numbers."""
 
+import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,9 +13,18 @@ from translate.config.load import load_config
 from translate.config.yaml import parse_yaml
 from translate.data.tokenizer import Tokenizers
 from translate.errors import InputError
-from translate.exchange.foreign import ForeignModel, describe_sentencepiece, reading, reorder_sentencepiece
+from translate.exchange.foreign import (
+    ForeignModel,
+    describe_sentencepiece,
+    read_mapping,
+    reading,
+    reorder_sentencepiece,
+)
+from translate.exchange.m2m100 import read_m2m100
 from translate.exchange.marian import read_marian
-from translate.exchange.marian_mt import download, read_marian_mt
+from translate.exchange.marian_mt import read_marian_mt
+from translate.exchange.pretrained import download
+from translate.exchange.pruning import prune
 from translate.exchange.weights import OUTPUT_BIAS, named_weights, sines_first
 from translate.files import read_input
 from translate.fingerprint import fingerprint
@@ -23,19 +33,32 @@ from translate.runs.checkpoint import WEIGHTS_PREFIX, add_prefix, write_checkpoi
 from translate.runs.directory import create_run
 from translate.runs.loading import LoadedRun, build_model, get_parameters
 
+logger = logging.getLogger(__name__)
+
 EXCLUDED = -100.0
 """Bias of an id that the other toolkit does not have: in fp32 its probability is 0. It is finite, because label
 smoothing multiplies each log-probability by a small number."""
 
 
-def import_model(source: str, run: Path, *, overrides: Sequence[str] = (), command: Sequence[str]) -> LoadedRun:
+def import_model(
+    source: str,
+    run: Path,
+    *,
+    overrides: Sequence[str] = (),
+    command: Sequence[str],
+    keep_languages: Sequence[str] = (),
+    texts: Sequence[Path] = (),
+) -> LoadedRun:
     """Write a run of another toolkit's model, after checking that it gives the same numbers.
 
     Args:
-        source: A folder with a MarianMT model of Hugging Face or with Marian's own files, or a name on the Hub.
+        source: A folder with a MarianMT, M2M100 or NLLB-200 model of Hugging Face or with Marian's own files, or a name
+            on the Hub.
         run: A folder that does not exist yet, or an empty one.
         overrides: `dotted.key=value` settings that the files do not contain, such as the languages.
         command: The command that the user typed, which the run records.
+        keep_languages: The languages of a multilingual model to keep; empty: all. See `prune`.
+        texts: Files whose subwords are kept; empty: all subwords are.
 
     Returns:
         The run as it is loaded.
@@ -50,9 +73,12 @@ def import_model(source: str, run: Path, *, overrides: Sequence[str] = (), comma
     folder = Path(source) if os.path.exists(source) else download(source)
     is_marian = (folder / "decoder.yml").is_file() and not (folder / "config.json").is_file()
     with reading(folder):
-        foreign = read_marian(folder) if is_marian else read_marian_mt(folder)
+        foreign = read_marian(folder) if is_marian else _read_pretrained(folder)
+        if keep_languages or texts:
+            foreign, report = prune(foreign, make_tokenizers(foreign), languages=keep_languages, texts=texts)
+            logger.info(f"Vocabulary {report}")
         imported = convert(foreign, run, overrides)
-        foreign.check(imported.model, imported.tokenizers)
+        foreign.check((foreign.source, foreign.target), imported.model, imported.tokenizers)
     try:
         header = read_input(folder / "README.md").decode().split("---\n")[1]
         licence = parse_yaml(header, path=folder / "README.md", dotted_keys=True)[0]["license"]
@@ -72,6 +98,33 @@ def import_model(source: str, run: Path, *, overrides: Sequence[str] = (), comma
     return imported
 
 
+def _read_pretrained(folder: Path) -> ForeignModel:
+    file, readers = folder / "config.json", {"marian": read_marian_mt, "m2m_100": read_m2m100}
+    model_type = read_mapping(file).get("model_type") if file.is_file() else "marian"  # which says what is missing
+    if model_type not in readers:
+        raise InputError(
+            f"{file}: model_type = {model_type!r}; MarianMT models ('marian'), such as those of OPUS-MT, M2M100 and"
+            " NLLB-200 ('m2m_100'), and Marian's own files can be imported"
+        )
+    return readers[model_type](folder)
+
+
+def make_tokenizers(foreign: ForeignModel) -> Tokenizers:
+    """The SentencePiece models of another toolkit with the ids of our vocabulary.
+
+    Raises:
+        InputError: A SentencePiece model cannot be read.
+    """
+    is_joint = foreign.source == foreign.target
+    contents = [*map(read_input, foreign.sentencepiece)]
+    source, target = (
+        reorder_sentencepiece(contents[side], vocabulary, name=str(foreign.sentencepiece[side]))
+        for side, vocabulary in enumerate((foreign.source, foreign.target))
+    )
+    is_one = is_joint and contents[0] == contents[1]
+    return Tokenizers(source, source if is_one else target, "joint" if is_joint else "separate")
+
+
 def convert(foreign: ForeignModel, run: Path, overrides: Sequence[str]) -> LoadedRun:
     """Convert another toolkit's model into a run in memory.
 
@@ -82,19 +135,12 @@ def convert(foreign: ForeignModel, run: Path, overrides: Sequence[str]) -> Loade
         InputError: A weight is missing or has no place in our model, a SentencePiece model cannot be read, or an
             override is invalid or changes what the files determine.
     """
-    is_joint = foreign.source == foreign.target
-    contents = [*map(read_input, foreign.sentencepiece)]
-    source, target = (
-        reorder_sentencepiece(contents[side], vocabulary.names, name=str(foreign.sentencepiece[side]))
-        for side, vocabulary in enumerate((foreign.source, foreign.target))
-    )
-    is_one = is_joint and contents[0] == contents[1]
-    tokenizers = Tokenizers(source, source if is_one else target, "joint" if is_joint else "separate")
+    tokenizers = make_tokenizers(foreign)
     bias = foreign.weights[OUTPUT_BIAS[foreign.format]]
     sections: dict[str, Any] = {
         **foreign.sections,
         "tokenizer": {
-            **describe_sentencepiece(contents[0]),
+            **describe_sentencepiece(read_input(foreign.sentencepiece[0])),
             "vocabulary": tokenizers.vocabulary,
             "vocab_size": tokenizers.source.vocab_size,
         },

@@ -105,7 +105,7 @@ def read_marian(folder: Path) -> ForeignModel:
         sentencepiece=(spms[0], spms[1]),
         files=[folder / "decoder.yml", *models, *dict.fromkeys([*vocabularies, *spms])],
         reader={"ctranslate2": ctranslate2.__version__},
-        check=functools.partial(_check, models[0], (source, target), spms),
+        check=functools.partial(_check, models[0], spms),
     )
 
 
@@ -161,7 +161,7 @@ def _read_weights(arrays: dict[str, NDArray[Any]], *, name: str) -> tuple[dict[s
 
 
 def _check(
-    file: Path, vocabularies: Sequence[Vocabulary], spms: Sequence[Path], model: Transformer, tokenizers: Tokenizers
+    file: Path, spms: Sequence[Path], vocabularies: Sequence[Vocabulary], model: Transformer, tokenizers: Tokenizers
 ) -> None:
     """Compare log-probabilities with CTranslate2's, and subwords with the original SentencePiece models'."""
     probes = probe(model, position_limit=None)

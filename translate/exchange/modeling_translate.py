@@ -48,10 +48,10 @@ class TranslateConfig(PretrainedConfig):
         super().__init__(**settings)
 
 
-def sinusoids(positions: Tensor, width: int) -> tuple[Tensor, Tensor]:
-    """Sines and cosines of p / 10000^(2i / width) for each position p, (batch, position, width / 2)."""
+def sinusoids(positions: Tensor, width: int, *, last: int | None = None) -> tuple[Tensor, Tensor]:
+    """Sines and cosines of p / 10000^(2i / last) for each position p, (batch, position, width / 2); last is width."""
     exact = torch.float32 if positions.device.type == "mps" else torch.float64  # far positions need float64
-    wave = torch.arange(0, width, 2, dtype=exact, device=positions.device) / width
+    wave = torch.arange(0, width, 2, dtype=exact, device=positions.device) / (last or width)
     angles = positions[..., None] * 10000.0**-wave
     return angles.sin().float(), angles.cos().float()
 
@@ -181,8 +181,10 @@ class TranslateStack(nn.Module):
         key_positions = (attention_mask.long().cumsum(dim=1) - 1).clamp(min=0)
         positions = key_positions[:, -length:]
         hidden = self.tokens(input_ids) * self.scale
-        if kind == "sinusoidal":
-            sines_and_cosines = torch.stack(sinusoids(positions, self.config.d_model), dim=-1)
+        if kind in ("sinusoidal", "fairseq"):  # fairseq begins with position 2
+            width = self.config.d_model
+            first, last = (0, width) if kind == "sinusoidal" else (2, max(width - 2, 1))
+            sines_and_cosines = torch.stack(sinusoids(positions + first, width, last=last), dim=-1)
             hidden = hidden + sines_and_cosines.flatten(-2).to(hidden.dtype)
         elif kind == "learned":
             hidden = hidden + self.positions(positions)

@@ -55,7 +55,7 @@ def write_onnx(model: Transformer, tokenizers: Tokenizers, config: Config, direc
         **(COUNTERPARTS["tie_embeddings"][model.config.tie_embeddings].marian_mt or {}),
         "max_position_embeddings": limit or TABLE_POSITIONS,
     }
-    generation = generation_settings(config.decoding, limit=limit)
+    generation = generation_settings(config, tokenizers, limit=limit, rows=range(tokenizers.target.vocab_size))
     for name, content in {"config": settings, "generation_config": generation}.items():
         write_text(directory / f"{name}.json", json.dumps(content, indent=2) + "\n")
     write_marian_tokenizer(tokenizers, config, directory, limit=limit)

@@ -126,7 +126,7 @@ class Graph:
         else:
             hidden = self.op("Gather", self.weight(self._names[tokens], tokens), ids)
         hidden = self.op("Mul", hidden, self.number(embedder.scale))
-        if self._config.positions not in ("sinusoidal", "learned"):
+        if self._config.positions not in ("sinusoidal", "fairseq", "learned"):
             return hidden
         every = self._every_position(embedder.positions)
         rows = embedder.positions.embed(torch.zeros(1, len(every), self._config.d_model), every)[0]

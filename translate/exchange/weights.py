@@ -65,6 +65,9 @@ def named_weights(model: Transformer, names_of: Format) -> dict[str, Weight]:
         stack, _, place = ours.partition(".layers.")
         if not place:
             side: Literal["source", "target"] = "source" if stack.startswith("encoder") else "target"
+            if "final_norm" in ours:  # only with pre-norm, which Marian's own files do not have
+                weights[f"model.{ours.replace('final_norm', 'layer_norm')}"] = Weight(tensor, 0, None)
+                continue
             weights[_OUTSIDE_LAYERS[ours][names_of]] = Weight(tensor, None if ours == "output.bias" else 1, side)
             continue
         number, _, place = place.partition(".")
@@ -83,13 +86,13 @@ def sines_first(d_model: int) -> Tensor:
     return torch.arange(d_model).view(-1, 2).t().flatten()
 
 
-def marian_mt_weights(model: Transformer) -> dict[str, Tensor]:
-    """Our weights by MarianMT's names, sines before cosines."""
+def marian_mt_weights(model: Transformer, rows: Tensor | None = None) -> dict[str, Tensor]:
+    """Our weights by MarianMT's names, sines before cosines, with `rows` of our vocabulary in another order."""
     order = sines_first(model.config.d_model).to(model.device)
-    weights = {
-        name: (tensor if axis is None else tensor.index_select(axis, order)).float().cpu()
-        for name, (tensor, axis, _) in named_weights(model, "marian_mt").items()
-    }
+    weights = {}
+    for name, (tensor, axis, tokens) in named_weights(model, "marian_mt").items():
+        tensor = tensor if axis is None else tensor.index_select(axis, order)
+        weights[name] = (tensor if rows is None or tokens is None else tensor[rows]).float().cpu()
     if model.config.tie_embeddings == "all":
         weights["model.shared.weight"] = weights["lm_head.weight"]
     if (bias := weights.get(OUTPUT_BIAS["marian_mt"])) is not None:

@@ -78,7 +78,9 @@ class Case:
         if training.lora_rank > 0:
             self.frozen = f"training.lora_rank = {training.lora_rank}"
         tokenizer = config.tokenizer
-        self.is_extended = bool(tokenizer.add_characters or tokenizer.add_pieces or Languages(config.data).source_tags)
+        known = {config.data.language_tag.format(code) for code in config.data.languages}
+        new_tags = {*Languages(config.data).source_tags} - known
+        self.is_extended = bool(tokenizer.add_characters or tokenizer.add_pieces or new_tags)
         self.patience_steps = (training.patience or math.inf) * training.validate_every
         self.validation_hint = max(1, max_steps // 10)
         if facts is not None:

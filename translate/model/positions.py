@@ -52,37 +52,47 @@ class Positions(nn.Module):
         return None
 
 
-def sinusoidal_table(num_positions: int, d_model: int) -> Float[Tensor, "position d_model"]:
+def sinusoidal_table(
+    num_positions: int, d_model: int, *, formula: Literal["paper", "fairseq"] = "paper"
+) -> Float[Tensor, "position d_model"]:
     """Sines in the even dimensions, cosines in the odd: row p, dimension 2i is sin(p / 10000^(2i / d_model)).
+
+    In fairseq's formula, which M2M100 and NLLB-200 have, row p is sin((p + 2) / 10000^(2i / (d_model - 2))): the last
+    wavelength is exactly 10000 * 2pi, and two positions are reserved.
 
     Raises:
         ValueError: `d_model` is odd.
 
-    Source: Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, section 3.5.
+    Source: Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, section 3.5; fairseq's
+    `modules/sinusoidal_positional_embedding.py`.
     """
     if d_model % 2:
         raise ValueError(f"d_model = {d_model} must be even for sinusoidal positions")
-    wave = torch.arange(0, d_model, 2, dtype=torch.float64) / d_model  # in fp64, so that far positions are exact too
-    angles = torch.arange(num_positions, dtype=torch.float64)[:, None] * torch.pow(10000.0, -wave)
+    first, last = (0, d_model) if formula == "paper" else (2, max(d_model - 2, 1))
+    wave = torch.arange(0, d_model, 2, dtype=torch.float64) / last  # in fp64, so that far positions are exact too
+    rows = torch.arange(first, first + num_positions, dtype=torch.float64)
+    angles = rows[:, None] * torch.pow(10000.0, -wave)
     return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1).float()
 
 
 class _TableOfSines(Positions):
-    """The paper's table; it grows when a sequence is longer than all before it."""
+    """A table of sines and cosines; it grows when a sequence is longer than all before it."""
 
-    def __init__(self, *, d_model: int) -> None:
+    def __init__(self, *, d_model: int, formula: Literal["paper", "fairseq"] = "paper") -> None:
         super().__init__()
-        self.register_buffer("table", sinusoidal_table(256, d_model), persistent=False)
+        self._formula: Literal["paper", "fairseq"] = formula
+        self.register_buffer("table", sinusoidal_table(256, d_model, formula=formula), persistent=False)
         self.table: Tensor
 
     def reserve(self, length: int) -> None:
         if length > len(self.table):
             with torch.inference_mode(False):  # a table that grows during validation must serve training too
-                self.table = sinusoidal_table(2 * length, self.table.shape[1]).to(self.table)
+                table = sinusoidal_table(2 * length, self.table.shape[1], formula=self._formula)
+                self.table = table.to(self.table)
 
 
 class SinusoidalPositions(_TableOfSines):
-    """As in the paper: a row of its table is added to each embedding."""
+    """As in the paper and in fairseq: a row of the table is added to each embedding."""
 
     def embed(
         self, embedded: Float[Tensor, "batch token d_model"], positions: Int[Tensor, "*#batch #token"]
@@ -200,6 +210,8 @@ def build_positions(config: ModelConfig, *, directions: Literal["both", "past"])
     match config.positions:
         case "sinusoidal":
             return SinusoidalPositions(d_model=config.d_model)
+        case "fairseq":
+            return SinusoidalPositions(d_model=config.d_model, formula="fairseq")
         case "learned":
             return LearnedPositions(d_model=config.d_model, max_positions=config.max_positions)
         case "rotary":

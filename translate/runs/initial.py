@@ -1,6 +1,7 @@
 """Initial weights of a fine-tuning: the weights of another run, with rows for new entries of the vocabulary."""
 
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,6 +12,8 @@ from translate.config.inherit import check_agreement
 from translate.config.load import read_resolved_config
 from translate.config.schema import Config
 from translate.config.yaml import shown_path
+from translate.data.languages import Languages
+from translate.data.tokenizer import Tokenizers
 from translate.errors import InputError
 from translate.fingerprint import fingerprint
 from translate.model import Transformer
@@ -46,10 +49,13 @@ class InitialWeights(NamedTuple):
         values = {"run": run, "checkpoint": self.checkpoint, "step": self.step, "sha256": self.sha256}
         return {"initialized_from": values}
 
-    def give_to(self, model: Transformer, *, seed: int) -> None:
+    def give_to(self, model: Transformer, *, seed: int, related: Sequence[Mapping[int, int]] = ({}, {})) -> None:
         """Give a model these weights. New rows of a larger vocabulary are the mean of the others plus a little noise.
 
         So the logit of a new entry is near the mean of all, and the other probabilities hardly change.
+
+        Args:
+            related: New ids of the source and of the target whose rows are those of other ids instead.
 
         Source: Hewitt 2021, https://nlp.stanford.edu/~johnhew/vocab-expansion.html.
 
@@ -63,7 +69,35 @@ class InitialWeights(NamedTuple):
                 noise = torch.randn(len(parameter) - len(rows), *rows.shape[1:], generator=generator)
                 new = rows.mean(0) + _NOISE * rows.std(0) * noise
                 tensors[name] = torch.cat([rows, new])
+                for token, same in related[not name.startswith("encoder")].items():
+                    tensors[name][token] = rows[same]
         set_parameters(model, tensors, name=str(self.file))
+
+
+def check_languages(config: Config, base: Languages, *, run: Path) -> None:
+    """Check that a multilingual base run knows all languages of its fine-tuning, except for those that are added.
+
+    Raises:
+        InputError: It does not know one, perhaps one that `tokenizer.add_languages` names as related.
+    """
+    known, added = [*dict.fromkeys([*base.sources, *base.targets])], config.tokenizer.add_languages
+    codes = {code for each in Languages(config.data).directions for code in (each if base.tags == "both" else each[1:])}
+    for code in sorted({*(codes - added.keys()), *filter(None, added.values())} - {*known}) if base.tags else ():
+        raise InputError(
+            f"training.initialize_from = {run} does not know the language {code}; it knows {', '.join(known[:20])}"
+            f"{' and more' if len(known) > 20 else ''}. Correct the code (of data or of"
+            f" a corpus), or add a new language with 'tokenizer.add_languages={{{code}: RELATED}}'"
+        )
+
+
+def related_tags(config: Config, tokenizers: Tokenizers) -> list[dict[int, int]]:
+    """The ids of new languages' tags and of the languages that they begin as, for each side."""
+    tag, sides = config.data.language_tag.format, []
+    for tokenizer in tokenizers[:2]:
+        pairs = {tokenizer.tag_id(tag(new)): old for new, old in config.tokenizer.add_languages.items() if old}
+        ids = {new: tokenizer.tag_id(tag(old)) for new, old in pairs.items()}
+        sides.append({new: old for new, old in ids.items() if new is not None and old is not None})
+    return sides
 
 
 def read_initial_weights(config: Config) -> InitialWeights | None:
@@ -80,7 +114,9 @@ def read_initial_weights(config: Config) -> InitialWeights | None:
         run = open_run(path)
     except InputError as error:
         raise InputError(f"training.initialize_from: {error}") from error
-    check_agreement(config.model_dump(mode="json"), read_resolved_config(run.config), run=path)
+    base = read_resolved_config(run.config)
+    check_agreement(config.model_dump(mode="json"), base, run=path)
+    check_languages(config, Languages(base.data), run=path)
     tensors, step, averaged = read_weights(run, checkpoint, last="training.initialize_checkpoint=last")
     file, recorded = run.checkpoint(checkpoint), [] if averaged else read_metrics(run)
     scores = [each.get("BLEU") for each in recorded if each["kind"] == "validation" and each["step"] == step]

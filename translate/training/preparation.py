@@ -139,6 +139,9 @@ def make_tokenizers(config: Config, corpora: Corpora, *, cache: DataCache | None
     sources, targets = join_texts(augment_corpus(corpus, with_typos=False) for corpus in corpora.train)
     if config.training.initialize_from is not None:
         tokenizers = load_tokenizers(RunDirectory(config.training.initialize_from).tokenizer)
+        for tag in map(config.data.language_tag.format, config.tokenizer.add_languages):
+            if tokenizers.source.tag_id(tag) is not None:
+                raise InputError(f"tokenizer.add_languages: the vocabulary already has {tag}; choose another code")
         tokenizers = extend_tokenizers(tokenizers, config.tokenizer, sources, targets)
     else:
         tokenizers = prepare_tokenizers(config.tokenizer, sources, targets, cache=cache)

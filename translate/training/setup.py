@@ -16,7 +16,7 @@ from translate.model import Transformer
 from translate.model.device import choose_device, explain_out_of_memory, has_streams, threads_per_process
 from translate.model.lora import add_lora
 from translate.model.precision import MixedPrecision, choose_precision
-from translate.runs.initial import InitialWeights
+from translate.runs.initial import InitialWeights, related_tags
 from translate.runs.loading import build_model, count_weights
 from translate.training.data_parallel import DataParallel, RankParallel, ThreadParallel, choose_workers
 from translate.training.footprint import check_training_fits
@@ -114,7 +114,7 @@ def setup_training(
         check_training_fits(config, num_weights, device=device, batch_tokens=batch_tokens, world=world)
         model = build_model(config, tokenizers, device=torch.device("cpu") if on_cpu_first else device)
         if initial is not None:
-            initial.give_to(model, seed=settings.seed)
+            initial.give_to(model, seed=settings.seed, related=related_tags(config, tokenizers))
         return model.train()
 
     return build_train_step(world.run_on_all_ranks(build), settings, device=device, world=world)

@@ -34,6 +34,7 @@ _KINDS: dict[AttentionKind, list[str]] = {  # a name, what looks and is looked a
 _MEAN = -1  # in place of a head's number: the mean of all heads
 _POSITIONS = {
     "sinusoidal": "Positions (sinusoidal) were added to the embeddings: they are inside the vectors.",
+    "fairseq": "Positions (sinusoidal) were added to the embeddings: they are inside the vectors.",
     "learned": "Positions (learned) were added to the embeddings: they are inside the vectors.",
     "rotary": "Positions (rotary) turn the queries and keys of self-attention: the vectors are shown as turned, and"
     " “by position” is what turning changed in the score.",

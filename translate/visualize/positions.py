@@ -1,7 +1,6 @@
 """How a model knows word order: pictures of each kind of position encoding."""
 
 import math
-from typing import Literal
 
 import torch
 
@@ -34,12 +33,16 @@ def positions_picture(config: ModelConfig, model: Transformer | None, *, length:
     at_first = ""  # learnt positions before training
     switches, columns = [], 2
     match config.positions:
-        case "sinusoidal":
+        case "sinusoidal" | "fairseq":
             about = (
                 "Sinusoidal positions: row p is added to the embedding at position p. The same for every model of this"
                 " width, and in encoder and decoder. Vaswani et al. 2017, section 3.5."
             )
-            panels = [*_table_panels("Positions", encoder, length), _wave_lengths(config.d_model, "d_model")]
+            dimensions, name_of_it = config.d_model, "d_model"
+            if config.positions == "fairseq":
+                dimensions, name_of_it = config.d_model - 2, "d_model - 2"
+                about += " fairseq divides by d_model - 2 instead of d_model, and begins with position 2."
+            panels = [*_table_panels("Positions", encoder, length), _wave_lengths(dimensions, name_of_it)]
             names = [("apart", "sines, then cosines"), ("as added", "in turn, as they are added")]
             switches = [Switch("order", "Dimensions", names)]
         case "learned":
@@ -84,7 +87,7 @@ def _table_panels(name: str, positions: Positions, length: int) -> list[Panel]:
     ]
 
 
-def _wave_lengths(dimensions: int, name: Literal["d_model", "the head dimension"]) -> Curves:
+def _wave_lengths(dimensions: int, name: str) -> Curves:
     """Positions until a sine repeats: 2π · 10000^(2i / dimensions) for the i-th pair of dimensions."""
     pairs = range(dimensions // 2)
     lengths = [2 * math.pi * 10000 ** (2 * pair / dimensions) for pair in pairs]

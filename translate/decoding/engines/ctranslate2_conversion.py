@@ -25,7 +25,7 @@ from translate.errors import InputError, RunError, import_extra
 from translate.fingerprint import fingerprint
 from translate.model import Decoder, Encoder, Transformer, log_probabilities
 from translate.model.layers import DecoderLayer, EncoderLayer
-from translate.model.positions import LearnedPositions, RelativePositions, SinusoidalPositions, sinusoidal_table
+from translate.model.positions import LearnedPositions, RelativePositions, SinusoidalPositions
 from translate.runs.checksums import check_folder, check_inside, write_checksums
 from translate.runs.directory import Checkpoint, open_run
 from translate.runs.loading import load_run
@@ -84,7 +84,8 @@ def convert_run(run_path: Path, *, checkpoint: Checkpoint) -> Path:
 
 def position_limit(config: ModelConfig) -> int | None:
     """The most tokens that the exported model takes on either side, with the special symbol; None: no limit."""
-    return {"sinusoidal": TABLE_POSITIONS, "learned": config.max_positions}.get(config.positions)
+    limits = {"sinusoidal": TABLE_POSITIONS, "fairseq": TABLE_POSITIONS, "learned": config.max_positions}
+    return limits.get(config.positions)
 
 
 def write_ctranslate2(
@@ -181,7 +182,8 @@ def _fill_stack(spec: Any, stack: Encoder | Decoder, *, embeddings: Any) -> None
     embeddings.weight = _array(embedder.tokens.weight)
     spec.scale_embeddings = embedder.scale
     if isinstance(positions, SinusoidalPositions):
-        spec.position_encodings.encodings = _array(sinusoidal_table(TABLE_POSITIONS, d_model))
+        positions.reserve(TABLE_POSITIONS)
+        spec.position_encodings.encodings = _array(positions.table[:TABLE_POSITIONS])
     elif isinstance(positions, LearnedPositions):
         spec.position_encodings.encodings = _array(positions.table)
     if isinstance(stack.final_norm, nn.LayerNorm):

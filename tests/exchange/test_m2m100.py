@@ -1,0 +1,168 @@
+"""M2M100 and NLLB-200 folders: numbers and tokens are those of transformers, there and back, whole and pruned."""
+
+import json
+import logging
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from harness import make_m2m100
+
+from translate.decoding.loading import load_own_translator
+from translate.errors import InputError
+from translate.exchange import export_run, import_model
+from translate.exchange.language_tokenizers import load_tokenizer
+from translate.exchange.m2m100 import read_m2m100
+from translate.runs.loading import get_parameters, load_run
+
+transformers = pytest.importorskip("transformers", reason="the extra `huggingface` is not installed")
+
+pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses:UserWarning")
+
+CODES = {"m2m100": ("de", "en", "fr"), "nllb": ("deu_Latn", "eng_Latn", "fra_Latn")}
+
+
+def import_(folder: Path, run: Path, *overrides: str, **options: Any) -> Any:
+    return import_model(str(folder), run, overrides=overrides, command=["translate", "import"], **options)
+
+
+@pytest.fixture(scope="module", params=CODES)
+def imported(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> tuple[str, Path, Path]:
+    path = tmp_path_factory.mktemp(request.param)
+    folder, run = make_m2m100(path / "folder", request.param), path / "run"
+    import_(folder, run)
+    return request.param, folder, run
+
+
+def generate(folder: Path, texts: list[str], *, source: str, target: str, **options: Any) -> list[list[int]]:
+    """The rows that transformers generates, between the tag and the end."""
+    tokenizer = load_tokenizer(folder)
+    tokenizer.src_lang = source
+    model = transformers.M2M100ForConditionalGeneration.from_pretrained(folder)
+    tag = (
+        tokenizer.get_lang_id(target) if hasattr(tokenizer, "get_lang_id") else tokenizer.convert_tokens_to_ids(target)
+    )
+    batch = tokenizer(texts, return_tensors="pt", padding=True)
+    found = model.generate(**batch, forced_bos_token_id=tag, **options).tolist()
+    assert all(ids[:2] == [2, tag] for ids in found)
+    return [ids[2 : ids.index(2, 2) if 2 in ids[2:] else len(ids)] for ids in found]
+
+
+def translate(run: Path, folder: Path, texts: list[str], *, source: str, target: str) -> list[list[int]]:
+    translator = load_own_translator(run, options={"device": "cpu", "beam_size": 1}).translator
+    rows = read_m2m100(folder).source.rows
+    found = translator.translate(texts, to=target, from_=source)
+    return [[rows[token] for part in each.parts for token in part.ids] for each in found]
+
+
+def test_greedy_search_is_the_same_in_three_directions(imported: tuple[str, Path, Path], german: list[str]) -> None:
+    kind, folder, run = imported
+    german_code, english, french = CODES[kind]
+    found = []
+    for source, target in ((german_code, english), (english, german_code), (german_code, french)):
+        theirs = generate(folder, german[:5], source=source, target=target, num_beams=1)
+        assert translate(run, folder, german[:5], source=source, target=target) == theirs
+        found += map(tuple, theirs)
+    assert len({*found}) > 5  # languages and texts matter
+    with pytest.raises(InputError, match="to"):
+        translate(run, folder, ["Hund"], source=german_code, target="xyz")
+
+
+def test_settings(imported: tuple[str, Path, Path]) -> None:
+    kind, _, run = imported
+    config = load_run(run).config
+    assert (config.model.norm, config.model.positions, config.model.tie_embeddings) == ("pre", "fairseq", "all")
+    assert {*CODES[kind]} <= {*config.data.languages} and config.data.language_tags == "both"
+    assert (config.data.source_language, config.data.target_language) == ("und", "und")
+    assert (config.decoding.beam_size, config.decoding.max_length_constant) == (5, 28)  # without start and tag
+
+
+def test_there_and_back(imported: tuple[str, Path, Path], tmp_path: Path) -> None:
+    """The export is the original: its class, ids, weights and tokenizer; and is imported to the same run."""
+    _, folder, run = imported
+    export_run(run, to="huggingface", output=tmp_path / "back")
+    before, after = (transformers.AutoModelForSeq2SeqLM.from_pretrained(each) for each in (folder, tmp_path / "back"))
+    assert type(after) is type(before)
+    weights = after.state_dict()
+    assert all(torch.equal(weights[name], tensor) for name, tensor in before.state_dict().items())
+    tokenizers = [load_tokenizer(each) for each in (folder, tmp_path / "back")]
+    assert tokenizers[0].get_vocab() == tokenizers[1].get_vocab()
+    assert "languages" in (tmp_path / "back" / "README.md").read_text()
+    again = import_(tmp_path / "back", tmp_path / "again")
+    parameters = get_parameters(again.model)
+    assert all(torch.equal(parameters[name], each) for name, each in get_parameters(load_run(run).model).items())
+
+
+@pytest.mark.parametrize(("to", "package"), [("ctranslate2", "ctranslate2"), ("onnx", "onnxruntime")])
+def test_other_exports(imported: tuple[str, Path, Path], tmp_path: Path, to: Any, package: str) -> None:
+    pytest.importorskip(package)
+    export_run(imported[2], to=to, output=tmp_path / "out")  # compares the numbers
+
+
+def test_a_pruned_vocabulary(
+    imported: tuple[str, Path, Path], german: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    kind, folder, run = imported
+    codes = list(CODES[kind][:2])
+    caplog.set_level(logging.INFO)
+    (tmp_path / "text").write_text("\n".join(german[:20]))
+    pruned = import_(
+        folder, tmp_path / "pruned", keep_languages=codes, texts=[tmp_path / "text"]
+    )  # compares the numbers
+    whole = load_run(run)
+    tokenizers = whole.tokenizers.source, pruned.tokenizers.source
+    sizes = [each.vocab_size for each in tokenizers]
+    assert sizes[1] < 0.9 * sizes[0] and pruned.config.data.languages == tuple(codes)
+    assert f"pruned from {sizes[0]:,} to {sizes[1]:,} subwords; the text loses none of its" in caplog.text
+    for text in german[:20]:
+        before, after = (each.pieces(each.encode(text)) for each in tokenizers)
+        assert before == after
+    other = [each.encode(" ".join(german[20:])) for each in tokenizers]
+    assert len(other[1]) > len(other[0]) and 1 not in other[1]  # spelt with shorter subwords
+    assert tokenizers[1].decode(other[1]) == " ".join(german[20:])
+    tags = [each.tag_id(load_run(run).config.data.language_tag.format(CODES[kind][2])) for each in tokenizers]
+    assert tags[0] is not None and tags[1] is None
+    export_run(tmp_path / "pruned", to="huggingface", output=tmp_path / "back")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "back")
+    [tag, *ids] = tokenizer(f"{load_run(run).config.data.language_tag.format(codes[0])} {german[0]}")["input_ids"]
+    assert tokenizer.decode(ids, skip_special_tokens=True) == german[0]
+    with pytest.raises(InputError, match="--keep-languages: xx is not a language of the model, which has "):
+        import_(folder, tmp_path / "no", keep_languages=["xx"])
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "words"),
+    [
+        ("config.json", {"pad_token_id": 0}, "pad_token_id = 0 (only 1)"),
+        ("config.json", {"tie_word_embeddings": False}, "tie_word_embeddings = False"),
+        ("config.json", {"activation_function": "tanh"}, "activation_function = 'tanh' (only 'relu' or "),
+        ("config.json", {"vocab_size": 400}, "has the shape"),
+        ("tokenizer_config.json", {"legacy_behaviour": True}, "legacy_behaviour = True"),
+        ("tokenizer_config.json", {"tokenizer_class": "T5Tokenizer"}, "tokenizer"),
+        ("sentencepiece.bpe.model", None, "sentencepiece.bpe.model is missing"),
+    ],
+)
+def test_refusals(tmp_path: Path, name: str, change: Any, words: str) -> None:
+    folder = make_m2m100(tmp_path / "folder", "nllb")
+    if change is None:
+        (folder / name).unlink()
+    else:
+        (folder / name).write_text(json.dumps(json.loads((folder / name).read_text()) | change))
+    with pytest.raises(InputError) as caught:
+        import_(folder, tmp_path / "run")
+    assert words in str(caught.value) and str(folder) in str(caught.value)
+
+
+def test_a_forced_language_and_lost_settings(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = make_m2m100(tmp_path / "folder", "nllb")
+    file = folder / "generation_config.json"
+    tag = load_tokenizer(folder).convert_tokens_to_ids("eng_Latn")
+    given = {"forced_bos_token_id": tag, "repetition_penalty": 1.5, "bad_words_ids": [[9]], "suppress_tokens": [11]}
+    file.write_text(json.dumps(json.loads(file.read_text()) | given))
+    shutil.rmtree(tmp_path / "run", ignore_errors=True)
+    config = import_(folder, tmp_path / "run", "data.source_language=deu_Latn").config
+    assert (config.data.source_language, config.data.target_language) == ("deu_Latn", "eng_Latn")
+    assert len(config.decoding.forbidden_ids) == 2
+    assert "repetition_penalty = 1.5" in caplog.text and "forced_bos" not in caplog.text

@@ -1,0 +1,51 @@
+"""A small M2M100 model that transformers trains in three directions, imported: both translate the same."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from harness import corpus_lines, make_m2m100
+
+from translate.decoding.loading import load_own_translator
+from translate.exchange import import_model
+from translate.exchange.language_tokenizers import load_tokenizer
+
+transformers = pytest.importorskip("transformers", reason="the extra `huggingface` is not installed")
+
+
+def test_a_trained_model_translates_alike_in_three_directions(tmp_path: Path) -> None:
+    """German, English, and "French", which is English with the words reversed."""
+    texts = {"de": corpus_lines("test.de")[:100], "en": corpus_lines("test.en")[:100]}
+    texts["fr"] = [" ".join(reversed(text.split())) for text in texts["en"]]
+    directions = [("de", "en"), ("en", "de"), ("de", "fr")]
+    shape = {"d_model": 128, "encoder_attention_heads": 4, "decoder_attention_heads": 4, "decoder_layers": 2}
+    folder = make_m2m100(tmp_path / "folder", "m2m100", **shape, encoder_ffn_dim=256, decoder_ffn_dim=256, dropout=0.0)
+    tokenizer = load_tokenizer(folder)
+    model = transformers.M2M100ForConditionalGeneration.from_pretrained(folder)
+    torch.manual_seed(1)
+    model.apply(model._init_weights)  # as small as for a training
+    batches = []
+    for source, target in directions:
+        tokenizer.src_lang, tokenizer.tgt_lang = source, target
+        batch = tokenizer(texts[source], text_target=texts[target], return_tensors="pt", padding=True)
+        labels = batch["labels"].masked_fill(batch["labels"] == 1, -100)
+        batches.append({"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"], "labels": labels})
+    optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
+    model.train()
+    for step in range(240):
+        optimizer.zero_grad()
+        model(**batches[step % 3]).loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+    model.eval().save_pretrained(folder)
+    import_model(str(folder), tmp_path / "run", command=["translate", "import"])
+    translator = load_own_translator(tmp_path / "run", options={"device": "cpu", "beam_size": 1}).translator
+    for source, target in directions:
+        tokenizer.src_lang = source
+        batch = tokenizer(texts[source], return_tensors="pt", padding=True)
+        ids = model.generate(**batch, num_beams=1, forced_bos_token_id=tokenizer.get_lang_id(target))
+        theirs = tokenizer.batch_decode(ids, skip_special_tokens=True)
+        ours = [each.text for each in translator.translate(texts[source], from_=source, to=target)]
+        assert ours == theirs
+        assert len({*ours}) > 50
+        print(source, target, sum(map(str.__eq__, ours, texts[target])))

@@ -1,0 +1,125 @@
+"""The tokenizers of M2M100 and NLLB-200 in transformers, which put the tag of its language before a text."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]  # made on import
+
+from translate.atomic import write_text
+from translate.config.schema import Config
+from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, SPACE, UNK_ID, Tokenizer, Tokenizers
+from translate.decoding.counterparts import find_lacking
+from translate.errors import InputError, import_extra
+from translate.exchange.foreign import Vocabulary
+from translate.model import Transformer
+
+TAGS = {"M2M100Tokenizer": "__{}__", "NllbTokenizer": "{}"}
+"""The tag of a language, by the class of the tokenizer."""
+UNNAMED = "madeupword"
+"""Begins fairseq's names of embeddings that no subword has."""
+
+
+def load_tokenizer(folder: Path) -> Any:
+    """The `M2M100Tokenizer` or `NllbTokenizer` of a folder.
+
+    Raises:
+        InputError: It has another one, or one of an old version of NLLB-200, with the tag after the text.
+    """
+    tokenizer = import_extra("transformers").AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    if (name := type(tokenizer).__name__) not in TAGS:
+        raise InputError(f"{folder}: has a tokenizer of the class {name}; only {' or '.join(TAGS)} can be imported")
+    if getattr(tokenizer, "legacy_behaviour", False):
+        raise InputError(
+            f"{folder}/tokenizer_config.json: legacy_behaviour = True: set it to false, as the model needs"
+        )
+    return tokenizer
+
+
+def language_ids(tokenizer: Any) -> dict[str, int]:
+    """The id of each language's tag, by the language's code."""
+    if hasattr(tokenizer, "lang_code_to_id"):
+        return dict(tokenizer.lang_code_to_id)
+    codes = [code for code in map(str, tokenizer.extra_special_tokens) if not code.startswith("<")]
+    return dict(zip(codes, tokenizer.convert_tokens_to_ids(codes), strict=True))
+
+
+def is_symbol(subword: str) -> bool:
+    """Whether no text has this subword."""
+    return subword in ("<s>", "<mask>") or subword.startswith(UNNAMED)
+
+
+def choose_language(theirs: Any, ours: Tokenizer) -> list[int]:
+    """Let a tokenizer take text for the first language that both know; returns our ids of what it puts before."""
+    tag = TAGS.get(type(theirs).__name__)
+    if tag is None:
+        return []
+    theirs.src_lang = next(code for code in language_ids(theirs) if ours.tag_id(tag.format(code)) is not None)
+    return ours.tag_ids(tag.format(theirs.src_lang))
+
+
+def m2m100_vocabulary(model: Transformer, tokenizers: Tokenizers, config: Config) -> Vocabulary | None:
+    """The vocabulary of our model as an M2M100 model; None: it cannot be one.
+
+    M2M100 has no bias, so an imported model can be one again as long as our `<s>` has the embedding of `</s>`, with
+    which targets begin there: after LoRA, or with frozen embeddings.
+    """
+    bias, table, pieces, data = model.output.bias, model.output.weight, tokenizers.source.all_pieces, config.data
+    if (
+        data.language_tags != "both"
+        or tokenizers.source is not tokenizers.target
+        or find_lacking(model.config, "m2m_100")
+    ):
+        return None
+    others, start = pieces[EOS_ID + 1 :], 2
+    if not model.config.output_bias:
+        others, start = [pieces[BOS_ID], *others], 0
+    elif bias.nonzero().flatten().tolist() != [BOS_ID] or not torch.equal(table[BOS_ID], table[EOS_ID]):
+        return None
+    subwords = [others[0], *(pieces[token] for token in (PAD_ID, EOS_ID, UNK_ID)), *others[1:]]
+    symbols = frozenset([*_tags(config), *filter(is_symbol, subwords)])
+    return Vocabulary(subwords, unk=3, eos=2, start=start, pad=1, symbols=symbols)
+
+
+def _tags(config: Config) -> list[str]:
+    return [f"{SPACE}{config.data.language_tag.format(code)}" for code in config.data.languages]
+
+
+def write_tokenizer(vocabulary: Vocabulary, tokenizer: Tokenizer, config: Config, directory: Path) -> bool:
+    """Write an `M2M100Tokenizer` or `NllbTokenizer`, unless the vocabulary cannot be that of one.
+
+    Both have text, then tags, then unused entries. The first has fixed languages; the second has no unused pieces.
+    """
+    data, names, kinds = config.data, vocabulary.subwords, ModelProto.SentencePiece
+    tags = _tags(config)
+    model = ModelProto.FromString(tokenizer.model_bytes)
+    pieces, after = {piece.piece: piece for piece in model.pieces}, model.pieces[tokenizer.vocab_size + 1 :]
+    end = names.index(tags[0]) if {*tags} & {*names} else len(names)
+    last, is_unused = end + len(tags), [pieces[name].type == kinds.UNUSED for name in names]
+    if names[end:last] != tags or not all(is_unused[last:]):
+        return False
+    known = import_extra("transformers.models.m2m_100.tokenization_m2m_100").FAIRSEQ_LANGUAGE_CODES
+    sets = [key for key, codes in known.items() if codes == [*data.languages]]
+    if data.language_tag == TAGS["M2M100Tokenizer"] and sets:
+        settings: dict[str, Any] = {"tokenizer_class": "M2M100Tokenizer", "language_codes": sets[0]}
+        ids = {name: row for row, name in enumerate(names[:end])}
+        write_text(directory / "vocab.json", json.dumps(ids, indent=2, ensure_ascii=False) + "\n")
+    elif data.language_tag == TAGS["NllbTokenizer"] and not (any(is_unused[4:end]) or after):
+        special = {row: name.removeprefix(SPACE) for row, name in enumerate(names) if row < 4 or end <= row < last}
+        special |= {row: name for row, name in enumerate(names) if name == "<mask>"}
+        added = {str(row): {"content": name, "special": True, "normalized": False} for row, name in special.items()}
+        settings = {"tokenizer_class": "NllbTokenizer", "extra_special_tokens": [*data.languages]}
+        settings |= {"added_tokens_decoder": added}
+    else:
+        return False
+    del model.pieces[:]
+    symbols = {"<unk>": kinds.UNKNOWN, "<s>": kinds.CONTROL, "</s>": kinds.CONTROL}  # as fairseq's models have them
+    model.pieces.extend([kinds(piece=symbol, type=kind) for symbol, kind in symbols.items()])
+    model.pieces.extend([*(pieces[name] for name in names[4:end]), *after])
+    spec = model.trainer_spec
+    spec.unk_id, spec.bos_id, spec.eos_id, spec.pad_id = 0, 1, 2, -1
+    spec.unk_piece, spec.bos_piece, spec.eos_piece = symbols
+    (directory / "sentencepiece.bpe.model").write_bytes(model.SerializeToString(deterministic=True))
+    write_text(directory / "tokenizer_config.json", json.dumps(settings, ensure_ascii=False) + "\n")
+    return True

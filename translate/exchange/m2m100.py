@@ -1,0 +1,69 @@
+"""Reads M2M100 models of Hugging Face transformers; NLLB-200 is one of them, with a tokenizer of its own.
+
+Each side begins with the tag of its language. A tag is one piece of our vocabulary, as the tags of corpora are.
+"""
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from translate.data.languages import UNKNOWN
+from translate.data.tokenizer import SPACE
+from translate.errors import InputError
+from translate.exchange.foreign import ForeignModel, Vocabulary
+from translate.exchange.huggingface import check_transformers
+from translate.exchange.language_tokenizers import TAGS, UNNAMED, is_symbol, language_ids, load_tokenizer
+from translate.exchange.pretrained import read_pretrained, search_settings
+from translate.exchange.weights import OUTPUT_BIAS
+
+_FILES = ("config.json", "sentencepiece.bpe.model")
+
+
+def read_m2m100(folder: Path) -> ForeignModel:
+    """Read a folder as `save_pretrained` writes it.
+
+    Raises:
+        InputError: The package is not installed, the folder is damaged or incomplete, or its model or tokenizer has
+            something that a run cannot hold.
+    """
+    model, fields = read_pretrained(folder, "M2M100ForConditionalGeneration", "m2m_100", needed=_FILES)
+    tokenizer, sections = load_tokenizer(folder), fields["sections"]
+    tag, languages = TAGS[type(tokenizer).__name__], language_ids(tokenizer)
+    vocabulary = _read_vocabulary(folder, model, tokenizer, tag)
+    fields["weights"][OUTPUT_BIAS["marian_mt"]] = torch.zeros(len(vocabulary.subwords))
+    generation, codes = model.generation_config, {row: code for code, row in languages.items()}
+    forced = codes.get(generation.forced_bos_token_id)
+    if forced is not None:
+        generation.forced_bos_token_id = None
+    place = folder / "generation_config.json"
+    sections["decoding"] = search_settings(place, generation, model.config, vocabulary, languages=True)
+    sections["model"]["tie_embeddings"] = "all"
+    sections["data"] |= {"source_language": UNKNOWN, "target_language": forced or UNKNOWN, "languages": [*languages]}
+    sections["data"] |= {"language_tags": "both", "language_tag": tag}
+    return ForeignModel(
+        source=vocabulary,
+        target=vocabulary,
+        sentencepiece=(folder / "sentencepiece.bpe.model",) * 2,
+        check=functools.partial(check_transformers, model, tokenizer, "imported"),
+        **fields,
+    )
+
+
+def _read_vocabulary(folder: Path, model: Any, tokenizer: Any, tag: str) -> Vocabulary:
+    """The subwords of a tokenizer and its tags; a row of the embeddings that has no name in the files gets one."""
+    config, num_rows = model.config, model.config.vocab_size
+    ids = tokenizer.encoder if tag == TAGS["M2M100Tokenizer"] else tokenizer.get_vocab()
+    tags = {f"{SPACE}{tag.format(code)}": row for code, row in language_ids(tokenizer).items()}
+    plain = {piece: row for piece, row in ids.items() if row not in tags.values()}
+    rows = {row: piece for piece, row in (plain | tags).items()}
+    if len(rows) < len(plain) + len(tags) or not 0 <= min(rows) <= max(rows) < num_rows:
+        raise InputError(
+            f"{folder}: the tokenizer has {len(plain) + len(tags)} subwords with the ids {min(rows)} to {max(rows)},"
+            f" and the model has {num_rows} embeddings: each subword needs its own"
+        )
+    subwords = [rows.get(row, f"{UNNAMED}{row:04d}") for row in range(num_rows)]
+    special = {"start": config.decoder_start_token_id, "pad": config.pad_token_id}
+    vocabulary = Vocabulary(subwords, tokenizer.unk_token_id, config.eos_token_id, **special)
+    return vocabulary._replace(symbols=frozenset([*tags, *filter(is_symbol, subwords)]))
