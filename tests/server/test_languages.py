@@ -104,6 +104,8 @@ def test_services_choose_a_direction(served: TestClient, translator: Translator)
     (deepl,) = served.post("/v2/translate", json={"text": [BACK], "target_lang": "DE"}).json()["translations"]
     assert (deepl["text"], deepl["detected_source_language"]) == (to_german, "EN")
     response = served.post("/translate", json=libre | {"source": "auto", "target": "it"})
-    assert response.status_code == 400 and "`from`" in response.json()["error"]
+    assert response.status_code == 400 and "`source`" in response.json()["error"]
+    response = served.post("/v2/translate", json={"text": [BACK], "target_lang": "IT"})
+    assert response.status_code == 400 and "`source_lang`" in response.json()["message"]
     response = served.post("/v2/translate", json={"text": [BACK], "target_lang": "FR", "source_lang": "EN"})
     assert response.status_code == 400 and "EN to FR" in response.json()["message"]

@@ -175,8 +175,8 @@ def _load_reverse(path: Path, first: LoadedRun, own: Translator, *, checkpoint: 
     there, languages = own.direction, own.languages  # None: each text names its own
     if there and there.source == UNKNOWN and len(languages.sources) > 1:
         raise InputError(
-            f"a reverse model needs the language of the text: say with --from, or from_= in Python, whether it is"
-            f" {' or '.join(languages.sources)}"
+            "a reverse model needs the language of the text: say with --from, or from_= in Python, which of"
+            f" {', '.join(languages.sources)} it is"
         )
     if there and there[::-1] not in reverse.languages.offered:
         raise InputError(

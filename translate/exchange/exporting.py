@@ -6,6 +6,7 @@ from typing import Literal, assert_never, get_args
 
 from translate.atomic import atomic_folder, check_new_folder
 from translate.data.augmentation import read_held_out
+from translate.data.languages import Languages
 from translate.decoding import Translator
 from translate.decoding.engines.ctranslate2 import CTranslate2Engine
 from translate.decoding.engines.ctranslate2_conversion import write_ctranslate2
@@ -87,7 +88,8 @@ def _evaluate_export(run: LoadedRun, folder: Path, *, checkpoint: Checkpoint) ->
     """
     if run.config.data.validation is None:
         raise InputError(f"--evaluate: {run.directory} has no data.validation in its config; leave --evaluate out")
-    pairs = read_held_out(run.config.data.validation, key="data.validation")
+    languages = Languages(run.config.data)
+    pairs = read_held_out(run.config.data.validation, key="data.validation", languages=languages)
     options = {"engine": "ctranslate2"}
     ours = load_translator(run.directory, checkpoint=checkpoint, options=options, token_scores=False).translator
     assert isinstance(ours.engine, CTranslate2Engine)
@@ -95,8 +97,10 @@ def _evaluate_export(run: LoadedRun, folder: Path, *, checkpoint: Checkpoint) ->
     # CTranslate2 defaults to the file's precision.
     engine = CTranslate2Engine(own, tokenizers, folder, config, has_token_scores=False, compute_type="default")
     scores = []
-    for name, translator in (("the run", ours), ("this export", Translator(engine, tokenizers, config))):
-        evaluation = evaluate_pairs(translator, pairs.sources, pairs.targets, run.config.evaluation)
+    theirs = Translator(engine, tokenizers, config, languages=languages)
+    for name, translator in (("the run", ours), ("this export", theirs)):
+        toward = translator.toward(pairs.direction)
+        evaluation = evaluate_pairs(toward, pairs.sources, pairs.targets, run.config.evaluation)
         search = f"beam {config.beam_size}, {name}"
         logger.info(f"Validation, {search}: BLEU {evaluation.score('BLEU'):.2f}")
         scores.append(CardScores("validation", search, evaluation.metrics))

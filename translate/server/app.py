@@ -344,8 +344,8 @@ def _add_other_paths(app: FastAPI, server: Server) -> None:
         """Translate texts line by line, or as HTML, with DeepL's requests and answers."""
         if question.glossary_id:
             raise InputError("glossary_id is not supported; remove it")
-        models, is_html = server.models.values(), bool(question.tag_handling)
-        chosen = compatibility.choose_model(models, question.source_lang or "", question.target_lang)
+        source, target, is_html = question.source_lang or "", question.target_lang, bool(question.tag_handling)
+        chosen = compatibility.choose_model(server.models.values(), source, target, key="source_lang")
         (texts,) = await _translate_texts(server, request, chosen, question.text, is_html=is_html)
         source = "" if chosen[1].source == UNKNOWN else chosen[1].source.upper()
         return {
@@ -393,7 +393,7 @@ async def _translate_texts(
 async def _libretranslate(
     server: Server, request: Request, question: compatibility.LibreTranslateRequest
 ) -> dict[str, Any]:
-    chosen = compatibility.choose_model(server.models.values(), question.source, question.target)
+    chosen = compatibility.choose_model(server.models.values(), question.source, question.target, key="source")
     given, count = [question.q] if isinstance(question.q, str) else question.q, question.alternatives
     if count and question.format == "html":
         raise InputError(f"alternatives = {count} needs format = text; remove one of them")

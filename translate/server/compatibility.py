@@ -89,21 +89,21 @@ def _read_form(body: bytes, kind: str) -> dict[str, list[str]]:
     return {name: [value.replace("\r\n", "\n") for value in values] for name, values in fields.items()}
 
 
-def choose_model(models: Iterable[ServedModel], source: str, target: str) -> Chosen:
+def choose_model(models: Iterable[ServedModel], source: str, target: str, *, key: str) -> Chosen:
     """The first model for these languages, and its direction. EN-US means EN; the source may be `auto`, or empty.
 
     Raises:
         HTTPException: No model translates between them.
-        InputError: The model needs to know the source language.
+        InputError: The model needs to know the source language, for which the service has this key.
     """
+
+    def parts(code: str) -> list[str]:
+        return code.lower().replace("_", "-").split("-")
 
     def find(language: str, codes: Iterable[str]) -> str | None:
         """The code of a language, or else of a variant of it."""
-        wanted = language.lower().replace("_", "-")
-        known = [(code.lower().replace("_", "-"), code) for code in codes]
-        same = [code for name, code in known if name == wanted]
-        same += [code for name, code in known if name.partition("-")[0] == wanted.partition("-")[0]]
-        return same[0] if same else None
+        same = [code for code in codes if parts(code)[0] == parts(language)[0]]
+        return min(same, key=lambda code: parts(code) != parts(language), default=None)
 
     pairs, is_any = [], source.lower() in ("", "auto")
     for model in models:
@@ -111,5 +111,5 @@ def choose_model(models: Iterable[ServedModel], source: str, target: str) -> Cho
         for code in [None] if is_any else filter(None, [find(source, model.directions)]):
             targets = model.languages.targets if code is None else model.directions[code]
             if (to := find(target, targets)) is not None:
-                return model, model.choose(to, code)
+                return model, model.choose(to, code, key=key)
     raise HTTPException(400, f"no model translates {source or 'any'} to {target}; available: {', '.join(pairs)}")

@@ -16,17 +16,9 @@ from translate.decoding.output.formats import CorpusScore, describe_scores
 from translate.documents.document import word_weights
 from translate.errors import InputError
 from translate.runs.directory import Checkpoint
+from translate.server import schema
 from translate.server.batching import BatchQueue, Job
 from translate.server.gate import Metrics
-from translate.server.schema import (
-    AttentionAnswer,
-    AttentionRequest,
-    DirectedQuestion,
-    Limits,
-    ModelAnswer,
-    ScoreRequest,
-    TranslationAnswer,
-)
 from translate.visualize.attention import capture_attention
 from translate.visualize.sentences import read_sentence
 
@@ -46,7 +38,7 @@ _LARGEST = {  # limits of a request, unless the run's own value is larger
 class ServedModel:
     """A model and its queue."""
 
-    def __init__(self, name: str, loaded: LoadedTranslator, limits: Limits, metrics: Metrics) -> None:
+    def __init__(self, name: str, loaded: LoadedTranslator, limits: schema.Limits, metrics: Metrics) -> None:
         self.name, self.limits, self.run = name, limits, loaded.run
         translator, self.languages = loaded.translator, loaded.translator.languages
         self.directions: dict[str, list[str]] = {}
@@ -63,10 +55,10 @@ class ServedModel:
         self._translator_for = functools.lru_cache(maxsize=64)(self._build_translator)
         self._lacks = functools.lru_cache(maxsize=10_000)(translator.tokenizers.source.lacks)
 
-    def describe(self) -> ModelAnswer:
+    def describe(self) -> schema.ModelAnswer:
         """The model as `/models` lists it."""
         source, targets = next(iter(self.directions.items()))
-        return ModelAnswer(
+        return schema.ModelAnswer(
             name=self.name,
             source_language=source,
             target_language=targets[0],
@@ -77,12 +69,12 @@ class ServedModel:
             settings=self.translator.config.model_dump(mode="json"),
         )
 
-    def choose(self, to: str | None, from_: str | None) -> Direction:
-        """The direction of a request; an InputError if the model does not have it, or has a choice of several."""
+    def choose(self, to: str | None, from_: str | None, *, key: str = r"\1") -> Direction:
+        """The direction of a request; an InputError that names the key if there is none, or a choice of several."""
         try:
             return self.languages.choose(to, from_)
         except InputError as error:
-            message = re.sub("with --([a-z]+), or .* in Python", r"with the key `\1`", str(error))
+            message = re.sub("with --([a-z]+), or .* in Python", f"with the key `{key}`", str(error))
             raise InputError(message.replace("the model", f"the model {self.name}", 1)) from error
 
     def translation_job(
@@ -107,12 +99,12 @@ class ServedModel:
         key = json.dumps(options, sort_keys=True)
         translator = self._translator_for(key)
 
-        def finish(translation: Translation) -> TranslationAnswer | Translation:
+        def finish(translation: Translation) -> schema.TranslationAnswer | Translation:
             if is_raw:
                 return translation
             unknown = "".join(filter(self._lacks, dict.fromkeys(translation.source)))
             links = [each.links for _, each in translator.attend([translation], unit="subwords")] if align else [None]
-            return TranslationAnswer.of(translation, unknown=unknown, links=links[0])
+            return schema.TranslationAnswer.of(translation, unknown=unknown, links=links[0])
 
         # A sample depends on its line's number, and with `long: error` one text fails its whole batch.
         is_alone = translator.config.search == "sample" or translator.config.long == "error" or shows_partial
@@ -130,7 +122,7 @@ class ServedModel:
         translator = self._translator_for(json.dumps(options, sort_keys=True))
         return Job([each.source for each in translations], call=lambda: list(word_weights(translator, translations)))
 
-    def scoring_job(self, request: ScoreRequest) -> Job:
+    def scoring_job(self, request: schema.ScoreRequest) -> Job:
         """A job that scores given translations; its result is a list of records.
 
         Raises:
@@ -143,7 +135,7 @@ class ServedModel:
         texts, translator = [*request.source, *request.target], self._toward(request)
         return Job(texts, call=lambda: list(describe_scores(translator, pairs, CorpusScore())))
 
-    def attention_job(self, request: AttentionRequest) -> Job:
+    def attention_job(self, request: schema.AttentionRequest) -> Job:
         """A job that captures the cross-attention; its result is an `AttentionAnswer`.
 
         Raises:
@@ -157,9 +149,9 @@ class ServedModel:
         if longest > _ATTENTION_TOKENS:
             raise InputError(f"attention: {longest} tokens; the limit is {_ATTENTION_TOKENS}: shorten the sentence")
 
-        def look() -> AttentionAnswer:
+        def look() -> schema.AttentionAnswer:
             layers = [each for each in capture_attention(self.translator.model, pair.ids) if each.kind == "cross"]
-            return AttentionAnswer(
+            return schema.AttentionAnswer(
                 model=self.name,
                 source_tokens=pair.source.pieces,
                 target_tokens=pair.target_output.pieces,
@@ -169,7 +161,7 @@ class ServedModel:
 
         return Job([source, target], call=look)
 
-    def _toward(self, request: DirectedQuestion) -> Translator:
+    def _toward(self, request: schema.DirectedQuestion) -> Translator:
         return self.translator.toward(self.choose(request.to, request.from_))
 
     def _check_lengths(self, texts: Sequence[str]) -> None:
@@ -208,7 +200,7 @@ Chosen = tuple[ServedModel, Direction]
 
 
 def load_models(
-    runs: Sequence[Path], limits: Limits, metrics: Metrics, *, checkpoint: Checkpoint, options: dict[str, Any]
+    runs: Sequence[Path], limits: schema.Limits, metrics: Metrics, *, checkpoint: Checkpoint, options: dict[str, Any]
 ) -> dict[str, ServedModel]:
     """Load runs under the names of their directories, or under their paths where two names are the same.
 

@@ -92,8 +92,8 @@ def _languages(direction: Direction | None, translator: Translator) -> dict[str,
     """The languages of a line in its record, if the model has a choice."""
     if direction is None or not translator.languages.has_choice:
         return {}
-    source, target = direction
-    return {"source_language": None if source == UNKNOWN else source, "target_language": target}
+    source = None if direction.source == UNKNOWN else direction.source
+    return {"source_language": source, "target_language": direction.target}
 
 
 @dataclasses.dataclass
