@@ -201,7 +201,7 @@ def evaluate(
         sources, references, direction = pairs.sources, pairs.targets, pairs.direction
     languages: dict[str, Any] = {"to": to, "from_": from_}
     loaded = load_translator(run.path, checkpoint=checkpoint, options=options, token_scores=False, **languages)
-    translator = loaded.translator.toward(direction or loaded.translator.direction)
+    translator = loaded.translator.toward(direction)
     return evaluation.evaluate(translator, sources, references, run.config.evaluation)
 
 

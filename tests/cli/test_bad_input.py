@@ -233,6 +233,7 @@ def resume(*overrides: str) -> Make:
     return lambda place: Call(["train", place.corpus / "tiny.yaml", *overrides, "--run", place.copy_run(), "--resume"])
 
 
+PAIR = "{kind: text, source: a.de, target: a.en}"
 CONFIGS: dict[str, str | bytes] = {
     "config-key": "model: {d_modle: 8}",
     "config-section": "modle: {d_model: 8}",
@@ -252,6 +253,8 @@ CONFIGS: dict[str, str | bytes] = {
     "config-surrogate": '"\\ud800": 1',
     "config-endless": "data:\n  test: &a\n    b: *a",
     "config-deep": "[" * 5000,
+    "config-languages": f"data: {{train: [{PAIR}, {PAIR.replace('text,', 'text, source_language: de,')}]}}",
+    "config-directions": f"data: {{train: [{PAIR}], validation: {{a: {PAIR}, b: {PAIR}}}}}",
     "config-tag": "name: !!python/object/apply:os.system ['touch hacked']",
 }
 OVERRIDES = {
@@ -268,6 +271,7 @@ OVERRIDES = {
 TRAINED: dict[str, list[str]] = {
     "corpus-none": ["data.train=[]"],
     "corpus-missing": ["data.train.0.source=gone.de"],
+    "corpus-language": ["data.test.first.target_language=fr"],
     "corpus-folder": ["data.train.0.source=/"],
     "corpus-name-override": ["data.train.0.source=x\udcff.de"],
     "corpus-vocabulary": ["tokenizer.vocab_size=8000"],

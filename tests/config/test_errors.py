@@ -16,6 +16,10 @@ Error = Callable[..., str]
 SCHEDULES = get_args(TrainingConfig.model_fields["schedule"].annotation)
 STREAM = "streaming: true, source_column: de, target_column: en"
 TAGGED = "{kind: text, source: a, target: b, source_tag: <bt>}"
+PAIR = "{kind: tsv, path: a.tsv}"
+BACK = "{kind: tsv, path: a.tsv, source_language: en, target_language: de}"
+BOTH = "{kind: tsv, path: a.tsv, both_directions: true}"
+SAME = f"data.validation={BOTH}"
 OLD = "data.validation_also={old: {kind: tsv, path: old.tsv}}"
 
 MEANT = {  # an unknown key, and the nearest ones
@@ -64,6 +68,20 @@ WRONG: list[tuple[str, ...]] = [  # overrides, joined by " & ", and the words of
     *((f"data.train.0.source_tag='{tag}'", "data.train.0.source_tag") for tag in ("bt", "<BT>", "<b t>", "<s>")),
     ("data.train.0.source_tag=<pad>", "data.train.0.source_tag = <pad>"),
     (f"{OLD} & data.validation=null", "data.validation_also", "data.validation"),
+    (f"data.validation={{a: {PAIR}, b: {PAIR}}}", "data.validation.a", "data.validation.b", "de-en"),
+    (f"{OLD} & data.validation={{old: {PAIR}, new: {BACK}}}", "data.validation.old", "data.validation_also.old"),
+    (f"data.validation={{new: {TAGGED}}}", "data.validation.new.source_tag = <bt>"),
+    ("data.validation={new: {kind: txt}}", 'data.validation.new.kind = "txt"', "did you mean text?"),
+    (f"data.validation={{new: {PAIR}}} & data.validation.new.pth=x", "data.validation.new.pth", "new.path?"),
+    ("data.validation.source_language=d e", 'data.validation.source_language = "d e": ', "deu_Latn"),
+    (f"data.train=[{PAIR}, {BACK}]", "data.train.0", "no languages", "data.train.1"),
+    (f"{SAME} & data.target_language=de", "data.validation.both_directions = true", "both de"),
+    (f"data.test={{a: {BOTH}, a-de-en: {PAIR}}}", "data.test.a-de-en", "both_directions"),
+    (
+        f"data.train={{kind: parquet, path: a, {STREAM}}} & data.sampling_temperature=5",
+        "sampling_temperature = 5",
+        "0.st",
+    ),
     (f"{OLD} & data.validation_also.old.pth=x", "data.validation_also.old.pth", "data.validation_also.old.path?"),
     ("tokenizer.add_pieces=[<a>]", "tokenizer.add_pieces", "training.initialize_from"),
     ("tokenizer.add_pieces=['two words']", "tokenizer.add_pieces", "pattern"),

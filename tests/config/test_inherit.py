@@ -105,6 +105,17 @@ def test_each_key_of_the_model_is_decided_or_free(load: Load, name: str) -> None
         assert in_order(str(error.value), f"model.{name} = ", "(command line)", "runs/base")
 
 
+def test_the_languages_and_tags_of_the_run_are_kept(load: Load, tmp_path: Path) -> None:
+    corpus = "{kind: tsv, path: a, source_language: de, target_language: en, both_directions: true}"
+    base = load_config("demo", (*_BASE, f"data.train={corpus}", "data.validation=null")).config
+    write_run_files(tmp_path / "runs/many", base)
+    config = load("training.initialize_from=runs/many", required=False).config
+    assert (config.data.languages, config.data.language_tags, config.data.tags) == (("de", "en"), "source", "source")
+    with pytest.raises(InputError, match=r'data.language_tags = "target" \(command line\), but runs/many has "source"'):
+        load("training.initialize_from=runs/many", "data.language_tags=target", required=False)
+    assert load("data.language_tags=target", required=False).config.data.tags == "target"  # the run has none
+
+
 def test_what_the_run_was_extended_by_is_not_added_again(load: Load, tmp_path: Path) -> None:
     made = load("tokenizer.add_characters=true", "tokenizer.add_pieces=[<a>]", "tokenizer.subword_sampling=null").config
     write_run_files(tmp_path / "runs/extended", made)

@@ -69,6 +69,33 @@ def test_test_sets_are_added_and_removed_by_name() -> None:
     assert list(extended("data: {test: {first: null, '2016': {kind: tsv, path: x}}}").config.data.test) == ["2016"]
 
 
+def test_corpora_in_both_directions_are_looked_for_where_each_was_named(tmp_path: Path) -> None:
+    """Beside the config that names them, also where names and indices change; a validation is replaced as a whole."""
+    (tmp_path / "above").mkdir()
+    for name in ("a.de", "a.en", "b.de", "b.en", "above/a.de", "above/a.en"):
+        (tmp_path / name).touch()
+    both = "source: a.de, target: a.en, both_directions: true"
+    (tmp_path / "base.yaml").write_text(
+        f"data:\n  train: [{{kind: text, {both}}}, {{kind: text, source: b.de, target: b.en}}]\n"
+        f"  validation: {{kind: text, source: b.de, target: b.en}}\n  test: {{news: {{kind: text, {both}}}}}\n"
+    )
+    (tmp_path / "above/mine.yaml").write_text(f"extends: ../base.yaml\ndata: {{validation: {{{both}}}}}\n")
+    languages = "data.train.1={source_language: de, target_language: en}"
+    data = load_config(str(tmp_path / "above/mine.yaml"), [languages], require_files=True).config.data
+    places = {key: each.source.relative_to(tmp_path) for key, each in data.corpora("train").items()}  # type: ignore[union-attr]
+    assert list(map(str, places.values())) == ["a.de", "a.en", "b.de"]
+    held_out = {key: str(each.source.relative_to(tmp_path)) for key, each in data.corpora().items()}  # type: ignore[union-attr]
+    assert held_out == {
+        **{"data.validation.de-en": "above/a.de", "data.validation.en-de": "above/a.en"},
+        **{"data.test.news-de-en": "a.de", "data.test.news-en-de": "a.en"},
+    }
+    one = "data.validation={de-en: {kind: tsv, path: a.de}}"
+    changed = load_config(str(tmp_path / "above/mine.yaml"), [languages, one, "data.validation.de-en.license=x"])
+    assert [*changed.config.data.corpora("validation")] == ["data.validation.de-en"]
+    back = load_config(str(tmp_path / "above/mine.yaml"), [languages, one, "data.validation={kind: tsv, path: a.de}"])
+    assert [*back.config.data.corpora("validation")] == ["data.validation"]
+
+
 def test_a_corpus_of_another_kind_takes_the_old_ones_place() -> None:
     corpus = "{kind: hub, dataset: d, split: train, source_column: de, target_column: en}"
     expected = HubCorpus(dataset="d", split="train", source_column="de", target_column="en")

@@ -64,6 +64,18 @@ def test_the_other_direction_swaps_languages_and_columns_only() -> None:
     assert (back.model, back.training, back.tokenizer) == (forward.model, forward.training, forward.tokenizer)
 
 
+def test_both_directions_have_as_many_steps_as_two_models() -> None:
+    one, both = load_config("multi30k").config, load_config("multi30k-both").config
+    assert (both.model, both.tokenizer) == (one.model, one.tokenizer)
+    assert both.training == one.training.model_copy(update={"max_steps": 2 * one.training.max_steps})
+    for kind, key in (("train", ""), ("validation", "data.validation."), ("test", "data.test.test_2016_flickr-")):
+        (corpus,) = one.data.corpora(kind).values()  # type: ignore[arg-type]
+        there, back = both.data.corpora(kind).items()  # type: ignore[arg-type]
+        assert kind == "train" or (there[0], back[0]) == (f"{key}de-en", f"{key}en-de")
+        languages = {"source_language": "de", "target_language": "en"}
+        assert there[1] == corpus.model_copy(update=languages) and back[1] == there[1].swapped()
+
+
 def test_transformer_base_is_the_papers() -> None:
     """Vaswani et al. 2017: table 3 (base), sections 5.1 (batches, vocabulary), 5.3, 5.4, 6.1 (search)."""
     config = load_config("transformer-base").config

@@ -11,7 +11,17 @@ import pytest
 
 from translate.config.data import Augmentation, Corpus, TableCorpus, TextCorpus, TokenizerConfig, TsvCorpus
 from translate.data import corpora
-from translate.data.corpora import FileText, ParallelCorpus, data_fingerprint, join_texts, read_corpus, store_pairs
+from translate.data.corpora import (
+    FileText,
+    ParallelCorpus,
+    balance_directions,
+    data_fingerprint,
+    join_texts,
+    read_corpus,
+    repeat_by_weight,
+    store_pairs,
+)
+from translate.data.languages import Direction
 from translate.data.tables import FILE_FORMATS, PairChunk
 from translate.data.tokenizer import Tokenizers, train_tokenizer
 from translate.errors import InputError
@@ -140,6 +150,28 @@ def test_a_tag_stands_before_each_source_that_is_trained_on(tmp_path: Path) -> N
     sources, targets = join_texts([plain, tagged], with_tags=True)
     assert is_the_sequence(sources, ["x", " ", " y", "<bt> x", " ", "<bt>  y"])  # an empty source stays empty
     assert list(targets) == ["1", "2", "3"] * 2
+
+
+def test_directions_are_balanced_by_temperature() -> None:
+    """By hand, with T = 2: of 1600, 100 and 2·50 weighted pairs, the shares are as 40 : 10 : 10."""
+    de, fr, cs = (Direction(code, "en") for code in ("de", "fr", "cs"))
+    sizes = [(de, 1000, 1.0), (de, 300, 2.0), (fr, 100, 1.0), (cs, 50, 2.0)]
+    given = [ParallelCorpus("", ["a"] * size, ["b"] * size, weight, direction=each) for each, size, weight in sizes]
+    assert balance_directions(given, None) == balance_directions(given, 1.0) == given
+    found = balance_directions(given, 2.0)
+    assert [each.weight for each in found] == pytest.approx([1.0, 2.0, 4.0, 8.0])
+    seen = [each.weight * len(each.sources) for each in found]
+    assert [seen[0] + seen[1], *seen[2:]] == pytest.approx([1600, 400, 400])
+    assert balance_directions(given[:2], 7.0) == given[:2]
+
+
+@pytest.mark.parametrize(
+    ("weight", "expected"), [(2.0, "aabbcc"), (0.7, "ab"), (1.4, "aabc"), (0.01, "a"), (1.0, "abc")]
+)
+def test_lines_are_repeated_by_weight(weight: float, expected: str) -> None:
+    repeated = repeat_by_weight(ParallelCorpus("", ["a", "b", "c"], ["A", "B", "C"], weight))
+    assert ("".join(repeated.sources), "".join(repeated.targets)) == (expected, expected.upper())
+    assert repeated.sources[1:] == list(expected)[1:] and repeated.weight == 1.0
 
 
 def test_the_fingerprint_is_that_of_the_text_in_order() -> None:

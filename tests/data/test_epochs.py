@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from harness import values_of
 
-from translate.config.data import DataConfig, TokenizerConfig
+from translate.config.data import Augmentation, DataConfig, TokenizerConfig
 from translate.data.corpora import ParallelCorpus
 from translate.data.epochs import BatchSettings, Epoch, TrainingBatches
+from translate.data.extension import add_tags
 from translate.data.tokenizer import Tokenizers, train_tokenizer
 
 
@@ -69,6 +70,27 @@ def test_weights(letters: Tokenizers) -> None:
     assert len(halves) > 3
     rare = make([corpus(pairs, weight=0.001)], letters)
     assert len(seen(rare.epoch(0))) == 1  # an epoch is never empty
+
+
+@pytest.mark.parametrize("sampling", [None, 0.3])
+def test_tags_of_any_spelling_stay_whole_in_changed_and_sampled_text(sampling: float | None) -> None:
+    """`__de__` would become `__DE__` if the text were changed with its tag."""
+    text, augment = ["ab ba ab"] * 40, Augmentation(upper_case=0.5, typos=0.5)
+    plain = train_tokenizer([*text, "ABBA", "__de__"], TokenizerConfig(vocab_size=280))
+    tokenizers = add_tags(Tokenizers(plain, plain, "joint"), ["__de__", "<bt>"], ["__en__"])
+    tagged = ParallelCorpus("", text, text, 1.0, "__de__ <bt>", "__en__", augment=augment)
+    other = ParallelCorpus("", text, text, 1.0, augment=augment)
+    epoch, source_ids = (
+        make([tagged, other], tokenizers, subword_sampling=sampling, batch_tokens=500).epoch(0),
+        tokenizers.source,
+    )
+    assert epoch.num_changed > 40
+    tags = [source_ids.tag_id(tag) for tag in ("__de__", "<bt>", "__en__")]
+    for batch in epoch:
+        for index, source, target in zip(
+            batch.indices, batch.source_ids.tolist(), batch.target_output_ids.tolist(), strict=True
+        ):
+            assert (source[:2] == tags[:2]) == (target[:1] == tags[2:]) == (index < 40)
 
 
 def test_padding_is_counted(letters: Tokenizers) -> None:

@@ -16,7 +16,7 @@ from translate.decoding import Translation, Translator
 from translate.errors import InputError, RunError
 from translate.evaluation.evaluate import Evaluation, evaluate, report_folder, write_report
 from translate.evaluation.metrics import Interval, Metric, score_translations
-from translate.evaluation.test_sets import choose_test_sets
+from translate.evaluation.test_sets import choose_test_set, choose_test_sets
 from translate.runs.checksums import check_folder, read_checksums
 
 SOURCES = ["Ein Hund läuft.", "", "Die Straße ist grün.", "Zwei Hunde schlafen.", "Ein Hund schläft im Gras."]
@@ -110,6 +110,22 @@ def test_choosing_test_sets(config: Config) -> None:
     upper = choose_test_sets(config, source=None, reference=None, name="upper")["upper"]
     assert list(upper.sources) == [line.upper() for line in SOURCES[:3]]
     assert list(upper.targets) == [line.upper() for line in REFERENCES[:3]]
+
+
+def test_validations_of_several_directions(config: Config) -> None:
+    values = config.model_dump(mode="json")
+    values["data"]["train"] = [{**values["data"]["validation"], "both_directions": True}]
+    values["data"]["validation"]["both_directions"] = values["data"]["test"]["second"]["both_directions"] = True
+    both = Config.model_validate_json(json.dumps(values))
+    assert chosen(both, None) == [("first", 2), ("second-de-en", 3), ("second-en-de", 3)]
+    assert chosen(both, "validation") == [("validation-de-en", 1), ("validation-en-de", 1)]
+    assert chosen(both, "en-de") == chosen(both, "validation-en-de") == [("validation-en-de", 1)]
+    back = choose_test_sets(both, name="en-de")["validation-en-de"]
+    assert list(back.sources) == REFERENCES[:1] and back.direction == ("en", "de")
+    with pytest.raises(InputError, match="--set third: .* validation-de-en, validation-en-de"):
+        chosen(both, "third")
+    with pytest.raises(InputError, match="validation-de-en, validation-en-de: name one"):
+        choose_test_set(both, name="validation")
 
 
 def test_a_test_set_that_is_not_there(config: Config, tmp_path: Path) -> None:

@@ -267,3 +267,15 @@ def test_rows_of_a_table(text: dict[str, Lines], write: Write, quick: None, tmp_
     table = "{kind: json, path: train.jsonl, source_column: de, target_column: en}"
     report = check(write(text, f"data.train=[{table}]", f"data.root={tmp_path}"))
     assert only(report.findings, "equal").examples[0].startswith("row 51: ")
+
+
+def test_languages_and_directions(write: Write, text: dict[str, Lines], tmp_path: Path) -> None:
+    """Both directions of a clean corpus; and corpora whose languages are not those that they name."""
+    both = ("data.train.0.both_directions=true", "data.validation.both_directions=true")
+    found = logged(write(text, *both))
+    assert {each.name for each in found} == {"direction_not_tested"}
+    train = "{kind: text, source: %s, target: %s, source_language: %s, target_language: en}"
+    listed = [train % ("train.de", "train.en", "de"), train % ("valid.en", "valid.de", "x")]
+    config = write(text, f"data.train=[{', '.join(listed)}]", f"data.root={tmp_path}")
+    message = only(logged(config), "wrong_language").message
+    assert message == "data.train.1: its source should be x, but looks like en in data.train.0"

@@ -34,7 +34,9 @@ def prepared(config: Config) -> tuple[Corpora, Any, Epoch]:
 
 def tried(config: Config, *, device: torch.device = CPU, **options: float) -> DryRun:
     corpora, tokenizers, epoch = prepared(config)
-    return dry_run(config, epoch, tokenizers=tokenizers, validation=[corpora.validation], device=device, **options)
+    return dry_run(
+        config, epoch, tokenizers=tokenizers, validation=[*corpora.validation.values()], device=device, **options
+    )
 
 
 def test_the_longest_batches(digits: Digits) -> None:
@@ -104,7 +106,7 @@ def test_a_training_that_fails(digits: Digits, monkeypatch: pytest.MonkeyPatch) 
     corpora, tokenizers, epoch = prepared(config)
     pairs, source_tokens, target_tokens = epoch.shapes[longest_batches(epoch)[0]].tolist()
     with pytest.raises(RunError, match=f"{pairs} pairs .*{source_tokens} .*{target_tokens} .*no memory is left"):
-        dry_run(config, epoch, tokenizers=tokenizers, validation=[corpora.validation], device=CPU)
+        dry_run(config, epoch, tokenizers=tokenizers, validation=[*corpora.validation.values()], device=CPU)
 
 
 @pytest.mark.skipif(not LINUX, reason="only Linux tells and forgets the peak of a process")

@@ -4,7 +4,15 @@ import random
 
 import pytest
 
-from translate.lint.languages import Languages, find_wrong_languages, is_other_side, learn_languages
+from translate.data.languages import Direction
+from translate.lint.languages import (
+    Languages,
+    find_wrong_languages,
+    find_wrong_sides,
+    is_other_side,
+    learn_known,
+    learn_languages,
+)
 
 Text = tuple[list[str], list[str]]
 
@@ -17,8 +25,10 @@ def languages(some: Text) -> Languages:
 
 
 def test_clean_text_is_in_its_languages(some: Text, held_out: Text, languages: Languages) -> None:
-    assert [side.tolist() for side in find_wrong_languages(*some, languages, is_own=True).values()] == [[]] * 4
-    assert [side.tolist() for side in find_wrong_languages(*held_out, languages, is_own=False).values()] == [[]] * 4
+    assert [side.tolist() for side in find_wrong_languages(*some, languages, is_own=(True, True)).values()] == [[]] * 4
+    assert [side.tolist() for side in find_wrong_languages(*held_out, languages, is_own=(False, False)).values()] == [
+        []
+    ] * 4
 
 
 def test_lines_on_the_wrong_side(some: Text) -> None:
@@ -31,7 +41,7 @@ def test_lines_on_the_wrong_side(some: Text) -> None:
         targets[line] = some[0][(line + 100) % 3000]
     learnt = learn_languages(sources, targets)
     assert learnt is not None
-    found = find_wrong_languages(sources, targets, learnt, is_own=True)
+    found = find_wrong_languages(sources, targets, learnt, is_own=(True, True))
     for positions, put_in in ((found["source_like_target"], chosen[:150]), (found["target_like_source"], chosen[150:])):
         assert set(positions.tolist()) <= set(put_in)
         assert len(positions) >= 0.95 * len(put_in)
@@ -46,7 +56,7 @@ def test_a_third_language(some: Text) -> None:
     sources, targets = [*some[0], *foreign], [*some[1], *("The dog is hungry.",) * 3]
     learnt = learn_languages(sources, targets)
     assert learnt is not None
-    found = find_wrong_languages(sources, targets, learnt, is_own=True)
+    found = find_wrong_languages(sources, targets, learnt, is_own=(True, True))
     # Spanish may also pass for English, beside German.
     assert sorted([*found["source_like_neither"], *found["source_like_target"]]) == [3000, 3001, 3002]
     assert {3000, 3002} <= set(found["source_like_neither"].tolist())
@@ -56,7 +66,7 @@ def test_a_third_language(some: Text) -> None:
 def test_one_language_on_both_sides_and_too_few_lines(some: Text) -> None:
     learnt = learn_languages(some[1], some[1][::-1])
     assert learnt is not None
-    found = find_wrong_languages(some[1], some[1][::-1], learnt, is_own=True)
+    found = find_wrong_languages(some[1], some[1][::-1], learnt, is_own=(True, True))
     assert [side.tolist() for side in found.values()] == [[]] * 4
     assert learn_languages(some[0][:199], some[1][:199]) is None
 
@@ -68,3 +78,21 @@ def test_a_text_of_the_other_side(some: Text, held_out: Text) -> None:
     assert not is_other_side(half, *some)
     assert not is_other_side([], *some)
     assert not is_other_side(held_out[1], some[0][:100], some[1][:100])  # too few to know the languages
+
+
+def test_a_corpus_that_names_the_wrong_languages(some: Text, held_out: Text) -> None:
+    """Three languages: German, English, and English with its letters moved by 13, which nobody else writes."""
+    shift = str.maketrans("abcdefghijklmnopqrstuvwxyz", "nopqrstuvwxyzabcdefghijklm")
+    third = [line.lower().translate(shift) for line in held_out[1]]
+    de_en, x_en = Direction("de", "en"), Direction("x", "en")
+
+    def found(direction: Direction, *sides: list[str]) -> list[str]:
+        known = learn_known({"a": (de_en, *some), "b": (direction, *sides)})
+        assert list(find_wrong_sides("a", de_en, some, known)) == []
+        return list(find_wrong_sides("b", direction, sides, known))
+
+    assert found(x_en, third, held_out[1]) == []
+    assert found(x_en, held_out[1], third) == ["b: its source should be x, but looks like en in a"]
+    assert found(Direction("en", "x"), third, held_out[1]) == ["b: its target should be x, but looks like en in a"]
+    assert found(x_en, third, held_out[0]) == ["b: its target should be en, but looks like de in a"]
+    assert found(x_en, third[:100], held_out[1][:100]) == []  # too few to know

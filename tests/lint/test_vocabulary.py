@@ -37,6 +37,26 @@ def test_characters_without_an_entry(byte_fallback: bool) -> None:
     assert "in 3 lines, the first 2, " in finding.message and finding.message.endswith(": ☃ (U+2603) ö (U+00F6)")
 
 
+@pytest.mark.parametrize("byte_fallback", [True, False])
+def test_a_script_that_the_vocabulary_does_not_cover(byte_fallback: bool) -> None:
+    lines = ["два пса", "a дом", "кот", "ab cd"]
+    tokenizer = train_tokenizer(
+        ["ab cd", "dc ba"] * 5, TokenizerConfig(vocab_size=280 if byte_fallback else 12, byte_fallback=byte_fallback)
+    )
+    ids, numbers = tokenizer.encode_lines(lines, num_threads=1), np.arange(4)
+    spelling = examine_spelling("source", lines, ids, tokenizer, numbers=numbers)
+    assert spelling.script == "Cyrillic"
+    (finding,) = spelling_findings("data.any", [spelling], unit="line")
+    assert (finding.name, finding.severity) == ("script_not_covered", "warning" if byte_fallback else "error")
+    few = [*lines, "ab", "cd"]  # most lines are spelt
+    assert (
+        examine_spelling(
+            "source", few, tokenizer.encode_lines(few, num_threads=1), tokenizer, numbers=np.arange(6)
+        ).script
+        is None
+    )
+
+
 def examine(*sides: list[list[int]], lines: tuple[str, ...] = (), share: float = 1.0) -> VocabularyReport:
     tokenizer = train_tokenizer(["ab cd", "dc ba", "abc d"] * 5, TokenizerConfig(vocab_size=265))
     (report,) = examine_vocabularies(Tokenizers(tokenizer, tokenizer, "joint"), sides, [lines, ()], share=share)

@@ -33,20 +33,21 @@ def average(
     """
     from translate.atomic import open_append
     from translate.config.load import read_resolved_config
-    from translate.evaluation.test_sets import choose_test_set
+    from translate.evaluation.test_sets import choose_test_sets
     from translate.runs.directory import open_run
     from translate.runs.lock import lock_run
 
     directory = open_run(run)
     with contextlib.nullcontext() if dry_run else lock_run(run):
         config = read_resolved_config(directory.config)
-        _, pairs = choose_test_set(config, name="validation")
+        test_sets = choose_test_sets(config, name="validation")
+        num_lines = sum(len(pairs.sources) for pairs in test_sets.values())
         from translate.model.device import choose_device
         from translate.runs.checkpoint import read_progress, read_tensors
         from translate.runs.loading import describe_moment, load_run
         from translate.runs.progress import Progress
         from translate.training.best_checkpoint import ScoredAverage, kept_windows, load_average, write_average
-        from translate.training.validation import validate
+        from translate.training.validation import mean_validation, validate
 
         last = directory.checkpoint("last")
         metadata = read_tensors(last, prefixes=()).metadata if last.is_file() else None
@@ -58,12 +59,14 @@ def average(
             raise InputError(f"{run}: name two or more checkpoints, or train with training.keep_last=8 to keep some")
         loaded = load_run(run, device=choose_device(config.decoding.device))
         say = functools.partial(print_result, as_json=as_json)
-        say(f"validation, {len(pairs.sources):,} lines\n  average of    BLEU    loss  checkpoints")
+        say(f"{', '.join(test_sets)}, {num_lines:,} lines\n  average of    BLEU    loss  checkpoints")
         tried: list[ScoredAverage] = []
         for name, names in {"best": ("best",), **windows}.items():
             steps = load_average(directory, names, loaded.model)
-            with show_progress("Validating", 2 * len(pairs.sources), unit="lines") as advance:
-                validation = validate(loaded.model, loaded.tokenizers, pairs, config, on_finished=advance)
+            with show_progress("Validating", 2 * num_lines, unit="lines") as advance:
+                score = functools.partial(validate, config=config, on_finished=advance)
+                scored = [score(loaded.model, loaded.tokenizers, pairs) for pairs in test_sets.values()]
+            validation = mean_validation(scored)
             tried.append(ScoredAverage(names, steps, validation))
             scores = f"{validation.evaluation.score('BLEU'):8.2f}{validation.loss:8.3f}"
             say(f"  {name:<10}{scores}  {', '.join(f'{step:,}' for step in steps)}")
@@ -81,4 +84,4 @@ def average(
     verdict = f"{what}: {describe_moment(chosen.steps[-1], chosen.steps)}"
     if not is_average:
         verdict = "No average is better than the best checkpoint, which stays as it is"
-    say(verdict, {"num_lines": len(pairs.sources), "tried": results, "best": results[tried.index(chosen)]})
+    say(verdict, {"num_lines": num_lines, "tried": results, "best": results[tried.index(chosen)]})

@@ -109,7 +109,7 @@ def _data_lines(report: "Report") -> Iterator[str]:
         if corpus.num_kept is not None:
             pairs += f", {corpus.num_kept:,} kept"
         if corpus.left_out:
-            reasons = (f"{count:,} {name.replace('_', ' ')}" for name, count in corpus.left_out.items())
+            reasons = (f"{count:,} {name}" for name, count in corpus.left_out.items())
             pairs += f", left out: {', '.join(reasons)}"
         if corpus.num_inspected != corpus.num_pairs:
             pairs += f"; {corpus.num_inspected:,} of them inspected closely"
@@ -155,6 +155,8 @@ def _training_lines(report: "Report") -> Iterator[str]:
         yield _row("speed", f"{speed}; {plan.padding_share:.1%} of the computation is padding")
     epochs = f"{plan.steps_per_epoch:,} per epoch: {plan.num_epochs:.1f} epochs"
     yield _row("training", f"{plan.num_steps:,} steps, {epochs}")
+    for number, seen in enumerate(plan.directions):
+        yield _row("" if number else "directions", str(seen))
     if plan.seconds is not None:
         time = f"about {describe_seconds(plan.seconds)}"
         if plan.num_validations and plan.validation_seconds is not None:

@@ -1,7 +1,6 @@
 """`compare`: which of several systems translates a test set best, whether significantly, and where."""
 
 import logging
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +16,7 @@ from translate.messages import wrap
 logger = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
+    from translate.data.corpora import ParallelCorpus
     from translate.visualize.panels import Table
 
 
@@ -79,7 +79,7 @@ def compare(
     for label, lines in in_files.items():  # check before runs translate for minutes
         if len(lines) != len(pairs.targets):
             raise InputError(f"{label} has {len(lines):,} lines, but the test set {name} has {len(pairs.targets):,}")
-    translations = {label: in_files.get(label) or _translate(named[label], pairs.sources) for label in named}
+    translations = {label: in_files.get(label) or _translate(named[label], pairs) for label in named}
     comparison = compare(
         translations, pairs.sources, pairs.targets, config.evaluation, num_changes=changes, programs=programs
     )
@@ -94,12 +94,13 @@ def compare(
         raise typer.Exit(1)
 
 
-def _translate(run: Path, sources: Sequence[str]) -> list[str]:
+def _translate(run: Path, pairs: "ParallelCorpus") -> list[str]:
     from translate.decoding.loading import load_translator
 
     translator = load_translator(run, options={}, token_scores=False).translator
-    with show_progress("Translating", len(sources), unit="lines") as advance:
-        return [each.text for each in translator.translate_stream(sources, on_finished=advance)]
+    translator = translator.toward(pairs.direction)
+    with show_progress("Translating", len(pairs.sources), unit="lines") as advance:
+        return [each.text for each in translator.translate_stream(pairs.sources, on_finished=advance)]
 
 
 def _as_text(table: "Table") -> str:

@@ -112,9 +112,9 @@ def evaluate(
     translator, loaded = load_translator(run, checkpoint=checkpoint, options=options, token_scores=False, **languages)
     scored: list[tuple[str, dict[str, Any]]] = []
     for name, pairs in test_sets.items():
+        searching = translator.toward(pairs.direction)
         with show_progress(f"Translating {name}", len(pairs.sources), unit="lines") as advance:
-            toward = translator.toward(pairs.direction or translator.direction)
-            evaluation = evaluate(toward, pairs.sources, pairs.targets, config.evaluation, on_finished=advance)
+            evaluation = evaluate(searching, pairs.sources, pairs.targets, config.evaluation, on_finished=advance)
         settings, texts = translator.config.model_dump(mode="json"), [each.text for each in evaluation.translations]
         more = score_with(programs, pairs.sources, texts, pairs.targets, config.evaluation)
         evaluation = evaluation._replace(metrics=evaluation.metrics + more)
@@ -161,34 +161,35 @@ def tune_decode(
       translate tune-decode runs/demo
     """
     from translate.config.load import override_config, read_resolved_config
-    from translate.evaluation.test_sets import choose_test_set
+    from translate.evaluation.test_sets import choose_test_sets
     from translate.runs.directory import open_run, write_config
     from translate.runs.lock import lock_run
 
     directory = open_run(run)
     config = read_resolved_config(directory.config)
-    name, pairs = choose_test_set(config, name=set_name)
+    test_sets = choose_test_sets(config, name=set_name)
+    num_lines = sum(len(pairs.sources) for pairs in test_sets.values())
     from translate.decoding.loading import load_translator
     from translate.evaluation.tune import TunedSettings, tune_decoding
 
     translator = load_translator(run, checkpoint=checkpoint, options={}, token_scores=False).translator
     tried: list[TunedSettings] = []
     say = functools.partial(print_result, as_json=as_json)
-    say(f"{name}, {len(pairs.sources):,} lines\n  beam  length penalty    BLEU")
+    say(f"{', '.join(test_sets)}, {num_lines:,} lines\n  beam  length penalty    BLEU")
 
     def show(settings: TunedSettings) -> None:
         tried.append(settings)
         penalty = "{length_penalty_kind} {length_penalty:g}".format_map(settings.settings).replace("none 0", "none")
         say(f"  {settings.settings['beam_size']:>4}  {penalty:<14}{settings.bleu:8.2f}")
 
-    chosen = tune_decoding(translator, pairs.sources, pairs.targets, config.evaluation, on_tried=show)
+    chosen = tune_decoding(translator, test_sets.values(), config.evaluation, on_tried=show)
     changes = {f"decoding.{key}": value for key, value in chosen.settings.items()}
     if not dry_run:
         with lock_run(run):
             # Read again, because a training may have continued with other settings in the meantime.
             write_config(directory, override_config(read_resolved_config(directory.config), changes))
     shown = " ".join(f"{key}={value}" for key, value in changes.items())
-    document = {"set": name, "num_lines": len(pairs.sources), "tried": [each._asdict() for each in tried]}
+    document = {"set": set_name, "num_lines": num_lines, "tried": [each._asdict() for each in tried]}
     say(f"{'Best' if dry_run else f'Now the defaults of {run}'}: {shown}", {**document, "best": chosen._asdict()})
 
 

@@ -243,7 +243,7 @@ def show_alignments(
     elif layer == "best":
         has_validation = loaded.run.config.data.validation is not None
         judged = _read_pairs(loaded, None, None) if has_validation else pairs
-        judging = loaded.translator.toward(judged.direction or loaded.translator.direction)
+        judging = loaded.translator.toward(judged.direction)
         error_rates = layer_error_rates(judging, judged.sources, judged.targets)
         chosen, text = error_rates.index(min(error_rates)), "validation" if has_validation else "this text"
         how = f"The mean over the heads of decoder layer {chosen} (counted from 0), the best on {text}"
@@ -262,11 +262,11 @@ def show_alignments(
 
 
 def _read_pairs(loaded: "LoadedTranslator", source: Path | None, reference: Path | None) -> "ParallelCorpus":
-    """Read the given texts, or the validation corpus."""
-    from translate.evaluation.test_sets import choose_test_set
+    """Read the given texts, or the validation corpus; of several, the first."""
+    from translate.evaluation.test_sets import choose_test_sets
 
     name = "validation" if source is None and reference is None else None
-    return choose_test_set(loaded.run.config, source=source, reference=reference, name=name)[1]
+    return next(iter(choose_test_sets(loaded.run.config, source=source, reference=reference, name=name).values()))
 
 
 def _save(picture: "Picture | str", file: "PictureFile", message: str = "") -> None:

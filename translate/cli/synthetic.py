@@ -227,8 +227,9 @@ def _read_text(file: Path, run: Path, data: "DataConfig", direction: "Direction"
     if not opened.total:
         raise InputError(f"{file}: is empty, so there is nothing to translate")
     with contextlib.suppress(InputError):  # the corpus is not on this machine
-        if data.validation and Languages(data).of(data.validation) == direction:
-            known = read_corpus(data.validation, key="data.validation")
+        for key, corpus in data.corpora("validation").items():
+            if Languages(data).of(corpus) == direction:
+                known = read_corpus(corpus, key=key)
     first_lines = list(itertools.islice(open_lines(file), _LINES_TO_JUDGE))
     if known and is_other_side(first_lines, known.sources, known.targets):
         source, target = direction

@@ -1,12 +1,14 @@
 """The sections `data` and `tokenizer`: where sentence pairs come from, which are left out, how they become subwords."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator, model_validator
 
 from translate.config.section import InputPath, NotNegativeInt, PositiveInt, Section, expecting
 
-LanguageCode = Annotated[str, Field(pattern=r"^[A-Za-z][\w-]*$")]
+LanguageCode = Annotated[
+    str, Field(pattern=r"^[A-Za-z][\w-]*$"), expecting("should be the code of a language, such as de or deu_Latn")
+]
 Chance = Annotated[float, Field(ge=0.0, le=1.0)]
 Column = Annotated[
     NotNegativeInt | str, expecting("should be the number of a column, counted from 0, or its name in the header")
@@ -157,6 +159,18 @@ Corpus = Annotated[TextCorpus | TsvCorpus | TableCorpus | HubCorpus, Field(discr
 CorporaByName = dict[Annotated[str, Field(pattern=r"^[\w-]+$")], Corpus]
 
 
+def is_by_name(value: object) -> bool:
+    """Whether a value of `data.validation` is a mapping of names to corpora, and not a corpus or some of its keys."""
+    is_mapping = isinstance(value, dict) and bool(value) and not value.keys() & {"kind", "augment"}
+    return is_mapping and all(isinstance(each, dict | WeightedCorpus) for each in value.values())
+
+
+OneOrByName = Annotated[
+    Annotated[Corpus, Tag("one")] | Annotated[CorporaByName, Tag("by_name")],
+    Discriminator(lambda value: "by_name" if is_by_name(value) else "one"),
+]
+
+
 def is_stream(corpus: Corpus) -> bool:
     """Whether a corpus is read in segments and never held in memory as a whole."""
     return isinstance(corpus, NamedColumns) and corpus.streaming
@@ -181,8 +195,13 @@ class DataConfig(Section):
     """Folder in which relative corpus paths are looked up first."""
     train: tuple[Corpus, ...] = ()
     """Corpora to train on."""
-    validation: Corpus | None = None
-    """Corpus that decides on the best checkpoint and on early stopping."""
+    sampling_temperature: Annotated[float, Field(ge=1.0, le=1000.0)] | None = None
+    """Raise the weights of directions with little text: the share of a direction with n weighted pairs is proportional
+    to n^(1/T) (Arivazhagan et al. 2019), and the largest direction keeps its weights. 1 and null change nothing; 5 is
+    usual."""
+    validation: OneOrByName | None = None
+    """Corpus that decides on the best checkpoint and on early stopping; or a corpus for each direction by name, such as
+    {de-en: …, en-de: …}, whose mean BLEU or loss decides."""
     validation_also: CorporaByName = {}
     """More corpora to score at each validation, by name, such as the test set of the run being fine-tuned: they show
     what the model forgets, and decide nothing. In a config that extends another, null removes one."""
@@ -205,19 +224,49 @@ class DataConfig(Section):
         """Whether any training corpus is streamed."""
         return any(is_stream(corpus) for corpus in self.train)
 
-    @field_validator("train")
+    @property
+    def tags(self) -> Literal["source", "target", "both"] | None:
+        """Where a language tag stands: as `language_tags` says, and by default as the training corpora need it."""
+        targets = {self.languages_of(corpus)[1] for corpus in self.train}
+        return self.language_tags or ("source" if len(targets) > 1 else None)
+
+    def languages_of(self, corpus: WeightedCorpus) -> tuple[str, str]:
+        """The languages of a corpus's source and target."""
+        return corpus.source_language or self.source_language, corpus.target_language or self.target_language
+
+    def corpora(self, *kinds: Literal["train", "validation", "validation_also", "test"]) -> dict[str, Corpus]:
+        """The corpora of some keys, or all that are held out, by the key of each: `data.train.0`, `data.test.news`."""
+        found: dict[str, Corpus] = {}
+        for kind in kinds or ("validation", "validation_also", "test"):
+            given = getattr(self, kind)
+            by_name = given if isinstance(given, dict) else dict(enumerate(given)) if kind == "train" else {"": given}
+            found |= {f"data.{kind}.{name}".rstrip("."): each for name, each in by_name.items() if each is not None}
+        return found
+
+    @field_validator("train", "validation", "validation_also", "test")
     @classmethod
-    def _use_both_directions(cls, corpora: tuple[Corpus, ...], info: ValidationInfo) -> tuple[Corpus, ...]:
-        """Two corpora in place of each that is used in both directions."""
-        used: list[Corpus] = []
-        for corpus in corpora:
-            if not corpus.both_directions:
-                used.append(corpus)
-                continue
+    def _use_both_directions(cls, given: Any, info: ValidationInfo) -> Any:
+        """Two corpora in place of each that is used in both directions; to a name, they add their directions."""
+        named: dict[str, Corpus] = given if isinstance(given, dict) else {"": given}
+        if isinstance(given, tuple):
+            named = {str(index): corpus for index, corpus in enumerate(given)}
+        used: dict[str, Corpus] = {}
+        for name, corpus in named.items() if given is not None else ():
             codes = {key: getattr(corpus, key) or info.data.get(key) for key in ("source_language", "target_language")}
-            forward = corpus.model_copy(update={**codes, "both_directions": False})
-            used += [forward, forward.swapped()]
-        return tuple(used)
+            source, target = codes.values()
+            new = {name: corpus}
+            if corpus.both_directions:
+                if source == target:
+                    key = f"{name}.both_directions".lstrip(".")
+                    raise ValueError(f"{key} = true: its source_language and target_language are both {source}")
+                forward = corpus.model_copy(update={**codes, "both_directions": False})
+                new = {f"{name}-{source}-{target}": forward, f"{name}-{target}-{source}": forward.swapped()}
+            if twice := new.keys() & used.keys():
+                raise ValueError(f"{twice.pop()} names two corpora, because both_directions adds languages to a name")
+            used |= new
+        if isinstance(given, tuple):
+            return tuple(used.values())
+        return used.get("", {name.lstrip("-"): corpus for name, corpus in used.items()} or given)
 
     @model_validator(mode="after")
     def _check_languages(self) -> Self:
@@ -227,19 +276,34 @@ class DataConfig(Section):
             raise ValueError(
                 f"{key} names no languages, but {other} does: give {key} its source_language and target_language"
             )
+        if self.sampling_temperature is not None and self.is_streamed:
+            raise ValueError(
+                f"data.sampling_temperature = {self.sampling_temperature:g} needs the size of each corpus, and"
+                f" data.train.{[*map(is_stream, self.train)].index(True)}.streaming = true hides one: use weights"
+            )
         return self
 
     @model_validator(mode="after")
     def _check_held_out(self) -> Self:
-        if self.validation_also and self.validation is None:
+        validation = self.corpora("validation")
+        if self.validation_also and not validation:
             raise ValueError("data.validation_also is scored at each validation: name data.validation too")
-        held_out = {"data.validation": self.validation}
-        for name in ("validation_also", "test"):
-            held_out |= {f"data.{name}.{key}": corpus for key, corpus in getattr(self, name).items()}
-        for key, corpus in held_out.items():
-            if corpus is not None and is_stream(corpus):
+        directions: dict[tuple[str, str], str] = {}
+        for key, corpus in validation.items():
+            other = directions.setdefault(self.languages_of(corpus), key)
+            if other != key:
+                direction = "-".join(self.languages_of(corpus))
+                raise ValueError(
+                    f"{other} and {key} are both {direction}, which would count twice in the mean that decides: give"
+                    " each its source_language and target_language, or move one of them to data.validation_also"
+                )
+            name = key.rpartition(".")[2]
+            if len(validation) > 1 and name in self.validation_also:
+                raise ValueError(f"{key} and data.validation_also.{name} have the same name; rename one")
+        for key, corpus in self.corpora().items():
+            if is_stream(corpus):
                 raise ValueError(f"{key}.streaming = true: only the corpora of data.train can be streamed")
-            if corpus is not None and corpus.source_tag is not None:
+            if corpus.source_tag is not None:
                 raise ValueError(f"{key}.source_tag = {corpus.source_tag}: only the corpora of data.train have tags")
         return self
 

@@ -97,10 +97,12 @@ def _where(keys: list[str], document: Document, *, exactly: bool = False) -> str
 
 def _dotted_key(location: tuple[int | str, ...]) -> str:
     """Turn pydantic's location into the user's key, without the kind of a corpus, which follows its key."""
-    kind_index = {"data.validation": 2, "data.train": 3, "data.test": 3, "data.validation_also": 3}.get(
-        ".".join(map(str, location[:2]))
-    )
-    return ".".join(str(part) for index, part in enumerate(location) if index != kind_index and part != "[key]")
+    hidden: tuple[int, ...] = ()
+    if location[:1] == ("data",) and location[1:2] in (("train",), ("test",), ("validation_also",)):
+        hidden = (3,)
+    elif location[:2] == ("data", "validation"):  # before its name or kind: whether it is one corpus
+        hidden = (2, 3 if location[2:3] == ("one",) else 4)
+    return ".".join(str(part) for index, part in enumerate(location) if index not in hidden and part != "[key]")
 
 
 def _suggestion(key: str, location: tuple[int | str, ...]) -> str:

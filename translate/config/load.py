@@ -5,12 +5,13 @@ import logging
 import os
 import re
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
+from translate.config.data import DataConfig, is_by_name
 from translate.config.errors import REMOVED_KEYS, explain
 from translate.config.inherit import inherit
 from translate.config.schema import Config, ModelConfig
@@ -76,7 +77,9 @@ def load_config(
         _apply_override(document, override)
     document.values.setdefault("name", re.sub(r"[^\w.-]+", "-", path.stem).lstrip(".-") or "run")
     _inherit_from_run(document, required=require_files)
-    return LoadedConfig(_find_files(_validate(document), document.origins, required=require_files), document.origins)
+    checked = _validate(document)
+    _follow_directions(document, checked.data)
+    return LoadedConfig(_find_files(checked, document.origins, required=require_files), document.origins)
 
 
 def read_resolved_config(path: Path) -> Config:
@@ -201,12 +204,15 @@ def _merge(below: Any, above: Any, key: str, origins: dict[str, Origin], new_ori
         return list(_merge(items, above, key, origins, new_origins).values())
     if isinstance(below, dict) and isinstance(above, dict):
         kind = above.get("kind")
-        # A corpus of another kind has different keys, so it replaces the old one.
-        if not isinstance(kind, str) or below.get("kind", kind) == kind:
+        # A corpus of another kind has different keys, so it replaces the old one; so do corpora by name.
+        is_other = isinstance(kind, str) and below.get("kind", kind) != kind
+        if key == "data.validation" and is_by_name(below) != is_by_name(above):
+            is_other |= "kind" in (below | above)
+        if not is_other:
             merged = dict(below)
             for name, value in above.items():
                 merged[name] = _merge(below.get(name), value, join_key(key, name), origins, new_origins)
-                if key in ("data.test", "data.validation_also") and value is None and name in below:
+                if key in ("data.test", "data.validation", "data.validation_also") and value is None and name in below:
                     del merged[name]
             return merged
     for stale in [name for name in origins if f"{name}.".startswith(f"{key}.")]:
@@ -292,6 +298,21 @@ def _inherit_from_run(document: Document, *, required: bool) -> None:
         meant = did_you_mean([*dict.fromkeys(shown_path(each) for each in near if is_run(str(each)))][:3])
         where = f" ({origin.position})" if origin else ""
         raise InputError(f"training.initialize_from = {name}{where}: {problem}{meant}")
+
+
+def _follow_directions(document: Document, data: DataConfig) -> None:
+    """Move the origins of corpora whose keys have changed, because `both_directions` makes two corpora of one."""
+    before = dict(document.origins)
+    for kind in ("train", "validation", "validation_also", "test"):
+        given = document.values.get("data", {}).get(kind) or {}
+        named: Iterable[tuple[Any, Any]] = enumerate(given) if isinstance(given, list) else given.items()
+        if kind == "validation" and given and not is_by_name(given):
+            named = [("", given)]
+        old = [(name, corpus) for name, corpus in named for _ in range(1 + (corpus.get("both_directions") is True))]
+        for (name, _), new in zip(old, data.corpora(kind), strict=True):
+            section = f"data.{kind}.{name}".rstrip(".")
+            own = {key: origin for key, origin in before.items() if f"{key}.".startswith(f"{section}.")}
+            document.origins.update({new + key.removeprefix(section): origin for key, origin in own.items()})
 
 
 def _find_files(config: Config, origins: dict[str, Origin], *, required: bool) -> Config:

@@ -20,7 +20,10 @@ from translate.messages import wrap
 from translate.nearest import did_you_mean
 
 _WIDEST_VALUE = 60  # a longer line moves only its own comment to the right
-_IN_CORPUS = re.compile(r"data\.(?:train(?:\.\d+)?|validation|(?:validation_also|test)\.[\w-]+)\.(augment\.)?(\w+)")
+_IN_CORPUS = re.compile(
+    r"data\.(?:train(?:\.\d+)?|validation(?:\.(?!augment\.)[\w-]+)?|(?:validation_also|test)\.[\w-]+)"
+    r"\.(augment\.)?(\w+)"
+)
 _CORPORA = ("data.train", "data.validation", "data.validation_also", "data.test")
 _BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
 
@@ -104,10 +107,10 @@ def json_schema() -> str:
         "title": "Extends",
         "description": "Path or preset name of a config that supplies the values left out here.",
     }
-    train = schema["$defs"]["DataConfig"]["properties"]["train"]
+    data = schema["$defs"]["DataConfig"]["properties"]
+    train = data["train"]
     train["anyOf"] = [{"type": train.pop("type"), "items": (corpus := train.pop("items"))}, corpus]
-    for name in ("validation_also", "test"):
-        by_name = schema["$defs"]["DataConfig"]["properties"][name]
+    for by_name in (data["validation"]["anyOf"][0]["anyOf"][1], data["validation_also"], data["test"]):
         by_name["additionalProperties"] = False
         for corpus in by_name["patternProperties"].values():
             corpus["anyOf"].append({"type": "null", "description": "Removes this corpus."})
@@ -148,8 +151,8 @@ def describe_sections() -> dict[str, SectionDescription]:
 
 def _values(field: dict[str, Any]) -> str:
     """Describe type, choices and bounds of a field."""
-    if "anyOf" in field:
-        return " or ".join(_values(option) for option in field["anyOf"])
+    if options := field.get("anyOf") or ("discriminator" not in field and field.get("oneOf")):
+        return " or ".join(map(_values, options))
     if "enum" in field or "const" in field:
         return ", ".join(f"`{dump_scalar(value)}`" for value in field.get("enum", [field.get("const")]))
     if "$ref" in field or "oneOf" in field:

@@ -71,7 +71,9 @@ def augment_corpus(corpus: ParallelCorpus, *, with_typos: bool = True) -> Parall
 
 
 def read_held_out(corpus: Corpus, *, key: str, languages: Languages | None = None) -> ParallelCorpus:
-    """Read a corpus to validate or test on, changed as its `augment` says; see `read_corpus`."""
+    """Read a corpus to validate or test on, changed as its `augment` says; see `read_corpus` and `Languages.check`."""
+    if languages is not None:
+        languages.check(corpus, key=key)
     return augment_corpus(read_corpus(corpus, key=key, languages=languages))
 
 

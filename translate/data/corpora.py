@@ -6,6 +6,7 @@ table may contain a newline; it is kept, and SentencePiece's normalisation turns
 
 import hashlib
 from abc import abstractmethod
+from bisect import bisect
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, chain, pairwise
 from pathlib import Path
@@ -85,6 +86,26 @@ def tag_corpus(read: ParallelCorpus, corpus: WeightedCorpus, languages: Language
     tags = filter(None, (languages.source_tag(direction), corpus.source_tag))
     target_tag = languages.target_tag(direction)
     return read._replace(source_tag=" ".join(tags) or None, target_tag=target_tag, direction=direction)
+
+
+def balance_directions(corpora: Sequence[ParallelCorpus], temperature: float | None) -> list[ParallelCorpus]:
+    """Corpora with weights that sample directions as `data.sampling_temperature` says; see there.
+
+    Source: Arivazhagan et al. 2019, https://arxiv.org/abs/1907.05019.
+    """
+    sizes: dict[Direction | None, float] = {}
+    for each in corpora:
+        sizes[each.direction] = sizes.get(each.direction, 0.0) + each.weight * len(each.sources)
+    exponent = 1.0 - 1.0 / (temperature or 1.0)
+    factors = {direction: (max(sizes.values()) / size) ** exponent for direction, size in sizes.items()}
+    return [each._replace(weight=each.weight * factors[each.direction]) for each in corpora]
+
+
+def repeat_by_weight(corpus: ParallelCorpus) -> ParallelCorpus:
+    """The pairs of an epoch: each as often as the weight says; for a fraction, evenly spaced ones once more."""
+    size = max(1, round(corpus.weight * len(corpus.sources)))
+    sources, targets = (SpacedText(side, size) for side in (corpus.sources, corpus.targets))
+    return corpus._replace(sources=sources, targets=targets, weight=1.0)
 
 
 def _counted(chunks: Iterable[PairChunk], advance: Advance) -> Iterator[PairChunk]:
@@ -219,6 +240,11 @@ class JoinedText(_Lines):
     def __len__(self) -> int:
         return self._starts[-1]
 
+    def tag(self, place: int) -> str:
+        """The tag before a line that is not blank, with its space; empty: there is none."""
+        tag = self._tags[bisect(self._starts, place) - 1]
+        return f"{tag} " if tag else ""
+
     def _read(self, start: int, stop: int) -> list[str]:
         lines: list[str] = []
         for text, tag, first, end in zip(self._texts, self._tags, self._starts, self._starts[1:], strict=False):
@@ -226,6 +252,21 @@ class JoinedText(_Lines):
                 part = text[max(start - first, 0) : stop - first]
                 lines += [f"{tag} {line}" if line.strip() else line for line in part] if tag else part
         return lines
+
+
+class SpacedText(_Lines):
+    """As many lines as wanted, evenly spaced over a text, in order; with more lines than it has, some are repeated."""
+
+    def __init__(self, text: Sequence[str], size: int) -> None:
+        self._text, self._size = text, size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def _read(self, start: int, stop: int) -> list[str]:
+        places = [place * len(self._text) // self._size for place in range(start, stop)]
+        part = self._text[places[0] : places[-1] + 1] if places else []
+        return [part[place - places[0]] for place in places]
 
 
 def join_texts(corpora: Iterable[ParallelCorpus], *, with_tags: bool = False) -> tuple[JoinedText, JoinedText]:

@@ -127,10 +127,10 @@ class TrainingBatches:
         self._sampling_pool = sampling_pool or SamplingPool(num_processes=settings.num_threads)
         self._weights = [corpus.weight for corpus in corpora]
         self._augment = [corpus.augment for corpus in corpora]
-        self._texts = join_texts(corpora, with_tags=True)
+        self._texts, self._tagged = join_texts(corpora), join_texts(corpora, with_tags=True)
         self._sources, self._targets = encoded or (
             encode_texts(texts, tokenizer, num_threads=settings.num_threads, cache=cache, work=f"Encoding the {side}")
-            for side, texts, tokenizer in zip(("sources", "targets"), self._texts, tokenizers[:2], strict=True)
+            for side, texts, tokenizer in zip(("sources", "targets"), self._tagged, tokenizers[:2], strict=True)
         )
         self._kept: list[NDArray[np.int64]] = []  # for each corpus, pair numbers
         self.filter_reports: list[FilterReport] = []
@@ -255,9 +255,12 @@ class TrainingBatches:
         """Yield tasks for sources and for targets in turn."""
         for number, first in enumerate(range(0, len(pairs), _SAMPLED_LINES)):
             part = slice(first, first + _SAMPLED_LINES)
-            sources, targets = ([texts[pair] for pair in pairs[part].tolist()] for texts in self._texts)
+            numbers = pairs[part].tolist()
+            sources, targets = ([texts[pair] for pair in numbers] for texts in self._texts)
             changed = change_pairs(sources, targets, changes[part], self._generator(epoch, _TYPOS, number))
-            for lines, tokenizer, purpose in zip(changed, self._tokenizers[:2], _SAMPLING, strict=True):
+            sides = zip(self._tagged, changed, self._tokenizers[:2], _SAMPLING, strict=True)
+            for texts, text, tokenizer, purpose in sides:
+                lines = [texts.tag(pair) + line for pair, line in zip(numbers, text, strict=True)]
                 seed = int(self._generator(epoch, purpose, number).integers(2**63))
                 amount = self._settings.subword_sampling
                 yield partial(sample_lines, tokenizer.model_bytes, lines, amount=amount, seed=seed)

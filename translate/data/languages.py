@@ -36,8 +36,7 @@ class Languages:
         default = Direction(data.source_language, data.target_language)
         if not self.directions and not (data.languages and UNKNOWN in default):
             self.directions = [default]
-        targets = {direction.target for direction in self.directions}
-        self.tags = data.language_tags or ("source" if len(targets) > 1 else None)
+        self.tags = data.tags
         """Where a language tag stands: see `data.language_tags`; None: there are none."""
         self.sources = list(dict.fromkeys([*(each.source for each in self.directions), *data.languages]))
         """All languages that the model reads."""
@@ -77,8 +76,21 @@ class Languages:
 
     def of(self, corpus: WeightedCorpus) -> Direction:
         """The direction of a corpus."""
-        data = self._data
-        return Direction(corpus.source_language or data.source_language, corpus.target_language or data.target_language)
+        return Direction(*self._data.languages_of(corpus))
+
+    def check(self, corpus: WeightedCorpus, *, key: str) -> None:
+        """Check that the model can be tested on a corpus, which has this key.
+
+        Raises:
+            InputError: It cannot be told a language, because no training corpus has it.
+        """
+        direction = self.of(corpus)
+        for verb, code, known in ("to", direction.target, self.targets), ("from", direction.source, self.sources):
+            if known and code not in known and (verb == "to" or self.tags == "both"):
+                raise InputError(
+                    f"{key} is {direction}, but the model translates {verb} {_list(known)}: correct its"
+                    " source_language and target_language, or train on that language too"
+                )
 
     def source_tag(self, direction: Direction) -> str | None:
         """The tag before each source in a direction, if there is one."""
@@ -116,8 +128,11 @@ def _choose(given: str | None, known: Sequence[str], usual: Sequence[str], *, ve
         return usual[0]
     if given in known and given is not None:
         return given
-    more = f" and {len(known) - _MOST_SHOWN} more" if len(known) > _MOST_SHOWN else ""
-    shown = ", ".join(known[:_MOST_SHOWN]) + more
     python = "from_" if option == "from" else option
     how = f"say which with --{option}, or {python}= in Python" if given is None else f"'{given}' is not one of them"
-    raise InputError(f"the model {verb} {shown}: {how}")
+    raise InputError(f"the model {verb} {_list(known)}: {how}")
+
+
+def _list(codes: Sequence[str]) -> str:
+    more = f" and {len(codes) - _MOST_SHOWN} more" if len(codes) > _MOST_SHOWN else ""
+    return ", ".join(codes[:_MOST_SHOWN]) + more

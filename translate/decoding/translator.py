@@ -119,8 +119,8 @@ class Translator:
         return self._copy(config, self.direction)
 
     def toward(self, direction: Direction | None) -> "Translator":
-        """The same translator, whose texts have this direction unless they name theirs."""
-        return self._copy(self.config, direction)
+        """The same translator, whose texts have this direction unless they name theirs; None: the translator's."""
+        return self._copy(self.config, direction or self.direction)
 
     def _copy(self, config: DecodingConfig, direction: Direction | None) -> "Translator":
         return Translator(

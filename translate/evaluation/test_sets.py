@@ -11,9 +11,11 @@ from translate.errors import InputError
 
 
 def choose_test_sets(
-    config: Config, *, source: Path | None, reference: Path | None, name: str | None
+    config: Config, *, source: Path | None = None, reference: Path | None = None, name: str | None
 ) -> dict[str, ParallelCorpus]:
     """Read the test sets to evaluate: two given files, the config's set of this name, or all test sets of the config.
+
+    `validation` names all corpora of `data.validation`; one of several is called `validation-NAME`, or just NAME.
 
     Raises:
         InputError: There is no such set, or its files cannot be used.
@@ -23,19 +25,21 @@ def choose_test_sets(
     if source is not None and reference is not None:
         corpus = TextCorpus(source=source, target=reference)
         return {source.name: read_corpus(corpus, key="--source and --reference")}
-    corpora = {each: (f"data.test.{each}", corpus) for each, corpus in config.data.test.items()}
-    if name is None and not corpora:
+    data = config.data
+    keys = {key.rpartition(".")[2]: key for key in data.corpora("test")}
+    if name is None and not keys:
         raise InputError("the run's config names no data.test: give --source and --reference, or --set validation")
     if name is not None:
-        also = config.data.validation_also
-        corpora = {each: (f"data.validation_also.{each}", corpus) for each, corpus in also.items()} | corpora
-        if config.data.validation is not None:
-            corpora.setdefault("validation", ("data.validation", config.data.validation))
-        if name not in corpora:
-            raise InputError(f"--set {name}: the run's sets are {', '.join(corpora) or 'none'}")
-        corpora = {name: corpora[name]}
-    languages = Languages(config.data)
-    return {each: read_held_out(corpus, key=key, languages=languages) for each, (key, corpus) in corpora.items()}
+        validation = {key.removeprefix("data.").replace(".", "-"): key for key in data.corpora("validation")}
+        keys = {key.rpartition(".")[2]: key for key in data.corpora("validation_also")} | keys
+        keys = keys | validation | keys  # a test set goes before a validation of its name
+        if name not in keys and f"validation-{name}" in keys:
+            name = f"validation-{name}"
+        if name not in keys and (name != "validation" or not validation):
+            raise InputError(f"--set {name}: the run's sets are {', '.join(keys) or 'none'}")
+        keys = {name: keys[name]} if name in keys else validation
+    corpora, languages = data.corpora(), Languages(data)
+    return {each: read_held_out(corpora[key], key=key, languages=languages) for each, key in keys.items()}
 
 
 def choose_test_set(

@@ -1,9 +1,11 @@
 """Chooses beam size and length penalty on a validation set."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from statistics import fmean
 from typing import NamedTuple
 
 from translate.config.schema import EvaluationConfig
+from translate.data.corpora import ParallelCorpus
 from translate.decoding import Translator
 from translate.errors import InputError
 from translate.evaluation.evaluate import evaluate
@@ -18,7 +20,7 @@ _NEGLIGIBLE = 0.05  # BLEU; a smaller gain is not worth a larger beam or another
 
 
 class TunedSettings(NamedTuple):
-    """Settings and their BLEU on the validation set."""
+    """Settings and their BLEU on the validation set, or the mean of several."""
 
     settings: Settings
     bleu: float
@@ -26,8 +28,7 @@ class TunedSettings(NamedTuple):
 
 def tune_decoding(
     translator: Translator,
-    sources: Sequence[str],
-    references: Sequence[str],
+    corpora: Collection[ParallelCorpus],
     config: EvaluationConfig,
     *,
     on_tried: Callable[[TunedSettings], object],
@@ -37,10 +38,11 @@ def tune_decoding(
     A smaller beam is kept if a larger one gains less than 0.05 BLEU, and so is the translator's own penalty.
 
     Args:
+        corpora: Each is translated in its own direction.
         on_tried: Called with the settings of each search and its BLEU.
 
     Raises:
-        InputError: The translator samples, the numbers of lines differ, or there are no lines.
+        InputError: The translator samples.
     """
     own = translator.config
     if not own.ranks_a_beam:
@@ -50,8 +52,11 @@ def tune_decoding(
         tried = list(tried)
         for each in settings:
             searching = translator.with_options(n_best=1, diversity_groups=1, **each)
-            scored = evaluate(searching, sources, references, config, effort="quick")
-            tried.append(TunedSettings(each, scored.score("BLEU")))
+            scored = [
+                evaluate(searching.toward(one.direction), one.sources, one.targets, config, effort="quick")
+                for one in corpora
+            ]
+            tried.append(TunedSettings(each, fmean(one.score("BLEU") for one in scored)))
             on_tried(tried[-1])
         best = max(each.bleu for each in tried)
         return next(each for each in tried if each.bleu > best - _NEGLIGIBLE)

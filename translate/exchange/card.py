@@ -216,8 +216,10 @@ def read_scores(run: LoadedRun, versions: dict[str, str]) -> list[CardScores]:
             continue
         if (report.step, report.averaged) == (run.step, [*run.averaged]):
             scores.append(CardScores(report.name, _search(report.decoding), report.metrics))
-    if run.averaged or "validation" in {each.set_name for each in scores}:
+    if run.averaged or any(each.set_name.partition("-")[0] == "validation" for each in scores):
         return scores
+    which = [key.rpartition(".")[2] for key in run.config.data.corpora("validation")]
+    name = "validation" if len(which) < 2 else f"validation, mean of {', '.join(which)}"
     steps = {"validation": "step", "evaluation": "best_step"}  # only evaluation uses the run's own search
     for record in [each for each in read_metrics(directory) if run.step == each.get(steps.get(each["kind"], ""))][-1:]:
         is_own = record["kind"] == "evaluation"
@@ -226,7 +228,7 @@ def read_scores(run: LoadedRun, versions: dict[str, str]) -> list[CardScores]:
         bleu = f"tok:{run.config.evaluation.bleu_tokenizer}|{version}"
         signatures = {"BLEU": bleu, "BLEU-lc": bleu, "chrF": version}
         metrics = [Metric(key, record[key], None, each) for key, each in signatures.items() if key in record]
-        scores.append(CardScores("validation", search, metrics))
+        scores.append(CardScores(name, search, metrics))
     return scores
 
 

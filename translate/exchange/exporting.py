@@ -1,5 +1,6 @@
 """Writes a run's model into a folder for another program, and checks that it gives the same numbers."""
 
+import itertools
 import logging
 from pathlib import Path
 from typing import Literal, assert_never, get_args
@@ -79,17 +80,17 @@ def export_run(
 
 
 def _evaluate_export(run: LoadedRun, folder: Path, *, checkpoint: Checkpoint) -> list[CardScores]:
-    """Score a run and its export to CTranslate2 on the validation corpus, and log their BLEU.
+    """Score a run and its export to CTranslate2 on each validation corpus, and log their BLEU.
 
     CTranslate2 searches for both with the run's settings: for the run as `translate eval --engine ctranslate2` does.
 
     Raises:
         InputError: The run has no validation corpus, or CTranslate2 does not support its search.
     """
-    if run.config.data.validation is None:
+    validation, languages = run.config.data.corpora("validation"), Languages(run.config.data)
+    if not validation:
         raise InputError(f"--evaluate: {run.directory} has no data.validation in its config; leave --evaluate out")
-    languages = Languages(run.config.data)
-    pairs = read_held_out(run.config.data.validation, key="data.validation", languages=languages)
+    corpora = [read_held_out(corpus, key=key, languages=languages) for key, corpus in validation.items()]
     options = {"engine": "ctranslate2"}
     ours = load_translator(run.directory, checkpoint=checkpoint, options=options, token_scores=False).translator
     assert isinstance(ours.engine, CTranslate2Engine)
@@ -97,11 +98,11 @@ def _evaluate_export(run: LoadedRun, folder: Path, *, checkpoint: Checkpoint) ->
     # CTranslate2 defaults to the file's precision.
     engine = CTranslate2Engine(own, tokenizers, folder, config, has_token_scores=False, compute_type="default")
     scores = []
-    theirs = Translator(engine, tokenizers, config, languages=languages)
-    for name, translator in (("the run", ours), ("this export", theirs)):
-        toward = translator.toward(pairs.direction)
-        evaluation = evaluate_pairs(toward, pairs.sources, pairs.targets, run.config.evaluation)
-        search = f"beam {config.beam_size}, {name}"
-        logger.info(f"Validation, {search}: BLEU {evaluation.score('BLEU'):.2f}")
-        scores.append(CardScores("validation", search, evaluation.metrics))
+    exported = Translator(engine, tokenizers, config, languages=languages)
+    for pairs, (name, translator) in itertools.product(corpora, (("the run", ours), ("this export", exported))):
+        translator = translator.toward(pairs.direction)
+        evaluation = evaluate_pairs(translator, pairs.sources, pairs.targets, run.config.evaluation)
+        search, which = f"beam {config.beam_size}, {name}", f" {pairs.direction}" if len(corpora) > 1 else ""
+        logger.info(f"Validation{which}, {search}: BLEU {evaluation.score('BLEU'):.2f}")
+        scores.append(CardScores(f"validation{which}", search, evaluation.metrics))
     return scores

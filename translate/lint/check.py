@@ -6,19 +6,19 @@ import time
 from itertools import chain, zip_longest
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 
 from translate.bars import show_progress
 from translate.config.schema import Config
 from translate.data.epochs import Epoch
+from translate.data.languages import UNKNOWN, Direction
 from translate.distributed.process_group import SINGLE_PROCESS
 from translate.errors import RunError
 from translate.lint import vocabulary
 from translate.lint.corpora import find_leaks, find_suspects, survey_corpora, take_sample
 from translate.lint.dry_run import DryRun, dry_run
 from translate.lint.findings import LABEL_WIDTH, Finding, Leak, Suspects, Unit, by_severity, count_findings
-from translate.lint.languages import learn_languages
+from translate.lint.languages import find_wrong_sides, learn_known
 from translate.lint.misalignment import count_items
 from translate.lint.settings import DataFacts, settings_findings
 from translate.lint.vocabulary import Lengths, SideSpelling, VocabularyReport
@@ -26,7 +26,7 @@ from translate.memory import configure_memory
 from translate.runs.initial import read_initial_weights
 from translate.runs.loading import count_weights
 from translate.training import preparation
-from translate.training.preparation import TrainingData, resolve_batch_tokens
+from translate.training.preparation import SeenDirection, TrainingData, count_directions, resolve_batch_tokens
 from translate.training.setup import choose_place
 from translate.training.train import NotReady
 
@@ -62,6 +62,7 @@ class TrainingPlan(NamedTuple):
     padding_share: float  # of all tokens computed in an epoch
     seconds: float | None  # with validations; None: nothing was measured
     validation_seconds: float | None  # the part of `seconds` for validations
+    directions: tuple[SeenDirection, ...] = ()  # how often each is seen, if there are several
 
 
 class Report(NamedTuple):
@@ -120,7 +121,7 @@ def check(config: Config) -> Report:
 
     measured = None
     try:
-        validation = [each for each in (corpora.validation, *corpora.validation_also.values()) if each is not None]
+        validation = [*corpora.validation.values(), *corpora.validation_also.values()]
         with show_progress("Trying the longest batch, and the speed"):
             measured = dry_run(
                 config, epoch, tokenizers=tokenizers, validation=validation, device=device, initial=initial
@@ -130,6 +131,8 @@ def check(config: Config) -> Report:
     num_parameters = measured.num_trained_parameters if measured else count_weights(config.model, tokenizers)
     facts = _data_facts(data, epoch, num_parameters)
     plan = _plan(config, facts.num_steps(config), epoch.padding.share, measured)
+    seen = count_directions(corpora.train, batches.filter_reports, num_epochs=plan.num_epochs)
+    plan = plan._replace(directions=tuple(seen))
     findings += settings_findings(config, facts)
     between_saves = min(config.training.save_every, config.training.validate_every, plan.num_steps) / plan.num_steps
     if (seconds := (plan.seconds or 0.0) * between_saves) > _LONG_SAVE_SECONDS:
@@ -173,9 +176,9 @@ def _inspect_text(
     training, held_out = survey_corpora(config, data.corpora)
     surveys = [*training, *held_out]
     samples = [take_sample(survey.corpus, max_pairs=MAX_INSPECTED_PAIRS) for survey in surveys]
-    # The languages are learnt from the largest training corpus.
-    largest = samples[int(np.argmax([len(survey.corpus.sources) for survey in training]))]
-    languages = learn_languages(largest.sources, largest.targets)
+    by_size = sorted(zip(training, samples, strict=False), key=lambda each: -len(each[0].corpus.sources))
+    directions = {survey.key: survey.corpus.direction or Direction(UNKNOWN, UNKNOWN) for survey in surveys}
+    known = learn_known({survey.key: (directions[survey.key], *sample[1:]) for survey, sample in by_size})
     vocab_size = max(tokenizers.source.vocab_size, tokenizers.target.vocab_size)
     reports: list[CorpusReport] = []
     all_ids, num_threads = [], torch.get_num_threads()
@@ -185,13 +188,9 @@ def _inspect_text(
             ids.append(tokenizer.encode_lines(lines, num_threads=num_threads))
             spelling.append(vocabulary.examine_spelling(name, lines, ids[-1], tokenizer, numbers=sample.numbers))
         all_ids.append(ids)
-        suspects = find_suspects(
-            survey, sample, *ids, vocab_size=vocab_size, languages=languages, is_own=sample is largest
-        )
-        left_out: dict[str, int] = {}
-        if filtered is not None:
-            reasons = zip(filtered._fields[3:], filtered[3:], strict=True)  # after the name, limits and size
-            left_out = {name.removeprefix("num_"): count for name, count in reasons if count}
+        suspects = find_suspects(survey, sample, *ids, vocab_size=vocab_size, known=known)
+        reasons = {} if filtered is None else filtered.left_out
+        left_out = {reason: count for reason, count in reasons.items() if count}
         about = survey.key, survey.unit, survey.corpus.name, len(survey.corpus.sources), filtered and filtered.num_kept
         reports.append(CorpusReport(*about, left_out, len(sample.sources), tuple(suspects), tuple(spelling)))
     of_training = slice(len(training))
@@ -205,6 +204,10 @@ def _inspect_text(
         message = f"only the first segment of the streamed corpora was checked (data.stream_segment_pairs = {size})"
         findings.append(Finding("note", "first_segment", message, "raise it, for the check alone, to check more"))
     findings += [suspects.finding(report.key) for report in reports for suspects in report.suspects]
+    for survey, sample in zip(surveys, samples, strict=True):
+        for message in find_wrong_sides(survey.key, directions[survey.key], sample[1:], known):
+            hint = "swap its sides, or correct its source_language and target_language"
+            findings.append(Finding("error", "wrong_language", message, hint))
     findings += [leak.finding for leak in leaks]
     for each in reports:
         findings += vocabulary.spelling_findings(each.key, each.spelling, unit=each.unit, is_fine_tuning=not is_new)

@@ -6,7 +6,7 @@ million share a hash is one in 300,000.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import eq
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from translate.config.schema import Config
 from translate.data.corpora import ParallelCorpus
 from translate.lint import misalignment
 from translate.lint.findings import KINDS, Leak, Location, Suspects, Unit
-from translate.lint.languages import Languages, find_wrong_languages
+from translate.lint.languages import KnownLanguage, find_wrong_languages
 from translate.lint.misalignment import Ints, ShiftedLines, TokenIds, count_items
 from translate.training.preparation import Corpora
 
@@ -64,16 +64,9 @@ class Sample(NamedTuple):
 
 def survey_corpora(config: Config, corpora: Corpora) -> tuple[list[Survey], list[Survey]]:
     """Survey the training corpora, and the validation and test corpora."""
-    train = zip(corpora.train, config.data.train, strict=True)
-    training = [survey_corpus(f"data.train.{index}", *each) for index, each in enumerate(train)]
-    held_out = [
-        survey_corpus(f"data.{kind}.{name}", corpus, getattr(config.data, kind)[name])
-        for kind in ("validation_also", "test")
-        for name, corpus in getattr(corpora, kind).items()
-    ]
-    if corpora.validation is not None and config.data.validation is not None:
-        held_out.insert(0, survey_corpus("data.validation", corpora.validation, config.data.validation))
-    return training, held_out
+    train, held_out = config.data.corpora("train"), config.data.corpora()
+    training = map(survey_corpus, train, corpora.train, train.values())
+    return list(training), list(map(survey_corpus, held_out, corpora.held_out.values(), held_out.values()))
 
 
 def survey_corpus(key: str, corpus: ParallelCorpus, settings: Corpus) -> Survey:
@@ -95,21 +88,24 @@ def take_sample(corpus: ParallelCorpus, *, max_pairs: int) -> Sample:
 
 
 def find_suspects(
-    survey: Survey, sample: Sample, *ids: TokenIds, vocab_size: int, languages: Languages | None, is_own: bool
+    survey: Survey, sample: Sample, *ids: TokenIds, vocab_size: int, known: Mapping[str, KnownLanguage]
 ) -> list[Suspects]:
     """Suspicious pairs of the whole corpus; in its sample, also lines in the wrong language, and misaligned lines.
 
     Args:
         ids: The tokens of the sample's sources, and of its targets.
-        languages: The languages that the sides should be in; None: not known.
-        is_own: Whether the languages were learnt from this sample.
+        known: The languages that the sides may be in, by code.
     """
     sides = survey.corpus.sources, survey.corpus.targets
     lengths = [count_items(side) for side in sides]
     everywhere = find_repetitions(survey.source_hashes, survey.target_hashes) | find_odd_characters(*sides)
     everywhere["unlikely_length"] = np.setdiff1d(misalignment.find_unlikely_lengths(*lengths), everywhere["empty"])
     numbers, sources, targets = sample
-    wrong = {} if languages is None else find_wrong_languages(sources, targets, languages, is_own=is_own)
+    wrong: dict[str, Ints] = {}
+    if survey.corpus.direction is not None and known.keys() >= {*survey.corpus.direction}:
+        source, target = (known[code] for code in survey.corpus.direction)
+        is_own = source.lines is sources, target.lines is targets
+        wrong = find_wrong_languages(sources, targets, (source.counts, target.counts), is_own=is_own)
     is_copy = np.fromiter(map(eq, sources, targets), np.bool_)  # a copy is reported as such
     found = {kind: numbers[lines[~is_copy[lines]]] for kind, lines in wrong.items()}
     shifts = misalignment.find_shifted_lines(*ids, numbers=numbers, vocab_size=vocab_size)

@@ -1,13 +1,17 @@
 """Finds lines in the wrong language from the corpus itself: which of its two sides does a line look like?
 
 No list of languages is needed: the character trigrams of each side model its language, and a line that is far likelier
-under the other side's model is on the wrong side. A line unlike both may be in a third language.
+under the other side's model is on the wrong side. A line unlike both may be in a third language. Each language is
+learnt from the largest corpus that has it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from translate.data.languages import Direction
 
 _BUCKETS_BITS = 18  # trigrams are hashed to 262,144 buckets; a corpus has some tens of thousands of trigrams
 _ADDED = 0.5  # added to each count, so that an unseen trigram is unlikely, not impossible
@@ -26,26 +30,71 @@ _MAX_DEVIATIONS = 7.0
 _MIN_CHARACTERS = 25
 _FEW_PAIRS = 200  # fewer pairs are not enough to learn a language's trigrams
 _NEARLY_ALL = 0.9  # of the lines of a text that is in another language
+_JUDGED_LINES = 1000  # of a side that may be in another language as a whole
 
 Languages = tuple[NDArray[np.float64], NDArray[np.float64]]
 """How often each trigram occurs on the two sides of a corpus: a model of its languages."""
 
 
+class KnownLanguage(NamedTuple):
+    """A language, and the text that it was learnt from."""
+
+    counts: NDArray[np.float64]  # of trigrams
+    key: str  # of the corpus
+    lines: Sequence[str]
+
+
+def learn_known(samples: Mapping[str, tuple[Direction, Sequence[str], Sequence[str]]]) -> dict[str, KnownLanguage]:
+    """The languages of corpora, each from the first that has it; a sample is a direction, sources and targets."""
+    known: dict[str, KnownLanguage] = {}
+    for key, (direction, *sides) in samples.items():
+        for code, lines in zip(direction, sides, strict=True):
+            if code not in known and len(lines) >= _FEW_PAIRS:
+                known[code] = KnownLanguage(_learn(lines), key, lines)
+    return known
+
+
+def find_wrong_sides(
+    key: str, direction: Direction, sides: tuple[Sequence[str], Sequence[str]], known: Mapping[str, KnownLanguage]
+) -> Iterator[str]:
+    """Messages about sides of a corpus that look like other languages than it says, judging by other corpora.
+
+    If only the other side's language is known, this side may look more like it than that side does.
+    """
+    elsewhere = {each: own for each, own in known.items() if own.key != key}
+    for side, lines, others in (0, *sides), (1, *sides[::-1]):
+        code, other = direction[side], direction[1 - side]
+        if code in elsewhere:
+            judged, own = lines[:_JUDGED_LINES], elsewhere[code].counts
+            third = (each for each in known if each not in direction)
+            found = [each for each in third if _share_like_other(judged, own, known[each].counts) > 0.5]
+        else:
+            is_swapped = other in elsewhere and is_other_side(elsewhere[other].lines[:_JUDGED_LINES], others, lines)
+            found = [other] if is_swapped else []
+        name = ("source", "target")[side]
+        yield from (f"{key}: its {name} should be {code}, but looks like {each} in {known[each].key}" for each in found)
+
+
 def learn_languages(sources: Sequence[str], targets: Sequence[str]) -> Languages | None:
     """The languages of a corpus; None: it is too small."""
-    if len(sources) < _FEW_PAIRS:
-        return None
-    source_counts, target_counts = np.zeros(1 << _BUCKETS_BITS), np.zeros(1 << _BUCKETS_BITS)
-    for lines, counts in ((sources, source_counts), (targets, target_counts)):
-        for buckets, _ in _hash_trigrams(lines):
-            counts += np.bincount(buckets, minlength=len(counts))
-    return source_counts, target_counts
+    return None if len(sources) < _FEW_PAIRS else (_learn(sources), _learn(targets))
+
+
+def _learn(lines: Sequence[str]) -> NDArray[np.float64]:
+    counts = np.zeros(1 << _BUCKETS_BITS)
+    for buckets, _ in _hash_trigrams(lines):
+        counts += np.bincount(buckets, minlength=len(counts))
+    return counts
+
+
+def _share_like_other(lines: Sequence[str], own: NDArray[np.float64], other: NDArray[np.float64]) -> float:
+    return float(_compare(lines, own, other, is_own=False)[0].mean()) if len(lines) else 0.0
 
 
 def is_other_side(lines: Sequence[str], sources: Sequence[str], targets: Sequence[str]) -> bool:
     """Whether most lines of a text that should be in the source language look like the targets."""
     languages = learn_languages(sources, targets)
-    return languages is not None and len(lines) > 0 and bool(_compare(lines, *languages, is_own=False)[0].mean() > 0.5)
+    return languages is not None and _share_like_other(lines, *languages) > 0.5
 
 
 def are_in_different_languages(lines: Sequence[str], others: Sequence[str]) -> bool:
@@ -57,14 +106,13 @@ def are_in_different_languages(lines: Sequence[str], others: Sequence[str]) -> b
     if languages is None or 2 * len({*lines}) < len(lines):  # a model that only repeats itself has no language yet
         return False
     shares = (
-        _compare(text[1::2], *models, is_own=False)[0].mean()
-        for text, models in ((lines, languages[::-1]), (others, languages))
+        _share_like_other(text[1::2], *models) for text, models in ((lines, languages[::-1]), (others, languages))
     )
     return bool(min(shares) > _NEARLY_ALL)
 
 
 def find_wrong_languages(
-    sources: Sequence[str], targets: Sequence[str], languages: Languages, *, is_own: bool
+    sources: Sequence[str], targets: Sequence[str], languages: Languages, *, is_own: tuple[bool, bool]
 ) -> dict[str, NDArray[np.int64]]:
     """Positions of lines that look like the other side or like neither, by naive Bayes on trigrams of characters.
 
@@ -72,10 +120,10 @@ def find_wrong_languages(
 
     Args:
         languages: The languages that the sides should be in.
-        is_own: Whether the languages were learnt from these lines; if so, each line is left out of its own counts.
+        is_own: Whether each language was learnt from these lines; if so, each line is left out of its own counts.
     """
-    source_like_other, *source_fits = _compare(sources, *languages, is_own=is_own)
-    target_like_other, *target_fits = _compare(targets, *languages[::-1], is_own=is_own)
+    source_like_other, *source_fits = _compare(sources, *languages, is_own=is_own[0])
+    target_like_other, *target_fits = _compare(targets, *languages[::-1], is_own=is_own[1])
     lowest_source, lowest_target = _lowest_usual(source_fits[0]), _lowest_usual(target_fits[0])
     like_target = source_like_other & ~(source_fits[1] < lowest_target)
     like_source = target_like_other & ~(target_fits[1] < lowest_source)

@@ -78,9 +78,15 @@ class Case:
         if training.lora_rank > 0:
             self.frozen = f"training.lora_rank = {training.lora_rank}"
         tokenizer = config.tokenizer
+        languages = Languages(config.data)
         known = {config.data.language_tag.format(code) for code in config.data.languages}
-        new_tags = {*Languages(config.data).source_tags} - known
+        new_tags = {*languages.source_tags, *languages.target_tags} - known
         self.is_extended = bool(tokenizer.add_characters or tokenizer.add_pieces or new_tags)
+        directions = languages.directions if len(languages.directions) > 1 else []
+        self.unvalidated, self.untested = (
+            ", ".join(str(each) for each in directions if each not in map(languages.of, corpora.values()))
+            for corpora in (config.data.corpora("validation"), config.data.corpora("test"))
+        )
         self.patience_steps = (training.patience or math.inf) * training.validate_every
         self.validation_hint = max(1, max_steps // 10)
         if facts is not None:
@@ -157,6 +163,12 @@ SETTINGS_CHECKS = [
     Check("no_validation", "warning", lambda case: not case.is_validated and case.training.patience is None,
           "data.validation names no corpus: nothing shows how good the model is, and the last checkpoint is best",
           "hold about a thousand pairs out of training, and name them as data.validation"),
+    Check("direction_not_validated", "warning", lambda case: case.is_validated and bool(case.unvalidated),
+          "data.validation has no corpus for {unvalidated}: they have no part in choosing the best checkpoint",
+          "make data.validation a mapping with a corpus for each direction, or set its both_directions=true"),
+    Check("direction_not_tested", "note", lambda case: bool(case.untested),
+          "data.test has no corpus for {untested}: nothing will show how well these directions are translated",
+          "add corpora to data.test, or set both_directions=true for them"),
     Check("validation_once", "warning",
           lambda case: case.is_validated and case.training.validate_every > case.training.max_steps,
           "training.validate_every = {training.validate_every} is more than training.max_steps = {training.max_steps}:"

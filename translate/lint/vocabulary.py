@@ -1,5 +1,6 @@
 """The text as tokens: lengths, characters without an entry, fit of the vocabulary, references that are too long."""
 
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -13,11 +14,12 @@ from translate.config.data import HubCorpus
 from translate.config.schema import Config
 from translate.config.yaml import shown_path
 from translate.data.augmentation import read_held_out
+from translate.data.corpora import join_texts
 from translate.data.tokenizer import BYTE_PIECE, UNK_ID, Tokenizer, Tokenizers
 from translate.decoding.search.settings import maximum_lengths
 from translate.errors import InputError
 from translate.lint.corpora import Survey
-from translate.lint.findings import Finding, Unit
+from translate.lint.findings import Finding, Severity, Unit
 from translate.lint.misalignment import Ints, TokenIds, count_items, flatten
 from translate.lint.settings import read_initial_config
 
@@ -46,6 +48,7 @@ class SideSpelling(NamedTuple):
     num_lines: int  # with a character that the vocabulary has no entry for
     first_line: int | None  # counted from 1
     characters: dict[str, int]  # the most frequent of these characters, with their numbers of lines
+    script: str | None = None  # of most of its letters, if they have no entries
 
 
 class VocabularyReport(NamedTuple):
@@ -97,14 +100,21 @@ def examine_spelling(
     by_count = sorted(characters.items(), key=lambda item: (-item[1], item[0]))
     odd = [item for item in by_count if is_odd[tokenizer.encode(item[0])].any()]
     first_line = int(numbers[odd_lines[0]]) + 1 if len(odd_lines) else None
+    letters, odd_letters = (sum(n for each, n in items if each.isalpha()) for items in (by_count, odd))
+    script = None
+    if len(odd_lines) > len(lines) / 2 and odd_letters > letters / 2:
+        script = unicodedata.name(next(each for each, _ in odd if each.isalpha()), "?").partition(" ")[0].title()
     counts = len(tokens), int(is_byte[tokens].sum()), int((tokens == UNK_ID).sum()), len(odd_lines)
-    return SideSpelling(side, *counts, first_line, dict(odd[:_NUM_CHARACTERS]))
+    return SideSpelling(side, *counts, first_line, dict(odd[:_NUM_CHARACTERS]), script)
 
 
 def spelling_findings(
     key: str, spelling: Sequence[SideSpelling], *, unit: Unit, is_fine_tuning: bool = False
 ) -> Iterator[Finding]:
-    """Characters without an entry: a warning from 0.1 % of the tokens on if they are lost, from 2 % on as bytes."""
+    """Characters without an entry: a warning from 0.1 % of the tokens on if they are lost, from 2 % on as bytes.
+
+    If most letters of a script are lost, that is an error.
+    """
     for side in spelling:
         if not side.num_lines:
             continue
@@ -122,7 +132,11 @@ def spelling_findings(
         lines = f"{side.num_lines:,} {unit}{'s' * (side.num_lines > 1)}, the first {side.first_line:,}"
         tokens = f"{num_odd:,} of {side.num_tokens:,} {side.side} tokens ({share:.2%})"
         message = f"{key}: {tokens}, in {lines}, {what}: {shown}"
-        yield Finding("warning" if share >= threshold else "note", name, message, hint)
+        severity: Severity = "warning" if share >= threshold else "note"
+        if side.script is not None:
+            message += f". The vocabulary does not cover the {side.script} script"
+            name, severity = "script_not_covered", "error" if side.num_unknown_tokens else "warning"
+        yield Finding(severity, name, message, hint)
 
 
 def examine_vocabularies(
@@ -205,14 +219,14 @@ def segmentation_findings(
 
 def _own_subwords(config: Config, tokenizers: Tokenizers) -> dict[str, float | None]:
     """Subwords per word in the initial run's validation corpus, by vocabulary; empty: its files do not exist."""
-    own = read_initial_config(config).data.validation
-    if own is None or isinstance(own, HubCorpus):  # might need a download
+    own = read_initial_config(config).data.corpora("validation")
+    if not own or any(isinstance(corpus, HubCorpus) for corpus in own.values()):  # might need a download
         return {}
     try:
-        corpus = read_held_out(own, key="data.validation")
+        lines = join_texts(read_held_out(corpus, key=key) for key, corpus in own.items())
     except InputError:
         return {}
-    lines, threads = [corpus.sources, corpus.targets], torch.get_num_threads()
+    threads = torch.get_num_threads()
     sides = zip((tokenizers.source, tokenizers.target), lines, strict=True)
     ids = [tokenizer.encode_lines(side, num_threads=threads) for tokenizer, side in sides]
     return {each.name: each.subwords_per_word for each in examine_vocabularies(tokenizers, ids, lines, share=1.0)}

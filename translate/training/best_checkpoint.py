@@ -8,13 +8,14 @@ import contextlib
 import dataclasses
 import logging
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from torch import Tensor
 from torch.profiler import record_function
 
 from translate.config.decoding import DecodingConfig
-from translate.data.corpora import ParallelCorpus
+from translate.data.corpora import ParallelCorpus, join_texts
 from translate.distributed.process_group import SINGLE_PROCESS, Cancelled, World
 from translate.distributed.state import full_tensor, is_sharded, load_model_state_dict
 from translate.errors import InputError
@@ -38,14 +39,21 @@ from translate.training.state import Training, save_weights
 from translate.training.tracking.log_window import describe_seconds
 from translate.training.tracking.profile import VALIDATION_AND_SAVING
 from translate.training.tracking.recorder import Recorder
-from translate.training.validation import Validation, describe_validation, validate, validation_search
+from translate.training.validation import (
+    Validation,
+    describe_validation,
+    mean_validation,
+    validate,
+    validation_records,
+    validation_search,
+)
 
 logger = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(eq=False)
 class BestCheckpoint:
-    """Chooses a training's best weights by its validation corpus; without a corpus, the last weights are the best."""
+    """Chooses a training's best weights by its validations; without a corpus for them, the last weights are best."""
 
     training: Training
     _: dataclasses.KW_ONLY
@@ -78,7 +86,7 @@ class BestCheckpoint:
             RunError: Scoring failed, for example for lack of memory.
         """
         progress, seconds, score, is_best = self.progress, 0.0, None, True
-        if self.corpora.validation is not None:
+        if self.corpora.validation:
             weights, model = self._weights(), self.model
             with contextlib.ExitStack() as lent:
                 if any(map(is_sharded, weights.values())):
@@ -87,12 +95,12 @@ class BestCheckpoint:
                 else:
                     lent.enter_context(lending(model, weights))
                 result = self._score(model, self.corpora.validation)
-                others = {name: self._score(model, each) for name, each in self.corpora.validation_also.items()}
-            seconds = sum(each.seconds for each in (result, *others.values()))
-            score = result.score(self.settings.best_metric)
+                others = self._score(model, self.corpora.validation_also)
+            seconds = sum(each.seconds for each in (*result.values(), *others.values()))
+            score = mean_validation(result.values()).score(self.settings.best_metric)
             is_best = progress.best_score is None or score > progress.best_score
             progress.validations_without_better = 0 if is_best else progress.validations_without_better + 1
-            self._log_validation(result, self.corpora.validation.targets, others, is_best=is_best)
+            self._log_validation(result, others, is_best=is_best)
         progress.validated_step = progress.step
         if is_best:
             progress.best_step, progress.best_score = progress.step, score
@@ -110,29 +118,40 @@ class BestCheckpoint:
         average = self.training.average
         return merge_lora(self.model, get_parameters(self.model) | ({} if average is None else average.tensors))
 
-    def _score(self, model: Transformer, corpus: ParallelCorpus, search: DecodingConfig | None = None) -> Validation:
-        """The model's loss and scores; raises `Cancelled` when a signal comes."""
+    def _score(
+        self, model: Transformer, corpora: Mapping[str, ParallelCorpus], search: DecodingConfig | None = None
+    ) -> dict[str, Validation]:
+        """The model's loss and scores on corpora, by the last part of their keys; raises `Cancelled` on a signal."""
         world, tokenizers, every_position = self.world, self.tokenizers, model.decoder.final_norm
-        num_lines = 2 * len(corpus.sources[world.rank :: world.size])  # scored, then translated
-        with self.recorder.validating(num_lines) as advance, self.stop.abandoning(every_position):
-            return validate(model, tokenizers, corpus, self.config, search=search, world=world, on_finished=advance)
+        found: dict[str, Validation] = {}
+        for key, corpus in corpora.items():
+            num_lines = 2 * len(corpus.sources[world.rank :: world.size])  # scored, then translated
+            with self.recorder.validating(num_lines) as advance, self.stop.abandoning(every_position):
+                score = partial(validate, search=search, world=world, on_finished=advance)
+                found[key.rpartition(".")[2]] = score(model, tokenizers, corpus, self.config)
+        return found
 
-    def _log_validation(
-        self, result: Validation, references: Sequence[str], others: Mapping[str, Validation], *, is_best: bool
-    ) -> None:
+    def _log_validation(self, result: dict[str, Validation], others: dict[str, Validation], *, is_best: bool) -> None:
         """Record the results of a validation, and log some of its translations, evenly spaced."""
-        record, translations = result.to_record("validation", step=self.progress.step), result.evaluation.translations
+        step, translations = self.progress.step, mean_validation(result.values()).evaluation.translations
+        record, *parts = validation_records(result, "validation", step=step)
+        parts += [each.to_record(f"validation/{name}", step=step) for name, each in others.items()]
         self.recorder.record(record)
         scores, rest = describe_validation(record, is_best=is_best)
         logger.info(f"{scores}{rest}", extra={"bold": scores})
-        for name, other in others.items():
-            self.recorder.record(of_other := other.to_record(f"validation/{name}", step=self.progress.step))
-            logger.info("".join(describe_validation(of_other, name=name)))
+        self._log_parts(parts)
         if num_cut := record["num_truncated"]:
             logger.info(f"  {num_cut:,} of {len(translations):,} translations were cut at their maximum length")
+        _, references = join_texts(self.corpora.validation.values())
         for index in spread_samples(len(translations), self.settings.sample_translations):
             source, reference, translation = translations[index].source, references[index], translations[index].text
             logger.info(f"  source:      {source}\n  reference:   {reference}\n  translation: {translation}")
+
+    def _log_parts(self, records: Sequence[dict[str, Any]]) -> None:
+        """Record and log the validations that a mean is of, and those that decide nothing."""
+        for record in records:
+            self.recorder.record(record)
+            logger.info("".join(describe_validation(record, name=record["kind"].partition("/")[2])))
 
     @record_function(VALIDATION_AND_SAVING)
     def average_kept(self) -> None:
@@ -140,9 +159,9 @@ class BestCheckpoint:
 
         A resumed training undoes this, and averages when it ends itself.
         """
-        settings, progress, corpus = self.settings, self.progress, self.corpora.validation
+        settings, progress, corpora = self.settings, self.progress, self.corpora.validation
         windows = kept_windows(progress, last=settings.keep_last, best=settings.keep_best)
-        if not settings.average_kept or corpus is None or progress.best_step is None or not windows:
+        if not settings.average_kept or not corpora or progress.best_step is None or not windows:
             return
         logger.info("The best checkpoint, and averages of kept ones, on validation:")
         model = build_model(self.config, self.tokenizers, device=self.model.device)
@@ -150,7 +169,8 @@ class BestCheckpoint:
         try:
             for name, checkpoints in {"best": ("best",), **windows}.items():
                 steps = load_average(self.run, checkpoints, model, world=self.world)
-                tried.append(ScoredAverage(checkpoints, steps, self._score(model, corpus)))
+                validation = mean_validation(self._score(model, corpora).values())
+                tried.append(ScoredAverage(checkpoints, steps, validation))
                 record = tried[-1].to_record(step=progress.step)
                 self.recorder.record(record)
                 logger.info("".join(describe_validation(record, name=name)))
@@ -167,21 +187,24 @@ class BestCheckpoint:
 
         The record comes after the last checkpoint: a resumed training removes it, and writes its own at the end.
         """
-        search, progress, corpus = self.config.decoding_settings(), self.progress, self.corpora.validation
-        if corpus is None or progress.best_step is None or search == validation_search(self.config):
+        search, progress, corpora = self.config.decoding_settings(), self.progress, self.corpora.validation
+        if not corpora or progress.best_step is None or search == validation_search(self.config):
             return
         model = build_model(self.config, self.tokenizers, device=self.model.device)
         load_average(self.run, ["best"], model, world=self.world)
         try:
-            record = self._score(model, corpus, search).to_record("evaluation", step=progress.step)
+            result = self._score(model, corpora, search)
         except Cancelled:
             return
         of_what = {"averaged": self._averaged} if self._averaged else {"best_step": progress.best_step}
-        self.recorder.record({**record, **of_what})
+        record, *parts = [{**each, **of_what} for each in validation_records(result, "evaluation", step=progress.step)]
+        self.recorder.record(record)
         how = f"beam {search.beam_size}" if search.search == "beam" else "sampled"
         scores = f"BLEU {record['BLEU']:.2f}, chrF {record['chrF']:.2f}"
         text = f"Best checkpoint ({self.description}), {how}: {scores}"
-        logger.info(f"{text}, {describe_seconds(record['seconds'])}", extra={"bold": text})
+        seconds = round(sum(each.seconds for each in result.values()), 3)
+        logger.info(f"{text}, {describe_seconds(seconds)}", extra={"bold": text})
+        self._log_parts(parts)
 
 
 class ScoredAverage(NamedTuple):

@@ -9,20 +9,20 @@ import logging
 import math
 import os
 import time
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import torch
 
-from translate.config.data import Corpus
 from translate.config.schema import Config
 from translate.config.section import MOST
 from translate.data.augmentation import augment_corpus, read_held_out
 from translate.data.batching import EncodedPair, collate
 from translate.data.cache import DataCache
-from translate.data.corpora import ParallelCorpus, join_texts
+from translate.data.corpora import ParallelCorpus, balance_directions, join_texts, repeat_by_weight
 from translate.data.epochs import BatchSettings, TrainingBatches
 from translate.data.extension import add_tags, extend_tokenizers
-from translate.data.filtering import log_reports
+from translate.data.filtering import FilterReport, log_reports
 from translate.data.languages import Languages
 from translate.data.streaming import Batches, StreamedBatches, TrainingStreams
 from translate.data.tokenizer import EOS_ID, Tokenizers, load_tokenizers, prepare_tokenizers
@@ -44,13 +44,27 @@ _SHARE_OF_FREE_MEMORY = 0.9  # on CUDA; the rest is for fragments and for buffer
 
 
 class Corpora(NamedTuple):
-    """All corpora that a config names."""
+    """All corpora that a config names; those that are held out by their keys."""
 
     train: list[ParallelCorpus]  # of streamed corpora the first segment
-    validation: ParallelCorpus | None
-    test: dict[str, ParallelCorpus]
     streams: TrainingStreams | None  # the source of `train`, if any corpus is streamed
+    held_out: dict[str, ParallelCorpus]  # those below, and the test sets
+    validation: dict[str, ParallelCorpus]
     validation_also: dict[str, ParallelCorpus]
+
+
+class SeenDirection(NamedTuple):
+    """How often a training sees the pairs of a direction."""
+
+    direction: str
+    num_pairs: int  # different ones, without those that are left out
+    num_seen: int  # all of them, each as often as it is seen
+    num_epochs: float  # how often each is seen
+    share: float  # of the pairs of all directions that are seen
+
+    def __str__(self) -> str:
+        times = f"{self.num_epochs:.2f} times its {self.num_pairs:,}"
+        return f"{self.direction}: {self.num_seen:,} pairs ({self.share:.1%} of all), {times}"
 
 
 class TrainingData(NamedTuple):
@@ -98,6 +112,8 @@ def prepare_data(
         # Later segments are prepared in a thread, and so on their own connections.
         batches = make_batches(config, corpora, tokenizers, world=world.new_group(), is_resumed=is_resumed)
     log_reports(batches.filter_reports)
+    for seen in count_directions(corpora.train, batches.filter_reports):
+        logger.info(f"Each epoch, {seen}")
     world.run_on_rank_0(lambda: check_validation(config, corpora, tokenizers))
     config, batches, message = resolve_batch_tokens(config, batches, tokenizers=tokenizers, device=device, world=world)
     if message:
@@ -118,25 +134,43 @@ def read_corpora(config: Config) -> Corpora:
         raise InputError("data.train names no corpus: there is nothing to train on")
     streams, languages = TrainingStreams(data), Languages(data)
 
-    def read(key: str, corpus: Corpus) -> ParallelCorpus:
-        return read_held_out(corpus, key=key, languages=languages)
-
+    held_out = {key: read_held_out(each, key=key, languages=languages) for key, each in data.corpora().items()}
     return Corpora(
-        streams.first,
-        None if data.validation is None else read("data.validation", data.validation),
-        {name: read(f"data.test.{name}", corpus) for name, corpus in data.test.items()},
+        balance_directions(streams.first, data.sampling_temperature),
         streams if data.is_streamed else None,
-        {name: read(f"data.validation_also.{name}", corpus) for name, corpus in data.validation_also.items()},
+        held_out,
+        {key: held_out[key] for key in data.corpora("validation")},
+        {key: held_out[key] for key in data.corpora("validation_also")},
     )
+
+
+def count_directions(
+    corpora: Iterable[ParallelCorpus], reports: Iterable[FilterReport], *, num_epochs: float = 1.0
+) -> list[SeenDirection]:
+    """How often each direction is seen in some epochs; empty if there is only one, or nothing is filtered yet."""
+    seen: dict[str, tuple[int, float]] = {}
+    for corpus, report in zip(corpora, reports, strict=False):
+        pairs, count = seen.get(str(corpus.direction), (0, 0.0))
+        seen[str(corpus.direction)] = pairs + report.num_kept, count + num_epochs * corpus.weight * report.num_kept
+    total = sum(count for _, count in seen.values()) or 1.0
+    return [
+        SeenDirection(direction, pairs, round(count), count / max(1, pairs), count / total)
+        for direction, (pairs, count) in seen.items()
+        if len(seen) > 1
+    ]
 
 
 def make_tokenizers(config: Config, corpora: Corpora, *, cache: DataCache | None = None) -> Tokenizers:
     """The tokenizers of a config, loaded or trained on its training corpora; see `prepare_tokenizers`.
 
     Fine-tuning takes its base run's tokenizers, and extends them if the config says so. Tags of corpora are
-    added to all. The text is augmented as in an epoch, but without typos, which should not become subwords.
+    added to all. The text is augmented as in an epoch, but without typos, which should not become subwords. With
+    `data.sampling_temperature` it is sampled as in an epoch too.
     """
-    sources, targets = join_texts(augment_corpus(corpus, with_typos=False) for corpus in corpora.train)
+    texts = [augment_corpus(corpus, with_typos=False) for corpus in corpora.train]
+    if config.data.sampling_temperature is not None:
+        texts = list(map(repeat_by_weight, texts))
+    sources, targets = join_texts(texts)
     if config.training.initialize_from is not None:
         tokenizers = load_tokenizers(RunDirectory(config.training.initialize_from).tokenizer)
         for tag in map(config.data.language_tag.format, config.tokenizer.add_languages):
@@ -187,16 +221,15 @@ def check_validation(config: Config, corpora: Corpora, tokenizers: Tokenizers) -
     Raises:
         InputError: It cannot, or a target is too long.
     """
-    if corpora.validation is None:
+    if not corpora.validation:
         return
     check_search(config.decoding, num_layers=config.model.num_decoder_layers)
     if config.decoding.shortlist:
         raise InputError("decoding.shortlist = True: only a trained run can have one; leave it out")
-    also = {f"data.validation_also.{name}": corpus for name, corpus in corpora.validation_also.items()}
-    validation = {"data.validation": corpora.validation, **also}
+    validation = corpora.validation | corpora.validation_also
     for key, corpus in validation.items() if config.model.positions == "learned" else ():
         for number, target in enumerate(corpus.targets, start=1):
-            length = len(tokenizers.target.encode(target)) + 1
+            length = len(tokenizers.target.encode(target)) + 1 + (corpus.target_tag is not None)
             if length > config.model.max_positions:
                 raise InputError(
                     f"{key}: the target of pair {number} has {length} tokens, more than model.max_positions ="

@@ -174,7 +174,7 @@ class Training:
         streams = None if corpora.streams is None else corpora.streams.identity
         self.progress = Progress(
             data_fingerprint(corpora.train, tokenizers, streams=streams),
-            validation_fingerprint=validation_fingerprint(corpora.validation, tokenizers, self.config),
+            validation_fingerprint=validation_fingerprint(corpora.validation.values(), tokenizers, self.config),
             environment=describe_environment(settings, device, num_processes=self.world.size),
         )
 

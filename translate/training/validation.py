@@ -3,7 +3,8 @@
 import copy
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from statistics import fmean
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -12,6 +13,7 @@ from translate.config.decoding import DecodingConfig
 from translate.config.errors import REMOVED_KEYS
 from translate.config.schema import Config
 from translate.data.corpora import ParallelCorpus, data_fingerprint
+from translate.data.languages import Languages
 from translate.data.tokenizer import Tokenizers
 from translate.decoding import OnFinished, Translator, count_conditions, ignore_progress
 from translate.decoding.loading import resolve_auto, set_precision
@@ -31,7 +33,7 @@ _MAX_LENGTH_CONSTANT = 10  # tokens of a translation beyond those that the lengt
 
 
 class Validation(NamedTuple):
-    """The quality of the model on the validation corpus."""
+    """The quality of the model on a validation corpus, or the mean quality on several."""
 
     loss: float  # nats per target token, with the end symbol, without label smoothing
     evaluation: Evaluation
@@ -54,14 +56,35 @@ class Validation(NamedTuple):
         }
 
 
+def mean_validation(validations: Collection[Validation]) -> Validation:
+    """The mean loss and the mean scores on several corpora, all of which count the same, and all translations."""
+    evaluations = [each.evaluation for each in validations]
+    translations = [translation for each in evaluations for translation in each.translations]
+    scores = {name: fmean(each.score(name) for each in evaluations) for name, *_ in evaluations[0].metrics}
+    metrics = tuple(metric._replace(score=scores[metric.name]) for metric in evaluations[0].metrics)
+    loss, seconds = fmean(each.loss for each in validations), sum(each.seconds for each in validations)
+    return Validation(loss, Evaluation(translations, metrics), seconds)
+
+
+def validation_records(validations: Mapping[str, Validation], kind: str, *, step: int) -> list[dict[str, Any]]:
+    """The record of a single validation; or the record of the mean, and of each validation as KIND/NAME."""
+    record = mean_validation(validations.values()).to_record(kind, step=step)
+    if len(validations) == 1:
+        return [record]
+    del record["seconds"]  # which the others have
+    parts = [each.to_record(f"{kind}/{name}", step=step) for name, each in validations.items()]
+    return [{**record, "mean_of": [*validations]}, *parts]
+
+
 def describe_validation(
     record: Mapping[str, Any], *, is_best: bool = False, name: str | None = None
 ) -> tuple[str, str]:
-    """The log line of a validation record in two parts, scores and the rest; `name` is of `data.validation_also`."""
+    """The log line of a validation record in two parts, scores and the rest; `name` is of one that decides nothing."""
     what = f"Step {record['step']:,}: validation" if name is None else f"  {name}:"
+    what += f" (mean of {len(record['mean_of'])})" if "mean_of" in record else ""
     scores = f"{what} BLEU {record['BLEU']:.2f}, chrF {record['chrF']:.2f}"
     loss = f", loss {record['loss']:.3f}, ppl {describe_perplexity(record['perplexity'])}{', best' if is_best else ''}"
-    return scores, f"{loss}, {describe_seconds(record['seconds'])}"
+    return scores, f"{loss}, {describe_seconds(record['seconds'])}" if "seconds" in record else loss
 
 
 def validation_search(config: Config) -> DecodingConfig:
@@ -75,9 +98,9 @@ def validation_search(config: Config) -> DecodingConfig:
     return decoding.model_copy(update={**plain, "diversity_groups": 1, "max_length_constant": constant})
 
 
-def validation_fingerprint(corpus: ParallelCorpus | None, tokenizers: Tokenizers, config: Config) -> str | None:
+def validation_fingerprint(corpora: Collection[ParallelCorpus], tokenizers: Tokenizers, config: Config) -> str | None:
     """A checksum of everything but the weights that affects a validation's score; if equal, scores are comparable."""
-    if corpus is None:
+    if not corpora:
         return None
     included = _DECIDE_LOSS if config.training.best_metric == "loss" else None
     settings = validation_search(config)
@@ -86,7 +109,7 @@ def validation_fingerprint(corpus: ParallelCorpus | None, tokenizers: Tokenizers
     if not included:  # keeps scores of older versions comparable
         search |= {key.rpartition(".")[2]: old for key, (old, _) in REMOVED_KEYS.items() if key.startswith("decoding.")}
     tokenizer = None if included else config.evaluation.bleu_tokenizer
-    return fingerprint([data_fingerprint([corpus], tokenizers), search, tokenizer])
+    return fingerprint([data_fingerprint(corpora, tokenizers), search, tokenizer])
 
 
 def validate(
@@ -99,7 +122,7 @@ def validate(
     world: World = SINGLE_PROCESS,
     on_finished: OnFinished = ignore_progress,
 ) -> Validation:
-    """Compute the model's loss, translations and scores on the validation corpus, and leave it in training mode.
+    """Compute the model's loss, translations and scores on one corpus, in its direction; leaves it in training mode.
 
     Args:
         search: How to search for the translations; None: as validations do during training.
@@ -115,6 +138,7 @@ def validate(
     if settings.precision == "int8":  # int8 would need converting the model for CTranslate2
         settings = settings.model_copy(update={"precision": "fp32"})
     settings = resolve_auto(settings)
+    in_direction: dict[str, Any] = {"languages": Languages(config.data), "direction": corpus.direction}
     sources, targets = (lines[world.rank :: world.size] for lines in (corpus.sources, corpus.targets))
 
     def score() -> list[tuple[float, int]]:
@@ -134,13 +158,13 @@ def validate(
                 f" {settings.beam_size}), and continue with --resume.",
             ),
         ):
-            translator = Translator(model, tokenizers, settings)
+            translator = Translator(model, tokenizers, settings, **in_direction)
             scores = gather_lines(score, world)
             loss = -sum(log_prob for log_prob, _ in scores) / sum(tokens for _, tokens in scores)
             if settings.precision == "bf16":
                 # The loss is computed with the weights as they are, BLEU as `translate eval` computes it.
                 searching = set_precision(copy.deepcopy(model), settings.precision)
-                translator = Translator(searching, tokenizers, settings)
+                translator = Translator(searching, tokenizers, settings, **in_direction)
             pairs, options = (corpus.sources, corpus.targets), config.evaluation
             evaluation = evaluate(translator, *pairs, options, effort="quick", world=world, on_finished=on_finished)
     finally:

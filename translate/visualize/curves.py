@@ -53,9 +53,10 @@ def curves_picture(runs: Sequence[Path], *, over: Literal["step", "minutes"] = "
             " training.log_every steps"
         )
     panels: list[Panel] = []
-    others = dict.fromkeys(each["kind"] for of_run in records.values() for each in of_run if "/" in each["kind"])
+    recorded = dict.fromkeys(each["kind"] for of_run in records.values() for each in of_run)
+    others = [kind for kind in recorded if kind.startswith("validation/")]
     for title, y_axis, key, kinds in _CHARTS:
-        kinds = (*kinds, *others) if "validation" in kinds else kinds  # of data.validation_also, `validation/NAME`
+        kinds = (*kinds, *others) if "validation" in kinds else kinds  # corpora of their own, `validation/NAME`
         series = []
         for (name, of_run), kind in itertools.product(records.items(), kinds):
             shown = [record for record in of_run if record["kind"] == kind and key in record]
