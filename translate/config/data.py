@@ -161,8 +161,9 @@ CorporaByName = dict[Annotated[str, Field(pattern=r"^[\w-]+$")], Corpus]
 
 def is_by_name(value: object) -> bool:
     """Whether a value of `data.validation` is a mapping of names to corpora, and not a corpus or some of its keys."""
-    is_mapping = isinstance(value, dict) and bool(value) and not value.keys() & {"kind", "augment"}
-    return is_mapping and all(isinstance(each, dict | WeightedCorpus) for each in value.values())
+    if not isinstance(value, dict) or not value or value.keys() & {"kind", "augment"}:
+        return False
+    return all(isinstance(each, dict | WeightedCorpus) for each in value.values())
 
 
 OneOrByName = Annotated[
