@@ -75,7 +75,13 @@ def test_a_synthetic_corpus_has_languages(both: Path, command: str) -> None:
     assert (corpus[f"{given}_language"], corpus[f"{made}_language"]) == ("en", "de")
 
 
-def test_a_picture_of_attention(both: Path) -> None:
+def test_pictures(both: Path) -> None:
+    files = ["--source", "toy.en", "--reference", "toy.de", "--layer", "0", "--to", "de"]
+    result = translate("show", "alignments", both, *files, "-o", "b.html")
+    assert result.exit_code == 0, result.stderr
+    words = max(int(link.split("-")[0]) for link in Path("b.align").read_text().split())
+    assert words < 4, "a tag is not a word"
+    assert translate("show", "masks", both, "Hund", "--to", "en", "-o", "c.html").exit_code == 0
     result = translate("show", "attention", both, "Hund", "--target", "dog", "--to", "en", "-o", "a.html")
     assert result.exit_code == 0, result.stderr
     tokens = page_data(Path("a.html").read_text(encoding="utf-8"))["tokens"]

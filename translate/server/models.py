@@ -195,8 +195,7 @@ class ServedModel:
             raise InputError(str(error).replace("decoding.", "options.")) from error
 
 
-Chosen = tuple[ServedModel, Direction]
-"""A model, and the direction in which it translates."""
+Chosen = tuple[ServedModel, Direction]  # a model, and the direction in which it translates
 
 
 def load_models(
