@@ -8,6 +8,17 @@ from importlib import metadata
 from pathlib import Path
 from types import ModuleType
 
+_EXTRAS = {  # by package, where the extra has another name
+    "huggingface_hub": "huggingface",
+    "onnxruntime": "onnx",
+    "optuna": "search",
+    "pyromark": "documents",
+    "sklearn.manifold": "pictures",
+    "torch.utils.tensorboard": "tensorboard",
+    "transformers": "huggingface",
+    "vl_convert": "pictures",
+}
+
 
 class InputError(Exception):
     """The input cannot be used (exit code 2); the message names the key, or the file and line, and the fix."""
@@ -32,8 +43,12 @@ def install_hint(extra: str) -> str:
     return shlex.join([sys.executable, "-m", "pip", "install", *wanted])
 
 
-def import_extra(package: str) -> ModuleType:
+def import_extra(package: str, *, needed_by: str = "", instead: str = "") -> ModuleType:
     """Import a package that an extra installs.
+
+    Args:
+        needed_by: What needs the package, for the error, such as an option.
+        instead: What helps without the package, such as another option.
 
     Raises:
         InputError: The package is not installed.
@@ -41,6 +56,6 @@ def import_extra(package: str) -> ModuleType:
     try:
         return importlib.import_module(package)
     except ImportError as error:
-        name = package.partition(".")[0]
-        extra = {"onnxruntime": "onnx", "transformers": "huggingface", "huggingface_hub": "huggingface"}.get(name, name)
-        raise InputError(f"{package} cannot be imported ({error}): {install_hint(extra)}") from error
+        what = f"{needed_by} needs {package}, which" if needed_by else package
+        hint = install_hint(_EXTRAS.get(package, package.partition(".")[0])) + (instead and f", or {instead}")
+        raise InputError(f"{what} cannot be imported ({error}): {hint}") from error

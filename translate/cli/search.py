@@ -12,7 +12,7 @@ from typer import Argument, Option
 from translate.cli.terminal.console import fail_interrupted, show_only
 from translate.cli.terminal.lines import aligned_columns, print_result
 from translate.cli.terminal.options import ConfigArgument, IgnoreErrors, JsonOption, Overrides, is_alone
-from translate.errors import InputError, install_hint
+from translate.errors import InputError, import_extra
 
 
 def search(
@@ -51,10 +51,7 @@ def search(
 
     require_file(space, may_be_pipe=True)
     base = load_config(config, overrides or [], require_files=True).config
-    try:
-        import optuna  # noqa: F401
-    except ImportError as error:
-        raise InputError(f"a search needs Optuna ({error}): {install_hint('search')}") from error
+    import_extra("optuna", needed_by="a search")
     from translate.lint.check import log_findings
     from translate.training.search import Search, read_space
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from translate.documents.html import fold_untouched, read_html, read_tag
 from translate.documents.segments import Item, Kind, Segment, Syntax
-from translate.errors import InputError, install_hint
+from translate.errors import import_extra
 
 _ESCAPE = re.compile(r"\\([!-/:-@[-`{-~])|&(?:#\w+|\w+);")
 _OPENING = {"Emphasis": 1, "Strong": 2, "Strikethrough": 1, "Link": 1, "Image": 2}  # characters that open a pair
@@ -33,13 +33,11 @@ def read_markdown(text: str) -> Iterator[Segment]:
     Raises:
         InputError: The extra `documents` is not installed.
     """
-    try:
-        from pyromark import Markdown, Options
-    except ImportError:
-        raise InputError(f"Markdown needs pyromark, which is not installed: {install_hint('documents')}") from None
-    options = Options.ENABLE_TABLES | Options.ENABLE_FOOTNOTES | Options.ENABLE_STRIKETHROUGH
-    options |= Options.ENABLE_TASKLISTS | Options.ENABLE_YAML_STYLE_METADATA_BLOCKS
-    events = Markdown(options=options).events_with_range(text)
+    pyromark = import_extra("pyromark", needed_by="Markdown")
+    flags = pyromark.Options
+    options = flags.ENABLE_TABLES | flags.ENABLE_FOOTNOTES | flags.ENABLE_STRIKETHROUGH
+    options |= flags.ENABLE_TASKLISTS | flags.ENABLE_YAML_STYLE_METADATA_BLOCKS
+    events = pyromark.Markdown(options=options).events_with_range(text)
     return _Reader(text).read(events)
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from translate.data.tokenizer import SPACE, Tokenizer
 from translate.decoding import Translator
-from translate.errors import InputError, install_hint
+from translate.errors import InputError, import_extra
 from translate.visualize.panels import Panel, Picture, Point, Points, Table
 
 
@@ -142,14 +142,11 @@ def neighbour_plane(vectors: Float[Tensor, "word d_model"]) -> Float[Tensor, "wo
 
     Source: Van der Maaten and Hinton 2008, https://www.jmlr.org/papers/v9/vandermaaten08a.html.
     """
-    try:
-        from sklearn.manifold import TSNE
-    except ImportError as error:
-        hint = f"{install_hint('pictures')}, or use --method pca"
-        raise InputError(f"--method tsne needs scikit-learn: {hint}") from error
+    manifold = import_extra("sklearn.manifold", needed_by="--method tsne", instead="use --method pca")
     unit = torch.nn.functional.normalize(vectors.double(), dim=1)
     perplexity = min(30.0, (len(vectors) - 1) / 3)
-    return torch.from_numpy(TSNE(perplexity=perplexity, init="pca", random_state=0).fit_transform(unit.numpy())).float()
+    tsne = manifold.TSNE(perplexity=perplexity, init="pca", random_state=0)
+    return torch.from_numpy(tsne.fit_transform(unit.numpy())).float()
 
 
 def _embed_words(tokenizer: Tokenizer, words: Iterable[str], table: Tensor) -> dict[str, Tensor]:

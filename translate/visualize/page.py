@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from translate.atomic import open_output
 from translate.data.tokenizer import SPACE
-from translate.errors import InputError, install_hint
+from translate.errors import InputError, import_extra
 from translate.visualize.charts import chart_specs, theme
 from translate.visualize.panels import Curves, Matrix, Picture, Points, Table, printable
 
@@ -104,11 +104,7 @@ def draw_figure(picture: Picture, *, format: Literal["png", "svg"], dots_per_inc
     Raises:
         InputError: The picture has more cells than a figure can have, or the extra `pictures` is not installed.
     """
-    try:
-        import vl_convert
-    except ImportError as error:
-        hint = f"{install_hint('pictures')}, or write an HTML page"
-        raise InputError(f"--format {format} needs vl-convert-python ({error}): {hint}") from error
+    vl_convert = import_extra("vl_convert", needed_by=f"--format {format}", instead="write an HTML page")
     cells = sum(len(panel.rows) * len(panel.columns) for panel in picture.panels if isinstance(panel, Matrix))
     if cells > _MOST_CELLS:
         raise InputError(

@@ -177,7 +177,7 @@ def test_a_missing_package_is_told_before_any_work(
     digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setitem(sys.modules, trackers.SERVICES[name][0], None)
-    monkeypatch.setattr(trackers, "install_hint", lambda extra: f"pip install what-{extra}-needs")
+    monkeypatch.setattr("translate.errors.install_hint", lambda extra: f"pip install what-{extra}-needs")
     with pytest.raises(InputError, match=f"training.trackers: {name} .*what-{name}-needs"):
         run_training(digits(f"training.trackers=[{name}]"), tmp_path / "run")
     assert not (tmp_path / "run").exists()

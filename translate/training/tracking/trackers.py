@@ -1,7 +1,6 @@
 """Services such as TensorBoard that receive the numbers of a training; a continued training keeps its run there."""
 
 import contextlib
-import importlib
 import json
 import logging
 import os
@@ -13,7 +12,7 @@ from typing import Any
 
 from translate.atomic import write_text
 from translate.config.schema import Config, TrainingConfig
-from translate.errors import InputError, install_hint
+from translate.errors import InputError, import_extra
 from translate.files import FileError, read_json
 from translate.runs.directory import RunDirectory
 from translate.training.setup import flatten_keys
@@ -172,8 +171,5 @@ def check_trackers(settings: TrainingConfig) -> None:
         InputError: One cannot be imported.
     """
     for name in settings.trackers:
-        try:
-            with warnings.catch_warnings(action="ignore"):
-                importlib.import_module(SERVICES[name][0])
-        except ImportError as error:
-            raise InputError(f"training.trackers: {name} cannot be imported ({error}): {install_hint(name)}") from error
+        with warnings.catch_warnings(action="ignore"):
+            import_extra(SERVICES[name][0], needed_by=f"training.trackers: {name}")
