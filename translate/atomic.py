@@ -43,25 +43,22 @@ def atomic_write(path: Path) -> Iterator[BinaryIO]:
     Raises:
         RunError: The disk is full, the directory is missing, or it is read-only.
     """
-    with temporary_beside(path, mark="-locked") as temporary:
-        try:
-            remove_leftovers(path.parent)
-            with _create_locked(temporary) as file:
-                yield file
-                file.flush()
-                if sys.platform == "win32":
-                    file.close()  # an open file cannot be renamed there
-                if path.is_file() and not path.is_symlink():
-                    state = path.stat()
-                    if os.name == "posix":
-                        with contextlib.suppress(PermissionError):
-                            os.chown(temporary, state.st_uid, state.st_gid)
-                    temporary.chmod(stat.S_IMODE(state.st_mode))
-                sync(temporary)  # otherwise a power cut could leave an empty file of that name
-                os.replace(temporary, path)
-                sync(path.parent)
-        except OSError as error:
-            raise write_error(path, error) from error
+    with explain_write_errors(path), temporary_beside(path, mark="-locked") as temporary:
+        remove_leftovers(path.parent)
+        with _create_locked(temporary) as file:
+            yield file
+            file.flush()
+            if sys.platform == "win32":
+                file.close()  # an open file cannot be renamed there
+            if path.is_file() and not path.is_symlink():
+                state = path.stat()
+                if os.name == "posix":
+                    with contextlib.suppress(PermissionError):
+                        os.chown(temporary, state.st_uid, state.st_gid)
+                temporary.chmod(stat.S_IMODE(state.st_mode))
+            sync(temporary)  # otherwise a power cut could leave an empty file of that name
+            os.replace(temporary, path)
+            sync(path.parent)
 
 
 @contextlib.contextmanager
@@ -82,11 +79,8 @@ def open_output(path: Path) -> Iterator[BinaryIO]:
         with atomic_write(Path(os.path.realpath(path)) if path.is_symlink() else path) as file:
             yield file
         return
-    try:
-        with path.open("ab") as file:
-            yield file
-    except OSError as error:
-        raise write_error(path, error) from error
+    with explain_write_errors(path), path.open("ab") as file:
+        yield file
 
 
 def check_new_folder(path: Path, *, purpose: str) -> None:
@@ -141,6 +135,15 @@ def write_error(path: Path, error: OSError) -> RunError:
     """The error that says why a file could not be written, with a hint where the cause is known."""
     hint = _HINTS.get(error.errno or 0)
     return RunError(f"{path}: cannot be written: {error.strerror or error}{f'; {hint}' if hint else ''}")
+
+
+@contextlib.contextmanager
+def explain_write_errors(path: Path) -> Iterator[None]:
+    """Turn a system error in the block into the error that says why a file or a folder could not be written."""
+    try:
+        yield
+    except OSError as error:
+        raise write_error(path, error) from error
 
 
 def is_temporary(path: Path) -> bool:

@@ -117,7 +117,7 @@ def _make_corpus(
 
     def prepare() -> DecodingJob:
         """Check the files, read the text, load the translator, and collect the facts that must match on all ranks."""
-        from translate.atomic import write_error
+        from translate.atomic import explain_write_errors
         from translate.config.load import read_resolved_config
         from translate.data.languages import Languages
         from translate.decoding import Request
@@ -146,10 +146,8 @@ def _make_corpus(
             translator, dependencies = load_for_parts(load, named, {}, checkpoint=checkpoint)
         dependencies["pairs"] = f"{name} {nearest}"
         facts = {**dependencies, "text": json.dumps(inputs)}
-        try:
+        with explain_write_errors(output):
             output.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise write_error(output, error) from error
         pairs = PairFormat(name == "backtranslate", nearest, references)
         decoder = ShardedDecoder(
             translator, facts if nearest else dependencies, "text", output=corpus, alignments=None, pairs=pairs

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from translate._version import package_versions
-from translate.atomic import write_error, write_text
+from translate.atomic import explain_write_errors, write_text
 from translate.config.schema import EvaluationConfig
 from translate.decoding import OnFinished, Translation, Translator, count_conditions, ignore_progress
 from translate.distributed.process_group import SINGLE_PROCESS, World
@@ -134,11 +134,9 @@ def write_report(
         RunError: The files cannot be written, or the directory is a link that leaves the run.
     """
     check_inside(directory, directory.parent)
-    try:
+    with explain_write_errors(directory):
         directory.mkdir(parents=True, exist_ok=True)
         (directory / CHECKSUMS).unlink(missing_ok=True)  # from an earlier evaluation
-    except OSError as error:
-        raise write_error(directory, error) from error
     hypotheses = directory / "hypotheses.txt"
     write_text(hypotheses, "".join(f"{translation.text}\n" for translation in evaluation.translations))
     counts = count_conditions(evaluation.translations)

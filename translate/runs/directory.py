@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from translate._version import __version__, package_versions
-from translate.atomic import is_temporary, sync, text_bytes, write_error, write_text
+from translate.atomic import explain_write_errors, is_temporary, sync, text_bytes, write_text
 from translate.config.schema import Config
 from translate.config.show import resolved_yaml
 from translate.data.tokenizer import Tokenizers
@@ -112,7 +112,7 @@ def create_run(
     """
     run = RunDirectory(path)
     check_holds_no_run(path)
-    try:
+    with explain_write_errors(path):
         run.checkpoints.mkdir(parents=True, exist_ok=True)
         for part in run.parts():
             check_inside(part, path)
@@ -122,8 +122,6 @@ def create_run(
         tokenizers.save(run.tokenizer)
         for written in (*run.tokenizer_files(), run.tokenizer):
             sync(written)
-    except OSError as error:
-        raise write_error(path, error) from error
     write_text(run.config, resolved_yaml(config))
     created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     values = {"format": FORMAT, "versions": package_versions(), "command": list(command), "created": created}

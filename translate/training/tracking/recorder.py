@@ -6,12 +6,12 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from tqdm import tqdm
 
-from translate.atomic import atomic_write, open_append, write_error
+from translate.atomic import atomic_write, explain_write_errors, open_append
 from translate.bars import Advance, show_progress
 from translate.config.schema import Config
 from translate.runs.directory import RunDirectory
@@ -42,7 +42,7 @@ class Recorder:
         self._path, self._trackers, self._file = run.metrics, None, None
         if not is_silent:
             self._trackers = Trackers(run, config, step=progress.step)
-            with self._explain_errors():
+            with explain_write_errors(self._path):
                 _cut(run, progress)
                 # Without a buffer, so that a failed write is known at once, and not again when the file is closed.
                 self._file = open_append(self._path)
@@ -84,7 +84,7 @@ class Recorder:
         """
         if self._file is not None and self._trackers is not None:
             line = json.dumps(record, ensure_ascii=False).encode() + b"\n"
-            with self._explain_errors():
+            with explain_write_errors(self._path):
                 while line:
                     line = line[self._file.write(line) :]
             self._trackers.log(record)
@@ -93,7 +93,7 @@ class Recorder:
         """Wait until all records are on the disk, and return the bytes of `metrics.jsonl` and their SHA-256."""
         if self._file is None:
             return 0, ""
-        with self._explain_errors():
+        with explain_write_errors(self._path):
             os.fsync(self._file.fileno())
             self._file.seek(0)
             content = self._file.read()
@@ -108,13 +108,6 @@ class Recorder:
         if self._file is not None and self._trackers is not None:
             self._file.close()
             self._trackers.close(is_done=error is None)
-
-    @contextlib.contextmanager
-    def _explain_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise write_error(self._path, error) from error
 
 
 def _cut(run: RunDirectory, progress: Progress) -> None:
