@@ -1,11 +1,14 @@
 """`decode` and `score`: translations, and the probability that a model gives them."""
 
 import contextlib
+import functools
+import io
 import json
 import logging
 import os
 import sys
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -15,7 +18,6 @@ from typer import Argument, Option
 from translate.bars import show_progress
 from translate.cli.terminal.console import is_terminal
 from translate.cli.terminal.conversation import converse, is_typed, typed_lines
-from translate.cli.terminal.documents import decode_document
 from translate.cli.terminal.lines import (
     STANDARD_OUTPUT,
     TextLines,
@@ -39,7 +41,8 @@ from translate.cli.terminal.parts import DecodingJob, decode_in_parts, load_for_
 from translate.errors import InputError
 
 if TYPE_CHECKING:
-    from translate.decoding import Translator
+    from translate.decoding import Translation, Translator
+    from translate.documents.document import DocumentFormat
 
 logger = logging.getLogger(__name__)
 
@@ -180,7 +183,7 @@ def decode(
         return DecodingJob(decoder, {**dependencies, **by_line}, source.total, requests)
 
     if given["--document"]:
-        decode_document(file, output, document_format=document_format, terminology=terminology, load=load)
+        _decode_document(file, output, document_format=document_format, terminology=terminology, load=load)
         return
     if in_parts:
         decode_in_parts(prepare_parts)
@@ -251,3 +254,62 @@ def score(
     logger.info(
         f"{total.lines} lines, {total.tokens} tokens, {total.log_prob:.2f} nats, perplexity {total.perplexity:.3f}{cut}"
     )
+
+
+def _decode_document(
+    file: Path | None,
+    output: Path | None,
+    *,
+    document_format: "DocumentFormat | None",
+    terminology: Path | None,
+    load: Callable[[], "Translator"],
+) -> None:
+    """Translate a document, loading the translator only once the file has been checked, and report what it contained.
+
+    Raises:
+        InputError: A file cannot be used, or its name does not determine a format.
+    """
+    from translate.decoding import Request
+    from translate.decoding.constraints.terminology import read_terminology
+    from translate.documents.document import format_of_file, translate_document, word_weights
+
+    document_format = document_format or format_of_file(file)
+    text = read_document(file)
+    terms = None if terminology is None else read_terminology(terminology)
+    check_outputs({"--output": output})
+    translator = load()
+    started = time.perf_counter()
+
+    def translate(sentences: Sequence[str]) -> list["Translation"]:
+        with show_progress("Translating", len(sentences), unit="sentences") as advance:
+            requests = (Request(sentence, terminology=terms) for sentence in sentences)
+            return list(translator.translate_stream(requests, on_finished=advance))
+
+    align = functools.partial(word_weights, translator)
+    document = translate_document(text, document_format, translate, align, translator.direction)
+    write_lines([document.text], output, end="")
+    seconds = time.perf_counter() - started
+    for problem in document.problems:
+        logger.warning(problem)
+    rate = document.sentences / max(seconds, 1e-9)
+    logger.info(f"{document} in {seconds:.1f} s ({rate:.1f} sentences/s)")
+
+
+def read_document(file: Path | None) -> str:
+    """Read a whole file or standard input, with all of its characters.
+
+    Raises:
+        InputError: The file cannot be used.
+    """
+    from translate.data.text import iterate_lines
+    from translate.files import read_input
+
+    if file is None or str(file) == "-":
+        if sys.stdin is None:
+            raise InputError("standard input is closed: name a file")
+        content, name = sys.stdin.buffer.read(), "standard input"
+    else:
+        content, name = read_input(file, at_most=2**31, may_be_pipe=True), str(file)
+    for _ in iterate_lines(io.BytesIO(content), name):  # reports bytes that are not UTF-8
+        pass
+    return content.decode("utf-8")

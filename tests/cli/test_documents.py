@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from harness import run_command as translate
 
+from translate.cli.decode import read_document
 from translate.cli.terminal import lines as lines_module
-from translate.cli.terminal.documents import read_document
 from translate.cli.terminal.lines import write_lines
 from translate.errors import InputError
 
