@@ -4,13 +4,12 @@ import re
 import sys
 import typing
 from importlib import metadata
-from typing import Any
 
 import pytest
-import typer
+from harness import commands
 from harness import run_command as translate
 
-from translate.cli import OTHER_NAMES, app
+from translate.cli import OTHER_NAMES
 from translate.cli.terminal.help import Command, CommandGroup
 from translate.config.data import TokenizerConfig
 from translate.decoding.output.formats import OutputFormat
@@ -19,35 +18,22 @@ from translate.exchange.exporting import Format, Quantization
 from translate.visualize.attention import AttentionKind
 from translate.visualize.page import PictureFormat
 
-Found = list[tuple[list[str], Command | CommandGroup]]
+COMMANDS = commands()
 
 
-def walk(command: Any, path: list[str]) -> Found:
-    assert isinstance(command, Command | CommandGroup), path
-    names = command.commands if isinstance(command, CommandGroup) else ()
-    below = (each for name in names for each in walk(command.get_command(None, name), [*path, name]))
-    return [(path, command), *below]
-
-
-COMMANDS = walk(typer.main.get_command(app), [])
-
-
-@pytest.mark.parametrize(
-    "path, command", COMMANDS, ids=lambda value: " ".join(value) if isinstance(value, list) else ""
-)
-def test_help_is_as_wide_as_the_terminal_and_has_an_example(
-    monkeypatch: pytest.MonkeyPatch, path: list[str], command: Command
-) -> None:
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_is_as_wide_as_the_terminal_and_has_an_example(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    assert isinstance(COMMANDS[name], Command | CommandGroup)
     monkeypatch.setenv("COLUMNS", "80")
-    result = translate(*path, "--help")
+    result = translate(*name.split(), "--help")
     text = result.stdout
     assert result.exit_code == 0 and "…" not in text and "\x1b" not in text
     assert max(map(len, text.splitlines())) <= 80  # the examples too
     assert not any("bool" in line for line in text.splitlines() if line[:1] == "│")  # a flag takes no value
-    if isinstance(command, Command):
+    if isinstance(COMMANDS[name], Command):
         lines = [line.strip() for line in text[text.rindex("╯") :].partition("\n Example")[2].splitlines()]
-        assert any(f"translate {' '.join(path)} " in f"{line} " for line in lines)
-        assert translate(*path, "-h").stdout == text  # a second time in the same process
+        assert any(f"translate {name} " in f"{line} " for line in lines)
+        assert translate(*name.split(), "-h").stdout == text  # a second time in the same process
 
 
 @pytest.mark.parametrize("hint, names", OTHER_NAMES.items())
@@ -55,10 +41,9 @@ def test_a_name_of_another_toolkit_is_answered_with_commands_that_exist(hint: st
     for name in names.split():
         result = translate(name.upper().replace("-", "_"), "runs/demo")
         assert result.exit_code == 2 and f"no such command {name.upper().replace('-', '_')!r}: {hint}" in result.stderr
-        assert name not in {path[0] for path, _ in COMMANDS if path}
+        assert name not in COMMANDS
     for words in re.findall("`translate ([^`]+)`", hint):
-        path = [word for word in words.split() if word.islower() and word.isalpha()]
-        assert any(path == known for known, _ in COMMANDS), words
+        assert " ".join(word for word in words.split() if word.islower() and word.isalpha()) in COMMANDS, words
 
 
 CHOICES = {  # the options whose choices are known elsewhere: help must not import what knows them

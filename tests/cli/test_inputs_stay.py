@@ -2,16 +2,12 @@
 
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from harness import run_command
-from typer.main import get_command
+from harness import commands, run_command
 
 from translate import files
-from translate.cli import app
 from translate.cli.terminal.lines import check_outputs
 from translate.errors import InputError
 
@@ -62,19 +58,11 @@ def place(tmp_path: Path, corpus: Path, run: Path, monkeypatch: pytest.MonkeyPat
     return tmp_path / "place"
 
 
-def options_of(group: Any, name: str = "") -> Iterator[tuple[str, str]]:
-    for each in group.commands:
-        command = group.get_command(None, each)
-        if hasattr(command, "commands"):
-            yield from options_of(command, each)
-        for parameter in command.params:
-            yield from ((f"{name} {each}".strip(), option) for option in parameter.opts if option in OUTPUTS)
-
-
 def test_every_command_that_writes_a_file_is_tried() -> None:
     known = {(" ".join(each.split()[: 1 + each.startswith(("show", "tokenizer"))]), each.split()[-2]) for each in CALLS}
     folders = {("backtranslate", "--output"), ("distill", "--output")}  # which must not exist yet
-    assert {*options_of(get_command(app))} == known | folders
+    options = {(name, each) for name, command in commands().items() for param in command.params for each in param.opts}
+    assert {(name, each) for name, each in options if each in OUTPUTS} == known | folders
 
 
 @pytest.mark.parametrize("call", CALLS)

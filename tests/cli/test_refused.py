@@ -7,16 +7,13 @@ import inspect
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, get_args, get_origin
 
 import pytest
-from harness import in_order
+from harness import commands, in_order
 from harness import run_command as translate
-from typer.main import get_command
 
-from translate.cli import app
 from translate.config.decoding import DecodingConfig
 from translate.lint import languages
 
@@ -211,19 +208,14 @@ def test_a_missing_package_comes_with_its_command(monkeypatch: pytest.MonkeyPatc
     assert result.exit_code == 2 and in_order(result.stderr, "pip install", requirement), result.stderr
 
 
-def commands_of(group: Any) -> Iterator[Any]:
-    for name in group.commands:
-        command = group.get_command(None, name)
-        yield from commands_of(command) if hasattr(command, "commands") else [command]
-
-
 def test_every_option_that_is_a_number_has_bounds() -> None:
     """Or is a key of `decoding`, which has them."""
     numbers = 0
-    for command in commands_of(get_command(app)):
-        for option in inspect.signature(command.callback).parameters.values():
+    functions = {name: command.callback for name, command in commands().items() if command.callback}
+    for name, function in functions.items():
+        for option in inspect.signature(function).parameters.values():
             kind, *notes = get_args(option.annotation) if get_origin(option.annotation) is Annotated else [None]
             if {int, float} & {kind, *get_args(kind)} and option.name not in DecodingConfig.model_fields:
                 numbers += 1
-                assert None not in (notes[-1].min, notes[-1].max), f"{command.name} {option.name}"
+                assert None not in (notes[-1].min, notes[-1].max), f"{name} {option.name}"
     assert numbers > 10

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import sentencepiece
 import torch
 import torch.nn.functional as F
+import typer
 from jaxtyping import config as shape_checks
 from safetensors.torch import save_file
 from typer.testing import CliRunner, Result
@@ -398,6 +399,15 @@ def run_command(*arguments: str | Path, stdin: bytes | None = None) -> Result:
     return CliRunner().invoke(
         app, list(map(str, arguments)), input=stdin, prog_name="translate", catch_exceptions=False
     )
+
+
+def commands(name: str = "", command: Any = None) -> dict[str, Any]:
+    """Every command of `translate` and group of commands, as typer has them, by the words that call it."""
+    command = command or typer.main.get_command(app)
+    found = {name: command}
+    for each in getattr(command, "commands", ()):
+        found |= commands(f"{name} {each}".strip(), command.get_command(None, each))
+    return found
 
 
 class RunState(NamedTuple):
