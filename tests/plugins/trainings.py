@@ -14,7 +14,7 @@ import torch
 from translate.config.schema import Config
 from translate.runs.checkpoint import read_tensors
 from translate.runs.directory import Checkpoint, RunDirectory
-from translate.training import best_checkpoint, train, trainer
+from translate.training import StoppedBySignal, best_checkpoint, train, trainer
 from translate.training.step import TrainStep
 
 Digits = Callable[..., Config]
@@ -106,3 +106,12 @@ def happening(
         patch.setattr(TrainStep, "__call__", step)
         patch.setattr(best_checkpoint, "validate", validate)
         yield
+
+
+def stop_training(
+    config: Config, directory: Path, *, what: signal.Signals | type[BaseException] = signal.SIGINT, **moment: int
+) -> Any:
+    """Begin a training or continue it until a signal stops it, or an exception ends it; return what it raised."""
+    with happening(**moment, what=what), pytest.raises(what if isinstance(what, type) else StoppedBySignal) as caught:
+        run_training(config, directory, resume=True)
+    return caught.value

@@ -9,7 +9,7 @@ import pytest
 import torch
 from harness import state_of
 from torch.nn import functional as F
-from trainings import happening, records_of, run_training
+from trainings import records_of, run_training, stop_training
 
 from translate.config.load import load_config
 from translate.config.schema import Config
@@ -73,8 +73,7 @@ def test_step_0_has_the_runs_weights_and_the_rest_is_exact_without_that_run(tune
     config = tune("training.ema_decay=0.9")
     assert config.model.attention_dropout == 0.1 and config.tokenizer.subword_sampling == 0.1  # as the run has it
     run_training(config, tmp_path / "straight")
-    with happening(in_step=1, what=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
-        run_training(config, tmp_path / "new")
+    stop_training(config, tmp_path / "new", in_step=1, what=KeyboardInterrupt)
     run = RunDirectory(tmp_path / "new")
     before = read_tensors(RunDirectory(tmp_path / "base").checkpoint("best"), prefixes=("model.",)).tensors
     best, last = (read_tensors(run.checkpoint(which), prefixes=("model.",)).tensors for which in ("best", "last"))
@@ -95,8 +94,7 @@ def test_step_0_has_the_runs_weights_and_the_rest_is_exact_without_that_run(tune
 def test_killed_before_anything_was_saved(tune: Tune, tmp_path: Path) -> None:
     run_training(tune(), tmp_path / "straight")
     for name in ("new", "other"):
-        with happening(in_validation=0, what=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
-            run_training(tune(), tmp_path / name)
+        stop_training(tune(), tmp_path / name, in_validation=0, what=KeyboardInterrupt)
     run_training(tune(), tmp_path / "new", resume=True)
     assert state_of(tmp_path / "new") == state_of(tmp_path / "straight")
     shutil.copy(RunDirectory(tmp_path / "base").checkpoint("last"), RunDirectory(tmp_path / "base").checkpoint("best"))
@@ -140,7 +138,6 @@ def test_lora_adapts_the_runs_weights_and_its_result_is_begun_with_in_turn(tune:
     adapted = {f"decoder.layers.0.{kind}_attention.input_projection.weight" for kind in ("self", "cross")}
     assert {name for name in before if not torch.equal(before[name], after[name])} == adapted
     again = tune(f"training.initialize_from={tmp_path / 'new'}", "training.initialize_checkpoint=last")
-    with happening(in_step=1, what=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
-        run_training(again, tmp_path / "again")
+    stop_training(again, tmp_path / "again", in_step=1, what=KeyboardInterrupt)
     begun = read_tensors(RunDirectory(tmp_path / "again").checkpoint("best"), prefixes=("model.",)).tensors
     assert all(torch.equal(begun[name], after[name]) for name in after)

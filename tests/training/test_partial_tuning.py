@@ -1,12 +1,11 @@
 """Trainings of a part of the weights: what is frozen stays, what is saved translates, and a continued one is exact."""
 
-import signal
 from pathlib import Path
 
 import pytest
 import torch
 from harness import state_of
-from trainings import Digits, happening, records_of, run_training
+from trainings import Digits, records_of, run_training, stop_training
 
 from translate.config.schema import Config
 from translate.data.tokenizer import load_tokenizers
@@ -17,7 +16,6 @@ from translate.model.lora import is_lora
 from translate.runs.checkpoint import read_tensors
 from translate.runs.directory import RunDirectory
 from translate.runs.loading import build_model, get_parameters, load_run
-from translate.training import StoppedBySignal
 from translate.training.setup import build_train_step
 
 LORA = ("training.lora_rank=3", "training.lora_targets=[query,key,feed_forward]", "training.lora_dropout=0.1")
@@ -68,10 +66,8 @@ def test_lora_that_is_stopped_or_dies_and_continues_is_never_stopped(stateful: D
     run_training(config, tmp_path / "straight")
     for number in (3, 12):
         torch.manual_seed(99)
-        with happening(in_step=number, what=signal.SIGINT), pytest.raises(StoppedBySignal):
-            run_training(config, tmp_path / "run", resume=True)
-    with happening(in_validation=14, what=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
-        run_training(config, tmp_path / "run", resume=True)
+        stop_training(config, tmp_path / "run", in_step=number)
+    stop_training(config, tmp_path / "run", in_validation=14, what=KeyboardInterrupt)
     run_training(config, tmp_path / "run", resume=True)
     assert state_of(tmp_path / "run") == state_of(tmp_path / "straight")
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 from harness import make_format_2, state_of, write_reversed_digits
-from trainings import Digits, happening, progress_of, records_of, run_training
+from trainings import Digits, happening, progress_of, records_of, run_training, stop_training
 
 from translate.errors import InputError
 from translate.runs.checkpoint import read_tensors, write_checkpoint
@@ -55,9 +55,8 @@ def test_stopped_and_continued_is_never_stopped(
     for where, number in stops:
         torch.manual_seed(99)  # whatever happened in between
         moment: dict[str, Any] = {where: number}
-        with happening(**moment, what=signal.SIGINT), pytest.raises(StoppedBySignal) as stop:
-            run_training(config, run, resume=True)
-        assert (stop.value.step, stop.value.exit_code) == (number, 130)
+        stop = stop_training(config, run, **moment)
+        assert (stop.step, stop.exit_code) == (number, 130)
         progress = progress_of(run)
         assert progress["step"] == number
         assert progress["validated_step"] != number, "a stop does not wait for a validation"
@@ -75,8 +74,7 @@ def test_a_training_on_augmented_text_goes_on_as_if_never_stopped(stateful: Digi
     messages = run_training(config, tmp_path / "straight")
     assert sum(" pairs changed by data.train's augment" in message for message in messages) == 5  # each epoch
     for number in (2, 9):
-        with happening(in_step=number, what=signal.SIGINT), pytest.raises(StoppedBySignal):
-            run_training(config, tmp_path / "stopped", resume=True)
+        stop_training(config, tmp_path / "stopped", in_step=number)
     run_training(config, tmp_path / "stopped", resume=True)
     assert state_of(tmp_path / "stopped") == state_of(tmp_path / "straight")
     with pytest.raises(InputError, match="data.train is not what this run was trained on"):
@@ -103,8 +101,7 @@ def test_dying_between_checkpoints_computes_the_same_again(stateful: Digits, tmp
     for where, number in (("step", 2), ("step", 6), ("validation", 8), ("validation", 14)):
         torch.manual_seed(99)
         moment: dict[str, Any] = {f"in_{where}": number}
-        with happening(**moment, what=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
-            run_training(config, run, resume=True)
+        stop_training(config, run, **moment, what=KeyboardInterrupt)
     run_training(config, run, resume=True)
     assert state_of(run) == state_of(straight)
 
@@ -134,9 +131,8 @@ def test_a_stopped_validation_comes_first_when_the_run_goes_on(
 ) -> None:
     config, run = stateful(), tmp_path / "stopped"
     for number, sent, code in ((4, signal.SIGTERM, 143), (12, signal.SIGHUP, 129), (14, signal.SIGINT, 130)):
-        with happening(in_validation=number, what=sent), pytest.raises(StoppedBySignal) as stop:
-            run_training(config, run, resume=True)
-        assert (stop.value.step, stop.value.exit_code) == (number, code)
+        stop = stop_training(config, run, in_validation=number, what=sent)
+        assert (stop.step, stop.exit_code) == (number, code)
         progress = progress_of(run)
         assert progress["step"] == number and progress["validated_step"] != number
         assert number not in [record["step"] for record in records_of(run, "validation")]
@@ -160,7 +156,7 @@ def test_a_validation_by_several_threads_is_left_at_once(
     with monkeypatch.context() as patch, pytest.raises(StoppedBySignal) as stop:
         patch.setattr(validation, "evaluate", endless)
         run_training(config, tmp_path / "run")
-    assert (stop.value.step, stop.value.exit_code) == (4, 143)
+    assert (stop.step, stop.exit_code) == (4, 143)
     assert next(rounds) > 0 and threading.active_count() == threads, "no worker is left behind"
     run_training(config, tmp_path / "run", resume=True)
     assert state_of(tmp_path / "run") == state_of(straight)
@@ -175,8 +171,7 @@ def test_handlers_are_only_there_while_it_trains(digits: Digits, tmp_path: Path)
     with happening(in_step=1, what=look):
         run_training(digits("training.max_steps=1"), tmp_path / "run")
     assert not set(during) & set(before)
-    with happening(in_step=1, what=signal.SIGINT), pytest.raises(StoppedBySignal):
-        run_training(digits(), tmp_path / "stopped")
+    stop_training(digits(), tmp_path / "stopped", in_step=1)
     assert [signal.getsignal(number) for number in STOPPING] == before
 
 
@@ -208,8 +203,7 @@ def test_a_run_that_goes_further_is_one_that_was_never_shorter(
 
 def test_a_run_of_format_2_is_continued(stateful: Digits, tmp_path: Path, straight: Path) -> None:
     config, run = stateful(), tmp_path / "run"
-    with happening(in_step=9, what=signal.SIGINT), pytest.raises(StoppedBySignal):
-        run_training(config, run)
+    stop_training(config, run, in_step=9)
     make_format_2(run)
     run_training(config, run, resume=True)
     assert state_of(run) == state_of(straight)
@@ -254,8 +248,7 @@ def test_scores_of_other_validations_are_not_compared(
     else:
         config = stateful("training.patience=2", changed)
     old = best.read_bytes()
-    with happening(in_step=6, what=signal.SIGINT), pytest.raises(StoppedBySignal):
-        run_training(config, tmp_path / "run", resume=True)
+    stop_training(config, tmp_path / "run", in_step=6)
     assert any(NOT_COMPARED in message and "step 4" in message for message in caplog.messages)
     progress = progress_of(tmp_path / "run")
     assert best.read_bytes() == old and (progress["best_step"], progress["best_score"]) == (4, None)

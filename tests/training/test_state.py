@@ -1,19 +1,17 @@
 """Checkpoints that are damaged, lost or incomplete: passed over if another serves, else refused with the reasons."""
 
 import os
-import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from harness import state_of
-from trainings import Digits, happening, progress_of, run_training
+from trainings import Digits, progress_of, run_training, stop_training
 
 from translate.errors import RunError
 from translate.runs.checkpoint import read_tensors, write_checkpoint
 from translate.runs.directory import RunDirectory
-from translate.training import StoppedBySignal
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
@@ -33,14 +31,12 @@ def test_a_damaged_checkpoint_is_passed_over(
     stateful: Digits, tmp_path: Path, straight: Path, damage: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     config, run = stateful(), tmp_path / "run"
-    with happening(in_step=11, what=signal.SIGINT), pytest.raises(StoppedBySignal):
-        run_training(config, run)
+    stop_training(config, run, in_step=11)
     last, previous = RunDirectory(run).checkpoint("last"), RunDirectory(run).previous
     intact = previous.read_bytes()
     damage(last)
     # Dying before the next checkpoint leaves the intact one where it is, and makes it the last one.
-    with happening(in_step=10, what=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
-        run_training(config, run, resume=True)
+    stop_training(config, run, in_step=10, what=KeyboardInterrupt)
     (damaged,) = [line for line in caplog.messages if str(last) in line]
     assert "damaged" in damaged
     assert "Therefore the run continues from previous.safetensors, of step 9" in caplog.messages

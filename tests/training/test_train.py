@@ -4,7 +4,6 @@ import contextlib
 import io
 import itertools
 import os
-import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from harness import state_of
-from trainings import Digits, happening, run_training
+from trainings import Digits, run_training, stop_training
 
 import translate
 from translate import atomic
@@ -23,7 +22,7 @@ from translate.runs.checkpoint import read_tensors
 from translate.runs.directory import RunDirectory, create_run
 from translate.runs.lock import lock_run
 from translate.runs.verify import verify_run
-from translate.training import StoppedBySignal, train
+from translate.training import train
 
 
 def test_accumulated_gradient_is_the_gradient_of_the_whole_batch(digits: Digits, tmp_path: Path) -> None:
@@ -48,8 +47,7 @@ def test_the_log_has_all_that_was_said_and_goes_on(digits: Digits, tmp_path: Pat
         return [line.split(" ", 1)[1] for line in text.splitlines()]
 
     config = digits("training.max_steps=8")
-    with happening(in_step=5, what=signal.SIGINT), pytest.raises(StoppedBySignal):
-        run_training(config, tmp_path / "run")
+    stop_training(config, tmp_path / "run", in_step=5)
     begun = lines()
     assert begun[0] == f"translate {translate.__version__}: test"
     assert begun[1].startswith("Tokenizer ")

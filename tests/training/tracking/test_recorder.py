@@ -5,7 +5,6 @@ import json
 import logging
 import os
 import re
-import signal
 import struct
 import sys
 import termios
@@ -15,13 +14,12 @@ from typing import BinaryIO, TextIO
 
 import pytest
 from harness import files_up_to, state_of
-from trainings import Digits, happening, progress_of, run_training
+from trainings import Digits, progress_of, run_training, stop_training
 
 from translate.config.schema import Config
 from translate.errors import RunError
 from translate.runs.directory import RunDirectory
 from translate.runs.progress import Progress
-from translate.training import StoppedBySignal
 from translate.training.tracking.recorder import Recorder
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
@@ -29,8 +27,7 @@ pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
 def test_metrics_are_cut_to_what_the_checkpoint_vouches_for(stateful: Digits, tmp_path: Path, straight: Path) -> None:
     config, run = stateful(), tmp_path / "run"
-    with happening(in_step=9, what=signal.SIGINT), pytest.raises(StoppedBySignal):
-        run_training(config, run)
+    stop_training(config, run, in_step=9)
     file = RunDirectory(run).metrics
     vouched = file.read_bytes()
     assert progress_of(run)["metrics_bytes"] == len(vouched)
