@@ -9,11 +9,13 @@ import functools
 import hashlib
 import io
 import json
+import os
 import random
 import re
+import termios
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
 import sentencepiece
 import torch
@@ -125,6 +127,24 @@ def files_up_to(num_bytes: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+@contextlib.contextmanager
+def terminal(*, is_pipe: bool = False, columns: int = 80) -> Iterator[tuple[TextIO, Callable[[], str]]]:
+    """A terminal to write to, or a pipe, and a function that gives all that was written."""
+    reader, writer = os.pipe() if is_pipe else os.openpty()
+    if not is_pipe:
+        termios.tcsetwinsize(writer, (24, columns))
+    with os.fdopen(reader, "rb", buffering=0) as shown, os.fdopen(writer, "w", encoding="utf-8") as stream:
+
+        def read() -> str:
+            print("END", end="", file=stream, flush=True)
+            text = ""
+            while not text.endswith("END"):
+                text += shown.read(100_000).decode()
+            return text.removesuffix("END")
+
+        yield stream, read
 
 
 def values_of(batches: Iterable[Batch]) -> list[tuple[object, ...]]:

@@ -1,17 +1,14 @@
 """Messages go through `logging`: bare on standard error in a command, and as a program likes when it imports us."""
 
 import contextlib
-import fcntl
 import logging.handlers
-import os
 import re
-import struct
 import sys
-import termios
 import time
 
 import pytest
 import typer
+from harness import terminal
 
 from translate.bars import show_progress
 from translate.cli.terminal.console import fail
@@ -27,8 +24,7 @@ def shown_on(kind: str, monkeypatch: pytest.MonkeyPatch, **environment: str) -> 
         monkeypatch.delenv(name, raising=False)
     for name, value in {"TERM": "xterm", **environment}.items():
         monkeypatch.setenv(name, value)
-    reader, writer = os.openpty() if kind == "terminal" else os.pipe()
-    with os.fdopen(writer, "w", encoding="utf-8") as stream, os.fdopen(reader, "rb", buffering=0) as shown:
+    with terminal(is_pipe=kind == "pipe") as (stream, read):
         monkeypatch.setattr(sys, "stderr", stream)
 
         def work() -> None:
@@ -46,12 +42,7 @@ def shown_on(kind: str, monkeypatch: pytest.MonkeyPatch, **environment: str) -> 
             app([])
         with contextlib.suppress(SystemExit):
             fail("interrupted", 130)
-        stream.write(".")
-        stream.flush()
-        text = ""
-        while not text.endswith("."):
-            text += shown.read(100_000).decode()
-    return text.replace("\r\n", "\n")
+        return read().replace("\r\n", "\n")
 
 
 COLOURED = [("terminal", {}), ("terminal", {"NO_COLOR": ""}), ("pipe", {"FORCE_COLOR": "1"})]
@@ -70,7 +61,7 @@ def test_colours(kind: str, environment: dict[str, str], is_coloured: bool, monk
         "\x1b[31mError:\x1b[0m no pairs\n"
         "\x1b[31m\x1b[1m  error\x1b[0m  swapped\n"
         "\x1b[31mtranslate:\x1b[0m wrong input\n"
-        "\x1b[33mtranslate:\x1b[0m interrupted\n."
+        "\x1b[33mtranslate:\x1b[0m interrupted\n"
     )
     shown = shown_on(kind, monkeypatch, **environment)
     assert shown == (coloured if is_coloured else re.sub("\x1b\\[[0-9]+m", "", coloured))
@@ -79,9 +70,7 @@ def test_colours(kind: str, environment: dict[str, str], is_coloured: bool, monk
 def test_printed_lines_are_never_garbled_by_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logging.getLogger("translate"), "level", logging.INFO)
     lines = ["Ein Hund.", "Zwei Hunde laufen."]
-    reader, writer = os.openpty()
-    fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    with os.fdopen(reader, "rb", buffering=0) as shown, os.fdopen(writer, "w", encoding="utf-8") as stream:
+    with terminal() as (stream, read):
         monkeypatch.setattr(sys, "stdout", stream)
         monkeypatch.setattr(sys, "stderr", stream)
         with show_progress("Scoring", 3, unit="lines", is_hidden=True) as advance:
@@ -92,10 +81,7 @@ def test_printed_lines_are_never_garbled_by_a_bar(monkeypatch: pytest.MonkeyPatc
             time.sleep(0.15)
             advance(2)
             write_lines(lines, None)
-            print("END", file=stream, flush=True)
-            text = ""
-            while not text.endswith("END\r\n"):
-                text += shown.read(100_000).decode()
+            text = read()
     printed = text.split("\r\n")
     assert "3/3" not in text
     assert re.search(r"\rLoading runs/mine …\r +\rabove\r\n\rLoading runs/mine …\r +\r", text), (

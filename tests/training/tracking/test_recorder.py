@@ -1,19 +1,14 @@
 """`metrics.jsonl` holds each record once, however often its training was stopped; lines and a bar for people."""
 
-import fcntl
 import json
 import logging
-import os
 import re
-import struct
 import sys
-import termios
 import time
 from pathlib import Path
-from typing import BinaryIO, TextIO
 
 import pytest
-from harness import files_up_to, state_of
+from harness import files_up_to, state_of, terminal
 from trainings import Digits, progress_of, run_training, stop_training
 
 from translate.config.schema import Config
@@ -71,15 +66,6 @@ def test_metrics_that_cannot_be_written(tmp_path: Path) -> None:
         assert file.read_bytes() == before and recorder.sync() == mark
 
 
-def read_to_the_end(stream: TextIO, shown: BinaryIO) -> str:
-    stream.write(".")
-    stream.flush()
-    text = ""
-    while not text.endswith("."):
-        text += shown.read(100_000).decode()
-    return text
-
-
 @pytest.mark.parametrize("is_terminal", [True, False])
 def test_a_bar_asks_for_its_text_once_a_second_and_a_validation_has_one_below(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_terminal: bool
@@ -90,10 +76,7 @@ def test_a_bar_asks_for_its_text_once_a_second_and_a_validation_has_one_below(
         asked.append("loss 3.210, 5,000 tok/s, 12 min left")
         return asked[-1]
 
-    reader, writer = os.openpty() if is_terminal else os.pipe()
-    if is_terminal:
-        fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 120, 0, 0))
-    with os.fdopen(writer, "w", encoding="utf-8") as stream, os.fdopen(reader, "rb", buffering=0) as shown:
+    with terminal(is_pipe=not is_terminal, columns=120) as (stream, read):
         monkeypatch.setattr(sys, "stderr", stream)
         monkeypatch.setattr(logging.getLogger("translate"), "level", logging.INFO)
         with Recorder(RunDirectory(tmp_path), Config(), Progress("data")) as recorder:
@@ -103,9 +86,9 @@ def test_a_bar_asks_for_its_text_once_a_second_and_a_validation_has_one_below(
             with recorder.validating(20) as advance:
                 time.sleep(0.15)
                 advance(9)
-        text = read_to_the_end(stream, shown)
+        text = read()
     if not is_terminal:
-        assert (asked, text) == ([], ".")
+        assert (asked, text) == ([], "")
         return
     assert len(asked) == 1 and "50/7,000 [" in text and f", {asked[0]}]" in text
     _, begun, after = text.partition("\n\rValidating:   0%|")
