@@ -35,9 +35,10 @@ from translate.data.languages import Languages
 from translate.data.tokenizer import PAD_ID, Tokenizers, prepare_tokenizers
 from translate.decoding import Translation, Translator
 from translate.model import Transformer
-from translate.runs.checkpoint import add_prefix, read_tensors, write_tensors
+from translate.runs.checkpoint import add_prefix, read_tensors, write_checkpoint, write_tensors
 from translate.runs.directory import Checkpoint, RunDirectory, create_run
 from translate.runs.loading import build_model, get_parameters
+from translate.runs.progress import Progress
 
 Sentences = tuple[list[str], list[str]]
 MakeTranslator = Callable[..., Translator]
@@ -316,6 +317,30 @@ def write_run(
     run = create_run(path, config=config, tokenizers=tokenizers, command=["translate", "train"])
     write_tensors(run.checkpoint(which), add_prefix(get_parameters(model), "model."), {"step": str(step)})
     return path
+
+
+def write_weights(run: RunDirectory, model: Transformer, which: Checkpoint, step: int, **progress: Any) -> None:
+    """Write a model's weights as a checkpoint; `last` with what a resumed training needs, as far as `verify` looks."""
+    weights = get_parameters(model)
+    tensors, metadata = add_prefix(weights, "model."), {"step": str(step)}
+    if which == "last":
+        for entry in ("exp_avg", "exp_avg_sq"):
+            tensors |= {f"optimizer.{name}/{entry}": torch.zeros_like(weight) for name, weight in weights.items()}
+        tensors |= {f"optimizer.{name}/step": torch.tensor(float(step)) for name in weights}
+        metadata["progress"] = Progress("data", step=step, **progress).to_json()
+    write_checkpoint(run, which, tensors, metadata)
+
+
+def flip_a_bit(file: Path) -> None:
+    """Damage a file in its middle."""
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 4
+    file.write_bytes(content)
+
+
+def cut(file: Path) -> None:
+    """Damage a file at its end."""
+    os.truncate(file, file.stat().st_size - 1)
 
 
 def make_toy(path: Path, config: Config | None = None, *, num_steps: int = 240, seed: int = 1) -> Toy:

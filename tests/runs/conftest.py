@@ -1,30 +1,25 @@
 """A tiny run with every file that a run can have, except those of other packages."""
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
-import harness
 import pytest
 import torch
+from harness import tiny_config, write_weights
 
 from translate.config.schema import Config
 from translate.data.tokenizer import Tokenizers, prepare_tokenizers
 from translate.model import Transformer
-from translate.runs.checkpoint import WEIGHTS_PREFIX, add_prefix, write_checkpoint
-from translate.runs.directory import Checkpoint, RunDirectory, create_run
-from translate.runs.loading import build_model, get_parameters
-from translate.runs.progress import Progress
+from translate.runs.directory import RunDirectory, create_run
+from translate.runs.loading import build_model
 
 LINES = ["Ein Hund läuft.", "Zwei Hunde schlafen im Gras.", "Die Straße ist grün."]
 COMMAND = ["translate", "train", "größe.yaml"]
 
-Save = Callable[..., None]
-
 
 @pytest.fixture(scope="session")
 def config() -> Config:
-    return harness.tiny_config(tokenizer={"vocab_size": 290})
+    return tiny_config(tokenizer={"vocab_size": 290})
 
 
 @pytest.fixture(scope="session")
@@ -35,31 +30,6 @@ def lines() -> list[str]:
 @pytest.fixture(scope="session")
 def tokenizers(config: Config) -> Tokenizers:
     return prepare_tokenizers(config.tokenizer, LINES, LINES)
-
-
-def write_weights(
-    run: RunDirectory,
-    model: Transformer,
-    which: Checkpoint,
-    step: int,
-    *,
-    prefix: str = WEIGHTS_PREFIX,
-    **progress: object,
-) -> None:
-    weights = get_parameters(model)
-    tensors, metadata = add_prefix(weights, prefix), {"step": str(step)}
-    if which == "last":
-        for entry in ("exp_avg", "exp_avg_sq"):
-            tensors |= {f"optimizer.{name}/{entry}": torch.zeros_like(weight) for name, weight in weights.items()}
-        tensors |= {f"optimizer.{name}/step": torch.tensor(float(step)) for name in weights}
-        metadata["progress"] = Progress("data", step=step, **progress).to_json()  # type: ignore[arg-type]
-    write_checkpoint(run, which, tensors, metadata)
-
-
-@pytest.fixture(scope="session")
-def save() -> Save:
-    """Writes a model's weights as a checkpoint; `last` with what a resumed training needs, as far as `verify` looks."""
-    return write_weights
 
 
 @pytest.fixture(scope="session")

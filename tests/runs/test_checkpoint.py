@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import pytest
 import torch
-from harness import files_up_to
+from harness import files_up_to, flip_a_bit
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
@@ -151,12 +151,6 @@ def write(run: RunDirectory, *steps: int) -> None:
         write_checkpoint(run, "last", {"a": torch.full((50,), float(step))}, metadata)
 
 
-def damage(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[-1] ^= 1
-    path.write_bytes(content)
-
-
 def steps(run: RunDirectory) -> dict[str, str]:
     return {path.stem: read_tensors(path).metadata["step"] for path in run.checkpoints.iterdir()}
 
@@ -188,12 +182,12 @@ def test_a_damaged_one_is_named_and_never_takes_the_place_of_an_intact_one(check
     """A continued run makes the intact one the last one, which stays if the next save is killed."""
     run = checkpoints
     write(run, 1, 2)
-    damage(run.checkpoint("last"))
+    flip_a_bit(run.checkpoint("last"))
     path, step, (fact,) = newest(run)
     assert (path, step) == (run.previous, "1") and fact.startswith(f"{run.checkpoint('last')}: damaged: ")
     write(run, 3)
     assert steps(run) == {"last": "3", "previous": "1"}
-    damage(run.checkpoint("last"))
+    flip_a_bit(run.checkpoint("last"))
     run.previous.write_bytes(b"")
     with pytest.raises(RunError) as caught:
         read_newest_intact(run)

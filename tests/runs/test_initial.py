@@ -1,11 +1,11 @@
 """Initial weights from another run: kept rows stay equal, new rows are near their mean, and the source is recorded."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from harness import flip_a_bit, write_weights
 
 from translate.config.data import TokenizerConfig
 from translate.config.load import override_config
@@ -18,8 +18,6 @@ from translate.model import Transformer
 from translate.runs.directory import RunDirectory, create_run
 from translate.runs.initial import InitialWeights, read_initial_weights, related_tags
 from translate.runs.loading import build_model, get_parameters
-
-Save = Callable[..., None]
 
 
 def tuning(config: Config, run: RunDirectory, **values: object) -> Config:
@@ -35,14 +33,14 @@ def read(config: Config) -> InitialWeights:
 
 @pytest.mark.parametrize("tying, vocabulary", [("all", "joint"), ("decoder", "separate"), ("none", "separate")])
 def test_rows_stay_and_new_ones_are_near_their_mean(
-    config: Config, save: Save, lines: list[str], tmp_path: Path, tying: str, vocabulary: str
+    config: Config, lines: list[str], tmp_path: Path, tying: str, vocabulary: str
 ) -> None:
     settings = {"model.tie_embeddings": tying, "tokenizer.vocabulary": vocabulary}
     config = override_config(config, settings)
     tokenizers = prepare_tokenizers(config.tokenizer, lines, lines)
     old = build_model(config, tokenizers)
     run = create_run(tmp_path / "run", config=config, tokenizers=tokenizers, command=[])
-    save(run, old, "best", 7)
+    write_weights(run, old, "best", 7)
     pieces = TokenizerConfig(add_pieces=("<a>", "<b>"))
     extended = extend_tokenizers(tokenizers, pieces, [], [])
     new, size = build_model(config, extended), tokenizers.source.vocab_size
@@ -108,8 +106,6 @@ def test_where_they_are_from(
 def test_what_cannot_be_begun_from(config: Config, run: RunDirectory) -> None:
     with pytest.raises(InputError, match=r"model\.norm = \"pre\", but .*tiny has \"post\""):
         read(override_config(tuning(config, run), {"model.norm": "pre"}))
-    content = bytearray(run.checkpoint("best").read_bytes())
-    content[-3] ^= 1
-    run.checkpoint("best").write_bytes(content)
+    flip_a_bit(run.checkpoint("best"))
     with pytest.raises(RunError, match=r"best\.safetensors"):
         read(tuning(config, run))

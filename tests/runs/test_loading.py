@@ -2,12 +2,11 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from harness import make_format_2, tiny_config
+from harness import make_format_2, tiny_config, write_weights
 from safetensors.torch import load_file, save_file
 
 from translate.config.schema import Config
@@ -19,22 +18,18 @@ from translate.runs.checkpoint import AVERAGE_PREFIX, WEIGHTS_PREFIX, add_prefix
 from translate.runs.directory import RunDirectory, create_run
 from translate.runs.loading import build_model, get_parameters, load_run, set_parameters
 
-Save = Callable[..., None]
-
 
 @pytest.mark.parametrize(
     ("tying", "vocabulary", "num_embeddings"),
     [("all", "joint", 1), ("decoder", "joint", 2), ("none", "joint", 3), ("none", "separate", 3)],
 )
-def test_round_trip(
-    tmp_path: Path, lines: list[str], save: Save, tying: str, vocabulary: str, num_embeddings: int
-) -> None:
+def test_round_trip(tmp_path: Path, lines: list[str], tying: str, vocabulary: str, num_embeddings: int) -> None:
     config = tiny_config(model={"tie_embeddings": tying}, tokenizer={"vocab_size": 290, "vocabulary": vocabulary})
     targets = lines if vocabulary == "joint" else [line.upper() for line in lines]
     tokenizers = prepare_tokenizers(config.tokenizer, lines, targets)
     run = create_run(tmp_path / "run", config=config, tokenizers=tokenizers, command=[])
     model = build_model(config, tokenizers)
-    save(run, model, "best", 13)
+    write_weights(run, model, "best", 13)
     # A tied embedding is in the file once, in fp32.
     stored = load_file(run.checkpoint("best"))
     assert sum(tensor.shape == (290, 8) for tensor in stored.values()) == num_embeddings
@@ -67,9 +62,9 @@ def test_a_moved_or_linked_run_translates(
     assert Translator(loaded.model, loaded.tokenizers, loaded.config.decoding).translate(lines) == expected
 
 
-def test_best_last_and_an_average(run: RunDirectory, config: Config, tokenizers: Tokenizers, save: Save) -> None:
+def test_best_last_and_an_average(run: RunDirectory, config: Config, tokenizers: Tokenizers) -> None:
     later, average = (build_model(config, tokenizers) for _ in range(2))
-    save(run, later, "last", 11)
+    write_weights(run, later, "last", 11)
     assert load_run(run.path).step == load_run(run.path, checkpoint="best").step == 7
     last = load_run(run.path, checkpoint="last")
     assert last.step == 11 and torch.equal(last.model.output.weight, later.output.weight)
@@ -95,10 +90,10 @@ def test_a_run_of_format_2_loads(whole_run: RunDirectory, model: Transformer) ->
         assert loaded.step == step and torch.equal(loaded.model.output.weight, model.output.weight)
 
 
-def test_a_kept_checkpoint(run: RunDirectory, model: Transformer, save: Save) -> None:
+def test_a_kept_checkpoint(run: RunDirectory, model: Transformer) -> None:
     with pytest.raises(InputError, match=r"step-5\.safetensors; .*none \(training\.keep_last\)$"):
         load_run(run.path, checkpoint="step-5")
-    save(run, model, "step-5", 5)
+    write_weights(run, model, "step-5", 5)
     assert (load_run(run.path, checkpoint="step-5").step, run.kept_steps()) == (5, [5])
     with pytest.raises(InputError, match=r"step-6\.safetensors; .*step-5$"):
         load_run(run.path, checkpoint="step-6")

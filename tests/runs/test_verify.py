@@ -3,11 +3,10 @@
 import hashlib
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from harness import make_format_2
+from harness import cut, flip_a_bit, make_format_2, write_weights
 
 import translate
 from translate.errors import InputError
@@ -29,8 +28,6 @@ SOUND = [
     ("metrics.jsonl", "no checksum", "2 records"),
 ]
 
-Save = Callable[..., None]
-
 
 def report_on(run: RunDirectory, name: str) -> FileReport:
     (report,) = (file for file in verify_run(run.path).files if file.name == name)
@@ -45,13 +42,12 @@ def bad(verification: Verification) -> dict[str, str]:
 def check_damage_is_reported(run: RunDirectory, name: str) -> None:
     """A cut and a flipped bit, each of which is found in this file alone."""
     path = run.path / name
-    content, middle = path.read_bytes(), path.stat().st_size // 2
-    shown = "tokenizer/" if name.startswith("tokenizer") else name
-    for damaged in (content[:-1], content[:middle] + bytes([content[middle] ^ 4]) + content[middle + 1 :]):
-        path.write_bytes(damaged)
+    content, shown = path.read_bytes(), "tokenizer/" if name.startswith("tokenizer") else name
+    for damage in (cut, flip_a_bit):
+        damage(path)
         result = verify_run(run.path)
         assert bad(result) == {shown: "DAMAGED"} and result.unsound == [shown] and shown in result.summary
-    path.write_bytes(content)
+        path.write_bytes(content)
 
 
 def test_a_sound_run_is_left_as_it_is(tmp_path: Path, whole_run: RunDirectory, model: Transformer) -> None:
@@ -108,25 +104,25 @@ def test_what_a_run_may_lack(whole_run: RunDirectory) -> None:
     assert not verify_run(whole_run.path).unsound
 
 
-def test_a_best_checkpoint_that_does_not_fit_the_last(whole_run: RunDirectory, model: Transformer, save: Save) -> None:
+def test_a_best_checkpoint_that_does_not_fit_the_last(whole_run: RunDirectory, model: Transformer) -> None:
     """Missing, of an older copy, of a training that was killed just after it, or an average of older steps."""
-    save(whole_run, model, "last", 9, best_step=8)
+    write_weights(whole_run, model, "last", 9, best_step=8)
     report = report_on(whole_run, BEST)
     assert report.state == "DAMAGED" and "step 7" in report.detail and "step 8" in report.detail
     whole_run.checkpoint("best").unlink()
     report = report_on(whole_run, BEST)
     assert report.state == "MISSING" and "--checkpoint last" in report.detail
-    save(whole_run, model, "best", 11)
+    write_weights(whole_run, model, "best", 11)
     assert report_on(whole_run, BEST).state == "ok"
     tensors, _, _ = read_tensors(whole_run.checkpoint("best"))
     write_tensors(whole_run.checkpoint("best"), tensors, {"step": "7", "averaged": "6 7"})
     assert report_on(whole_run, BEST)[1:] == ("ok", "the average of steps 6, 7, 3,824 parameters")
 
 
-def test_checkpoints_that_are_kept(whole_run: RunDirectory, model: Transformer, save: Save) -> None:
-    save(whole_run, model, "step-10", 10)
-    save(whole_run, model, "step-9", 9)
-    save(whole_run, model, "last", 10, kept={9: 1.0, 10: None})
+def test_checkpoints_that_are_kept(whole_run: RunDirectory, model: Transformer) -> None:
+    write_weights(whole_run, model, "step-10", 10)
+    write_weights(whole_run, model, "step-9", 9)
+    write_weights(whole_run, model, "last", 10, kept={9: 1.0, 10: None})
     report = [file for file in verify_run(whole_run.path).files if "step-" in file.name]
     assert [(file.state, file.detail) for file in report] == [("ok", "step 10, kept"), ("ok", "step 9, kept")]
     check_damage_is_reported(whole_run, "checkpoints/step-9.safetensors")
@@ -201,12 +197,10 @@ def test_a_link_out(tmp_path: Path, whole_run: RunDirectory, name: str) -> None:
 
 
 @pytest.mark.parametrize("grown", [b"", b'{"step": 10}\n', b'{"step": 10}\n{"st'])
-def test_metrics_that_a_checkpoint_vouches_for(
-    whole_run: RunDirectory, model: Transformer, save: Save, grown: bytes
-) -> None:
+def test_metrics_that_a_checkpoint_vouches_for(whole_run: RunDirectory, model: Transformer, grown: bytes) -> None:
     content = whole_run.metrics.read_bytes()
     progress = {"metrics_bytes": len(content), "metrics_sha256": hashlib.sha256(content).hexdigest()}
-    save(whole_run, model, "last", 10, **progress)
+    write_weights(whole_run, model, "last", 10, **progress)
     whole_run.metrics.write_bytes(content + grown)
     assert report_on(whole_run, "metrics.jsonl")[1:] == ("ok", f"{2 + grown.count(b'}')} records")
     for damaged in (content[:-1], content.replace(b"5", b"6"), b""):

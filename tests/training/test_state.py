@@ -1,12 +1,11 @@
 """Checkpoints that are damaged, lost or incomplete: passed over if another serves, else refused with the reasons."""
 
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from harness import state_of
+from harness import cut, flip_a_bit, state_of
 from trainings import Digits, progress_of, run_training, stop_training
 
 from translate.errors import RunError
@@ -14,16 +13,6 @@ from translate.runs.checkpoint import read_tensors, write_checkpoint
 from translate.runs.directory import RunDirectory
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
-
-
-def flip_a_bit(file: Path) -> None:
-    content = bytearray(file.read_bytes())
-    content[len(content) // 2] ^= 4
-    file.write_bytes(content)
-
-
-def cut(file: Path) -> None:
-    os.truncate(file, file.stat().st_size * 2 // 3)
 
 
 @pytest.mark.parametrize("damage", [flip_a_bit, cut])
