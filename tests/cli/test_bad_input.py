@@ -18,13 +18,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from harness import in_order
+from harness import flip_a_bit, in_order
 from harness import run_command as translate
 from typer.testing import Result
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
 Work = Callable[..., Result]
+Files = dict[str, str | bytes]
+Change = Callable[[Path], object]  # of a run
 
 GERMAN = "Ein Hund läuft.\nZwei Männer kochen.\nDie Straße ist grün.\n"
 ENGLISH = "A dog runs.\nTwo men cook.\nThe street is green.\n"
@@ -53,26 +55,9 @@ class Place(NamedTuple):
     run: Path
 
     def write(self, name: str, content: str | bytes) -> str:
+        (self.folder / name).parent.mkdir(exist_ok=True)
         (self.folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
         return name
-
-    def copy_run(self, *, without: str | None = None) -> Path:
-        copy = self.folder / "copy"
-        shutil.copytree(self.run, copy)
-        if without is not None:
-            gone = copy / without
-            shutil.rmtree(gone) if gone.is_dir() else gone.unlink()
-        return copy
-
-
-class Call(NamedTuple):
-    """A command line, in which RUN and TINY are a run and its config, and standard input."""
-
-    arguments: list[Any]
-    stdin: bytes = b"Hund\n"
-
-
-Make = Callable[[Place], Call]
 
 
 @pytest.fixture
@@ -83,43 +68,49 @@ def place(tmp_path: Path, corpus: Path, run: Path, monkeypatch: pytest.MonkeyPat
     return Place(tmp_path, corpus, run)
 
 
-def call(command: str, *more: Any, stdin: bytes = b"Hund\n", **files: str | bytes) -> Make:
-    """A command line, whose further arguments may have spaces, with files by name (`a_de` is a.de)."""
+class Call:
+    """A command line, whose further arguments may have spaces, standard input, and files by name.
 
-    def make(place: Place) -> Call:
-        for name, content in files.items():
-            place.write(name.replace("_", "."), content)
-        real = {"RUN": place.run, "TINY": place.corpus / "tiny.yaml"}
-        return Call([real.get(word, word) for word in (*command.split(), *more)], stdin)
+    RUN is a run, TINY its config, CORPUS the folder of both, and COPY a copy of the run; `change` is given the copy.
+    """
 
-    return make
+    def __init__(
+        self,
+        command: str,
+        *more: str,
+        stdin: bytes = b"Hund\n",
+        files: Files | None = None,
+        change: Change | None = None,
+    ) -> None:
+        self.words, self.stdin, self.files, self.change = [*command.split(), *more], stdin, files or {}, change
+
+    def prepare(self, place: Place) -> list[str]:
+        """Make the files, and return the arguments."""
+        for name, content in self.files.items():
+            place.write(name, content)
+        paths = {"RUN": place.run, "TINY": place.corpus / "tiny.yaml", "CORPUS": place.corpus}
+        if "COPY" in self.words:
+            paths["COPY"] = Path(shutil.copytree(place.run, place.folder / "copy"))
+        if self.change is not None:
+            self.change(paths.get("COPY", place.run))
+        return [re.sub("|".join(paths), lambda name: str(paths[name[0]]), word) for word in self.words]
 
 
-def train(*overrides: str) -> Make:
-    return call("train TINY --run new", *overrides)
+def train(*overrides: str, files: Files | None = None) -> Call:
+    return Call("train TINY --run new", *overrides, files=files)
 
 
 def corpus_files(
-    source: str | bytes, target: str | bytes = ENGLISH, name: str = "x.de", command: str = "train"
-) -> Make:
-    def make(place: Place) -> Call:
-        files = f"data.train.0.source={place.write(name, source)}", f"data.train.0.target={place.write('x.en', target)}"
-        return call(f"{command} TINY", *files, *(["--run", "new"] if command == "train" else []))(place)
-
-    return make
+    source: str | bytes, target: str | bytes = ENGLISH, name: str = "x.de", command: str = "train TINY --run new"
+) -> Call:
+    overrides = f"data.train.0.source={name}", "data.train.0.target=x.en"
+    return Call(command, *overrides, files={name: source, "x.en": target})
 
 
-def table(name: str, content: str | bytes, column: str = "de", *, streaming: bool = False) -> Make:
-    kind = name.partition(".")[2].replace("jsonl", "json")
-    corpus = (
-        f"kind: {kind}, path: {name}, source_column: {column}, target_column: en, streaming: {str(streaming).lower()}"
-    )
-
-    def make(place: Place) -> Call:
-        place.write(name, content)
-        return train(f"data.train=[{{{corpus}}}]", *(LIMITS if streaming else []))(place)
-
-    return make
+def table(name: str, content: str | bytes, column: str = "de", *, streaming: bool = False) -> Call:
+    kind, is_streaming = name.partition(".")[2].replace("jsonl", "json"), str(streaming).lower()
+    corpus = f"kind: {kind}, path: {name}, source_column: {column}, target_column: en, streaming: {is_streaming}"
+    return train(f"data.train=[{{{corpus}}}]", *(LIMITS if streaming else []), files={name: content})
 
 
 def parquet(*german: str | None, english: str = "x") -> bytes:
@@ -131,40 +122,28 @@ def parquet(*german: str | None, english: str = "x") -> bytes:
     return bytes(file.getvalue())
 
 
-def folder_not_utf8(place: Place) -> Call:
-    Path("d\udcff").mkdir()
-    place.write("d\udcff/x.de", GERMAN)
-    place.write("d\udcff/bad.yaml", "data: {train: [{kind: text, source: x.de, target: /etc/hosts}]}")
-    return Call(["train", "d\udcff/bad.yaml", "--run", "new"])
+def lost(pattern: str) -> Change:
+    """Files that a run lacks, or a folder."""
+
+    def lose(run: Path) -> None:
+        for path in run.glob(pattern):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    return lose
 
 
-def in_folder(name: str, file: str, make: Make) -> Make:
-    """The same with a folder that has a file."""
-
-    def made(place: Place) -> Call:
-        (place.folder / name).mkdir()
-        place.write(f"{name}/{file}", "mine")
-        return make(place)
-
-    return made
+def changed(name: str, change: Callable[[bytes], bytes]) -> Change:
+    return lambda run: (run / name).write_bytes(change((run / name).read_bytes()))
 
 
-def half_run(without: str, command: str = "decode") -> Make:
-    return lambda place: Call([*command.split(), place.copy_run(without=without)])
+def piped(name: str) -> Change:
+    """A pipe in the place of a file."""
 
+    def replace(run: Path) -> None:
+        (run / name).unlink()
+        os.mkfifo(run / name)
 
-BEST = "checkpoints/best.safetensors"
-
-
-def changed_run(name: str, change: Callable[[bytes], bytes], *command: str) -> Make:
-    """A command with a run of which a file was changed."""
-
-    def make(place: Place) -> Call:
-        copy = place.copy_run()
-        (copy / name).write_bytes(change((copy / name).read_bytes()))
-        return Call([*(command or ["decode"]), copy])
-
-    return make
+    return replace
 
 
 def other_tokenizer(content: bytes) -> bytes:
@@ -175,62 +154,26 @@ def other_tokenizer(content: bytes) -> bytes:
     return train_tokenizer(ENGLISH.split("\n") * 9, TokenizerConfig(vocab_size=290)).model_bytes
 
 
-def replaced(part: str, *command: str, size: int | None = None) -> Make:
-    """A call with COPY, a copy of the run in which a part is a pipe, or has holes up to a size."""
-
-    def make(place: Place) -> Call:
-        copy = place.copy_run(without=part if size is None else None)
-        os.mkfifo(copy / part) if size is None else os.truncate(copy / part, size)
-        return Call([{"COPY": copy, "TINY": place.corpus / "tiny.yaml"}.get(word, word) for word in command])
-
-    return make
-
-
-def mistyped_progress(place: Place) -> Call:
+def mistype_progress(run: Path) -> None:
     from translate.runs.checkpoint import read_tensors, write_tensors
 
-    copy = place.copy_run()
-    for path in (copy / "checkpoints").glob("[lp]*.safetensors"):
+    for path in (run / "checkpoints").glob("[lp]*.safetensors"):
         tensors, metadata, _ = read_tensors(path)
         metadata["progress"] = metadata["progress"].replace('"metrics_bytes": ', '"metrics_bytes": -')
         write_tensors(path, tensors, metadata)
-    return Call(["verify", copy])
 
 
-def lost_checkpoints(*arguments: Any, lost: str = "[lp]*") -> Make:
-    """A command with a run that lacks some checkpoints."""
-
-    def make(place: Place) -> Call:
-        copy = place.copy_run()
-        for file in (copy / "checkpoints").glob(f"{lost}.safetensors"):
-            file.unlink()
-        return Call([{"RUN": copy, "TINY": place.corpus / "tiny.yaml"}.get(word, word) for word in arguments])
-
-    return make
-
-
-def linked_profile(place: Place) -> Call:
-    copy = place.copy_run()
-    (place.folder / "elsewhere").mkdir()
-    (copy / "profile").symlink_to(place.folder / "elsewhere")
-    return Call(["train", place.corpus / "tiny.yaml", "--run", copy, "--resume", "--profile"])
-
-
-def few_positions(place: Place) -> Call:
+def make_few_positions(run: Path) -> None:
+    """Make a run with few positions, `learned`, in the working directory."""
     from harness import random_model, tiny_config, write_run
 
     from translate.data.tokenizer import load_tokenizers
 
-    tokenizers = load_tokenizers(place.run / "tokenizer")
+    tokenizers = load_tokenizers(run / "tokenizer")
     shape = {"positions": "learned", "max_positions": 32}
     limits = {"max_source_tokens": 31, "max_target_tokens": 31}
     config = tiny_config(model=shape, data=limits, tokenizer={"vocab_size": 340})
-    run = write_run(place.folder / "learned", config, tokenizers, random_model(tokenizers, **shape))
-    return Call(["show", "attention", run, "Hund " * 40])
-
-
-def resume(*overrides: str) -> Make:
-    return lambda place: Call(["train", place.corpus / "tiny.yaml", *overrides, "--run", place.copy_run(), "--resume"])
+    write_run(Path("learned"), config, tokenizers, random_model(tokenizers, **shape))
 
 
 PAIR = "{kind: text, source: a.de, target: a.en}"
@@ -320,123 +263,135 @@ TABLES: dict[str, tuple[Any, ...]] = {  # file, content, column
     "stream-no-row": ("a.parquet", parquet()),
     "stream-filtered": ("a.parquet", parquet(*GERMAN.splitlines(), english="")),
 }
-CALLS: dict[str, Make] = {
-    **{row: call("config show bad.yaml", bad_yaml=text) for row, text in CONFIGS.items()},
-    **{row: call("config show bad.yaml", override, bad_yaml="") for row, override in OVERRIDES.items()},
+BEST, NOT_BEST = "checkpoints/best.safetensors", "checkpoints/[lp]*.safetensors"
+CALLS: dict[str, Call] = {
+    **{row: Call("config show bad.yaml", files={"bad.yaml": text}) for row, text in CONFIGS.items()},
+    **{row: Call("config show bad.yaml", override, files={"bad.yaml": ""}) for row, override in OVERRIDES.items()},
     **{row: train(*overrides) for row, overrides in TRAINED.items()},
     **{row: corpus_files(*files) for row, files in CORPORA.items()},
     **{row: table(*file, streaming=row.startswith("stream")) for row, file in TABLES.items()},
-    "config-folder": call("config show /"),
-    "config-preset": call("train dmeo"),
-    "command-unknown": call("tran demo"),
-    "option-unknown": call("decode RUN --beam-sise 3"),
-    "option-type": call("decode RUN --beam-size many"),
-    "option-choice": call("decode RUN --search middle"),
-    "option-negative": call("decode RUN --beam-size -1"),
-    "option-huge": call("decode RUN --max-length-constant 99999999999999999999"),
-    "option-nan": call("decode RUN --length-penalty nan"),
-    "corpus-name": folder_not_utf8,
+    "config-folder": Call("config show /"),
+    "config-preset": Call("train dmeo"),
+    "command-unknown": Call("tran demo"),
+    "option-unknown": Call("decode RUN --beam-sise 3"),
+    "option-type": Call("decode RUN --beam-size many"),
+    "option-choice": Call("decode RUN --search middle"),
+    "option-negative": Call("decode RUN --beam-size -1"),
+    "option-huge": Call("decode RUN --max-length-constant 99999999999999999999"),
+    "option-nan": Call("decode RUN --length-penalty nan"),
+    "corpus-name": Call(
+        "train d\udcff/bad.yaml --run new",
+        files={
+            "d\udcff/x.de": GERMAN,
+            "d\udcff/bad.yaml": "data: {train: [{kind: text, source: x.de, target: /etc/hosts}]}",
+        },
+    ),
     "corpus-pipe": train("data.train.0.source=pipe"),
-    "corpus-tsv-name": call(
-        "train TINY --run new", "data.train={kind: tsv, path: a.tsv, source_column: fr}", a_tsv="de\ten\nc\td"
+    "corpus-tsv-name": train("data.train={kind: tsv, path: a.tsv, source_column: fr}", files={"a.tsv": "de\ten\nc\td"}),
+    "corpus-tsv": train("data.train=[{kind: tsv, path: a.tsv}]", files={"a.tsv": "a\tb\nc"}),
+    "lines-missing": Call("decode RUN gone.de"),
+    "lines-folder": Call("decode RUN /"),
+    "lines-device": Call("decode RUN /dev/null"),
+    "lines-not-utf8": Call("decode RUN in.de -o out --alignments links", files={"in.de": LATIN}),
+    "lines-stdin-not-utf8": Call("decode RUN", stdin=LATIN),
+    "lines-nul": Call("decode RUN in.de", files={"in.de": "a\nHund\0\n"}),
+    "lines-utf16": Call("decode RUN in.de", files={"in.de": UTF_16}),
+    "lines-gzip-cut": Call("decode RUN in.gz", files={"in.gz": CUT_GZIP}),
+    "lines-not-gzip": Call("decode RUN in.gz", files={"in.gz": "Hund\n"}),
+    "lines-gzip-unnamed": Call("decode RUN in.de", files={"in.de": gzip.compress(b"Hund\n")}),
+    "lines-compressed": Call("decode RUN in.de", files={"in.de": bz2.compress(b"Hund\n")}),
+    "lines-pdf": Call("decode RUN in.de", files={"in.de": b"%PDF-1.7\n%\xe2\xe3\n"}),
+    "lines-excel": Call("decode RUN in.de", files={"in.de": zipped("[Content_Types].xml", "xl/workbook.xml")}),
+    "lines-long-error": Call("decode RUN in.de --long error", files={"in.de": "Hund\n" + "Hund. " * 300}),
+    "constraints-number": Call("decode RUN in.de -o out --prefix p", files={"in.de": "a\nb\n", "p": "a\n"}),
+    "constraints-columns": Call("decode RUN --terminology terms.tsv", files={"terms.tsv": "Hund\n"}),
+    "score-numbers": Call("score RUN a.de a.en -o out", files={"a.de": "a\nb\nc\n", "a.en": "a\nb\n"}),
+    "score-long-error": Call("score RUN a.de a.en --long error", files={"a.de": "Hund " * 400, "a.en": "a\n"}),
+    "eval-numbers": Call("eval --hypotheses h --reference r", files={"h": "a\nb\n", "r": "a\nb\nc\n"}),
+    "eval-empty": Call("eval --hypotheses h --reference h", files={"h": ""}),
+    "eval-set": Call("eval RUN --set third"),
+    "tokenizer-text": Call("tokenizer train file -o x.model", files={"file": " \n"}),
+    "tokenizer-model": Call("tokenizer encode file", files={"file": "text\n"}),
+    "tokenizer-pipe": Call("tokenizer encode COPY", change=piped("tokenizer/joint.model")),
+    "tokenizer-id": Call("tokenizer decode RUN", stdin=b"5 99999\n"[2:]),
+    "tokenizer-digits": Call("tokenizer decode RUN", stdin=b"9" * 6000),
+    "output-input": Call("decode RUN in.de -o in.de", files={"in.de": "Hund\n"}),
+    "output-twice": Call("decode RUN in.de -o out --alignments ./out", files={"in.de": "Hund\n"}),
+    "output-run": Call(f"decode RUN -o RUN/{BEST}"),
+    "output-tokenizer-input": Call("tokenizer train file -o file", files={"file": GERMAN}),
+    "output-no-folder": Call("decode RUN in.de -o gone/out", files={"in.de": "Hund\n"}),
+    "output-in-file": Call("decode RUN in.de -o in.de/out", files={"in.de": "Hund\n"}),
+    "output-tokenizer-no-folder": Call("tokenizer train file -o gone/m", files={"file": GERMAN}),
+    "output-folder": Call("decode RUN in.de -o /", files={"in.de": "Hund\n"}),
+    "export-not-empty": Call("export RUN out --to ctranslate2", files={"out/file": "mine"}),
+    "shortlist-huge": Call(f"shortlist RUN --translations {'9' * 20}"),
+    "parts-stdin": Call("decode RUN --resume --output out"),
+    "parts-others": Call("decode RUN a --resume --output out", files={"a": "Hund\n", "out.parts/0000000.part": "mine"}),
+    "parts-device": Call("decode RUN a --resume --output /dev/null", files={"a": "Hund\n"}),
+    "run-missing": Call("decode none"),
+    "run-empty": Call("decode empty"),
+    "run-file": Call("decode file", files={"file": ""}),
+    "run-no-description": Call("decode COPY", change=lost("run.json")),
+    "run-no-config": Call("decode COPY", change=lost("config.yaml")),
+    "run-no-tokenizer": Call("decode COPY", change=lost("tokenizer")),
+    "run-no-checkpoint": Call("decode COPY", change=lost("checkpoints")),
+    "run-other-tokenizer": Call("decode COPY", change=changed("tokenizer/joint.model", other_tokenizer)),
+    "run-cut-checkpoint": Call("decode COPY", change=changed(BEST, lambda content: content[:-5])),
+    "run-format": Call(
+        "decode COPY",
+        change=changed("run.json", lambda text: text.replace(b'"format": 3', b'"format": Infinity')),
     ),
-    "corpus-tsv": call("train TINY --run new", "data.train=[{kind: tsv, path: a.tsv}]", a_tsv="a\tb\nc"),
-    "lines-missing": call("decode RUN gone.de"),
-    "lines-folder": call("decode RUN /"),
-    "lines-device": call("decode RUN /dev/null"),
-    "lines-not-utf8": call("decode RUN in.de -o out --alignments links", in_de=LATIN),
-    "lines-stdin-not-utf8": call("decode RUN", stdin=LATIN),
-    "lines-nul": call("decode RUN in.de", in_de="a\nHund\0\n"),
-    "lines-utf16": call("decode RUN in.de", in_de=UTF_16),
-    "lines-gzip-cut": call("decode RUN in.gz", in_gz=CUT_GZIP),
-    "lines-not-gzip": call("decode RUN in.gz", in_gz="Hund\n"),
-    "lines-gzip-unnamed": call("decode RUN in.de", in_de=gzip.compress(b"Hund\n")),
-    "lines-compressed": call("decode RUN in.de", in_de=bz2.compress(b"Hund\n")),
-    "lines-pdf": call("decode RUN in.de", in_de=b"%PDF-1.7\n%\xe2\xe3\n"),
-    "lines-excel": call("decode RUN in.de", in_de=zipped("[Content_Types].xml", "xl/workbook.xml")),
-    "lines-long-error": call("decode RUN in.de --long error", in_de="Hund\n" + "Hund. " * 300),
-    "constraints-number": call("decode RUN in.de -o out --prefix p", in_de="a\nb\n", p="a\n"),
-    "constraints-columns": call("decode RUN --terminology terms.tsv", terms_tsv="Hund\n"),
-    "score-numbers": call("score RUN a.de a.en -o out", a_de="a\nb\nc\n", a_en="a\nb\n"),
-    "score-long-error": call("score RUN a.de a.en --long error", a_de="Hund " * 400, a_en="a\n"),
-    "eval-numbers": call("eval --hypotheses h --reference r", h="a\nb\n", r="a\nb\nc\n"),
-    "eval-empty": call("eval --hypotheses h --reference h", h=""),
-    "eval-set": call("eval RUN --set third"),
-    "tokenizer-text": call("tokenizer train file -o x.model", file=" \n"),
-    "tokenizer-model": call("tokenizer encode file", file="text\n"),
-    "tokenizer-pipe": replaced("tokenizer/joint.model", "tokenizer", "encode", "COPY"),
-    "tokenizer-id": call("tokenizer decode RUN", stdin=b"5 99999\n"[2:]),
-    "tokenizer-digits": call("tokenizer decode RUN", stdin=b"9" * 6000),
-    "output-input": call("decode RUN in.de -o in.de", in_de="Hund\n"),
-    "output-twice": call("decode RUN in.de -o out --alignments ./out", in_de="Hund\n"),
-    "output-run": lambda place: Call(["decode", place.run, "-o", place.run / "checkpoints" / "best.safetensors"]),
-    "output-tokenizer-input": call("tokenizer train file -o file", file=GERMAN),
-    "output-no-folder": call("decode RUN in.de -o gone/out", in_de="Hund\n"),
-    "output-in-file": call("decode RUN in.de -o in.de/out", in_de="Hund\n"),
-    "output-tokenizer-no-folder": call("tokenizer train file -o gone/m", file=GERMAN),
-    "output-folder": call("decode RUN in.de -o /", in_de="Hund\n"),
-    "export-not-empty": in_folder("out", "file", call("export RUN out --to ctranslate2")),
-    "shortlist-huge": call(f"shortlist RUN --translations {'9' * 20}"),
-    "parts-stdin": call("decode RUN --resume --output out"),
-    "parts-others": in_folder("out.parts", "0000000.part", call("decode RUN a --resume --output out", a="Hund\n")),
-    "parts-device": call("decode RUN a --resume --output /dev/null", a="Hund\n"),
-    "run-missing": call("decode none"),
-    "run-empty": call("decode empty"),
-    "run-file": call("decode file", file=""),
-    "run-no-description": half_run("run.json"),
-    "run-no-config": half_run("config.yaml"),
-    "run-no-tokenizer": half_run("tokenizer"),
-    "run-no-checkpoint": half_run("checkpoints"),
-    "run-other-tokenizer": changed_run("tokenizer/joint.model", other_tokenizer),
-    "run-cut-checkpoint": changed_run(BEST, lambda content: content[:-5]),
-    "run-format": changed_run("run.json", lambda text: text.replace(b'"format": 3', b'"format": Infinity')),
-    "run-shape": changed_run("run.json", lambda text: text.replace(b'"versions": {', b'"versions": [], "x": {')),
-    "run-pipe": replaced(BEST, "decode", "COPY"),
-    "run-resume-pipe": replaced("log.txt", "train", "TINY", "--run", "COPY", "--resume"),
-    "run-large": replaced("metrics.jsonl", "show", "curves", "COPY", size=2**40),
-    "run-larger": replaced("tokenizer/joint.model", "decode", "COPY", size=2**43),
-    "run-resume-link": linked_profile,
-    "run-exists": call("train TINY --run RUN"),
-    "run-among-files": in_folder("mine", "config.yaml", call("train TINY --run mine")),
-    "run-unnamed": call("train TINY --run", ""),
-    "run-over-file": call("train TINY --run file", file=""),
-    "run-resume-lost": lost_checkpoints("train", "TINY", "--run", "RUN", "--resume"),
-    "run-resume-records": lost_checkpoints("train", "TINY", "--run", "RUN", "--resume", lost="*"),
-    "run-resume-languages": resume("data.source_language=en", "data.target_language=de"),
-    "run-resume-corpora": lambda place: resume(
-        f"data.train.0.source={place.corpus / 'valid.de'}", f"data.train.0.target={place.corpus / 'valid.en'}"
-    )(place),
-    "check-preset": call("check dmeo"),
-    "check-key": call("check TINY model.d_modle=1 --json"),
-    "check-corpus": call("check TINY data.train.0.source=gone.de --json"),
-    "check-not-utf8": corpus_files(LATIN + b"x\n", command="check"),
-    "check-vocabulary": call("check TINY tokenizer.vocab_size=8000"),
-    "verify-missing": call("verify none"),
-    "verify-empty": call("verify empty"),
-    "verify-file": call("verify file", file=""),
-    "verify-no-description": half_run("run.json", "verify"),
-    "verify-damaged": changed_run(BEST, lambda content: content[:-1] + bytes([content[-1] ^ 1]), "verify"),
-    "verify-half": half_run("tokenizer", "verify"),
-    "verify-lost": lost_checkpoints("verify", "RUN"),
-    "verify-progress": mistyped_progress,
-    "show-layer": call("show attention RUN Hund --layer 1"),
-    "show-head": call("show attention RUN Hund --head 9"),
-    "show-empty": call("show attention RUN", ""),
-    "show-positions": few_positions,
-    "show-nothing": half_run("metrics.jsonl", "show curves"),
-    "show-long": call("show attention RUN --target dog", "Hund " * 3000),
-    "show-masks-long": call("show masks RUN", "Hund " * 3000, "--target", "dog " * 3000),
-    "show-alignments-long": call(
-        "show alignments RUN --source a.de --reference a.en", a_de="Hund " * 1700, a_en="dog " * 1700
+    "run-shape": Call(
+        "decode COPY",
+        change=changed("run.json", lambda text: text.replace(b'"versions": {', b'"versions": [], "x": {')),
     ),
-    "show-positions-length": call("show positions transformer-base --length 2000"),
-    "show-config-input": call("show positions a.yaml -o ./a.yaml --format html", a_yaml="{}"),
-    "show-validation": lambda place: Call(
-        ["show", "embeddings", place.run, "-o", place.corpus / "valid.de", "--format", "html"]
+    "run-pipe": Call("decode COPY", change=piped(BEST)),
+    "run-resume-pipe": Call("train TINY --run COPY --resume", change=piped("log.txt")),
+    "run-large": Call("show curves COPY", change=lambda run: os.truncate(run / "metrics.jsonl", 2**40)),
+    "run-larger": Call("decode COPY", change=lambda run: os.truncate(run / "tokenizer" / "joint.model", 2**43)),
+    "run-resume-link": Call(
+        "train TINY --run COPY --resume --profile",
+        change=lambda run: (run / "profile").symlink_to(run.parent / "empty"),
     ),
-    "show-output": call("show attention RUN Hund -o no/a.html"),
-    "show-input": call("show alignments RUN --source t --reference t --output t --format html", t=GERMAN),
-    "show-ending": call("show attention RUN Hund -o a.gif"),
+    "run-exists": Call("train TINY --run RUN"),
+    "run-among-files": Call("train TINY --run mine", files={"mine/config.yaml": "mine"}),
+    "run-unnamed": Call("train TINY --run", ""),
+    "run-over-file": Call("train TINY --run file", files={"file": ""}),
+    "run-resume-lost": Call("train TINY --run COPY --resume", change=lost(NOT_BEST)),
+    "run-resume-records": Call("train TINY --run COPY --resume", change=lost("checkpoints/*.safetensors")),
+    "run-resume-languages": Call("train TINY data.source_language=en data.target_language=de --run COPY --resume"),
+    "run-resume-corpora": Call(
+        "train TINY data.train.0.source=CORPUS/valid.de data.train.0.target=CORPUS/valid.en --run COPY --resume"
+    ),
+    "check-preset": Call("check dmeo"),
+    "check-key": Call("check TINY model.d_modle=1 --json"),
+    "check-corpus": Call("check TINY data.train.0.source=gone.de --json"),
+    "check-not-utf8": corpus_files(LATIN + b"x\n", command="check TINY"),
+    "check-vocabulary": Call("check TINY tokenizer.vocab_size=8000"),
+    "verify-missing": Call("verify none"),
+    "verify-empty": Call("verify empty"),
+    "verify-file": Call("verify file", files={"file": ""}),
+    "verify-no-description": Call("verify COPY", change=lost("run.json")),
+    "verify-damaged": Call("verify COPY", change=lambda run: flip_a_bit(run / BEST)),
+    "verify-half": Call("verify COPY", change=lost("tokenizer")),
+    "verify-lost": Call("verify COPY", change=lost(NOT_BEST)),
+    "verify-progress": Call("verify COPY", change=mistype_progress),
+    "show-layer": Call("show attention RUN Hund --layer 1"),
+    "show-head": Call("show attention RUN Hund --head 9"),
+    "show-empty": Call("show attention RUN", ""),
+    "show-positions": Call("show attention learned", "Hund " * 40, change=make_few_positions),
+    "show-nothing": Call("show curves COPY", change=lost("metrics.jsonl")),
+    "show-long": Call("show attention RUN --target dog", "Hund " * 3000),
+    "show-masks-long": Call("show masks RUN", "Hund " * 3000, "--target", "dog " * 3000),
+    "show-alignments-long": Call(
+        "show alignments RUN --source a.de --reference a.en", files={"a.de": "Hund " * 1700, "a.en": "dog " * 1700}
+    ),
+    "show-positions-length": Call("show positions transformer-base --length 2000"),
+    "show-config-input": Call("show positions a.yaml -o ./a.yaml --format html", files={"a.yaml": "{}"}),
+    "show-validation": Call("show embeddings RUN -o CORPUS/valid.de --format html"),
+    "show-output": Call("show attention RUN Hund -o no/a.html"),
+    "show-input": Call("show alignments RUN --source t --reference t --output t --format html", files={"t": GERMAN}),
+    "show-ending": Call("show attention RUN Hund -o a.gif"),
 }
 REPORTED = {"verify-damaged", "verify-half", "verify-lost", "verify-progress"}  # by the report on standard output
 
@@ -445,9 +400,9 @@ REPORTED = {"verify-damaged", "verify-half", "verify-lost", "verify-progress"}  
 def test_what_is_wrong_is_named(bad_input_rows: dict[str, Any], place: Place, row_id: str) -> None:
     """In one paragraph, and nothing is left behind."""
     row = bad_input_rows[row_id]
-    call = CALLS[row_id](place)
-    before = sorted(place.folder.rglob("*"))
-    result = translate(*call.arguments, stdin=call.stdin)
+    call = CALLS[row_id]
+    arguments, before = call.prepare(place), sorted(place.folder.rglob("*"))
+    result = translate(*arguments, stdin=call.stdin)
     assert result.exit_code == row.exit_code, result.stderr
     assert row.exit_code in (1, 2) and row.words
     message, other = (result.stdout, result.stderr) if row_id in REPORTED else (result.stderr, result.stdout)
