@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import nn
-from train import D_FF, D_MODEL, HEADS, LAYERS, SETTINGS, SMOOTHING, rate, read_corpus
+from train import D_FF, D_MODEL, HEADS, LAYERS, SETTINGS, SMOOTHING, rate, read_corpus, run_transformer
 
 from translate.config.load import override_config
 from translate.config.schema import Config
@@ -71,16 +71,8 @@ class Reference(nn.Module):
         theirs.linear2.load_state_dict(mine.feed_forward.outer.state_dict())
 
     def forward(self, source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        no_peek = torch.triu(torch.ones(target.shape[1], target.shape[1], dtype=torch.bool), diagonal=1)
-        hidden = self.transformer(
-            self.ours.encoder.embedder(source).hidden,
-            self.ours.decoder.embedder(target).hidden,
-            tgt_mask=no_peek,
-            src_key_padding_mask=source == PAD_ID,
-            tgt_key_padding_mask=target == PAD_ID,
-            memory_key_padding_mask=source == PAD_ID,
-        )
-        return self.ours.output(hidden)
+        embedded = self.ours.encoder.embedder(source).hidden, self.ours.decoder.embedder(target).hidden
+        return self.ours.output(run_transformer(self.transformer, source, target, *embedded))
 
 
 def train_ours(batches: list[Any], vocab_size: int, *, precision: str) -> list[float]:

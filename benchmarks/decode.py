@@ -13,16 +13,17 @@ said, if its package or the shortlist is missing. "onnx" is the code of docs/exp
 
 import argparse
 import json
-import multiprocessing
 import resource
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
+
+from engines import print_ratios, start_engines, stop_engines
 
 from translate.errors import InputError
 
@@ -287,31 +288,6 @@ def timed(translate: Translate, lines: Sequence[str], beam_size: int) -> Turn:
     return Turn(seconds, texts, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 
-class Engine(NamedTuple):
-    """An engine's process and how to reach it."""
-
-    process: Any
-    connection: Connection
-    layouts: dict[int, Layout]
-
-
-def start_engines(
-    names: Sequence[str], run: Path, threads: int, beam_sizes: Sequence[int], probe: list[str]
-) -> Iterator[tuple[str, Engine]]:
-    """Start the engines one after the other, so that each finds its layout on a quiet machine."""
-    context = multiprocessing.get_context("spawn")
-    for name in names:
-        ours, theirs = context.Pipe()
-        process = context.Process(target=serve, args=(name, run, threads, beam_sizes, probe, theirs), daemon=True)
-        process.start()
-        theirs.close()
-        answer = ours.recv()
-        if isinstance(answer, str):
-            print(f"{name}: {answer}")
-        else:
-            yield name, Engine(process, ours, answer)
-
-
 def main() -> None:
     """Run the benchmark and print a table; with --json also every number."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -332,7 +308,8 @@ def main() -> None:
     lines, references = read_lines(arguments.source), read_lines(arguments.reference)
     target = load_tokenizers(arguments.run / "tokenizer").target
     probe = lines[:: max(1, len(lines) // 250)]
-    engines = dict(start_engines(arguments.engines, arguments.run, arguments.threads, arguments.beam_sizes, probe))
+    settings = (arguments.run, arguments.threads, arguments.beam_sizes, probe)
+    engines = start_engines(serve, arguments.engines, *settings)
     report: list[dict[str, Any]] = []
     for beam_size in arguments.beam_sizes:
         turns: dict[str, list[Turn]] = {name: [] for name in engines}
@@ -345,39 +322,27 @@ def main() -> None:
                 turns[name].append(engine.connection.recv())
         print(f"\nbeam {beam_size}, {len(lines)} lines, {arguments.threads} threads, median of {arguments.repeats}")
         print(f"{'engine':<39}{'lines/s':>9}{'(min':>8}{'max)':>8}{'tokens/s':>10}{'BLEU':>7}{'MiB':>7}  layout")
+        rates = {name: [len(lines) / turn.seconds for turn in done] for name, done in turns.items()}
         for name, done in turns.items():
-            rates = sorted(len(lines) / turn.seconds for turn in done)
+            ordered = sorted(rates[name])
             texts = done[-1].texts
             if " alone " in name:
                 texts = [target.decode(target.parse(text.split())) for text in texts]
             num_tokens = sum(len(target.encode(text)) + 1 for text in texts)
             bleu = sacrebleu.corpus_bleu(texts, [references]).score
-            median = statistics.median(rates)
-            layout = engines[name].layouts[beam_size]
+            median = statistics.median(ordered)
+            layout = engines[name].answer[beam_size]
             print(
-                f"{name:<39}{median:9.1f}{rates[0]:8.1f}{rates[-1]:8.1f}{median * num_tokens / len(lines):10.0f}"
+                f"{name:<39}{median:9.1f}{ordered[0]:8.1f}{ordered[-1]:8.1f}{median * num_tokens / len(lines):10.0f}"
                 f"{bleu:7.2f}{done[-1].peak_mib:7.0f}  {layout.workers} x {layout.threads}, {layout.batch}"
             )
             report.append(
-                {"beam_size": beam_size, "engine": name, "rates": rates, "bleu": bleu, "peak_mib": done[-1].peak_mib}
+                {"beam_size": beam_size, "engine": name, "rates": ordered, "bleu": bleu, "peak_mib": done[-1].peak_mib}
             )
-        print_ratios(turns)
+        print_ratios(rates)
     if arguments.json is not None:
         arguments.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    for engine in engines.values():
-        engine.connection.send(None)
-        engine.process.join()
-
-
-def print_ratios(turns: dict[str, list[Turn]]) -> None:
-    """How many times as fast as the others each of our modes was, turn by turn; medians."""
-    seconds = {name: [turn.seconds for turn in done] for name, done in turns.items()}
-    for ours in (name for name in turns if name.startswith(("auto", "ours"))):
-        ratios = []
-        for other in (name for name in turns if not name.startswith(("auto", "ours"))):
-            pairs = zip(seconds[other], seconds[ours], strict=True)
-            ratios.append(f"{statistics.median(theirs / mine for theirs, mine in pairs):.2f} x {other}")
-        print(f"  {ours}: {', '.join(ratios)}")
+    stop_engines(engines)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from train import marian_model
+from train import marian_model, position_table, run_transformer
 
 LONGEST, CHUNK = 60, 200  # tokens of a translation, and lines that are translated at once
 LONG = 12  # minutes from which the preset is multi30k
@@ -188,24 +188,14 @@ def build_tutorial(setting: Setting) -> Contestant:
             for parameter in self.parameters():
                 if parameter.dim() > 1:
                     nn.init.xavier_uniform_(parameter)
-            frequencies = torch.exp(torch.arange(0, width, 2) * (-math.log(10000.0) / width))
-            angles = torch.arange(5000)[:, None] * frequencies
-            self.register_buffer("table", torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1))
+            self.register_buffer("table", position_table(5000, width))
 
         def embed(self, embedding: nn.Embedding, ids: Any) -> Any:
             return self.dropout(embedding(ids) * math.sqrt(width) + self.table[: ids.shape[1]])
 
         def forward(self, source: Any, target: Any) -> Any:
-            no_peek = torch.triu(torch.ones(target.shape[1], target.shape[1], dtype=torch.bool), diagonal=1)
-            hidden = self.transformer(
-                self.embed(self.source, source),
-                self.embed(self.target, target),
-                tgt_mask=no_peek,
-                src_key_padding_mask=source == PAD_ID,
-                tgt_key_padding_mask=target == PAD_ID,
-                memory_key_padding_mask=source == PAD_ID,
-            )
-            return self.generator(hidden)
+            embedded = self.embed(self.source, source), self.embed(self.target, target)
+            return self.generator(run_transformer(self.transformer, source, target, *embedded))
 
     model = Tutorial().train()
     criterion = nn.CrossEntropyLoss(ignore_index=PAD_ID)

@@ -12,14 +12,15 @@ Needs the extra `huggingface`; an engine whose package is missing is reported an
 import argparse
 import json
 import math
-import multiprocessing
 import resource
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from engines import print_ratios, start_engines, stop_engines
 
 Step = Callable[[Any], float]  # a batch to its loss, in nats per target token
 
@@ -97,6 +98,31 @@ def build_ours(vocab_size: int, *, precision: str, compiled: bool = False) -> St
     return step
 
 
+def position_table(length: int, width: int) -> Any:
+    """Sines and cosines of positions, (length, width), as the tutorials compute them."""
+    import torch
+
+    angles = torch.arange(length)[:, None] * torch.exp(torch.arange(0, width, 2) * (-math.log(10000.0) / width))
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)
+
+
+def run_transformer(transformer: Any, source_ids: Any, target_ids: Any, source: Any, target: Any) -> Any:
+    """torch.nn.Transformer on embeddings of both sides, as the tutorials call it: without padding or later targets."""
+    import torch
+
+    from translate.data.tokenizer import PAD_ID
+
+    no_peek = torch.triu(torch.ones(target_ids.shape[1], target_ids.shape[1], dtype=torch.bool), diagonal=1)
+    return transformer(
+        source,
+        target,
+        tgt_mask=no_peek,
+        src_key_padding_mask=source_ids == PAD_ID,
+        tgt_key_padding_mask=target_ids == PAD_ID,
+        memory_key_padding_mask=source_ids == PAD_ID,
+    )
+
+
 def build_tutorial(vocab_size: int) -> Step:
     """The loop of the tutorials: torch.nn.Transformer, masks, cross-entropy, Adam."""
     import torch
@@ -113,24 +139,13 @@ def build_tutorial(vocab_size: int) -> Step:
             self.output = nn.Linear(D_MODEL, vocab_size, bias=False)
             self.output.weight = self.embedding.weight
             nn.init.normal_(self.embedding.weight, std=D_MODEL**-0.5)
-            positions = torch.arange(1024)[:, None] * torch.exp(
-                torch.arange(0, D_MODEL, 2) * (-math.log(10000.0) / D_MODEL)
-            )
-            self.register_buffer("table", torch.stack([positions.sin(), positions.cos()], dim=-1).flatten(1))
+            self.register_buffer("table", position_table(1024, D_MODEL))
 
         def embed(self, ids: Any) -> Any:
             return self.dropout(self.embedding(ids) * math.sqrt(D_MODEL) + self.table[: ids.shape[1]])
 
         def forward(self, source: Any, target: Any) -> Any:
-            no_peek = torch.triu(torch.ones(target.shape[1], target.shape[1], dtype=torch.bool), diagonal=1)
-            hidden = self.transformer(
-                self.embed(source),
-                self.embed(target),
-                tgt_mask=no_peek,
-                src_key_padding_mask=source == PAD_ID,
-                tgt_key_padding_mask=target == PAD_ID,
-                memory_key_padding_mask=source == PAD_ID,
-            )
+            hidden = run_transformer(self.transformer, source, target, self.embed(source), self.embed(target))
             return self.output(hidden)
 
     model = Tutorial().train()
@@ -308,56 +323,30 @@ def main() -> None:
     print(f"matrix product: {peaks['fp32']:.0f} GFLOP/s fp32, {peaks['bf16']:.0f} bf16, {arguments.threads} threads")
     corpus = read_corpus(arguments.folder, arguments.batch_tokens, arguments.warmup + arguments.steps * arguments.turns)
     flops = flops_per_target_token(corpus)
-    context = multiprocessing.get_context("spawn")
-    engines: dict[str, tuple[Any, Connection]] = {}
-    losses: dict[str, list[float]] = {}
-    for name in arguments.engines:
-        ours, theirs = context.Pipe()
-        process = context.Process(
-            target=serve, args=(name, corpus, arguments.threads, arguments.warmup, theirs), daemon=True
-        )
-        process.start()
-        theirs.close()
-        answer = ours.recv()
-        if isinstance(answer, str):
-            print(f"{name}: {answer}")
-            continue
-        engines[name], losses[name] = (process, ours), answer
+    engines = start_engines(serve, arguments.engines, corpus, arguments.threads, arguments.warmup)
+    losses: dict[str, list[float]] = {name: engine.answer for name, engine in engines.items()}
     turns: dict[str, list[Turn]] = {name: [] for name in engines}
     for number in range(arguments.turns):
         first = arguments.warmup + number * arguments.steps
-        for name, (_, connection) in engines.items():
-            connection.send((first, first + arguments.steps))
-            turns[name].append(connection.recv())
+        for name, engine in engines.items():
+            engine.connection.send((first, first + arguments.steps))
+            turns[name].append(engine.connection.recv())
             losses[name] += turns[name][-1].losses
     print(f"\n{flops / 1e6:.1f} MFLOP per target token; medians of {arguments.turns} turns of {arguments.steps} steps")
     print(f"{'engine':<24}{'tokens/s':>9}{'(min':>8}{'max)':>8}{'of peak':>9}{'MiB':>7}{'last losses':>13}")
+    rates = {name: [turn.tokens_per_second for turn in done] for name, done in turns.items()}
     for name, done in turns.items():
-        rates = sorted(turn.tokens_per_second for turn in done)
-        median = statistics.median(rates)
+        ordered = sorted(rates[name])
+        median = statistics.median(ordered)
         share = median * flops / 1e9 / peaks["bf16" if "bf16" in name else "fp32"]
         last = statistics.mean(done[-1].losses)
-        print(f"{name:<24}{median:9.0f}{rates[0]:8.0f}{rates[-1]:8.0f}{share:9.1%}{done[-1].peak_mib:7.0f}{last:13.3f}")
-    print_ratios(turns)
+        least_and_most = f"{ordered[0]:8.0f}{ordered[-1]:8.0f}"
+        print(f"{name:<24}{median:9.0f}{least_and_most}{share:9.1%}{done[-1].peak_mib:7.0f}{last:13.3f}")
+    print_ratios(rates)
     if arguments.json is not None:
-        report = {
-            name: {"rates": [turn.tokens_per_second for turn in turns[name]], "losses": losses[name]} for name in turns
-        }
+        report = {name: {"rates": rates[name], "losses": losses[name]} for name in turns}
         arguments.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    for process, connection in engines.values():
-        connection.send(None)
-        process.join()
-
-
-def print_ratios(turns: dict[str, Sequence[Turn]]) -> None:
-    """Print how many times as fast as the others each of our modes was: the median over the turns."""
-    for ours in (name for name in turns if name.startswith("ours")):
-        ratios = []
-        for other in (name for name in turns if not name.startswith("ours")):
-            pairs = zip(turns[ours], turns[other], strict=True)
-            ratio = statistics.median(mine.tokens_per_second / theirs.tokens_per_second for mine, theirs in pairs)
-            ratios.append(f"{ratio:.2f} x {other}")
-        print(f"  {ours}: {', '.join(ratios)}")
+    stop_engines(engines)
 
 
 if __name__ == "__main__":

@@ -140,7 +140,7 @@ def describe_binary(beginning: bytes) -> str:
     return ""
 
 
-def read_json(path: Path, shape: type[T], *, at_most: int = MOST_BYTES) -> T:
+def read_json(path: Path, shape: type[T]) -> T:
     """Read a JSON file as a type that pydantic supports, such as a dataclass or `dict[str, str]`; see `read_input`.
 
     Raises:
@@ -149,7 +149,7 @@ def read_json(path: Path, shape: type[T], *, at_most: int = MOST_BYTES) -> T:
     """
     from pydantic import TypeAdapter, ValidationError  # only here: importing it takes as long as `--help`
 
-    content = read_input(path, at_most=at_most)
+    content = read_input(path)
     try:
         # Not by pydantic's own reader, which refuses the escapes of names that are not UTF-8; see `text_bytes`.
         return TypeAdapter(shape).validate_python(json.loads(content))
