@@ -31,8 +31,5 @@ def test_json(copied: Path) -> None:
     result = translate("verify", copied, "--json")
     assert result.exit_code == 1
     values = json.loads(result.stdout)
-    assert list(values) == ["format", "run", "sound", "version", "created", "run_format", "files"]
-    assert (values["run"], values["sound"], values["run_format"]) == (str(copied), False, 3)
-    assert values["version"] == package.__version__
-    assert values["files"][0] == {"name": "run.json", "state": "ok", "detail": ""}
+    assert (values["run"], values["sound"], values["version"]) == (str(copied), False, package.__version__)
     assert [file["name"] for file in values["files"] if file["state"] == "DAMAGED"] == ["checkpoints/last.safetensors"]

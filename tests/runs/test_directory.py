@@ -25,6 +25,7 @@ from translate.runs.directory import (
     write_config,
 )
 from translate.runs.loading import load_run
+from translate.runs.verify import verify_run
 
 
 def test_what_a_new_run_holds(run: RunDirectory, config: Config) -> None:
@@ -195,7 +196,9 @@ def test_a_config_may_be_edited_but_not_cut(run: RunDirectory) -> None:
     assert load_run(run.path).config.model.output_bias is False
 
 
-@pytest.mark.parametrize("name", ["run.json", "tokenizer", "checkpoints/best.safetensors", "tensorboard"])
+@pytest.mark.parametrize(
+    "name", ["run.json", "tokenizer", "checkpoints/best.safetensors", "tensorboard", "evaluation", "lock"]
+)
 def test_a_link_out_of_the_run(tmp_path: Path, run: RunDirectory, name: str) -> None:
     """To another user's file, or one that would be written to; also to what is right, or is not there."""
     path, outside = run.path / name, tmp_path / "outside"
@@ -204,6 +207,8 @@ def test_a_link_out_of_the_run(tmp_path: Path, run: RunDirectory, name: str) -> 
     path.symlink_to(outside)
     with pytest.raises(RunError, match=f"^{path}: is a link out of {run.path}, to {outside}"):
         load_run(run.path)
+    found = verify_run(run.path).files
+    assert found and all(file.state == "DAMAGED" and "a link out of" in file.detail for file in found)
 
 
 @pytest.mark.parametrize(

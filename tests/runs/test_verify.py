@@ -186,16 +186,6 @@ def test_what_does_not_belong_is_named_and_harmless(tmp_path: Path, whole_run: R
     assert sorted(file[:2] for file in result.files[len(SOUND) :]) == [(name, "unknown") for name in shown]
 
 
-@pytest.mark.parametrize("name", ["run.json", "checkpoints/best.safetensors", "evaluation", "lock", "tokenizer/"])
-def test_a_link_out(tmp_path: Path, whole_run: RunDirectory, name: str) -> None:
-    path = whole_run.path / name
-    if path.exists():
-        shutil.move(path, tmp_path / "outside")
-    path.symlink_to(tmp_path / "outside")
-    report = report_on(whole_run, name)
-    assert report.state == "DAMAGED" and "a link out of" in report.detail
-
-
 @pytest.mark.parametrize("grown", [b"", b'{"step": 10}\n', b'{"step": 10}\n{"st'])
 def test_metrics_that_a_checkpoint_vouches_for(whole_run: RunDirectory, model: Transformer, grown: bytes) -> None:
     content = whole_run.metrics.read_bytes()
