@@ -93,31 +93,24 @@ def translate_document(
         InputError: The extra `documents` is not installed, and the format needs it.
     """
     byte_order_mark = "\ufeff" * text.startswith("\ufeff")
-    text, made = text.removeprefix(byte_order_mark), list[Translation]()
-    read_first = _ATTRIBUTES.get(document_format, lambda text: iter(()))
-    first = _translate_text(text, read_first, translate, None, made)
-    document = _translate_text(first.text, READERS[document_format], translate, align, made)
+    document = DocumentTranslation(text.removeprefix(byte_order_mark), 0, 0, 0, 0, [], ConditionCounts())
+    if document_format in _ATTRIBUTES:
+        document = _translate_text(document, _ATTRIBUTES[document_format], translate, None)
+    document = _translate_text(document, READERS[document_format], translate, align)
+    written = document.text
     if document_format == "html" and direction is not None and direction.target != UNKNOWN:
-        document = document._replace(text=name_language(document.text, direction))
-    return document._replace(
-        text=byte_order_mark + document.text,
-        segments=first.segments + document.segments,
-        sentences=len(made),
-        placeholders=first.placeholders + document.placeholders,
-        problems=first.problems + document.problems,
-        conditions=count_conditions(made),
-    )
+        written = name_language(written, direction)
+    return document._replace(text=byte_order_mark + written)
 
 
 def _translate_text(
-    text: str,
+    document: DocumentTranslation,
     read: Callable[[str], Iterator[Segment]],
     translate: Callable[[Sequence[str]], Iterable[Translation]],
     align: Callable[[Sequence[Translation]], Iterable[Weights]] | None,
-    all_made: list[Translation],
 ) -> DocumentTranslation:
-    """Translate what a reader finds, and add the translations to `all_made`."""
-    segments = list(read(text))
+    """Translate what a reader finds in a document, and add it to the report."""
+    text, segments = document.text, list(read(document.text))
     layouts = [lay_out(segment) for segment in segments]
     sentences = [list(_read_sentences(layout)) for layout in layouts]
     wanted = [sentence for each in sentences for sentence in each if any(map(str.isalpha, sentence.text))]
@@ -128,7 +121,7 @@ def _translate_text(
         _choose(sentence, each, list(itertools.islice(translations, len(each))))
         for sentence, each in zip(wanted, forms, strict=True)
     ]
-    all_made += made
+    document.conditions.update(count_conditions(made))
     if align is not None:
         to_align = [pair for pair in zip(wanted, made, strict=True) if pair[0].layout.markup]
         weights = align([translation for _, translation in to_align])
@@ -141,14 +134,13 @@ def _translate_text(
         position = segment.start + len(segment.raw)
     written = "".join([*parts, text[position:]])
     is_placeholder = [each for layout in layouts for _, each in layout.written]
-    return DocumentTranslation(
-        written,
-        segments=len({id(sentence.layout) for sentence in wanted}),
-        sentences=len(wanted),
-        tags=is_placeholder.count(False),
-        placeholders=is_placeholder.count(True),
-        problems=_compare(text, segments, layouts, list(map(lay_out, read(written)))),
-        conditions=count_conditions(made),
+    return document._replace(
+        text=written,
+        segments=document.segments + len({id(sentence.layout) for sentence in wanted}),
+        sentences=document.sentences + len(wanted),
+        tags=document.tags + is_placeholder.count(False),
+        placeholders=document.placeholders + is_placeholder.count(True),
+        problems=document.problems + _compare(text, segments, layouts, list(map(lay_out, read(written)))),
     )
 
 
