@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from harness import in_order
+from harness import in_order, succeed
 from harness import run_command as translate
 
 from translate.runs.checkpoint import read_tensors, write_checkpoint
@@ -19,8 +19,7 @@ pytestmark = pytest.mark.usefixtures("no_shape_checks")
 def keeping(corpus: Path) -> Path:
     """A run that has kept three validations, the last two with opposite noise, which their average lacks."""
     settings = ["training.validate_every=1", "training.keep_last=3", "training.best_metric=loss"]
-    result = translate("train", corpus / "tiny.yaml", *settings, "--run", corpus / "keeping")
-    assert result.exit_code == 0, result.output
+    succeed("train", corpus / "tiny.yaml", *settings, "--run", corpus / "keeping")
     run = RunDirectory(corpus / "keeping")
     tensors, metadata, _ = read_tensors(run.checkpoint("best"))
     assert metadata == {"step": "3"}
@@ -33,13 +32,11 @@ def keeping(corpus: Path) -> Path:
 
 def test_the_best_average_becomes_the_best_checkpoint(keeping: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(keeping, tmp_path / "run"))
-    dry = translate("average", run, "--dry-run")
-    assert dry.exit_code == 0, dry.stderr
+    dry = succeed("average", run, "--dry-run")
     best = run / "checkpoints" / "best.safetensors"
     assert best.read_bytes() == (keeping / "checkpoints" / "best.safetensors").read_bytes()
     assert (run / "metrics.jsonl").read_bytes() == (keeping / "metrics.jsonl").read_bytes()
-    result = translate("average", run)
-    assert result.exit_code == 0, result.stderr
+    result = succeed("average", run)
     lines = result.stdout.splitlines()
     assert lines[:2] == ["validation, 3 lines", "  average of    BLEU    loss  checkpoints"]
     rows = {line[:12].strip(): line[12:].split(maxsplit=2) for line in lines[2:-1]}
@@ -57,21 +54,19 @@ def test_the_best_average_becomes_the_best_checkpoint(keeping: Path, tmp_path: P
     assert f"  BLEU     {float(chosen[0]):6.2f}" in said
     report = json.loads((run / "evaluation" / "validation" / "report.json").read_text())
     assert report["averaged"] == record["averaged"]
-    assert translate("verify", run).exit_code == 0
+    succeed("verify", run)
     again = translate("average", run)
     assert again.stdout.splitlines()[-1] == "No average is better than the best checkpoint, which stays as it is"
-    resumed = translate("train", run, "--resume")
-    assert resumed.exit_code == 0, resumed.stderr
+    succeed("train", run, "--resume")
     assert best.read_bytes() == (keeping / "checkpoints" / "best.safetensors").read_bytes(), "the training's own again"
 
 
 def test_given_checkpoints(keeping: Path, tmp_path: Path) -> None:
     """Of a copy that has no last checkpoint, too, from which the kept ones would be known."""
     copy = Path(shutil.copytree(keeping, tmp_path / "copy", ignore=shutil.ignore_patterns("last.*", "previous.*")))
-    assert translate("average", copy, "step-1", "step-2").exit_code == 0
+    succeed("average", copy, "step-1", "step-2")
     assert "name two or more checkpoints" in translate("average", copy).stderr
-    result = translate("average", keeping, "step-1", "last", "--dry-run")
-    assert result.exit_code == 0, result.stderr
+    result = succeed("average", keeping, "step-1", "last", "--dry-run")
     assert [line.split()[0] for line in result.stdout.splitlines()[2:4]] == ["best", "given"]
     assert result.stdout.splitlines()[3].endswith("  1, 3")
     for name, words in {"step-7": ["step-7.safetensors", "step-1, step-2, step-3"], "middle": ["'middle'"]}.items():

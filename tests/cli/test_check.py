@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from harness import in_order
+from harness import in_order, succeed
 from harness import run_command as translate
 from typer.testing import Result
 
@@ -33,8 +33,8 @@ def unwrapped(result: Result) -> str:
 
 def test_clean(folder: Path) -> None:
     before = sorted(os.listdir(folder))
-    result = translate("check", "mine.yaml", "--strict")
-    assert result.exit_code == 0 and result.stderr == ""
+    result = succeed("check", "mine.yaml", "--strict")
+    assert result.stderr == ""
     lines = result.stdout.splitlines()
     assert in_order(lines[0], "data.train.0", "1,200 pairs", "1,200 kept", "train.de", "train.en")
     assert in_order(lines[1], "data.validation", "250 pairs") and "none" in lines[-3]
@@ -48,8 +48,7 @@ def test_clean(folder: Path) -> None:
 
 def test_notes_and_warnings(folder: Path, quick: None) -> None:
     spoil(folder / "train.en", 17, "The lazy dog \x1b[31mplayed with &amp; for the sad boy, because it was young.")
-    result = translate("check", "mine.yaml", "training.warmup_steps=100")
-    assert result.exit_code == 0
+    result = succeed("check", "mine.yaml", "training.warmup_steps=100")
     warning = ["\n  warning  training.warmup_steps = 100", "training.max_steps = 100"]
     note = ["\n  note     data.train.0: 1 of 1,200 pairs", "control characters", "→ ", "line 17: "]
     assert in_order(result.stdout, *warning, *note)
@@ -59,7 +58,7 @@ def test_notes_and_warnings(folder: Path, quick: None) -> None:
     strict = translate("check", "mine.yaml", "training.warmup_steps=100", "--strict")
     assert strict.exit_code == 1
     # Notes alone are no failure.
-    assert translate("check", "mine.yaml", "--strict").exit_code == 0
+    succeed("check", "mine.yaml", "--strict")
 
 
 def test_a_narrow_terminal_breaks_no_word(folder: Path, quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,8 +88,8 @@ def test_errors(folder: Path, quick: None) -> None:
 def test_json(folder: Path, quick: None, is_dirty: bool) -> None:
     if is_dirty:
         spoil(folder / "valid.de", 3, "Der Hund hat mit dem traurigen \U0001f40c gespielt.")
-    result = translate("check", "mine.yaml", "--json")
-    assert result.exit_code == 0 and result.stderr == ""
+    result = succeed("check", "mine.yaml", "--json")
+    assert result.stderr == ""
     document = json.loads(result.stdout)
     assert document["format"] == 1 and document["name"] == "mine"
     assert document["marian_lacks"] == ["model.norm = 'pre' (it has 'post')"]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from harness import run_command as translate
+from harness import succeed
 
 
 @pytest.fixture
@@ -18,8 +19,7 @@ def other(corpus: Path, tmp_path: Path) -> Path:
 
 def test_a_run_and_a_file_on_a_test_set(run: Path, corpus: Path, other: Path) -> None:
     page = other.parent / "page.html"
-    result = translate("compare", run, other, "--set", "first", "--changes", "1", "--output", page)
-    assert result.exit_code == 0, result.stderr
+    result = succeed("compare", run, other, "--set", "first", "--changes", "1", "--output", page)
     lines = result.stdout.splitlines()
     assert lines[0] == "first: 3 lines" and lines[2] == "Scores"
     assert lines[3].split() == ["System", "Score", "Δ", "p", "bootstrap", "p", "randomisation"]

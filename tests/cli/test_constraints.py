@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from harness import run_command as translate
+from harness import succeed
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
@@ -31,8 +32,7 @@ def decode(learnt: Path) -> Decode:
     """Translations of the four lines."""
 
     def run(*options: Any) -> list[str]:
-        result = translate("decode", learnt, *options, stdin=TEXT)
-        assert result.exit_code == 0, result.stderr
+        result = succeed("decode", learnt, *options, stdin=TEXT)
         lines = result.stdout_bytes.decode().split("\n")
         assert lines.pop() == "" and len(lines) == len(SOURCES)
         return lines

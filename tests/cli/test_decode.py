@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import in_order
+from harness import in_order, succeed
 from harness import run_command as translate
 from typer.testing import Result
 
@@ -23,8 +23,7 @@ def decode(learnt: Path) -> Decode:
     """Decodes 12 lines, which training has not seen."""
 
     def run(*arguments: object) -> Result:
-        result = translate("decode", learnt, learnt.parent / "new.de", *arguments)
-        assert result.exit_code == 0, result.stderr
+        result = succeed("decode", learnt, learnt.parent / "new.de", *arguments)
         return result
 
     return run
@@ -40,8 +39,7 @@ def records(result: Result) -> list[dict[str, Any]]:
 
 def test_as_many_lines_out_as_in(run: Path, tmp_path: Path) -> None:
     (tmp_path / "in.de").write_bytes(TEXT)
-    from_file = translate("decode", run, tmp_path / "in.de")
-    assert from_file.exit_code == 0
+    from_file = succeed("decode", run, tmp_path / "in.de")
     lines = from_file.stdout_bytes.split(b"\n")
     assert len(lines) == len(LINES) + 1 and lines[-1] == b""
     assert [line == b"" for line in lines[:5]] == [False, True, False, False, True]
@@ -89,7 +87,7 @@ def test_alignments(decode: Decode, run: Path, tmp_path: Path) -> None:
         assert {link[1] for link in links} <= set(range(len(record["translation"].split())))
         if len(record["words"]) == len(record["source"].split()) == 1:
             assert record["alignment"] == "0-0"
-    assert translate("decode", run, "--alignments", file, stdin=TEXT).exit_code == 0
+    succeed("decode", run, "--alignments", file, stdin=TEXT)
     links = file.read_text().split("\n")
     assert len(links) == len(LINES) + 1 and links[1] == links[4] == ""
 
@@ -104,5 +102,5 @@ def test_reranking_by_a_reverse_run(learnt: Path, tmp_path: Path) -> None:
     plain, ranked = (translate(*options, *more) for more in ([], ["--reverse", config.parent]))
     scores = [[record["score"] for record in records(result)] for result in (plain, ranked)]
     assert all(one != pytest.approx(other, abs=1e-3) for one, other in zip(*scores, strict=True))
-    assert translate(*options, "--reverse", config.parent, "--resume", "-o", tmp_path / "out").exit_code == 0
+    succeed(*options, "--reverse", config.parent, "--resume", "-o", tmp_path / "out")
     assert (tmp_path / "out").read_text(encoding="utf-8") == ranked.stdout

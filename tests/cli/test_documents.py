@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from harness import run_command as translate
+from harness import succeed
 
 from translate.cli.decode import read_document
 from translate.cli.terminal import lines as lines_module
@@ -17,8 +18,7 @@ PAGE = "<h1>Ein <b>Hund</b></h1>\r\n<p>Ein Hund läuft. {name} auch.</p><script>
 
 def test_a_document(learnt: Path, tmp_path: Path) -> None:
     (tmp_path / "a.html").write_bytes(PAGE.encode())
-    result = translate("decode", learnt, "--document", tmp_path / "a.html")
-    assert result.exit_code == 0
+    result = succeed("decode", learnt, "--document", tmp_path / "a.html")
     assert result.stderr.startswith("2 segments, 3 sentences, 2 tags, 1 placeholder; 0 empty, ")
     text = result.stdout_bytes.decode()
     assert text.endswith("</p><script>x</script>") and "</h1>\r\n<p>" in text and "Hund" not in text
@@ -36,10 +36,9 @@ def test_a_document(learnt: Path, tmp_path: Path) -> None:
 def test_terminology_and_forbidden_words_hold_in_documents(learnt: Path, tmp_path: Path) -> None:
     (tmp_path / "terms.tsv").write_text("Hund\tstreet\n")
     (tmp_path / "a.txt").write_text("Ein Hund läuft.\n\n")
-    result = translate("decode", learnt, "--document", tmp_path / "a.txt", "--terminology", tmp_path / "terms.tsv")
-    assert result.exit_code == 0 and "street" in result.stdout and result.stdout.endswith("\n\n")
-    forbidden = translate("decode", learnt, "--document", tmp_path / "a.txt", "--forbid", tmp_path / "terms.tsv")
-    assert forbidden.exit_code == 0
+    result = succeed("decode", learnt, "--document", tmp_path / "a.txt", "--terminology", tmp_path / "terms.tsv")
+    assert "street" in result.stdout and result.stdout.endswith("\n\n")
+    succeed("decode", learnt, "--document", tmp_path / "a.txt", "--forbid", tmp_path / "terms.tsv")
 
 
 def test_what_is_lost_is_a_warning(learnt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,8 +46,8 @@ def test_what_is_lost_is_a_warning(learnt: Path, tmp_path: Path, monkeypatch: py
 
     (tmp_path / "a.txt").write_text("Ein Hund {name}.\n")
     monkeypatch.setattr(document, "write_translation", lambda segment, layout, sentences: "A dog.\n")
-    result = translate("decode", learnt, "--document", tmp_path / "a.txt")
-    assert result.exit_code == 0 and result.stdout == "A dog.\n"
+    result = succeed("decode", learnt, "--document", tmp_path / "a.txt")
+    assert result.stdout == "A dog.\n"
     assert "line 1: '{name}' is lost" in result.stderr and "1 placeholder (1 lost or doubled)" in result.stderr
 
 

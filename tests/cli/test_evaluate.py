@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 
 from harness import run_command as translate
+from harness import succeed
 
 
 def test_eval_of_all_test_sets(run: Path, corpus: Path) -> None:
-    result = translate("eval", run, "--samples", "2")
-    assert result.exit_code == 0, result.stderr
+    result = succeed("eval", run, "--samples", "2")
     lines = result.stdout.splitlines()
     heads = [line for line in lines if ", best checkpoint (step " in line]
     assert [head.split(",")[0] for head in heads] == ["first", "second"]
@@ -27,14 +27,13 @@ def test_eval_of_all_test_sets(run: Path, corpus: Path) -> None:
 
 
 def test_eval_of_two_files(run: Path, corpus: Path) -> None:
-    result = translate("eval", run, "--source", corpus / "train.de", "--reference", corpus / "train.en")
-    assert result.exit_code == 0 and result.stdout.startswith("train.de, best checkpoint")
+    result = succeed("eval", run, "--source", corpus / "train.de", "--reference", corpus / "train.en")
+    assert result.stdout.startswith("train.de, best checkpoint")
     hypotheses = run / "evaluation" / "train.de" / "hypotheses.txt"
     assert hypotheses.read_bytes() == translate("decode", run, corpus / "train.de").stdout_bytes
 
     # The kept hypotheses, scored without the run, have the same scores.
-    again = translate("eval", "--hypotheses", hypotheses, "--reference", corpus / "train.en")
-    assert again.exit_code == 0
+    again = succeed("eval", "--hypotheses", hypotheses, "--reference", corpus / "train.en")
     scores = [line.split()[:2] for line in result.stdout.splitlines()[1:5]]
     assert scores == [line.split()[:2] for line in again.stdout.splitlines()[1:5]] and scores[0][0] == "BLEU"
 
@@ -42,16 +41,15 @@ def test_eval_of_two_files(run: Path, corpus: Path) -> None:
 def test_a_report_scores_as_papers_do(run: Path, corpus: Path, tmp_path: Path) -> None:
     first = ["BLEU", "BLEU-lc", "chrF", "TER"]
     others = ["BLEU intl", "BLEU-lc intl", "BLEU none", "BLEU-lc none", "chrF++"]
-    result = translate("eval", run, "--report")
-    assert result.exit_code == 0, result.stderr
+    result = succeed("eval", run, "--report")
     scored = [line[2:].split("  ")[0].rstrip() for line in result.stdout.splitlines() if "|version:" in line]
     assert scored == [*first, *others]
     assert result.stdout.count("\n  none: ") == 1
     kept = json.loads((run / "evaluation" / "first" / "report.json").read_text())
     assert [metric["name"] for metric in kept["conventions"]] == others
     assert [metric["name"] for metric in kept["metrics"]] == first
-    given = translate("eval", "--hypotheses", corpus / "valid.en", "--reference", corpus / "valid.en", "--report")
-    assert given.exit_code == 0 and [line[16:22] for line in given.stdout.splitlines()[5:10]] == ["100.00"] * 5
+    given = succeed("eval", "--hypotheses", corpus / "valid.en", "--reference", corpus / "valid.en", "--report")
+    assert [line[16:22] for line in given.stdout.splitlines()[5:10]] == ["100.00"] * 5
 
 
 def test_scores_by_other_programs(run: Path, corpus: Path, tmp_path: Path) -> None:
@@ -95,8 +93,7 @@ def test_a_program_of_the_config_runs_only_when_it_is_named(run: Path, tmp_path:
 def test_tuned_settings_become_the_defaults_of_the_run(run: Path, tmp_path: Path) -> None:
     tuned = tmp_path / "tuned"
     shutil.copytree(run, tuned)
-    dry = translate("tune-decode", tuned, "--dry-run")
-    assert dry.exit_code == 0, dry.stderr
+    dry = succeed("tune-decode", tuned, "--dry-run")
     assert (tuned / "config.yaml").read_bytes() == (run / "config.yaml").read_bytes()
     result = translate("tune-decode", tuned)
     lines = result.stdout.splitlines()
@@ -107,7 +104,7 @@ def test_tuned_settings_become_the_defaults_of_the_run(run: Path, tmp_path: Path
     for setting in settings.split():
         key, _, value = setting.removeprefix("decoding.").partition("=")
         assert f"  {key}: {value}" in shown
-    assert translate("verify", tuned).exit_code == 0
+    succeed("verify", tuned)
     best = max(float(line.split()[-1]) for line in lines[2:-1])
     chosen = translate("eval", tuned, "--set", "validation").stdout.splitlines()[1].split()
     assert float(chosen[1]) > best - 0.06

@@ -6,7 +6,7 @@ import typing
 from importlib import metadata
 
 import pytest
-from harness import commands
+from harness import commands, succeed
 from harness import run_command as translate
 
 from translate.cli import OTHER_NAMES
@@ -71,8 +71,7 @@ def test_no_arguments_are_a_request_for_help() -> None:
 
 
 def test_versions() -> None:
-    result = translate("--version")
-    assert result.exit_code == 0
+    result = succeed("--version")
     versions = dict(line.split(" ") for line in result.stdout.splitlines())
     for name, package in [("translate", "translate-nmt")] + [(x, x) for x in ("torch", "sentencepiece", "sacrebleu")]:
         assert versions[name] == metadata.version(package)

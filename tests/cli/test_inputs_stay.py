@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from harness import commands, run_command
+from harness import commands, run_command, succeed
 
 from translate import files
 from translate.cli.terminal.lines import check_outputs
@@ -76,8 +76,7 @@ def test_no_input_is_replaced(place: Path, call: str, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(files, "remember_input", note)
     arguments = [{"RUN": "run"}.get(each, each) for each in call.split()]
-    result = run_command(*(each.replace("OUT", "new.html") for each in arguments))
-    assert result.exit_code == 0, result.output
+    result = succeed(*(each.replace("OUT", "new.html") for each in arguments))
     inputs = {path.resolve() for path in map(Path, read) if path.is_file()}
     inputs = {path for path in inputs if path.is_relative_to(place) and not path.is_relative_to(place / "run")}
     assert inputs or "RUN" in call, "nothing was noted"

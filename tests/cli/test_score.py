@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import in_order
+from harness import in_order, succeed
 from harness import run_command as translate
 
 
@@ -16,8 +16,7 @@ def records(text: str) -> list[dict[str, Any]]:
 
 def test_records_and_sums(learnt: Path, tmp_path: Path) -> None:
     source, target = (learnt.parent / f"new.{language}" for language in ("de", "en"))
-    result = translate("score", learnt, source, target)
-    assert result.exit_code == 0, result.stderr
+    result = succeed("score", learnt, source, target)
     found = records(result.stdout)
     keys = ["line", "source", "target", "tokens", "log_prob", "score", "perplexity", "token_log_probs", "flags"]
     assert all(list(record) == keys for record in found)
@@ -53,8 +52,8 @@ def test_a_side_from_standard_input(learnt: Path, tmp_path: Path) -> None:
     """Its number of lines is known only at its end."""
     target = tmp_path / "en"
     target.write_text("dog\nhouse\n")
-    result = translate("score", learnt, "-", target, stdin=b"Hund\nHaus\n")
-    assert result.exit_code == 0 and [record["source"] for record in records(result.stdout)] == ["Hund", "Haus"]
+    result = succeed("score", learnt, "-", target, stdin=b"Hund\nHaus\n")
+    assert [record["source"] for record in records(result.stdout)] == ["Hund", "Haus"]
     for stdin in (b"Hund\n", b"Hund\n" * 3):
         result = translate("score", learnt, "-", target, stdin=stdin)
         assert result.exit_code == 2 and in_order(result.stderr, "standard input", str(target))

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from harness import run_command as translate
+from harness import succeed
 
 from translate.training import StoppedBySignal
 
@@ -21,8 +22,7 @@ def space(tmp_path: Path) -> Path:
 def test_a_search_prints_its_table(corpus: Path, space: Path, tmp_path: Path) -> None:
     pytest.importorskip("optuna", reason="the extra `search` is not installed")
     found = tmp_path / "found"
-    result = translate("search", corpus / "tiny.yaml", space, "training.max_steps=2", "--dir", found)
-    assert result.exit_code == 0, result.stderr
+    result = succeed("search", corpus / "tiny.yaml", space, "training.max_steps=2", "--dir", found)
     header, *rows = result.stdout.splitlines()
     assert header.split() == ["trial", "BLEU", "loss", "step", "minutes", "model.dropout", "state"]
     assert sorted(row.split()[0] for row in rows) == ["trial-001", "trial-002"]
@@ -30,8 +30,8 @@ def test_a_search_prints_its_table(corpus: Path, space: Path, tmp_path: Path) ->
     assert {row.split()[1] for row in rows} == {"0.00"} and "no trial has a BLEU above 0.00" in result.stderr
     assert not (found / "best.yaml").exists()
     assert "Epoch" not in result.stderr and "Epoch" in (found / "trial-001" / "log.txt").read_text()
-    result = translate("search", corpus / "tiny.yaml", space, "training.max_steps=2", "--dir", found, "--minutes", "0")
-    assert result.exit_code == 0 and "budget" in result.stderr and result.stdout.splitlines()[1:] == rows
+    result = succeed("search", corpus / "tiny.yaml", space, "training.max_steps=2", "--dir", found, "--minutes", "0")
+    assert "budget" in result.stderr and result.stdout.splitlines()[1:] == rows
 
 
 def test_a_stopped_search_says_how_it_goes_on(

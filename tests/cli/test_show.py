@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from harness import in_order, page_data
+from harness import in_order, page_data, succeed
 from harness import run_command as translate
 
 
@@ -32,21 +32,21 @@ def test_figures(learnt: Path) -> None:
     result = translate("show", "attention", learnt, "Hund läuft", "--format", "png", "--dpi", "40")
     assert (result.exit_code, result.stderr) == (0, "attention.png: Hund läuft → dog runs\n")
     assert Path("attention.png").read_bytes().startswith(b"\x89PNG")
-    result = translate("show", "masks", learnt, "Hund", "Hund läuft", "-o", "masks.svg")
-    assert result.exit_code == 0 and result.stderr.startswith("masks.svg: ")
+    result = succeed("show", "masks", learnt, "Hund", "Hund läuft", "-o", "masks.svg")
+    assert result.stderr.startswith("masks.svg: ")
     assert "<svg" in Path("masks.svg").read_text(encoding="utf-8")
 
 
 def test_masks_and_positions(learnt: Path) -> None:
-    result = translate("show", "masks", learnt, "Hund", "Haus", "--target", "dog", "--target", "house")
-    assert result.exit_code == 0 and result.stderr.startswith("masks.html: ")
+    result = succeed("show", "masks", learnt, "Hund", "Haus", "--target", "dog", "--target", "house")
+    assert result.stderr.startswith("masks.html: ")
     assert page_data(Path("masks.html").read_text())["paragraphs"][:2] == [
         "1: Hund → dog",
         "2: Haus → house",
     ]
     for what, name in {"demo": "demo", learnt.parent / "learnt.yaml": "learnt", learnt: "run"}.items():
-        result = translate("show", "positions", what, "--length", "9")
-        assert result.exit_code == 0 and in_order(result.stderr, "positions.html: ", name, "rotary")
+        result = succeed("show", "positions", what, "--length", "9")
+        assert in_order(result.stderr, "positions.html: ", name, "rotary")
         assert len(page_data(Path("positions.html").read_text())["panels"][0]["spec"]["data"]["values"]) == 9
 
 
@@ -54,8 +54,8 @@ def test_embeddings(learnt: Path) -> None:
     Path("two.de").write_text("Hund Haus grün\n", encoding="utf-8")
     Path("two.en").write_text("dog house green\n", encoding="utf-8")
     texts = ["--source", "two.de", "--reference", "two.en"]
-    result = translate("show", "embeddings", learnt, "Hund", *texts, "--neighbours", "3")
-    assert result.exit_code == 0 and result.stderr.startswith("embeddings.html: ")
+    result = succeed("show", "embeddings", learnt, "Hund", *texts, "--neighbours", "3")
+    assert result.stderr.startswith("embeddings.html: ")
     points, neighbours = page_data(Path("embeddings.html").read_text())["panels"]
     assert all(row[1].count(",") == 2 for row in neighbours["rows"])
     assert [row[0] for row in neighbours["rows"]] == ["Hund"] and len(points["spec"]["data"]["values"]) == 6
@@ -64,8 +64,7 @@ def test_embeddings(learnt: Path) -> None:
 def test_alignments(learnt: Path) -> None:
     beside = learnt.parent
     files = ["--source", beside / "new.de", "--reference", beside / "new.en"]
-    result = translate("show", "alignments", learnt, *files, "--number", "2")
-    assert result.exit_code == 0, result.stderr
+    result = succeed("show", "alignments", learnt, *files, "--number", "2")
     assert in_order(result.stderr, "alignments.html", "1 to 2", "alignments.align", "12", "layer 0", "validation")
     data = page_data(Path("alignments.html").read_text())
     assert len(data["panels"]) == 5, "the links and weights of two lines, and the layers"
@@ -73,8 +72,8 @@ def test_alignments(learnt: Path) -> None:
     assert len(lines) == 12 and all(re.fullmatch(r"\d+-\d+( \d+-\d+)*", line) for line in lines)
     # What `decode` writes for its own translations is what is shown for the same pairs.
     outputs = ["--output", "new.out", "--alignments", "decoded"]
-    assert translate("decode", learnt, beside / "new.de", *outputs).exit_code == 0
+    succeed("decode", learnt, beside / "new.de", *outputs)
     files[3] = Path("new.out")
-    result = translate("show", "alignments", learnt, *files, "--layer", "0", "-o", "x.html", "--first", "12")
-    assert result.exit_code == 0 and in_order(result.stderr, "x.html", "12 to 12", "x.align")
+    result = succeed("show", "alignments", learnt, *files, "--layer", "0", "-o", "x.html", "--first", "12")
+    assert in_order(result.stderr, "x.html", "12 to 12", "x.align")
     assert Path("x.align").read_bytes() == Path("decoded").read_bytes()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from harness import in_order
+from harness import in_order, succeed
 from harness import run_command as translate
 from sacrebleu.metrics.chrf import CHRF
 
@@ -46,8 +46,7 @@ def origin(folder: str) -> dict[str, Any]:
 
 
 def test_the_training_data_are_translated_once_each(learnt: Path, small: Path) -> None:
-    result = translate("distill", small, "-o", "new/out", *FAST)
-    assert result.exit_code == 0, result.stderr
+    result = succeed("distill", small, "-o", "new/out", *FAST)
     sources = (learnt.parent / "new.de").read_text(encoding="utf-8").splitlines()
     plain = translate("decode", learnt, learnt.parent / "new.de", *FAST)
     assert [row["source"] for row in rows("new/out")] == sources
@@ -69,8 +68,7 @@ def test_the_training_data_are_translated_once_each(learnt: Path, small: Path) -
 def test_the_nearest_of_an_ensembles_beam(learnt: Path, small: Path) -> None:
     """An ensemble of one run with itself searches as the run does; no other choice is nearer to the reference."""
     for folder, arguments in [("all", ["--n-best", "4"]), ("near", [small, "--nearest-reference", "chrf"])]:
-        result = translate("distill", small, *arguments, "-o", folder, "--workers", "1", "--engine", "translate")
-        assert result.exit_code == 0, result.stderr
+        succeed("distill", small, *arguments, "-o", folder, "--workers", "1", "--engine", "translate")
     assert len(origin("near")["runs"]) == 2 and origin("near")["decoding"]["n_best"] == 4
     references = (learnt.parent / "new.en").read_text(encoding="utf-8").splitlines()
     n_best: dict[str, list[str]] = {}
@@ -86,8 +84,7 @@ def test_the_nearest_of_an_ensembles_beam(learnt: Path, small: Path) -> None:
 
 def test_a_model_learns_from_back_translations_with_their_tag(corpus: Path, run: Path) -> None:
     Path("mono.en").write_text("A dog runs.\n\nTwo\tmen.\n", encoding="utf-8")
-    result = translate("backtranslate", run, "mono.en", "-o", "bt")
-    assert result.exit_code == 0, result.stderr
+    result = succeed("backtranslate", run, "mono.en", "-o", "bt")
     assert [row["target"] for row in rows("bt")] == ["A dog runs.", "", "Two\tmen."]
     assert in_order(result.stderr, "3 lines", "1 empty")
     assert origin("bt")["inputs"] == [{"name": "mono.en", "lines": 3, "sha256": fingerprint(Path("mono.en"))}]
@@ -97,8 +94,7 @@ def test_a_model_learns_from_back_translations_with_their_tag(corpus: Path, run:
     assert train[1]["source_tag"] == "<bt>"
     config = {"extends": str(corpus / "tiny.yaml"), "data": {"train": train, "root": str(corpus)}}
     Path("tagged.yaml").write_text(yaml.safe_dump(config))
-    trained = translate("train", "tagged.yaml", "--run", "tagged")
-    assert trained.exit_code == 0, trained.stderr
+    trained = succeed("train", "tagged.yaml", "--run", "tagged")
     assert "corpus.jsonl with <bt>: 2 of 3 pairs kept" in trained.stderr
     old, new = (load_tokenizers(each / "tokenizer").source for each in (run, Path("tagged")))
     assert new.vocab_size == old.vocab_size + 1
@@ -108,7 +104,7 @@ def test_a_model_learns_from_back_translations_with_their_tag(corpus: Path, run:
 def test_a_stopped_command_goes_on_to_the_same_bytes(learnt: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = learnt.parent / "new.de"
     arguments = ["distill", learnt, "--source", source, *FAST, "--look-ahead-lines", "5", "-o"]
-    assert translate(*arguments, "whole").exit_code == 0
+    succeed(*arguments, "whole")
 
     def stop(self: ShardedDecoder, fingerprints: list[str]) -> None:
         self.part_file(1).unlink()
@@ -119,8 +115,7 @@ def test_a_stopped_command_goes_on_to_the_same_bytes(learnt: Path, monkeypatch: 
         stopped = translate(*arguments, "out")
     assert stopped.exit_code == 130
     assert [path.name for path in Path("out").iterdir()] == ["corpus.jsonl.parts"]
-    again = translate(*arguments, "out")
-    assert again.exit_code == 0 and "7 of the lines" in again.stderr
+    assert "7 of the lines" in succeed(*arguments, "out").stderr
     assert Path("out/corpus.jsonl").read_bytes() == Path("whole/corpus.jsonl").read_bytes()
     assert sorted(path.name for path in Path("out").iterdir()) == ["corpus.jsonl", "provenance.json"]
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from harness import run_command as translate
+from harness import succeed
 
 from translate.data.tokenizer import read_tokenizer
 
@@ -20,8 +21,7 @@ def model(corpus: Path) -> Path:
 @pytest.mark.parametrize("options", [[], ["--ids"]])
 def test_encode_and_decode(model: Path, corpus: Path, options: list[str]) -> None:
     text = (corpus / "train.de").read_bytes() + "\nEin 🦄 größer\n".encode()
-    encoded = translate("tokenizer", "encode", model, *options, stdin=text)
-    assert encoded.exit_code == 0
+    encoded = succeed("tokenizer", "encode", model, *options, stdin=text)
     tokenizer = read_tokenizer(model)
     for line, tokens in zip(text.decode().split("\n"), encoded.stdout.split("\n"), strict=True):
         ids = tokenizer.encode(line)
@@ -37,7 +37,7 @@ def test_decode_keeps_white_space_that_is_a_subword(tmp_path: Path) -> None:
     text = "ein\u00a0Hund und\teine Katze\n"
     (tmp_path / "text").write_text(20 * text, encoding="utf-8")
     arguments = [tmp_path / "text", "-o", tmp_path / "x.model", "--vocab-size", "290", "--normalization", "identity"]
-    assert translate("tokenizer", "train", *arguments).exit_code == 0
+    succeed("tokenizer", "train", *arguments)
     encoded = translate("tokenizer", "encode", tmp_path / "x.model", stdin=text.encode())
     decoded = translate("tokenizer", "decode", tmp_path / "x.model", stdin=encoded.stdout_bytes)
     assert decoded.stdout == text

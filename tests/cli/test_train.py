@@ -9,7 +9,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from harness import in_order
+from harness import in_order, succeed
 from harness import run_command as translate
 from sacrebleu.tokenizers import tokenizer_ja_mecab
 from typer.testing import Result
@@ -34,8 +34,8 @@ def test_a_run_is_continued_by_itself_and_by_its_config_alike(corpus: Path, copi
         [corpus / "tiny.yaml", "--run", other],
         ["copy", "--run-dir", "elsewhere/../copy", "training.save_every=1000"],
     ):
-        result = translate("train", *command, *steps)
-        assert result.exit_code == 0 and in_order(result.stderr, "step 3", "6 steps"), result.stderr
+        result = succeed("train", *command, *steps)
+        assert in_order(result.stderr, "step 3", "6 steps"), result.stderr
         assert "training.max_steps=N" not in result.stderr
     same = [(run / "checkpoints" / "best.safetensors").read_bytes() for run in (copied, other)]
     assert same[0] == same[1] and (copied / "config.yaml").read_bytes() == (other / "config.yaml").read_bytes()
@@ -115,8 +115,7 @@ def test_a_run_whose_name_is_not_utf8(corpus: Path, tmp_path: Path, monkeypatch:
         ["decode", run, source, "--output", tmp_path / "o\udcff"],
         ["show", "curves", run, "--output", page],
     ):
-        result = translate(*command)
-        assert result.exit_code == 0, result.output
+        succeed(*command)
     assert not verify_run(run).unsound
     assert json.loads((run / "run.json").read_text())["command"] == ["translate", "train", str(run)]
     assert "r\\udcff" in page.read_text()
@@ -143,7 +142,6 @@ def test_errors_of_the_check_end_it_before_anything_is_written(
         assert result.exit_code == 2 and finding in result.stderr, result.output
         assert in_order(result.stderr.splitlines()[-1], "translate: Not ready", "1 error", "--ignore-errors")
         assert not list(tmp_path.rglob("run.json"))
-    result = translate("train", *given, "--ignore-errors")
-    assert result.exit_code == 0 and finding in result.stderr
+    assert finding in succeed("train", *given, "--ignore-errors").stderr
     assert re.sub(r"(?m)^\S+ ", "", Path("new/log.txt").read_text()).count(finding) == 1
     assert "Data and settings" not in translate("train", "new", "--resume", "training.max_steps=2").stderr

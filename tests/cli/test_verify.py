@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 from harness import run_command as translate
+from harness import succeed
 
 import translate as package
 
@@ -13,8 +14,7 @@ def test_a_run_fresh_from_training(copied: Path) -> None:
     for name in ("evaluation", "export"):  # of tests before this one
         shutil.rmtree(copied / name, ignore_errors=True)
     created = json.loads((copied / "run.json").read_text())["created"][:10]
-    result = translate("verify", copied)
-    assert result.exit_code == 0
+    result = succeed("verify", copied)
     lines = result.stdout.splitlines()
     assert lines[0] == f"{copied}: written by translate {package.__version__} on {created}"
     assert lines[1] == lines[-2] == ""

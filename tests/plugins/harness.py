@@ -446,6 +446,13 @@ def run_command(*arguments: str | Path, stdin: bytes | None = None) -> Result:
     )
 
 
+def succeed(*arguments: str | Path, stdin: bytes | None = None) -> Result:
+    """Run `translate` in this process, which must end with exit code 0."""
+    result = run_command(*arguments, stdin=stdin)
+    assert result.exit_code == 0, result.output
+    return result
+
+
 def commands(name: str = "", command: Any = None) -> dict[str, Any]:
     """Every command of `translate` and group of commands, as typer has them, by the words that call it."""
     command = command or typer.main.get_command(app)

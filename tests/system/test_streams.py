@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import run_command, write_reversed_digits
+from harness import succeed, write_reversed_digits
 
 pytestmark = [pytest.mark.system, pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX shell")]
 
@@ -58,8 +58,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def translate(*arguments: Any, stdin: bytes = b"") -> str:
     """Run a command in this process, and return its standard output."""
-    result = run_command(*arguments, stdin=stdin)
-    assert result.exit_code == 0, result.output
+    result = succeed(*arguments, stdin=stdin)
     return result.stdout
 
 
