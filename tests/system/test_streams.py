@@ -58,8 +58,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def translate(*arguments: Any, stdin: bytes = b"") -> str:
     """Run a command in this process, and return its standard output."""
-    result = succeed(*arguments, stdin=stdin)
-    return result.stdout
+    return succeed(*arguments, stdin=stdin).stdout
 
 
 @pytest.mark.parametrize("row_id", SHELL)
