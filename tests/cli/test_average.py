@@ -16,11 +16,11 @@ pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
 
 @pytest.fixture(scope="module")
-def keeping(corpus: Path) -> Path:
+def keeping(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that has kept three validations, the last two with opposite noise, which their average lacks."""
     settings = ["training.validate_every=1", "training.keep_last=3", "training.best_metric=loss"]
-    succeed("train", corpus / "tiny.yaml", *settings, "--run", corpus / "keeping")
-    run = RunDirectory(corpus / "keeping")
+    run = RunDirectory(tmp_path_factory.mktemp("keeping") / "run")
+    succeed("train", corpus / "tiny.yaml", *settings, "--run", run.path)
     tensors, metadata, _ = read_tensors(run.checkpoint("best"))
     assert metadata == {"step": "3"}
     noise = {name: torch.randn_like(tensor) for name, tensor in tensors.items()}

@@ -113,5 +113,5 @@ def stop_training(
 ) -> Any:
     """Begin a training or continue it until a signal stops it, or an exception ends it; return what it raised."""
     with happening(**moment, what=what), pytest.raises(what if isinstance(what, type) else StoppedBySignal) as caught:
-        run_training(config, directory, resume=True)
+        run_training(config, directory, resume=directory.exists())
     return caught.value

@@ -156,7 +156,7 @@ def test_a_validation_by_several_threads_is_left_at_once(
     with monkeypatch.context() as patch, pytest.raises(StoppedBySignal) as stop:
         patch.setattr(validation, "evaluate", endless)
         run_training(config, tmp_path / "run")
-    assert (stop.step, stop.exit_code) == (4, 143)
+    assert (stop.value.step, stop.value.exit_code) == (4, 143)
     assert next(rounds) > 0 and threading.active_count() == threads, "no worker is left behind"
     run_training(config, tmp_path / "run", resume=True)
     assert state_of(tmp_path / "run") == state_of(straight)
