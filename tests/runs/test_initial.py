@@ -62,14 +62,14 @@ def test_rows_stay_and_new_ones_are_near_their_mean(
     assert all(torch.equal(after[name], tensor) for name, tensor in get_parameters(again).items())
 
 
-def test_a_new_language_begins_as_a_related_one(config: Config, save: Save, lines: list[str], tmp_path: Path) -> None:
+def test_a_new_language_begins_as_a_related_one(config: Config, lines: list[str], tmp_path: Path) -> None:
     languages = {"data.languages": ["de", "en"], "data.language_tags": "both"}
     config = override_config(config, languages)
     plain = prepare_tokenizers(config.tokenizer, lines, lines)
     tokenizers = add_tags(plain, ["<2de>", "<2en>"], [])
     old = build_model(config, tokenizers)
     run = create_run(tmp_path / "run", config=config, tokenizers=tokenizers, command=[])
-    save(run, old, "best", 7)
+    write_weights(run, old, "best", 7)
     added = {"tokenizer.add_languages": {"gsw": "de", "nds": None}, "data.source_language": "gsw"}
     extended, tuned = add_tags(tokenizers, ["<2nds>", "<2gsw>"], []), override_config(tuning(config, run), added)
     new = build_model(tuned, extended)
