@@ -39,7 +39,7 @@ def import_(
       translate import Helsinki-NLP/opus-mt-de-en runs/opus
       translate import opus runs/m data.source_language=de data.target_language=en
       translate import facebook/nllb-200-distilled-600M runs/nllb
-      translate import nllb runs/small --keep-languages deu_Latn,eng_Latn --text train.de --text train.en
+      translate import nllb runs/s --keep-languages deu_Latn,eng_Latn --text a.de
     """
     check_new_folder(run, purpose="run")
     for file in text or []:
