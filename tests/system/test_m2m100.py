@@ -18,8 +18,8 @@ def test_a_trained_model_translates_alike_in_three_directions(tmp_path: Path) ->
     texts = {"de": corpus_lines("test.de")[:100], "en": corpus_lines("test.en")[:100]}
     texts["fr"] = [" ".join(reversed(text.split())) for text in texts["en"]]
     directions = [("de", "en"), ("en", "de"), ("de", "fr")]
-    shape = {"d_model": 128, "encoder_attention_heads": 4, "decoder_attention_heads": 4, "decoder_layers": 2}
-    folder = make_m2m100(tmp_path / "folder", "m2m100", **shape, encoder_ffn_dim=256, decoder_ffn_dim=256, dropout=0.0)
+    shape = {"d_model": 64, "encoder_attention_heads": 4, "decoder_attention_heads": 4, "decoder_layers": 2}
+    folder = make_m2m100(tmp_path / "folder", "m2m100", **shape, encoder_ffn_dim=128, decoder_ffn_dim=128, dropout=0.0)
     tokenizer = load_tokenizer(folder)
     model = transformers.M2M100ForConditionalGeneration.from_pretrained(folder)
     torch.manual_seed(1)
@@ -27,12 +27,12 @@ def test_a_trained_model_translates_alike_in_three_directions(tmp_path: Path) ->
     batches = []
     for source, target in directions:
         tokenizer.src_lang, tokenizer.tgt_lang = source, target
-        batch = tokenizer(texts[source], text_target=texts[target], return_tensors="pt", padding=True)
+        batch = tokenizer(texts[source][:32], text_target=texts[target][:32], return_tensors="pt", padding=True)
         labels = batch["labels"].masked_fill(batch["labels"] == 1, -100)
         batches.append({"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"], "labels": labels})
-    optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
+    optimizer = torch.optim.Adam(model.parameters(), lr=4e-3)
     model.train()
-    for step in range(240):
+    for step in range(300):
         optimizer.zero_grad()
         model(**batches[step % 3]).loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -44,8 +44,9 @@ def test_a_trained_model_translates_alike_in_three_directions(tmp_path: Path) ->
         tokenizer.src_lang = source
         batch = tokenizer(texts[source], return_tensors="pt", padding=True)
         ids = model.generate(**batch, num_beams=1, forced_bos_token_id=tokenizer.get_lang_id(target))
-        theirs = tokenizer.batch_decode(ids, skip_special_tokens=True)
+        theirs = tokenizer.batch_decode(ids[:, 2:], skip_special_tokens=True)  # without `</s>` and the tag
         ours = [each.text for each in translator.translate(texts[source], from_=source, to=target)]
         assert ours == theirs
         assert len({*ours}) > 50
-        print(source, target, sum(map(str.__eq__, ours, texts[target])))
+        num_learnt = sum(map(str.__eq__, ours[:32], texts[target]))
+        assert num_learnt > 20, (source, target, num_learnt)
