@@ -277,5 +277,9 @@ def test_languages_and_directions(write: Write, text: dict[str, Lines], tmp_path
     train = "{kind: text, source: %s, target: %s, source_language: %s, target_language: en}"
     listed = [train % ("train.de", "train.en", "de"), train % ("valid.en", "valid.de", "x")]
     config = write(text, f"data.train=[{', '.join(listed)}]", f"data.root={tmp_path}")
-    message = only(logged(config), "wrong_language").message
-    assert message == "data.train.1: its source should be x, but looks like en in data.train.0"
+    assert [each.message for each in logged(config) if each.name == "wrong_language"] == [
+        "data.train.1: its source should be x, but looks like en in data.train.0",
+        "data.train.1: its target should be en, but looks like de in data.train.0",
+    ]
+    copies = write({**text, "train.en": text["train.de"]}, *both)  # a fault of one corpus is not one of its reverse
+    assert [each.message.partition(":")[0] for each in logged(copies) if each.name == "equal"] == ["data.train.0"]

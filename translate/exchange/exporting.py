@@ -90,7 +90,7 @@ def _evaluate_export(run: LoadedRun, folder: Path, *, checkpoint: Checkpoint) ->
     validation, languages = run.config.data.corpora("validation"), Languages(run.config.data)
     if not validation:
         raise InputError(f"--evaluate: {run.directory} has no data.validation in its config; leave --evaluate out")
-    corpora = [read_held_out(corpus, key=key, languages=languages) for key, corpus in validation.items()]
+    corpora = {key: read_held_out(corpus, key=key, languages=languages) for key, corpus in validation.items()}
     options = {"engine": "ctranslate2"}
     ours = load_translator(run.directory, checkpoint=checkpoint, options=options, token_scores=False).translator
     assert isinstance(ours.engine, CTranslate2Engine)
@@ -99,10 +99,11 @@ def _evaluate_export(run: LoadedRun, folder: Path, *, checkpoint: Checkpoint) ->
     engine = CTranslate2Engine(own, tokenizers, folder, config, has_token_scores=False, compute_type="default")
     scores = []
     exported = Translator(engine, tokenizers, config, languages=languages)
-    for pairs, (name, translator) in itertools.product(corpora, (("the run", ours), ("this export", exported))):
+    both = ("the run", ours), ("this export", exported)
+    for (key, pairs), (name, translator) in itertools.product(corpora.items(), both):
         translator = translator.toward(pairs.direction)
         evaluation = evaluate_pairs(translator, pairs.sources, pairs.targets, run.config.evaluation)
-        search, which = f"beam {config.beam_size}, {name}", f" {pairs.direction}" if len(corpora) > 1 else ""
+        search, which = f"beam {config.beam_size}, {name}", key.removeprefix("data.validation").replace(".", "-")
         logger.info(f"Validation{which}, {search}: BLEU {evaluation.score('BLEU'):.2f}")
         scores.append(CardScores(f"validation{which}", search, evaluation.metrics))
     return scores

@@ -189,6 +189,8 @@ def _inspect_text(
             spelling.append(vocabulary.examine_spelling(name, lines, ids[-1], tokenizer, numbers=sample.numbers))
         all_ids.append(ids)
         suspects = find_suspects(survey, sample, *ids, vocab_size=vocab_size, known=known)
+        if any(survey.is_reverse_of(other) for other in surveys[: len(reports)]):
+            suspects = []
         reasons = {} if filtered is None else filtered.left_out
         left_out = {reason: count for reason, count in reasons.items() if count}
         about = survey.key, survey.unit, survey.corpus.name, len(survey.corpus.sources), filtered and filtered.num_kept

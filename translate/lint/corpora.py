@@ -53,6 +53,12 @@ class Survey(NamedTuple):
     source_hashes: Ints  # a number for each sentence, valid in this process; without spaces and case
     target_hashes: Ints
 
+    def is_reverse_of(self, other: "Survey") -> bool:
+        """Whether a corpus has the same pairs the other way round, so that their faults are the same."""
+        directions = (self.corpus.direction or ())[::-1], other.corpus.direction or ()
+        sides = (self.source_hashes, other.target_hashes), (self.target_hashes, other.source_hashes)
+        return directions[0] == directions[1] and all(np.array_equal(*side) for side in sides)
+
 
 class Sample(NamedTuple):
     """Pairs of a corpus for the slow inspections, in its order: all, or runs of neighbours."""
