@@ -25,6 +25,9 @@ def test_a_run_in_each_state(copied: Path) -> None:
     config.write_text(config.read_text().replace("max_steps: 3", "max_steps: 9"))
     assert states(folder) == {"copy": "can be resumed"}
     assert "translate train" in translate("info", copied).stdout.splitlines()[-1]
+    (weights / "last.safetensors").write_bytes(b"junk")
+    (weights / "best.safetensors").rename(weights / "other.safetensors")
+    assert "last.safetensors" in states(folder)["copy"]  # damaged
     (weights / "last.safetensors").unlink()
     (weights / "previous.safetensors").unlink()
     assert states(folder) == {"copy": "without a checkpoint to resume"}

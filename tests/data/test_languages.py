@@ -23,6 +23,8 @@ def test_one_direction_needs_no_tags_and_no_choice() -> None:
     for known in (languages({}), languages(), languages(direction("de-en"), {**direction("de-en"), "weight": 2})):
         assert known.directions == [("de", "en")] and known.tags is None
         assert known.choose() == known.choose("en") == known.choose(from_="de") == known.choose("en", "de")
+        with pytest.raises(InputError, match="translates from de: 'fr' is not one of them"):
+            known.choose(from_="fr")
         assert known.source_tag(known.choose()) is None and known.source_tags == known.target_tags == []
 
 
@@ -82,6 +84,8 @@ def test_languages_of_the_vocabulary_can_be_chosen_too() -> None:
     assert imported.directions == [] and imported.choose("fr", "de") == ("de", "fr")
     with pytest.raises(InputError, match="translates to de, en, fr: say which"):
         imported.choose()
+    with pytest.raises(InputError, match="say which with --to"):
+        imported.choose(from_="de")
     tuned = languages(direction("gsw-de"), **many)
     assert tuned.choose() == ("gsw", "de") and tuned.choose("fr", "gsw") == ("gsw", "fr")
     assert tuned.source_tag(Direction("gsw", "de")) == "__gsw__" and tuned.target_tags == ["__de__"]

@@ -44,6 +44,8 @@ def test_a_real_program() -> None:
         ("1\n2\n6", 3.0, [1.0, 2.0, 6.0]),
         ("loading\n\n-1e-3", -0.001, []),
         ("1\n2", 2.0, []),
+        ("Scored 1,000 lines.\nmodel-22 in 3s: F1=0.5.", 0.5, []),
+        ("0,0.85", 0.85, []),  # a table with numbered lines
     ],
 )
 def test_the_numbers_that_a_program_prints(output: str, score: float, of_lines: list[float]) -> None:
@@ -88,6 +90,9 @@ def test_without_scores_of_lines_there_is_no_test() -> None:
     [
         ("import sys; sys.exit('no model')", "mine: .* failed with exit code 1: no model"),
         ("print('nothing')", "mine: .* printed no number, but: 'nothing"),
+        ("print('score: 0,85')", "printed 'score: 0,85', which should end with a number such as 0.85"),
+        ("print('1\\nnan\\n3')", "printed 'nan'"),
+        ("import sys; sys.stdout.buffer.write(bytes(range(128, 256)))", "printed no number"),
     ],
 )
 def test_a_program_that_fails(code: str, message: str) -> None:
@@ -104,8 +109,9 @@ def test_a_program_that_fails(code: str, message: str) -> None:
         ("a=cat {reference}", "needs {hypothesis}"),
         ("a=no-such-program {hypothesis}", "no-such-program is not a program here"),
         ("a=cat '{hypothesis}", "is not a command"),
+        ("a=cat {hypothesis};a=wc {hypothesis}", "a names two programs"),
     ],
 )
 def test_what_is_refused(text: str, message: str) -> None:
     with pytest.raises(InputError, match=message.replace("{", r"\{")):
-        MetricProgram.parse(text, {})
+        MetricProgram.parse_all(text.split(";"), EvaluationConfig())

@@ -66,7 +66,7 @@ def compare(
     from translate.visualize.comparison import comparison_picture, comparison_tables
     from translate.visualize.page import choose_picture_file, save_picture
 
-    programs = [MetricProgram.parse(each, config.evaluation.programs) for each in metric or []]
+    programs = MetricProgram.parse_all(metric, config.evaluation)
     page = choose_picture_file(output, "html", name="comparison") if output else None
     check_outputs({"--output": output})
     names = [system.resolve().name for system in systems]

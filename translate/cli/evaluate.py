@@ -65,26 +65,15 @@ def evaluate(
     from translate.lint.scored import find_mistakes
 
     if hypotheses is not None:
-        if (
-            reference is None
-            or run
-            or (source and not metric)
-            or set_name
-            or samples
-            or options
-            or checkpoint != "best"
-        ):
+        unused = (run, source and not metric, set_name, samples, *languages.values(), options, checkpoint != "best")
+        if reference is None or any(unused):
             raise InputError("--hypotheses F takes only --reference F, which it needs, --report, --metric and --json")
-        programs = [MetricProgram.parse(each, {}) for each in metric or []]
+        programs = MetricProgram.parse_all(metric, EvaluationConfig())
         if source is None and any("{source}" in word for program in programs for word in program.command):
             raise InputError("--metric: the program reads {source}: name the text with --source F")
-        lines = list(paired_lines(open_lines(hypotheses), open_lines(reference)))
-        translated, references = ([line[side] for line in lines] for side in (0, 1))
-        sources = (
-            references
-            if source is None
-            else [line for line, _ in paired_lines(open_lines(source), open_lines(reference))]
-        )
+        files = [open_lines(file) for file in (hypotheses, reference, source) if file is not None]
+        lines = list(paired_lines(*files))
+        translated, references, sources = ([line[side] for line in lines] for side in (0, 1, -1))
         metrics = score_translations(translated, references, EvaluationConfig())
         metrics += score_with(programs, sources, translated, references, EvaluationConfig())
         others = score_conventions(translated, references, EvaluationConfig()) if report else ()
@@ -102,7 +91,7 @@ def evaluate(
 
     directory = open_run(run)
     config = read_resolved_config(directory.config)
-    programs = [MetricProgram.parse(each, config.evaluation.programs) for each in metric or []]
+    programs = MetricProgram.parse_all(metric, config.evaluation)
     test_sets = choose_test_sets(config, source=source, reference=reference, name=set_name)
     from translate.decoding import count_conditions
     from translate.decoding.loading import load_translator

@@ -112,25 +112,19 @@ class Languages:
         Raises:
             InputError: The model does not have the language, or has a choice of several.
         """
-        if to is None and len(self.directions) == 1 and from_ in (None, self.directions[0].source):
-            return self.directions[0]
-        targets = [each.target for each in self.directions if from_ in (None, each.source)]
-        to = _choose(to, self.targets, targets, verb="translates to", option="to")
-        sources = [each.source for each in self.directions if each.target == to]
-        if from_ is None and self.tags != "both" and len(set(sources)) != 1:
-            return Direction(UNKNOWN, to)  # nothing depends on it
-        return Direction(_choose(from_, self.sources, sources, verb="translates from", option="from"), to)
-
-
-def _choose(given: str | None, known: Sequence[str], usual: Sequence[str], *, verb: str, option: str) -> str:
-    """The language that is given, or the only usual one."""
-    if given is None and len(set(usual)) == 1:
-        return usual[0]
-    if given in known and given is not None:
-        return given
-    python = "from_" if option == "from" else option
-    how = f"say which with --{option}, or {python}= in Python" if given is None else f"'{given}' is not one of them"
-    raise InputError(f"the model {verb} {_list(known)}: {how}")
+        for code, known, verb in (from_, self.sources, "from"), (to, self.targets, "to"):
+            if code is not None and code not in known:
+                raise InputError(f"the model translates {verb} {_list(known)}: '{code}' is not one of them")
+        usual = [each for each in self.directions if to in (None, each.target) and from_ in (None, each.source)]
+        sources, targets = ({each[side] for each in usual} for side in (0, 1))
+        if to is None and len(targets) != 1:
+            raise InputError(f"the model translates to {_list(self.targets)}: say which with --to, or to= in Python")
+        if from_ is None and len(sources) != 1:
+            if self.tags == "both":
+                codes = _list(self.sources)
+                raise InputError(f"the model translates from {codes}: say which with --from, or from_= in Python")
+            from_ = UNKNOWN  # nothing depends on it
+        return Direction(from_ or sources.pop(), to or targets.pop())
 
 
 def _list(codes: Sequence[str]) -> str:

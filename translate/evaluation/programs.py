@@ -6,6 +6,7 @@ score of all, which the program computes itself. Otherwise the last number is th
 """
 
 import logging
+import math
 import os
 import re
 import shlex
@@ -31,7 +32,9 @@ from translate.files import read_input
 logger = logging.getLogger(__name__)
 
 _FIELDS = ("source", "hypothesis", "reference")
-_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w.])")
+_NUMBER = re.compile(
+    r"(?<![\w.-])(?:\d+(?:,\d+)+|[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|inf))(?!\.?\w)", re.IGNORECASE
+)
 _SEED = 12345  # sacreBLEU's
 _FIND_VERSION = (
     "import sys; from importlib.metadata import packages_distributions, version;"
@@ -51,6 +54,15 @@ class MetricProgram(NamedTuple):
 
     name: str  # of the score
     command: tuple[str, ...]  # with {source}, {hypothesis} and {reference} for the paths of files
+
+    @classmethod
+    def parse_all(cls, texts: Sequence[str] | None, config: EvaluationConfig) -> list["MetricProgram"]:
+        """Read the values of `--metric`; see `parse`."""
+        programs = [cls.parse(text, config.programs) for text in texts or ()]
+        names = [program.name for program in programs]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise InputError(f"--metric: {twice[0]} names two programs; choose another name")
+        return programs
 
     @classmethod
     def parse(cls, text: str, named: Mapping[str, str]) -> "MetricProgram":
@@ -92,16 +104,29 @@ class MetricProgram(NamedTuple):
             for file, lines in zip(files.values(), (sources, hypotheses, references), strict=True):
                 write_text(file, "".join(f"{line}\n" for line in lines))
             command = [re.sub(r"\{(\w+)\}", lambda field: str(files[field[1]]), word) for word in self.command]
-            result = _run(command)
+            try:
+                with show_progress(f"Scoring with {self.name}"):
+                    result = subprocess.run(
+                        command, capture_output=True, encoding="utf-8", errors="replace", stdin=subprocess.DEVNULL
+                    )
+            except OSError as error:
+                raise RunError(f"--metric {self.name}: {command[0]} cannot be run: {error}") from error
+        who = f"--metric {self.name}: {self.command[0]}"
         if result.returncode:
-            last = (result.stderr.strip() or result.stdout.strip()).rpartition("\n")[2]
-            raise RunError(f"--metric {self.name}: {self.command[0]} failed with exit code {result.returncode}: {last}")
-        numbers = [float(found[-1]) for line in result.stdout.splitlines() if (found := _NUMBER.findall(line))]
-        if not numbers:
-            raise RunError(f"--metric {self.name}: {self.command[0]} printed no number, but: {result.stdout[:200]!r}")
+            last = (result.stderr.strip() or result.stdout.strip() or "it says nothing").rpartition("\n")[2]
+            raise RunError(f"{who} failed with exit code {result.returncode}: {last}")
+        lines = [line for line in result.stdout.splitlines() if _NUMBER.search(line)]
+        if not lines:
+            raise RunError(f"{who} printed no number, but: {result.stdout[:200]!r}")
+        last_numbers = (_NUMBER.findall(line)[-1] for line in lines)
+        numbers = [math.nan if "," in number else float(number) for number in last_numbers]  # 0,85 may be two columns
+        scores = ProgramScores(numbers[-1], numbers[:-1] if len(numbers) == len(hypotheses) + 1 else [])
         if len(numbers) == len(hypotheses) > 1:
-            return ProgramScores(float(np.mean(numbers)), numbers)
-        return ProgramScores(numbers[-1], numbers[:-1] if len(numbers) == len(hypotheses) + 1 else [])
+            scores = ProgramScores(float(np.mean(numbers)), numbers)
+        if not np.isfinite([scores.score, *scores.of_lines]).all():
+            unreadable = [line for line, number in zip(lines, numbers, strict=True) if not math.isfinite(number)]
+            raise RunError(f"{who} printed {unreadable[-1]!r}, which should end with a number such as 0.85")
+        return scores
 
     def score(
         self, sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str], *, num_samples: int
@@ -129,7 +154,7 @@ def find_version(command: Sequence[str]) -> str | None:
         text = read_input(program)[:4096].decode("utf-8", "replace")
         python = [str(program)]
         module = re.search(r"^-m (\w+)", " ".join(command[1:]))
-        if text.startswith("#!"):
+        if re.match("#!.*python", text):
             python, module = shlex.split(text[2:].partition("\n")[0]), re.search(r"^from (\w+)", text, re.MULTILINE)
         if module is None:
             return None
@@ -152,8 +177,7 @@ def score_with(
     found: list[Metric] = []
     for program in programs:
         try:
-            with show_progress(f"Scoring with {program.name}"):
-                found.append(program.score(sources, hypotheses, references, num_samples=config.bootstrap_samples))
+            found.append(program.score(sources, hypotheses, references, num_samples=config.bootstrap_samples))
         except RunError as error:
             logger.error(error)
     return tuple(found)
@@ -183,10 +207,3 @@ class LineScores(SacreMetric):
 
     def _compute_segment_statistics(self, hypothesis: str, ref_kwargs: dict[str, Any]) -> list[Any]:
         raise NotImplementedError
-
-
-def _run(command: Sequence[str]) -> "subprocess.CompletedProcess[str]":
-    try:
-        return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
-    except OSError as error:
-        raise RunError(f"{command[0]} cannot be run: {error}") from error

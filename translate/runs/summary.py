@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -82,7 +83,7 @@ def summarize_run(path: Path) -> RunSummary:
         data=list(map(_corpus_name, config.data.train)),
         model=f"{model.num_encoder_layers}+{model.num_decoder_layers} layers, d_model {model.d_model}",
         num_parameters=_count_parameters(weights[0]) if weights else None,
-        num_bytes=sum(file.stat().st_size for file in path.rglob("*") if file.is_file()),
+        num_bytes=sum(_sizes(path)),
         step=step,
         max_steps=max_steps,
         minutes=records[-1]["minutes_so_far"] if records else 0.0,
@@ -97,6 +98,13 @@ def summarize_run(path: Path) -> RunSummary:
     )
 
 
+def _sizes(path: Path) -> Iterator[int]:
+    for folder, _, files in os.walk(path):
+        for file in files:
+            with contextlib.suppress(OSError):  # a broken link, or a training has replaced the file
+                yield os.path.getsize(os.path.join(folder, file))
+
+
 def _corpus_name(corpus: Corpus) -> str:
     match corpus:
         case TextCorpus():
@@ -107,14 +115,14 @@ def _corpus_name(corpus: Corpus) -> str:
             return corpus.path.name
 
 
-def _count_parameters(file: Path) -> int | None:
-    """The numbers in the weights of a checkpoint, from its header; None: it cannot be read."""
+def _count_parameters(file: Path) -> int:
+    """The numbers in the weights of a checkpoint, from its header."""
     try:
         with safe_open(file, framework="np") as tensors:
             names = [name for name in tensors.keys() if not name.startswith("optimizer.") and "lora" not in name]  # noqa: SIM118
             shapes = {name.partition(".")[2]: tensors.get_slice(name).get_shape() for name in names}
-    except (OSError, SafetensorError):
-        return None
+    except (OSError, SafetensorError) as error:
+        raise RunError(f"{file}: cannot be read: {error}; copy it again from its source") from error
     return sum(map(math.prod, shapes.values()))
 
 
