@@ -52,6 +52,14 @@ def widest_float(device: torch.device) -> torch.dtype:
     return torch.float32 if device.type in _LIKE_APPLES else torch.float64
 
 
+def compiles_products(device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether the first product of each size takes several times as long as the next: oneDNN compiles a kernel for it.
+
+    So few sizes pay, even if products are a little larger; see `varlen.flatten`.
+    """
+    return device.type == "cpu" and dtype in {torch.bfloat16, torch.float16}
+
+
 def measures_memory(device: torch.device) -> bool:
     """Whether PyTorch can report the device's free and peak memory, and limit its own use."""
     return hasattr(torch.get_device_module(device), "mem_get_info")

@@ -126,14 +126,16 @@ class Decoder(nn.Module):
         Raises:
             ValueError: The model has fewer positions.
         """
-        assert isinstance(memory.visible, Tensor)  # step-by-step decoding works on padded sentences
         self.embedder.positions.reserve(max_length)
+        packed = memory.visible.key if isinstance(memory.visible, VarlenMask) else None
+        visible = memory.visible.padded if isinstance(memory.visible, VarlenMask) else memory.visible
+        assert visible is not None  # step-by-step decoding works on padded sentences
         layers = []
         for layer in self.layers:
             assert isinstance(layer, DecoderLayer)
-            source = layer.cross_attention.project_key_value(memory.hidden).map(Tensor.contiguous)
+            source = layer.cross_attention.project_key_value(memory.hidden)
+            source = (source if packed is None else source.map(packed.pad)).map(Tensor.contiguous)
             layers.append(LayerCache(past=source.map(lambda heads: heads[:, :, :0]), memory=source))
-        visible = memory.visible
         if source_lengths is None:
             source_lengths = visible.flatten(1).sum(dim=1).tolist()
         return DecoderCache(

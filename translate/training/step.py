@@ -18,6 +18,7 @@ from translate.distributed.state import full_tensor, is_sharded
 from translate.errors import RunError
 from translate.model import PackedSequences, Transformer, flatten, pack
 from translate.model.device import (
+    compiles_products,
     copy_to_device,
     explain_out_of_memory,
     has_streams,
@@ -218,8 +219,8 @@ def choose_batch_layout(
     """Choose the layout that `training.batch_layout` means on this device; also returns a line for the log, or none."""
     requested, device = settings.batch_layout, precision.device
     if requested == "padded" or (requested == "auto" and not has_streams(device)):
-        compiles_kernels = device.type == "cpu" and precision.name != "fp32"  # see `flatten`
-        return "flattened" if compiles_kernels and not settings.compile else "padded", ""
+        is_flattened = compiles_products(device, precision.dtype) and not settings.compile
+        return "flattened" if is_flattened else "padded", ""
     is_supported = model.attention_dropout == 0.0 and model.positions != "relative"
     reason: str | None = "it needs CUDA, bf16 or fp16, model.attention_dropout=0 and no relative positions"
     if has_streams(device) and precision.name != "fp32" and is_supported:

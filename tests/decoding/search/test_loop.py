@@ -4,6 +4,7 @@ Expected values come from a hand calculation, from an enumeration of all sequenc
 says which.
 """
 
+import itertools
 import math
 import random
 import threading
@@ -262,6 +263,7 @@ def test_the_batch_keeps_to_its_tokens_and_is_refilled() -> None:
     assert len(model.started[0]) == 3  # 43 // (7 · 2)
     assert len(model.started) > 3  # joined one by one, not batch after batch
     assert max(model.num_rows) <= 43 // 2
+    assert all(after <= before or 8 * after >= 9 * before for before, after in itertools.pairwise(model.num_rows))
 
     one_by_one = TableModel(tables, beam_size=2)
     run(tables, 2, order=order, max_tokens=1, model=one_by_one)

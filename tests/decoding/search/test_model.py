@@ -59,6 +59,17 @@ def test_log_probs_are_those_of_the_forward_pass(toy: Toy) -> None:
     )
 
 
+def test_the_encoder_of_a_bf16_search_on_a_cpu_has_rows_of_rounded_length(toy: Toy) -> None:
+    """The tokens of all new sentences, filled up; the memory that the decoder sees is not."""
+    decoder = build(toy, beam_size=2)
+    decoder.models = [copy.deepcopy(toy.model).bfloat16()]
+    rows: list[torch.Size] = []
+    decoder.models[0].encoder.layers[0].register_forward_pre_hook(lambda layer, inputs: rows.append(inputs[0].shape))
+    (cache,) = decoder.start([3, 5], [0, 1], None).decoders
+    assert [row[:2] for row in rows] == [(1, 64)]
+    assert cache.source_length == cache.memory_bias.shape[3] == cache.layers[0].memory.key.shape[2] < 32
+
+
 @pytest.fixture(scope="module")
 def other(toy: Toy) -> Transformer:
     """The trained model with noise on its weights: another opinion, and worth having."""

@@ -163,7 +163,10 @@ class BeamSearch(Generic[Cache]):
     def _admit(self, waiting: deque[int]) -> None:
         """Start as many of the waiting sentences as there is room for."""
         longest = max(self.source_lengths[sentence] for sentence in (waiting[0], *self.sentences.values()))
-        room = self.max_tokens // (longest * self.settings.beam_size) - len(self.sentences)
+        most = self.max_tokens // (longest * self.settings.beam_size)
+        if (most - self.num_rows) * JOINING_SHARE < self.num_rows:
+            most = min(most, self.num_rows)  # a few more rows would copy the cache and change the size of all products
+        room = most - len(self.sentences)
         new = [waiting.popleft() for _ in range(min(len(waiting), max(room, 0 if self.sentences else 1)))]
         if not new:
             return

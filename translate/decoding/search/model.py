@@ -18,8 +18,8 @@ from translate.data.batching import collate_sources
 from translate.data.tokenizer import BOS_ID, PAD_ID
 from translate.decoding.search.loop import NextTokens
 from translate.decoding.shortlist import Shortlist
-from translate.model import Transformer, log_probabilities
-from translate.model.device import copy_to_device
+from translate.model import Transformer, flatten
+from translate.model.device import compiles_products, copy_to_device
 from translate.model.kv_cache import DecoderCache
 from translate.model.transformer import record_attention
 
@@ -67,11 +67,14 @@ class CachedDecoder:
     def start(self, sentences: Sequence[int], rows: Sequence[int], cache: Caches | None) -> Caches:
         """See `NextTokenModel.start`."""
         sources = [self.source_ids[sentence] for sentence in sentences]
-        source_ids = copy_to_device(collate_sources(sources), self.models[0].device)
+        weight = self.models[0].output.weight
+        source_ids = copy_to_device(collate_sources(sources), weight.device)
+        is_flattened = compiles_products(weight.device, weight.dtype)
+        encoder_input = flatten(source_ids, pad_id=PAD_ID) if is_flattened else source_ids
         started = []
         for model in self.models:
             new_cache = model.decoder.start(
-                model.encoder(source_ids),
+                model.encoder(encoder_input),
                 beam_size=self.beam_size,
                 max_length=self.max_length + self.num_read,
                 source_lengths=[len(ids) + 1 for ids in sources],
@@ -114,11 +117,14 @@ class CachedDecoder:
             else:
                 hidden, model_cache = model.decoder.step(last_ids, model_cache)
             caches.append(model_cache)
-            if allowed is not None:
-                log_probs.append(log_probabilities(allowed.bias + F.linear(hidden, *allowed.outputs[number])))
-                continue
-            log_probs.append(log_probabilities(model.output(hidden)))
-            log_probs[-1][..., PAD_ID] = log_probs[-1][..., BOS_ID] = -torch.inf
+            if allowed is None:
+                logits = model.output(hidden).float()
+            else:
+                logits = allowed.bias + F.linear(hidden, *allowed.outputs[number])
+            # In place: on a CPU, memory takes longer than the arithmetic.
+            log_probs.append(torch.log_softmax(logits, dim=-1, out=logits))
+            if allowed is None:
+                logits[..., PAD_ID] = logits[..., BOS_ID] = -torch.inf
         mean = log_probs[0]
         if len(log_probs) > 1:
             mean = torch.stack(log_probs).logsumexp(dim=0) - math.log(len(log_probs))
