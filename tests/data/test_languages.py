@@ -92,5 +92,7 @@ def test_languages_of_the_vocabulary_can_be_chosen_too() -> None:
 
 
 def test_a_corpus_without_languages_among_others_with_them_is_refused() -> None:
-    with pytest.raises(ValidationError, match=r"data.train.1 names no languages, but data.train.0 does: give"):
-        languages(direction("de-en"), {})
+    with pytest.raises(ValidationError, match=r"2 names no languages, but data.train.1 does: give"):
+        languages({"both_directions": True}, direction("de-en"), {})
+    known = languages({"both_directions": True}, {"source_tag": "<bt>"})  # data has the languages of both
+    assert known.directions == [("de", "en"), ("en", "de")]

@@ -244,6 +244,17 @@ class DataConfig(Section):
             found |= {f"data.{kind}.{name}".rstrip("."): each for name, each in by_name.items() if each is not None}
         return found
 
+    @field_validator("train")
+    @classmethod
+    def _check_languages(cls, corpora: tuple[Corpus, ...]) -> tuple[Corpus, ...]:
+        plain = {index: corpus for index, corpus in enumerate(corpora) if not corpus.both_directions}
+        named = [index for index, corpus in plain.items() if corpus.source_language or corpus.target_language]
+        unnamed = [index for index in plain if index not in named]
+        if named and unnamed:
+            hint = "give it its source_language and target_language"
+            raise ValueError(f"{unnamed[0]} names no languages, but data.train.{named[0]} does: {hint}")
+        return corpora
+
     @field_validator("train", "validation", "validation_also", "test")
     @classmethod
     def _use_both_directions(cls, given: Any, info: ValidationInfo) -> Any:
@@ -251,32 +262,28 @@ class DataConfig(Section):
         named: dict[str, Corpus] = given if isinstance(given, dict) else {"": given}
         if isinstance(given, tuple):
             named = {str(index): corpus for index, corpus in enumerate(given)}
+        if given is None or not any(corpus.both_directions for corpus in named.values()):
+            return given
         used: dict[str, Corpus] = {}
-        for name, corpus in named.items() if given is not None else ():
+        for name, corpus in named.items():
             codes = {key: getattr(corpus, key) or info.data.get(key) for key in ("source_language", "target_language")}
             source, target = codes.values()
-            new = {name: corpus}
+            forward = corpus.model_copy(update={**codes, "both_directions": False})
+            new = {name: forward}
             if corpus.both_directions:
                 if source == target:
                     key = f"{name}.both_directions".lstrip(".")
                     raise ValueError(f"{key} = true: its source_language and target_language are both {source}")
-                forward = corpus.model_copy(update={**codes, "both_directions": False})
                 new = {f"{name}-{source}-{target}": forward, f"{name}-{target}-{source}": forward.swapped()}
             if twice := new.keys() & used.keys():
                 raise ValueError(f"{twice.pop()} names two corpora, because both_directions adds languages to a name")
             used |= new
         if isinstance(given, tuple):
             return tuple(used.values())
-        return used.get("", {name.lstrip("-"): corpus for name, corpus in used.items()} or given)
+        return {name.lstrip("-"): corpus for name, corpus in used.items()}
 
     @model_validator(mode="after")
-    def _check_languages(self) -> Self:
-        named = [corpus.source_language is not None or corpus.target_language is not None for corpus in self.train]
-        if any(named) and not all(named):
-            key, other = (f"data.train.{named.index(is_named)}" for is_named in (False, True))
-            raise ValueError(
-                f"{key} names no languages, but {other} does: give {key} its source_language and target_language"
-            )
+    def _check_sampling(self) -> Self:
         if self.sampling_temperature is not None and self.is_streamed:
             raise ValueError(
                 f"data.sampling_temperature = {self.sampling_temperature:g} needs the size of each corpus, and"
