@@ -62,14 +62,6 @@ class Languages:
         return len(self.targets) > 1 or (self.tags == "both" and len(self.sources) > 1)
 
     @property
-    def default(self) -> Direction | None:
-        """The direction of a text that names no language; None: it must name one."""
-        try:
-            return self.choose()
-        except InputError:
-            return None
-
-    @property
     def offered(self) -> list[Direction]:
         """The directions to offer: those of the training, and any between the languages of `data.languages`."""
         return list(dict.fromkeys([*self.directions, *starmap(Direction, permutations(self._data.languages, 2))]))

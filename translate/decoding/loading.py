@@ -138,7 +138,12 @@ def load_own_translator(
         shortlist=read_shortlist(loaded) if config.shortlist else None,
     )
     languages = Languages(loaded.config.data)
-    direction = languages.choose(to, from_) if to or from_ else languages.default
+    try:
+        direction = languages.choose(to, from_)
+    except InputError:
+        if to or from_:
+            raise
+        direction = None  # each text names its own
     about: dict[str, Any] = {"languages": languages, "direction": direction, "name": f"{run}, {languages}"}
     return LoadedTranslator(Translator(engine, tokenizers, config, **about), loaded)
 

@@ -1,5 +1,6 @@
 """Text in, text out: lines are tokenized, searched by an engine in buffers, detokenized, and returned in order."""
 
+import copy
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -116,22 +117,14 @@ class Translator:
                 raise InputError(f"decoding.{key} is fixed when a run is loaded; give it to translate.load")
         overrides = {f"decoding.{key}": value for key, value in options.items()}
         config = override_config(Config(decoding=self.config), overrides).decoding
-        return self._copy(config, self.direction)
+        about: dict[str, Any] = {"languages": self.languages, "direction": self.direction, "name": self.name}
+        return Translator(self.engine, self.tokenizers, config, reverse=self.reverse, **about)
 
     def toward(self, direction: Direction | None) -> "Translator":
         """The same translator, whose texts have this direction unless they name theirs; None: the translator's."""
-        return self._copy(self.config, direction or self.direction)
-
-    def _copy(self, config: DecodingConfig, direction: Direction | None) -> "Translator":
-        return Translator(
-            self.engine,
-            self.tokenizers,
-            config,
-            reverse=self.reverse,
-            languages=self.languages,
-            direction=direction,
-            name=self.name,
-        )
+        translator = copy.copy(self)
+        translator.direction = direction or self.direction
+        return translator
 
     def __repr__(self) -> str:
         size, config = self.model.num_parameters, self.config

@@ -167,7 +167,7 @@ class ModelAnswer(Answer):
     source_language: Annotated[str, Field(examples=["de"])]
     target_language: Annotated[str, Field(examples=["en"])]
     directions: Annotated[dict[str, list[str]], Field(examples=[{"de": ["en"]}])]
-    """Of a model with several languages: those that it reads, each with those to which it is translated."""
+    """Each source language with its target languages."""
     step: Annotated[int, Field(examples=[2000])]
     """The training step of its weights."""
     engine: Annotated[str, Field(examples=["translate"])]
