@@ -55,11 +55,14 @@ def test_finished_parts_belong_to_a_language(both: Path, monkeypatch: pytest.Mon
     assert Path("out").read_text().splitlines() == translations(both, GERMAN, "de"), result.stderr
 
 
-def test_eval_of_given_texts(both: Path) -> None:
+def test_eval_and_compare_with_given_texts(both: Path) -> None:
     result = translate("eval", both, "--source", "toy.en", "--reference", "toy.de", "--to", "de", *OWN)
     assert result.exit_code == 0, result.stderr
     (hypotheses,) = (both / "evaluation").glob("*/hypotheses.txt")
     assert hypotheses.read_text().splitlines() == translations(both, ENGLISH, "de")
+    texts = ["--source", "toy.en", "--reference", "toy.de"]
+    compared = translate("compare", both, hypotheses, *texts, "--to", "de", "--json")
+    assert json.loads(compared.stdout)["metrics"]["BLEU"][1]["difference"] == 0.0, compared.stderr
 
 
 @pytest.mark.parametrize("command", ["distill", "backtranslate"])

@@ -2,14 +2,14 @@
 
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option
 
 from translate.bars import show_progress
 from translate.cli.terminal.lines import aligned_columns, check_outputs, open_lines, print_result
-from translate.cli.terminal.options import JsonOption, MetricOption, check_runs, complete_run
+from translate.cli.terminal.options import JsonOption, MetricOption, check_runs, complete_run, takes_languages
 from translate.errors import InputError
 from translate.messages import wrap
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from translate.visualize.panels import Table
 
 
+@takes_languages
 def compare(
     systems: Annotated[
         list[Path],
@@ -32,6 +33,8 @@ def compare(
     output: Annotated[Path | None, Option("--output", "-o", metavar="FILE", help="Also write a page (.html).")] = None,
     metric: MetricOption = None,
     as_json: JsonOption = False,
+    *,
+    languages: dict[str, Any],
 ) -> None:
     """Compare systems on a test set: scores, significance of the differences, and the sentences that changed most.
 
@@ -79,7 +82,7 @@ def compare(
     for label, lines in in_files.items():  # check before runs translate for minutes
         if len(lines) != len(pairs.targets):
             raise InputError(f"{label} has {len(lines):,} lines, but the test set {name} has {len(pairs.targets):,}")
-    translations = {label: in_files.get(label) or _translate(named[label], pairs) for label in named}
+    translations = {label: in_files.get(label) or _translate(named[label], pairs, languages) for label in named}
     comparison = compare(
         translations, pairs.sources, pairs.targets, config.evaluation, num_changes=changes, programs=programs
     )
@@ -94,10 +97,10 @@ def compare(
         raise typer.Exit(1)
 
 
-def _translate(run: Path, pairs: "ParallelCorpus") -> list[str]:
+def _translate(run: Path, pairs: "ParallelCorpus", languages: dict[str, Any]) -> list[str]:
     from translate.decoding.loading import load_translator
 
-    translator = load_translator(run, options={}, token_scores=False).translator
+    translator = load_translator(run, options={}, token_scores=False, **languages).translator
     translator = translator.toward(pairs.direction)
     with show_progress("Translating", len(pairs.sources), unit="lines") as advance:
         return [each.text for each in translator.translate_stream(pairs.sources, on_finished=advance)]

@@ -81,7 +81,7 @@ def complete_language(side: str) -> Callable[..., list[str]]:
 
     def complete(ctx: Any, incomplete: str) -> list[str]:
         # Arguments before an option that has no value yet are not parsed.
-        runs = [*(ctx.params.get("runs") or [ctx.params.get("run")]), *ctx.args]
+        runs = [ctx.params.get("run"), *(ctx.params.get("runs") or ctx.params.get("systems") or ()), *ctx.args]
         try:
             known: list[str] = getattr(read_languages(Path(next(filter(None, runs)))), side)
         except (InputError, RunError, StopIteration):  # not a run, or a damaged one
@@ -235,8 +235,8 @@ def takes_languages(command: Callable[..., None]) -> Callable[..., None]:
 
 def _check_languages(arguments: dict[str, Any], to: str | None = None, from_: str | None = None) -> dict[str, Any]:
     """Refuse languages that the run does not have, or none where it has a choice, before the command imports torch."""
-    run = arguments["run"] if "run" in arguments else arguments["runs"][0]
-    if "reference" in arguments and arguments["source"] is None:  # the test sets of `eval`
+    run = arguments.get("run") or next(iter(arguments.get("runs", ())), None)
+    if "reference" in arguments and arguments["source"] is None:  # the test sets of `eval` and `compare`
         if to or from_:
             raise InputError("--to and --from need --source and --reference: the config has a test set's languages")
     elif run is not None and is_alone():
