@@ -62,8 +62,8 @@ def choose_language(theirs: Any, ours: Tokenizer) -> list[int]:
 def m2m100_vocabulary(model: Transformer, tokenizers: Tokenizers, config: Config) -> Vocabulary | None:
     """The vocabulary of our model as an M2M100 model; None: it cannot be one.
 
-    M2M100 has no bias, so an imported model can be one again as long as our `<s>` has the embedding of `</s>`, with
-    which targets begin there: after LoRA, or with frozen embeddings.
+    M2M100 has no bias, so an imported model can be one again as long as our bias only excludes `<s>`, and `<s>` has the
+    embedding of `</s>`, with which targets begin there: as imported, or after LoRA.
     """
     bias, table, pieces, data = model.output.bias, model.output.weight, tokenizers.source.all_pieces, config.data
     if (
