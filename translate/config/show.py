@@ -162,7 +162,7 @@ def _values(field: dict[str, Any]) -> str:
         kinds = {"array": "lists of numbers", "string": "texts"}
         return f"a list of {_values(items) if 'enum' in items else kinds.get(items.get('type'), 'corpora')}"
     if field["type"] == "object":
-        return "corpora by name"
+        return "corpora by name" if "discriminator" in str(field) else "texts by name"
     names = {"integer": "whole number", "number": "number", "string": "text", "boolean": "`true`, `false`"}
     kind = "path" if field.get("format") == "path" else names.get(field["type"], field["type"])
     shown = [f"{sign} {json.dumps(field[name])}" for name, sign in _BOUNDS.items() if field.get(name, 2**53) != 2**53]

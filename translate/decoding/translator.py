@@ -268,7 +268,6 @@ class Translator:
         targets: Sequence[Sequence[int]],
         *,
         first_number: int = 0,
-        direction: Direction | None = None,
         on_finished: OnFinished = ignore_progress,
     ) -> list[Score]:
         """The log-probability of given translations, by the full forward pass (forced decoding).
@@ -279,13 +278,12 @@ class Translator:
         Args:
             targets: Subwords of each translation, without the end symbol.
             first_number: The number of the first line in the whole input, from 0, for errors.
-            direction: The direction of all pairs; None: the translator's.
 
         Raises:
             InputError: A side is longer than its limit, and decoding.long = error.
         """
         encoded = self.tokenizers.source.encode_lines(sources, num_threads=torch.get_num_threads())
-        tag_ids, _ = self.tag_ids(direction)
+        tag_ids, _ = self.tag_ids()
         num_tags = len(tag_ids)
         pairs = [
             EncodedPair(
@@ -296,7 +294,7 @@ class Translator:
         ]
         scoring = build_scoring(self.config)
         scores = []
-        found = self.force(pairs, directions=[direction] * len(pairs), on_finished=on_finished)
+        found = self.force(pairs, on_finished=on_finished)
         for source, target, pair, forced in zip(encoded, targets, pairs, found, strict=True):
             total = sum(forced.token_log_probs)
             score = float(scoring.score(torch.tensor(total), torch.tensor(len(forced.token_log_probs))))
@@ -385,10 +383,10 @@ class Translator:
         if self.reverse is not None and hypotheses:
             source_ids = self.reverse.tokenizers.target.encode(given.source)
             texts = [spell(each.ids, self.tokenizers.target) for each in hypotheses]
-            there, languages, back = given.direction, self.reverse.languages, None
-            if there and (self.languages.has_choice or languages.tags):
-                back = languages.choose(there.source, there.target)
-            scores = self.reverse.score(texts, [source_ids] * len(texts), direction=back)
+            there, reverse = given.direction, self.reverse
+            if there and (self.languages.has_choice or reverse.languages.tags):
+                reverse = reverse.toward(reverse.languages.choose(there.source, there.target))
+            scores = reverse.score(texts, [source_ids] * len(texts))
             hypotheses = rerank(hypotheses, [each.log_prob for each in scores], self.config)
         return choose_translation(given, hypotheses, self.tokenizers, self.config)
 
