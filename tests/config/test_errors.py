@@ -51,6 +51,8 @@ WRONG: list[tuple[str, ...]] = [  # overrides, joined by " & ", and the words of
     ("data.train.weight=2", "data.train.weight", "list of 2", "data.train.0"),
     ("data.train.0={kind: tsv, path: a, source_column: -1}", "data.train.0.source_column = -1: ", "number", "name"),
     ("tokenizer.add_pieces=<a>", 'tokenizer.add_pieces = "<a>"', "[<a>]"),
+    ("tokenizer.add_languages=gsw", 'tokenizer.add_languages = "gsw"', "{name: value}"),
+    ("data.language_tag=x", 'data.language_tag = "x"', "<2{}>"),
     ("data.test=[a]", 'data.test = ["a"]', "{mine: {kind: text"),
     ("data.test={kind: text}", 'data.test.kind = "text"', "{mine: {kind: text"),
     ("data.test.other=null", "data.test.other = null", "{mine: {kind: text"),

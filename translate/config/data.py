@@ -188,7 +188,11 @@ class DataConfig(Section):
     """How a model of several languages is told the direction. source: each source begins with the target language's
     tag; target: each target does; both: each side begins with its own language's tag. null is source if the training
     corpora have several target languages, and otherwise no tags."""
-    language_tag: Annotated[str, Field(pattern=r"^[^\s{}]*\{\}[^\s{}]*$")] = "<2{}>"
+    language_tag: Annotated[
+        str,
+        Field(pattern=r"^[^\s{}]*\{\}[^\s{}]*$"),
+        expecting("should have {} in place of a language code and no spaces, such as <2{}>"),
+    ] = "<2{}>"
     """The tag of a language, with {} for its code; one learnt subword."""
     languages: tuple[LanguageCode, ...] = ()
     """Languages that the model knows in addition to those of the corpora, as imported multilingual models do."""

@@ -65,6 +65,8 @@ def _explain_problem(problem: dict[str, Any], document: Document) -> str:
         case "tuple_type" if location != ("data", "train"):
             value = problem["input"]
             return f"{key} = {_shown(value)}: should be a list, such as [{value}]{where}"
+        case "dict_type" if location[0] != "data":
+            return f"{key} = {_shown(problem['input'])}: should be a mapping, such as {{name: value}}{where}"
         case "dict_type" if (name := location[1]) in ("test", "validation_also"):
             by_name = "corpora by name, such as {mine: {kind: text, source: a.de, target: a.en}}"
             return f"{key} = {_shown(problem['input'])}: data.{name} has {by_name}{where}"
