@@ -59,9 +59,8 @@ def test_batches_mix_languages(translator: Translator, both: Path, make_models: 
 def test_scores_and_attention_of_a_direction(served: TestClient, translator: Translator) -> None:
     score = {"source": [BACK], "target": [DOG], "to": "de"}
     (found,) = served.post("/score", json=score).json()["scores"]
-    (expected,) = translator.score(
-        [BACK], [translator.tokenizers.target.encode(DOG)], direction=translator.languages.choose("de")
-    )
+    toward = translator.toward(translator.languages.choose("de"))
+    (expected,) = toward.score([BACK], [translator.tokenizers.target.encode(DOG)])
     assert found["log_prob"] == pytest.approx(expected.log_prob, abs=1e-4)
     assert (found["source_language"], found["target_language"]) == ("en", "de")
     answer = served.post("/attention", json={"source": BACK, "target": DOG, "to": "de"}).json()
