@@ -240,7 +240,7 @@ def score(contestant: Contestant, setting: Setting) -> float:
     from translate.data.batching import EncodedPair, collate
     from translate.data.tokenizer import BOS_ID, EOS_ID
 
-    corpus, tokenizers = setting.corpora.validation, setting.tokenizers
+    (corpus,), tokenizers = setting.corpora.validation.values(), setting.tokenizers
     lines, texts = list(corpus.sources), []
     with contestant.translating():
         for first in range(0, len(lines), CHUNK):
