@@ -84,7 +84,7 @@ def open_output(path: Path) -> Iterator[BinaryIO]:
 
 
 def check_new_folder(path: Path, *, purpose: str) -> None:
-    """Raise an InputError if something other than an empty folder is at a path."""
+    """Raise an InputError unless the path is free or an empty folder."""
     if path.exists() and not (path.is_dir() and not any(path.iterdir())):
         raise InputError(f"{path} is not an empty folder: choose another one for the {purpose}")
 

@@ -195,7 +195,7 @@ class DataConfig(Section):
     ] = "<2{}>"
     """The tag of a language, with {} for its code; one learnt subword."""
     languages: tuple[LanguageCode, ...] = ()
-    """Languages that the model knows in addition to those of the corpora, as imported multilingual models do."""
+    """More languages that the model knows. An import of a multilingual model names all of its languages here."""
     root: InputPath | None = None
     """Folder in which relative corpus paths are looked up first."""
     train: tuple[Corpus, ...] = ()

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from translate.config.decoding import DecodingConfig
 from translate.config.load import override_config, read_resolved_config
@@ -107,8 +107,16 @@ def load_translator(
     elif chosen.engine == "ctranslate2":
         engine = AutomaticEngine(own.engine, is_converted, convert)
     back = None if reverse is None else _load_reverse(Path(reverse), loaded, own, checkpoint=checkpoint)
-    about: dict[str, Any] = {"languages": own.languages, "direction": own.direction, "name": own.name}
-    return LoadedTranslator(Translator(engine, own.tokenizers, own.config, reverse=back, **about), loaded)
+    translator = Translator(
+        engine,
+        own.tokenizers,
+        own.config,
+        reverse=back,
+        languages=own.languages,
+        direction=own.direction,
+        name=own.name,
+    )
+    return LoadedTranslator(translator, loaded)
 
 
 def load_own_translator(
@@ -144,8 +152,9 @@ def load_own_translator(
         if to or from_:
             raise
         direction = None  # each text names its own
-    about: dict[str, Any] = {"languages": languages, "direction": direction, "name": f"{run}, {languages}"}
-    return LoadedTranslator(Translator(engine, tokenizers, config, **about), loaded)
+    name = f"{run}, {languages}"
+    translator = Translator(engine, tokenizers, config, languages=languages, direction=direction, name=name)
+    return LoadedTranslator(translator, loaded)
 
 
 def _as_overrides(options: Mapping[str, object] | None) -> dict[str, object]:

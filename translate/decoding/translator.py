@@ -117,8 +117,15 @@ class Translator:
                 raise InputError(f"decoding.{key} is fixed when a run is loaded; give it to translate.load")
         overrides = {f"decoding.{key}": value for key, value in options.items()}
         config = override_config(Config(decoding=self.config), overrides).decoding
-        about: dict[str, Any] = {"languages": self.languages, "direction": self.direction, "name": self.name}
-        return Translator(self.engine, self.tokenizers, config, reverse=self.reverse, **about)
+        return Translator(
+            self.engine,
+            self.tokenizers,
+            config,
+            reverse=self.reverse,
+            languages=self.languages,
+            direction=self.direction,
+            name=self.name,
+        )
 
     def toward(self, direction: Direction | None) -> "Translator":
         """The same translator, whose texts have this direction unless they name theirs; None: the translator's."""

@@ -97,7 +97,7 @@ def name_language(text: str, direction: Direction) -> str:
 
 
 def _attributes_of(raw: str) -> dict[str, re.Match[str]]:
-    """The attributes of the tag that `raw` begins with, by name; browsers ignore one that is there again."""
+    """The attributes of the tag at the beginning of `raw`, by name. Of an attribute given twice, the first counts."""
     attributes: dict[str, re.Match[str]] = {}
     if (tag := _TAG.match(raw)) and (opening := _OPENING.match(raw)):
         for match in _ATTRIBUTE.finditer(raw, tag.end(), opening.end()):

@@ -5,6 +5,7 @@ counts. As many numbers as there are translations are their scores, and their me
 score of all, which the program computes itself. Otherwise the last number is the score, and there are none of lines.
 """
 
+import functools
 import logging
 import math
 import os
@@ -147,7 +148,8 @@ class MetricProgram(NamedTuple):
         return f"{shlex.join([Path(program).name, *arguments])}|{find_version(self.command) or 'version:unknown'}"
 
 
-def find_version(command: Sequence[str]) -> str | None:
+@functools.cache  # starts a program, and `eval` asks for each test set
+def find_version(command: tuple[str, ...]) -> str | None:
     """The package of a Python program and its version, such as `unbabel-comet:2.2.7`, without importing it."""
     program = Path(shutil.which(command[0]) or command[0])
     try:

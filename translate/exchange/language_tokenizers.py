@@ -46,7 +46,7 @@ def language_ids(tokenizer: Any) -> dict[str, int]:
 
 
 def is_symbol(subword: str) -> bool:
-    """Whether no text has this subword."""
+    """Whether this entry of the vocabulary never comes from text."""
     return subword in ("<s>", "<mask>") or subword.startswith(UNNAMED)
 
 

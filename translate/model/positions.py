@@ -92,7 +92,7 @@ class _TableOfSines(Positions):
 
 
 class SinusoidalPositions(_TableOfSines):
-    """As in the paper and in fairseq: a row of the table is added to each embedding."""
+    """Adds a row of the table to each embedding, as the paper and fairseq do."""
 
     def embed(
         self, embedded: Float[Tensor, "batch token d_model"], positions: Int[Tensor, "*#batch #token"]

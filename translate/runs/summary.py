@@ -13,7 +13,7 @@ from translate.config.data import Corpus, HubCorpus, TextCorpus
 from translate.config.load import read_resolved_config
 from translate.data.languages import Languages
 from translate.errors import InputError, RunError
-from translate.files import FileError, read_json
+from translate.files import read_json
 from translate.runs.directory import RunDirectory, open_run, read_description
 from translate.runs.lock import is_locked
 from translate.runs.metrics import best_record, read_metrics
@@ -128,6 +128,6 @@ def _count_parameters(file: Path) -> int:
 
 def _test_scores(run: RunDirectory) -> Iterator[tuple[str, float]]:
     for report in sorted(run.evaluation.glob("*/report.json")):
-        with contextlib.suppress(FileError, InputError, RunError, KeyError, TypeError, StopIteration):
+        with contextlib.suppress(InputError, RunError, KeyError, TypeError, StopIteration):
             metrics: Any = read_json(report, dict[str, Any])["metrics"]
             yield report.parent.name, next(each["score"] for each in metrics if each["name"] == "BLEU")
