@@ -246,6 +246,7 @@ CORPORA: dict[str, tuple[Any, ...]] = {  # source, target, name of the source's 
     "corpus-word": (zipped("[Content_Types].xml", "word/document.xml"),),
     "corpus-filtered": (" \n  \n\n",),
 }
+UNIT = '<tu><tuv xml:lang="de"><seg>a</seg></tuv><tuv xml:lang="en"><seg>b</seg></tuv></tu>'
 TABLES: dict[str, tuple[Any, ...]] = {  # file, content, column
     "corpus-csv-twice": ("a.csv", "de,en,de\na,b,c\n"),
     "corpus-json-twice": ("a.jsonl", '{"de": "a", "en": "b", "de": "c"}\n'),
@@ -253,6 +254,8 @@ TABLES: dict[str, tuple[Any, ...]] = {  # file, content, column
     "corpus-json-line": ("a.jsonl", '{"de": "a", "en": "b"}\n{"de": \n'),
     "corpus-json-key": ("a.jsonl", '{"de": "a", "en": "b"}\n{"de": "c"}\n'),
     "corpus-json-column": ("a.jsonl", '{"de": "a", "en": "b"}\n', "fr"),
+    "corpus-tmx-entity": ("a.tmx", '<!DOCTYPE t [<!ENTITY a "aaa"><!ENTITY b "&a;&a;">]><tmx>&b;</tmx>'),
+    "corpus-tmx-language": ("a.tmx", f"<tmx>{UNIT}</tmx>", "fr"),
     "stream-csv": ("a.csv", "de,en\na,b\n"),
     "stream-array": ("a.jsonl", '[{"de": "a", "en": "b"}]\n'),
     "stream-json-line": ("a.jsonl", '{"de": "a", "en": "b"}\n{"de": \n'),

@@ -5,6 +5,7 @@ import io
 import json
 from pathlib import Path
 from typing import Any, get_args
+from xml.sax.saxutils import escape
 
 import pyarrow
 import pyarrow.parquet
@@ -41,10 +42,21 @@ def parquet(*columns: tuple[str, list[object]]) -> bytes:
     return buffer.getvalue()
 
 
+def tmx(*units: dict[str, str]) -> bytes:
+    variants = (
+        "".join(f'<tuv xml:lang="{code}"><seg>{text}</seg></tuv>' for code, text in unit.items()) for unit in units
+    )
+    start = (
+        '<?xml version="1.0" encoding="utf-8"?>\n<!DOCTYPE tmx SYSTEM "tmx14.dtd">\n<tmx version="1.4"><header/><body>'
+    )
+    return f"{start}{''.join(f'<tu>{each}</tu>' for each in variants)}</body></tmx>".encode()
+
+
 WRITERS = {
     "json": lambda sides: json_lines([{"de": de, "en": en} for de, en in zip(*sides, strict=True)]),
     "csv": lambda sides: "".join(f'"{de}","{en}"\n' for de, en in [("de", "en"), *zip(*sides, strict=True)]).encode(),
     "parquet": lambda sides: parquet(("de", sides[0]), ("en", sides[1])),
+    "tmx": lambda sides: tmx(*({"de": escape(de), "en": escape(en)} for de, en in zip(*sides, strict=True))),
 }
 
 
@@ -72,7 +84,7 @@ def test_cells_are_text_however_odd(tmp_path: Path, kind: str) -> None:
         "x" * 200_000,
         "ä\u2028\x85\ny",
     ]
-    cells += [] if kind == "csv" else ["\0", "\u2028\x85\r\n\x0b", 'a, "b"']
+    cells += [] if kind in ("csv", "tmx") else ["\0", "\u2028\x85\r\n\x0b", 'a, "b"']
     for name in (f"t.{kind}", f"a[1].{kind}"):
         for side in (cells, ["b", *cells[1:]]):  # the second time the file has changed
             corpus = read(tmp_path, kind, WRITERS[kind]((side, side[::-1])), name=name)
@@ -100,6 +112,15 @@ def test_headers_quotes_and_arrays(tmp_path: Path) -> None:
         )
 
 
+def test_units_of_a_translation_memory(tmp_path: Path) -> None:
+    """Formatting and its codes are no text, a variant of a language will do, and a unit without both is not a pair."""
+    german = '<bpt i="1">&lt;b&gt;</bpt>Ein<ept i="1"/> <hi>A&amp;B <ph>x</ph>da</hi>\n'
+    units = {"de-AT": german, "EN": "one"}, {"fr": "un", "en": "one"}, {"en-GB": "two", "DE": "zwei", "en-US": "too"}
+    for data in (tmx(*units), tmx(*units).decode().replace("utf-8", "utf-16").encode("utf-16")):
+        assert read(tmp_path, "tmx", data)[1:3] == (["Ein A&B da\n", "zwei"], ["one", "two"])
+    assert read(tmp_path, "tmx", tmx(*units), "de", "en-us").targets == ["too"]
+
+
 ARRAY = b'[{"de": "a", "en": "b"}, '
 
 
@@ -120,6 +141,11 @@ ARRAY = b'[{"de": "a", "en": "b"}, '
         ("json", b"null\n", ", line 1: .*null"),  # on which `datasets` crashes the process
         ("json", GOOD + b"[" * 100_000 + b"\n", ", line 2, .*recursion"),
         ("json", b'{"de": "\\ud800", "en": "b"}\n', ", line 1: column 'de' .*surrogate"),
+        ("tmx", tmx({"de": "a", "fr": "b"}), ": no unit has both 'de' and 'en'; the file has de, fr"),
+        ("tmx", tmx(), ": no unit has both .* no text"),
+        ("tmx", tmx({"de": "a", "en": "b"})[:-20], ": .*tmx .*ParseError: .*line 3, column"),
+        ("tmx", b'<!DOCTYPE a [<!ENTITY b "c"><!ENTITY d "&b;&b;">]><tmx>&d;</tmx>', ": declares the entity 'b'"),
+        ("tmx", b'<!DOCTYPE a [<!ENTITY b SYSTEM "file:///etc/passwd">]><tmx>&b;</tmx>', ": declares the entity 'b'"),
         ("parquet", b"nope", ": .*parquet .*ArrowInvalid: "),
         ("parquet", parquet(("de", ["a"]), ("en", [7])), ": row 1 of column 'en' is 7, of type int"),
         ("parquet", parquet(("de", [*["a"] * 1500, None]), ("en", ["b"] * 1501)), ": row 1501 of column 'de' is null"),

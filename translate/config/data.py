@@ -117,17 +117,18 @@ class TsvCorpus(WeightedCorpus):
 
 
 class TableCorpus(NamedColumns):
-    """A local JSON, CSV or Parquet file; JSON and CSV may be gzipped (`.gz`)."""
+    """A local JSON, CSV, Parquet or TMX file, which may be gzipped (`.gz`) unless it is Parquet."""
 
-    kind: Literal["json", "csv", "parquet"]
-    """The file's format; json is one object per line, or one array of objects."""
+    kind: Literal["json", "csv", "parquet", "tmx"]
+    """The file's format; json is one object per line, or one array of objects, and the columns of tmx, a translation
+    memory, are the codes of its languages."""
     path: InputPath
     """The file."""
 
     @model_validator(mode="after")
     def _check_kind_can_be_streamed(self) -> Self:
-        if self.streaming and self.kind == "csv":
-            raise ValueError("streaming = true works with kind json, parquet and hub; convert the CSV file to Parquet")
+        if self.streaming and self.kind in ("csv", "tmx"):
+            raise ValueError("streaming = true works with kind json, parquet and hub; convert the file to Parquet")
         return self
 
 

@@ -1,4 +1,4 @@
-"""Reads pairs from tables with named columns: JSON, CSV and Parquet files, and data sets of the Hugging Face Hub.
+"""Reads pairs from tables with named columns: JSON, CSV, Parquet and TMX files, and data sets of the Hugging Face Hub.
 
 JSON and CSV are read here rather than by `datasets`, so that an error can name the line. `datasets` (seen with 5.2)
 counts rows from wherever its chunk began, fills in missing cells, guesses types, and crashes the process on a file that
@@ -17,7 +17,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from translate.config.data import HubCorpus, TableCorpus, TsvCorpus
-from translate.data.text import require_unchanged, stream_lines
+from translate.data.text import open_bytes, require_unchanged, stream_lines
 from translate.errors import InputError
 from translate.files import require_file
 
@@ -177,6 +177,60 @@ def _shown(cell: Any) -> str:
     return "null" if cell is None else f"{reprlib.repr(cell)}, of type {type(cell).__name__}"
 
 
+# TMX
+
+
+def _tmx_pairs(corpus: TableCorpus) -> Iterator[tuple[str, str]]:
+    """The pairs of a translation memory: the units that have both languages."""
+    wanted, languages, num_pairs = (corpus.source_column, corpus.target_column), dict[str, None](), 0
+    for unit in read_units(corpus):
+        languages |= dict.fromkeys(unit)
+        found = [next((unit[code] for code in unit if is_variant(code, of=each)), None) for each in wanted]
+        if found[0] is not None and found[1] is not None:
+            num_pairs += 1
+            yield found[0], found[1]
+    if not num_pairs:
+        has = f"has {', '.join(languages)}" if languages else "has no text"
+        raise InputError(f"{corpus.path}: no unit has both {wanted[0]!r} and {wanted[1]!r}; the file {has}")
+
+
+def is_variant(code: str, *, of: str) -> bool:
+    """Whether a language code such as `de-AT` is a language, or a variant of it: `de-AT` or `de`."""
+    return f"{code.lower()}-".replace("_", "-").startswith(f"{of.lower()}-".replace("_", "-"))
+
+
+def read_units(corpus: TableCorpus) -> Iterator[dict[str, str]]:
+    """The text of each unit of a translation memory, by the code of its language, without codes of formatting."""
+    from defusedxml import EntitiesForbidden
+    from defusedxml.ElementTree import iterparse
+
+    with _reading(corpus), open_bytes(corpus.path) as stream:
+        try:
+            events = iterparse(stream, events=("start", "end"))
+            _, body = next(events)
+            for event, element in events:
+                if event == "start" and element.tag == "body":
+                    body = element
+                elif event == "end" and element.tag == "tu":
+                    yield {_language(each): _text(each.find("seg")) for each in element.findall("tuv[seg]")}
+                    body.clear()  # otherwise all units would stay in memory
+        except EntitiesForbidden as error:
+            raise InputError(
+                f"{corpus.path}: declares the entity {error.name!r}, and entities could expand without limit or read"
+                " another file: write its text in its place"
+            ) from error
+
+
+def _language(variant: Any) -> str:
+    return variant.get("{http://www.w3.org/XML/1998/namespace}lang") or variant.get("lang") or ""
+
+
+def _text(segment: Any) -> str:
+    """The text of a segment; of the elements in it, only highlighted text is text, and the others are formatting."""
+    parts = ((_text(each) if each.tag == "hi" else "") + (each.tail or "") for each in segment)
+    return "".join([segment.text or "", *parts])
+
+
 # Arrow tables: Parquet and the Hub
 
 
@@ -216,6 +270,7 @@ FILE_FORMATS: dict[str, Callable[[TableCorpus], Iterator[PairChunk]]] = {
     "json": lambda corpus: chunk_pairs(_json_pairs(corpus)),
     "csv": lambda corpus: chunk_pairs(_csv_pairs(corpus)),
     "parquet": _parquet_pairs,
+    "tmx": lambda corpus: chunk_pairs(_tmx_pairs(corpus)),
 }
 """The reader of each `kind` of `TableCorpus`."""
 

@@ -85,18 +85,29 @@ def stream_lines(path: Path, *, may_be_pipe: bool = False) -> Iterator[str]:
     """The lines of a UTF-8 file, read as they are needed, and unzipped if its name ends in `.gz`; see `iterate_lines`.
 
     Raises:
-        InputError: The file is missing, a folder or device, unreadable, named `.gz` but not gzip, truncated, or not
-            UTF-8; or it changed while it was read.
+        InputError: A line is not UTF-8, or the file cannot be read; see `open_bytes`.
+    """
+    with open_bytes(path, may_be_pipe=may_be_pipe) as stream:
+        yield from iterate_lines(stream, str(path))
+
+
+@contextmanager
+def open_bytes(path: Path, *, may_be_pipe: bool = False) -> Iterator[io.BufferedIOBase]:
+    """The bytes of a file, unzipped if its name ends in `.gz`.
+
+    Raises:
+        InputError: The file is missing, a folder or device, unreadable, named `.gz` but not gzip, or truncated; or it
+            changed while it was read.
     """
     try:
         with open_input(path, may_be_pipe=may_be_pipe) as stream, require_unchanged(path):
-            if path.suffix == ".gz":
-                if not stream.peek(1):
-                    raise InputError(f"{path}: is empty, although its name says gzip; copy or download the file again")
-                with gzip.open(stream) as unzipped:
-                    yield from iterate_lines(unzipped, str(path))
+            if path.suffix != ".gz":
+                yield stream
+            elif not stream.peek(1):
+                raise InputError(f"{path}: is empty, although its name says gzip; copy or download the file again")
             else:
-                yield from iterate_lines(stream, str(path))
+                with gzip.open(stream) as unzipped:
+                    yield unzipped
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise InputError(
             f"{path}: is named .gz, but its gzip data are damaged ({error}); copy or download the file again"
