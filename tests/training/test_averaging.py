@@ -89,7 +89,7 @@ def test_killed_anywhere_and_continued_has_the_same_files(
 ) -> None:
     config, run = digits(*NOISY), tmp_path / "run"
     for module, name, number in (
-        (best_checkpoint, "save_weights", 2),  # after step 8, which will be validated again
+        (best_checkpoint.BestCheckpoint, "write", 2),  # after step 8, which will be validated again
         (trainer, "save_last", 3),  # what is kept no longer has not been removed
         (trainer, "remove_superseded", 2),
         (best_checkpoint, "write_checkpoint", 1),  # the single best is kept; the average is not written yet

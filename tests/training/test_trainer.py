@@ -12,7 +12,7 @@ from trainings import Digits, progress_of, records_of, run_training
 
 from translate.errors import RunError
 from translate.training import step
-from translate.training.tracking.log_window import Throughput
+from translate.training.tracking.log_window import LogWindow
 
 CUDA_MESSAGE = "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 139 GiB of which …"
 
@@ -65,8 +65,8 @@ def test_the_last_part_of_a_log_window_is_logged_before_its_validation(digits: D
 def test_a_notable_share_of_waiting_is_told_once(
     digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rates = {"target_tokens_per_second": 1234.5, "waiting": 0.125}
-    monkeypatch.setattr(Throughput, "numbers", lambda self: rates)
+    numbers = LogWindow.numbers
+    monkeypatch.setattr(LogWindow, "numbers", lambda self: numbers(self) | {"waiting": 0.125})
     said = run_training(digits("training.max_steps=10", "training.log_every=5"), tmp_path / "run")
     assert sum(line.startswith("12% of the time") for line in said) == 1
 

@@ -72,7 +72,7 @@ def copy_to_device(tensor: Tensor, device: torch.device) -> Tensor:
 
 def copy_to_host(*tensors: Tensor) -> list[Tensor]:
     """Copies of tensors on the CPU, all in one transfer: the host waits for the device once."""
-    if tensors[0].device.type == "cpu":
+    if all(tensor.device.type == "cpu" for tensor in tensors):
         return list(tensors)
     parts = [tensor.contiguous().flatten().view(torch.uint8) for tensor in tensors]
     copied = torch.cat(parts).cpu().split([len(part) for part in parts])

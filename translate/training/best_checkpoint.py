@@ -17,7 +17,7 @@ from torch.profiler import record_function
 from translate.config.decoding import DecodingConfig
 from translate.data.corpora import ParallelCorpus, join_texts
 from translate.distributed.process_group import SINGLE_PROCESS, Cancelled, World
-from translate.distributed.state import full_tensor, is_sharded, load_model_state_dict
+from translate.distributed.state import full_state_dict, full_tensor, is_sharded, load_model_state_dict
 from translate.errors import InputError
 from translate.evaluation.evaluate import spread_samples
 from translate.model import Transformer
@@ -35,7 +35,7 @@ from translate.runs.loading import (
 )
 from translate.runs.progress import Progress
 from translate.training.signals import StopRequests
-from translate.training.state import Training, save_weights
+from translate.training.state import Training
 from translate.training.tracking.log_window import describe_seconds
 from translate.training.tracking.profile import VALIDATION_AND_SAVING
 from translate.training.tracking.recorder import Recorder
@@ -110,8 +110,12 @@ class BestCheckpoint:
         return seconds
 
     def write(self) -> None:
-        """Write the weights that were just validated, if they are the best so far or must be kept."""
-        save_weights(self.training, self._weights())
+        """Write the weights that were just validated, if they are the best so far or must be kept; rank 0 does it."""
+        step = self.progress.step
+        names = ["best"] * (step == self.progress.best_step) + [f"step-{step}"] * (step in self.progress.kept)
+        tensors = full_state_dict(add_prefix(self._weights(), WEIGHTS_PREFIX), self.world) if names else {}
+        for name in names if self.world.is_main_process else []:
+            write_checkpoint(self.run, name, tensors, {"step": str(step)})
 
     def _weights(self) -> dict[str, Tensor]:
         """The weights to translate with: averaged if there is an average, and merged with the updates of LoRA."""
@@ -199,9 +203,8 @@ class BestCheckpoint:
         of_what = {"averaged": self._averaged} if self._averaged else {"best_step": progress.best_step}
         record, *parts = [{**each, **of_what} for each in validation_records(result, "evaluation", step=progress.step)]
         self.recorder.record(record)
-        how = f"beam {search.beam_size}" if search.search == "beam" else "sampled"
         scores = f"BLEU {record['BLEU']:.2f}, chrF {record['chrF']:.2f}"
-        text = f"Best checkpoint ({self.description}), {how}: {scores}"
+        text = f"Best checkpoint ({self.description}), {search.brief}: {scores}"
         seconds = round(sum(each.seconds for each in result.values()), 3)
         logger.info(f"{text}, {describe_seconds(seconds)}", extra={"bold": text})
         self._log_parts(parts)

@@ -40,7 +40,6 @@ from translate.runs.checkpoint import (
     write_checkpoint,
 )
 from translate.runs.directory import (
-    Checkpoint,
     RunDirectory,
     check_holds_no_run,
     check_holds_run,
@@ -193,16 +192,6 @@ def save_last(training: Training) -> None:
     tensors = full_state_dict(tensors, training.world)
     if training.world.is_main_process:
         write_checkpoint(training.run, "last", tensors, {"step": str(progress.step), "progress": progress.to_json()})
-
-
-def save_weights(training: Training, weights: dict[str, Tensor]) -> None:
-    """Save the weights of this step's validation if they are the best so far or must be kept; rank 0 writes them."""
-    progress, world = training.progress, training.world
-    names: list[Checkpoint] = ["best"] if progress.step == progress.best_step else []
-    names += [f"step-{progress.step}"] if progress.step in progress.kept else []
-    tensors = full_state_dict(add_prefix(weights, WEIGHTS_PREFIX), world) if names else {}
-    for name in names if world.is_main_process else []:
-        write_checkpoint(training.run, name, tensors, {"step": str(progress.step)})
 
 
 def remove_superseded(run: RunDirectory, steps: Iterable[int]) -> None:

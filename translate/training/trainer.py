@@ -20,7 +20,7 @@ from translate.training.best_checkpoint import BestCheckpoint
 from translate.training.optimizer import learning_rate
 from translate.training.signals import StoppedBySignal, StopRequests
 from translate.training.state import Training, remove_superseded, save_last
-from translate.training.tracking.log_window import LogWindow, Throughput, describe_step
+from translate.training.tracking.log_window import LogWindow, describe_step
 from translate.training.tracking.profile import VALIDATION_AND_SAVING, WAITING_FOR_DATA, profile_steps
 from translate.training.tracking.recorder import Recorder
 
@@ -48,8 +48,7 @@ class Trainer:
         self.settings, self.batches = self.training.config.training, self.training.data.batches
         self.train_step, self.progress = self.training.train_step, self.training.progress
         self.train_step.loss_scale = self.progress.loss_scale
-        self.window = LogWindow(self.progress.window)
-        self.throughput = Throughput(self.training.config, self.progress)
+        self.window = LogWindow(self.training.config, self.progress)
         self._has_reported_waiting = False
         self._is_saved = True  # in the checkpoint that this continues from; step 0 needs no saving
 
@@ -71,7 +70,7 @@ class Trainer:
             max_epochs=settings.max_epochs,
         )
         with prefetched as groups:
-            steps = self.throughput.timed(self._steps(groups))
+            steps = self.window.timed(self._steps(groups))
             if profiles:
                 device, directory = self.train_step.precision.device, self.training.run.profile
                 steps = profile_steps(steps, directory, device=device, after_step=progress.step)
@@ -79,7 +78,7 @@ class Trainer:
                 self._train_step(batches)
                 if progress.step % settings.log_every == 0:
                     self.recorder.record(self._log_step())
-                    self.window = LogWindow()
+                    self.window.restart()
                 # A validation, which also follows the last step, saves when it is done.
                 if progress.step % settings.save_every == 0 and not (self._owes_validation() or self._is_over()):
                     self._save()
@@ -106,7 +105,7 @@ class Trainer:
         progress = self.progress
         for group in groups:
             progress.epoch, progress.step_in_epoch = group.epoch_number, group.number
-            self.throughput.steps_per_epoch = -(-len(group.epoch) // self.settings.accumulate_batches)
+            self.window.steps_per_epoch = -(-len(group.epoch) // self.settings.accumulate_batches)
             if group.number == 0:
                 epoch, padding = group.epoch, group.epoch.padding
                 tokens = f"{padding.num_computed:,} tokens, {padding.share:.1%} of them padding"
@@ -123,7 +122,7 @@ class Trainer:
 
     def _train_step(self, batches: Sequence[Batch]) -> None:
         """Make one step, count it, and show it on the bar."""
-        progress, throughput, number = self.progress, self.throughput, self.progress.step + 1
+        progress, window, number = self.progress, self.window, self.progress.step + 1
         rate = learning_rate(number, self.settings, d_model=self.train_step.model.config.d_model)
         with self._explain_failure(number):
             result = self.train_step(batches, number=number, learning_rate=rate)
@@ -132,22 +131,18 @@ class Trainer:
         progress.target_tokens += result.tokens
         if self.training.average is not None:
             self.training.average.update(self.train_step.model, step=progress.step)
-        self.window.add(result)
-        throughput.add(result)
+        window.add(result)
 
         def describe() -> str:
             loss = float(result.nll) / result.tokens
-            tokens_per_second = throughput.numbers()["target_tokens_per_second"]
-            return f"loss {loss:.3f}, {tokens_per_second:,.0f} tok/s{throughput.time_left()}"
+            return f"loss {loss:.3f}, {window.tokens_per_second:,.0f} tok/s{window.time_left()}"
 
-        self.recorder.advance(describe, num_steps=progress.step + throughput.steps_left)
+        self.recorder.advance(describe, num_steps=progress.step + window.steps_left)
 
     def _log_step(self, *, is_shown: bool = True) -> dict[str, Any]:
-        """Log the open window, and begin to measure the speed of the next; returns its record for `metrics.jsonl`."""
-        progress, throughput = self.progress, self.throughput
-        rates, time_left = throughput.numbers(), throughput.time_left()
-        throughput.begin_window()
-        record = {
+        """Log the open window; returns its record for `metrics.jsonl`."""
+        progress, time_left = self.progress, self.window.time_left()
+        record: dict[str, Any] = {
             "kind": "train",
             "step": progress.step,
             "epoch": progress.epoch + 1,
@@ -155,14 +150,13 @@ class Trainer:
             "learning_rate": learning_rate(progress.step, self.settings, d_model=self.train_step.model.config.d_model),
             **({"loss_scale": self.train_step.loss_scale.scale} if self.settings.precision == "fp16" else {}),
             "target_tokens": progress.target_tokens,
-            **rates,
         }
         if is_shown:
             quality, speed = describe_step(record)
             logger.info(f"{quality}{speed}{time_left}", extra={"dim": f"{speed}{time_left}"})
-        if rates["waiting"] >= _NOTABLE_WAITING and not self._has_reported_waiting:
+        if record["waiting"] >= _NOTABLE_WAITING and not self._has_reported_waiting:
             self._has_reported_waiting = True
-            logger.info(f"{rates['waiting']:.0%} of the time of the last steps was spent {WAITING_FOR_DATA}")
+            logger.info(f"{record['waiting']:.0%} of the time of the last steps was spent {WAITING_FOR_DATA}")
         return record
 
     @record_function(VALIDATION_AND_SAVING)
@@ -178,7 +172,7 @@ class Trainer:
             if self.training.world.size == 1:  # with several processes, the others have already ended
                 self._save()
             raise
-        self.throughput.end_validation(seconds)
+        self.window.end_validation(seconds)
         self.best.write()
         self._is_saved = False
         self._save()

@@ -1,19 +1,19 @@
 """The log of training steps: totals of a window, its speed, its record in `metrics.jsonl`, and its log line.
 
-To add a number, add its total to `LogWindow.add` and its value to `LogWindow.numbers`; a rate, which depends on the
-clock, belongs to the same methods of `Throughput`. If the log line should show it, add its text to `describe_step`.
+To add a number, add its total to `LogWindow.add` and its value to `LogWindow.numbers`. If the log line should show it,
+add its text to `describe_step`.
 """
 
 import math
 import time
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 from torch import Tensor
 from torch.profiler import record_function
 
 from translate.config.schema import Config
+from translate.model.device import copy_to_host
 from translate.runs.progress import Progress
 from translate.training.step import StepResult
 from translate.training.tracking.profile import WAITING_FOR_DATA
@@ -22,13 +22,25 @@ T = TypeVar("T")
 
 
 class LogWindow:
-    """Totals of the steps since the last log entry; a window that is continued begins with some.
+    """The steps since the last log entry: totals, and how fast they were. The time of validations does not count.
 
-    A checkpoint holds the totals of the open window by name. A total missing from an older checkpoint starts at 0.
+    A checkpoint holds the totals of the open window by name, and a continued training begins with them; its speed is
+    that of its own steps. A total missing from an older checkpoint starts at 0.
     """
 
-    def __init__(self, totals: Mapping[str, int | float] = MappingProxyType({})) -> None:
-        self._totals: dict[str, float | Tensor] = dict(totals)
+    def __init__(self, config: Config, progress: Progress) -> None:
+        self._settings, self._progress = config.training, progress
+        self.steps_per_epoch: int | None = None  # of the current epoch, once it is planned
+        self._left_out = 0.0  # seconds of all validations
+        self._validation_seconds = 0.0 if config.data.validation is None else None  # of the last one, once it is known
+        self.restart()
+        self._totals |= progress.window
+
+    def restart(self) -> None:
+        """Begin a new window, whose speed is measured from now on."""
+        self._totals: dict[str, float | Tensor] = {}
+        self._began, self._waited = time.perf_counter() - self._left_out, 0.0
+        self._first_step, self._own_tokens = self._progress.step, 0
 
     def add(self, result: StepResult) -> None:
         """Count one more step. Its tensors are not read, because on a GPU that would wait for the step."""
@@ -36,13 +48,17 @@ class LogWindow:
         steps: dict[str, float | Tensor] = {"steps": 1, "loss": result.loss, "nll": result.nll}
         steps |= {"tokens": result.tokens, "gradient_norm": norm}
         self._totals = {name: self._totals.get(name, 0) + number for name, number in steps.items()}
+        self._own_tokens += result.tokens
 
     def __bool__(self) -> bool:
         return bool(self._totals.get("steps"))
 
     def read(self) -> dict[str, int | float]:
-        """The totals by name, for a checkpoint; on a GPU this waits for the steps."""
-        return {name: total if isinstance(total, int) else float(total) for name, total in self._totals.items()}
+        """The totals by name, for a checkpoint; on a GPU this waits for the steps, once for all totals."""
+        tensors = {name: total for name, total in self._totals.items() if isinstance(total, Tensor)}
+        copies = dict(zip(tensors, copy_to_host(*tensors.values()), strict=True))
+        totals = self._totals | copies
+        return {name: total if isinstance(total, int) else float(total) for name, total in totals.items()}
 
     def numbers(self) -> dict[str, float]:
         """The window's numbers by their key in `metrics.jsonl`."""
@@ -53,27 +69,18 @@ class LogWindow:
             "nll": nll,  # without label smoothing
             "perplexity": math.exp(min(700.0, nll)),
             "gradient_norm": totals["gradient_norm"] / totals["steps"],  # before clipping
+            "target_tokens_per_second": self.tokens_per_second,
+            "waiting": round(self._waited / self._seconds, 4),  # the share of the time spent waiting for batches
         }
 
+    @property
+    def tokens_per_second(self) -> float:
+        """Target tokens per second."""
+        return round(self._own_tokens / self._seconds, 1)
 
-class Throughput:
-    """Measures how fast a training is; the time of validations does not count."""
-
-    def __init__(self, config: Config, progress: Progress) -> None:
-        self._settings, self._progress = config.training, progress
-        self.steps_per_epoch: int | None = None  # of the current epoch, once it is planned
-        self._left_out = 0.0  # seconds of all validations
-        self._validation_seconds = 0.0 if config.data.validation is None else None  # of the last one, once it is known
-        self.begin_window()
-
-    def begin_window(self) -> None:
-        """Begin a new log window, whose speed is measured from now on."""
-        self._began, self._waited = time.perf_counter() - self._left_out, 0.0
-        self._first_step, self._target_tokens = self._progress.step, 0
-
-    def add(self, result: StepResult) -> None:
-        """Count one more step."""
-        self._target_tokens += result.tokens
+    @property
+    def _seconds(self) -> float:
+        return time.perf_counter() - self._left_out - self._began
 
     def timed(self, steps: Iterator[T]) -> Iterator[T]:
         """Yield the same steps, and measure the time spent waiting for them."""
@@ -90,14 +97,6 @@ class Throughput:
         """Leave the time of a validation out of the speed, and expect later validations to take as long."""
         self._left_out += seconds
         self._validation_seconds = seconds
-
-    def numbers(self) -> dict[str, float]:
-        """The window's rates by their key in `metrics.jsonl`."""
-        seconds = time.perf_counter() - self._left_out - self._began
-        return {
-            "target_tokens_per_second": round(self._target_tokens / seconds, 1),
-            "waiting": round(self._waited / seconds, 4),  # the share of the time spent waiting for batches
-        }
 
     @property
     def steps_left(self) -> int:
@@ -119,7 +118,7 @@ class Throughput:
             return ""
         last = done + steps
         validations = last // every - done // every + (last % every > 0)
-        seconds_per_step = (time.perf_counter() - self._left_out - self._began) / max(1, done - self._first_step)
+        seconds_per_step = self._seconds / max(1, done - self._first_step)
         time_left = describe_seconds(steps * seconds_per_step + validations * (self._validation_seconds or 0.0))
         if self._validation_seconds is None and validations:
             time_left += f" and {validations:,} validation{'s' * (validations > 1)}"
