@@ -20,7 +20,6 @@ from translate.errors import InputError
 from translate.visualize.attention import (
     Attention,
     AttentionChoice,
-    LayerAttention,
     attention_page,
     attention_picture,
     capture_attention,
@@ -180,10 +179,8 @@ def encode(translator: Translator) -> EncodedPair:
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary", "relative"])
-def test_the_part_of_positions_is_what_they_change_in_the_scores(
-    make_translator: MakeTranslator, positions: str
-) -> None:
-    """Queries and keys as they are projected, without positions, give the rest of each score."""
+def test_the_weights_follow_from_queries_keys_and_positions(make_translator: MakeTranslator, positions: str) -> None:
+    """And from queries and keys as they are projected, without positions, plus the part of positions."""
     translator = make_translator(positions=positions)
     projected: dict[tuple[str, int], Tensor] = {}
     for stack, layers in (("encoder", translator.model.encoder.layers), ("decoder", translator.model.decoder.layers)):
@@ -197,36 +194,21 @@ def test_the_part_of_positions_is_what_they_change_in_the_scores(
         ("encoder", 0), ("encoder", 1), ("decoder", 0), ("decoder", 1), ("cross", 0), ("cross", 1)
     ]  # fmt: skip
     for each in captured:
-        has_part = each.kind != "cross" and positions in ("rotary", "relative")
-        assert (each.position_scores is not None) == has_part
+        torch.testing.assert_close(each.weights.sum(dim=2), torch.ones_like(each.weights[:, :, 0]))
+        lower = torch.ones_like(each.visible).tril() if each.kind == "decoder" else torch.ones_like(each.visible)
+        assert torch.equal(each.visible, lower)
+        assert (each.weights[:, ~each.visible] == 0.0).all() and (each.weights[:, each.visible] > 0.0).all()
+        scores = each.query @ each.key.transpose(1, 2) / math.sqrt(each.query.shape[2])  # as the page computes them
+        assert (each.position_scores is None) == (each.kind == "cross" or positions in ("sinusoidal", "learned"))
         if each.position_scores is not None:
+            scores += each.position_scores if positions == "relative" else 0.0
             query, key, _ = (
                 part.unflatten(1, (3, 8)).transpose(0, 1) for part in projected[each.kind, each.layer].chunk(3, dim=1)
             )
             content = query @ key.transpose(1, 2) / math.sqrt(8)
             assert each.position_scores.abs().max() > 0.1
-            torch.testing.assert_close(content + each.position_scores, scores_of(each, positions), atol=1e-4, rtol=0)
-
-
-def scores_of(each: LayerAttention, positions: str) -> Tensor:
-    """The softmax's input, as the page computes it from queries, keys and the relative bias."""
-    products = each.query @ each.key.transpose(1, 2) / math.sqrt(each.query.shape[2])
-    has_bias = positions == "relative" and each.position_scores is not None
-    return products + each.position_scores if has_bias else products
-
-
-@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary", "relative"])
-def test_rows_sum_to_one_masked_cells_are_zero_and_queries_times_keys_give_the_weights(
-    make_translator: MakeTranslator, positions: str
-) -> None:
-    translator = make_translator(positions=positions)
-    for each in capture_attention(translator.model, encode(translator)):
-        torch.testing.assert_close(each.weights.sum(dim=2), torch.ones_like(each.weights[:, :, 0]))
-        lower = torch.ones_like(each.visible).tril() if each.kind == "decoder" else torch.ones_like(each.visible)
-        assert torch.equal(each.visible, lower)
-        assert (each.weights[:, ~each.visible] == 0.0).all() and (each.weights[:, each.visible] > 0.0).all()
-        scores = scores_of(each, positions).masked_fill(~each.visible, -math.inf)
-        torch.testing.assert_close(scores.softmax(dim=-1), each.weights)
+            torch.testing.assert_close(content + each.position_scores, scores, atol=1e-4, rtol=0)
+        torch.testing.assert_close(scores.masked_fill(~each.visible, -math.inf).softmax(dim=-1), each.weights)
 
 
 def test_whoever_changes_the_weights_is_seen(make_translator: MakeTranslator) -> None:

@@ -53,7 +53,7 @@ class Positions(nn.Module):
 
 
 def sinusoidal_table(
-    num_positions: int, d_model: int, *, formula: Literal["paper", "fairseq"] = "paper"
+    num_positions: int, d_model: int, *, formula: Literal["sinusoidal", "fairseq"] = "sinusoidal"
 ) -> Float[Tensor, "position d_model"]:
     """Sines in the even dimensions, cosines in the odd: row p, dimension 2i is sin(p / 10000^(2i / d_model)).
 
@@ -68,7 +68,7 @@ def sinusoidal_table(
     """
     if d_model % 2:
         raise ValueError(f"d_model = {d_model} must be even for sinusoidal positions")
-    first, last = (0, d_model) if formula == "paper" else (2, max(d_model - 2, 1))
+    first, last = (2, max(d_model - 2, 1)) if formula == "fairseq" else (0, d_model)
     wave = torch.arange(0, d_model, 2, dtype=torch.float64) / last  # in fp64, so that far positions are exact too
     rows = torch.arange(first, first + num_positions, dtype=torch.float64)
     angles = rows[:, None] * torch.pow(10000.0, -wave)
@@ -78,9 +78,9 @@ def sinusoidal_table(
 class _TableOfSines(Positions):
     """A table of sines and cosines; it grows when a sequence is longer than all before it."""
 
-    def __init__(self, *, d_model: int, formula: Literal["paper", "fairseq"] = "paper") -> None:
+    def __init__(self, *, d_model: int, formula: Literal["sinusoidal", "fairseq"] = "sinusoidal") -> None:
         super().__init__()
-        self._formula: Literal["paper", "fairseq"] = formula
+        self._formula = formula
         self.register_buffer("table", sinusoidal_table(256, d_model, formula=formula), persistent=False)
         self.table: Tensor
 
@@ -208,10 +208,8 @@ def distance_buckets(
 def build_positions(config: ModelConfig, *, directions: Literal["both", "past"]) -> Positions:
     """The positions of one stack; `directions` says whether its self-attention sees the future."""
     match config.positions:
-        case "sinusoidal":
-            return SinusoidalPositions(d_model=config.d_model)
-        case "fairseq":
-            return SinusoidalPositions(d_model=config.d_model, formula="fairseq")
+        case "sinusoidal" | "fairseq":
+            return SinusoidalPositions(d_model=config.d_model, formula=config.positions)
         case "learned":
             return LearnedPositions(d_model=config.d_model, max_positions=config.max_positions)
         case "rotary":
