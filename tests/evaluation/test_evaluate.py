@@ -14,8 +14,8 @@ from translate.config.schema import Config, EvaluationConfig
 from translate.data.tokenizer import prepare_tokenizers
 from translate.decoding import Translation, Translator
 from translate.errors import InputError, RunError
-from translate.evaluation.evaluate import Evaluation, evaluate, report_folder, write_report
-from translate.evaluation.metrics import Interval, Metric, score_translations
+from translate.evaluation.evaluate import evaluate, report_folder, write_report
+from translate.evaluation.metrics import Interval, Metric, describe_scores, score_translations
 from translate.evaluation.test_sets import choose_test_set, choose_test_sets
 from translate.runs.checksums import check_folder, read_checksums
 
@@ -60,8 +60,8 @@ def test_report_by_hand(tmp_path: Path) -> None:
     translations = [translation("size", truncated=True), translation(""), cut, cut_source, cut_source]
     metrics = (Metric("BLEU", 12.5, Interval(10.0, 15.0), "case:mixed"), Metric("TER", 50.0, None, "tok:tercom"))
     directory = tmp_path / "evaluation" / "news"
-    for evaluation in (Evaluation([], ()), Evaluation(translations, metrics)):  # the second replaces the first
-        write_report(directory, evaluation, name="news", step=7, settings={"beam_size": 5})
+    for given in (([], {}), (translations, describe_scores(metrics))):  # the second replaces the first
+        write_report(directory, *given, name="news", step=7, settings={"beam_size": 5})
     hypotheses = (directory / "hypotheses.txt").read_bytes()
     assert hypotheses == "size\n\né\u2028x\nsize\nsize\n".encode()
     report = json.loads((directory / "report.json").read_text(encoding="utf-8"))
@@ -148,7 +148,7 @@ def test_where_a_report_is_not_written(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for folder, reason in (("evaluation", f"is a link out of {tmp_path}"), ("file", "cannot be written: Not a dir")):
         with pytest.raises(RunError, match=rf"^{tmp_path}/{folder}/news: {reason}"):
-            write_report(tmp_path / folder / "news", Evaluation([], ()), name="news", step=7, settings={})
+            write_report(tmp_path / folder / "news", [], {}, name="news", step=7, settings={})
     assert list((tmp_path / "victim").iterdir()) == []
 
 
@@ -156,7 +156,7 @@ def test_files_of_one_name_have_reports_of_their_own(tmp_path: Path) -> None:
     first, second, reports = tmp_path / "a" / "x.de", tmp_path / "b" / "x.de", tmp_path / "evaluation"
     names = ["first"]
     assert report_folder(reports, "x.de", source=first, set_names=names) == reports / "x.de"
-    write_report(reports / "x.de", Evaluation([], ()), name="x.de", source=first, step=1, settings={})
+    write_report(reports / "x.de", [], describe_scores(()), name="x.de", source=first, step=1, settings={})
     assert report_folder(reports, "x.de", source=first, set_names=names) == reports / "x.de"
     assert report_folder(reports, "x.de", source=second, set_names=names) == reports / "x.de-2"
     assert report_folder(reports, "first", source=tmp_path / "first", set_names=names) == reports / "first-2"

@@ -10,7 +10,7 @@ import pytest
 from translate.config.schema import EvaluationConfig
 from translate.errors import InputError, RunError
 from translate.evaluation.compare import compare
-from translate.evaluation.programs import MetricProgram, ProgramScores
+from translate.evaluation.programs import MetricProgram, ProgramScores, score_with
 
 SOURCES, REFERENCES = ["ein Hund", "zwei", "drei Hunde"], ["a dog", "two", "three dogs"]
 HYPOTHESES = ["a dog", "two", "three cats"]
@@ -30,7 +30,7 @@ def run(code: str) -> ProgramScores:
 def test_a_real_program() -> None:
     """One of PyPI; its number is computed by hand, and its package and version are beside it."""
     program = MetricProgram.parse(f"WER={JIWER} -r {{reference}} -h {{hypothesis}}", {})
-    found = program.score(SOURCES, HYPOTHESES, REFERENCES, num_samples=100)
+    [found] = score_with([program], SOURCES, HYPOTHESES, REFERENCES, EvaluationConfig())
     assert (found.name, found.score, found.interval) == ("WER", pytest.approx(1 / 5), None)
     assert found.signature.startswith("jiwer -r '{reference}' -h '{hypothesis}'|jiwer:4")
 
@@ -61,7 +61,7 @@ def test_intervals_and_tests_need_scores_of_lines() -> None:
     """They are sacreBLEU's, of the mean: the program gives each line its length."""
     program = python("import sys; print(*(len(line) for line in open(sys.argv[2])), sep=chr(10))")
     lengths = [len(line) + 1 for line in HYPOTHESES]
-    found = program.score(SOURCES, HYPOTHESES, REFERENCES, num_samples=200)
+    [found] = score_with([program], SOURCES, HYPOTHESES, REFERENCES, EvaluationConfig())
     assert found.score == pytest.approx(np.mean(lengths)) and found.interval is not None
     assert found.interval.low < found.score < found.interval.high
     systems = {

@@ -14,6 +14,7 @@ from harness import Toy, in_order, make_two_ways, write_run
 from translate.config.data import DataConfig, HubCorpus, TextCorpus
 from translate.decoding import Translator
 from translate.evaluation.evaluate import evaluate, write_report
+from translate.evaluation.metrics import describe_scores
 from translate.exchange import export_run, import_model
 from translate.exchange.card import CardScores, read_scores, write_card
 from translate.runs.directory import RunDirectory
@@ -38,7 +39,8 @@ def run(toy: Toy, tmp_path: Path) -> RunDirectory:
     settings = translator.config.model_dump(mode="json")
     run.evaluation.mkdir()
     for name, step in (("newest", 150), ("older", 100)):
-        write_report(run.evaluation / name, scored, name=name, step=step, settings=settings)
+        scores = describe_scores(scored.metrics)
+        write_report(run.evaluation / name, scored.translations, scores, name=name, step=step, settings=settings)
     return run
 
 
@@ -81,7 +83,7 @@ def test_the_hub_reads_the_header(run: RunDirectory, tmp_path: Path) -> None:
     assert len(found) == 6 and card.data.eval_results[0].task_type == "translation"
     assert "rounded to int8" in card.text and "| validation, int8 | beam 5 | TER |" in card.text
     assert "| train.de, train.en | cc-by-4.0 |" in card.text and "secret" not in card.text
-    assert "| [me/mine](https://huggingface.co/datasets/me/mine), train | not named in the config |" in card.text
+    assert "| [me/mine train](https://huggingface.co/datasets/me/mine) | not named in the config |" in card.text
     assert "```bash\ntranslate train\n```" in card.text and "sacrebleu " in card.text
     assert "{" not in re.sub("```python.*?```", "", card.text, flags=re.DOTALL)
 

@@ -4,12 +4,18 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from typer import Argument, Option
 
 from translate.bars import show_progress
 from translate.cli.terminal.lines import aligned_columns, check_outputs, open_lines, print_result
-from translate.cli.terminal.options import JsonOption, MetricOption, check_runs, complete_run, takes_languages
+from translate.cli.terminal.options import (
+    JsonOption,
+    MetricOption,
+    check_runs,
+    find_runs,
+    require_scores,
+    takes_languages,
+)
 from translate.errors import InputError
 from translate.messages import wrap
 
@@ -24,7 +30,7 @@ if TYPE_CHECKING:
 def compare(
     systems: Annotated[
         list[Path],
-        Argument(metavar="SYSTEM", help="Runs or files of translations, baseline first.", autocompletion=complete_run),
+        Argument(metavar="SYSTEM", help="Runs or files of translations, baseline first.", autocompletion=find_runs),
     ],
     source: Annotated[Path | None, Option(metavar="F", help="Translate this text instead of a test set.")] = None,
     reference: Annotated[Path | None, Option(metavar="F", help="References of --source.")] = None,
@@ -93,8 +99,7 @@ def compare(
     print_result("\n\n".join(shown), {"set": name, **comparison.to_document(), "warnings": doubts}, as_json=as_json)
     if page is not None:
         save_picture(comparison_picture(comparison, test_set=name), page)
-    if any(program.name not in comparison.metrics for program in programs):
-        raise typer.Exit(1)
+    require_scores(metric, comparison.metrics)
 
 
 def _translate(run: Path, pairs: "ParallelCorpus", languages: dict[str, Any]) -> list[str]:

@@ -8,9 +8,9 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 from typer import Argument, Option
@@ -136,81 +136,133 @@ def decode(
     check_outputs({"--output": output or STANDARD_OUTPUT, "--alignments": alignments})
     if interactive or is_typed(file):
         options["look_ahead_lines"] = 1
+    runs = {"RUN": [run], "--ensemble": ensemble or [], "--reverse": [] if reverse is None else [reverse]}
+    settings = {**languages, "options": options}
+    decoding = _Decoding(file, output, alignments, constraints, output_format, runs, checkpoint, settings)
+    if given["--document"]:
+        decoding.translate_document(document_format)
+    elif in_parts:
+        decode_in_parts(decoding.prepare_parts)
+    else:
+        decoding.translate_lines(is_interactive=interactive)
 
-    def load() -> "Translator":
+
+class _Decoding(NamedTuple):
+    """What a command line asks for: which text to translate, where to, and with which runs."""
+
+    file: Path | None
+    output: Path | None
+    alignments: Path | None
+    constraints: dict[str, Path]  # files by option
+    output_format: Literal["text", "jsonl"]
+    runs: dict[str, list[Path]]  # by option
+    checkpoint: str
+    settings: dict[str, Any]  # more arguments of `load_translator`
+
+    def load(self) -> "Translator":
+        """Load the translator, perhaps with an ensemble and a reverse model."""
         from translate.data.text import read_lines
         from translate.decoding.loading import load_translator
 
+        (run,) = self.runs["RUN"]
         with show_progress(f"Loading {run}"):
-            phrases = read_lines(forbid) if forbid is not None else []
-            loaded = load_translator(
+            phrases = read_lines(self.constraints["forbid"]) if "forbid" in self.constraints else []
+            translator = load_translator(
                 run,
-                checkpoint=checkpoint,
-                options=options,
-                token_scores=output_format == "jsonl",
-                ensemble=ensemble or [],
-                reverse=reverse,
+                checkpoint=self.checkpoint,
+                token_scores=self.output_format == "jsonl",
+                ensemble=self.runs["--ensemble"],
+                reverse=next(iter(self.runs["--reverse"]), None),
                 forbidden=[phrase for phrase in phrases if phrase.strip()],
-                **languages,
-            )
-        if is_typed(file):
-            known, direction = loaded.translator.languages, loaded.translator.direction
+                **self.settings,
+            ).translator
+        if is_typed(self.file):
+            known, direction = translator.languages, translator.direction
             shown = f"to {direction.target}" if direction and known.has_choice else known.sources[0]
             typer.echo(f"Reading lines ({shown}) from the terminal. Ctrl-C cancels a line, Ctrl-D ends.", err=True)
-        return loaded.translator
+        return translator
 
-    def prepare_parts() -> DecodingJob:
+    def translate_lines(self, *, is_interactive: bool) -> None:
+        """Translate line by line: a text, or what a person types on a terminal."""
+        by_line = self.output or self.alignments or {"prefix", "require"} & self.constraints.keys()
+        is_conversation = is_typed(self.file) and is_terminal(sys.stdout) and not by_line
+        source = TextLines(typed_lines(), None, "the terminal") if is_conversation else open_lines(self.file)
+        requests = read_requests(source, self.constraints)  # reports bad files before the model is loaded
+        check_outputs({"--output": self.output, "--alignments": self.alignments})
+        translator = self.load()
+        from translate.decoding import ConditionCounts, count_conditions
+        from translate.decoding.output.formats import format_translations
+
+        if is_conversation:
+            logger.info(str(count_conditions(converse(translator, requests, output_format=self.output_format))))
+            return
+        started, counts = time.perf_counter(), ConditionCounts()
+        with contextlib.ExitStack() as stack:
+            is_hidden = is_interactive or is_typed(self.file)  # a bar would get in the way of typing
+            advance = stack.enter_context(show_progress("Translating", source.total, unit="lines", is_hidden=is_hidden))
+            translations = counts.watch(translator.translate_stream(requests, on_finished=advance))
+            write = stack.enter_context(open_line_output(self.alignments)) if self.alignments else None
+            lines = format_translations(
+                translations, translator, output_format=self.output_format, write_alignment=write
+            )
+            write_lines(lines, self.output)
+        seconds = time.perf_counter() - started
+        logger.info(f"{counts} in {seconds:.1f} s ({counts['lines'] / max(seconds, 1e-9):.1f} lines/s)")
+
+    def prepare_parts(self) -> DecodingJob:
         """Check the files, load the translator, and collect the facts that must be the same on all ranks."""
         from translate.decoding.sharded import ShardedDecoder
         from translate.files import require_file
         from translate.fingerprint import fingerprint
 
-        if file is None or str(file) == "-" or output is None:
+        if self.file is None or str(self.file) == "-" or self.output is None:
             raise InputError("with --resume, or under torchrun, decode needs FILE and --output FILE")
-        files = {"FILE": file, **{f"--{name}": path for name, path in constraints.items()}}
+        files = {"FILE": self.file, **{f"--{name}": path for name, path in self.constraints.items()}}
         for path in files.values():
             require_file(path)
-        check_outputs({"--output": output, "--alignments": alignments})
-        if output.exists() and not output.is_file():
-            raise InputError(f"--output {output}: is not a file, and the parts are joined into one; name a file")
-        runs = {"RUN": [run], "--ensemble": ensemble or [], "--reverse": [] if reverse is None else [reverse]}
+        check_outputs({"--output": self.output, "--alignments": self.alignments})
+        if self.output.exists() and not self.output.is_file():
+            raise InputError(f"--output {self.output}: is not a file, and the parts are joined into one; name a file")
         by_line = {name: fingerprint(path) for name, path in files.items() if name in {"FILE", *_BY_LINE}}
         for_all_lines = {name: path for name, path in files.items() if name not in by_line}
-        source = open_lines(file)
-        requests = read_requests(source, constraints)
-        translator, dependencies = load_for_parts(load, runs, for_all_lines, checkpoint=checkpoint)
-        decoder = ShardedDecoder(translator, dependencies, output_format, output=output, alignments=alignments)
+        source = open_lines(self.file)
+        requests = read_requests(source, self.constraints)
+        translator, dependencies = load_for_parts(self.load, self.runs, for_all_lines, checkpoint=self.checkpoint)
+        decoder = ShardedDecoder(
+            translator, dependencies, self.output_format, output=self.output, alignments=self.alignments
+        )
         return DecodingJob(decoder, {**dependencies, **by_line}, source.total, requests)
 
-    if given["--document"]:
-        _decode_document(file, output, document_format=document_format, terminology=terminology, load=load)
-        return
-    if in_parts:
-        decode_in_parts(prepare_parts)
-        return
-    is_conversation = is_typed(file) and is_terminal(sys.stdout) and not (output or alignments or prefix or require)
-    source = TextLines(typed_lines(), None, "the terminal") if is_conversation else open_lines(file)
-    requests = read_requests(source, constraints)  # reports bad files before the model is loaded
-    check_outputs({"--output": output, "--alignments": alignments})
-    translator = load()
-    from translate.decoding import ConditionCounts, count_conditions
-    from translate.decoding.output.formats import format_translations
+    def translate_document(self, document_format: "DocumentFormat | None") -> None:
+        """Translate a document, loading the translator only once the file has been checked; report what it contained.
 
-    if is_conversation:
-        logger.info(str(count_conditions(converse(translator, requests, output_format=output_format))))
-        return
-    started = time.perf_counter()
-    counts = ConditionCounts()
-    with contextlib.ExitStack() as stack:
-        is_hidden = interactive or is_typed(file)  # a bar would get in the way of typing
-        advance = stack.enter_context(show_progress("Translating", source.total, unit="lines", is_hidden=is_hidden))
-        translations = counts.watch(translator.translate_stream(requests, on_finished=advance))
-        write = stack.enter_context(open_line_output(alignments)) if alignments else None
-        write_lines(
-            format_translations(translations, translator, output_format=output_format, write_alignment=write), output
-        )
-    seconds = time.perf_counter() - started
-    logger.info(f"{counts} in {seconds:.1f} s ({counts['lines'] / max(seconds, 1e-9):.1f} lines/s)")
+        Raises:
+            InputError: A file cannot be used, or its name does not determine a format.
+        """
+        from translate.decoding import Request
+        from translate.decoding.constraints.terminology import read_terminology
+        from translate.documents.document import format_of_file, translate_document, word_weights
+
+        document_format = document_format or format_of_file(self.file)
+        text = read_document(self.file)
+        terms = read_terminology(self.constraints["terminology"]) if "terminology" in self.constraints else None
+        check_outputs({"--output": self.output})
+        translator = self.load()
+        started = time.perf_counter()
+
+        def translate(sentences: Sequence[str]) -> list["Translation"]:
+            with show_progress("Translating", len(sentences), unit="sentences") as advance:
+                requests = (Request(sentence, terminology=terms) for sentence in sentences)
+                return list(translator.translate_stream(requests, on_finished=advance))
+
+        align = functools.partial(word_weights, translator)
+        document = translate_document(text, document_format, translate, align, translator.direction)
+        write_lines([document.text], self.output, end="")
+        seconds = time.perf_counter() - started
+        for problem in document.problems:
+            logger.warning(problem)
+        rate = document.sentences / max(seconds, 1e-9)
+        logger.info(f"{document} in {seconds:.1f} s ({rate:.1f} sentences/s)")
 
 
 @takes_decoding_options(
@@ -254,45 +306,6 @@ def score(
     logger.info(
         f"{total.lines} lines, {total.tokens} tokens, {total.log_prob:.2f} nats, perplexity {total.perplexity:.3f}{cut}"
     )
-
-
-def _decode_document(
-    file: Path | None,
-    output: Path | None,
-    *,
-    document_format: "DocumentFormat | None",
-    terminology: Path | None,
-    load: Callable[[], "Translator"],
-) -> None:
-    """Translate a document, loading the translator only once the file has been checked, and report what it contained.
-
-    Raises:
-        InputError: A file cannot be used, or its name does not determine a format.
-    """
-    from translate.decoding import Request
-    from translate.decoding.constraints.terminology import read_terminology
-    from translate.documents.document import format_of_file, translate_document, word_weights
-
-    document_format = document_format or format_of_file(file)
-    text = read_document(file)
-    terms = None if terminology is None else read_terminology(terminology)
-    check_outputs({"--output": output})
-    translator = load()
-    started = time.perf_counter()
-
-    def translate(sentences: Sequence[str]) -> list["Translation"]:
-        with show_progress("Translating", len(sentences), unit="sentences") as advance:
-            requests = (Request(sentence, terminology=terms) for sentence in sentences)
-            return list(translator.translate_stream(requests, on_finished=advance))
-
-    align = functools.partial(word_weights, translator)
-    document = translate_document(text, document_format, translate, align, translator.direction)
-    write_lines([document.text], output, end="")
-    seconds = time.perf_counter() - started
-    for problem in document.problems:
-        logger.warning(problem)
-    rate = document.sentences / max(seconds, 1e-9)
-    logger.info(f"{document} in {seconds:.1f} s ({rate:.1f} sentences/s)")
 
 
 def read_document(file: Path | None) -> str:

@@ -4,7 +4,7 @@ import functools
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer import Argument, Option
@@ -17,14 +17,12 @@ from translate.cli.terminal.options import (
     JsonOption,
     MetricOption,
     RunArgument,
+    require_scores,
     takes_decoding_options,
     takes_languages,
 )
 from translate.errors import InputError
 from translate.messages import escaped, wrap
-
-if TYPE_CHECKING:
-    from translate.evaluation.programs import MetricProgram
 
 logger = logging.getLogger(__name__)
 
@@ -59,33 +57,17 @@ def evaluate(
       translate eval --hypotheses output.en --reference news.en --report
       translate eval runs/demo --metric 'WER=jiwer -r {reference} -h {hypothesis}'
     """
-    from translate.config.schema import EvaluationConfig
-    from translate.evaluation.metrics import describe_scores, score_conventions, score_translations
-    from translate.evaluation.programs import MetricProgram, score_with
-    from translate.lint.scored import find_mistakes
-
     if hypotheses is not None:
         unused = (run, source and not metric, set_name, samples, *languages.values(), options, checkpoint != "best")
         if reference is None or any(unused):
             raise InputError("--hypotheses F takes only --reference F, which it needs, --report, --metric and --json")
-        programs = MetricProgram.parse_all(metric, EvaluationConfig())
-        if source is None and any("{source}" in word for program in programs for word in program.command):
-            raise InputError("--metric: the program reads {source}: name the text with --source F")
-        files = [open_lines(file) for file in (hypotheses, reference, source) if file is not None]
-        lines = list(paired_lines(*files))
-        translated, references, sources = ([line[side] for line in lines] for side in (0, 1, -1))
-        metrics = score_translations(translated, references, EvaluationConfig())
-        metrics += score_with(programs, sources, translated, references, EvaluationConfig())
-        others = score_conventions(translated, references, EvaluationConfig()) if report else ()
-        warnings = [*find_mistakes({str(hypotheses): translated}, references)]
-        scores: dict[str, Any] = {"metrics": metrics, "conventions": others, "warnings": warnings}
-        document = {"name": str(hypotheses), "num_lines": len(lines), **describe_scores(**scores)}
-        _print_scores([(f"{hypotheses}: {len(lines):,} lines", document)], report=report, as_json=as_json)
-        _check_programs(programs, [document])
+        scored = [_score_files(hypotheses, reference, source, metric=metric, report=report)]
+        _print_scores(scored, metric=metric, report=report, as_json=as_json)
         return
     if run is None:
         raise InputError("name a run directory, or --hypotheses F --reference F")
     from translate.config.load import read_resolved_config
+    from translate.evaluation.programs import MetricProgram, score_with
     from translate.evaluation.test_sets import choose_test_sets
     from translate.runs.directory import open_run
 
@@ -96,40 +78,96 @@ def evaluate(
     from translate.decoding import count_conditions
     from translate.decoding.loading import load_translator
     from translate.evaluation.evaluate import evaluate, report_folder, spread_samples, write_report
+    from translate.evaluation.metrics import describe_scores, score_conventions
+    from translate.lint.scored import find_mistakes
     from translate.runs.loading import describe_moment
 
     translator, loaded = load_translator(run, checkpoint=checkpoint, options=options, token_scores=False, **languages)
-    scored: list[tuple[str, dict[str, Any]]] = []
+    saved: dict[str, Any] = {"step": loaded.step, "averaged": loaded.averaged}
+    scored = []
     for name, pairs in test_sets.items():
-        searching = translator.toward(pairs.direction)
-        with show_progress(f"Translating {name}", len(pairs.sources), unit="lines") as advance:
-            evaluation = evaluate(searching, pairs.sources, pairs.targets, config.evaluation, on_finished=advance)
-        settings, texts = translator.config.model_dump(mode="json"), [each.text for each in evaluation.translations]
-        more = score_with(programs, pairs.sources, texts, pairs.targets, config.evaluation)
-        evaluation = evaluation._replace(metrics=evaluation.metrics + more)
-        others = score_conventions(texts, pairs.targets, config.evaluation) if report else ()
-        doubts = [*find_mistakes({str(run): texts}, pairs.targets, pairs.sources, translated_here=[str(run)])]
+        sources, references, searching = pairs.sources, pairs.targets, translator.toward(pairs.direction)
+        with show_progress(f"Translating {name}", len(sources), unit="lines") as advance:
+            evaluation = evaluate(searching, sources, references, config.evaluation, on_finished=advance)
+        translations, texts = evaluation.translations, [each.text for each in evaluation.translations]
+        metrics = [*evaluation.metrics, *score_with(programs, sources, texts, references, config.evaluation)]
+        conventions = score_conventions(texts, references, config.evaluation) if report else ()
+        mistakes = find_mistakes({str(run): texts}, references, sources, translated_here=[str(run)])
+        scores = describe_scores(metrics, conventions, mistakes)
         folder = report_folder(directory.evaluation, name, source=source, set_names=[*config.data.test, "validation"])
-        saved: dict[str, Any] = {"step": loaded.step, "averaged": loaded.averaged}
-        found: dict[str, Any] = {"conventions": others, "warnings": doubts}
-        document = write_report(folder, evaluation, name=name, source=source, settings=settings, **found, **saved)
-        how = f"beam {translator.config.beam_size}" if translator.config.search == "beam" else "sampled"
-        counts = count_conditions(evaluation.translations)
-        moment = describe_moment(**saved)
-        title = f"{name}, {checkpoint} checkpoint ({moment}), {how}: {counts}"
-        for index in spread_samples(len(pairs.sources), samples):
-            sample = {"source": pairs.sources[index], "reference": pairs.targets[index], "translation": texts[index]}
+        settings = translator.config.model_dump(mode="json")
+        document = write_report(folder, translations, scores, name=name, source=source, settings=settings, **saved)
+        moment, counts = describe_moment(**saved), count_conditions(translations)
+        title = f"{name}, {checkpoint} checkpoint ({moment}), {translator.config.brief}: {counts}"
+        for index in spread_samples(len(sources), samples):
+            sample = {"source": sources[index], "reference": references[index], "translation": texts[index]}
             document.setdefault("samples", []).append(sample)
         scored.append((title, document))
-    _print_scores(scored, report=report, as_json=as_json)
-    _check_programs(programs, [document for _, document in scored])
+    _print_scores(scored, metric=metric, report=report, as_json=as_json)
 
 
-def _check_programs(programs: Sequence["MetricProgram"], documents: Sequence[dict[str, Any]]) -> None:
-    """Exit with code 1 if the scores of a program are missing."""
-    scored = [{metric["name"] for metric in document["metrics"]} for document in documents]
-    if any(program.name not in names for program in programs for names in scored):
-        raise typer.Exit(1)
+def _score_files(
+    hypotheses: Path, reference: Path, source: Path | None, *, metric: list[str] | None, report: bool
+) -> tuple[str, dict[str, Any]]:
+    """Score translations in a file, without a run; returns a title and the scores."""
+    from translate.config.schema import EvaluationConfig
+    from translate.evaluation.metrics import describe_scores, score_conventions, score_translations
+    from translate.evaluation.programs import MetricProgram, score_with
+    from translate.lint.scored import find_mistakes
+
+    config = EvaluationConfig()
+    programs = MetricProgram.parse_all(metric, config)
+    if source is None and any("{source}" in word for program in programs for word in program.command):
+        raise InputError("--metric: the program reads {source}: name the text with --source F")
+    lines = list(paired_lines(*(open_lines(file) for file in (hypotheses, reference, source) if file is not None)))
+    texts, references, sources = ([line[side] for line in lines] for side in (0, 1, -1))
+    metrics = [*score_translations(texts, references, config)]
+    metrics += score_with(programs, sources, texts, references, config)
+    conventions = score_conventions(texts, references, config) if report else ()
+    scores = describe_scores(metrics, conventions, find_mistakes({str(hypotheses): texts}, references))
+    return f"{hypotheses}: {len(lines):,} lines", {"name": str(hypotheses), "num_lines": len(lines), **scores}
+
+
+def _print_scores(
+    scored: Sequence[tuple[str, dict[str, Any]]], *, metric: list[str] | None, report: bool, as_json: bool
+) -> None:
+    """Print a table of scores for each test set, with samples, and below them the signatures; or all of it as JSON.
+
+    Args:
+        scored: For each test set a title and its report, perhaps with samples.
+        metric: The programs that were asked for; the command fails if the score of one is missing.
+    """
+    for _, document in scored:
+        for warning in document["warnings"]:
+            logger.warning(warning)
+    if as_json:
+        print_json({"evaluations": [document for _, document in scored]})
+    else:
+        _print_tables(scored, report=report)
+    for _, document in scored:
+        require_scores(metric, [each["name"] for each in document["metrics"]])
+
+
+def _print_tables(scored: Sequence[tuple[str, dict[str, Any]]], *, report: bool) -> None:
+    from translate.evaluation.metrics import CONVENTIONS, decimals
+
+    signatures: dict[str, str] = {}
+    for title, document in scored:
+        typer.echo(escaped(title))
+        metrics = [*document["metrics"], *document.get("conventions", ())]
+        width = max(len(metric["name"]) for metric in metrics)
+        for metric in metrics:
+            signatures[metric["name"]] = metric["signature"]
+            digits = decimals(metric["name"])
+            bounds = ", ".join(f"{bound:{digits + 3}.{digits}f}" for bound in metric["interval"] or ())
+            score = f"{metric['score']:{digits + 4}.{digits}f}"
+            typer.echo(f"  {metric['name']:<{width}}  {score}{bounds and f'  [{bounds}]'}")
+        for sample in document.get("samples", ()):
+            typer.echo(escaped("\n" + "\n".join(f"  {f'{name}:':<12} {text}" for name, text in sample.items())))
+        typer.echo()
+    typer.echo("\n".join(["Signatures", *aligned_columns([*signatures.items()]), *[""] * report]))
+    for name, text in CONVENTIONS.items() if report else ():
+        typer.echo("\n".join(wrap(f"{name}: {text}", 80, initial_indent="  ", subsequent_indent="    ")))
 
 
 def tune_decode(
@@ -180,36 +218,3 @@ def tune_decode(
     shown = " ".join(f"{key}={value}" for key, value in changes.items())
     document = {"set": set_name, "num_lines": num_lines, "tried": [each._asdict() for each in tried]}
     say(f"{'Best' if dry_run else f'Now the defaults of {run}'}: {shown}", {**document, "best": chosen._asdict()})
-
-
-def _print_scores(scored: Sequence[tuple[str, dict[str, Any]]], *, report: bool, as_json: bool) -> None:
-    """Print a table of scores for each test set, with samples, and below them the signatures; or all of it as JSON.
-
-    Args:
-        scored: For each test set a title and its report, perhaps with samples.
-    """
-    from translate.evaluation.metrics import CONVENTIONS, decimals
-
-    for _, document in scored:
-        for warning in document["warnings"]:
-            logger.warning(warning)
-    if as_json:
-        print_json({"evaluations": [document for _, document in scored]})
-        return
-    signatures: dict[str, str] = {}
-    for title, document in scored:
-        typer.echo(escaped(title))
-        metrics = [*document["metrics"], *document.get("conventions", ())]
-        width = max(len(metric["name"]) for metric in metrics)
-        for metric in metrics:
-            signatures[metric["name"]] = metric["signature"]
-            digits = decimals(metric["name"])
-            bounds = ", ".join(f"{bound:{digits + 3}.{digits}f}" for bound in metric["interval"] or ())
-            score = f"{metric['score']:{digits + 4}.{digits}f}"
-            typer.echo(f"  {metric['name']:<{width}}  {score}{bounds and f'  [{bounds}]'}")
-        for sample in document.get("samples", ()):
-            typer.echo(escaped("\n" + "\n".join(f"  {f'{name}:':<12} {text}" for name, text in sample.items())))
-        typer.echo()
-    typer.echo("\n".join(["Signatures", *aligned_columns([*signatures.items()]), *[""] * report]))
-    for name, text in CONVENTIONS.items() if report else ():
-        typer.echo("\n".join(wrap(f"{name}: {text}", 80, initial_indent="  ", subsequent_indent="    ")))

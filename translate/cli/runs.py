@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument
 
 from translate.cli.terminal.lines import aligned_columns, print_result
-from translate.cli.terminal.options import JsonOption, RunArgument
+from translate.cli.terminal.options import JsonOption, RunArgument, find_runs
 from translate.errors import InputError, RunError
 
 if TYPE_CHECKING:
@@ -25,12 +25,15 @@ def runs(
       translate runs
       translate runs experiments --json
     """
-    from translate.runs.summary import find_runs, summarize_run
+    from translate.runs.summary import summarize_run
 
     header = ("run", "languages", "parameters", "steps", "BLEU", "minutes", "created", "state")
     rows: list[tuple[str, ...]] = [header]
     documents: list[dict[str, object]] = []
-    for path in find_runs(folder):
+    if not folder.is_dir():
+        raise InputError(f"{folder}: is not a folder; name one that has runs, such as runs")
+    paths = [folder] if (folder / "run.json").exists() else map(Path, find_runs(f"{folder}/"))
+    for path in paths:
         try:
             found = summarize_run(path)
         except (InputError, RunError) as error:

@@ -178,6 +178,17 @@ def is_stream(corpus: Corpus) -> bool:
     return isinstance(corpus, NamedColumns) and corpus.streaming
 
 
+def corpus_title(corpus: Corpus) -> str:
+    """What people call a corpus: its files without their folders, or its name on the Hub."""
+    match corpus:
+        case TextCorpus():
+            return f"{corpus.source.name}, {corpus.target.name}"
+        case HubCorpus():
+            return " ".join(filter(None, (corpus.dataset, corpus.subset, corpus.split)))
+        case _:
+            return corpus.path.name
+
+
 class DataConfig(Section):
     """The corpora, and which pairs are left out."""
 

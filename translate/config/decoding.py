@@ -97,6 +97,11 @@ class DecodingConfig(Section):
         """Whether the result is the beam's best scores, without sampling or minimum Bayes risk."""
         return self.search == "beam" and self.mbr == "none"
 
+    @property
+    def brief(self) -> str:
+        """The search in two words: `beam 5`, or `sampled`."""
+        return f"beam {self.beam_size}" if self.search == "beam" else "sampled"
+
     @model_validator(mode="after")
     def _check_settings_agree(self) -> Self:
         groups, size = self.diversity_groups, self.beam_size

@@ -64,6 +64,11 @@ class ModelConfig(Section):
         """Whether the feed-forward layer has a gate: a third matrix, whose products the activation is applied to."""
         return self.activation == "swiglu"
 
+    @property
+    def brief(self) -> str:
+        """The size of the model in a few words."""
+        return f"{self.num_encoder_layers}+{self.num_decoder_layers} layers, d_model {self.d_model}"
+
     @model_validator(mode="after")
     def _check_shapes(self) -> Self:
         head_dim, remainder = divmod(self.d_model, self.num_heads)

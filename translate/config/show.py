@@ -94,8 +94,7 @@ def describe_presets() -> list[list[str]]:
         text = read_input(presets_directory() / f"{name}.yaml").decode()
         facts = {"data": "–", "minutes": "–", "BLEU": "–"} | dict(re.findall("(?m)^# (data|minutes|BLEU): (.+)$", text))
         model = load_config(name).config.model
-        size = f"{model.num_encoder_layers}+{model.num_decoder_layers} layers, d_model {model.d_model}"
-        rows.append([name, facts["data"], size, facts["minutes"], facts["BLEU"]])
+        rows.append([name, facts["data"], model.brief, facts["minutes"], facts["BLEU"]])
     return rows
 
 

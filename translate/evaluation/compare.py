@@ -1,6 +1,5 @@
 """Compares translations of one test set by two or more systems: scores, significance, and where they differ."""
 
-import logging
 from bisect import bisect
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,11 +12,9 @@ from sacrebleu.significance import PairedTest
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
 from translate.config.schema import EvaluationConfig
-from translate.errors import InputError, RunError
+from translate.errors import InputError
 from translate.evaluation.metrics import SCORES, check_bleu_tokenizer
-from translate.evaluation.programs import LineScores, MetricProgram
-
-logger = logging.getLogger(__name__)
+from translate.evaluation.programs import LineScores, MetricProgram, run_programs
 
 _LENGTHS = (1, 6, 11, 16, 21, 31, 51)  # smallest number of words in each bucket of sentences
 _FREQUENCIES = (1, 2, 5, 20, 100, 1000)  # smallest number of occurrences in each bucket of words
@@ -109,17 +106,13 @@ def compare(
         if is_quick:
             scorer = make_scorer(config.bleu_tokenizer, references=[references])
             metrics[name], signatures[name] = _test_significance(systems, scorer, config.bootstrap_samples)
-    for program in programs:
-        try:
-            found = {name: program.run(sources, lines, references) for name, lines in systems.items()}
-        except RunError as error:
-            logger.error(error)
-            continue
-        of_lines = {name: scores.of_lines for name, scores in found.items()}
+    scored = run_programs(programs, list(systems.values()), sources=sources, references=references)
+    for program, found in scored.items():
+        of_lines = {name: scores.of_lines for name, scores in zip(systems, found, strict=True)}
         if all(of_lines.values()):
             metrics[program.name], _ = _test_significance(of_lines, LineScores(program.name), config.bootstrap_samples)
         else:
-            first, *others = (scores.score for scores in found.values())
+            first, *others = (scores.score for scores in found)
             compared = (ComparedScore(each, None, each - first) for each in others)
             metrics[program.name] = (ComparedScore(first, None), *compared)
         signatures[program.name] = program.signature

@@ -5,7 +5,7 @@ import dataclasses
 import itertools
 import json
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -14,7 +14,7 @@ from translate.atomic import explain_write_errors, write_text
 from translate.config.schema import EvaluationConfig
 from translate.decoding import OnFinished, Translation, Translator, count_conditions, ignore_progress
 from translate.distributed.process_group import SINGLE_PROCESS, World
-from translate.evaluation.metrics import Metric, check_bleu_tokenizer, describe_scores, score_translations
+from translate.evaluation.metrics import Metric, check_bleu_tokenizer, score_translations
 from translate.files import FileError, read_json
 from translate.fingerprint import fingerprint
 from translate.runs.checksums import CHECKSUMS, check_inside, write_checksums
@@ -108,15 +108,14 @@ def report_folder(evaluation: Path, name: str, *, source: Path | None, set_names
 
 def write_report(
     directory: Path,
-    evaluation: Evaluation,
+    translations: Sequence[Translation],
+    scores: Mapping[str, Any],
     *,
     name: str,
     step: int,
     settings: dict[str, object],
     source: Path | None = None,
     averaged: Sequence[int] = (),
-    conventions: Sequence[Metric] = (),
-    warnings: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Write `hypotheses.txt` and `report.json` into a directory, which is created if necessary.
 
@@ -124,11 +123,10 @@ def write_report(
         The report.
 
     Args:
+        scores: As `describe_scores` gives them.
         settings: The settings of the search.
         source: The file that was translated; None: a test set of the config.
         averaged: The steps of the checkpoints whose average was evaluated, if one was.
-        conventions: Scores by other conventions.
-        warnings: Signs that the wrong texts were scored.
 
     Raises:
         RunError: The files cannot be written, or the directory is a link that leaves the run.
@@ -138,8 +136,8 @@ def write_report(
         directory.mkdir(parents=True, exist_ok=True)
         (directory / CHECKSUMS).unlink(missing_ok=True)  # from an earlier evaluation
     hypotheses = directory / "hypotheses.txt"
-    write_text(hypotheses, "".join(f"{translation.text}\n" for translation in evaluation.translations))
-    counts = count_conditions(evaluation.translations)
+    write_text(hypotheses, "".join(f"{translation.text}\n" for translation in translations))
+    counts = count_conditions(translations)
     report = {
         "name": name,
         **({} if source is None else {"source": os.path.realpath(source)}),
@@ -147,13 +145,13 @@ def write_report(
         **({"averaged": averaged} if averaged else {}),
         "hypotheses": f"sha256:{fingerprint(hypotheses)}",
         **{f"num_{condition}": counts[condition] for condition in _CONDITIONS.split()},
-        **describe_scores(evaluation.metrics, conventions, warnings),
+        **scores,
         "decoding": settings,
         "versions": package_versions(),
     }
-    scores = directory / "report.json"
-    write_text(scores, json.dumps(report, indent=2) + "\n")  # in ASCII, because a name may not be UTF-8
-    write_checksums(directory, {file.name: fingerprint(file) for file in (hypotheses, scores)})
+    file = directory / "report.json"
+    write_text(file, json.dumps(report, indent=2) + "\n")  # in ASCII, because a name may not be UTF-8
+    write_checksums(directory, {each.name: fingerprint(each) for each in (hypotheses, file)})
     return report
 
 

@@ -3,7 +3,7 @@
 import logging
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
 from sacrebleu.metrics.base import Metric as SacreMetric
@@ -146,7 +146,7 @@ def score_conventions(
 
 
 def describe_scores(
-    metrics: Sequence[Metric], conventions: Sequence[Metric] = (), warnings: Sequence[str] = ()
+    metrics: Sequence[Metric], conventions: Sequence[Metric] = (), warnings: Iterable[str] = ()
 ) -> dict[str, Any]:
     """Scores for JSON, with scores by other conventions and signs that the wrong texts were scored."""
     scores = {"metrics": metrics} | ({"conventions": conventions} if conventions else {})

@@ -49,6 +49,15 @@ class ProgramScores(NamedTuple):
     score: float  # of all
     of_lines: list[float]  # empty: the program gives none
 
+    def interval(self, num_samples: int) -> Interval | None:
+        """The bootstrap interval of the score; None: there are no scores of lines, or no samples."""
+        if not self.of_lines or num_samples < 2:
+            return None
+        lines = np.array(self.of_lines)
+        chosen = np.random.default_rng(_SEED).choice(len(lines), size=(num_samples, len(lines)))
+        mean, half = map(float, estimate_ci(lines[chosen].mean(axis=1)))
+        return Interval(mean - half, mean + half)
+
 
 class MetricProgram(NamedTuple):
     """A program that scores translations."""
@@ -129,18 +138,6 @@ class MetricProgram(NamedTuple):
             raise RunError(f"{who} printed {unreadable[-1]!r}, which should end with a number such as 0.85")
         return scores
 
-    def score(
-        self, sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str], *, num_samples: int
-    ) -> Metric:
-        """The score of translations, with a bootstrap interval if the program scores lines too; see `run`."""
-        found, interval = self.run(sources, hypotheses, references), None
-        if found.of_lines and num_samples > 1:
-            lines = np.array(found.of_lines)
-            chosen = np.random.default_rng(_SEED).choice(len(lines), size=(num_samples, len(lines)))
-            mean, half = map(float, estimate_ci(lines[chosen].mean(axis=1)))
-            interval = Interval(mean - half, mean + half)
-        return Metric(self.name, found.score, interval, self.signature)
-
     @property
     def signature(self) -> str:
         """The command, and the package and version that the program belongs to, if it is Python's."""
@@ -168,21 +165,36 @@ def find_version(command: tuple[str, ...]) -> str | None:
     return result.stdout.strip() or None
 
 
+def run_programs(
+    programs: Sequence[MetricProgram],
+    systems: Sequence[Sequence[str]],
+    *,
+    sources: Sequence[str],
+    references: Sequence[str],
+) -> dict[MetricProgram, list[ProgramScores]]:
+    """Each system's scores by each program. A program that fails is left out, and the log says why."""
+    found = {}
+    for program in programs:
+        try:
+            found[program] = [program.run(sources, translations, references) for translations in systems]
+        except RunError as error:
+            logger.error(error)
+    return found
+
+
 def score_with(
     programs: Sequence[MetricProgram],
     sources: Sequence[str],
     hypotheses: Sequence[str],
     references: Sequence[str],
     config: EvaluationConfig,
-) -> tuple[Metric, ...]:
-    """The scores of all programs; those of one that fails are missing, and the log says why."""
-    found: list[Metric] = []
-    for program in programs:
-        try:
-            found.append(program.score(sources, hypotheses, references, num_samples=config.bootstrap_samples))
-        except RunError as error:
-            logger.error(error)
-    return tuple(found)
+) -> list[Metric]:
+    """The scores of all programs that do not fail; see `run_programs`."""
+    found = run_programs(programs, [hypotheses], sources=sources, references=references)
+    return [
+        Metric(program.name, scores.score, scores.interval(config.bootstrap_samples), program.signature)
+        for program, (scores,) in found.items()
+    ]
 
 
 class LineScores(SacreMetric):
@@ -201,11 +213,5 @@ class LineScores(SacreMetric):
     def _compute_score_from_stats(self, stats: Any) -> Score:
         return Score(self.name, float(stats[0] / stats[1]))
 
-    def _preprocess_segment(self, sent: str) -> str:
-        raise NotImplementedError
-
-    def _extract_reference_info(self, refs: Sequence[str]) -> dict[str, Any]:
-        raise NotImplementedError
-
-    def _compute_segment_statistics(self, hypothesis: str, ref_kwargs: dict[str, Any]) -> list[Any]:
-        raise NotImplementedError
+    # There is no text to prepare.
+    _preprocess_segment = _extract_reference_info = _compute_segment_statistics = None  # type: ignore[assignment]

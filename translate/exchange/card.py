@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from translate._version import __version__
-from translate.config.data import Corpus, HubCorpus, TextCorpus
+from translate.config.data import Corpus, DataConfig, HubCorpus, corpus_title
 from translate.config.decoding import DecodingConfig
 from translate.data.languages import Languages
 from translate.decoding.engines.ctranslate2 import ctranslate2_search, length_power
@@ -76,6 +76,16 @@ class CardScores(NamedTuple):
     metrics: Sequence[Metric]
 
 
+class Origin(NamedTuple):
+    """Where exported weights come from."""
+
+    title: str
+    base_model: str | None  # on the Hub
+    licences: set[str | None]  # of the training data or of an imported model; None: not known
+    training: list[str]  # lines of the card
+    weights: str  # in a few words
+
+
 def write_card(
     directory: Path,
     run: LoadedRun,
@@ -92,28 +102,70 @@ def write_card(
         rounded: What the weights were rounded to; None: they stayed fp32.
         scores: Scores to show in addition to the run's own.
     """
-    data, config, languages = run.config.data, run.config.model, Languages(run.config.data)
+    config, sizes, languages = run.config.decoding, run.config.model, Languages(run.config.data)
     description = read_description(open_run(run.directory))
-    versions, imported = description.versions, description.imported
-    codes = [code.partition("_")[0] for code in (*languages.sources, *languages.targets)]
-    base_model = None
+    origin = _describe_origin(run, description.imported)
+    library, packages, code = _LIBRARIES[to]
+    if lost := ", ".join(find_lost_settings(config, to)):
+        logger.warning(f"The files in {name} have no exact counterpart of the run's {lost} (section `decoding`)")
+    scores = [*read_scores(run, description.versions), *scores]
+    is_joint = run.tokenizers.source is run.tokenizers.target
+    source, target = ("joint", "joint") if is_joint else ("source", "target")
+    trust = ", trust_remote_code=True" if (directory / "modeling_translate.py").exists() else ""
+    code = code.format(
+        **{"name": name, "source": source, "target": target, "trust": trust, "power": length_power(config)},
+        factor=config.max_length_factor,
+        constant=config.max_length_constant,
+        search=str(ctranslate2_search(config)).strip("{}").replace("'", '"'),
+        penalty=_PENALTIES[config.length_penalty_kind].format(config.length_penalty),
+    )
+    header = _describe_header(run.config.data, origin, scores, library=library)
+    lines = [
+        f"---\n{yaml.safe_dump({key: value for key, value in header.items() if value}, sort_keys=False)}---\n",
+        f"# {origin.title}: {languages}\n",
+        f"A Transformer with {sizes.num_encoder_layers}+{sizes.num_decoder_layers} layers, width {sizes.d_model} and"
+        f" {run.model.num_parameters:,} weights (norm: {sizes.norm}, positions: {sizes.positions}).",
+        f"translate {__version__} exported {origin.weights}"
+        + (f", rounded to {rounded}." if rounded else " and verified that the export computes the same numbers."),
+        f"\n## Use\n\n```bash\npip install {packages}\n```\n\n```python",
+        code,
+        "```\n",
+        *_explain_tags(languages),
+        f"The files have no exact counterpart of the run's {lost}, so some translations may differ.\n" if lost else "",
+        "## Scores\n",
+        *(_score_rows(scores) if scores else ["`translate eval` has not scored these weights."]),
+        "\nThe scores were measured before rounding the weights, except for “this export”." if rounded else "",
+        "\n## Training\n",
+        *origin.training,
+        f"\n```bash\n{shlex.join(description.command)}\n```\n",
+        f"Versions: {', '.join(f'{package} {version}' for package, version in description.versions.items())}.\n",
+        "## Limitations\n",
+        "The model translates one sentence at a time, and works best on text like its training data. On other text"
+        " its translations may be fluent and wrong, so have people check what matters.",
+    ]
+    (directory / "README.md").write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
+
+
+def _describe_origin(run: LoadedRun, imported: dict[str, Any]) -> Origin:
+    data = run.config.data
     if not imported:
-        title, licences = run.config.name, {corpus.license for corpus in data.train}
-        corpora = [f"| {_describe(each)} | {each.license or 'not named in the config'} |" for each in data.train]
+        corpora = [f"| {_link(each)} | {each.license or 'not named in the config'} |" for each in data.train]
         training = ["| data | licence |", "|---|---|", *corpora] if corpora else []
         weights = f"the weights of {describe_moment(run.step, run.averaged)}"
-    else:
-        folder, licence = Path(str(imported.get("folder"))), str(imported.get("licence") or "")
-        if on_hub := re.search("models--(.+)--(.+)/snapshots/", folder.as_posix()):  # in the cache of huggingface_hub
-            base_model = "/".join(on_hub.groups())
-        title, licences = Path(base_model or folder).name, {licence or None}
-        shown = f"[{base_model}](https://huggingface.co/{base_model})" if base_model else title
-        training = [f"{shown} is another toolkit's model; its licence is {licence or 'not known'}."]
-        weights = "imported weights"
-    library, packages, code = _LIBRARIES[to]
-    if lost := ", ".join(find_lost_settings(run.config.decoding, to)):
-        logger.warning(f"The files in {name} have no exact counterpart of the run's {lost} (section `decoding`)")
-    scores = [*read_scores(run, versions), *scores]
+        return Origin(run.config.name, None, {corpus.license for corpus in data.train}, training, weights)
+    folder, licence = Path(str(imported.get("folder"))), str(imported.get("licence") or "")
+    on_hub = re.search("models--(.+)--(.+)/snapshots/", folder.as_posix())  # in the cache of huggingface_hub
+    base_model = "/".join(on_hub.groups()) if on_hub else None
+    title = Path(base_model or folder).name
+    shown = f"[{base_model}](https://huggingface.co/{base_model})" if base_model else title
+    training = [f"{shown} is another toolkit's model; its licence is {licence or 'not known'}."]
+    return Origin(title, base_model, {licence or None}, training, "imported weights")
+
+
+def _describe_header(data: DataConfig, origin: Origin, scores: Sequence[CardScores], *, library: str) -> dict[str, Any]:
+    """What the Hub reads: languages, licence, data and scores. Empty values are left out."""
+    languages = Languages(data)
+    codes = {code.partition("_")[0] for code in (*languages.sources, *languages.targets)}
     results = [
         {
             "task": {"type": "translation"},
@@ -126,55 +178,23 @@ def write_card(
         }
         for each in scores
     ]
-    header = {
-        "language": sorted({code for code in codes if len(code) in (2, 3)}),
-        "license": licences.pop() if len(licences) == 1 else None,
-        "base_model": base_model,
+    return {
+        "language": sorted(code for code in codes if len(code) in (2, 3)),
+        "license": [*origin.licences][0] if len(origin.licences) == 1 else None,
+        "base_model": origin.base_model,
         "library_name": library,
         "pipeline_tag": "translation",
         "datasets": sorted({corpus.dataset for corpus in data.train if isinstance(corpus, HubCorpus)}),
-        "model-index": [{"name": title, "results": results}] if scores else [],
+        "model-index": [{"name": origin.title, "results": results}] if scores else [],
     }
-    rows = ["| test set | search | metric | score | 95 % interval | sacreBLEU |", "|---|---|---|---|---|---|"]
+
+
+def _score_rows(scores: Sequence[CardScores]) -> Iterator[str]:
+    yield "| test set | search | metric | score | 95 % interval | sacreBLEU |\n|---|---|---|---|---|---|"
     for set_name, search, metrics in scores:
         for metric, score, interval, signature in metrics:
             shown = "{:.2f} to {:.2f}".format(*interval) if interval else ""
-            rows.append(f"| {set_name} | {search} | {metric} | {score:.2f} | {shown} | {signature.replace('|', ' ')} |")
-    is_joint = run.tokenizers.source is run.tokenizers.target
-    source, target = ("joint", "joint") if is_joint else ("source", "target")
-    trust = ", trust_remote_code=True" if (directory / "modeling_translate.py").exists() else ""
-    decoding = run.config.decoding
-    code = code.format(
-        **{"name": name, "source": source, "target": target, "trust": trust, "power": length_power(decoding)},
-        factor=decoding.max_length_factor,
-        constant=decoding.max_length_constant,
-        search=str(ctranslate2_search(decoding)).strip("{}").replace("'", '"'),
-        penalty=_PENALTIES[decoding.length_penalty_kind].format(decoding.length_penalty),
-    )
-    lines = [
-        f"---\n{yaml.safe_dump({key: value for key, value in header.items() if value}, sort_keys=False)}---\n",
-        f"# {title}: {languages}\n",
-        f"A Transformer with {config.num_encoder_layers}+{config.num_decoder_layers} layers, width {config.d_model} and"
-        f" {run.model.num_parameters:,} weights (norm: {config.norm}, positions: {config.positions}).",
-        f"translate {__version__} exported {weights}"
-        + (f", rounded to {rounded}." if rounded else " and verified that the export computes the same numbers."),
-        f"\n## Use\n\n```bash\npip install {packages}\n```\n\n```python",
-        code,
-        "```\n",
-        *_explain_tags(languages),
-        f"The files have no exact counterpart of the run's {lost}, so some translations may differ.\n" if lost else "",
-        "## Scores\n",
-        *(rows if scores else ["`translate eval` has not scored these weights."]),
-        "\nThe scores were measured before rounding the weights, except for “this export”." if rounded else "",
-        "\n## Training\n",
-        *training,
-        f"\n```bash\n{shlex.join(description.command)}\n```\n",
-        f"Versions: {', '.join(f'{package} {version}' for package, version in versions.items())}.\n",
-        "## Limitations\n",
-        "The model translates one sentence at a time, and works best on text like its training data. On other text"
-        " its translations may be fluent and wrong, so have people check what matters.",
-    ]
-    (directory / "README.md").write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
+            yield f"| {set_name} | {search} | {metric} | {score:.2f} | {shown} | {signature.replace('|', ' ')} |"
 
 
 def _explain_tags(languages: Languages) -> Iterator[str]:
@@ -215,7 +235,9 @@ def read_scores(run: LoadedRun, versions: dict[str, str]) -> list[CardScores]:
             logger.warning(f"{error}; so the model card has no scores of it")
             continue
         if (report.step, report.averaged) == (run.step, [*run.averaged]):
-            scores.append(CardScores(report.name, _search(report.decoding), report.metrics))
+            scores.append(
+                CardScores(report.name, DecodingConfig.model_construct(**report.decoding).brief, report.metrics)
+            )
     if run.averaged or any(each.set_name.partition("-")[0] == "validation" for each in scores):
         return scores
     which = [key.rpartition(".")[2] for key in run.config.data.corpora("validation")]
@@ -223,7 +245,7 @@ def read_scores(run: LoadedRun, versions: dict[str, str]) -> list[CardScores]:
     steps = {"validation": "step", "evaluation": "best_step"}  # only evaluation uses the run's own search
     for record in [each for each in read_metrics(directory) if run.step == each.get(steps.get(each["kind"], ""))][-1:]:
         is_own = record["kind"] == "evaluation"
-        search = _search(run.config.decoding.model_dump()) if is_own else "as in the training's validations"
+        search = run.config.decoding.brief if is_own else "as in the training's validations"
         version = f"version:{versions.get('sacrebleu')}"
         bleu = f"tok:{run.config.evaluation.bleu_tokenizer}|{version}"
         signatures = {"BLEU": bleu, "BLEU-lc": bleu, "chrF": version}
@@ -232,12 +254,6 @@ def read_scores(run: LoadedRun, versions: dict[str, str]) -> list[CardScores]:
     return scores
 
 
-def _search(decoding: dict[str, Any]) -> str:
-    return f"beam {decoding.get('beam_size')}" if decoding.get("search") == "beam" else "sampled"
-
-
-def _describe(corpus: Corpus) -> str:
-    """The name of a corpus, without the folders of its files."""
-    if isinstance(corpus, HubCorpus):
-        return f"[{corpus.dataset}](https://huggingface.co/datasets/{corpus.dataset}), {corpus.split}"
-    return f"{corpus.source.name}, {corpus.target.name}" if isinstance(corpus, TextCorpus) else corpus.path.name
+def _link(corpus: Corpus) -> str:
+    title = corpus_title(corpus)
+    return f"[{title}](https://huggingface.co/datasets/{corpus.dataset})" if isinstance(corpus, HubCorpus) else title

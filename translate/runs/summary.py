@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from safetensors import SafetensorError, safe_open
 
-from translate.config.data import Corpus, HubCorpus, TextCorpus
+from translate.config.data import corpus_title
 from translate.config.load import read_resolved_config
 from translate.data.languages import Languages
 from translate.errors import InputError, RunError
@@ -43,18 +43,6 @@ class RunSummary(NamedTuple):
     state: State
 
 
-def find_runs(folder: Path) -> list[Path]:
-    """The runs in a folder and in its subfolders, or the folder itself if it is one.
-
-    Raises:
-        InputError: There is no such folder.
-    """
-    if not folder.is_dir():
-        raise InputError(f"{folder}: is not a folder; name one that has runs, such as runs")
-    patterns = ["run.json"] if (folder / "run.json").exists() else ["*/run.json", "*/*/run.json"]
-    return sorted(found.parent for pattern in patterns for found in folder.glob(pattern))
-
-
 def summarize_run(path: Path) -> RunSummary:
     """Read the facts about a run.
 
@@ -66,7 +54,7 @@ def summarize_run(path: Path) -> RunSummary:
     config, description, records = read_resolved_config(run.config), read_description(run), read_metrics(run)
     best = best_record(records, config.training.best_metric) or {}
     step = int(max((record["step"] for record in records), default=0))
-    model, max_steps = config.model, config.training.max_steps
+    max_steps = config.training.max_steps
     weights = [file for file in (run.checkpoint("best"), run.checkpoint("last")) if file.is_file()]
     state: State = "can be resumed"
     if description.imported:
@@ -80,8 +68,8 @@ def summarize_run(path: Path) -> RunSummary:
     return RunSummary(
         run=str(path),
         languages=list(map(str, Languages(config.data).directions)),
-        data=list(map(_corpus_name, config.data.train)),
-        model=f"{model.num_encoder_layers}+{model.num_decoder_layers} layers, d_model {model.d_model}",
+        data=list(map(corpus_title, config.data.train)),
+        model=config.model.brief,
         num_parameters=_count_parameters(weights[0]) if weights else None,
         num_bytes=sum(_sizes(path)),
         step=step,
@@ -103,16 +91,6 @@ def _sizes(path: Path) -> Iterator[int]:
         for file in files:
             with contextlib.suppress(OSError):  # a broken link, or a training has replaced the file
                 yield os.path.getsize(os.path.join(folder, file))
-
-
-def _corpus_name(corpus: Corpus) -> str:
-    match corpus:
-        case TextCorpus():
-            return f"{corpus.source.name}, {corpus.target.name}"
-        case HubCorpus():
-            return " ".join(filter(None, (corpus.dataset, corpus.subset, corpus.split)))
-        case _:
-            return corpus.path.name
 
 
 def _count_parameters(file: Path) -> int:

@@ -13,11 +13,11 @@ import json
 import os
 import re
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from typer import Argument, Option
+from typer import Argument, Exit, Option
 
 from translate.errors import InputError, RunError
 
@@ -36,15 +36,20 @@ MetricOption = Annotated[
 JsonOption = Annotated[bool, Option("--json", help="Print one JSON document, for machines.")]
 
 
-def complete_run(incomplete: str) -> list[str]:
-    """The runs in the working directory, and in `runs` and other folders one level down."""
-    start = glob.escape(incomplete)
-    found = [path for pattern in ("*/run.json", "*/*/run.json") for path in glob.glob(f"{start}{pattern}")]
-    return sorted(os.path.dirname(path) for path in found)
+def require_scores(metric: Sequence[str] | None, names: Iterable[str]) -> None:
+    """Exit with code 1 if the score of a program that `--metric` names is missing; the log says why."""
+    if {text.partition("=")[0] for text in metric or ()}.difference(names):
+        raise Exit(1)
+
+
+def find_runs(start: str) -> list[str]:
+    """The runs whose paths, or whose folders' paths, begin like this. A shell completes paths to them on TAB."""
+    found = [path for pattern in ("*/run.json", "*/*/run.json") for path in glob.glob(f"{glob.escape(start)}{pattern}")]
+    return sorted(map(os.path.dirname, found))
 
 
 def complete_config(incomplete: str) -> list[str]:
-    """The presets, and the YAML files and the runs that `complete_run` would find."""
+    """The presets, and the YAML files and the runs that `find_runs` would find."""
     from translate.config.yaml import presets_directory
 
     start = glob.escape(incomplete)
@@ -53,7 +58,7 @@ def complete_config(incomplete: str) -> list[str]:
     return [
         *sorted(path.stem for path in presets_directory().glob("*.yaml")),
         *sorted(files),
-        *complete_run(incomplete),
+        *find_runs(incomplete),
     ]
 
 
@@ -65,11 +70,11 @@ def complete_override(ctx: Any, incomplete: str) -> list[str]:
     before = ctx.params.get("overrides") or []
     if before[-1:] == ["="]:  # bash treats `=` as a word of its own
         if before[-2] == _RUN_KEY:
-            return complete_run(incomplete)
+            return find_runs(incomplete)
         return [value for value in _values().get(before[-2], []) if value]
     key, equals, value = incomplete.partition("=")
     if equals and key == _RUN_KEY:
-        return [f"{key}={run}" for run in complete_run(value)]
+        return [f"{key}={run}" for run in find_runs(value)]
     keys = [key] if equals else complete_key(incomplete)
     if len(keys) == 1 and keys[0] in _values():
         return [f"{keys[0]}={value}" for value in _values()[keys[0]]]
@@ -139,7 +144,7 @@ def is_alone() -> bool:
     return os.environ.get("WORLD_SIZE", "1") == "1"
 
 
-RUN: dict[str, Any] = {"metavar": "RUN", "autocompletion": complete_run, "callback": check_runs}
+RUN: dict[str, Any] = {"metavar": "RUN", "autocompletion": find_runs, "callback": check_runs}
 RunArgument = Annotated[Path, Argument(help="A run directory, as written by `translate train`.", **RUN)]
 ConfigArgument = Annotated[
     str,
