@@ -35,7 +35,7 @@ _CURVES = {  # kind of the records, and key
 
 
 class Run:
-    """A run directory: its config, the course of its training, and its model.
+    """A run directory: its config, the history of its training, and its model.
 
     Raises:
         InputError: There is no run, or a newer version wrote it.
@@ -112,7 +112,7 @@ def train(
     The progress is printed, unless the program has given the logger `translate` or the root logger a level.
 
     Args:
-        config: The name of a preset, the path of a config file, or what such a file would say; to resume, also a run.
+        config: The name of a preset, the path of a config file, or the content of such a file; to resume, also a run.
         run: The directory of the run; None: runs/NAME, or the run that is given as the config.
         overrides: Values that replace the config's, by dotted key, such as `{"training.max_steps": 200}`.
         resume: Continue the run in that directory; if there is none yet, start one.

@@ -133,7 +133,7 @@ def read_input(path: Path, *, at_most: int = MOST_BYTES, may_be_pipe: bool = Fal
 
 
 def describe_binary(beginning: bytes) -> str:
-    """Say what a file is that is not text, and what to do with it; empty if nothing in its first bytes shows this."""
+    """What a file is if it is not text, and what to do with it; empty if its first bytes do not show this."""
     for pattern, (kind, way) in _NOT_TEXT.items():
         if re.match(pattern, beginning[:BEGINNING_BYTES], re.DOTALL):
             return f"is {kind}, not text: {way}"

@@ -23,7 +23,7 @@ _OUT_OF_MEMORY_MESSAGES = ("allocate memory", "not enough memory", "out of memor
 
 
 def is_out_of_memory(error: BaseException | None) -> bool:
-    """Whether an error says that an allocation failed, in Python, C++, PyTorch or the system."""
+    """Whether an error means that an allocation failed, in Python, C++, PyTorch or the system."""
     text = f"{type(error).__name__}: {error}".lower().replace("outofmemory", "out of memory")
     is_one = isinstance(error, RuntimeError | OSError) and any(each in text for each in _OUT_OF_MEMORY_MESSAGES)
     return is_one or isinstance(error, MemoryError)

@@ -69,7 +69,7 @@ def print_schema() -> None:
 def list_presets(as_json: JsonOption = False) -> None:
     """Print the preset configs: their data, the size of the model, minutes on a CPU, and BLEU on the test set.
 
-    A dash stands for what has not been measured. The page on recipes has the conditions.
+    A dash means that nothing was measured. The page on recipes describes the conditions.
 
     Example:
       translate config presets

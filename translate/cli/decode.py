@@ -148,7 +148,7 @@ def decode(
 
 
 class _Decoding(NamedTuple):
-    """What a command line asks for: which text to translate, where to, and with which runs."""
+    """What a command line asks for: the text to translate, where the translation goes, and the runs."""
 
     file: Path | None
     output: Path | None

@@ -1,4 +1,4 @@
-"""`runs` and `info`: which runs there are, and what one of them is."""
+"""`runs` and `info`: list all runs, and describe one."""
 
 import shlex
 from collections.abc import Iterator
@@ -50,7 +50,7 @@ def runs(
 
 
 def info(run: RunArgument, as_json: JsonOption = False) -> None:
-    """Say what a run is: languages, data, model, training, scores, checkpoints, and whether it can be resumed.
+    """Describe a run: languages, data, model, training, scores, checkpoints, and whether it can be resumed.
 
     Examples:
       translate info runs/demo

@@ -197,7 +197,7 @@ class DataConfig(Section):
     target_language: str = "en"
     """Language code of the target."""
     language_tags: Literal["source", "target", "both"] | None = None
-    """How a model of several languages is told the direction. source: each source begins with the target language's
+    """How a model of several languages knows the direction. source: each source begins with the target language's
     tag; target: each target does; both: each side begins with its own language's tag. null is source if the training
     corpora have several target languages, and otherwise no tags."""
     language_tag: Annotated[
@@ -243,7 +243,7 @@ class DataConfig(Section):
 
     @property
     def tags(self) -> Literal["source", "target", "both"] | None:
-        """Where a language tag stands: as `language_tags` says, and by default as the training corpora need it."""
+        """Which side has language tags: as `language_tags` says, and by default as the training corpora need it."""
         targets = {self.languages_of(corpus)[1] for corpus in self.train}
         return self.language_tags or ("source" if len(targets) > 1 else None)
 

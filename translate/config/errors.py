@@ -98,7 +98,7 @@ def _where(keys: list[str], document: Document, *, exactly: bool = False) -> str
 
 
 def _dotted_key(location: tuple[int | str, ...]) -> str:
-    """Turn pydantic's location into the user's key, without the kind of a corpus, which follows its key."""
+    """Turn pydantic's location into the user's key, without the kind of a corpus, which comes after its key."""
     hidden: tuple[int, ...] = ()
     if location[:1] == ("data",) and location[1:2] in (("train",), ("test",), ("validation_also",)):
         hidden = (3,)

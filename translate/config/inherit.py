@@ -19,7 +19,7 @@ _NOT_INHERITED = {"add_characters", "add_pieces", "add_languages"}  # the run's 
 
 
 def inherit(document: Document, base: Config, *, run: Path, not_own: Container[str]) -> None:
-    """Add the values of the base run's config to a document whose user does not state them.
+    """Add the base run's values for all keys that the user does not give.
 
     Args:
         not_own: Keys whose values do not come from the user, so that the run's values replace them.

@@ -265,7 +265,7 @@ def _candidates(name: str, origin: Origin | None, *, root: Path | None = None) -
 
 
 def _inherit_from_run(document: Document, *, required: bool) -> None:
-    """Find the run of `training.initialize_from`, and inherit from it the keys that the user does not state.
+    """Find the run of `training.initialize_from`, and inherit from it the keys that the user does not give.
 
     The config of a run that was fine-tuned states everything, and no longer needs the base run.
     """

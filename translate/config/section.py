@@ -17,7 +17,7 @@ NotNegativeInt = Annotated[int, Field(ge=0, le=MOST)]
 
 
 def expecting(message: str) -> WrapValidator:
-    """What to say of a wrong value in place of pydantic's message, which would explain each alternative of a union."""
+    """The message about a wrong value, in place of pydantic's, which would explain each alternative of a union."""
 
     def check(value: Any, inner: ValidatorFunctionWrapHandler) -> Any:
         try:

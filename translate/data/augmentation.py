@@ -99,7 +99,7 @@ def _split_tags(text: str) -> tuple[str, str]:
 
 
 def title_case(text: str) -> str:
-    """Begin each word with a capital, and leave its other letters as they are."""
+    """Capitalise the first letter of each word, and leave the others as they are."""
     return _FIRST_LETTER.sub(lambda letter: letter[0].title(), text)
 
 

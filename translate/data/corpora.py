@@ -53,7 +53,7 @@ def read_corpus(corpus: Corpus, *, key: str, languages: Languages | None = None)
 
     Args:
         key: The key of the corpus in the config, such as `data.train.0`; errors begin with it.
-        languages: Those of the config; None: nothing is said about them.
+        languages: The languages of the config; None: the corpus gets no direction and no tags.
 
     Raises:
         InputError: The corpus is missing, damaged, misaligned or empty.

@@ -157,7 +157,7 @@ class TrainingBatches:
 
     @property
     def largest_batch(self) -> int:
-        """The tokens of the largest batch of an epoch on its longer side, about; padding is not counted."""
+        """About how many tokens an epoch's largest batch has on its longer side, without padding."""
         kept = np.concatenate(self._kept)
         num_tokens = max(int(side.lengths[kept].sum(dtype=np.int64)) for side in (self._sources, self._targets))
         return min(self._settings.batch_tokens, num_tokens + len(kept))

@@ -12,7 +12,7 @@ from translate.config.data import DataConfig, WeightedCorpus
 from translate.errors import InputError
 
 UNKNOWN = "und"
-"""The code of a language that nobody has named."""
+"""The code of a language that was not given."""
 _MOST_SHOWN = 20
 
 
@@ -27,7 +27,7 @@ class Direction(NamedTuple):
 
 
 class Languages:
-    """What a config's section `data` says about languages."""
+    """The languages in a config's section `data`."""
 
     def __init__(self, data: DataConfig) -> None:
         self._data = data
@@ -37,7 +37,7 @@ class Languages:
         if not self.directions and not (data.languages and UNKNOWN in default):
             self.directions = [default]
         self.tags = data.tags
-        """Where a language tag stands: see `data.language_tags`; None: there are none."""
+        """Which side has language tags: see `data.language_tags`; None: neither."""
         self.sources = list(dict.fromkeys([*(each.source for each in self.directions), *data.languages]))
         """All languages that the model reads."""
         self.targets = list(dict.fromkeys([*(each.target for each in self.directions), *data.languages]))
@@ -98,8 +98,8 @@ class Languages:
         """The direction in which to translate.
 
         Args:
-            to: The language of the translations; None: the only one that there is.
-            from_: The language of the sources; None: the only one, or any if the model is not told it.
+            to: The language of the translations; None: the model's only one.
+            from_: The language of the sources; None: the only one, or any if the model does not need to know.
 
         Raises:
             InputError: The model does not have the language, or has a choice of several.

@@ -115,7 +115,7 @@ class CorpusStream:
         raise InputError(f"{self.name} has no sentence pair")
 
     def _take(self, count: int) -> Iterator[PairChunk]:
-        """The next `count` pairs, or as many as are left of the pass."""
+        """The next `count` pairs, or all that are left in this pass."""
         while count:
             if self._num_used == len(self._chunk.sources):
                 found = next(self._opened[0], None)

@@ -29,7 +29,7 @@ def iterate_lines(stream: io.BufferedIOBase | BinaryIO, name: str) -> Iterator[s
     r"""The lines of a UTF-8 stream, split on `\n` alone, as `wc -l` and every other MT tool counts them.
 
     Python's text mode and `str.splitlines` also split on `\r`, U+2028 and others, which would shift the pairing of
-    two files. Removed are the newline, one `\r` before it (Windows files), and a byte order mark at the beginning.
+    two files. The newline, one `\r` before it (Windows files), and a byte order mark at the beginning are removed.
 
     Args:
         stream: A file opened in binary mode, or `sys.stdin.buffer`: its lines are split on `\n` alone.

@@ -111,7 +111,7 @@ class Tokenizer:
         return next((token for token in found if UNK_ID != token < self.vocab_size), None)
 
     def tag_ids(self, tag: str | None) -> list[int]:
-        """The ids before a text with this tag; None: the text has none.
+        """The ids that come before a text with this tag; None: the text has no tag.
 
         Raises:
             InputError: The tag is not in the vocabulary.
@@ -198,7 +198,7 @@ def load_tokenizers(directory: Path) -> Tokenizers:
     """
     joint, source, target = (directory / f"{name}.model" for name in ("joint", "source", "target"))
     if joint.exists() and (source.exists() or target.exists()):
-        raise InputError(f"{directory}: has joint.model beside source.model or target.model; remove one kind")
+        raise InputError(f"{directory}: has joint.model and also source.model or target.model; remove one kind")
     if joint.exists():
         tokenizer = read_tokenizer(joint)
         return Tokenizers(tokenizer, tokenizer, "joint")
@@ -280,7 +280,7 @@ def train_tokenizer(
 
 
 def _training_failure(message: str, config: TokenizerConfig, text_name: str) -> str:
-    """SentencePiece's error in our words; a test shows that its limits are exact."""
+    """Explain SentencePiece's error in our own words; a test shows that its limits are exact."""
     limits = (
         ("large", r"Please set it to a value <= (\d+)", f"largest that works with type {config.type}"),
         (

@@ -45,7 +45,7 @@ class OutputPart(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class ShardedDecoder:
-    """Translates an input in blocks, and keeps their parts in a folder beside the output until they are joined."""
+    """Translates an input in blocks, and keeps their parts in a folder next to the output until they are joined."""
 
     translator: Translator
     dependencies: dict[str, str]  # all that translations depend on, except requests; from `collect_dependencies`

@@ -55,7 +55,7 @@ def read_shortlist(run: LoadedRun) -> Shortlist:
         raise InputError(f"{run.directory} has no {file.name}: make it with translate shortlist {run.directory}")
     tensors = read_tensors(file).tensors
     if {name: tensor.dim() for name, tensor in tensors.items()} != {"always": 1, "translations": 2}:
-        raise DamageError(file, "its tensors are not those of a shortlist")
+        raise DamageError(file, "it does not have the tensors of a shortlist")
     shortlist = Shortlist(**tensors)
     sizes = [len(shortlist.translations), len(shortlist.always)]
     expected = [run.tokenizers.source.vocab_size, run.tokenizers.target.vocab_size]

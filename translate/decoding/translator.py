@@ -43,7 +43,7 @@ from translate.errors import InputError
 from translate.model import Transformer
 
 OnTranslated = Callable[[int, Translation], object]
-"""Receives the number of a line and its translation, in the thread that has found it."""
+"""Receives the number of a line and its translation, in the thread that found it."""
 OnPartial = Callable[[int, int, str], object]
 """Receives the number of a line, the number of a piece of it and its text so far, in the thread that searches."""
 
@@ -70,7 +70,7 @@ class Translator:
     Args:
         engine: Searches for translations; a model in evaluation mode is searched by our own engine.
         reverse: Translates in the opposite direction; its log-probability of the source also ranks the beam.
-        languages: The languages of the model; None: those of a config that names none.
+        languages: The languages of the model; None: as in a config that names none.
         direction: The direction of texts that do not name theirs; None: the model's only one.
         name: Shown in its representation, such as its run and languages.
 
@@ -173,8 +173,8 @@ class Translator:
 
         Args:
             align: Also align the words, which takes a forward pass; None: only those of one line.
-            to: The language of the translations; None: the only one that there is.
-            from_: The language of the lines; None: the only one, or any if the model is not told it.
+            to: The language of the translations; None: the model's only one.
+            from_: The language of the lines; None: the only one, or any if the model does not need to know.
             options: Settings of `DecodingConfig` for this call, such as `beam_size=4`.
 
         Raises:

@@ -69,7 +69,7 @@ def read_html(text: str) -> Iterator[Segment]:
 
 
 def read_attributes(text: str) -> Iterator[Segment]:
-    """The quoted attributes with text for readers, as segments, also those of elements whose content is copied."""
+    """The quoted attributes with text for readers, as segments, even where an element's content is copied."""
     position = 0
     for item in fold_untouched(read_items(text)):
         attributes = _attributes_of(item.raw)
@@ -125,7 +125,7 @@ def read_tag(raw: str) -> Item:
 
 
 def fold_untouched(items: Iterable[Item]) -> list[Item]:
-    """Make one item of each element that is not translated, and of each unit or formula, such as m² and CO₂.
+    """Merge each element that is not translated into one item, and each unit or formula, such as m² and CO₂.
 
     A subscript or superscript after a longer word is a note.
     """

@@ -42,7 +42,7 @@ def read_markdown(text: str) -> Iterator[Segment]:
 
 
 def read_titles(text: str) -> Iterator[Segment]:
-    """The titles of links and images, as segments; those of link definitions are left out."""
+    """The titles of links and images, as segments, except in link definitions."""
     for segment in read_markdown(text):
         position = segment.start
         for item in segment.items:

@@ -149,7 +149,7 @@ def _plain(item: Item, decode: Callable[[str], str]) -> str:
 
 
 def _pair_tags(items: Iterator[Item], decode: Callable[[str], str]) -> list[Item]:
-    """Turn tags that have no partner or that cross into points, and paired tags without a word into one item."""
+    """Turn unpaired and crossing tags into points, and paired tags without a word into one item."""
     paired: list[Item] = []
     opened: list[int] = []  # positions of open tags
     for item in items:
@@ -174,7 +174,7 @@ def _pair_tags(items: Iterator[Item], decode: Callable[[str], str]) -> list[Item
 
 
 def _join_placeholders(items: Iterable[Item]) -> list[Item]:
-    """Make one placeholder of those with no word between them, which keeps their order and spacing."""
+    """Merge placeholders with no word between them into one, which keeps their order and spacing."""
     joined: list[Item] = []
     last = -1  # position of the last placeholder, if no word follows it
     for item in items:

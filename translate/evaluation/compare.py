@@ -24,7 +24,7 @@ class ComparedScore(NamedTuple):
     """A system's corpus score, compared with the first system's."""
 
     value: float
-    margin: float | None  # half of its 95 % bootstrap interval; None: a program that gives lines no scores
+    margin: float | None  # half of its 95 % bootstrap interval; None: a program that does not score lines
     difference: float | None = None  # from the first system; None: this is the first
     bootstrap_p: float | None = None  # of the difference
     randomization_p: float | None = None
@@ -86,8 +86,8 @@ def compare(
     Args:
         systems: The translations of each system, by its name.
         num_changes: The number of largest gains, and of largest losses, to list for each system.
-        programs: More scores. Those that a program gives to lines are tested as sacreBLEU's are. The scores of one that
-            fails are missing, and the log says why.
+        programs: More scores. If a program scores lines, its scores are tested like sacreBLEU's. If a program fails,
+            its scores are missing, and the log says why.
 
     Raises:
         InputError: The numbers of lines differ, there are no lines, there is one system, or the tokenizer's package is

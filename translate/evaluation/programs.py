@@ -1,8 +1,8 @@
 """Scores by other programs, such as neural metrics: any command that reads text files and prints numbers.
 
-The program keeps its dependencies to itself, in an environment of its own. The last number of each line that it prints
-counts. As many numbers as there are translations are their scores, and their mean is the score of all. One more is the
-score of all, which the program computes itself. Otherwise the last number is the score, and there are none of lines.
+The program can keep its dependencies in its own environment. The last number of each line that it prints counts. One
+number per translation: they are the scores of the lines, and their mean is the overall score. One number more: the last
+is the overall score, as the program computes it. Otherwise only the last number is used, as the overall score.
 """
 
 import functools
@@ -47,10 +47,10 @@ class ProgramScores(NamedTuple):
     """The scores that a program gives to translations."""
 
     score: float  # of all
-    of_lines: list[float]  # empty: the program gives none
+    of_lines: list[float]  # empty: the program does not score lines
 
     def interval(self, num_samples: int) -> Interval | None:
-        """The bootstrap interval of the score; None: there are no scores of lines, or no samples."""
+        """The bootstrap interval of the score; None without scores of lines or without samples."""
         if not self.of_lines or num_samples < 2:
             return None
         lines = np.array(self.of_lines)
@@ -123,7 +123,7 @@ class MetricProgram(NamedTuple):
                 raise RunError(f"--metric {self.name}: {command[0]} cannot be run: {error}") from error
         who = f"--metric {self.name}: {self.command[0]}"
         if result.returncode:
-            last = (result.stderr.strip() or result.stdout.strip() or "it says nothing").rpartition("\n")[2]
+            last = (result.stderr.strip() or result.stdout.strip() or "it printed nothing").rpartition("\n")[2]
             raise RunError(f"{who} failed with exit code {result.returncode}: {last}")
         lines = [line for line in result.stdout.splitlines() if _NUMBER.search(line)]
         if not lines:

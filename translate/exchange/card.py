@@ -198,7 +198,7 @@ def _score_rows(scores: Sequence[CardScores]) -> Iterator[str]:
 
 
 def _explain_tags(languages: Languages) -> Iterator[str]:
-    """How to tell the model the languages, if it must be told."""
+    """How to tell the model which languages to translate, if it has to know."""
     example, of = languages.offered[0], "its own" if languages.tags == "both" else "the target"
     if tag := languages.source_tag(example):
         yield f"Each source begins with the tag of {of} language, such as `{tag}`.\n"
@@ -207,7 +207,7 @@ def _explain_tags(languages: Languages) -> Iterator[str]:
 
 
 def find_lost_settings(config: DecodingConfig, to: str) -> list[str]:
-    """The settings of a run's search that an export cannot have: all except those named here, and those of speed."""
+    """The search settings that an export cannot have: all but those listed here and those of speed alone."""
     is_greedy = config.beam_size == 1
     kept = {"beam_size", "length_penalty", "max_length_factor", "max_length_constant", *_SPEED}
     if to == "ctranslate2":

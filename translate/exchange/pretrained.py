@@ -121,7 +121,7 @@ def search_settings(
     )
     conditions = {
         "length_penalty": penalty >= 0,
-        # In greedy search theirs changes logits, and with languages also that of the end symbol, which begins targets.
+        # Their greedy search changes logits; with languages also the logit of the end symbol, which begins targets.
         "repetition_penalty": repetition >= 1 and beam_size > 1 and not languages,
         "early_stopping": given.setdefault("early_stopping", False) in _PATIENCE,
         "forced_eos_token_id": given.get("forced_eos_token_id") == config.eos_token_id,

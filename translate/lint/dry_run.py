@@ -1,4 +1,4 @@
-"""A dry run of a training: does its longest batch fit into memory, how fast is it, how long will it take?"""
+"""A dry run of a training: does its longest batch fit into memory, how fast is it, and how long will it take?"""
 
 import gc
 import itertools

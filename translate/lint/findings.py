@@ -131,7 +131,7 @@ KINDS: dict[str, Kind] = {
     "line_end": Kind("contain line breaks",
                      "replace them with spaces: editors would count more lines than translate"),
     "private_use": Kind("contain private-use characters",
-                        "find out what wrote them; they have no meaning of their own"),
+                        "find out which program wrote them; they mean nothing in text"),
     "invisible": Kind("contain invisible characters", "remove them: a word with one counts as another word"),
     "replacement": Kind("contain the replacement character U+FFFD",
                         "the text was already damaged: get it again, or remove the lines"),

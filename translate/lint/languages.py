@@ -57,7 +57,7 @@ def learn_known(samples: Mapping[str, tuple[Direction, Sequence[str], Sequence[s
 def find_wrong_sides(
     key: str, direction: Direction, sides: tuple[Sequence[str], Sequence[str]], known: Mapping[str, KnownLanguage]
 ) -> Iterator[str]:
-    """Messages about sides of a corpus that look like other languages than it says, judging by other corpora.
+    """Messages about sides of a corpus that do not look like their languages, judging by other corpora.
 
     If only the other side's language is known, this side may look more like it than that side does.
     """

@@ -32,7 +32,7 @@ _MAX_TRANSLATIONS = 3  # of each subword
 _MAX_NATS = 6.0  # weight limit of one match: a rare word may occur in neighbouring lines
 # The cost of a change of offset; a run within the corpus pays twice. Measured: in 39 clean parts of 1,000 lines of
 # Multi30k and the embedded corpus no line is reported as shifted; runs of 20 shifted lines are found in 28 of these
-# parts, and in the whole corpora, whose dictionary is better, those of 5 lines too. Borders are right to a line or so.
+# parts, and in the whole corpora, whose dictionary is better, runs of 5 too. Borders are right to within a line or so.
 _CHANGE_NATS = 60.0
 _FEW_PAIRS = 500  # fewer pairs are not enough to learn a dictionary
 _MAX_TOKENS = 200  # of a line; a pair's cells in the dictionary grow with the product of its lengths

@@ -1,4 +1,4 @@
-"""Variable-length attention, over several sequences that stand in one row, one after another.
+"""Variable-length attention, over several sequences laid end to end in one row.
 
 Linear layers and norms treat each token separately, so a row is fine for them. Only attention must know where a
 sequence begins and ends. Flash attention takes these offsets (`cu_seqlens`); without it, attention pads for itself.

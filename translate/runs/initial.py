@@ -55,7 +55,7 @@ class InitialWeights(NamedTuple):
         So the logit of a new entry is near the mean of all, and the other probabilities hardly change.
 
         Args:
-            related: New ids of the source and of the target whose rows are those of other ids instead.
+            related: New ids of the source and of the target that get the rows of other ids instead.
 
         Source: Hewitt 2021, https://nlp.stanford.edu/~johnhew/vocab-expansion.html.
 

@@ -1,4 +1,4 @@
-"""Reads what a training has recorded in `metrics.jsonl`, for curves, model cards, and the quality of a run."""
+"""Reads `metrics.jsonl`, the record of a training, for curves, model cards, and the quality of a run."""
 
 import json
 import logging
@@ -19,7 +19,7 @@ def read_metrics(run: RunDirectory) -> list[Record]:
 
     `nll` is the loss without label smoothing: runs of up to version 0.3 recorded only its perplexity in training.
 
-    A line that is not a record, perhaps because training is still writing it, is left out with a warning.
+    A line that is not a record is left out with a warning: training may still be writing it.
     """
     file = run.metrics
     records: list[Record] = []

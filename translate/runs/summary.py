@@ -1,4 +1,4 @@
-"""What a run is, in a few facts, read without importing torch: languages, data, size, steps, quality, state."""
+"""The main facts about a run, read without importing torch: languages, data, size, steps, quality, state."""
 
 import contextlib
 import math

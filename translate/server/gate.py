@@ -32,7 +32,7 @@ _HEADERS = {
 
 
 class Access(NamedTuple):
-    """Which requests are allowed."""
+    """The requests that are allowed."""
 
     token: str | None = None
     is_loopback: bool = True  # without a token, requests for other host names are refused

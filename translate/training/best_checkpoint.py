@@ -71,7 +71,7 @@ class BestCheckpoint:
 
     @property
     def description(self) -> str:
-        """The step or steps of the best checkpoint; empty: there is none."""
+        """The step or steps of the best checkpoint; empty if there is none."""
         step = self.progress.best_step
         return "" if step is None else describe_moment(step, self._averaged)
 
@@ -152,7 +152,7 @@ class BestCheckpoint:
             logger.info(f"  source:      {source}\n  reference:   {reference}\n  translation: {translation}")
 
     def _log_parts(self, records: Sequence[dict[str, Any]]) -> None:
-        """Record and log the validations that a mean is of, and those that decide nothing."""
+        """Record and log the validations behind a mean, and those that decide nothing."""
         for record in records:
             self.recorder.record(record)
             logger.info("".join(describe_validation(record, name=record["kind"].partition("/")[2])))

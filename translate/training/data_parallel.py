@@ -36,7 +36,7 @@ class MicroBatch(NamedTuple):
 EMPTY = MicroBatch(collate([EncodedPair([], [])], [0]), seed=(0,), weight=0.0)
 
 Backward = Callable[[Tensor], None]
-"""Computes the gradients of a loss and adds them to those of earlier micro-batches."""
+"""Computes the gradients of a loss and adds them to the gradients of earlier micro-batches."""
 ForwardBackward = Callable[[MicroBatch, Backward], Tensor]
 """Computes a micro-batch with the given backward pass, and returns numbers to sum over the whole step."""
 WorkerResult = tuple[Tensor, Sequence[Tensor]]

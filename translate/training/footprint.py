@@ -30,7 +30,7 @@ def check_training_fits(
     num_bytes_of_weights = _FP32 * num_weights * num_copies
     if settings.parallel == "fsdp":
         num_bytes_of_weights //= world.size
-    # Inputs of norms and products: the decoder also has those of cross-attention. Frozen layers may keep nothing.
+    # Inputs of norms and products, in the decoder also of cross-attention. Frozen layers may keep nothing.
     inner = (3 if sizes.is_gated else 2) * sizes.d_ff
     kept = {
         "encoder": sizes.num_encoder_layers * (8 * sizes.d_model + inner),

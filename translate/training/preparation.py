@@ -1,7 +1,7 @@
 """The data of a training: corpora are read, tokenizers trained or loaded, pairs encoded, filtered and batched.
 
 On a CPU `training.batch_tokens: auto` is a constant. On CUDA it is found by training steps on batches of the longest
-pairs, with twice as many tokens each time until memory is refused. The run's config then has the number.
+pairs, with twice as many tokens each time until memory runs out. The run's config then has the number.
 """
 
 import gc
@@ -197,7 +197,7 @@ def make_batches(
     With `training.batch_tokens` = auto, batches are unlimited until `with_batch_tokens` gives them a limit.
 
     Args:
-        cache: Where token ids are read, or kept for the next time; None: they are not. Those of streams never are.
+        cache: Where token ids are kept for the next start; None: nowhere. The token ids of streams are never kept.
         world: The processes that share the encoding of streams, with connections that nothing else uses.
     """
     settings = config.training
@@ -291,7 +291,7 @@ def resolve_batch_tokens(
 def largest_fitting_batch(
     config: Config, *, longest: int, most: int, tokenizers: Tokenizers, device: torch.device
 ) -> int:
-    """The tokens of a batch that fit in a GPU's free memory with a margin: doubled until memory is refused.
+    """The tokens of a batch that fit in a GPU's free memory with a margin: doubled until memory runs out.
 
     Args:
         longest: Tokens of the longest side of any pair, with its special symbol.

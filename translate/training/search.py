@@ -302,13 +302,13 @@ class Search:
         return sorted(results, key=lambda each: each.rank)
 
     def best(self) -> Result | None:
-        """The first result, if its BLEU is above 0.00 and validation separates it from the second."""
+        """The first result, if its BLEU is above 0.00 and its validation differs from the second's."""
         results = self.results()
         is_separated = len(results) > 1 and results[0].rank < results[1].rank < (math.inf, math.inf)
         return results[0] if is_separated and results[0].rank[0] < 0 else None
 
     def verdict(self) -> str:
-        """Which trial is the best, or why none is."""
+        """Which trial is the best, or why there is no best one."""
         results = self.results()
         if (best := self.best()) is not None:
             by = "loss, at the same BLEU as the next" if results[1].rank[0] == best.rank[0] else "BLEU"

@@ -260,7 +260,7 @@ def _points(panel: Points, is_page: bool) -> Spec:
     labels: Spec = {"mark": {"type": "text", "clip": is_page}, "encoding": {"text": {"field": "label"}}}
     if not is_page:
         labels |= {"mark": {"type": "text", **_ANCHORED}, "transform": [{"filter": "datum.anchor"}]}
-    # In a page, whose size varies, Vega places the labels that have room. Vega-Lite has no way to say so.
+    # In a page, whose size varies, Vega places the labels that have room. Vega-Lite cannot express this.
     anchors = ["right", "left", "top", "bottom", "top-right", "bottom-right", "top-left", "bottom-left"]
     room = {"size": {"signal": "[max(width, 1), max(height, 1)]"}, "avoidMarks": ["layer_0_marks"]}
     patch = {

@@ -24,7 +24,7 @@ def positions_picture(config: ModelConfig, model: Transformer | None, *, length:
 
     Args:
         model: A trained model; None: positions as they are before training.
-        length: How many positions to show, at most those of a learned table.
+        length: How many positions to show; a learned table may have fewer.
     """
     if model is None:
         encoder, decoder = build_positions(config, directions="both"), build_positions(config, directions="past")

@@ -30,7 +30,7 @@ _NOTES = {
 
 
 def is_typed(file: Path | None) -> bool:
-    """Whether a person types the input."""
+    """Whether the input is typed on a terminal."""
     return (file is None or str(file) == "-") and is_terminal(sys.stdin)
 
 

@@ -40,7 +40,7 @@ class _ReadableHelp:
 
 
 def _show_common(shown: Any, common: Sequence[str], ctx: Any) -> None:
-    """Leave only common options in a command's help, unless it has --help-all, with the defaults of the first run."""
+    """Show only the common options in a command's help, unless --help-all is given, with the first run's defaults."""
     line = ctx.find_root().command.arguments[1:]
     arguments, _, _ = ctx.command.make_parser(ctx).parse_args([*line])
     run = arguments.get("run") or (arguments.get("runs") or [""])[0]

@@ -112,7 +112,7 @@ def read_requests(lines: TextLines[str], files: dict[str, Path]) -> Iterator["Re
 
 
 def check_outputs(outputs: dict[str, Path | None]) -> None:
-    """Check early what `open_output` would refuse later: an output that this command has read so far.
+    """Check early what `open_output` would refuse later: an output that this command has already read.
 
     Args:
         outputs: Files to write, by the option that names them; None: no file.
@@ -165,7 +165,7 @@ def print_json(document: Mapping[str, Any]) -> None:
 
 
 def print_result(text: str, document: Mapping[str, Any] | None = None, *, as_json: bool) -> None:
-    """Print a part of a command's result as text; or else its JSON document, if there is one."""
+    """Print part of a command's result: as text, or as its JSON document if there is one."""
     if not as_json:
         typer.echo(escaped(text))
     elif document is not None:

@@ -97,14 +97,14 @@ def complete_language(side: str) -> Callable[..., list[str]]:
 
 
 def complete_key(incomplete: str) -> list[str]:
-    """The sections of configs, or their keys once the section is clear."""
+    """The sections of configs, or the keys of a section once it is typed."""
     keys = [key for key in _values() if key.startswith(incomplete)]
     sections = {re.sub(r"\..*", ".", key) for key in keys}
     return keys if "." in incomplete or len(sections) < 2 else sorted(sections)
 
 
 def _values() -> dict[str, list[str]]:
-    """The choices of each key, or its default and an empty text."""
+    """The choices of each key; for a key without choices its default and an empty text."""
     from translate.config.show import describe_sections
 
     values = {}
@@ -232,14 +232,14 @@ def takes_languages(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command --to and --from; it receives both as `languages`, as `load_translator` takes them."""
     to = Option("--to", metavar="CODE", help="Translate to this language, if RUN has several.",
                 autocompletion=complete_language("targets"))  # fmt: skip
-    from_ = Option("--from", metavar="CODE", help="The text's language, if RUN has several and must be told.",
+    from_ = Option("--from", metavar="CODE", help="The text's language, for a RUN that must know it.",
                    autocompletion=complete_language("sources"))  # fmt: skip
     options = {"to": Annotated[str | None, to], "from_": Annotated[str | None, from_]}
     return add_options(command, options, name="languages", gather=_check_languages)
 
 
 def _check_languages(arguments: dict[str, Any], to: str | None = None, from_: str | None = None) -> dict[str, Any]:
-    """Refuse languages that the run does not have, or none where it has a choice, before the command imports torch."""
+    """Refuse unknown languages, and a missing one that the run needs, before the command imports torch."""
     run = arguments.get("run") or next(iter(arguments.get("runs", ())), None)
     if "reference" in arguments and arguments["source"] is None:  # the test sets of `eval` and `compare`
         if to or from_:

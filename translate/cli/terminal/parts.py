@@ -1,4 +1,4 @@
-"""A text that is translated in parts, by one process or several, so that a later start reuses finished parts."""
+"""Translates a text in parts, with one process or several, so that a later start reuses the finished parts."""
 
 import contextlib
 import logging

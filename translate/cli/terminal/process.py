@@ -22,7 +22,7 @@ from translate.memory import is_out_of_memory
 
 
 class ReportingGroup(CommandGroup):
-    """The whole command line: prints what the package logs, and reports any error in one paragraph."""
+    """The whole command line: it prints log messages, and reports any error in one paragraph."""
 
     def make_context(self, info_name: str | None, args: list[str], *others: Any, **settings: Any) -> Any:
         """Parse the options before the command; with none, avoid typer's completion options, which load pydantic."""

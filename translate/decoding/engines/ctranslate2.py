@@ -1,6 +1,6 @@
 """CTranslate2 instead of our own search: the same translations, from a model that is converted once.
 
-Its beam search is ours: a finished hypothesis makes room for another one, and both have the same patience. Its only
+Its beam search works like ours: a finished hypothesis makes room for another, and both have the same patience. Its only
 length penalty is length^alpha, so its hypotheses are ranked here, by the run's own scoring. Lines it would translate
 differently are left to our own search.
 """

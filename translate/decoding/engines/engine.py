@@ -43,7 +43,7 @@ class Engine(Protocol):
         ...
 
     def prepare(self) -> Literal["translate", "ctranslate2"]:
-        """Load now whatever a long input would load; return the name of the engine that will search."""
+        """Load in advance what a long input would need; return the name of the engine that will search."""
         ...
 
     def search(self, job: SearchJob) -> None:

@@ -28,7 +28,7 @@ LINES_PER_WORKER = 4  # a worker searches at least this many lines together
 
 
 class OwnEngine:
-    """Searches with our own model, with every setting and constraint that there is.
+    """Searches with our own model; every setting and every constraint is supported.
 
     Args:
         model: The model in evaluation mode; in training mode its dropout would stay on.

@@ -61,7 +61,7 @@ class Recorder:
         """Count one more step on the bar.
 
         Args:
-            describe: Returns the text beside the bar; called about once per second, and never without a terminal.
+            describe: Returns the text next to the bar; called about once per second, and only on a terminal.
             num_steps: The number of steps of the whole training, as far as known.
         """
         if self._bar.disable:
