@@ -10,9 +10,10 @@ from harness import in_order
 
 from translate.config.data import HubCorpus, TextCorpus, TsvCorpus
 from translate.config.errors import REMOVED_KEYS
-from translate.config.load import LoadedConfig, load_config, preset_names, read_resolved_config
+from translate.config.load import LoadedConfig, load_config, read_resolved_config
 from translate.config.schema import Config
 from translate.config.show import annotated_yaml, resolved_yaml
+from translate.config.yaml import preset_names
 
 pytestmark = pytest.mark.usefixtures("run_yaml")
 Error = Callable[..., str]

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from translate.config.data import HubCorpus
-from translate.config.load import find_config, load_config, preset_names, presets_directory
+from translate.config.load import find_config, load_config
 from translate.config.show import describe_presets
+from translate.config.yaml import preset_names, presets_directory
 from translate.data.tokenizer import PAD_ID
 from translate.model import Transformer
 

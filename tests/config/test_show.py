@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from translate.config.data import Augmentation
-from translate.config.load import load_config, preset_names, presets_directory, read_resolved_config
+from translate.config.load import load_config, read_resolved_config
 from translate.config.schema import Config, EvaluationConfig
 from translate.config.section import Section
 from translate.config.show import annotated_yaml, describe, describe_sections, json_schema, resolved_yaml
-from translate.config.yaml import parse_yaml, read_yaml
+from translate.config.yaml import parse_yaml, preset_names, presets_directory, read_yaml
 from translate.errors import InputError
 
 TRAIN = "data.train=[{kind: text, source: a.de, target: a.en}]"

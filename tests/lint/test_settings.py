@@ -4,8 +4,9 @@ import re
 
 import pytest
 
-from translate.config.load import load_config, preset_names
+from translate.config.load import load_config
 from translate.config.schema import Config
+from translate.config.yaml import preset_names
 from translate.lint.settings import DataFacts, settings_findings
 from translate.training.preparation import resolve_step_tokens
 

@@ -92,7 +92,8 @@ def _find_run(config: str, run: str | None, *, resume: bool) -> Path | None:
     Raises:
         InputError: A run was given without --resume, or the two differ.
     """
-    from translate.config.load import is_run, preset_names
+    from translate.config.load import is_run
+    from translate.config.yaml import preset_names
 
     if run == "":
         raise InputError("--run '': name a directory")

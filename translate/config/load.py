@@ -22,6 +22,7 @@ from translate.config.yaml import (
     is_unicode,
     join_key,
     parse_yaml,
+    preset_names,
     presets_directory,
     read_yaml,
     shown_path,
@@ -219,11 +220,6 @@ def _merge(below: Any, above: Any, key: str, origins: dict[str, Origin], new_ori
         del origins[stale]
     origins.update({name: origin for name, origin in new_origins.items() if f"{name}.".startswith(f"{key}.")})
     return above
-
-
-def preset_names() -> list[str]:
-    """The names of the presets."""
-    return sorted(path.stem for path in presets_directory().glob("*.yaml"))
 
 
 def is_run(name: str) -> bool:

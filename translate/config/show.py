@@ -10,10 +10,10 @@ from pydantic_core import to_jsonable_python
 
 from translate.config.data import Corpus
 from translate.config.errors import nearest_keys
-from translate.config.load import LoadedConfig, load_config, preset_names
+from translate.config.load import LoadedConfig, load_config
 from translate.config.schema import Config
 from translate.config.section import Section
-from translate.config.yaml import Origin, dump_scalar, dump_yaml, join_key, presets_directory
+from translate.config.yaml import Origin, dump_scalar, dump_yaml, join_key, preset_names, presets_directory
 from translate.errors import InputError
 from translate.files import read_input
 from translate.messages import wrap

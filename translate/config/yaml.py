@@ -215,6 +215,11 @@ def presets_directory() -> Path:
     return bundled if bundled.is_dir() else package.parent / "configs"
 
 
+def preset_names() -> list[str]:
+    """The names of the presets."""
+    return sorted(path.stem for path in presets_directory().glob("*.yaml"))
+
+
 def shown_path(path: Path) -> str:
     """A config's path for messages: relative to the working directory if inside it, otherwise as given; a preset by its
     name."""

@@ -173,7 +173,7 @@ def _load_other(path: Path, first: LoadedRun, config: DecodingConfig, *, checkpo
     for each in ours.directions:
         if (ours.source_tag(each), ours.target_tag(each)) != (theirs.source_tag(each), theirs.target_tag(each)):
             raise InputError(
-                f"{path} uses other tags for the direction {each} than {first.directory}: models that decode together"
+                f"{path} marks the direction {each} by other tags than {first.directory}: models that decode together"
                 " must have the same data.language_tags and data.language_tag"
             )
     return _prepare(other.model, config)

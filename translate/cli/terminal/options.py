@@ -50,16 +50,12 @@ def find_runs(start: str) -> list[str]:
 
 def complete_config(incomplete: str) -> list[str]:
     """The presets, and the YAML files and the runs that `find_runs` would find."""
-    from translate.config.yaml import presets_directory
+    from translate.config.yaml import preset_names
 
     start = glob.escape(incomplete)
     files = [path for pattern in ("*.yaml", "*.yml", "*/*.yaml") for path in glob.glob(f"{start}{pattern}")]
     files = [path for path in files if not os.path.exists(os.path.join(os.path.dirname(path), "run.json"))]
-    return [
-        *sorted(path.stem for path in presets_directory().glob("*.yaml")),
-        *sorted(files),
-        *find_runs(incomplete),
-    ]
+    return [*preset_names(), *sorted(files), *find_runs(incomplete)]
 
 
 def complete_override(ctx: Any, incomplete: str) -> list[str]:
