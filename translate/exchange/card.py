@@ -76,7 +76,7 @@ class CardScores(NamedTuple):
     metrics: Sequence[Metric]
 
 
-class Origin(NamedTuple):
+class WeightsOrigin(NamedTuple):
     """Where exported weights come from."""
 
     title: str
@@ -146,23 +146,25 @@ def write_card(
     (directory / "README.md").write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
 
 
-def _describe_origin(run: LoadedRun, imported: dict[str, Any]) -> Origin:
+def _describe_origin(run: LoadedRun, imported: dict[str, Any]) -> WeightsOrigin:
     data = run.config.data
     if not imported:
         corpora = [f"| {_link(each)} | {each.license or 'not named in the config'} |" for each in data.train]
         training = ["| data | licence |", "|---|---|", *corpora] if corpora else []
         weights = f"the weights of {describe_moment(run.step, run.averaged)}"
-        return Origin(run.config.name, None, {corpus.license for corpus in data.train}, training, weights)
+        return WeightsOrigin(run.config.name, None, {corpus.license for corpus in data.train}, training, weights)
     folder, licence = Path(str(imported.get("folder"))), str(imported.get("licence") or "")
     on_hub = re.search("models--(.+)--(.+)/snapshots/", folder.as_posix())  # in the cache of huggingface_hub
     base_model = "/".join(on_hub.groups()) if on_hub else None
     title = Path(base_model or folder).name
     shown = f"[{base_model}](https://huggingface.co/{base_model})" if base_model else title
     training = [f"{shown} is another toolkit's model; its licence is {licence or 'not known'}."]
-    return Origin(title, base_model, {licence or None}, training, "imported weights")
+    return WeightsOrigin(title, base_model, {licence or None}, training, "imported weights")
 
 
-def _describe_header(data: DataConfig, origin: Origin, scores: Sequence[CardScores], *, library: str) -> dict[str, Any]:
+def _describe_header(
+    data: DataConfig, origin: WeightsOrigin, scores: Sequence[CardScores], *, library: str
+) -> dict[str, Any]:
     """What the Hub reads: languages, licence, data and scores. Empty values are left out."""
     languages = Languages(data)
     codes = {code.partition("_")[0] for code in (*languages.sources, *languages.targets)}
