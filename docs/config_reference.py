@@ -17,6 +17,19 @@ path or preset's name of another config that gives the values left out. A relati
 then beside the config that names it, then in the working directory. `translate config show` prints the resolved
 config with the source of each value, `translate config describe KEY` what a key takes and means, and `translate config
 schema` a JSON Schema for editors.
+
+`translate init` writes a config for your text. By hand it takes a few lines:
+
+```yaml
+# mine.yaml
+extends: multi30k.yaml      # start from a preset: its model and its training settings
+data:
+  train: [{kind: text, source: train.de, target: train.en}]
+  validation: {kind: text, source: valid.de, target: valid.en}
+  test: {news: {kind: text, source: news.de, target: news.en}, test_2016_flickr: null}
+tokenizer:
+  vocab_size: 3000          # `translate check` warns if that is too few or too many for your text
+```
 """
 
 

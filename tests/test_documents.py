@@ -10,6 +10,7 @@ from harness import corpus_lines, write_lines
 from typer.testing import CliRunner
 
 from translate.cli import app
+from translate.config.load import load_config
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
@@ -44,15 +45,17 @@ def test_make_targets_of_the_readme_exist() -> None:
 
 
 def test_commands_of_the_readme_and_of_the_pages_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The README's config and commands run one after the other, then those of two pages, then the Python code."""
+    """The README's commands run one after the other, then those of two pages, then the Python code."""
     for name, first, last in (("train", 0, 6000), ("valid", 6000, 6010), ("news", 6010, 6020)):
         for side in ("de", "en"):
             write_lines(tmp_path / f"{name}.{side}", corpus_lines(f"train.{side}")[first:last])
-    (tmp_path / "mine.yaml").write_text(blocks(README, "yaml")[0], encoding="utf-8")
+    (tmp_path / "by-hand.yaml").write_text(blocks(read("config.md"), "yaml")[0], encoding="utf-8")
     monkeypatch.chdir(tmp_path)
+    assert load_config("by-hand.yaml", require_files=True).config.data.test.keys() == {"news"}
     pages = [README, read("decoding.md"), read("pictures.md")]
     ours = [words for page in pages for words in commands(page) if words[0] == "translate"]
-    ours = [words for words in ours if "multi30k-local" not in " ".join(words)]
+    assert [words[1] for words in ours[:3]] == ["init", "train", "serve"]
+    ours = [words for words in ours if words[1] != "serve" and "multi30k-local" not in " ".join(words)]
     assert [words[1] for words in ours].count("train") == 2
     assert {words[1] for words in ours} >= {"check", "decode", "eval", "score", "show", "verify", "config"}
     for _, *words in ours:

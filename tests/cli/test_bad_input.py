@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from harness import flip_a_bit, in_order
+from harness import corpus_lines, flip_a_bit, in_order
 from harness import run_command as translate
 from typer.testing import Result
 
@@ -246,6 +246,7 @@ CORPORA: dict[str, tuple[Any, ...]] = {  # source, target, name of the source's 
     "corpus-word": (zipped("[Content_Types].xml", "word/document.xml"),),
     "corpus-filtered": (" \n  \n\n",),
 }
+ENTITIES = '<!DOCTYPE t [<!ENTITY a "aaa"><!ENTITY b "&a;&a;">]><tmx>&b;</tmx>'
 UNIT = '<tu><tuv xml:lang="de"><seg>a</seg></tuv><tuv xml:lang="en"><seg>b</seg></tuv></tu>'
 TABLES: dict[str, tuple[Any, ...]] = {  # file, content, column
     "corpus-csv-twice": ("a.csv", "de,en,de\na,b,c\n"),
@@ -254,7 +255,7 @@ TABLES: dict[str, tuple[Any, ...]] = {  # file, content, column
     "corpus-json-line": ("a.jsonl", '{"de": "a", "en": "b"}\n{"de": \n'),
     "corpus-json-key": ("a.jsonl", '{"de": "a", "en": "b"}\n{"de": "c"}\n'),
     "corpus-json-column": ("a.jsonl", '{"de": "a", "en": "b"}\n', "fr"),
-    "corpus-tmx-entity": ("a.tmx", '<!DOCTYPE t [<!ENTITY a "aaa"><!ENTITY b "&a;&a;">]><tmx>&b;</tmx>'),
+    "corpus-tmx-entity": ("a.tmx", ENTITIES),
     "corpus-tmx-language": ("a.tmx", f"<tmx>{UNIT}</tmx>", "fr"),
     "stream-csv": ("a.csv", "de,en\na,b\n"),
     "stream-array": ("a.jsonl", '[{"de": "a", "en": "b"}]\n'),
@@ -266,6 +267,26 @@ TABLES: dict[str, tuple[Any, ...]] = {  # file, content, column
     "stream-no-row": ("a.parquet", parquet()),
     "stream-filtered": ("a.parquet", parquet(*GERMAN.splitlines(), english="")),
 }
+INIT: dict[str, tuple[str, Files]] = {
+    "init-numbers": (
+        "x.de x.en",
+        {"x.de": "Ein Hund läuft.\nJa\nZwei Männer kochen.\nDie Straße ist grün.\n", "x.en": ENGLISH},
+    ),
+    "init-name": ("x.de y.de", {"x.de": GERMAN, "y.de": GERMAN}),
+    "init-language": (
+        "x.de x.en",
+        {"x.de": "\n".join(corpus_lines("train.de", step=2)), "x.en": "\n".join(corpus_lines("train.de")[:6000])},
+    ),
+    "init-unknown": ("x.txt y.txt", {"x.txt": GERMAN, "y.txt": ENGLISH}),
+    "init-few": ("x.de x.en", {f"x.{name}": "\n".join(corpus_lines(f"train.{name}")[:40]) for name in ("de", "en")}),
+    "init-long": ("x.de x.en", {"x.de": GERMAN.replace("\n", " ") * 1000, "x.en": ENGLISH.replace("\n", " ") * 1000}),
+    "init-missing": ("gone.de x.en", {"x.en": ENGLISH}),
+    "init-empty": ("x.de x.en", {"x.de": "", "x.en": ""}),
+    "init-not-utf8": ("x.de x.en", {"x.de": LATIN + b"x\n", "x.en": ENGLISH}),
+    "init-entity": ("a.tmx", {"a.tmx": ENTITIES}),
+    "init-tmx": ("a.tmx --from de --to fr", {"a.tmx": f"<tmx>{UNIT}</tmx>"}),
+    "init-exists": ("x.de x.en --name taken", {"x.de": GERMAN, "x.en": ENGLISH, "taken.yaml": ""}),
+}
 BEST, NOT_BEST = "checkpoints/best.safetensors", "checkpoints/[lp]*.safetensors"
 CALLS: dict[str, Call] = {
     **{row: Call("config show bad.yaml", files={"bad.yaml": text}) for row, text in CONFIGS.items()},
@@ -273,6 +294,7 @@ CALLS: dict[str, Call] = {
     **{row: train(*overrides) for row, overrides in TRAINED.items()},
     **{row: corpus_files(*files) for row, files in CORPORA.items()},
     **{row: table(*file, streaming=row.startswith("stream")) for row, file in TABLES.items()},
+    **{row: Call(f"init {command}", files=files) for row, (command, files) in INIT.items()},
     "config-folder": Call("config show /"),
     "config-preset": Call("train dmeo"),
     "command-unknown": Call("tran demo"),

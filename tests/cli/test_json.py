@@ -7,7 +7,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from harness import commands, run_command
+from harness import commands, corpus_lines, run_command, write_lines
 
 PAGE = (Path(__file__).parents[2] / "docs" / "json.md").read_text(encoding="utf-8")
 SCHEMAS = {
@@ -15,6 +15,7 @@ SCHEMAS = {
     for name, text in re.findall(r"^## `([\w -]+)`\n.*?^```json\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 }
 CALLS = {
+    "init": "init more.de more.en",
     "eval": "eval RUN --report --samples 1",
     "compare": "compare valid.en other.en --source valid.de --reference valid.en",
     "tune-decode": "tune-decode RUN --dry-run",
@@ -34,10 +35,12 @@ def test_every_command_with_json_has_a_schema() -> None:
 
 
 @pytest.fixture
-def place(tmp_path: Path, corpus: Path, run: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def place(tmp_path: Path, corpus: Path, run: Path, monkeypatch: pytest.MonkeyPatch, quick: None) -> Path:
     shutil.copytree(corpus, tmp_path / "place")
     monkeypatch.chdir(tmp_path / "place")
     Path("space.yaml").write_text("model.dropout: [0.1, 0.2]")
+    for name in ("de", "en"):
+        write_lines(Path(f"more.{name}"), corpus_lines(f"train.{name}")[:1000])
     Path("other.en").write_text("A dog.\nTwo men.\nThe street.\n", encoding="utf-8")
     return tmp_path / "place"
 

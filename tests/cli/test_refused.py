@@ -31,6 +31,16 @@ ROWS: dict[str, list[str]] = {
     "check demo --max-steps=9": ["--max-steps;", "training.max_steps=…?"],
     "tokenizer train a.de": ["'--output'"],
     "export run out": ["'--to'"],
+    # init
+    "init gone.de gone.en": ["gone.de"],
+    "init a.de": ["a.de", "translations", ".tmx"],
+    "init a.de a.de": ["both sides are de", "--from"],
+    "init a.de empty": ["a.de", "empty", "--from"],
+    "init a.de a.en --from fr/x": ["--from fr/x"],
+    "init a.de a.en --name x/y": ["--name", "'x/y'"],
+    "init a.de a.en --name run": ["run", "--name"],
+    "init a.de b.en": ["a.de", "3", "b.en", "1"],
+    "init a.de a.en": ["a.de, a.en", "1 of 3 pairs", "2 repeating", "1,000", "translate import"],
     "export run out --to ctrnslate2": ["'--to'", "'ctrnslate2'", "'ctranslate2', 'huggingface'", "ctranslate2?"],
     # eval
     "eval": ["--hypotheses"],
@@ -155,6 +165,7 @@ def test_what_is_refused(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
 
 
 AT_ONCE = [  # what is wrong is found before torch is imported, which takes a second
+    *("init gone.de gone.en", "init a.de", "init a.de a.de", "init a.de a.en --name run", "init a.de b.en"),
     *("train none", "train run", "train demo --run run", "train demo model.d_modle=8", "train demo model.d_model=x"),
     *("train demo data.validation={kind:text,source:gone.de,target:gone.en}", "check none", "check demo model.x=1"),
     *("search none empty", "search demo gone.yaml", "decode none", "decode run --beam-size 0", "decode run gone.de"),

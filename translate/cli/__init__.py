@@ -11,7 +11,13 @@ from translate.cli.terminal.options import split_after_equals
 from translate.cli.terminal.process import ReportingGroup, run_command_line
 
 _PANELS = {  # help panels, with the location of each command's function or group
-    "Train": {"check": "check.check", "train": "train.train", "search": "search.search", "import": "export.import_"},
+    "Train": {
+        "init": "init.init",
+        "check": "check.check",
+        "train": "train.train",
+        "search": "search.search",
+        "import": "export.import_",
+    },
     "Translate and evaluate": {
         "decode": "decode.decode",
         "eval": "evaluate.evaluate",

@@ -11,9 +11,10 @@ import logging
 import reprlib
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import islice
+from itertools import chain, islice
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from translate.config.data import HubCorpus, TableCorpus, TsvCorpus
@@ -91,7 +92,12 @@ def chunk_pairs(pairs: Iterator[tuple[str, str]]) -> Iterator[PairChunk]:
 
 
 def _json_pairs(corpus: TableCorpus) -> Iterator[tuple[str, str]]:
-    """The pairs of a file with one JSON object per line, or with one array of objects."""
+    for place, row in _json_rows(corpus):
+        yield _json_cell(row, corpus.source_column, place), _json_cell(row, corpus.target_column, place)
+
+
+def _json_rows(corpus: TableCorpus) -> Iterator[tuple[str, Any]]:
+    """The rows of a file with one JSON object per line, or one array of objects, each with its place for errors."""
     path = corpus.path
     is_array = next(stream_lines(path), "").lstrip().startswith("[")
     if is_array and corpus.streaming:
@@ -108,8 +114,7 @@ def _json_pairs(corpus: TableCorpus) -> Iterator[tuple[str, str]]:
             reason = getattr(error, "msg", error)
             raise InputError(f"{path}, line {line}, character {character}: is not JSON ({reason}); {needed}") from error
         for place, row in enumerate(rows, start=1) if is_array else [(number, rows)]:
-            name = f"{path}, {'row' if is_array else 'line'} {place}"
-            yield _json_cell(row, corpus.source_column, name), _json_cell(row, corpus.target_column, name)
+            yield f"{path}, {'row' if is_array else 'line'} {place}", row
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -247,9 +252,7 @@ def _pairs_of_tables(
     tables: Iterable[Any], corpus: TableCorpus | HubCorpus, *, num_before: int = 0
 ) -> Iterator[PairChunk]:
     """The two columns of Arrow tables; before them are `num_before` rows of the corpus, which count in errors."""
-    for table in tables:
-        while any(str(column.type).startswith("struct<") for column in table.columns):
-            table = table.flatten()  # {"translation": {"de": ...}} becomes a column "translation.de"
+    for table in map(_flatten, tables):
         check_columns(table.column_names, corpus)
         sides = []
         for column in (corpus.source_column, corpus.target_column):
@@ -266,6 +269,13 @@ def _pairs_of_tables(
         num_before += len(table)
 
 
+def _flatten(table: Any) -> Any:
+    """A table in which {"translation": {"de": ...}} is a column "translation.de"."""
+    while any(str(column.type).startswith("struct<") for column in table.columns):
+        table = table.flatten()
+    return table
+
+
 FILE_FORMATS: dict[str, Callable[[TableCorpus], Iterator[PairChunk]]] = {
     "json": lambda corpus: chunk_pairs(_json_pairs(corpus)),
     "csv": lambda corpus: chunk_pairs(_csv_pairs(corpus)),
@@ -273,6 +283,50 @@ FILE_FORMATS: dict[str, Callable[[TableCorpus], Iterator[PairChunk]]] = {
     "tmx": lambda corpus: chunk_pairs(_tmx_pairs(corpus)),
 }
 """The reader of each `kind` of `TableCorpus`."""
+
+
+def table_columns(path: Path, kind: str) -> list[str]:
+    """The names of a local table's columns; of TSV the cells of its first line, and of TMX the languages that begin it.
+
+    Raises:
+        InputError: The table cannot be read.
+    """
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    require_file(path)
+    match kind:
+        case "tsv":
+            return next(stream_lines(path), "").split("\t")
+        case "csv":
+            return next(csv.reader(stream_lines(path)), [])
+    corpus = TableCorpus.model_validate({"kind": kind, "path": path, "source_column": "", "target_column": ""})
+    if kind == "tmx":
+        return list(dict.fromkeys(chain.from_iterable(islice(read_units(corpus), _CHUNK_ROWS))))
+    with _reading(corpus):
+        if kind == "parquet":
+            with parquet.ParquetFile(path) as file:
+                return _flatten(file.schema_arrow.empty_table()).column_names
+        return _flatten(pa.Table.from_pylist([row for _, row in islice(_json_rows(corpus), 1)])).column_names
+
+
+def hub_columns(dataset: str, codes: Sequence[str | None]) -> tuple[str | None, dict[str, list[str]]]:
+    """The splits of a data set of the Hub with their columns, and which of its configurations that is.
+
+    Args:
+        codes: Two languages, by which a configuration such as `de-en` is chosen if there are several.
+
+    Raises:
+        InputError: It cannot be loaded.
+    """
+    import datasets
+
+    corpus = HubCorpus(dataset=dataset, split="all", source_column="", target_column="")
+    with _reading(corpus), _quiet_datasets():
+        names = datasets.get_dataset_config_names(dataset)
+        subset = next((name for name in names if {*name.split("-")} == {*codes}), None)
+        splits = datasets.load_dataset(dataset, subset).with_format("arrow")
+        return subset, {name: _flatten(split[:1]).column_names for name, split in splits.items()}
 
 
 def table_name(corpus: TsvCorpus | TableCorpus | HubCorpus) -> str:

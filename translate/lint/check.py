@@ -94,10 +94,13 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, tuple | list) else value
 
 
-def check(config: Config) -> Report:
+def check(config: Config, *, max_seconds: float = 10.0) -> Report:
     """Prepare a training, try some of its steps, and inspect the text.
 
     Nothing is written.
+
+    Args:
+        max_seconds: The time for measuring the speed of steps.
 
     Raises:
         InputError: The training would refuse the config or the data; the message is the training's.
@@ -124,7 +127,13 @@ def check(config: Config) -> Report:
         validation = [*corpora.validation.values(), *corpora.validation_also.values()]
         with show_progress("Trying the longest batch, and the speed"):
             measured = dry_run(
-                config, epoch, tokenizers=tokenizers, validation=validation, device=device, initial=initial
+                config,
+                epoch,
+                tokenizers=tokenizers,
+                validation=validation,
+                device=device,
+                initial=initial,
+                max_seconds=max_seconds,
             )
     except RunError as error:
         findings.append(Finding("error", "training_fails", str(error), "fix this, and check again"))

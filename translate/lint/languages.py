@@ -29,7 +29,7 @@ _MIN_NATS_A_CHARACTER = 0.1
 _MAX_DEVIATIONS = 7.0
 _MIN_CHARACTERS = 25
 _FEW_PAIRS = 200  # fewer pairs are not enough to learn a language's trigrams
-_NEARLY_ALL = 0.9  # of the lines of a text that is in another language
+_NEARLY_ALL, _NEARLY_NONE = 0.9, 0.05  # of the lines of texts in different languages, and in the same
 _JUDGED_LINES = 1000  # of a side that may be in another language as a whole
 
 Languages = tuple[NDArray[np.float64], NDArray[np.float64]]
@@ -98,17 +98,25 @@ def is_other_side(lines: Sequence[str], sources: Sequence[str], targets: Sequenc
 
 
 def are_in_different_languages(lines: Sequence[str], others: Sequence[str]) -> bool:
-    """Whether two texts seem to be in different languages; False if they are too short to tell.
+    """Whether two texts seem to be in different languages; False if they are too short to tell."""
+    return min(_shares_of_own(lines, others) or (0.0,)) > _NEARLY_ALL
 
-    Each text's odd lines should then be far likelier with the even lines of their own text than with the other's.
+
+def are_in_one_language(lines: Sequence[str], others: Sequence[str]) -> bool:
+    """Whether two texts seem to be in the same language; False if they are too short to tell."""
+    return max(_shares_of_own(lines, others) or (1.0,)) < _NEARLY_NONE
+
+
+def _shares_of_own(lines: Sequence[str], others: Sequence[str]) -> list[float] | None:
+    """For each of two texts the share of its odd lines that are far likelier with its even lines than with the other's.
+
+    None: the texts are too short, or one only repeats itself, as a model does that has no language yet.
     """
     languages = learn_languages(lines[::2], others[::2])
-    if languages is None or 2 * len({*lines}) < len(lines):  # a model that only repeats itself has no language yet
-        return False
-    shares = (
-        _share_like_other(text[1::2], *models) for text, models in ((lines, languages[::-1]), (others, languages))
-    )
-    return bool(min(shares) > _NEARLY_ALL)
+    if languages is None or 2 * len({*lines}) < len(lines):
+        return None
+    sides = (lines, languages[::-1]), (others, languages)
+    return [_share_like_other(text[1::2], *models) for text, models in sides]
 
 
 def find_wrong_languages(

@@ -1,0 +1,95 @@
+"""`init` as a whole, without its dry run: the config that it writes suits the text, and `check` has nothing to say."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from harness import corpus_lines, run_command, succeed, write_lines
+
+from translate.config.load import load_config
+from translate.lint import check
+from translate.lint.new_config import choose_settings
+
+pytestmark = pytest.mark.usefixtures("quick")
+
+
+@pytest.mark.parametrize(
+    ("num_pairs", "device", "preset", "width"),
+    [
+        (1_000, "cpu", "demo", 64),
+        (2_000, "cpu", "demo", 128),
+        (5_000, "cpu", "demo", 192),
+        (29_000, "cpu", "multi30k", 256),
+        (29_000, "cuda", "multi30k", 256),
+        (500_000, "cpu", "multi30k", 256),
+        (500_000, "cuda", "transformer-base", 512),
+    ],
+)
+def test_what_suits_a_corpus_of_captions(num_pairs: int, device: str, preset: str, width: int) -> None:
+    """Of 15 subwords per side. By hand: 28 d² weights per pair of layers, and an embedding for each subword."""
+    found, num_epochs, settings = choose_settings([15.0 * num_pairs] * 2, 100, device=device)
+    model = load_config(found, {key: each for key, each in settings.items() if key[:5] == "model"}).config.model
+    assert (found, model.d_model, model.d_ff) == (preset, width, 4 * width)
+    weights = 28 * model.num_encoder_layers * width**2 + settings["tokenizer.vocab_size"] * width
+    assert weights <= 50 * 15 * num_pairs  # from which `check` warns
+    assert 10 <= num_epochs <= (60 if device == "cpu" else 30)
+
+
+def test_multi30k_gets_what_its_preset_has() -> None:
+    vocab_size = load_config("multi30k").config.tokenizer.vocab_size
+    assert choose_settings([450_000.0, 430_000.0], 150, device="cpu") == (
+        "multi30k",
+        22,
+        {"tokenizer.vocab_size": vocab_size},
+    )
+
+
+def test_a_script_of_thousands_of_characters_fits_its_vocabulary() -> None:
+    settings = choose_settings([60_000.0, 40_000.0], 3_100, device="cpu")[2]
+    assert settings["tokenizer.vocab_size"] >= 3_100 + 256 and settings["tokenizer.character_coverage"] < 1.0
+
+
+def test_init_writes_a_config_that_can_be_moved_and_changes_nothing_that_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for code in ("de", "en"):
+        write_lines(Path(f"a.{code}"), corpus_lines(f"train.{code}")[:1200])
+    # As names go, a preset's and a word that YAML 1.1 takes for a boolean.
+    report = json.loads(succeed("init", "a.de", "a.en", "--name", "demo", "--from", "no", "--json").stdout)
+    assert report["languages"] == ["no", "en"] and report["num_steps"] % 10 == 0
+    assert {path.name for path in Path("demo").iterdir()} == {
+        f"{part}.{code}" for part in ("train", "validation", "test") for code in ("no", "en")
+    }
+    before = {path: path.read_bytes() for path in Path().rglob("*.*")}
+    again = run_command("init", "a.de", "a.en", "--name", "demo")
+    assert again.exit_code == 2 and "demo.yaml, demo, demo/test.en" in again.stderr
+    assert {path: path.read_bytes() for path in Path().rglob("*.*")} == before
+    Path("moved").mkdir()
+    shutil.move("demo", "moved")
+    shutil.move("demo.yaml", "moved")
+    config = load_config("moved/demo.yaml", require_files=True).config
+    assert config.name == "demo" and config.data.test.keys() == {"test"} and config.data.source_language == "no"
+    assert config.training.max_steps == report["num_steps"] and config.model.dropout == 0.3
+    sizes = {
+        key: len(each.source.read_text(encoding="utf-8").splitlines())  # type: ignore[union-attr]
+        for key, each in config.data.corpora("train", "validation", "test").items()
+    }
+    assert [*sizes.values()] == [report["num_pairs"][part] for part in ("train", "validation", "test")]
+    found = check.check(config)
+    assert {each.severity for each in found.findings} <= {"note"} and not found.leakage
+
+
+def test_what_a_training_takes_is_said_and_held_to_a_night(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for code in ("de", "en"):
+        write_lines(Path(f"a.{code}"), corpus_lines(f"train.{code}")[:1000])
+    told = succeed("init", "a.de", "a.en").stdout
+    assert "translate import" in told and "translate train de-en.yaml" in told and "translate serve runs/de-en" in told
+    seen = check.dry_run(None)._replace(seconds_per_epoch=3600.0)  # type: ignore[arg-type,call-arg]
+    monkeypatch.setattr(check, "dry_run", lambda *arguments, **options: seen)
+    report = json.loads(succeed("init", "a.de", "a.en", "--name", "slow", "--json").stdout)
+    assert 7 * 3600 < report["seconds"] < 9 * 3600
+    assert load_config("slow.yaml").config.training.max_steps == report["num_steps"]
+    assert "would be better" in Path("slow.yaml").read_text()

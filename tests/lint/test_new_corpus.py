@@ -1,0 +1,192 @@
+"""A corpus without a config: its languages are found, and no held-out sentence is in training, on either side."""
+
+import random
+import re
+from pathlib import Path
+
+import pytest
+from harness import write_lines
+
+from translate.config.data import HubCorpus, TableCorpus, TextCorpus, TsvCorpus
+from translate.data.corpora import ParallelCorpus
+from translate.data.filtering import near_duplicate_hashes
+from translate.errors import InputError
+from translate.lint.new_corpus import find_corpora, read_named, split_pairs, write_split
+
+
+def corpus(sources: list[str], targets: list[str]) -> ParallelCorpus:
+    return ParallelCorpus("x", sources, targets, 1.0)
+
+
+def sentences(number: int, *, seed: int) -> list[str]:
+    """Different sentences of invented words; a word has a letter for each digit, so that no two share a key."""
+    draw, digits = random.Random(seed), str.maketrans("0123456789", "abcdefghij")
+    numbers = (f"{seed}{each}".translate(digits) for each in range(number))
+    return [f"{each} {'la ' * draw.randint(3, 5)}".strip() for each in numbers]
+
+
+def keys(lines: list[str]) -> set[int]:
+    return {*near_duplicate_hashes(lines).tolist()}
+
+
+def parts_of(
+    whole: ParallelCorpus, **held_out: ParallelCorpus
+) -> tuple[dict[str, tuple[list[str], list[str]]], dict[str, int]]:
+    split = split_pairs(whole, held_out)
+    sides = {name: [[side[pair] for pair in pairs] for side in whole[1:3]] for name, pairs in split.parts.items()}
+    return {name: (each[0], each[1]) for name, each in sides.items()}, split.left_out
+
+
+def test_held_out_sets_share_no_sentence_with_training() -> None:
+    sources, targets = sentences(1500, seed=1), sentences(1500, seed=2)
+    sources[600:700] = [f"  {line.upper()}!" for line in sources[500:600]]  # near-duplicates of one side each
+    targets[800:900] = [f"„{line}“ " for line in targets[700:800]]
+    whole = corpus(sources, targets)
+    parts, left_out = parts_of(whole)
+    assert [len(each[0]) for each in parts.values()] == [1350, 75, 75] and not left_out
+    for side in (0, 1):
+        train, validation, test = (keys(each[side]) for each in parts.values())
+        assert len(validation) == len(test) == 75 and not validation & test and not train & (validation | test)
+    assert parts_of(whole)[0] == parts
+    # Where each sentence is there twice, training loses the others of a held-out pair.
+    doubled = corpus([*sources, *(f"{line}." for line in sources)], [*targets, *sentences(3000, seed=3)[1500:]])
+    parts, left_out = parts_of(doubled)
+    assert [len(each[0]) for each in parts.values()][1:] == [150, 150]
+    assert left_out == {"sharing a sentence with a held-out pair": 300}
+    assert not keys(parts["train"][0]) & keys(parts["validation"][0] + parts["test"][0])
+
+
+def test_what_is_left_out_is_counted_once() -> None:
+    sources, targets = sentences(1200, seed=1), sentences(1200, seed=2)
+    odd = {"…": "…!", "": "x", "a" * 5001: "b", f" {sources[0]}": targets[0], f"{sources[1].upper()} ": targets[1]}
+    parts, left_out = parts_of(corpus([*sources, *odd], [*targets, *odd.values()]))
+    counts = {"without letters on a side": 2, "longer than 5,000 characters": 1, "repeating an earlier pair": 2}
+    assert left_out == counts and sum(len(each[0]) for each in parts.values()) == 1200
+    equal = [f"{line} ok" for line in sources[:13]]
+    assert parts_of(corpus(sources + equal[:12], targets + equal[:12]))[1] == {}  # under 1 %, names for example
+    assert parts_of(corpus(sources + equal, targets + equal))[1] == {"equal on both sides": 13}
+
+
+def test_sets_that_are_given_stay_as_they_are() -> None:
+    whole = corpus(sentences(1100, seed=1), sentences(1100, seed=2))
+    given = corpus([f"{whole.sources[7]}!", "new"], ["other", whole.targets[9].title()])
+    parts = split_pairs(whole, {"validation": given, "test": given})
+    assert parts.left_out == {"sharing a sentence with a held-out pair": 2}
+    assert {*range(1100)} - {*parts.parts["train"].tolist()} == {7, 9} and parts.parts["test"].tolist() == [0, 1]
+
+
+def test_too_little_text_is_refused_with_the_reasons() -> None:
+    lines = sentences(999, seed=1)
+    with pytest.raises(InputError, match=r"^x: 999 of 1,000 pairs .*1 longer than 5,000 .* 1,000"):
+        split_pairs(corpus([*lines, "a" * 10**6], [*sentences(999, seed=2), "b"]), {})
+
+
+def test_a_part_is_written_with_one_sentence_per_line(tmp_path: Path) -> None:
+    whole = corpus([f"{line}\r\nzwei\0" for line in sentences(1000, seed=1)], sentences(1000, seed=2))
+    direction, _ = find_corpora_in(tmp_path, "a.de", "a.en")
+    write_split(split_pairs(whole, {}), {"train": whole}, tmp_path, direction)
+    lines = (tmp_path / "train.de").read_bytes().split(b"\n")
+    assert len(lines) == 901 and not lines.pop() and all(line.endswith(b"la zwei ") for line in lines)
+
+
+def find_corpora_in(folder: Path, source: str, target: str | None = None, *codes: str | None) -> tuple:
+    from_, to = codes or (None, None)
+    for name in filter(None, (source, target)):
+        if not (folder / name).exists():
+            write_lines(folder / name, ["x"])
+    return find_corpora(str(folder / source), target and folder / target, from_=from_, to=to)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("names", "codes", "found"),
+    [
+        (("train.de", "train.en.gz"), (None, None), "de-en"),
+        (("a.pt-BR", "a.deu_Latn"), (None, None), "pt-BR-deu_Latn"),
+        (("a.txt", "b.txt"), ("gsw", "de"), "gsw-de"),
+        (("a.de", "b.txt"), (None, "en"), "de-en"),
+    ],
+)
+def test_languages_of_text_files(tmp_path: Path, names: tuple[str, str], codes: tuple[str, str], found: str) -> None:
+    direction, corpora = find_corpora_in(tmp_path, *names, *codes)
+    assert str(direction) == found and isinstance(corpora["train"], TextCorpus)
+
+
+UNIT = '<tu><tuv xml:lang="{}"><seg>a</seg></tuv><tuv xml:lang="{}"><seg>b</seg></tuv></tu>'
+TABLES = {  # content, options, columns that are found and the direction
+    "a.csv": ("id,de,note,en\n1,a,,b\n", (None, None), "de en de-en"),
+    "b.csv": ("de,en\na,b\n", ("en", "de"), "en de en-de"),
+    "c.csv": ("id,Source,TARGET\n1,a,b\n", ("de", "en"), "Source TARGET de-en"),
+    "d.csv": ("left,right\na,b\n", ("de", "en"), "left right de-en"),
+    "e.csv": ("fr,de,en\na,b,c\n", ("de", "fr"), "de fr de-fr"),
+    "a.tsv": ("Ein Hund\tA dog\n", ("de", "en"), "0 1 de-en"),
+    "b.tsv": ("en\tde\nA dog\tEin Hund\n", ("de", None), "de en de-en"),
+    "a.jsonl": (
+        '{"id": 1, "translation": {"de": "a", "en": "b"}}\n',
+        (None, None),
+        "translation.de translation.en de-en",
+    ),
+    "a.json": ('[{"source": "a", "target": "b", "x": null}]', ("de", "en"), "source target de-en"),
+    "a.tmx": (f"<tmx>{UNIT.format('de-AT', 'EN')}</tmx>", (None, None), "de-AT EN de-AT-EN"),
+    "b.tmx": (f"<tmx>{UNIT.format('en', 'fr')}{UNIT.format('de-DE', 'en')}</tmx>", ("de", "en"), "de-DE en de-en"),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_columns_and_languages_of_tables(tmp_path: Path, name: str) -> None:
+    content, codes, found = TABLES[name]
+    (tmp_path / name).write_text(content)
+    direction, corpora = find_corpora_in(tmp_path, name, None, *codes)
+    table = corpora["train"]
+    assert isinstance(table, TableCorpus | TsvCorpus)
+    assert f"{table.source_column} {table.target_column} {direction}" == found
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "codes", "message"),
+    [
+        ("a.csv", "fr,de,en\n", (None, None), "columns fr, de, en: .*--from"),
+        ("a.csv", "fr,de\n", ("de", "en"), "de and en, .* fr, de"),
+        ("a.csv", "source,target\n", (None, None), "source, target: .*--from"),
+        ("a.tsv", "one\n", ("de", "en"), "de and en"),
+        (
+            "a.tmx",
+            f"<tmx>{UNIT.format('de', 'en')}{UNIT.format('de', 'fr')}</tmx>",
+            (None, None),
+            "de, en, fr: .*--from",
+        ),
+        ("a.tmx", f"<tmx>{UNIT.format('de', 'en')}</tmx>", ("de", "it"), "de and it, .* de, en"),
+        ("a.csv", "de,en\n", ("d/e", "en"), "--from d/e"),
+        ("a.txt", "one", ("de", "en"), "a.txt: name the file with its translations .*tmx"),
+    ],
+)
+def test_unclear_languages_are_asked_for(
+    tmp_path: Path, name: str, content: str, codes: tuple[str, str], message: str
+) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(InputError, match=message):
+        find_corpora_in(tmp_path, name, None, *codes)
+
+
+def test_a_data_set_of_the_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    import datasets
+
+    rows = datasets.Dataset.from_dict({"translation": [{"de": "eins", "en": "one"}]})
+    splits = datasets.DatasetDict(test=rows, train=rows, validation=rows)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(datasets, "get_dataset_config_names", lambda name: ["cs-en", "de-en"])
+    monkeypatch.setattr(datasets, "load_dataset", lambda name, subset, **options: splits)
+    direction, corpora = find_corpora("wmt/wmt14", None, from_="en", to="de")
+    columns = {"source_column": "translation.en", "target_column": "translation.de"}
+    wanted = {name: HubCorpus(dataset="wmt/wmt14", subset="de-en", split=name, **columns) for name in corpora}  # type: ignore[arg-type]
+    assert (str(direction), corpora) == ("en-de", wanted) and corpora.keys() == splits.keys()
+
+
+def test_two_sides_in_one_language_are_refused(tmp_path: Path) -> None:
+    data = Path(__file__).resolve().parents[2] / "data"
+    lines = (data / "train.de").read_text(encoding="utf-8").splitlines()[:1500]
+    write_lines(tmp_path / "a.de", lines[:750])
+    write_lines(tmp_path / "a.en", lines[750:])
+    _, corpora = find_corpora_in(tmp_path, "a.de", "a.en")
+    with pytest.raises(InputError, match=re.escape(f"{tmp_path / 'a.de'}, {tmp_path / 'a.en'}: both sides")):
+        read_named(corpora)
+    assert read_named({"train": TextCorpus(source=data / "train.de", target=data / "train.en")}).keys() == {"train"}

@@ -1,0 +1,89 @@
+"""`init`: from text to held-out sets, a config, and the commands that come next."""
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from translate.cli.terminal.console import show_only
+from translate.cli.terminal.lines import aligned_columns, print_result
+from translate.cli.terminal.options import JsonOption
+from translate.errors import InputError
+from translate.messages import fill
+
+_SOURCE = "Sentences, one per line; or a TSV, CSV, JSON Lines, Parquet or TMX file; or a data set of the Hub."
+_LITTLE_TEXT = 20_000  # pairs
+_ADVICE = (
+    "This is little text to train on. Of the simple sentences of Multi30k, 14,500 pairs gave a model with 36 BLEU, and"
+    " 29,000 one with 43 (docs/recipes.md). Fine-tuning a model that others have trained on more text is better:"
+    " `translate import --help`."
+)
+
+
+def init(
+    source: Annotated[str, Argument(metavar="SOURCE", help=_SOURCE)],
+    target: Annotated[Path | None, Argument(metavar="TARGET", help="The translations, line by line.")] = None,
+    name: Annotated[
+        str | None, Option(metavar="NAME", help="Write NAME.yaml and the folder NAME. Default: such as de-en.")
+    ] = None,
+    from_: Annotated[
+        str | None, Option("--from", metavar="CODE", help="The source's language, if no name says it.")
+    ] = None,
+    to: Annotated[str | None, Option(metavar="CODE", help="The target's language, if no name says it.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Set up a training from text: hold out validation and test sets, and write a config for its size and this machine.
+
+    The held-out sets share no sentence with training, and are the same each time. A short dry run says how long the
+    training will take. Nothing that exists is changed.
+
+    Examples:
+      translate init train.de train.en
+      translate init corpus.tmx --from de --to en --name mine
+      translate init bentrevett/multi30k
+    """
+    from translate.files import require_name
+    from translate.lint.new_corpus import find_corpora, read_named, split_pairs, write_split
+
+    direction, named = find_corpora(source, target, from_=from_, to=to)
+    name = require_name(name or str(direction), place="--name")
+    folder, config = Path(name), Path(f"{name}.yaml")
+    if there := [str(path) for path in (config, folder, *sorted(folder.glob("*"))[:9]) if path.exists()]:
+        train = f"train it with `translate train {config}`, or " if config.exists() else ""
+        raise InputError(f"{', '.join(there)}: exists already, and stays as it is; {train}choose another --name")
+    show_only(__name__)
+    corpora = read_named(named)
+    whole = corpora["train"]
+    split = split_pairs(whole, {part: corpora[part] for part in corpora.keys() - {"train"}})
+    from translate.atomic import atomic_folder, write_text
+    from translate.lint.findings import count_findings
+    from translate.lint.new_config import propose_config
+    from translate.training.tracking.log_window import describe_seconds
+
+    with atomic_folder(folder) as temporary:
+        write_split(split, corpora, temporary, direction)
+        found = propose_config(direction, name=name, folder=temporary)
+    write_text(config, found.text)
+    time = "it would fail" if found.seconds is None else f"{describe_seconds(found.seconds)} here"
+    commands = {
+        f"translate train {config}": time,
+        f"translate eval runs/{name}": "the scores on the test set",
+        f"translate serve runs/{name}": "a page to translate on",
+    }
+    report, sizes = found.report, {part: len(pairs) for part, pairs in split.parts.items()}
+    lengths = f"{report.lengths.mean_source:.0f} and {report.lengths.mean_target:.0f} subwords per sentence"
+    rows = [("text", f"{direction.source} → {direction.target}, {len(whole.sources):,} pairs, {lengths}")]
+    rows += [("left out", f"{count:,} {reason}") for reason, count in split.left_out.items()]
+    rows += [(part, f"{size:,} pairs in {folder}/{part}.*") for part, size in sizes.items()]
+    size = f"{report.vocabularies[0].size:,} subwords, {found.num_steps:,} steps"
+    rows += [("config", f"{config}: preset {found.preset}, {size}"), ("findings", count_findings(report.findings))]
+    text = [*aligned_columns(rows), *(each.draw() for each in report.findings if each.severity != "note")]
+    if sizes["train"] < _LITTLE_TEXT:
+        text += ["", fill(_ADVICE, "", "")]
+    width = max(map(len, commands))
+    text += ["", *(f"  {command:<{width}}  # {what}" for command, what in commands.items())]
+    about = {"preset": found.preset, "num_steps": found.num_steps, "seconds": found.seconds, "commands": [*commands]}
+    about |= {"left_out": split.left_out, "findings": [each._asdict() for each in report.findings]}
+    pairs = {"given": len(whole.sources), **sizes}
+    document = {"config": str(config), "languages": [*direction], "num_pairs": pairs, **about}
+    print_result("\n".join(text), document, as_json=as_json)

@@ -1,0 +1,201 @@
+"""A corpus that has no config yet: what a user named, its languages, and which of its pairs are held out."""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from itertools import compress
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from translate.atomic import atomic_write
+from translate.config.data import Corpus, HubCorpus, TableCorpus, TextCorpus, TsvCorpus
+from translate.data.corpora import ParallelCorpus, read_corpus
+from translate.data.filtering import find_copies, near_duplicate_hashes
+from translate.data.languages import Direction
+from translate.data.tables import hub_columns, is_variant, table_columns
+from translate.errors import InputError
+from translate.files import require_file
+from translate.lint.findings import KINDS
+from translate.lint.languages import are_in_one_language
+
+_KINDS = {".tsv": "tsv", ".csv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet", ".tmx": "tmx"}
+_CODE = re.compile(r"(?!id$)[a-z]{2}|[a-z]{2,3}[-_][a-z]{2,4}", re.ASCII | re.IGNORECASE)  # de, pt-BR; id numbers rows
+_SIDES = {"source", "src"}, {"target", "tgt", "trg"}  # names of columns that name no language
+_JUDGED_LINES = 5000  # from whose trigrams it is seen whether the sides are in one language
+_FEWEST_PAIRS, _MOST_CHARACTERS = 1000, 5000  # the latter on a side: several times data.max_source_tokens
+_MOST_HELD_OUT, _HELD_OUT_SHARE = 1000, 20  # sets as large as Multi30k's, or one pair in twenty
+_BREAKS = re.compile("[\r\n\0]+")  # which cells of tables may have
+
+
+class Split(NamedTuple):
+    """Which pairs of a corpus go where, and how many go nowhere."""
+
+    parts: dict[str, NDArray[np.int64]]  # the positions in train, validation and test
+    left_out: dict[str, int]  # by reason
+
+
+def find_corpora(
+    source: str, target: Path | None, *, from_: str | None, to: str | None
+) -> tuple[Direction, dict[str, Corpus]]:
+    """Find what a user named, and its languages.
+
+    Returns:
+        The direction, a corpus `train`, and if it is a data set that has them, its own `validation` and `test`.
+
+    Raises:
+        InputError: A file is missing, or the languages are not clear.
+    """
+    path, codes = Path(os.path.expanduser(source)), (from_, to)
+    suffix = _suffix(path).lower()
+    if target is not None:
+        for each in (path, target):
+            require_file(each)
+        found = [code or _suffix(each)[1:] for code, each in zip(codes, (path, target), strict=True)]
+        known = [code if code in codes or _CODE.fullmatch(code) else None for code in found]
+        direction = _direction(known, f"the names {path.name} and {target.name} do not end in those of languages")
+        return direction, {"train": TextCorpus(source=path, target=target)}
+    if suffix in _KINDS:
+        names = table_columns(path, _KINDS[suffix])
+        direction, columns = _choose_columns(source, names, codes, has_names=suffix != ".tsv")
+        table = TsvCorpus if suffix == ".tsv" else TableCorpus
+        return direction, {"train": table.model_validate({"kind": _KINDS[suffix], "path": path, **columns})}
+    is_file = path.exists() or path.parent.exists() or _CODE.fullmatch(suffix[1:])
+    if is_file or not re.fullmatch(r"[\w-]+/[\w.-]+", source):
+        require_file(path)
+        tables = ", ".join(_KINDS)
+        raise InputError(
+            f"{source}: name the file with its translations after it; the name of a table ends in {tables}"
+        )
+    subset, splits = hub_columns(source, codes)
+    parts = {"train": "train" if "train" in splits else next(iter(splits))}
+    parts |= {each: each for each in ("validation", "test") if {"validation", "test"} <= splits.keys()}
+    direction, columns = _choose_columns(source, splits[parts["train"]], codes)
+    named = {"dataset": source, "subset": subset, **columns}
+    return direction, {part: HubCorpus.model_validate({"split": split, **named}) for part, split in parts.items()}
+
+
+def _suffix(path: Path) -> str:
+    return Path(path.name.removesuffix(".gz")).suffix
+
+
+def _choose_columns(
+    place: str, columns: Sequence[str], codes: Sequence[str | None], *, has_names: bool = True
+) -> tuple[Direction, dict[str, str | int]]:
+    """The columns with the names of the languages, or of the sides, or else the only two."""
+    ends = [column.rpartition(".")[2] for column in columns]
+    languages = [end for end in ends if _CODE.fullmatch(end)]
+    if len(languages) == 2:
+        is_swapped = any(code and is_variant(end, of=code) for code, end in zip(codes, languages[::-1], strict=True))
+        codes = [code or end for code, end in zip(codes, languages[:: -1 if is_swapped else 1], strict=True)]
+    shown = f"{', '.join(columns):.300}"
+    direction = _direction(codes, f"{place} has the columns {shown}")
+    by_end = dict(zip(ends[::-1], columns[::-1], strict=True))  # of several with one name the first
+    chosen: list[str | int | None] = [
+        next((by_end[end] for end in ends if is_variant(end, of=code) or end.lower() in side), None)
+        for code, side in zip(direction, _SIDES, strict=True)
+    ]
+    if None in chosen and len(columns) == 2 and not languages:
+        chosen = [*columns] if has_names else [0, 1]
+    if chosen[0] is None or chosen[1] is None:
+        raise InputError(
+            f"{place}: no columns are named {' and '.join(direction)}, or source and target; it has {shown}"
+        )
+    return direction, {"source_column": chosen[0], "target_column": chosen[1]}
+
+
+def _direction(codes: Sequence[str | None], problem: str) -> Direction:
+    if codes[0] is None or codes[1] is None:
+        raise InputError(f"{problem}: give the codes of the languages, such as --from de --to en")
+    for option, code in ("--from", codes[0]), ("--to", codes[1]):
+        if not re.fullmatch(r"[A-Za-z][\w-]*", code):
+            raise InputError(f"{option} {code}: should be the code of a language, such as de or deu_Latn")
+    if codes[0].lower() == codes[1].lower():
+        raise InputError(f"both sides are {codes[0]}: name two languages, such as --from de --to en")
+    return Direction(codes[0], codes[1])
+
+
+def read_named(corpora: Mapping[str, Corpus]) -> dict[str, ParallelCorpus]:
+    """Read the corpora that a user named.
+
+    Raises:
+        InputError: A corpus is damaged, misaligned or empty, or both sides seem to be in one language.
+    """
+    read = {
+        name: read_corpus(corpus, key=f"{name.replace('train', 'training')} text") for name, corpus in corpora.items()
+    }
+    name, sources, targets = read["train"][:3]
+    if are_in_one_language(sources[:_JUDGED_LINES], targets[:_JUDGED_LINES]):
+        raise InputError(f"{name}: both sides seem to be in one language: check that the right files are named")
+    return read
+
+
+def split_pairs(corpus: ParallelCorpus, held_out: Mapping[str, ParallelCorpus]) -> Split:
+    """Hold out pairs that share no sentence with training, on neither side; near-duplicates count as the same.
+
+    They are those that share their sentences with the fewest other pairs, usually with none, and have usual lengths.
+    Which ones these are depends on the corpus alone.
+
+    Args:
+        held_out: The validation and the test set, if they are given.
+
+    Raises:
+        InputError: Too few pairs can be used.
+    """
+    from translate.lint.misalignment import count_items, find_unlikely_lengths  # only here, because it imports torch
+
+    lengths = [count_items(side) for side in (corpus.sources, corpus.targets)]
+    keys, (is_equal, is_repeated) = _keys(corpus), find_copies(corpus.sources, corpus.targets)
+    reasons = {
+        "without letters on a side": (keys[0] == 0) | (keys[1] == 0),
+        f"longer than {_MOST_CHARACTERS:,} characters": np.maximum(*lengths) > _MOST_CHARACTERS,
+        "equal on both sides": is_equal & (is_equal.mean() >= KINDS["equal"].warning_share),
+        "repeating an earlier pair": is_repeated,
+    }
+    left_out, is_usable = {}, np.ones(len(is_equal), np.bool_)
+    for reason, is_broken in reasons.items():
+        left_out[reason] = int((is_usable & is_broken).sum())
+        is_usable &= ~is_broken
+    if len(usable := np.flatnonzero(is_usable)) < _FEWEST_PAIRS:
+        counts = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items() if count)
+        raise InputError(
+            f"{corpus.name}: {len(usable):,} of {len(is_equal):,} pairs can be used{counts and f' ({counts})'}, and a"
+            f" model learns nothing from fewer than {_FEWEST_PAIRS:,}. Write one sentence on each line, find more text,"
+            " or fine-tune a model that others have trained: `translate import --help`"
+        )
+    chosen, parts = usable[:0], {name: np.arange(len(given.sources)) for name, given in held_out.items()}
+    taken = [np.concatenate(side) for side in zip(*map(_keys, held_out.values()), strict=True)]
+    if not held_out:
+        num_sharing = np.zeros(len(usable), np.int64)
+        for side in keys:
+            _, inverse, num_equal = np.unique(side[usable], return_inverse=True, return_counts=True)
+            num_sharing += num_equal[inverse]
+        order = np.random.Generator(np.random.PCG64(1)).permutation(len(usable))
+        chosen = usable[np.lexsort((order, num_sharing))]
+        chosen = chosen[~np.isin(chosen, find_unlikely_lengths(*lengths)) & ~is_equal[chosen]]
+        for side in keys:  # of pairs that share a sentence, only the first
+            chosen = chosen[np.sort(np.unique(side[chosen], return_index=True)[1])]
+        chosen = chosen[: 2 * min(_MOST_HELD_OUT, len(usable) // _HELD_OUT_SHARE)]
+        parts, taken = {"validation": chosen[::2], "test": chosen[1::2]}, [side[chosen] for side in keys]
+    is_taken = np.isin(keys[0][usable], taken[0]) | np.isin(keys[1][usable], taken[1])
+    left_out["sharing a sentence with a held-out pair"] = int(is_taken.sum()) - len(chosen)
+    counted = {reason: count for reason, count in left_out.items() if count}
+    return Split({"train": usable[~is_taken], **parts}, counted)
+
+
+def _keys(corpus: ParallelCorpus) -> list[NDArray[np.int64]]:
+    sides = ((line[:_MOST_CHARACTERS] for line in side) for side in (corpus.sources, corpus.targets))
+    return [*map(near_duplicate_hashes, sides)]
+
+
+def write_split(split: Split, corpora: Mapping[str, ParallelCorpus], folder: Path, direction: Direction) -> None:
+    """Write the parts of a split as `train.de` and so on, with one sentence per line."""
+    for name, pairs in split.parts.items():
+        corpus = corpora.get(name, corpora["train"])
+        is_in = np.zeros(len(corpus.sources), np.bool_)
+        is_in[pairs] = True
+        for code, side in zip(direction, (corpus.sources, corpus.targets), strict=True):
+            with atomic_write(folder / f"{name}.{code}") as file:
+                file.writelines(f"{_BREAKS.sub(' ', line)}\n".encode() for line in compress(side, is_in))
