@@ -21,6 +21,7 @@ CALLS = {
     "tune-decode": "tune-decode RUN --dry-run",
     "average": "average RUN best last --dry-run",
     "check": "check tiny.yaml",
+    "clean": "clean tiny.yaml cleaned --rule markup",
     "verify": "verify RUN",
     "runs": "runs .",
     "info": "info RUN",

@@ -129,6 +129,18 @@ ROWS: dict[str, list[str]] = {
     "show alignments run --source a.de --reference a.en --layer 1": ["--layer 1"],
     "show alignments run --source a.de --reference a.en --layer top": ["--layer top"],
     "show alignments run --source a.de --reference a.en --first 4": ["--first 4", "a.de", "3"],
+    # clean
+    "clean demo": ["'OUT'"],
+    "clean demo out --rule near": ["--rule near", "near_repeated"],
+    "clean demo out --keep markup --rule markup": ["--keep markup"],
+    "clean demo out data.train=[]": ["data.train"],
+    "clean demo a.de": ["a.de"],
+    "clean demo old": ["old", "empty"],
+    "clean demo out data.train.0.source=gone.de": ["data.train.0.source", "gone.de"],
+    'clean demo out data.train={"kind":"json","path":"a.de","source_column":"s","target_column":"t","streaming":true}': [  # noqa: E501
+        "data.train.0.streaming = true",
+        "data.train.0.streaming=false",
+    ],
     # tokenizer
     "tokenizer encode old": ["old/tokenizer"],
     "tokenizer train a.de -o x.model": ["tokenizer.vocab_size = 8000"],
@@ -168,6 +180,7 @@ AT_ONCE = [  # what is wrong is found before torch is imported, which takes a se
     *("init gone.de gone.en", "init a.de", "init a.de a.de", "init a.de a.en --name run", "init a.de b.en"),
     *("train none", "train run", "train demo --run run", "train demo model.d_modle=8", "train demo model.d_model=x"),
     *("train demo data.validation={kind:text,source:gone.de,target:gone.en}", "check none", "check demo model.x=1"),
+    *("clean none out", "clean demo a.de", "clean demo out --rule x", "clean demo out data.train=[]"),
     *("search none empty", "search demo gone.yaml", "decode none", "decode run --beam-size 0", "decode run gone.de"),
     *("decode run --checkpoint bset", "decode run --ensemble none", "decode run --prefix gone.de a.de", "decode old"),
     *("score none a.de a.en", "score run gone.de a.en", "eval none", "eval run --set none", "eval run --beam-size 0"),

@@ -6,7 +6,16 @@ import pytest
 
 from translate.config.data import TextCorpus
 from translate.data.corpora import ParallelCorpus
-from translate.lint.corpora import Survey, find_leaks, find_odd_characters, find_repetitions, survey_corpus, take_sample
+from translate.lint.corpora import (
+    Survey,
+    find_boilerplate,
+    find_everywhere,
+    find_leaks,
+    find_odd_characters,
+    find_repetitions,
+    survey_corpus,
+    take_sample,
+)
 
 Text = tuple[list[str], list[str]]
 SETTINGS = TextCorpus(kind="text", source=Path("any.de"), target=Path("any.en"))
@@ -17,8 +26,14 @@ def survey(sources: list[str], targets: list[str], key: str = "data.any") -> Sur
 
 
 def repetitions(sources: list[str], targets: list[str]) -> dict[str, list[int]]:
-    hashes = survey(sources, targets)[3:5]
+    hashes = survey(sources, targets)[3:]
     return {kind: numbers.tolist() for kind, numbers in find_repetitions(*hashes).items()}
+
+
+def everywhere(sources: list[str], targets: list[str]) -> dict[str, list[int]]:
+    return {
+        kind: numbers.tolist() for kind, numbers in find_everywhere(survey(sources, targets)).items() if len(numbers)
+    }
 
 
 def test_repetition_by_hand() -> None:
@@ -35,13 +50,27 @@ def test_repetition_by_hand() -> None:
         ("", "Another"),  # 9: no source is no source twice
         ("", ""),
         ("Hello.", "Guten Tag."),  # 11: 3 the other way round is not a repetition
+        ("„Guten Tag!“", "Good day"),  # 12: 0 but for punctuation
+        ("17 Hunde", "17 dogs"),
+        ("25 Hunde.", "24 dogs"),  # 14: 13 but for digits
+        ("25 Hunde.", "25 cats"),  # 15: only the source occurred before
+        ("...", "!"),
+        ("?!", "-"),  # 17: nothing is left of it that could be compared
     ]
-    assert repetitions([source for source, _ in pairs], [target for _, target in pairs]) == {
-        "empty": [5, 6, 7, 9, 10],
-        "equal": [4],
-        "repeated": [2, 8],
-        "ambiguous": [3],
-    }
+    sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
+    assert repetitions(sources, targets) == {"repeated": [2, 8], "near_repeated": [12, 14], "ambiguous": [3, 15]}
+    assert everywhere(sources, targets) == {"empty": [5, 6, 7, 9, 10], "equal": [4]}
+
+
+def test_boilerplate_is_next_to_many_different_lines() -> None:
+    words = ["red", "green", "blue", "black", "white", "pink", "brown", "grey", "gold", "silver"]
+    pairs = [("Alle Rechte vorbehalten.", f"a {word} house") for word in words]
+    pairs += [(f"ein Haus in {word}", "Next page") for word in words[:-1]]  # nine are not many
+    pairs += [("Ja.", f"{word}!") for word in words] + [("Ja.", "Yes.")] * 13  # often next to the same line
+    pairs += [("!!!", word) for word in words]
+    sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
+    assert find_boilerplate(*survey(sources, targets)[5:]).tolist() == [*range(10)]
+    assert find_boilerplate(*survey(targets, sources)[5:]).tolist() == [*range(10)]
 
 
 def test_leakage_by_hand() -> None:
@@ -59,7 +88,7 @@ def test_leakage_by_hand() -> None:
 def test_the_embedded_corpus_is_clean(embedded: Text, held_out: Text) -> None:
     assert find_odd_characters(*embedded) == {}
     assert find_leaks([survey(*embedded)], [survey(*held_out)]) == []
-    assert list(repetitions(*embedded).values()) == [[]] * 4
+    assert list(repetitions(*embedded).values()) == [[]] * 3 and everywhere(*embedded) == {}
 
 
 @pytest.mark.parametrize(

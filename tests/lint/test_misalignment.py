@@ -9,9 +9,10 @@ from translate.data.corpora import ParallelCorpus
 from translate.data.tokenizer import Tokenizer
 from translate.lint.corpora import take_sample
 from translate.lint.misalignment import (
+    Misaligned,
     ShiftedLines,
     count_items,
-    find_shifted_lines,
+    find_misaligned,
     find_unlikely_lengths,
 )
 
@@ -35,7 +36,11 @@ def test_few_or_uniform_pairs_have_no_unlikely_lengths() -> None:
 
 
 def shifted(sources: list[str], targets: list[str], tokenizer: Tokenizer) -> list[ShiftedLines]:
-    return find_shifted_lines(
+    return misaligned(sources, targets, tokenizer).shifts
+
+
+def misaligned(sources: list[str], targets: list[str], tokenizer: Tokenizer) -> Misaligned:
+    return find_misaligned(
         tokenizer.encode_lines(sources, num_threads=1),
         tokenizer.encode_lines(targets, num_threads=1),
         numbers=np.arange(len(sources)),
@@ -85,14 +90,26 @@ def test_a_shift_in_runs_of_a_sample(embedded: Text, tokenizer: Tokenizer) -> No
     sample = take_sample(
         ParallelCorpus("any", sources, [*targets[:5000], *targets[5001:], "End."], 1.0), max_pairs=4000
     )
-    (run,) = find_shifted_lines(
+    (run,) = find_misaligned(
         tokenizer.encode_lines(sample.sources, num_threads=1),
         tokenizer.encode_lines(sample.targets, num_threads=1),
         numbers=sample.numbers,
         vocab_size=tokenizer.vocab_size,
-    )
+    ).shifts
     # The sample has no line between 3,786 and 4,928; then one is found in which 5,000 lies.
     assert run.offset == -1 and abs(run.first - 5001) <= 1 and run.last >= 11_990
+
+
+def test_single_pairs_that_are_no_translations(some: Text, tokenizer: Tokenizer) -> None:
+    sources, targets = some[0], list(some[1])
+    assert misaligned(sources, targets, tokenizer).pairs.tolist() == []
+    wrong = [100, 900, 2000]
+    for line in wrong:  # whose words are not among those of the line itself
+        targets[line] = some[1][line + 500]
+    block = targets[1500:1520]
+    targets[1500:1520] = block[::-1]
+    found = misaligned(sources, targets, tokenizer).pairs.tolist()
+    assert {*wrong} <= {*found} <= {*wrong, *range(1498, 1522)} and len(found) >= len(wrong) + 12
 
 
 def test_few_lines_are_not_judged(some: Text, tokenizer: Tokenizer) -> None:

@@ -14,6 +14,7 @@ _PANELS = {  # help panels, with the location of each command's function or grou
     "Train": {
         "init": "init.init",
         "check": "check.check",
+        "clean": "check.clean",
         "train": "train.train",
         "search": "search.search",
         "import": "export.import_",

@@ -1,15 +1,18 @@
-"""`check`: data and settings before a long run; and `verify`: the files of a run directory."""
+"""`check`: data and settings before a long run; `clean`: data without suspicious pairs; `verify`: files of a run."""
 
 import sys
+import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer import Option
+from typer import Argument, Option
 
 from translate.cli.terminal.console import has_colour, show_only
 from translate.cli.terminal.lines import print_json, print_result
 from translate.cli.terminal.options import ConfigArgument, JsonOption, Overrides, RunArgument
+from translate.errors import InputError
 from translate.messages import fill
 
 if TYPE_CHECKING:
@@ -50,6 +53,57 @@ def check(
         typer.echo("\n".join(_lines(report, lacking)), color=has_colour(sys.stdout))
     if report.count("error") or (strict and report.count("warning")):
         raise typer.Exit(1)
+
+
+def clean(
+    config: ConfigArgument,
+    output: Annotated[Path, Argument(metavar="OUT", help="A new folder.")],
+    overrides: Overrides = None,
+    rule: Annotated[list[str] | None, Option(metavar="NAME", help="Apply only this rule and others so named.")] = None,
+    keep: Annotated[list[str] | None, Option(metavar="NAME", help="Do not apply this rule.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write the training corpora without the pairs that `translate check` would report.
+
+    A rule is a kind of suspicious pairs; the page on training has a table. All but `ambiguous` are applied. Pairs are
+    removed, never changed. OUT has the rest as plain text, config.yaml to train on it, and all removed pairs with their
+    rules in removed.tsv.
+
+    Examples:
+      translate clean mine.yaml cleaned
+      translate clean mine.yaml cleaned --keep markup --keep near_repeated
+      translate clean mine.yaml cleaned --rule leaked --rule repeated
+    """
+    from translate.atomic import check_new_folder
+    from translate.config.data import is_stream
+    from translate.config.load import load_config
+    from translate.lint.findings import KINDS, choose_rules
+
+    started = time.perf_counter()
+    show_only(__name__)
+    rules = choose_rules(rule or [], keep or [])
+    check_new_folder(output, purpose="cleaned corpora")
+    loaded = load_config(config, overrides or [], require_files=True)
+    if not (corpora := loaded.config.data.corpora("train")):
+        raise InputError("data.train names no corpus: there is nothing to clean")
+    for key in (key for key, corpus in corpora.items() if is_stream(corpus)):
+        hint = f"clean compares all pairs of a corpus, so read it as a whole, with {key}.streaming=false"
+        raise InputError(f"{key}.streaming = true: {hint}")
+    from translate.lint.check import plain
+    from translate.lint.clean import clean as clean_corpora
+
+    cleaned, lines = clean_corpora(loaded, output, rules), []
+    for each in cleaned:
+        share = each.num_kept / each.num_pairs
+        lines.append(f"{each.key}: {each.num_kept:,} of {_plural(each.num_pairs, 'pair')} kept ({share:.1%})")
+        for suspects in each.removed:
+            lines.append(f"{suspects.num_pairs:>9,}  {suspects.kind}: {KINDS[suspects.kind].what}")
+            lines += [fill(str(example), " " * 13, " " * 15) for example in suspects.examples]
+    seconds, num_pairs = time.perf_counter() - started, sum(each.num_pairs for each in cleaned)
+    lines.append(f"\nAll removed pairs: {output / 'removed.tsv'}; next: translate train {output / 'config.yaml'}")
+    lines.append(f"{_plural(num_pairs, 'pair')} in {seconds:.1f} s: {num_pairs / seconds:,.0f} per second")
+    document = {"corpora": plain(cleaned), "rules": rules, "output": str(output), "seconds": round(seconds, 3)}
+    print_result("\n".join(lines), document, as_json=as_json)
 
 
 def verify(

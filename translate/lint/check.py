@@ -83,15 +83,16 @@ class Report(NamedTuple):
 
     def to_document(self) -> dict[str, Any]:
         """The report for JSON; its keys stay the same in every version."""
-        return {"format": 1, **_plain(self)}
+        return {"format": 1, **plain(self)}
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Named tuples as the objects of a JSON document."""
     if hasattr(value, "_asdict"):
         value = {_JSON_NAMES.get(name, name): item for name, item in value._asdict().items()}
     if isinstance(value, dict):
-        return {name: _plain(item) for name, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, tuple | list) else value
+        return {name: plain(item) for name, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, tuple | list) else value
 
 
 def check(config: Config, *, max_seconds: float = 10.0) -> Report:

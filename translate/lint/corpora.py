@@ -16,15 +16,18 @@ from numpy.typing import NDArray
 from translate.config.data import Corpus, TsvCorpus
 from translate.config.schema import Config
 from translate.data.corpora import ParallelCorpus
+from translate.data.filtering import near_duplicate_hashes
+from translate.data.languages import Direction
 from translate.lint import misalignment
 from translate.lint.findings import KINDS, Leak, Location, Suspects, Unit
 from translate.lint.languages import KnownLanguage, find_wrong_languages
-from translate.lint.misalignment import Ints, ShiftedLines, TokenIds, count_items
+from translate.lint.misalignment import Ints, Misaligned, ShiftedLines, TokenIds, count_items
 from translate.training.preparation import Corpora
 
 _EMPTY = hash("")
 _ODD = np.int64(-7046029254386353131)  # 2^64 divided by the golden ratio: spreads the source's bits over the sum
 _NUM_EXAMPLES = 3
+_MANY_PARTNERS = 10  # next to which a line is boilerplate, if it is seldom next to the same line again
 _RUN_PAIRS = 500  # per run of a sample; a run alone is enough to show whether its lines are shifted
 
 # UTF-8 read as Latin-1 or Windows-1252: each of a letter's two or three bytes becomes a character. Only
@@ -45,13 +48,15 @@ _LEADS = re.compile("[ÃÂâÐÑ&<\ufffd]")  # a printable line without any of t
 
 
 class Survey(NamedTuple):
-    """A corpus, and the results of reading it once: 16 bytes per pair."""
+    """A corpus, and the results of reading it: 32 bytes per pair."""
 
     key: str  # of the corpus in the config
     unit: Unit  # what its pairs are counted in
     corpus: ParallelCorpus
     source_hashes: Ints  # a number for each sentence, valid in this process; without spaces and case
     target_hashes: Ints
+    source_keys: Ints  # hashes that near-duplicates share, or 0
+    target_keys: Ints
 
     def is_reverse_of(self, other: "Survey") -> bool:
         """Whether a corpus has the same pairs the other way round, so that their faults are the same."""
@@ -76,10 +81,11 @@ def survey_corpora(config: Config, corpora: Corpora) -> tuple[list[Survey], list
 
 
 def survey_corpus(key: str, corpus: ParallelCorpus, settings: Corpus) -> Survey:
-    """Read a corpus once; its settings say where it comes from."""
-    hashes = (np.fromiter(map(_hash, side), np.int64, len(side)) for side in (corpus.sources, corpus.targets))
+    """Read a corpus; its settings say where it comes from."""
+    sides = corpus.sources, corpus.targets
+    hashes = (np.fromiter(map(_hash, side), np.int64, len(side)) for side in sides)
     has_rows = settings.has_header if isinstance(settings, TsvCorpus) else settings.kind != "text"
-    return Survey(key, "row" if has_rows else "line", corpus, *hashes)
+    return Survey(key, "row" if has_rows else "line", corpus, *hashes, *map(near_duplicate_hashes, sides))
 
 
 def take_sample(corpus: ParallelCorpus, *, max_pairs: int) -> Sample:
@@ -102,40 +108,77 @@ def find_suspects(
         ids: The tokens of the sample's sources, and of its targets.
         known: The languages that the sides may be in, by code.
     """
-    sides = survey.corpus.sources, survey.corpus.targets
-    lengths = [count_items(side) for side in sides]
-    everywhere = find_repetitions(survey.source_hashes, survey.target_hashes) | find_odd_characters(*sides)
-    everywhere["unlikely_length"] = np.setdiff1d(misalignment.find_unlikely_lengths(*lengths), everywhere["empty"])
+    everywhere = find_everywhere(survey) | find_repetitions(*survey[3:])
+    found, misaligned = inspect_closely(
+        sample, *ids, vocab_size=vocab_size, direction=survey.corpus.direction, known=known, sides=sample[1:]
+    )  # `clean` alone reports single pairs that are unrelated: its tokens have no case
+    return list_suspects(survey, everywhere) + list_suspects(survey, found, misaligned.shifts, sample.numbers)
+
+
+def find_everywhere(survey: Survey) -> dict[str, Ints]:
+    """Positions of suspicious pairs by kind, for all kinds that need neither a sample nor an earlier pair."""
+    sides, no_source = (survey.corpus.sources, survey.corpus.targets), survey.source_hashes == _EMPTY
+    found = find_odd_characters(*sides)
+    found["empty"] = np.flatnonzero(no_source | (survey.target_hashes == _EMPTY))
+    found["equal"] = np.flatnonzero((survey.source_hashes == survey.target_hashes) & ~no_source)
+    found["boilerplate"] = find_boilerplate(survey.source_keys, survey.target_keys)
+    unlikely = misalignment.find_unlikely_lengths(*map(count_items, sides))
+    return found | {"unlikely_length": np.setdiff1d(unlikely, found["empty"])}
+
+
+def inspect_closely(
+    sample: Sample,
+    *ids: TokenIds,
+    vocab_size: int,
+    direction: Direction | None,
+    known: Mapping[str, KnownLanguage],
+    sides: Sequence[Sequence[str]],
+) -> tuple[dict[str, Ints], Misaligned]:
+    """Positions of lines in the wrong language, by kind, and misaligned lines; see `find_suspects`.
+
+    Args:
+        sides: The two texts from which `known` languages may have been learnt; the sample's lines are among theirs.
+    """
     numbers, sources, targets = sample
     wrong: dict[str, Ints] = {}
-    if survey.corpus.direction is not None and known.keys() >= {*survey.corpus.direction}:
-        source, target = (known[code] for code in survey.corpus.direction)
-        is_own = source.lines is sources, target.lines is targets
+    if direction is not None and known.keys() >= {*direction}:
+        source, target = (known[code] for code in direction)
+        is_own = source.lines is sides[0], target.lines is sides[1]
         wrong = find_wrong_languages(sources, targets, (source.counts, target.counts), is_own=is_own)
     is_copy = np.fromiter(map(eq, sources, targets), np.bool_)  # a copy is reported as such
     found = {kind: numbers[lines[~is_copy[lines]]] for kind, lines in wrong.items()}
-    shifts = misalignment.find_shifted_lines(*ids, numbers=numbers, vocab_size=vocab_size)
-    return _suspects(survey, np.arange(len(sides[0])), everywhere) + _suspects(survey, numbers, found, shifts)
+    return found, misalignment.find_misaligned(*ids, numbers=numbers, vocab_size=vocab_size)
 
 
-def find_repetitions(sources: Ints, targets: Ints) -> dict[str, Ints]:
-    """Positions of pairs by what they repeat, seen in the hashes of both sides.
+def find_repetitions(sources: Ints, targets: Ints, source_keys: Ints, target_keys: Ints) -> dict[str, Ints]:
+    """Positions of pairs by what they repeat, seen in the hashes of both sides; see `Survey`.
 
     Returns:
-        empty: A side is empty or all spaces.
-        equal: The source is its own translation.
         repeated: Both sides occurred before together; pairs with two empty sides do not count.
+        near_repeated: Both keys occurred before together, but not both sides; an empty key does not count.
         ambiguous: The source occurred before with another target; an empty source does not count.
     """
-    no_source, no_target, pairs = sources == _EMPTY, targets == _EMPTY, _hash_pairs(sources, targets)
-    is_new = _is_new(pairs)
+    no_source, is_new = sources == _EMPTY, _is_new(_hash_pairs(sources, targets))
+    is_near = ~_is_new(_hash_pairs(source_keys, target_keys)) & (source_keys != 0) & (target_keys != 0)
     new = np.flatnonzero(is_new)
     return {
-        "empty": np.flatnonzero(no_source | no_target),
-        "equal": np.flatnonzero((sources == targets) & ~no_source),
-        "repeated": np.flatnonzero(~is_new & ~(no_source & no_target)),
-        "ambiguous": new[~_is_new(sources[new]) & ~no_source[new]],
+        "repeated": np.flatnonzero(~is_new & ~(no_source & (targets == _EMPTY))),
+        "near_repeated": np.flatnonzero(is_near & is_new),
+        "ambiguous": new[~_is_new(sources[new]) & ~no_source[new] & ~is_near[new]],
     }
+
+
+def find_boilerplate(source_keys: Ints, target_keys: Ints) -> Ints:
+    """Positions of pairs with a line that is next to at least ten others, and to hardly any of them twice.
+
+    A short line with many translations, such as a greeting, is often next to the same ones.
+    """
+    new, is_found = np.flatnonzero(_is_new(_hash_pairs(source_keys, target_keys))), np.zeros(len(source_keys), np.bool_)
+    for keys in source_keys, target_keys:
+        distinct, inverse, counts = np.unique(keys, return_inverse=True, return_counts=True)
+        partners = np.bincount(inverse[new], minlength=len(distinct))
+        is_found |= ((distinct != 0) & (partners >= _MANY_PARTNERS) & (2 * partners >= counts))[inverse]
+    return np.flatnonzero(is_found)
 
 
 def find_odd_characters(*sides: Iterable[str]) -> dict[str, Ints]:
@@ -174,11 +217,11 @@ def find_leaks(training: Sequence[Survey], held_out: Iterable[Survey]) -> list[L
     return leaks
 
 
-def _suspects(
-    survey: Survey, inspected: Ints, found: dict[str, Ints], shifts: Sequence[ShiftedLines] = ()
+def list_suspects(
+    survey: Survey, found: dict[str, Ints], shifts: Sequence[ShiftedLines] = (), sample: Ints | None = None
 ) -> list[Suspects]:
-    """Suspicious lines by kind, and shifts, among the inspected lines of a corpus."""
-    suspects = []
+    """Suspicious lines by kind, and shifts, among all lines of a corpus or those of a sample."""
+    inspected, suspects = np.arange(len(survey.source_hashes)) if sample is None else sample, []
     for kind in KINDS:
         lines = found.get(kind, ())
         examples, count = [_locate(survey, int(line), int(line)) for line in lines[:_NUM_EXAMPLES]], len(lines)

@@ -1,11 +1,13 @@
-"""Findings of `translate check`; and a table of what makes pairs suspicious, with a row per reason."""
+"""Findings of `translate check`; and a table of what makes pairs suspicious, which are also the rules of `clean`."""
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple, get_args
 
+from translate.errors import InputError
 from translate.messages import fill
+from translate.nearest import did_you_mean, nearest
 
 Severity = Literal["error", "warning", "note"]
 Unit = Literal["line", "row"]
@@ -99,12 +101,13 @@ class Leak(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """A reason to suspect pairs."""
+    """A reason to suspect pairs, and a rule of `translate clean`, which removes them."""
 
     what: str  # completes "12 of 100 pairs …"
     hint: str
     warning_share: float = 0.01  # a warning from this share of the pairs on, and a note below it
     error_share: float = math.inf  # from here on training, or a held-out score, is worthless
+    is_usual: bool = True  # whether `clean` removes them unless it is told its rules
 
 
 # Why these shares: copies hurt from 1 to 2 % on (Ott et al. 2018, arXiv 1803.00047;
@@ -115,11 +118,14 @@ KINDS: dict[str, Kind] = {
     "empty": Kind("have an empty side", "training skips them; remove them from held-out text"),
     "equal": Kind("have a target that equals the source", "remove those that should be translated (1 % already hurts),"
                   " or skip all with data.leave_out=[equal]", 0.01, 0.5),
-    "unlikely_length": Kind("have sides of implausible lengths", "realign or remove them"),
+    "leaked": Kind("have the source of a held-out pair", "remove them from data.train"),  # `check` has `Leak` for them
     "repeated": Kind("repeat an earlier pair",
                      "remove them unless they are intended, or skip them with data.leave_out=[repeated]", 0.10),
+    "near_repeated": Kind("repeat an earlier pair but for punctuation and digits",
+                          "remove them unless they are intended", 0.10),
     "ambiguous": Kind("repeat an earlier source with another target",
-                      "normal in small numbers, and among paraphrases", 0.25),
+                      "normal in small numbers, and among paraphrases", 0.25, is_usual=False),
+    "boilerplate": Kind("have a side that is next to many other lines", "remove them: they are no translations"),
     "source_like_target": Kind("have a source that looks like the target language", _SWAPPED, 0.005, 0.5),
     "target_like_source": Kind("have a target that looks like the source language", _SWAPPED, 0.005, 0.5),
     "source_like_neither": Kind("have a source that may be in a third language", _FOREIGN),
@@ -127,6 +133,7 @@ KINDS: dict[str, Kind] = {
     "shifted": Kind("match a neighbouring line: a line is missing or duplicated on one side",
                     "find that line, and realign the files", 0.0, 0.1),
     "unrelated": Kind("are not translations of each other", "check that the two sides belong together", 0.0, 0.1),
+    "unlikely_length": Kind("have sides of implausible lengths", "realign or remove them"),
     "control": Kind("contain control characters", "remove them; tabs may stay"),
     "line_end": Kind("contain line breaks",
                      "replace them with spaces: editors would count more lines than translate"),
@@ -141,6 +148,25 @@ KINDS: dict[str, Kind] = {
                    "replace entities with characters and remove tags, unless translations should have them"),
 }
 # fmt: on
+
+
+def choose_rules(only: Sequence[str], keep: Sequence[str]) -> tuple[str, ...]:
+    """The rules of `translate clean`, in the order of the table: all usual ones or `only` these, without `keep`.
+
+    Raises:
+        InputError: There is no such rule, or none is left.
+    """
+    for option, names in {"--rule": only, "--keep": keep}.items():
+        for name in names:
+            if name not in KINDS:
+                meant = did_you_mean(nearest(name, KINDS))
+                raise InputError(f"{option} {name}: is not a rule; the rules are {', '.join(KINDS)}{meant}")
+    rules = tuple(
+        name for name, kind in KINDS.items() if (name in only if only else kind.is_usual) and name not in keep
+    )
+    if not rules:
+        raise InputError(f"--keep {' --keep '.join(keep)}: no rule is left, so nothing would be removed")
+    return rules
 
 
 def count_findings(findings: Iterable[Finding]) -> str:

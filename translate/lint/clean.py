@@ -1,0 +1,219 @@
+"""Training corpora without the pairs that break rules, which are the kinds of pairs that `translate check` reports.
+
+All pairs are judged, then those that are kept are written. A large text is in a file, as in training. In memory are the
+four hashes of each pair, and the rule that it breaks: 33 bytes.
+"""
+
+import contextlib
+import os
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+
+from translate.atomic import atomic_folder, open_output, text_bytes
+from translate.bars import show_progress
+from translate.config.data import Corpus, TextCorpus, TokenizerConfig, WeightedCorpus
+from translate.config.load import LoadedConfig
+from translate.config.show import annotated_yaml
+from translate.config.yaml import Origin
+from translate.data.augmentation import read_held_out
+from translate.data.corpora import read_corpus
+from translate.data.filtering import near_duplicate_hashes
+from translate.data.languages import Languages
+from translate.data.tokenizer import Tokenizer, train_tokenizer
+from translate.errors import InputError
+from translate.lint import corpora as inspection
+from translate.lint.corpora import Sample, Survey, survey_corpus
+from translate.lint.findings import Suspects
+from translate.lint.languages import KnownLanguage, learn_known
+from translate.lint.misalignment import Ints
+
+_BLOCK_PAIRS = 50_000  # inspected at once, with a dictionary of their own
+_CLOSE = {
+    "source_like_target",
+    "target_like_source",
+    "source_like_neither",
+    "target_like_neither",
+    "shifted",
+    "unrelated",
+}
+_VOCAB_SIZES = (8000, 2000, 500)  # the first for which there is enough text
+_NOT_TEXT = re.compile("\n|\r\\Z")  # a line of a text file has none of these
+_ESCAPES = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"})
+
+
+class CleanedCorpus(NamedTuple):
+    """A corpus, and what was removed from it; each pair counts for the first rule that it breaks."""
+
+    key: str  # in the config that was given
+    name: str
+    num_pairs: int
+    num_kept: int
+    removed: tuple[Suspects, ...]
+
+
+def clean(loaded: LoadedConfig, output: Path, rules: Sequence[str]) -> list[CleanedCorpus]:
+    """Write the training corpora without the pairs that break a rule, those pairs, and a config for the rest.
+
+    Args:
+        output: A new or empty folder.
+        rules: Keys of `KINDS`, in its order.
+
+    Raises:
+        InputError: A corpus cannot be used, or nothing is left of it.
+        RunError: The files cannot be written.
+    """
+    data, languages = loaded.config.data, Languages(loaded.config.data)
+    given = _without_reverse(data.corpora("train"))
+    surveys = [survey_corpus(key, read_corpus(each, key=key, languages=languages), each) for key, each in given.items()]
+    by_size = sorted((each[:3] for each in surveys), key=lambda each: -len(each[2].sources))
+    known = learn_known({key: (languages.of(given[key]), *corpus[1:3]) for key, _, corpus in by_size})
+    held_out: defaultdict[str, list[Ints]] = defaultdict(list)  # hashes of the sources, by language
+    for key, corpus in data.corpora().items() if "leaked" in rules else ():
+        sources = read_held_out(corpus, key=key, languages=languages).sources
+        held_out[languages.of(corpus).source].append(near_duplicate_hashes(sources))
+    found = [_judge(each, rules, known, held_out, both=given[each.key].both_directions) for each in surveys]
+    written, reports = [], []
+    with atomic_folder(output) as folder, open_output(folder / "removed.tsv") as table:
+        table.write(b"corpus\tline\trule\tsource\ttarget\n")
+        for survey, by_rule in zip(surveys, found, strict=True):
+            corpus = _as_text(given[survey.key], survey, Path(os.path.abspath(output)))
+            _write(survey, by_rule, [folder / path.name for path in (corpus.source, corpus.target)], table)
+            written.append(corpus)
+            num_pairs, removed = len(survey.source_hashes), inspection.list_suspects(survey, by_rule)
+            num_kept = num_pairs - sum(each.num_pairs for each in removed)
+            reports.append(CleanedCorpus(survey.key, survey.corpus.name, num_pairs, num_kept, tuple(removed)))
+        (folder / "config.yaml").write_bytes(text_bytes(_config(loaded, written)))
+    return reports
+
+
+def _without_reverse(corpora: Mapping[str, Corpus]) -> dict[str, Corpus]:
+    """Corpora by key, with `both_directions` again in place of a second corpus that is the first one reversed."""
+    found: dict[str, Corpus] = {}
+    last = ""
+    for key, corpus in corpora.items():
+        if last and corpus == found[last].swapped():
+            found[last], last = found[last].model_copy(update={"both_directions": True}), ""
+        else:
+            found[key], last = corpus, key
+    return found
+
+
+def _judge(
+    survey: Survey,
+    rules: Sequence[str],
+    known: Mapping[str, KnownLanguage],
+    held_out: Mapping[str, list[Ints]],
+    *,
+    both: bool,
+) -> dict[str, Ints]:
+    """Positions of the pairs to remove by the first rule that they break; a removed pair is not an earlier one.
+
+    Raises:
+        InputError: These are all pairs.
+    """
+    num_pairs, direction = len(survey.source_hashes), survey.corpus.direction or ()
+    found = {rule: [numbers] for rule, numbers in inspection.find_everywhere(survey).items()}
+    for code, keys in list(zip(direction, survey[5:], strict=True))[: 1 + both]:
+        leaked = np.isin(keys, np.concatenate(held_out.get(code, [keys[:0]]))) & (keys != 0)
+        found.setdefault("leaked", []).append(np.flatnonzero(leaked))
+    if _CLOSE.intersection(rules):
+        tokenizer, num_blocks = _train_tokenizer(survey), -(-num_pairs // _BLOCK_PAIRS)
+        borders = np.linspace(0, num_pairs, num_blocks + 1).astype(int).tolist()
+        with show_progress(f"Inspecting {survey.key}", num_pairs, unit="pairs") as advance:
+            for start, stop in zip(borders, borders[1:], strict=False):
+                for rule, numbers in _inspect(survey, start, stop, tokenizer, known).items():
+                    found.setdefault(rule, []).append(numbers)
+                advance(stop - start)
+    removed, is_kept = {}, np.ones(num_pairs, dtype=np.bool_)
+    for rule in filter(found.__contains__, rules):
+        numbers = np.unique(np.concatenate(found[rule]))
+        removed[rule] = numbers[is_kept[numbers]]
+        is_kept[numbers] = False
+    kept = np.flatnonzero(is_kept)
+    again = inspection.find_repetitions(*(each[kept] for each in survey[3:]))
+    removed |= {rule: kept[numbers] for rule, numbers in again.items() if rule in rules}
+    if sum(map(len, removed.values())) == num_pairs:
+        most = max(removed, key=lambda rule: len(removed[rule]))
+        raise InputError(
+            f"{survey.key}: no pair is left of {num_pairs:,}, and most break the rule {most}; look at them with"
+            f" `translate check`, or keep such pairs with --keep {most}"
+        )
+    return removed
+
+
+def _train_tokenizer(survey: Survey) -> Tokenizer | None:
+    """A vocabulary of both sides without case; None: there is too little text."""
+    _, *sides = inspection.take_sample(survey.corpus, max_pairs=_BLOCK_PAIRS)
+    for size in _VOCAB_SIZES:
+        settings = {
+            "vocab_size": size,
+            "normalization": "nmt_nfkc_cf",
+            "character_coverage": 0.9995,
+            "byte_fallback": False,
+        }
+        with contextlib.suppress(InputError):
+            return train_tokenizer([*sides[0], *sides[1]], TokenizerConfig.model_validate(settings))
+    return None
+
+
+def _inspect(
+    survey: Survey, start: int, stop: int, tokenizer: Tokenizer | None, known: Mapping[str, KnownLanguage]
+) -> dict[str, Ints]:
+    """Positions of the pairs from `start` to `stop` that the slow rules find."""
+    sides = survey.corpus.sources, survey.corpus.targets
+    block = Sample(np.arange(start, stop), [*sides[0][start:stop]], [*sides[1][start:stop]])
+    ids, vocab_size = [list[list[int]]() for _ in sides], 0
+    if tokenizer is not None:
+        ids = [tokenizer.encode_lines(lines, num_threads=os.cpu_count() or 1) for lines in block[1:]]
+        vocab_size = tokenizer.vocab_size
+    found, misaligned = inspection.inspect_closely(
+        block, *ids, vocab_size=vocab_size, direction=survey.corpus.direction, known=known, sides=sides
+    )
+    runs = {"shifted": [block.numbers[:0]], "unrelated": [misaligned.pairs]}
+    for first, last, offset in misaligned.shifts:
+        runs["unrelated" if offset is None else "shifted"].append(np.arange(first, last + 1))
+    return found | {rule: np.concatenate(numbers) for rule, numbers in runs.items()}
+
+
+def _as_text(corpus: Corpus, survey: Survey, folder: Path) -> TextCorpus:
+    """A corpus as text files in a folder, with its other keys."""
+    codes = survey.corpus.direction or ("", "")
+    names = codes if codes[0] != codes[1] else ("source", "target")
+    paths = [folder / f"{survey.key.removeprefix('data.')}.{name}" for name in names]
+    keys = {key: getattr(corpus, key) for key in WeightedCorpus.model_fields}
+    return TextCorpus(**keys, source=paths[0], target=paths[1])
+
+
+def _write(survey: Survey, removed: Mapping[str, Ints], files: Sequence[Path], table: BinaryIO) -> None:
+    """Write the pairs that are kept, and add the removed ones to the table."""
+    broken = np.zeros(len(survey.source_hashes), dtype=np.int8)
+    for number, numbers in enumerate(removed.values(), start=1):
+        broken[numbers] = number
+    rules, pairs = ["", *removed], zip(broken, survey.corpus.sources, survey.corpus.targets, strict=True)
+    with open_output(files[0]) as sources, open_output(files[1]) as targets:
+        for line, (rule, source, target) in enumerate(pairs, start=1):
+            if rule:
+                cells = (survey.key, str(line), rules[rule], source.translate(_ESCAPES), target.translate(_ESCAPES))
+                table.write(text_bytes("\t".join(cells) + "\n"))
+            elif _NOT_TEXT.search(source) or _NOT_TEXT.search(target):
+                place = f"{survey.key}, {survey.unit} {line:,}"
+                raise InputError(
+                    f"{place}: a line of text cannot have its line break; remove it with the rule line_end"
+                )
+            else:
+                sources.write(text_bytes(f"{source}\n"))
+                targets.write(text_bytes(f"{target}\n"))
+
+
+def _config(loaded: LoadedConfig, corpora: Sequence[TextCorpus]) -> str:
+    """The given config with these training corpora; as in `config show --changed`, without defaults."""
+    data = loaded.config.data.model_copy(update={"train": tuple(corpora)})
+    origins = {key: origin for key, origin in loaded.origins.items() if not f"{key}.".startswith("data.train.")}
+    for index in range(len(corpora)):
+        origins |= {f"data.train.{index}.{key}": Origin(place="translate clean") for key in TextCorpus.model_fields}
+    return annotated_yaml(LoadedConfig(loaded.config.model_copy(update={"data": data}), origins), is_whole=False)
