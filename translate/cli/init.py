@@ -64,25 +64,25 @@ def init(
         write_split(split, corpora, temporary, direction)
         found = propose_config(direction, name=name, folder=temporary)
     write_text(config, found.text)
-    time = "it would fail" if found.seconds is None else f"{describe_seconds(found.seconds)} here"
+    report, plan, sizes = found.report, found.report.plan, {part: len(pairs) for part, pairs in split.parts.items()}
+    time = "it would fail" if plan.seconds is None else f"{describe_seconds(plan.seconds)} here"
     commands = {
         f"translate train {config}": time,
         f"translate eval runs/{name}": "the scores on the test set",
         f"translate serve runs/{name}": "a page to translate on",
     }
-    report, sizes = found.report, {part: len(pairs) for part, pairs in split.parts.items()}
     lengths = f"{report.lengths.mean_source:.0f} and {report.lengths.mean_target:.0f} subwords per sentence"
     rows = [("text", f"{direction.source} → {direction.target}, {len(whole.sources):,} pairs, {lengths}")]
     rows += [("left out", f"{count:,} {reason}") for reason, count in split.left_out.items()]
     rows += [(part, f"{size:,} pairs in {folder}/{part}.*") for part, size in sizes.items()]
-    size = f"{report.vocabularies[0].size:,} subwords, {found.num_steps:,} steps"
+    size = f"{report.vocabularies[0].size:,} subwords, {plan.num_steps:,} steps"
     rows += [("config", f"{config}: preset {found.preset}, {size}"), ("findings", count_findings(report.findings))]
     text = [*aligned_columns(rows), *(each.draw() for each in report.findings if each.severity != "note")]
     if sizes["train"] < _LITTLE_TEXT:
         text += ["", fill(_ADVICE, "", "")]
     width = max(map(len, commands))
     text += ["", *(f"  {command:<{width}}  # {what}" for command, what in commands.items())]
-    about = {"preset": found.preset, "num_steps": found.num_steps, "seconds": found.seconds, "commands": [*commands]}
+    about = {"preset": found.preset, "num_steps": plan.num_steps, "seconds": plan.seconds, "commands": [*commands]}
     about |= {"left_out": split.left_out, "findings": [each._asdict() for each in report.findings]}
     pairs = {"given": len(whole.sources), **sizes}
     document = {"config": str(config), "languages": [*direction], "num_pairs": pairs, **about}

@@ -183,9 +183,11 @@ _READERS: dict[str, Callable[[str], Any]] = {  # by kind of scalar
 }
 
 
-def dump_yaml(value: Any) -> str:
-    """Write a value as block YAML that `parse_yaml` reads back exactly."""
-    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=float("inf"))
+def dump_yaml(value: Any, *, is_short: bool = False) -> str:
+    """Write a value as block YAML that `parse_yaml` reads back exactly; if short, with inner mappings on one line."""
+    style = None if is_short else False
+    options: dict[str, Any] = {"sort_keys": False, "allow_unicode": True, "width": float("inf")}
+    return yaml.dump(value, Dumper=_Dumper, default_flow_style=style, **options)
 
 
 def dump_scalar(value: Any) -> str:

@@ -1,7 +1,7 @@
 """A config for a corpus that has none yet: the preset, vocabulary and steps that suit its size and this machine."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from translate.config.data import TextCorpus
 from translate.config.load import load_config
 from translate.config.schema import Config
-from translate.config.yaml import dump_scalar, join_key
+from translate.config.yaml import dump_yaml
 from translate.data.corpora import read_corpus
 from translate.data.languages import Direction
 from translate.distributed.process_group import SINGLE_PROCESS
@@ -25,8 +25,6 @@ class NewConfig(NamedTuple):
 
     text: str  # YAML
     preset: str
-    num_steps: int
-    seconds: float | None  # that its training will take here; None: it would fail
     report: Report
 
 
@@ -90,22 +88,19 @@ def propose_config(direction: Direction, *, name: str, folder: Path) -> NewConfi
     most = int(plan.num_steps * _MOST_SECONDS / plan.seconds) if plan.seconds else num_steps
     settings |= _steps(min(num_steps, most), base)
     chosen: int = settings.get("training.max_steps", base.training.max_steps)
-    comments = {f"data.test.{each}": "the preset's" for each in base.data.test}
-    comments |= {
-        "extends": f"`translate config show {name}.yaml` has every value",
-        "data.test.test": "for `translate eval`",
-        "data.validation": "decides which checkpoint is the best",
-    }
-    comments["training.max_steps"] = f"sees the text {chosen / plan.steps_per_epoch:.0f} times" + (
-        f", as often as {device} can in a night; {num_steps:,} steps would be better" if most < num_steps else ""
-    )
     document: dict[str, Any] = {"extends": preset, "data": {"root": name, **data}}
     for key, value in settings.items():
         section, _, leaf = key.partition(".")
         if base.model_dump()[section][leaf] != value:
             document.setdefault(section, {})[leaf] = value
-    text = "".join(f"{line}\n" for line in _lines(document, comments))
-    return NewConfig(text, preset, chosen, plan.seconds and plan.seconds * chosen / plan.num_steps, report)
+    text = f"""\
+# From `translate init`. `translate config show {name}.yaml` has all values; null removes a test set of the preset.
+# Training sees the text {chosen / plan.steps_per_epoch:.0f} times; validation decides which of its checkpoints is best.
+"""
+    if most < num_steps:
+        text += f"# These are the steps that {device} makes in a night; max_steps: {num_steps} would be better.\n"
+    plan = plan._replace(num_steps=chosen, seconds=plan.seconds and plan.seconds * chosen / plan.num_steps)
+    return NewConfig(text + dump_yaml(document, is_short=True), preset, report._replace(plan=plan))
 
 
 def _count_tokens(lines: Sequence[str]) -> float:
@@ -122,16 +117,3 @@ def _steps(num_steps: int, base: Config) -> dict[str, int]:
     between = math.ceil(max_steps / 8)  # validations
     steps = {"max_steps": max_steps, "warmup_steps": max_steps // 10, "validate_every": between, "save_every": between}
     return {f"training.{key}": value for key, value in steps.items()}
-
-
-def _lines(values: Mapping[str, Any], comments: Mapping[str, str], key: str = "") -> Iterator[str]:
-    """Lines of YAML with comments by dotted key; a corpus is on one line."""
-    for name, value in values.items():
-        dotted, indent = join_key(key, name), "  " * len(key.split(".")) * bool(key)
-        if isinstance(value, dict) and "kind" not in value:
-            yield f"{indent}{name}:"
-            yield from _lines(value, comments, dotted)
-        else:
-            corpus = isinstance(value, dict) and ", ".join(f"{each}: {dump_scalar(value[each])}" for each in value)
-            comment = f"  # {comments[dotted]}" if dotted in comments else ""
-            yield f"{indent}{name}: {f'{{{corpus}}}' if corpus else dump_scalar(value)}{comment}"
