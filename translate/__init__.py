@@ -76,13 +76,7 @@ def load(
     for name in options:
         if meant := nearest(name, ["checkpoint", "ensemble", "forbidden", "reverse"], cutoff=0.8):
             raise InputError(f"unknown option {name}{did_you_mean(meant)}")
-    return load_translator(
-        run,
-        checkpoint=checkpoint,
-        options=options,
-        ensemble=ensemble,
-        reverse=reverse,
-        forbidden=forbidden,
-        to=to,
-        from_=from_,
-    ).translator
+    loaded = load_translator(
+        run, checkpoint=checkpoint, options=options, ensemble=ensemble, reverse=reverse, forbidden=forbidden
+    )
+    return loaded.translator.toward(to=to, from_=from_)

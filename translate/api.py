@@ -65,7 +65,8 @@ class Run:
         self, *, checkpoint: Checkpoint = "best", to: str | None = None, from_: str | None = None, **options: Any
     ) -> Translator:
         """The run's translator; see `translate.load`."""
-        return load_translator(self.path, checkpoint=checkpoint, options=options, to=to, from_=from_).translator
+        loaded = load_translator(self.path, checkpoint=checkpoint, options=options)
+        return loaded.translator.toward(to=to, from_=from_)
 
     def __repr__(self) -> str:
         languages, best = Languages(self.config.data), self.best
@@ -199,9 +200,8 @@ def evaluate(
             raise InputError("to and from_ need sources and references: the languages of a test set are in the config")
         _, pairs = choose_test_set(run.config, name=test_set)
         sources, references, direction = pairs.sources, pairs.targets, pairs.direction
-    languages: dict[str, Any] = {"to": to, "from_": from_}
-    loaded = load_translator(run.path, checkpoint=checkpoint, options=options, token_scores=False, **languages)
-    translator = loaded.translator.toward(direction)
+    loaded = load_translator(run.path, checkpoint=checkpoint, options=options, token_scores=False)
+    translator = loaded.translator.toward(direction, to=to, from_=from_)
     return evaluation.evaluate(translator, sources, references, run.config.evaluation)
 
 
@@ -233,7 +233,6 @@ def show_attention(
         RunError: A damaged run.
     """
     path = run.path if isinstance(run, Run) else Path(run)
-    loaded = load_own_translator(path, checkpoint=checkpoint, to=to, from_=from_)
-    choice = AttentionChoice(kind, layer, head, unit)
-    name, step = path.resolve().name, loaded.run.step
-    return look_at_attention(loaded.translator, source, target=target, choice=choice, name=name, step=step)
+    translator, loaded = load_own_translator(path, checkpoint=checkpoint)
+    shown: dict[str, Any] = {"choice": AttentionChoice(kind, layer, head, unit), "name": path.resolve().name}
+    return look_at_attention(translator.toward(to=to, from_=from_), source, target=target, step=loaded.step, **shown)

@@ -26,7 +26,7 @@ def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def translations(both: Path, lines: list[str], to: str) -> list[str]:
     options = {"precision": "fp32", "beam_size": 2}
-    translator = load_own_translator(both, options=options, to=to).translator
+    translator = load_own_translator(both, options=options).translator.toward(to=to)
     return [each.text for each in translator.translate(lines)]
 
 

@@ -75,6 +75,13 @@ WRONG: list[tuple[str, ...]] = [  # overrides, joined by " & ", and the words of
     (f"data.validation={{new: {TAGGED}}}", "data.validation.new.source_tag = <bt>"),
     ("data.validation={new: {kind: txt}}", 'data.validation.new.kind = "txt"', "did you mean text?"),
     (f"data.validation={{new: {PAIR}}} & data.validation.new.pth=x", "data.validation.new.pth", "new.path?"),
+    ("data.target_language=e n", 'data.target_language = "e n" (command line): ', "deu_Latn"),
+    (
+        f"data.train={BACK} & data.target_language=fr",
+        'data.target_language = "fr" (command line): ',
+        "data.train",
+        "de",
+    ),
     ("data.validation.source_language=d e", 'data.validation.source_language = "d e": ', "deu_Latn"),
     (f"data.train=[{PAIR}, {BACK}]", "data.train.0", "no languages", "data.train.1"),
     (f"{SAME} & data.target_language=de", "data.validation.both_directions = true", "both de"),
@@ -166,7 +173,7 @@ def test_what_is_allowed(run_yaml: None, overrides: str) -> None:
 
 def test_a_tag_of_two_corpora_is_one(run_yaml: None) -> None:
     data = load_config("run.yaml", [f"data.train=[{TAGGED}, {TAGGED}]"]).config.data
-    assert Languages(data).source_tags == ["<bt>"]
+    assert Languages(data).all_tags == (["<bt>"], [])
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,8 @@ def test_each_key_of_the_model_is_decided_or_free(load: Load, name: str) -> None
 
 def test_the_languages_and_tags_of_the_run_are_kept(load: Load, tmp_path: Path) -> None:
     corpus = "{kind: tsv, path: a, source_language: de, target_language: en, both_directions: true}"
-    base = load_config("demo", (*_BASE, f"data.train={corpus}", "data.validation=null")).config
+    own = "data={source_language: de, target_language: en}"
+    base = load_config("demo", (*_BASE, f"data.train={corpus}", own, "data.validation=null")).config
     write_run_files(tmp_path / "runs/many", base)
     config = load("training.initialize_from=runs/many", required=False).config
     assert (config.data.languages, config.data.language_tags, config.data.tags) == (("de", "en"), "source", "source")

@@ -94,10 +94,12 @@ def test_a_held_out_corpus_is_changed_alike_in_every_run(tmp_path_factory: pytes
         for side in ("de", "en"):
             (folder / f"{size}.{side}").write_text("".join(f"{line}\n" for line in lines[:size]))
     augment = Augmentation(upper_case=0.5, typos=0.3)
-    long, short, again = (
-        read_held_out(TextCorpus(source=folder / f"{size}.de", target=folder / f"{size}.en", augment=augment), key="k")
-        for size in (1300, 1100, 1100)
-    )
+    corpora = {
+        name: TextCorpus(source=folder / f"{size}.de", target=folder / f"{size}.en", augment=augment)
+        for name, size in {"long": 1300, "short": 1100, "again": 1100}.items()
+    }
+    data = DataConfig(test=corpora)
+    long, short, again = read_held_out(data, data.corpora("test")).values()
     assert short == again and short.augment is None
     assert list(short.sources[:1000]) == list(long.sources[:1000]) != lines[:1000]
     pairs = list(zip(lines, long.sources, long.targets, strict=True))

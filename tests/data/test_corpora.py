@@ -100,7 +100,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("translate.data.cache.cache_folder", lambda: tmp_path / "cache")
     monkeypatch.setattr(corpora, "MAX_BYTES_IN_MEMORY", 0)
-    monkeypatch.setattr(corpora, "_CHUNK_LINES", 7)
+    monkeypatch.setattr("translate.data.text._CHUNK_LINES", 7)
     return tmp_path / "cache"
 
 

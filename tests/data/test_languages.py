@@ -25,7 +25,7 @@ def test_one_direction_needs_no_tags_and_no_choice() -> None:
         assert known.choose() == known.choose("en") == known.choose(from_="de") == known.choose("en", "de")
         with pytest.raises(InputError, match="translates from de: 'fr' is not one of them"):
             known.choose(from_="fr")
-        assert known.source_tag(known.choose()) is None and known.source_tags == known.target_tags == []
+        assert known.tags_of(known.choose()) == (None, None) and known.all_tags == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -38,10 +38,10 @@ def test_with_several_target_languages_a_tag_tells_the_direction(
     known = languages({"both_directions": True, "source_tag": "<bt>"}, language_tags=tags)
     assert list(map(str, known.directions)) == ["de-en", "en-de"]
     there, back = known.directions
-    assert (known.source_tag(there), known.target_tag(there)) == (source, target)
+    assert known.tags_of(there) == (source, target)
     swapped = {"<2en>": "<2de>", "<2de>": "<2en>"}
-    assert known.source_tags == [*([source, swapped[source]] if source else []), "<bt>"]
-    assert known.target_tags == ([target, swapped[target]] if target else [])
+    of_targets = [target, swapped[target]] if target else []
+    assert known.all_tags == ([*([source, swapped[source]] if source else []), "<bt>"], of_targets)
     assert known.choose("de") == known.choose(from_="en") == back
 
 
@@ -67,15 +67,15 @@ def test_a_language_is_chosen_only_where_there_is_a_choice() -> None:
     assert known.choose("en") == ("und", "en")  # the model is not told the source's language
     assert known.choose("en", "fr") == ("fr", "en")
     assert known.choose("de", "fr") == ("fr", "de")  # a direction without training data
-    with pytest.raises(InputError, match="translates to en, de: say which with --to"):
+    with pytest.raises(InputError, match="translates to en, de: say which with to="):
         known.choose()
     with pytest.raises(InputError, match="translates to en, de: 'cs' is not one of them"):
         known.choose("cs")
     with pytest.raises(InputError, match="translates from de, fr, en: 'cs' is not one of them"):
         known.choose("en", "cs")
     told = languages(*map(direction, ("de-en", "fr-en")), language_tags="both")
-    with pytest.raises(InputError, match="translates from de, fr: say which with --from, or from_="):
-        told.choose("en")
+    with pytest.raises(InputError, match="translates from de, fr: say which with --from"):
+        told.choose("en", names=("--to", "--from"))
 
 
 def test_languages_of_the_vocabulary_can_be_chosen_too() -> None:
@@ -84,11 +84,22 @@ def test_languages_of_the_vocabulary_can_be_chosen_too() -> None:
     assert imported.directions == [] and imported.choose("fr", "de") == ("de", "fr")
     with pytest.raises(InputError, match="translates to de, en, fr: say which"):
         imported.choose()
-    with pytest.raises(InputError, match="say which with --to"):
+    with pytest.raises(InputError, match="say which with to="):
         imported.choose(from_="de")
     tuned = languages(direction("gsw-de"), **many)
     assert tuned.choose() == ("gsw", "de") and tuned.choose("fr", "gsw") == ("gsw", "fr")
-    assert tuned.source_tag(Direction("gsw", "de")) == "__gsw__" and tuned.target_tags == ["__de__"]
+    assert tuned.tags_of(Direction("gsw", "de")) == ("__gsw__", "__de__")
+    assert tuned.all_tags == (["__gsw__"], ["__de__"])
+    assert tuned.targets_of("gsw") == ["de"] and tuned.targets_of("de") == ["en", "fr"] and tuned.usual == ("gsw", "de")
+
+
+def test_a_language_is_translated_to_itself_only_after_such_training() -> None:
+    """A corpus of copies, in addition to others (Currey et al. 2017), is a direction like any other."""
+    known, copies = languages(direction("de-en"), direction("en-de")), direction("en-en")
+    with pytest.raises(InputError, match="--to and --from are both en: "):
+        known.choose("en", "en", names=("--to", "--from"))
+    trained = languages(direction("de-en"), copies)
+    assert trained.choose("en", "en") == ("en", "en") and trained.choose("en", "de") == ("de", "en")
 
 
 def test_a_corpus_without_languages_among_others_with_them_is_refused() -> None:

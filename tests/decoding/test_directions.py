@@ -35,7 +35,7 @@ def test_a_language_is_named_when_a_run_is_loaded_or_later(both: Toy) -> None:
     assert {each.direction for each in to_english} == {("de", "en")}
     toward = translate.load(both.path, engine="translate", to="de")
     assert_same(toward.translate([Request(line, to="en") for line in lines]), to_english)
-    with pytest.raises(InputError, match="translates to en, de: say which with --to"):
+    with pytest.raises(InputError, match="translates to en, de: say which with to="):
         loaded.translate(lines)
     with pytest.raises(InputError, match="translates to en, de: 'fr' is not one of them"):
         translate.load(both.path, to="fr")
@@ -52,7 +52,7 @@ def test_a_run_is_its_own_reverse(both: Toy) -> None:
         expected = {}
         for each in (before, *before.alternatives):
             source, target = both.tokenizers.source.encode(each.source), each.text
-            (given,) = back.toward(plain.languages.choose(found.direction.source)).score([target], [source])
+            (given,) = back.toward(to=found.direction.source).score([target], [source])
             penalty = each.log_prob / each.score
             expected[each.text] = each.score + 0.5 * given.log_prob / penalty
         assert {each.text: pytest.approx(each.score, abs=1e-3) for each in (found, *found.alternatives)} == expected
@@ -61,8 +61,8 @@ def test_a_run_is_its_own_reverse(both: Toy) -> None:
 
 def test_a_reverse_that_does_not_go_back_is_refused(both: Toy, toy: Toy) -> None:
     with pytest.raises(InputError, match=f"{toy.path} translates de → en: the reverse of {both.path} .* en → de"):
-        load_translator(both.path, reverse=toy.path, to="en")
-    assert load_translator(both.path, reverse=toy.path, to="de").translator.reverse is not None
+        translate.load(both.path, reverse=toy.path, to="en")
+    assert translate.load(both.path, reverse=toy.path, to="de").reverse is not None
     assert load_translator(toy.path, reverse=both.path).translator.translate("Hund").text
 
 
@@ -78,7 +78,7 @@ def test_an_ensemble_shares_its_tags(two_ways: dict[str, Toy]) -> None:
 
 def test_records_name_the_languages_only_where_there_is_a_choice(both: Toy, toy: Toy) -> None:
     for run, expected in ((both, {"source_language": "de", "target_language": "en"}), (toy, {})):
-        translator = load_own_translator(run.path, to="en").translator
+        translator = load_own_translator(run.path).translator.toward(to="en")
         found = translator.translate(run.sources[:1])
         (line,) = format_translations(found, translator, output_format="jsonl")
         (score,) = describe_scores(translator, [(run.sources[0], found[0].text)], CorpusScore())
@@ -89,7 +89,7 @@ def test_records_name_the_languages_only_where_there_is_a_choice(both: Toy, toy:
 
 def test_tags_align_to_nothing(both: Toy) -> None:
     """Words are counted without them, and attention has no row and no column for them."""
-    translator = load_own_translator(both.path, to="en").translator
+    translator = load_own_translator(both.path).translator.toward(to="en")
     translation = translator.translate(both.sources[0])
     assert translation.alignment is not None
     links = [tuple(map(int, link.split("-"))) for link in translation.alignment.split()]

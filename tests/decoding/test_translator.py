@@ -12,9 +12,10 @@ import pytest
 import torch
 from harness import Toy, assert_same, random_model
 
-from translate.config.data import TokenizerConfig
+from translate.config.data import DataConfig, TokenizerConfig
 from translate.config.decoding import DecodingConfig
 from translate.data.batching import EncodedPair
+from translate.data.languages import Languages
 from translate.data.tokenizer import Tokenizers, train_tokenizer
 from translate.decoding import Request, Translation, Translator, request
 from translate.decoding.engines import own
@@ -184,7 +185,8 @@ def rerank(toy: Toy, lines: Sequence[str], **settings: object) -> tuple[list[Tra
     """Translations ranked with a reverse model, and that model. It is untrained, so it has a mind of its own."""
     tokenizers = Tokenizers(toy.tokenizers.target, toy.tokenizers.source, toy.tokenizers.vocabulary)
     torch.manual_seed(3)
-    reverse = Translator(random_model(tokenizers).eval(), tokenizers, DecodingConfig(device="cpu"))
+    back = Languages(DataConfig(source_language="en", target_language="de"))
+    reverse = Translator(random_model(tokenizers).eval(), tokenizers, DecodingConfig(device="cpu"), languages=back)
     config = DecodingConfig.model_validate({"device": "cpu", "beam_size": 4, "n_best": 4, **settings})
     return Translator(toy.model, toy.tokenizers, config, reverse=reverse).translate(lines), reverse
 

@@ -15,7 +15,7 @@ from translate.errors import InputError
 from translate.exchange import export_run, import_model
 from translate.exchange.language_tokenizers import load_tokenizer
 from translate.exchange.m2m100 import read_m2m100
-from translate.runs.loading import get_parameters, load_run
+from translate.runs.loading import LoadedRun, get_parameters, load_run
 
 transformers = pytest.importorskip("transformers", reason="the extra `huggingface` is not installed")
 
@@ -26,6 +26,14 @@ CODES = {"m2m100": ("de", "en", "fr"), "nllb": ("deu_Latn", "eng_Latn", "fra_Lat
 
 def import_(folder: Path, run: Path, *overrides: str, **options: Any) -> Any:
     return import_model(str(folder), run, overrides=overrides, command=["translate", "import"], **options)
+
+
+def assert_same_run(one: LoadedRun, other: LoadedRun) -> None:
+    """The same weights, ids, segmentation, languages and search."""
+    weights, expected = get_parameters(one.model), get_parameters(other.model)
+    assert all(torch.equal(weights[name], each) for name, each in expected.items())
+    assert one.tokenizers.source.model_bytes == other.tokenizers.source.model_bytes
+    assert (one.config.data.told, one.config.decoding) == (other.config.data.told, other.config.decoding)
 
 
 @pytest.fixture(scope="module", params=CODES)
@@ -91,8 +99,7 @@ def test_there_and_back(imported: tuple[str, Path, Path], tmp_path: Path) -> Non
     assert tokenizers[0].get_vocab() == tokenizers[1].get_vocab()
     assert "languages" in (tmp_path / "back" / "README.md").read_text()
     again = import_(tmp_path / "back", tmp_path / "again")
-    parameters = get_parameters(again.model)
-    assert all(torch.equal(parameters[name], each) for name, each in get_parameters(load_run(run).model).items())
+    assert_same_run(again, load_run(run))
 
 
 @pytest.mark.parametrize(("to", "package"), [("ctranslate2", "ctranslate2"), ("onnx", "onnxruntime")])
@@ -128,6 +135,8 @@ def test_a_pruned_vocabulary(
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "back")
     [tag, *ids] = tokenizer(f"{load_run(run).config.data.language_tag.format(codes[0])} {german[0]}")["input_ids"]
     assert tokenizer.decode(ids, skip_special_tokens=True) == german[0]
+    again = import_(tmp_path / "back", tmp_path / "again")
+    assert_same_run(again, pruned)
     with pytest.raises(InputError, match="--keep-languages: xx is not a language of the model, which has "):
         import_(folder, tmp_path / "no", keep_languages=["xx"])
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from harness import Toy
+from harness import Toy, assert_same, make_two_ways
 
 from translate.decoding.counterparts import COUNTERPARTS
 from translate.decoding.loading import load_own_translator
@@ -266,6 +266,23 @@ def test_settings_of_the_search_are_kept(
     lines = (toy.sources * 50)[:50]
     lines = [f"{line} {lines[number // 3]}" for number, line in enumerate(lines)]
     assert translate(tmp_path / "run", lines) == generate(folder, lines)
+
+
+@pytest.mark.parametrize("kind", ["source", "both"])
+def test_languages_come_back(tmp_path: Path, kind: str) -> None:
+    """The files of an export say how the model is told a language."""
+    shape = {"norm": "post", "positions": "sinusoidal"}
+    search = {"max_length_factor": 0.0, "length_penalty_kind": "average", "precision": "fp32"}
+    made = make_two_ways(tmp_path, [kind], num_steps=0, model=shape, decoding=search)[kind]
+    export_run(made.path, to="huggingface", output=tmp_path / "folder")
+    imported = import_(tmp_path / "folder", tmp_path / "run").config
+    known = made.config.data
+    assert imported.data.languages == ("de", "en") and imported.data.language_tag == known.language_tag
+    assert (imported.data.language_tags, imported.decoding.max_length_constant) == (kind, 20)
+    for to, lines in (("en", made.sources[:3]), ("de", made.references[:3])):
+        ours, theirs = (load_own_translator(run).translator for run in (made.path, tmp_path / "run"))
+        assert_same(theirs.translate(lines, to=to, from_="de" if to == "en" else "en", beam_size=1),
+                    ours.translate(lines, to=to, beam_size=1))  # fmt: skip
 
 
 def test_settings_of_the_search_that_are_lost_are_named(

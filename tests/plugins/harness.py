@@ -388,10 +388,9 @@ def make_two_ways(folder: Path, kinds: Sequence[str], *, num_steps: int = 400, *
     there = toy_sentences(1500, longest=5, draw=random.Random(1))
     tokenizers, taught = prepare_tokenizers(tiny_config().tokenizer, *there), (list[str](), list[str]())
     for languages in (Languages(config.data) for config in configs.values()):
-        tokenizers = add_tags(tokenizers, languages.source_tags, languages.target_tags)
+        tokenizers = add_tags(tokenizers, *languages.all_tags)
         for direction, sides in zip(languages.directions, (there, there[::-1]), strict=True):
-            tags = languages.source_tag(direction), languages.target_tag(direction)
-            for lines, tag, texts in zip(taught, tags, sides, strict=True):
+            for lines, tag, texts in zip(taught, languages.tags_of(direction), sides, strict=True):
                 lines += [f"{tag} {text}" if tag else text for text in texts]
     torch.manual_seed(1)
     model = build_model(next(iter(configs.values())), tokenizers).eval()

@@ -14,11 +14,8 @@ from starlette.testclient import TestClient
 
 from translate.decoding.loading import load_own_translator
 from translate.documents.document import DocumentFormat, DocumentTranslation, translate_document, word_weights
-from translate.server.app import Server
 from translate.server.batching import BatchQueue, Job
-from translate.server.gate import Access, Metrics
 from translate.server.models import ServedModel
-from translate.server.schema import Limits
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
@@ -68,10 +65,9 @@ def test_a_disconnected_client_ends_the_jobs_of_its_document(
 ) -> None:
     models, submitted = make_models(), list[Job]()
     monkeypatch.setattr(models["first"].queue, "submit", submitted.append)  # never answers
-    server = Server(models, Limits(), Access(), Metrics())
     request = Mock(receive=AsyncMock(return_value={"type": "http.disconnect"}))
     with pytest.raises(HTTPException, match="499"):
-        asyncio.run(server.translate_documents(request, models["first"], ["Hund"], "text", {}))
+        asyncio.run(models["first"].translate_documents(request, ["Hund"], "text", {}))
     assert [(job.texts, job.is_cancelled) for job in submitted] == [(["Hund"], True)]
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from translate.config.schema import Config
-from translate.data import corpora, token_store
+from translate.data import corpora, text, token_store
 from translate.training import preparation
 
 
@@ -50,7 +50,7 @@ def test_preparing_a_corpus_does_not_hold_its_text(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr("translate.data.cache.cache_folder", lambda: tmp_path / "cache")
     for module in (corpora, token_store):
         monkeypatch.setattr(module, "MAX_BYTES_IN_MEMORY", 0)
-    for module, name in ((corpora, "_CHUNK_LINES"), (token_store, "_THREAD_LINES")):
+    for module, name in ((text, "_CHUNK_LINES"), (token_store, "_THREAD_LINES")):
         monkeypatch.setattr(module, name, 200)
     monkeypatch.setattr(corpora, "_DIGEST_LINES", 200)
     peaks = []

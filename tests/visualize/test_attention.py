@@ -49,7 +49,7 @@ def floats(text: str) -> Any:
 def test_tags_of_languages_are_tokens(tmp_path: Path, kind: str, tags: int) -> None:
     """Each is a word by itself, and the log-probability leaves them out."""
     run = make_two_ways(tmp_path, [kind], num_steps=0)[kind]
-    translator = load_own_translator(run.path, to="de").translator
+    translator = load_own_translator(run.path).translator.toward(to="de")
     found = look_at_attention(translator, "dog runs", target="Hund läuft", choice=AttentionChoice(), name="toy", step=7)
     before, start = translator.tag_ids()
     assert len(before) + len(start) == tags

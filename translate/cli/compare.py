@@ -105,8 +105,8 @@ def compare(
 def _translate(run: Path, pairs: "ParallelCorpus", languages: dict[str, Any]) -> list[str]:
     from translate.decoding.loading import load_translator
 
-    translator = load_translator(run, options={}, token_scores=False, **languages).translator
-    translator = translator.toward(pairs.direction)
+    translator = load_translator(run, options={}, token_scores=False).translator
+    translator = translator.toward(pairs.direction, **languages)
     with show_progress("Translating", len(pairs.sources), unit="lines") as advance:
         return [each.text for each in translator.translate_stream(pairs.sources, on_finished=advance)]
 

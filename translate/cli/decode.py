@@ -137,8 +137,8 @@ def decode(
     if interactive or is_typed(file):
         options["look_ahead_lines"] = 1
     runs = {"RUN": [run], "--ensemble": ensemble or [], "--reverse": [] if reverse is None else [reverse]}
-    settings = {**languages, "options": options}
-    decoding = _Decoding(file, output, alignments, constraints, output_format, runs, checkpoint, settings)
+    how = checkpoint, options, languages
+    decoding = _Decoding(file, output, alignments, constraints, output_format, runs, *how)
     if given["--document"]:
         decoding.translate_document(document_format)
     elif in_parts:
@@ -157,7 +157,8 @@ class _Decoding(NamedTuple):
     output_format: Literal["text", "jsonl"]
     runs: dict[str, list[Path]]  # by option
     checkpoint: str
-    settings: dict[str, Any]  # more arguments of `load_translator`
+    options: dict[str, Any]  # settings of the section `decoding`
+    languages: dict[str, Any]  # of --to and --from
 
     def load(self) -> "Translator":
         """Load the translator, perhaps with an ensemble and a reverse model."""
@@ -174,8 +175,8 @@ class _Decoding(NamedTuple):
                 ensemble=self.runs["--ensemble"],
                 reverse=next(iter(self.runs["--reverse"]), None),
                 forbidden=[phrase for phrase in phrases if phrase.strip()],
-                **self.settings,
-            ).translator
+                options=self.options,
+            ).translator.toward(**self.languages)
         if is_typed(self.file):
             known, direction = translator.languages, translator.direction
             shown = f"to {direction.target}" if direction and known.has_choice else known.sources[0]
@@ -297,7 +298,7 @@ def score(
     from translate.decoding.loading import load_own_translator
     from translate.decoding.output.formats import CorpusScore, describe_scores
 
-    translator = load_own_translator(run, checkpoint=checkpoint, options=options, **languages).translator
+    translator = load_own_translator(run, checkpoint=checkpoint, options=options).translator.toward(**languages)
     total = CorpusScore()
     with show_progress("Scoring", pairs.total, unit="lines") as advance:
         records = describe_scores(translator, pairs, total, on_finished=advance)

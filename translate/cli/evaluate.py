@@ -82,11 +82,11 @@ def evaluate(
     from translate.lint.scored import find_mistakes
     from translate.runs.loading import describe_moment
 
-    translator, loaded = load_translator(run, checkpoint=checkpoint, options=options, token_scores=False, **languages)
+    translator, loaded = load_translator(run, checkpoint=checkpoint, options=options, token_scores=False)
     saved: dict[str, Any] = {"step": loaded.step, "averaged": loaded.averaged}
     scored = []
     for name, pairs in test_sets.items():
-        sources, references, searching = pairs.sources, pairs.targets, translator.toward(pairs.direction)
+        sources, references, searching = pairs.sources, pairs.targets, translator.toward(pairs.direction, **languages)
         with show_progress(f"Translating {name}", len(sources), unit="lines") as advance:
             evaluation = evaluate(searching, sources, references, config.evaluation, on_finished=advance)
         translations, texts = evaluation.translations, [each.text for each in evaluation.translations]

@@ -84,9 +84,9 @@ def show_attention(
     from translate.visualize.attention import AttentionChoice, attention_page, attention_picture, look_at_attention
 
     choice = AttentionChoice(kind, layer, head, "words" if words else "subwords")
-    loaded = load_own_translator(run, checkpoint=checkpoint, **languages)
-    name, step = escaped(run.resolve().name), loaded.run.step
-    attention = look_at_attention(loaded.translator, sentence, target=target, choice=choice, name=name, step=step)
+    loaded = load_own_translator(run, checkpoint=checkpoint)
+    translator, name, step = loaded.translator.toward(**languages), escaped(run.resolve().name), loaded.run.step
+    attention = look_at_attention(translator, sentence, target=target, choice=choice, name=name, step=step)
     picture = attention_page(attention) if file.format == "html" else attention_picture(attention)
     _save(picture, file, f"{attention.pair.source_text} → {attention.pair.target_text}")
 
@@ -110,7 +110,7 @@ def show_masks(
     from translate.decoding.loading import load_own_translator
     from translate.visualize.masks import masks_picture
 
-    translator = load_own_translator(run, checkpoint=checkpoint, **languages).translator
+    translator = load_own_translator(run, checkpoint=checkpoint).translator.toward(**languages)
     _save(masks_picture(translator, sentences, target or []), file)
 
 
@@ -231,7 +231,7 @@ def show_alignments(
     from translate.visualize.alignments import align_pairs, alignments_picture, layer_error_rates
 
     links_file = pharaoh or file.path.with_suffix(".align")
-    loaded = load_own_translator(run, checkpoint=checkpoint, **languages)
+    loaded = load_own_translator(run, checkpoint=checkpoint)
     pairs = _read_pairs(loaded, source, reference)
     check_outputs({"--output": file.path, "--pharaoh": links_file})
     if first > len(pairs.sources):
@@ -251,7 +251,7 @@ def show_alignments(
         chosen, how = int(layer), f"The mean over the heads of decoder layer {layer} (counted from 0)"
     else:
         raise InputError(f"--layer {layer}: should be a layer, counted from 0, or mean or best")
-    aligned = align_pairs(loaded.translator, pairs.sources, pairs.targets, layer=chosen)
+    aligned = align_pairs(loaded.translator.toward(**languages), pairs.sources, pairs.targets, layer=chosen)
     shown = aligned[first - 1 : first - 1 + number]
     picture = alignments_picture(
         shown, first_line=first, how=how, error_rates=error_rates, name=escaped(run.resolve().name)

@@ -111,9 +111,8 @@ def _make_corpus(
     def load() -> "Translator":
         from translate.decoding.loading import load_translator
 
-        return load_translator(
-            runs[0], checkpoint=checkpoint, options=options, token_scores=False, ensemble=runs[1:], **languages
-        ).translator
+        loaded = load_translator(runs[0], checkpoint=checkpoint, options=options, token_scores=False, ensemble=runs[1:])
+        return loaded.translator.toward(**languages)
 
     def prepare() -> DecodingJob:
         """Check the files, read the text, load the translator, and collect the facts that must match on all ranks."""
@@ -190,13 +189,10 @@ def _read_training_data(run: Path, data: "DataConfig", direction: "Direction") -
     from translate.fingerprint import fingerprint
 
     languages, (source, target) = Languages(data), direction
-    sources = languages.sources if source == UNKNOWN else [source]
+    wanted = [each for each in languages.directions if each.target == target and source in (each.source, UNKNOWN)]
     try:
-        corpora = [
-            read_corpus(corpus, key=f"data.train.{number}")
-            for number, corpus in enumerate(data.train)
-            if languages.of(corpus).source in sources and languages.of(corpus).target == target
-        ]
+        train = data.corpora("train").items()
+        corpora = [read_corpus(corpus, key=key) for key, corpus in train if languages.of(corpus) in wanted]
     except InputError as error:
         raise InputError(f"config of {run}: {error}; or give a text as --source FILE") from error
     if not corpora:

@@ -1,13 +1,14 @@
 """The sections `data` and `tokenizer`: where sentence pairs come from, which are left out, how they become subwords."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeGuard
 
 from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator, model_validator
 
 from translate.config.section import InputPath, NotNegativeInt, PositiveInt, Section, expecting
 
+LANGUAGE_CODE = r"^[A-Za-z][\w-]*$"
 LanguageCode = Annotated[
-    str, Field(pattern=r"^[A-Za-z][\w-]*$"), expecting("should be the code of a language, such as de or deu_Latn")
+    str, Field(pattern=LANGUAGE_CODE), expecting("should be the code of a language, such as de or deu_Latn")
 ]
 Chance = Annotated[float, Field(ge=0.0, le=1.0)]
 Column = Annotated[
@@ -167,13 +168,22 @@ def is_by_name(value: object) -> bool:
     return all(isinstance(each, dict | WeightedCorpus) for each in value.values())
 
 
+def by_name(corpora: Any) -> dict[str, Any]:
+    """The corpora of a key of `data` by name; those of a list by their index, and a single one by an empty name."""
+    if isinstance(corpora, list | tuple):
+        return {str(index): corpus for index, corpus in enumerate(corpora)}
+    if isinstance(corpora, dict) and all(isinstance(each, dict | WeightedCorpus) for each in corpora.values()):
+        return corpora
+    return {} if corpora is None else {"": corpora}
+
+
 OneOrByName = Annotated[
     Annotated[Corpus, Tag("one")] | Annotated[CorporaByName, Tag("by_name")],
     Discriminator(lambda value: "by_name" if is_by_name(value) else "one"),
 ]
 
 
-def is_stream(corpus: Corpus) -> bool:
+def is_stream(corpus: Corpus) -> TypeGuard[TableCorpus | HubCorpus]:
     """Whether a corpus is read in segments and never held in memory as a whole."""
     return isinstance(corpus, NamedColumns) and corpus.streaming
 
@@ -247,6 +257,14 @@ class DataConfig(Section):
         targets = {self.languages_of(corpus)[1] for corpus in self.train}
         return self.language_tags or ("source" if len(targets) > 1 else None)
 
+    @property
+    def told(self) -> dict[str, Any]:
+        """What whoever goes on with the model must know: its languages and their tags; empty if it has no tags."""
+        sides = [code for corpus in self.train for code in self.languages_of(corpus)]
+        languages = list(dict.fromkeys([*self.languages, *sides]))
+        tags = {"language_tags": self.tags, "language_tag": self.language_tag}
+        return {"languages": languages, **tags} if self.tags else {}
+
     def languages_of(self, corpus: WeightedCorpus) -> tuple[str, str]:
         """The languages of a corpus's source and target."""
         return corpus.source_language or self.source_language, corpus.target_language or self.target_language
@@ -255,9 +273,7 @@ class DataConfig(Section):
         """The corpora of some keys, or all that are held out, by the key of each: `data.train.0`, `data.test.news`."""
         found: dict[str, Corpus] = {}
         for kind in kinds or ("validation", "validation_also", "test"):
-            given = getattr(self, kind)
-            by_name = given if isinstance(given, dict) else dict(enumerate(given)) if kind == "train" else {"": given}
-            found |= {f"data.{kind}.{name}".rstrip("."): each for name, each in by_name.items() if each is not None}
+            found |= {f"data.{kind}.{name}".rstrip("."): each for name, each in by_name(getattr(self, kind)).items()}
         return found
 
     @field_validator("train")
@@ -275,12 +291,9 @@ class DataConfig(Section):
     @classmethod
     def _use_both_directions(cls, given: Any, info: ValidationInfo) -> Any:
         """Two corpora in place of each that is used in both directions; to a name, they add their directions."""
-        named: dict[str, Corpus] = given if isinstance(given, dict) else {"": given}
-        if isinstance(given, tuple):
-            named = {str(index): corpus for index, corpus in enumerate(given)}
-        if given is None or not any(corpus.both_directions for corpus in named.values()):
+        named, used = by_name(given), dict[str, Corpus]()
+        if not any(corpus.both_directions for corpus in named.values()):
             return given
-        used: dict[str, Corpus] = {}
         for name, corpus in named.items():
             codes = {key: getattr(corpus, key) or info.data.get(key) for key in ("source_language", "target_language")}
             source, target = codes.values()
@@ -294,9 +307,8 @@ class DataConfig(Section):
             if twice := new.keys() & used.keys():
                 raise ValueError(f"{twice.pop()} names two corpora, because both_directions adds languages to a name")
             used |= new
-        if isinstance(given, tuple):
-            return tuple(used.values())
-        return {name.lstrip("-"): corpus for name, corpus in used.items()}
+        shown = {name.lstrip("-"): corpus for name, corpus in used.items()}
+        return tuple(used.values()) if isinstance(given, tuple) else shown
 
     @model_validator(mode="after")
     def _check_sampling(self) -> Self:

@@ -66,10 +66,9 @@ def _inherited(base: Config) -> dict[str, dict[str, Any]]:
     """The values that fine-tuning inherits from a run's config, by section and key."""
     own_files = {"source_model": None, "target_model": None}  # the run has tokenizers of its own
     data = base.data.model_dump(mode="json", include=_MAY_DIFFER["data"])
-    if base.data.tags is not None:  # without tags, fine-tuning may add them
-        sides = [code for corpus in base.data.train for code in base.data.languages_of(corpus)]
-        data["languages"] = [*dict.fromkeys([*base.data.languages, *base.tokenizer.add_languages, *sides])]
-        data |= {"language_tags": base.data.tags, "language_tag": base.data.language_tag}
+    data |= base.data.told  # without tags, fine-tuning may add them
+    if base.data.tags:
+        data["languages"] = [*dict.fromkeys([*data["languages"], *base.tokenizer.add_languages])]
     return {
         "model": base.model.model_dump(mode="json"),
         "tokenizer": base.tokenizer.model_dump(mode="json", exclude=_NOT_INHERITED) | own_files,

@@ -5,13 +5,13 @@ import logging
 import os
 import re
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from translate.config.data import DataConfig, is_by_name
+from translate.config.data import LANGUAGE_CODE, DataConfig, by_name, is_by_name
 from translate.config.errors import REMOVED_KEYS, explain
 from translate.config.inherit import inherit
 from translate.config.schema import Config, ModelConfig
@@ -79,6 +79,7 @@ def load_config(
     document.values.setdefault("name", re.sub(r"[^\w.-]+", "-", path.stem).lstrip(".-") or "run")
     _inherit_from_run(document, required=require_files)
     checked = _validate(document)
+    _check_languages(checked.data, document.origins)
     _follow_directions(document, checked.data)
     return LoadedConfig(_find_files(checked, document.origins, required=require_files), document.origins)
 
@@ -121,6 +122,11 @@ def override_config(config: Config, values: Mapping[str, Any]) -> Config:
         if value is not None:
             _apply_override(document, f"{key}={json.dumps(value)}")
     return _validate(Document(document.values, {}))
+
+
+def override_decoding(config: Config, options: Mapping[str, Any]) -> Config:
+    """Replace values of the section `decoding`, as `override_config` does."""
+    return override_config(config, {f"decoding.{key}": value for key, value in options.items()})
 
 
 def _validate(document: Document) -> Config:
@@ -275,9 +281,7 @@ def _inherit_from_run(document: Document, *, required: bool) -> None:
     run = next((Path(os.path.abspath(each)) for each in candidates if is_run(str(each))), None)
     if run is not None and is_unicode(str(run)):
         training["initialize_from"] = str(run)
-        folders = {key: each.path.resolve().parent for key, each in document.origins.items() if each.path}
-        # The user chose a preset, or another run's config, but did not write its values.
-        not_own = {key for key, folder in folders.items() if folder == presets_directory() or is_run(str(folder))}
+        not_own = {key for key, each in document.origins.items() if not _is_written_by_user(each)}
         inherit(document, read_resolved_config(run / "config.yaml"), run=run, not_own=not_own)
     elif required:
         found = run or next((each for each in candidates if each.exists()), candidates[0])
@@ -296,16 +300,35 @@ def _inherit_from_run(document: Document, *, required: bool) -> None:
         raise InputError(f"training.initialize_from = {name}{where}: {problem}{meant}")
 
 
+def _is_written_by_user(origin: Origin) -> bool:
+    """Whether a value is not from a preset or from a run's config, which the user only chose."""
+    folder = origin.path and origin.path.resolve().parent
+    return not (folder and (folder == presets_directory() or is_run(str(folder))))
+
+
+def _check_languages(data: DataConfig, origins: Mapping[str, Origin]) -> None:
+    """Check that the languages of `data`, if the user writes them, are codes that a training corpus has."""
+    for side, name in enumerate(("source_language", "target_language")):
+        code, origin = getattr(data, name), origins.get(f"data.{name}")
+        known = sorted({data.languages_of(corpus)[side] for corpus in data.train})
+        if not known or origin is None or not _is_written_by_user(origin):
+            continue
+        given = f'data.{name} = "{code}" ({origin.position})'
+        if not re.fullmatch(LANGUAGE_CODE, code):
+            raise InputError(f"{given}: should be the code of a language, such as de or deu_Latn")
+        if code not in (*known, *data.languages):
+            raise InputError(
+                f"{given}: all corpora of data.train name their own, {', '.join(known)}: leave it out, or correct them"
+            )
+
+
 def _follow_directions(document: Document, data: DataConfig) -> None:
     """Move the origins of corpora whose keys have changed, because `both_directions` makes two corpora of one."""
     before = dict(document.origins)
     for kind in ("train", "validation", "validation_also", "test"):
-        given = document.values.get("data", {}).get(kind) or {}
-        named: Iterable[tuple[Any, Any]] = enumerate(given) if isinstance(given, list) else given.items()
-        if kind == "validation" and given and not is_by_name(given):
-            named = [("", given)]
-        old = [(name, corpus) for name, corpus in named for _ in range(1 + (corpus.get("both_directions") is True))]
-        for (name, _), new in zip(old, data.corpora(kind), strict=True):
+        named = by_name(document.values.get("data", {}).get(kind))
+        old = [name for name, corpus in named.items() for _ in range(1 + (corpus.get("both_directions") is True))]
+        for name, new in zip(old, data.corpora(kind), strict=True):
             section = f"data.{kind}.{name}".rstrip(".")
             own = {key: origin for key, origin in before.items() if f"{key}.".startswith(f"{section}.")}
             document.origins.update({new + key.removeprefix(section): origin for key, origin in own.items()})

@@ -8,12 +8,12 @@ https://arxiv.org/abs/2311.14838 (OpusTrainer's modifiers of case, typos and pun
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from translate.config.data import Augmentation, Corpus
+from translate.config.data import Augmentation, DataConfig
 from translate.data.corpora import ParallelCorpus, read_corpus, store_pairs
 from translate.data.languages import Languages
 from translate.data.tables import PairChunk
@@ -70,11 +70,13 @@ def augment_corpus(corpus: ParallelCorpus, *, with_typos: bool = True) -> Parall
     return corpus._replace(sources=sources, targets=targets, augment=None)
 
 
-def read_held_out(corpus: Corpus, *, key: str, languages: Languages | None = None) -> ParallelCorpus:
-    """Read a corpus to validate or test on, changed as its `augment` says; see `read_corpus` and `Languages.check`."""
-    if languages is not None:
-        languages.check(corpus, key=key)
-    return augment_corpus(read_corpus(corpus, key=key, languages=languages))
+def read_held_out(data: DataConfig, keys: Iterable[str]) -> dict[str, ParallelCorpus]:
+    """Read corpora to validate or test on, changed as their `augment` says; see `read_corpus` and `Languages.check`."""
+    corpora, languages, read = data.corpora(), Languages(data), dict[str, ParallelCorpus]()
+    for key in keys:
+        languages.check(corpora[key], key=key)
+        read[key] = augment_corpus(read_corpus(corpora[key], key=key, languages=languages))
+    return read
 
 
 def _change(source: str, target: str, change: int, generator: np.random.Generator) -> tuple[str, str]:

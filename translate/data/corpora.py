@@ -5,12 +5,11 @@ table may contain a newline; it is kept, and SentencePiece's normalisation turns
 """
 
 import hashlib
-from abc import abstractmethod
 from bisect import bisect
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, chain, pairwise
 from pathlib import Path
-from typing import NamedTuple, assert_never, overload
+from typing import NamedTuple, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +19,7 @@ from translate.config.data import Augmentation, Corpus, HubCorpus, TableCorpus, 
 from translate.data.cache import TemporaryFile
 from translate.data.languages import Direction, Languages
 from translate.data.tables import PairChunk, check_columns, chunk_pairs, read_table, table_name
-from translate.data.text import stream_lines
+from translate.data.text import Lines, SpacedText, stream_lines
 from translate.data.token_store import FileArray
 from translate.data.tokenizer import Tokenizers
 from translate.errors import InputError
@@ -28,7 +27,6 @@ from translate.errors import InputError
 MAX_BYTES_IN_MEMORY = 64 * 2**20
 """Memory for the text of one corpus, some 200,000 pairs; the text of a larger one is in a file."""
 _STRING_BYTES = 64  # overhead of a Python string
-_CHUNK_LINES = 1000
 _DIGEST_LINES = 10_000  # changing this number changes the checksum of the training data
 
 
@@ -83,9 +81,9 @@ def read_corpus(corpus: Corpus, *, key: str, languages: Languages | None = None)
 def tag_corpus(read: ParallelCorpus, corpus: WeightedCorpus, languages: Languages) -> ParallelCorpus:
     """A corpus with its direction and the tags of its languages, which come before its own tag."""
     direction = languages.of(corpus)
-    tags = filter(None, (languages.source_tag(direction), corpus.source_tag))
-    target_tag = languages.target_tag(direction)
-    return read._replace(source_tag=" ".join(tags) or None, target_tag=target_tag, direction=direction)
+    source_tag, target_tag = languages.tags_of(direction)
+    source_tag = " ".join(filter(None, (source_tag, corpus.source_tag))) or None
+    return read._replace(source_tag=source_tag, target_tag=target_tag, direction=direction)
 
 
 def balance_directions(corpora: Sequence[ParallelCorpus], temperature: float | None) -> list[ParallelCorpus]:
@@ -185,31 +183,7 @@ def data_fingerprint(corpora: Iterable[ParallelCorpus], tokenizers: Tokenizers, 
 # Where the text is held
 
 
-class _Lines(Sequence[str]):
-    """A sequence of lines, read in runs."""
-
-    @overload
-    def __getitem__(self, place: int) -> str: ...
-    @overload
-    def __getitem__(self, place: slice) -> list[str]: ...
-    def __getitem__(self, place: int | slice) -> str | list[str]:
-        numbers = range(len(self))[place]
-        if isinstance(numbers, int):
-            return self._read(numbers, numbers + 1)[0]
-        if numbers.step != 1:
-            return [self[number] for number in numbers]
-        return self._read(numbers.start, max(numbers.start, numbers.stop))
-
-    def __iter__(self) -> Iterator[str]:
-        for first in range(0, len(self), _CHUNK_LINES):
-            yield from self._read(first, min(first + _CHUNK_LINES, len(self)))
-
-    @abstractmethod
-    def _read(self, start: int, stop: int) -> list[str]:
-        """The lines from `start` up to, not including, `stop`."""
-
-
-class FileText(_Lines):
+class FileText(Lines):
     """Lines in a UTF-8 file; `borders` has the start of each line, and the end of the last one."""
 
     def __init__(self, text: TemporaryFile, borders: TemporaryFile) -> None:
@@ -226,7 +200,7 @@ class FileText(_Lines):
         return [data[begin:end].decode("utf-8", "surrogatepass") for begin, end in pairwise(ends)]
 
 
-class JoinedText(_Lines):
+class JoinedText(Lines):
     """Several texts, one after the other.
 
     Args:
@@ -252,21 +226,6 @@ class JoinedText(_Lines):
                 part = text[max(start - first, 0) : stop - first]
                 lines += [f"{tag} {line}" if line.strip() else line for line in part] if tag else part
         return lines
-
-
-class SpacedText(_Lines):
-    """As many lines as wanted, evenly spaced over a text, in order; with more lines than it has, some are repeated."""
-
-    def __init__(self, text: Sequence[str], size: int) -> None:
-        self._text, self._size = text, size
-
-    def __len__(self) -> int:
-        return self._size
-
-    def _read(self, start: int, stop: int) -> list[str]:
-        places = [place * len(self._text) // self._size for place in range(start, stop)]
-        part = self._text[places[0] : places[-1] + 1] if places else []
-        return [part[place - places[0]] for place in places]
 
 
 def join_texts(corpora: Iterable[ParallelCorpus], *, with_tags: bool = False) -> tuple[JoinedText, JoinedText]:

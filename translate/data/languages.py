@@ -4,8 +4,8 @@ Source: a tag of the target language before each source: Johnson et al. 2017, ht
 both languages, each before its own text: Fan et al. 2020, https://arxiv.org/abs/2010.11125 (M2M100).
 """
 
+import contextlib
 from collections.abc import Sequence
-from itertools import permutations, starmap
 from typing import NamedTuple
 
 from translate.config.data import DataConfig, WeightedCorpus
@@ -36,25 +36,17 @@ class Languages:
         default = Direction(data.source_language, data.target_language)
         if not self.directions and not (data.languages and UNKNOWN in default):
             self.directions = [default]
+        self.mutual = data.languages
+        """Languages each of which is translated to every other, with training or without."""
+        self.sources, self.targets = (
+            list(dict.fromkeys([*(each[side] for each in self.directions), *self.mutual])) for side in (0, 1)
+        )
         self.tags = data.tags
         """Which side has language tags: see `data.language_tags`; None: neither."""
-        self.sources = list(dict.fromkeys([*(each.source for each in self.directions), *data.languages]))
-        """All languages that the model reads."""
-        self.targets = list(dict.fromkeys([*(each.target for each in self.directions), *data.languages]))
-        """All languages that the model writes."""
-        corpora = [corpus.source_tag for corpus in data.train]
-        self.source_tags = list(dict.fromkeys(filter(None, [*map(self.source_tag, self.directions), *corpora])))
-        """All tags of sources in training: those of languages, and those of corpora."""
-        self.target_tags = list(dict.fromkeys(filter(None, map(self.target_tag, self.directions))))
-        """All tags of targets in training."""
 
     def __str__(self) -> str:
-        shown = [f"{source} → {target}" for source, target in self.directions[:_MOST_SHOWN]]
-        if (more := len(self.directions) - len(shown)) > 0:
-            shown.append(f"{more} more")
-        if self._data.languages:
-            shown.append(f"{len(self._data.languages)} languages")
-        return ", ".join(shown)
+        shown = [list_some([f"{source} → {target}" for source, target in self.directions])] if self.directions else []
+        return ", ".join([*shown, *([f"{len(self.mutual)} languages"] if self.mutual else [])])
 
     @property
     def has_choice(self) -> bool:
@@ -62,9 +54,22 @@ class Languages:
         return len(self.targets) > 1 or (self.tags == "both" and len(self.sources) > 1)
 
     @property
-    def offered(self) -> list[Direction]:
-        """The directions to offer: those of the training, and any between the languages of `data.languages`."""
-        return list(dict.fromkeys([*self.directions, *starmap(Direction, permutations(self._data.languages, 2))]))
+    def only(self) -> Direction | None:
+        """The direction of a text that names no language; None: it must name one."""
+        with contextlib.suppress(InputError):
+            return self.choose()
+        return None
+
+    @property
+    def usual(self) -> Direction:
+        """The first direction, to offer and to show in examples."""
+        return Direction(self.sources[0], self.targets_of(self.sources[0])[0])
+
+    def targets_of(self, source: str) -> list[str]:
+        """The languages to offer for a source: those that it is trained with, and the other mutual ones."""
+        others = self.mutual if source in self.mutual else ()
+        trained = [each.target for each in self.directions if each.source == source]
+        return list(dict.fromkeys([*trained, *(code for code in others if code != source)]))
 
     def of(self, corpus: WeightedCorpus) -> Direction:
         """The direction of a corpus."""
@@ -80,45 +85,55 @@ class Languages:
         for verb, code, known in ("to", direction.target, self.targets), ("from", direction.source, self.sources):
             if known and code not in known and (verb == "to" or self.tags == "both"):
                 raise InputError(
-                    f"{key} is {direction}, but the model translates {verb} {_list(known)}: correct its"
+                    f"{key} is {direction}, but the model translates {verb} {list_some(known)}: correct its"
                     " source_language and target_language, or train on that language too"
                 )
 
-    def source_tag(self, direction: Direction) -> str | None:
-        """The tag before each source in a direction, if there is one."""
-        if self.tags in (None, "target"):
-            return None
-        return self._data.language_tag.format(direction.target if self.tags == "source" else direction.source)
+    def tags_of(self, direction: Direction) -> tuple[str | None, str | None]:
+        """The tags before each source and before each target in a direction, where there are any."""
+        source, target = map(self._data.language_tag.format, direction)
+        places = {"source": (target, None), "target": (None, target), "both": (source, target)}
+        return places[self.tags] if self.tags else (None, None)
 
-    def target_tag(self, direction: Direction) -> str | None:
-        """The tag before each target in a direction, if there is one."""
-        return None if self.tags in (None, "source") else self._data.language_tag.format(direction.target)
+    @property
+    def all_tags(self) -> tuple[list[str], list[str]]:
+        """All tags of sources in training, those of languages before those of corpora, and all tags of targets."""
+        pairs = [*map(self.tags_of, self.directions), *((corpus.source_tag, None) for corpus in self._data.train)]
+        sources, targets = ([*dict.fromkeys(filter(None, (pair[side] for pair in pairs)))] for side in (0, 1))
+        return sources, targets
 
-    def choose(self, to: str | None = None, from_: str | None = None) -> Direction:
+    def choose(
+        self, to: str | None = None, from_: str | None = None, *, names: tuple[str, str] = ("to=", "from_=")
+    ) -> Direction:
         """The direction in which to translate.
 
         Args:
             to: The language of the translations; None: the model's only one.
             from_: The language of the sources; None: the only one, or any if the model does not need to know.
+            names: What the caller calls these two, for errors.
 
         Raises:
-            InputError: The model does not have the language, or has a choice of several.
+            InputError: The model does not have the language, or has a choice of several; or the two are the same, and
+                the model has not been trained to copy.
         """
+        from_ = None if from_ == UNKNOWN else from_
         for code, known, verb in (from_, self.sources, "from"), (to, self.targets, "to"):
             if code is not None and code not in known:
-                raise InputError(f"the model translates {verb} {_list(known)}: '{code}' is not one of them")
+                raise InputError(f"the model translates {verb} {list_some(known)}: '{code}' is not one of them")
         usual = [each for each in self.directions if to in (None, each.target) and from_ in (None, each.source)]
+        if to is not None and to == from_ and not usual:
+            raise InputError(f"{names[0]} and {names[1]} are both {to}: name the two languages of a translation")
         sources, targets = ({each[side] for each in usual} for side in (0, 1))
         if to is None and len(targets) != 1:
-            raise InputError(f"the model translates to {_list(self.targets)}: say which with --to, or to= in Python")
+            raise InputError(f"the model translates to {list_some(self.targets)}: say which with {names[0]}")
         if from_ is None and len(sources) != 1:
             if self.tags == "both":
-                codes = _list(self.sources)
-                raise InputError(f"the model translates from {codes}: say which with --from, or from_= in Python")
+                raise InputError(f"the model translates from {list_some(self.sources)}: say which with {names[1]}")
             from_ = UNKNOWN  # nothing depends on it
         return Direction(from_ or sources.pop(), to or targets.pop())
 
 
-def _list(codes: Sequence[str]) -> str:
-    more = f" and {len(codes) - _MOST_SHOWN} more" if len(codes) > _MOST_SHOWN else ""
-    return ", ".join(codes[:_MOST_SHOWN]) + more
+def list_some(names: Sequence[str]) -> str:
+    """Names for a message: all of them, or the first few and how many more there are."""
+    more = f" and {len(names) - _MOST_SHOWN} more" if len(names) > _MOST_SHOWN else ""
+    return ", ".join(names[:_MOST_SHOWN]) + more

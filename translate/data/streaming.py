@@ -12,10 +12,10 @@ import weakref
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import accumulate, chain, pairwise
-from typing import Any, TypeGuard
+from typing import Any
 
 from translate.bars import show_progress
-from translate.config.data import Corpus, DataConfig, HubCorpus, TableCorpus
+from translate.config.data import DataConfig, HubCorpus, TableCorpus, is_stream
 from translate.data.corpora import ParallelCorpus, join_texts, read_corpus, store_pairs, tag_corpus
 from translate.data.epochs import BatchSettings, Epoch, TrainingBatches
 from translate.data.filtering import FilterReport, log_reports
@@ -144,15 +144,15 @@ class TrainingStreams:
     """
 
     def __init__(self, data: DataConfig) -> None:
-        ends = list(accumulate(corpus.weight for corpus in data.train if _is_streamed(corpus)))
+        ends = list(accumulate(corpus.weight for corpus in data.train if is_stream(corpus)))
         borders = [0, *(math.floor(data.stream_segment_pairs * end / ends[-1] + 0.5) for end in ends)]
         shares = (max(1, end - start) for start, end in pairwise(borders))
         languages = Languages(data)
         self._corpora: list[ParallelCorpus | CorpusStream] = [
-            CorpusStream(corpus, key=f"data.train.{index}", segment_pairs=next(shares), languages=languages)
-            if _is_streamed(corpus)
-            else read_corpus(corpus, key=f"data.train.{index}", languages=languages)
-            for index, corpus in enumerate(data.train)
+            CorpusStream(corpus, key=key, segment_pairs=next(shares), languages=languages)
+            if is_stream(corpus)
+            else read_corpus(corpus, key=key, languages=languages)
+            for key, corpus in data.corpora("train").items()
         ]
         self.streams = [corpus for corpus in self._corpora if isinstance(corpus, CorpusStream)]
         self.positions: dict[int, list[StreamPosition]] = {}
@@ -193,10 +193,6 @@ class TrainingStreams:
         self.positions.pop(number - _NUM_REMEMBERED, None)
         remaining = iter(parts)
         return [next(remaining)[0] if isinstance(each, CorpusStream) else each for each in self._corpora]
-
-
-def _is_streamed(corpus: Corpus) -> TypeGuard[TableCorpus | HubCorpus]:
-    return isinstance(corpus, TableCorpus | HubCorpus) and corpus.streaming
 
 
 class StreamedBatches:

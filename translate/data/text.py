@@ -8,11 +8,12 @@ import io
 import re
 import stat
 import zlib
-from collections.abc import Iterator
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, overload
 
 from translate.errors import InputError
 from translate.files import BEGINNING_BYTES, describe_binary, open_input
@@ -22,6 +23,7 @@ _COMPRESSED = re.compile(
 )
 _MARKED = re.compile(rb"(?P<utf_32>\xff\xfe\0\0|\0\0\xfe\xff)|(?P<utf_16>\xff\xfe|\xfe\xff)")
 _MOST_LINE_BYTES = 2**30
+_CHUNK_LINES = 1000
 _FROM_UTF_16 = "convert it, for example with iconv -f utf-16 -t utf-8"
 
 
@@ -129,3 +131,42 @@ def _state(path: Path) -> tuple[int, ...] | None:
     """Values that change when a file is written to or replaced; None for a pipe."""
     state = path.stat()
     return (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns) if stat.S_ISREG(state.st_mode) else None
+
+
+class Lines(Sequence[str]):
+    """A sequence of lines, read in runs."""
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[str]: ...
+    def __getitem__(self, place: int | slice) -> str | list[str]:
+        numbers = range(len(self))[place]
+        if isinstance(numbers, int):
+            return self._read(numbers, numbers + 1)[0]
+        if numbers.step != 1:
+            return [self[number] for number in numbers]
+        return self._read(numbers.start, max(numbers.start, numbers.stop))
+
+    def __iter__(self) -> Iterator[str]:
+        for first in range(0, len(self), _CHUNK_LINES):
+            yield from self._read(first, min(first + _CHUNK_LINES, len(self)))
+
+    @abstractmethod
+    def _read(self, start: int, stop: int) -> list[str]:
+        """The lines from `start` up to, not including, `stop`."""
+
+
+class SpacedText(Lines):
+    """As many lines as wanted, evenly spaced over a text, in order; with more lines than it has, some are repeated."""
+
+    def __init__(self, text: Sequence[str], size: int) -> None:
+        self._text, self._size = text, size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def _read(self, start: int, stop: int) -> list[str]:
+        places = [place * len(self._text) // self._size for place in range(start, stop)]
+        part = self._text[places[0] : places[-1] + 1] if places else []
+        return [part[place - places[0]] for place in places]

@@ -8,8 +8,8 @@ import contextlib
 import functools
 import io
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, compress
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from operator import methodcaller
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -19,6 +19,7 @@ import sentencepiece
 from translate.bars import show_progress
 from translate.config.data import TokenizerConfig
 from translate.data.cache import DataCache, entry_name, text_digest
+from translate.data.text import SpacedText
 from translate.errors import InputError
 from translate.files import read_input
 from translate.memory import release_free_memory
@@ -237,7 +238,7 @@ def prepare_tokenizers(
             with contextlib.suppress(InputError):  # intact, but not a model: train it again
                 models.append(Tokenizer(file.file.read(file.num_bytes)))
                 continue
-        lines = chain.from_iterable(_evenly_spaced(text, config.max_training_lines) for text in texts)
+        lines = chain.from_iterable(SpacedText(each, min(len(each), config.max_training_lines)) for each in texts)
         text_name = "the training text" if side == "joint" else f"the {side} side of the training text"
         with show_progress("Training the tokenizer"):
             models.append(train_tokenizer(lines, config, text_name=text_name))
@@ -297,13 +298,3 @@ def _training_failure(message: str, config: TokenizerConfig, text_name: str) -> 
     if "sentences_.empty()" in message or "all_chars_count" in message:
         return f"tokenizer: {text_name} is empty"
     return f"tokenizer: SentencePiece could not be trained on {text_name}: {message}"
-
-
-def _evenly_spaced(lines: Sequence[str], max_lines: int) -> Iterator[str]:
-    """At most `max_lines` lines, one at a time, because the trainer keeps its own copy."""
-    if len(lines) <= max_lines:
-        return iter(lines)
-    is_chosen = bytearray(len(lines))
-    for number in range(max_lines):
-        is_chosen[number * len(lines) // max_lines] = True
-    return compress(lines, is_chosen)  # in a file, twelve lines in order are read as fast as one alone

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from translate.config.decoding import DecodingConfig
-from translate.config.load import override_config, read_resolved_config
-from translate.data.languages import UNKNOWN, Languages
+from translate.config.load import override_decoding, read_resolved_config
+from translate.data.languages import Languages
 from translate.decoding.counterparts import find_lacking
 from translate.decoding.engines.ctranslate2 import CTranslate2Engine, check_ctranslate2, missing_settings
 from translate.decoding.engines.ctranslate2_conversion import convert_run, find_conversion
@@ -48,8 +48,6 @@ def load_translator(
     ensemble: Sequence[str | PathLike[str]] = (),
     reverse: str | PathLike[str] | None = None,
     forbidden: Sequence[str] = (),
-    to: str | None = None,
-    from_: str | None = None,
     token_scores: bool = True,
 ) -> LoadedTranslator:
     """Load a run, ready to translate with the engine of `decoding.engine`.
@@ -60,8 +58,6 @@ def load_translator(
         reverse: A run for the opposite direction; the beam is ranked by its log-probability of the source too. A run
             that translates both ways is its own reverse.
         forbidden: Words and phrases that no translation contains.
-        to: The language of translations that name none, if the run has several.
-        from_: The language of their sources.
         token_scores: Whether translations need the log-probabilities of their tokens, which cost CTranslate2 time.
             Without them, scores of greedy search are NaN.
 
@@ -74,49 +70,41 @@ def load_translator(
         if isinstance(value, str | PathLike):
             raise InputError(f"{name} = {str(value)!r}: should be a list, such as [{str(value)!r}]")
     asked_for = {"ensemble": ensemble, "reverse": reverse, "forbidden": forbidden}
-    config = override_config(read_resolved_config(open_run(Path(run)).config), _as_overrides(options))
+    config = override_decoding(read_resolved_config(open_run(Path(run)).config), options or {})
     given, lacking = config.decoding, find_lacking(config.model, "ctranslate2")
     chosen = resolve_auto(given, others=[*(name for name, value in asked_for.items() if value), *lacking])
     options = {**(options or {}), "engine": chosen.engine, "precision": chosen.precision}
     own, loaded = load_own_translator(
-        run, checkpoint=checkpoint, options=options, ensemble=ensemble, forbidden=forbidden, to=to, from_=from_
+        run, checkpoint=checkpoint, options=options, ensemble=ensemble, forbidden=forbidden
     )
-    engine = own.engine
+    engine = ours = own.engine
 
-    def convert() -> CTranslate2Engine:
-        ours, tokenizers = own.engine, loaded.tokenizers
+    def convert(*, is_new: bool = False) -> CTranslate2Engine:
         assert isinstance(ours, OwnEngine)
-        for is_new in (False, True):
-            folder = convert_run(loaded.directory, checkpoint=checkpoint)
-            try:
-                faster = CTranslate2Engine(ours, tokenizers, folder, own.config, has_token_scores=token_scores)
-                break
-            except RunError as error:  # damaged, and its checksums agree
-                if is_new:
-                    raise RunError(f"{error}, although it was converted again; use --engine translate") from error
-                logger.warning(f"{error}; converting it again")
-                shutil.rmtree(folder, ignore_errors=True)
+        folder = convert_run(loaded.directory, checkpoint=checkpoint)
+        try:
+            faster = CTranslate2Engine(ours, own.tokenizers, folder, own.config, has_token_scores=token_scores)
+        except RunError as error:  # damaged, and its checksums agree
+            if is_new:
+                raise RunError(f"{error}, although it was converted again; use --engine translate") from error
+            logger.warning(f"{error}; converting it again")
+            shutil.rmtree(folder, ignore_errors=True)
+            return convert(is_new=True)
         logger.info(f"Searching with CTranslate2 in {own.config.precision}")
         return faster
-
-    def is_converted() -> bool:
-        return find_conversion(loaded.directory, checkpoint=checkpoint).is_dir()
 
     if given.engine == "ctranslate2" or given.precision == "int8":
         engine = convert()
     elif chosen.engine == "ctranslate2":
-        engine = AutomaticEngine(own.engine, is_converted, convert)
-    back = None if reverse is None else _load_reverse(Path(reverse), loaded, own, checkpoint=checkpoint)
-    translator = Translator(
-        engine,
-        own.tokenizers,
-        own.config,
-        reverse=back,
-        languages=own.languages,
-        direction=own.direction,
-        name=own.name,
-    )
-    return LoadedTranslator(translator, loaded)
+        conversion = functools.partial(find_conversion, loaded.directory, checkpoint=checkpoint)
+        engine = AutomaticEngine(ours, lambda: conversion().is_dir(), convert)
+    back = None
+    if reverse is not None and Path(reverse).resolve() == loaded.directory.resolve():
+        back = own.with_options(long="truncate")
+    elif reverse is not None:
+        same = own.config.model_dump(include={"precision", "device", "batch_tokens"})
+        back = load_own_translator(reverse, checkpoint=checkpoint, options={**same, "long": "truncate"}).translator
+    return LoadedTranslator(own.replace(engine=engine, reverse=back), loaded)
 
 
 def load_own_translator(
@@ -126,15 +114,13 @@ def load_own_translator(
     options: Mapping[str, object] | None = None,
     ensemble: Sequence[str | PathLike[str]] = (),
     forbidden: Sequence[str] = (),
-    to: str | None = None,
-    from_: str | None = None,
 ) -> LoadedTranslator:
     """Load a run whose own model searches and scores, in fp32 unless the precision is bf16, whatever the engine is.
 
     Args, Raises: As in `load_translator`.
     """
     loaded = load_run(Path(run), checkpoint=checkpoint)
-    config = override_config(loaded.config, _as_overrides(options)).decoding_settings()
+    config = override_decoding(loaded.config, options or {}).decoding_settings()
     if config.precision == "auto":
         config = config.model_copy(update={"precision": "fp32"})
     model, tokenizers = _prepare(loaded.model, config), loaded.tokenizers
@@ -145,20 +131,8 @@ def load_own_translator(
         forbidden=forbidden,
         shortlist=read_shortlist(loaded) if config.shortlist else None,
     )
-    languages = Languages(loaded.config.data)
-    try:
-        direction = languages.choose(to, from_)
-    except InputError:
-        if to or from_:
-            raise
-        direction = None  # each text names its own
-    name = f"{run}, {languages}"
-    translator = Translator(engine, tokenizers, config, languages=languages, direction=direction, name=name)
+    translator = Translator(engine, tokenizers, config, languages=Languages(loaded.config.data), name=str(run))
     return LoadedTranslator(translator, loaded)
-
-
-def _as_overrides(options: Mapping[str, object] | None) -> dict[str, object]:
-    return {f"decoding.{key}": value for key, value in (options or {}).items()}
 
 
 def _load_other(path: Path, first: LoadedRun, config: DecodingConfig, *, checkpoint: Checkpoint) -> Transformer:
@@ -171,33 +145,12 @@ def _load_other(path: Path, first: LoadedRun, config: DecodingConfig, *, checkpo
             )
     ours, theirs = Languages(first.config.data), Languages(other.config.data)
     for each in ours.directions:
-        if (ours.source_tag(each), ours.target_tag(each)) != (theirs.source_tag(each), theirs.target_tag(each)):
+        if ours.tags_of(each) != theirs.tags_of(each):
             raise InputError(
                 f"{path} marks the direction {each} by other tags than {first.directory}: models that decode together"
                 " must have the same data.language_tags and data.language_tag"
             )
     return _prepare(other.model, config)
-
-
-def _load_reverse(path: Path, first: LoadedRun, own: Translator, *, checkpoint: Checkpoint) -> Translator:
-    if path.resolve() == first.directory.resolve():
-        reverse = own.with_options(long="truncate")
-    else:
-        config = own.config
-        speed = {"precision": config.precision, "device": config.device, "batch_tokens": config.batch_tokens}
-        reverse = load_own_translator(path, checkpoint=checkpoint, options={**speed, "long": "truncate"}).translator
-    there, languages = own.direction, own.languages  # None: each text names its own
-    if there and there.source == UNKNOWN and len(languages.sources) > 1:
-        raise InputError(
-            "a reverse model needs the language of the text: say with --from, or from_= in Python, which of"
-            f" {', '.join(languages.sources)} it is"
-        )
-    if there and there[::-1] not in reverse.languages.offered:
-        raise InputError(
-            f"{path} translates {reverse.languages}: the reverse of {first.directory} translates {there.target} →"
-            f" {there.source}"
-        )
-    return reverse
 
 
 def _prepare(model: Transformer, config: DecodingConfig) -> Transformer:

@@ -3,7 +3,7 @@
 import html
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from translate.data.languages import Direction
@@ -40,6 +40,21 @@ class Request(NamedTuple):
     terminology: Terminology | None = None  # the translations of its terms are required too
     to: str | None = None  # the language of the translation; None: the translator's
     from_: str | None = None  # the language of the source; None: the translator's
+
+
+def as_requests(lines: Any) -> Iterator[Request]:
+    """Yield the request that each line is, or that it asks for if it is text.
+
+    Raises:
+        TypeError: Something is neither a `str` nor a `Request`, or the lines are not several.
+    """
+    wanted = "translate() takes a str or a list of str"
+    if isinstance(lines, bytes | bytearray | Mapping) or not isinstance(lines, Iterable):
+        raise TypeError(f"{wanted}, and this is {type(lines).__name__}: {lines!r:.80}")
+    for number, line in enumerate(lines, start=1):
+        if not isinstance(line, str | Request):
+            raise TypeError(f"{wanted}, and item {number} of this one is {type(line).__name__}: {line!r:.80}")
+        yield Request(line) if isinstance(line, str) else line
 
 
 class SearchInput(NamedTuple):

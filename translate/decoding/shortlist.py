@@ -17,7 +17,6 @@ from torch import Tensor
 from translate.config.load import read_resolved_config
 from translate.data.augmentation import augment_corpus
 from translate.data.batching import EncodedPair
-from translate.data.corpora import read_corpus
 from translate.data.languages import Languages
 from translate.data.lexicon import NULL_ID, Lexicon, learn_lexicon
 from translate.data.streaming import TrainingStreams
@@ -125,19 +124,11 @@ def make_shortlist(run_path: Path, *, num_frequent: int, num_translations: int) 
     run = open_run(run_path)
     config = read_resolved_config(run.config)
     tokenizers, languages = load_tokenizers(run.tokenizer), Languages(config.data)
-    corpora = (
-        TrainingStreams(config.data).first
-        if config.data.is_streamed
-        else [
-            read_corpus(corpus, key=f"data.train.{index}", languages=languages)
-            for index, corpus in enumerate(config.data.train)
-        ]
-    )
     pairs: list[EncodedPair] = []
-    for texts in map(augment_corpus, corpora):
+    for texts in map(augment_corpus, TrainingStreams(config.data).first):
         sources = tokenizers.source.encode_lines(texts.sources, num_threads=torch.get_num_threads())
         targets = tokenizers.target.encode_lines(texts.targets, num_threads=torch.get_num_threads())
-        tag = tokenizers.source.tag_ids(texts.direction and languages.source_tag(texts.direction))
+        tag = tokenizers.source.tag_ids(texts.direction and languages.tags_of(texts.direction)[0])
         for source, target in zip(sources, targets, strict=True):
             if len(source) <= config.data.max_source_tokens and len(target) <= config.data.max_target_tokens:
                 pairs.append(EncodedPair(tag + source, target))  # a language's tag allows its frequent words

@@ -1,19 +1,18 @@
 """Text in, text out: lines are tokenized, searched by an engine in buffers, detokenized, and returned in order."""
 
-import copy
 import itertools
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, overload
 
 import torch
 
 from translate.config.data import DataConfig
 from translate.config.decoding import DecodingConfig
-from translate.config.load import override_config
+from translate.config.load import override_decoding
 from translate.config.schema import Config
 from translate.data.batching import EncodedPair
-from translate.data.languages import Direction, Languages
+from translate.data.languages import UNKNOWN, Direction, Languages, list_some
 from translate.data.tokenizer import Tokenizers
 from translate.decoding.alignment import (
     ForcedDecoding,
@@ -33,6 +32,7 @@ from translate.decoding.request import (
     Score,
     SearchInput,
     Translation,
+    as_requests,
     ignore_progress,
     read_buffers,
 )
@@ -48,15 +48,8 @@ OnPartial = Callable[[int, int, str], object]
 """Receives the number of a line, the number of a piece of it and its text so far, in the thread that searches."""
 
 
-def check_search(config: DecodingConfig, *, num_layers: int, is_reranked: bool = False) -> None:
-    """Check that a model, with its number of decoder layers, can search as the config says.
-
-    Raises:
-        InputError: The config asks for a decoder layer that does not exist, or a reverse model is to rank something
-            other than a beam.
-    """
-    if is_reranked and not config.ranks_a_beam:
-        raise InputError("a reverse run ranks a beam: leave out decoding.search = sample and decoding.mbr")
+def check_search(config: DecodingConfig, *, num_layers: int) -> None:
+    """Raise an InputError if the config asks for a decoder layer that does not exist."""
     if not -num_layers <= config.alignment_layer < num_layers:
         raise InputError(
             f"decoding.alignment_layer = {config.alignment_layer}: the decoder has layers 0 to"
@@ -72,11 +65,11 @@ class Translator:
         reverse: Translates in the opposite direction; its log-probability of the source also ranks the beam.
         languages: The languages of the model; None: as in a config that names none.
         direction: The direction of texts that do not name theirs; None: the model's only one.
-        name: Shown in its representation, such as its run and languages.
+        name: Of its run, for messages.
 
     Raises:
         InputError: The config asks for something that the engine or the model does not support, or for something other
-            than a beam with a reverse model.
+            than a beam with a reverse model; or the reverse model does not have the opposite direction.
     """
 
     def __init__(
@@ -93,13 +86,30 @@ class Translator:
         self.engine = OwnEngine(engine, tokenizers.target) if isinstance(engine, Transformer) else engine
         self.tokenizers, self.config, self.reverse, self.name = tokenizers, config, reverse, name
         self.languages = languages or Languages(DataConfig())
-        self.direction = direction
-        check_search(config, num_layers=len(self.model.decoder.layers), is_reranked=reverse is not None)
+        self.direction = direction or self.languages.only
+        if reverse is not None:
+            self._check_reverse(reverse)
+        check_search(config, num_layers=len(self.model.decoder.layers))
         self.engine.check(config)
         # The most tokens of a text without its end symbol; None: no limit. The source's include its language tag.
         positions, has_target_tag = self.engine.position_limit, self.languages.tags in ("target", "both")
         self.source_limit = _least(config.max_source_tokens, positions and positions - 1)
         self.target_limit = _least(config.max_target_tokens, positions and positions - 1 - has_target_tag)
+
+    def _check_reverse(self, reverse: "Translator") -> None:
+        there, sources = self.direction, self.languages.sources
+        if not self.config.ranks_a_beam:
+            raise InputError("a reverse run ranks a beam: leave out decoding.search = sample and decoding.mbr")
+        if there and there.source == UNKNOWN and len(sources) > 1:
+            raise InputError(
+                "a reverse model needs the language of the text: say with --from, or from_= in Python, which of"
+                f" {list_some(sources)} it is"
+            )
+        if there and there.source not in reverse.languages.targets_of(there.target):
+            raise InputError(
+                f"{reverse.name} translates {reverse.languages}: the reverse of {self.name} translates {there.target} →"
+                f" {there.source}"
+            )
 
     @property
     def model(self) -> Transformer:
@@ -115,28 +125,24 @@ class Translator:
         for key in ("engine", "precision", "device"):
             if key in options:
                 raise InputError(f"decoding.{key} is fixed when a run is loaded; give it to translate.load")
-        overrides = {f"decoding.{key}": value for key, value in options.items()}
-        config = override_config(Config(decoding=self.config), overrides).decoding
-        return Translator(
-            self.engine,
-            self.tokenizers,
-            config,
-            reverse=self.reverse,
-            languages=self.languages,
-            direction=self.direction,
-            name=self.name,
-        )
+        return self.replace(config=override_decoding(Config(decoding=self.config), options).decoding)
 
-    def toward(self, direction: Direction | None) -> "Translator":
-        """The same translator, whose texts have this direction unless they name theirs; None: the translator's."""
-        translator = copy.copy(self)
-        translator.direction = direction or self.direction
-        return translator
+    def toward(
+        self, direction: Direction | None = None, *, to: str | None = None, from_: str | None = None
+    ) -> "Translator":
+        """The same translator, whose texts have this direction, or these languages, unless they name theirs."""
+        chosen = self.languages.choose(to, from_) if to or from_ else self.direction
+        return self.replace(direction=direction or chosen)
+
+    def replace(self, **arguments: Any) -> "Translator":
+        """The same translator with other values of the constructor's arguments, which it checks again."""
+        names = ("engine", "tokenizers", "config", "reverse", "languages", "direction", "name")
+        return Translator(**{name: getattr(self, name) for name in names} | arguments)
 
     def __repr__(self) -> str:
-        size, config = self.model.num_parameters, self.config
+        name, config = f"{type(self).__name__} {self.name}, {self.languages}", self.config
         search = f"beam {config.beam_size}" if config.search == "beam" else "sampling"
-        return f"<{type(self).__name__} {self.name}: {size:,} parameters, {config.precision}, {search}>"
+        return f"<{name}: {self.model.num_parameters:,} parameters, {config.precision}, {search}>"
 
     @overload
     def translate(  # type: ignore[overload-overlap]  # a str is an iterable of str too
@@ -182,11 +188,10 @@ class Translator:
             InputError: A setting does not exist or its value is invalid, the model does not have the language, or a
                 line cannot be translated.
         """
-        translator = self.with_options(**options) if options else self
-        if to or from_:
-            translator = translator.toward(self.languages.choose(to, from_))
+        translator = (self.with_options(**options) if options else self).toward(to=to, from_=from_)
         is_one = isinstance(lines, str | Request)
-        translations = translator.translate_stream(_check_lines([lines] if is_one else lines))
+        several: Any = [lines] if is_one else lines
+        translations = translator.translate_stream(several)
         if is_one if align is None else align:
             translations = translator.align(translations)
         found = list(translations)
@@ -211,10 +216,10 @@ class Translator:
                 never calls it; with auto, our own model searches.
 
         Raises:
+            TypeError: Something is neither a `str` nor a `Request`.
             InputError: A source is too long and decoding.long = error, or constraints contradict each other.
         """
-        requests = (Request(line) if isinstance(line, str) else line for line in lines)
-        for buffer in read_buffers(requests, max_items=self.config.look_ahead_lines):
+        for buffer in read_buffers(as_requests(lines), max_items=self.config.look_ahead_lines):
             yield from self._translate_buffer(buffer, first_number, on_finished, on_translated, on_partial)
             first_number += len(buffer)
 
@@ -262,12 +267,10 @@ class Translator:
 
     def tag_ids(self, direction: Direction | None = None) -> tuple[list[int], list[int]]:
         """The tokens before each source and before each target in a direction; None: the translator's."""
-        languages = self.languages
-        if languages.tags is None:
+        if self.languages.tags is None:
             return [], []
-        direction = direction or self.direction or languages.choose()
-        source_tag, target_tag = languages.source_tag(direction), languages.target_tag(direction)
-        return self.tokenizers.source.tag_ids(source_tag), self.tokenizers.target.tag_ids(target_tag)
+        before, start = self.languages.tags_of(direction or self.direction or self.languages.choose())
+        return self.tokenizers.source.tag_ids(before), self.tokenizers.target.tag_ids(start)
 
     def score(
         self,
@@ -392,7 +395,7 @@ class Translator:
             texts = [spell(each.ids, self.tokenizers.target) for each in hypotheses]
             there, reverse = given.direction, self.reverse
             if there and (self.languages.has_choice or reverse.languages.tags):
-                reverse = reverse.toward(reverse.languages.choose(there.source, there.target))
+                reverse = reverse.toward(to=there.source, from_=there.target)
             scores = reverse.score(texts, [source_ids] * len(texts))
             hypotheses = rerank(hypotheses, [each.log_prob for each in scores], self.config)
         return choose_translation(given, hypotheses, self.tokenizers, self.config)
@@ -412,14 +415,3 @@ class Translator:
 def _least(limit: int | None, most: int | None) -> int | None:
     """The lower of two limits; None: there is none."""
     return min((each for each in (limit, most) if each is not None), default=None)
-
-
-def _check_lines(lines: Any) -> Iterator[str | Request]:
-    """Yield the same lines, each of which must be text or a request."""
-    wanted = "translate() takes a str or a list of str"
-    if isinstance(lines, bytes | bytearray | Mapping) or not isinstance(lines, Iterable):
-        raise TypeError(f"{wanted}, and this is {type(lines).__name__}: {lines!r:.80}")
-    for number, line in enumerate(lines, start=1):
-        if not isinstance(line, str | Request):
-            raise TypeError(f"{wanted}, and item {number} of this one is {type(line).__name__}: {line!r:.80}")
-        yield line

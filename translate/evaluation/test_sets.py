@@ -6,7 +6,6 @@ from translate.config.data import TextCorpus
 from translate.config.schema import Config
 from translate.data.augmentation import read_held_out
 from translate.data.corpora import ParallelCorpus, read_corpus
-from translate.data.languages import Languages
 from translate.errors import InputError
 
 
@@ -38,8 +37,7 @@ def choose_test_sets(
         if name not in keys and (name != "validation" or not validation):
             raise InputError(f"--set {name}: the run's sets are {', '.join(keys) or 'none'}")
         keys = {name: keys[name]} if name in keys else validation
-    corpora, languages = data.corpora(), Languages(data)
-    return {each: read_held_out(corpora[key], key=key, languages=languages) for each, key in keys.items()}
+    return dict(zip(keys, read_held_out(data, keys.values()).values(), strict=True))
 
 
 def choose_test_set(

@@ -201,10 +201,10 @@ def _score_rows(scores: Sequence[CardScores]) -> Iterator[str]:
 
 def _explain_tags(languages: Languages) -> Iterator[str]:
     """How to tell the model which languages to translate, if it has to know."""
-    example, of = languages.offered[0], "its own" if languages.tags == "both" else "the target"
-    if tag := languages.source_tag(example):
-        yield f"Each source begins with the tag of {of} language, such as `{tag}`.\n"
-    if tag := languages.target_tag(example):
+    (before, tag), of = languages.tags_of(languages.usual), "its own" if languages.tags == "both" else "the target"
+    if before:
+        yield f"Each source begins with the tag of {of} language, such as `{before}`.\n"
+    if tag:
         yield f"Each translation begins with the tag of its language, such as `{tag}`: make it the decoder's prefix.\n"
 
 

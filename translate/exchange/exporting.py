@@ -7,8 +7,6 @@ from typing import Literal, assert_never, get_args
 
 from translate.atomic import atomic_folder, check_new_folder
 from translate.data.augmentation import read_held_out
-from translate.data.languages import Languages
-from translate.decoding import Translator
 from translate.decoding.engines.ctranslate2 import CTranslate2Engine
 from translate.decoding.engines.ctranslate2_conversion import write_ctranslate2
 from translate.decoding.loading import load_translator
@@ -87,19 +85,16 @@ def _evaluate_export(run: LoadedRun, folder: Path, *, checkpoint: Checkpoint) ->
     Raises:
         InputError: The run has no validation corpus, or CTranslate2 does not support its search.
     """
-    validation, languages = run.config.data.corpora("validation"), Languages(run.config.data)
-    if not validation:
+    corpora = read_held_out(run.config.data, run.config.data.corpora("validation"))
+    if not corpora:
         raise InputError(f"--evaluate: {run.directory} has no data.validation in its config; leave --evaluate out")
-    corpora = {key: read_held_out(corpus, key=key, languages=languages) for key, corpus in validation.items()}
     options = {"engine": "ctranslate2"}
     ours = load_translator(run.directory, checkpoint=checkpoint, options=options, token_scores=False).translator
     assert isinstance(ours.engine, CTranslate2Engine)
-    own, tokenizers, config = ours.engine.own, ours.tokenizers, ours.config
+    own, config = ours.engine.own, ours.config
     # CTranslate2 defaults to the file's precision.
-    engine = CTranslate2Engine(own, tokenizers, folder, config, has_token_scores=False, compute_type="default")
-    scores = []
-    exported = Translator(engine, tokenizers, config, languages=languages)
-    both = ("the run", ours), ("this export", exported)
+    engine = CTranslate2Engine(own, ours.tokenizers, folder, config, has_token_scores=False, compute_type="default")
+    scores, both = [], (("the run", ours), ("this export", ours.replace(engine=engine)))
     for (key, pairs), (name, translator) in itertools.product(corpora.items(), both):
         translator = translator.toward(pairs.direction)
         evaluation = evaluate_pairs(translator, pairs.sources, pairs.targets, run.config.evaluation)

@@ -4,7 +4,6 @@ import inspect
 import json
 import logging
 import shutil
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -71,7 +70,7 @@ def generation_settings(
     config, languages = run_config.decoding, Languages(run_config.data)
     stopping = {1: True, 1000: "never"}.get(config.patience, False)
     longest = TABLE_POSITIONS // 2 if config.max_length_factor else config.max_length_constant + 1
-    has_tag, tags = languages.tags in ("target", "both"), {*map(languages.target_tag, languages.directions)}
+    has_tag, tags = languages.tags in ("target", "both"), {languages.tags_of(each)[1] for each in languages.directions}
     return {
         **{key: rows[token] for key, token in SYMBOLS.items()},
         "suppress_tokens": [rows[token] for token in (PAD_ID, BOS_ID) if rows[token] != rows[EOS_ID]],
@@ -158,6 +157,7 @@ def write_marian_tokenizer(
         "source_lang": config.data.source_language,
         "target_lang": config.data.target_language,
         **{key: name for key, name in pieces.items() if name in files["vocab.json"]},
+        **config.data.told,
         **({} if limit is None else {"model_max_length": limit}),
         "clean_up_tokenization_spaces": False,
     }
@@ -165,13 +165,6 @@ def write_marian_tokenizer(
         write_text(directory / name, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
     (directory / "source.spm").write_bytes(tokenizers.source.model_bytes)
     (directory / "target.spm").write_bytes(tokenizers.target.model_bytes)
-
-
-def load_marian_tokenizer(directory: Path) -> Any:
-    """The `MarianTokenizer` of a folder."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Recommended: pip install sacremoses")  # not used here
-        return import_extra("transformers").MarianTokenizer.from_pretrained(directory, local_files_only=True)
 
 
 def check_huggingface(
@@ -185,9 +178,7 @@ def check_huggingface(
     exported = _exported_class(model.config, vocabulary).from_pretrained(directory, local_files_only=True).eval()
     ours = [Vocabulary(side.all_pieces, UNK_ID, EOS_ID, start=BOS_ID, pad=PAD_ID) for side in tokenizers[:2]]
     vocabularies = ours if vocabulary is None else [vocabulary] * 2
-    has_tags = (directory / "sentencepiece.bpe.model").exists()
-    tokenizer = load_tokenizer(directory) if has_tags else load_marian_tokenizer(directory)
-    check_transformers(exported, tokenizer, "exported", vocabularies, model, tokenizers)
+    check_transformers(exported, load_tokenizer(directory), "exported", vocabularies, model, tokenizers)
 
 
 def _exported_class(config: ModelConfig, vocabulary: Vocabulary | None) -> Any:

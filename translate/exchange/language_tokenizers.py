@@ -1,6 +1,7 @@
 """The tokenizers of M2M100 and NLLB-200 in transformers, which put the tag of its language before a text."""
 
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from translate.atomic import write_text
 from translate.config.schema import Config
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, SPACE, UNK_ID, Tokenizer, Tokenizers
 from translate.decoding.counterparts import find_lacking
-from translate.errors import InputError, import_extra
+from translate.errors import import_extra
 from translate.exchange.foreign import Vocabulary
 from translate.model import Transformer
 
@@ -22,27 +23,23 @@ UNNAMED = "madeupword"
 
 
 def load_tokenizer(folder: Path) -> Any:
-    """The `M2M100Tokenizer` or `NllbTokenizer` of a folder.
-
-    Raises:
-        InputError: It has another one, or one of an old version of NLLB-200, with the tag after the text.
-    """
-    tokenizer = import_extra("transformers").AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    if (name := type(tokenizer).__name__) not in TAGS:
-        raise InputError(f"{folder}: has a tokenizer of the class {name}; only {' or '.join(TAGS)} can be imported")
-    if getattr(tokenizer, "legacy_behaviour", False):
-        raise InputError(
-            f"{folder}/tokenizer_config.json: legacy_behaviour = True: set it to false, as the model needs"
-        )
-    return tokenizer
+    """The tokenizer of a folder: a `MarianTokenizer`, or of the class that `tokenizer_config.json` names."""
+    name = "MarianTokenizer" if (folder / "source.spm").is_file() else "AutoTokenizer"
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Recommended: pip install sacremoses")  # not used here
+        return getattr(import_extra("transformers"), name).from_pretrained(folder, local_files_only=True)
 
 
-def language_ids(tokenizer: Any) -> dict[str, int]:
-    """The id of each language's tag, by the language's code."""
-    if hasattr(tokenizer, "lang_code_to_id"):
-        return dict(tokenizer.lang_code_to_id)
-    codes = [code for code in map(str, tokenizer.extra_special_tokens) if not code.startswith("<")]
-    return dict(zip(codes, tokenizer.convert_tokens_to_ids(codes), strict=True))
+def language_tags(tokenizer: Any) -> tuple[str, dict[str, int]]:
+    """The tag of a language with {} for its code, and the ids of all tags by code; those of our exports are named."""
+    name, own = type(tokenizer).__name__, tokenizer.init_kwargs
+    tag, codes = TAGS.get(name) or own.get("language_tag", ""), own.get("languages", ())
+    if name == "M2M100Tokenizer":
+        return tag, dict(tokenizer.lang_code_to_id)
+    if name == "NllbTokenizer":
+        codes = [code for code in map(str, tokenizer.extra_special_tokens) if not code.startswith("<")]
+    words = [f"{SPACE}{tag.format(code)}" if name == "MarianTokenizer" else code for code in codes]
+    return tag, dict(zip(codes, tokenizer.convert_tokens_to_ids(words), strict=True))
 
 
 def is_symbol(subword: str) -> bool:
@@ -52,10 +49,10 @@ def is_symbol(subword: str) -> bool:
 
 def choose_language(theirs: Any, ours: Tokenizer) -> list[int]:
     """Let a tokenizer take text for the first language that both know; returns our ids of what it puts before."""
-    tag = TAGS.get(type(theirs).__name__)
-    if tag is None:
+    if not hasattr(theirs, "src_lang"):
         return []
-    theirs.src_lang = next(code for code in language_ids(theirs) if ours.tag_id(tag.format(code)) is not None)
+    tag, languages = language_tags(theirs)
+    theirs.src_lang = next(code for code in languages if ours.tag_id(tag.format(code)) is not None)
     return ours.tag_ids(tag.format(theirs.src_lang))
 
 

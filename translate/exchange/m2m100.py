@@ -14,24 +14,32 @@ from translate.data.tokenizer import SPACE
 from translate.errors import InputError
 from translate.exchange.foreign import ForeignModel, Vocabulary
 from translate.exchange.huggingface import check_transformers
-from translate.exchange.language_tokenizers import TAGS, UNNAMED, is_symbol, language_ids, load_tokenizer
+from translate.exchange.language_tokenizers import TAGS, UNNAMED, is_symbol, language_tags, load_tokenizer
 from translate.exchange.pretrained import read_pretrained, search_settings
 from translate.exchange.weights import OUTPUT_BIAS
 
-_FILES = ("config.json", "sentencepiece.bpe.model")
-
 
 def read_m2m100(folder: Path) -> ForeignModel:
-    """Read a folder as `save_pretrained` writes it.
+    """Read a folder as `save_pretrained` or our export writes it.
 
     Raises:
         InputError: The package is not installed, the folder is damaged or incomplete, or its model or tokenizer has
             something that a run cannot hold.
     """
-    model, fields = read_pretrained(folder, "M2M100ForConditionalGeneration", "m2m_100", needed=_FILES)
+    spm = folder / ("source.spm" if (folder / "source.spm").is_file() else "sentencepiece.bpe.model")
+    needed = ("config.json", spm.name)
+    model, fields = read_pretrained(folder, "M2M100ForConditionalGeneration", "m2m_100", needed=needed)
     tokenizer, sections = load_tokenizer(folder), fields["sections"]
-    tag, languages = TAGS[type(tokenizer).__name__], language_ids(tokenizer)
-    vocabulary = _read_vocabulary(folder, model, tokenizer, tag)
+    tag, languages = language_tags(tokenizer)
+    if not languages:
+        name = type(tokenizer).__name__
+        raise InputError(f"{folder}: has a tokenizer of the class {name}; only {' or '.join(TAGS)} can be imported")
+    if getattr(tokenizer, "legacy_behaviour", False):  # of an old version, with the tag after the text
+        raise InputError(
+            f"{folder}/tokenizer_config.json: legacy_behaviour = True: set it to false, as the model needs"
+        )
+    tags = {f"{SPACE}{tag.format(code)}": row for code, row in languages.items()}
+    vocabulary = _read_vocabulary(folder, model, tokenizer, tags)
     fields["weights"][OUTPUT_BIAS["marian_mt"]] = torch.zeros(len(vocabulary.subwords))
     generation, codes = model.generation_config, {row: code for code, row in languages.items()}
     forced = codes.get(generation.forced_bos_token_id)
@@ -45,17 +53,16 @@ def read_m2m100(folder: Path) -> ForeignModel:
     return ForeignModel(
         source=vocabulary,
         target=vocabulary,
-        sentencepiece=(folder / "sentencepiece.bpe.model",) * 2,
+        sentencepiece=(spm, spm),
         check=functools.partial(check_transformers, model, tokenizer, "imported"),
         **fields,
     )
 
 
-def _read_vocabulary(folder: Path, model: Any, tokenizer: Any, tag: str) -> Vocabulary:
+def _read_vocabulary(folder: Path, model: Any, tokenizer: Any, tags: dict[str, int]) -> Vocabulary:
     """The subwords of a tokenizer and its tags; a row of the embeddings that has no name in the files gets one."""
     config, num_rows = model.config, model.config.vocab_size
-    ids = tokenizer.encoder if tag == TAGS["M2M100Tokenizer"] else tokenizer.get_vocab()
-    tags = {f"{SPACE}{tag.format(code)}": row for code, row in language_ids(tokenizer).items()}
+    ids = tokenizer.encoder if hasattr(tokenizer, "encoder") else tokenizer.get_vocab()
     plain = {piece: row for piece, row in ids.items() if row not in tags.values()}
     rows = {row: piece for piece, row in (plain | tags).items()}
     if len(rows) < len(plain) + len(tags) or not 0 <= min(rows) <= max(rows) < num_rows:

@@ -11,7 +11,8 @@ from translate.data.languages import UNKNOWN
 from translate.decoding.agreement import TOLERANCE
 from translate.errors import InputError
 from translate.exchange.foreign import ForeignModel, Vocabulary
-from translate.exchange.huggingface import check_transformers, load_marian_tokenizer
+from translate.exchange.huggingface import check_transformers
+from translate.exchange.language_tokenizers import load_tokenizer
 from translate.exchange.pretrained import read_pretrained, search_settings
 
 _FILES = ("config.json", "vocab.json", "source.spm", "target.spm")
@@ -26,7 +27,7 @@ def read_marian_mt(folder: Path) -> ForeignModel:
     """
     model, fields = read_pretrained(folder, "MarianMTModel", "marian_mt", needed=_FILES)
     weights, sections = fields["weights"], fields["sections"]
-    tokenizer = load_marian_tokenizer(folder)
+    tokenizer = load_tokenizer(folder)
     _set_positions(folder, model)
     for side in ("encoder", "decoder"):
         weights.pop(f"model.{side}.embed_positions.weight", None)  # sines
@@ -36,10 +37,14 @@ def read_marian_mt(folder: Path) -> ForeignModel:
     weights["final_logits_bias"] = weights["final_logits_bias"][0]
     source, target = _read_vocabularies(folder, model, tokenizer)
     generation = folder / "generation_config.json"
+    own = tokenizer.init_kwargs  # if it has tags, it is an export of ours
+    told = {key: own[key] for key in ("languages", "language_tags", "language_tag") if key in own}
     languages = {"source_language": tokenizer.source_lang, "target_language": tokenizer.target_lang}
-    sections["data"] |= {key: code or UNKNOWN for key, code in languages.items()}
+    sections["data"] |= {key: (not told and code) or UNKNOWN for key, code in languages.items()} | told
     sections["model"]["tie_embeddings"] = tying
-    sections["decoding"] = search_settings(generation, model.generation_config, model.config, target)
+    has_tag = told.get("language_tags") in ("target", "both")
+    settings = search_settings(generation, model.generation_config, model.config, target, languages=has_tag)
+    sections["decoding"] = settings
     return ForeignModel(
         source=source,
         target=target,

@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 
 from translate.bars import show_progress
+from translate.data.languages import list_some
 from translate.data.text import stream_lines
 from translate.data.tokenizer import BOS_ID, BYTE_PIECE, EOS_ID, SPACE, UNK_ID, Tokenizers
 from translate.errors import InputError
@@ -48,7 +49,7 @@ def prune(
     known, tag = data.get("languages", ()), data.get("language_tag", "{}")
     for code in languages:
         if code not in known:
-            has = ", ".join(known) or "no languages to choose from"
+            has = list_some(known) or "no languages to choose from"
             raise InputError(f"--keep-languages: {code} is not a language of the model, which has {has}")
     tags = {f"{SPACE}{tag.format(code)}" for code in languages or known}
     counts = _count(tokenizers, texts)
@@ -57,13 +58,11 @@ def prune(
         for vocabulary, count in zip((foreign.source, foreign.target), counts, strict=True)
     ]
     rows, ids = foreign.target.rows, {row: token for token, row in enumerate(sides[1].rows) if token != BOS_ID}
-    forbidden = [
-        [ids.get(rows[token], UNK_ID) for token in each] for each in foreign.sections["decoding"]["forbidden_ids"]
-    ]
+    search = foreign.sections["decoding"]
+    forbidden = [[ids.get(rows[token], UNK_ID) for token in each] for each in search["forbidden_ids"]]
     sections = foreign.sections | {
         "data": data | {"languages": [*(languages or known)]},
-        "decoding": foreign.sections["decoding"]
-        | {"forbidden_ids": [each for each in forbidden if UNK_ID not in each]},
+        "decoding": search | {"forbidden_ids": [each for each in forbidden if UNK_ID not in each]},
     }
     report = f"pruned from {len(foreign.target.rows):,} to {len(sides[1].rows):,} subwords"
     if texts:

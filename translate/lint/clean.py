@@ -73,9 +73,8 @@ def clean(loaded: LoadedConfig, output: Path, rules: Sequence[str]) -> list[Clea
     by_size = sorted((each[:3] for each in surveys), key=lambda each: -len(each[2].sources))
     known = learn_known({key: (languages.of(given[key]), *corpus[1:3]) for key, _, corpus in by_size})
     held_out: defaultdict[str, list[Ints]] = defaultdict(list)  # hashes of the sources, by language
-    for key, corpus in data.corpora().items() if "leaked" in rules else ():
-        sources = read_held_out(corpus, key=key, languages=languages).sources
-        held_out[languages.of(corpus).source].append(near_duplicate_hashes(sources))
+    for key, read in read_held_out(data, data.corpora() if "leaked" in rules else ()).items():
+        held_out[languages.of(data.corpora()[key]).source].append(near_duplicate_hashes(read.sources))
     found = [_judge(each, rules, known, held_out, both=given[each.key].both_directions) for each in surveys]
     written, reports = [], []
     with atomic_folder(output) as folder, open_output(folder / "removed.tsv") as table:

@@ -5,6 +5,7 @@ Invalid configs are refused when they are read. The settings found here are allo
 
 import math
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import NamedTuple
 
 from translate.config.load import read_resolved_config
@@ -79,8 +80,8 @@ class Case:
             self.frozen = f"training.lora_rank = {training.lora_rank}"
         tokenizer = config.tokenizer
         languages = Languages(config.data)
-        known = {config.data.language_tag.format(code) for code in config.data.languages}
-        new_tags = {*languages.source_tags, *languages.target_tags} - known
+        known = {config.data.language_tag.format(code) for code in languages.mutual}
+        new_tags = {*chain(*languages.all_tags)} - known
         self.is_extended = bool(tokenizer.add_characters or tokenizer.add_pieces or new_tags)
         directions = languages.directions if len(languages.directions) > 1 else []
         self.unvalidated, self.untested = (

@@ -12,7 +12,7 @@ from translate.config.inherit import check_agreement
 from translate.config.load import read_resolved_config
 from translate.config.schema import Config
 from translate.config.yaml import shown_path
-from translate.data.languages import Languages
+from translate.data.languages import Languages, list_some
 from translate.data.tokenizer import Tokenizers
 from translate.errors import InputError
 from translate.fingerprint import fingerprint
@@ -84,9 +84,8 @@ def check_languages(config: Config, base: Languages, *, run: Path) -> None:
     codes = {code for each in Languages(config.data).directions for code in (each if base.tags == "both" else each[1:])}
     for code in sorted({*(codes - added.keys()), *filter(None, added.values())} - {*known}) if base.tags else ():
         raise InputError(
-            f"training.initialize_from = {run} does not know the language {code}; it knows {', '.join(known[:20])}"
-            f"{' and more' if len(known) > 20 else ''}. Correct the code (of data or of"
-            f" a corpus), or add a new language with 'tokenizer.add_languages={{{code}: RELATED}}'"
+            f"training.initialize_from = {run} does not know the language {code}; it knows {list_some(known)}. Correct"
+            f" the code (of data or of a corpus), or add a language with 'tokenizer.add_languages={{{code}: RELATED}}'"
         )
 
 

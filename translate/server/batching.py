@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 import torch
 from fastapi import HTTPException
 
-from translate.data.languages import UNKNOWN, Direction
 from translate.decoding import Request, Translation, Translator
 from translate.errors import InputError
 
@@ -49,6 +48,7 @@ class Job:
 
     Args:
         key: Jobs with the same key share batches; a job with None shares with no other.
+        request: Makes what the translator gets of a text.
         finish: Converts a translation into a result, in the worker's thread.
         call: Work other than translation; its value is the only result.
     """
@@ -56,10 +56,10 @@ class Job:
     texts: Sequence[str]
     translator: Translator | None = None
     key: Hashable = None
+    request: Callable[[str], str | Request] = str
     finish: Callable[[Translation], Any] = lambda translation: translation
     call: Callable[[], Any] | None = None
     shows_partial: bool = False
-    direction: Direction | None = None
     num_taken: int = 0  # texts that have been put into batches
     is_cancelled: bool = False
 
@@ -73,13 +73,6 @@ class Job:
     def waiting_characters(self) -> int:
         """Characters of the texts that are not in a batch yet, plus one per text."""
         return sum(len(text) + 1 for text in itertools.islice(self.texts, self.num_taken, None))
-
-    def request(self, index: int) -> str | Request:
-        """A text as the translator takes it."""
-        if self.direction is None:
-            return self.texts[index]
-        source, target = self.direction
-        return Request(self.texts[index], to=target, from_=None if source == UNKNOWN else source)
 
     def deliver(self, event: Found | Exception) -> None:
         """Send a result, or the error that prevents it, from any thread."""
@@ -270,7 +263,7 @@ class BatchQueue:
             job.deliver(Found(batch[number - first_number][1], shown, is_partial=True))
 
         for _ in job.translator.translate_stream(
-            [owner.request(index) for owner, index in batch],
+            [owner.request(owner.texts[index]) for owner, index in batch],
             first_number=first_number,
             on_translated=on_translated,
             on_partial=on_partial if job.shows_partial else None,

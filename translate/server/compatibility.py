@@ -1,18 +1,21 @@
-"""The requests of LibreTranslate and DeepL, so that their clients can use this server."""
+"""The requests and answers of LibreTranslate and DeepL, so that their clients can use this server."""
 
+import itertools
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 from urllib.parse import parse_qs
 
-from fastapi import HTTPException, Request
+from fastapi import FastAPI, HTTPException, Request
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from translate.server.models import Chosen, ServedModel
-from translate.server.schema import MAX_BEAM
+from translate.data.languages import UNKNOWN, Direction
+from translate.errors import InputError
+from translate.server import schema
+from translate.server.models import ServedModel
 
 _FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 
@@ -31,7 +34,7 @@ class LibreTranslateRequest(BaseModel):
     source: Annotated[str, Field(examples=["de"])] = "auto"
     target: Annotated[str, Field(min_length=2, examples=["en"])]
     format: Literal["text", "html"] = "text"
-    alternatives: Annotated[int, Field(ge=0, lt=MAX_BEAM), BeforeValidator(_read_number)] = 0
+    alternatives: Annotated[int, Field(ge=0, lt=schema.MAX_BEAM), BeforeValidator(_read_number)] = 0
     api_key: str | None = None
 
 
@@ -89,12 +92,17 @@ def _read_form(body: bytes, kind: str) -> dict[str, list[str]]:
     return {name: [value.replace("\r\n", "\n") for value in values] for name, values in fields.items()}
 
 
-def choose_model(models: Iterable[ServedModel], source: str, target: str, *, key: str) -> Chosen:
+def choose_model(
+    models: Mapping[str, ServedModel], source: str, target: str, *, names: tuple[str, str]
+) -> tuple[ServedModel, Direction]:
     """The first model for these languages, and its direction. EN-US means EN; the source may be `auto`, or empty.
+
+    Args:
+        names: The service's keys of the target's and of the source's language.
 
     Raises:
         HTTPException: No model translates between them.
-        InputError: The model needs to know the source language, for which the service has this key.
+        InputError: The model needs to know the source language.
     """
 
     def parts(code: str) -> list[str]:
@@ -105,11 +113,100 @@ def choose_model(models: Iterable[ServedModel], source: str, target: str, *, key
         same = [code for code in codes if parts(code)[0] == parts(language)[0]]
         return min(same, key=lambda code: parts(code) != parts(language), default=None)
 
-    pairs, is_any = [], source.lower() in ("", "auto")
-    for model in models:
-        pairs.append(str(model.languages))
-        for code in [None] if is_any else filter(None, [find(source, model.directions)]):
-            targets = model.languages.targets if code is None else model.directions[code]
-            if (to := find(target, targets)) is not None:
-                return model, model.choose(to, code, key=key)
-    raise HTTPException(400, f"no model translates {source or 'any'} to {target}; available: {', '.join(pairs)}")
+    is_any = source.lower() in ("", "auto")
+    for model in models.values():
+        known = model.languages
+        for code in [None] if is_any else filter(None, [find(source, known.sources)]):
+            if (to := find(target, known.targets_of(code) if code else known.targets)) is not None:
+                return model, model.choose(to, code, names=names)
+    available = ", ".join(str(model.languages) for model in models.values())
+    raise HTTPException(400, f"no model translates {source or 'any'} to {target}; available: {available}")
+
+
+def add_paths(app: FastAPI, models: Mapping[str, ServedModel]) -> None:
+    """Add the paths of both services, except for `/translate`, which LibreTranslate shares with us."""
+
+    @app.get("/languages", responses=schema.example([{"code": "de", "name": "de", "targets": ["en"]}]))
+    async def languages() -> list[dict[str, Any]]:
+        """The languages in LibreTranslate's format: each with its targets, without which it goes to all other such."""
+        targets: dict[str, dict[str, None]] = {}
+        mutual = {code for model in models.values() for code in model.languages.mutual}
+        for known in (model.languages for model in models.values()):
+            for source in known.sources:
+                targets.setdefault(source, {}).update(dict.fromkeys(known.targets_of(source)))
+            for code in known.targets:
+                targets.setdefault(code, {})
+        listed = {code: {} if {code, *to} == mutual else {"targets": list(to)} for code, to in targets.items()}
+        return [{"code": code, "name": code, **to} for code, to in listed.items()]
+
+    text = {"detected_source_language": "DE", "text": "A dog is running.", "billed_characters": 15}
+
+    @app.post("/v2/translate", responses=schema.example({"translations": [text]}))
+    async def deepl(request: Request, question: DeepLRequest) -> dict[str, Any]:
+        """Translate texts line by line, or as HTML, with DeepL's requests and answers."""
+        if question.glossary_id:
+            raise InputError("glossary_id is not supported; remove it")
+        names = ("`target_lang`", "`source_lang`")
+        model, direction = choose_model(models, question.source_lang or "", question.target_lang, names=names)
+        is_html = bool(question.tag_handling)
+        found = await _translate_texts(request, model, direction, question.text, is_html=is_html)
+        source = "" if direction.source == UNKNOWN else direction.source.upper()
+        return {
+            "translations": [
+                {"detected_source_language": source, "text": text, "billed_characters": len(given)}
+                for given, (text,) in zip(question.text, found, strict=True)
+            ]
+        }
+
+    @app.get("/v2/languages", responses=schema.example([{"language": "DE", "name": "de", "supports_formality": False}]))
+    async def deepl_languages(
+        request: Request, type: Literal["source", "target"] | None = None
+    ) -> list[dict[str, Any]]:
+        """The languages in DeepL's format."""
+        form = parse_qs((await request.body()).decode(errors="replace"))  # DeepL's own client puts the type there
+        side = "target" if "target" in (type, *form.get("type", ())) else "source"
+        codes = dict.fromkeys(code for each in models.values() for code in getattr(each.languages, f"{side}s"))
+        return [{"language": code.upper(), "name": code, "supports_formality": False} for code in codes]
+
+    @app.get("/v2/usage", responses=schema.example({"character_count": 15, "character_limit": 10**12}))
+    async def deepl_usage() -> dict[str, int]:
+        """The characters translated since the server started; there is no quota."""
+        return {"character_count": sum(model.num_characters for model in models.values()), "character_limit": 10**12}
+
+
+async def libretranslate(
+    models: Mapping[str, ServedModel], request: Request, question: LibreTranslateRequest
+) -> dict[str, Any]:
+    """The answer to a request of LibreTranslate."""
+    model, direction = choose_model(models, question.source, question.target, names=("`target`", "`source`"))
+    given, count = [question.q] if isinstance(question.q, str) else question.q, question.alternatives
+    is_html = question.format == "html"
+    if count and is_html:
+        raise InputError(f"alternatives = {count} needs format = text; remove one of them")
+    found = await _translate_texts(request, model, direction, given, is_html=is_html, num_others=count)
+    answer: dict[str, Any] = {"translatedText": [best for best, *_ in found]}
+    if count:
+        answer["alternatives"] = [list(dict.fromkeys(others)) for _, *others in found]
+    if question.source == "auto" and direction.source != UNKNOWN:  # the model's only one: nobody has looked at the text
+        answer["detectedLanguage"] = [{"language": direction.source}] * len(given)
+    is_one = isinstance(question.q, str)
+    return {key: value[0] if is_one else value for key, value in answer.items()}
+
+
+async def _translate_texts(
+    request: Request,
+    model: ServedModel,
+    direction: Direction,
+    texts: Sequence[str],
+    *,
+    is_html: bool,
+    num_others: int = 0,
+) -> list[list[str]]:
+    """Translate texts line by line, or as HTML; returns the best translation of each, then its other ones."""
+    if is_html:
+        return [[each.text] for each in await model.translate_documents(request, texts, "html", {}, direction)]
+    divided, options = [text.split("\n") for text in texts], {"n_best": num_others + 1} if num_others else {}
+    job = model.translation_job(list(itertools.chain(*divided)), options, direction)
+    found = ([each.text, *(other.text for other in each.alternatives)] for each in await model.answer(request, job))
+    ranked = [list(itertools.islice(found, len(lines))) for lines in divided]
+    return [["\n".join(line[: rank + 1][-1] for line in lines) for rank in range(num_others + 1)] for lines in ranked]

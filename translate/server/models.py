@@ -1,23 +1,27 @@
-"""The models of a server: their names, their settings, and the jobs that requests create for them."""
+"""The models of a server: their names and settings, the jobs that requests create for them, and the answers."""
 
+import asyncio
+import contextlib
 import functools
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from fastapi import HTTPException
+from fastapi import Request as HttpRequest
 
 from translate.data.languages import Direction
-from translate.decoding import Translation, Translator
+from translate.decoding import Request, Translation, Translator
 from translate.decoding.loading import LoadedTranslator, load_translator
 from translate.decoding.output.formats import CorpusScore, describe_scores
-from translate.documents.document import word_weights
+from translate.documents.document import DocumentFormat, DocumentTranslation, translate_document, word_weights
 from translate.errors import InputError
 from translate.runs.directory import Checkpoint
 from translate.server import schema
-from translate.server.batching import BatchQueue, Job
+from translate.server.batching import BatchQueue, Found, Job
 from translate.server.gate import Metrics
 from translate.visualize.attention import capture_attention
 from translate.visualize.sentences import read_sentence
@@ -36,15 +40,11 @@ _LARGEST = {  # limits of a request, unless the run's own value is larger
 
 
 class ServedModel:
-    """A model and its queue."""
+    """A model and its queue: requests become jobs, and the results of jobs are answers."""
 
     def __init__(self, name: str, loaded: LoadedTranslator, limits: schema.Limits, metrics: Metrics) -> None:
-        self.name, self.limits, self.run = name, limits, loaded.run
+        self.name, self.limits, self.metrics, self.run = name, limits, metrics, loaded.run
         translator, self.languages = loaded.translator, loaded.translator.languages
-        self.directions: dict[str, list[str]] = {}
-        """Each source language with its target languages."""
-        for source, target in self.languages.offered:
-            self.directions.setdefault(source, []).append(target)
         is_cpu = translator.model.device.type == "cpu"
         num_workers = (translator.config.workers or torch.get_num_threads()) if is_cpu else 1
         self.engine = translator.engine.prepare()
@@ -52,30 +52,33 @@ class ServedModel:
         on_batch = functools.partial(metrics.observe_batch, name)
         self.queue = BatchQueue(max_characters=limits.waiting_characters, num_workers=num_workers, on_batch=on_batch)
         metrics.waiting.labels(name).set_function(lambda: self.queue.waiting_characters)
+        self.num_characters = 0  # translated so far
         self._translator_for = functools.lru_cache(maxsize=64)(self._build_translator)
         self._lacks = functools.lru_cache(maxsize=10_000)(translator.tokenizers.source.lacks)
 
     def describe(self) -> schema.ModelAnswer:
         """The model as `/models` lists it."""
-        source, targets = next(iter(self.directions.items()))
+        directions: dict[str, list[str]] = {}
+        for source, target in self.languages.directions:
+            directions.setdefault(source, []).append(target)
         return schema.ModelAnswer(
             name=self.name,
-            source_language=source,
-            target_language=targets[0],
-            directions=self.directions,
+            source_language=self.languages.usual.source,
+            target_language=self.languages.usual.target,
+            directions=directions,
+            languages=list(self.languages.mutual),
             step=self.run.step,
             engine=self.engine,
             parameters=self.translator.model.num_parameters,
             settings=self.translator.config.model_dump(mode="json"),
         )
 
-    def choose(self, to: str | None, from_: str | None, *, key: str = r"\1") -> Direction:
-        """The direction of a request; an InputError that names the key if there is none, or a choice of several."""
+    def choose(self, to: str | None, from_: str | None, *, names: tuple[str, str] = ("`to`", "`from`")) -> Direction:
+        """The direction of a request; see `Languages.choose`."""
         try:
-            return self.languages.choose(to, from_)
+            return self.languages.choose(to, from_, names=names)
         except InputError as error:
-            message = re.sub("with --([a-z]+), or .* in Python", f"with the key `{key}`", str(error))
-            raise InputError(message.replace("the model", f"the model {self.name}", 1)) from error
+            raise InputError(f"{self.name}: {error}") from error
 
     def translation_job(
         self,
@@ -114,7 +117,7 @@ class ServedModel:
             key=None if is_alone else key,
             finish=finish,
             shows_partial=shows_partial and translator.config.search == "beam",
-            direction=direction,
+            request=functools.partial(Request, to=direction.target, from_=direction.source) if direction else str,
         )
 
     def alignment_job(self, translations: Sequence[Translation], options: Mapping[str, Any]) -> Job:
@@ -161,6 +164,83 @@ class ServedModel:
 
         return Job([source, target], call=look)
 
+    async def results(self, job: Job) -> AsyncGenerator[Found]:
+        """Yield the results of a queued job as they arrive; it is cancelled when the generator is closed.
+
+        Raises:
+            HTTPException: The answer took too long.
+        """
+        deadline = asyncio.get_running_loop().time() + self.limits.seconds
+        try:
+            async for found in job.results(deadline):
+                if isinstance(found.value, schema.TranslationAnswer | Translation):
+                    self.num_characters += len(found.value.source)
+                    self.metrics.texts.labels(self.name).inc()
+                    flags = found.value.flags if isinstance(found.value, Translation) else found.value.conditions
+                    for condition in flags:
+                        self.metrics.conditions.labels(self.name, condition).inc()
+                yield found
+        except TimeoutError:
+            raise HTTPException(504, f"no answer within {self.limits.seconds:g} s; send smaller requests") from None
+        finally:
+            self.queue.cancel(job)
+
+    async def answer(self, request: HttpRequest, job: Job) -> list[Any]:
+        """Queue a job and wait for its results, in order; it is cancelled when the client disconnects.
+
+        Raises:
+            HTTPException: The queue is full.
+        """
+
+        async def watch() -> None:
+            while (await request.receive())["type"] != "http.disconnect":
+                pass
+            job.deliver(HTTPException(499, "the client has disconnected"))
+
+        self.queue.submit(job)
+        watching = asyncio.create_task(watch())
+        try:
+            async with contextlib.aclosing(self.results(job)) as results:
+                found = {each.number: each.value async for each in results}
+            return [found[number] for number in sorted(found)]
+        finally:
+            watching.cancel()
+
+    async def translate_documents(
+        self,
+        request: HttpRequest,
+        texts: Sequence[str],
+        document_format: DocumentFormat,
+        options: Mapping[str, Any],
+        direction: Direction | None = None,
+    ) -> list[DocumentTranslation]:
+        """Translate documents in threads, so that other requests do not wait while documents are parsed.
+
+        Raises:
+            InputError: As in `translate_document`; or a setting or the number of sentences is over its limit.
+            HTTPException: The queue is full.
+        """
+        if any(map(_SURROGATE.search, texts)):
+            raise InputError("the document contains a surrogate, which is not a character")
+        loop = asyncio.get_running_loop()
+
+        async def answer(make_job: Callable[[], Job]) -> list[Any]:
+            return await self.answer(request, make_job())  # a job belongs to the event loop
+
+        def ask(make_job: Callable[[], Job]) -> list[Any]:
+            return asyncio.run_coroutine_threadsafe(answer(make_job), loop).result()
+
+        def translate(text: str) -> DocumentTranslation:
+            return translate_document(
+                text,
+                document_format,
+                lambda sentences: ask(lambda: self.translation_job(sentences, options, direction, is_raw=True)),
+                lambda made: ask(lambda: self.alignment_job(made, options))[0] if made else [],
+                direction,
+            )
+
+        return await asyncio.gather(*(asyncio.to_thread(translate, text) for text in texts))
+
     def _toward(self, request: schema.DirectedQuestion) -> Translator:
         return self.translator.toward(self.choose(request.to, request.from_))
 
@@ -195,7 +275,15 @@ class ServedModel:
             raise InputError(str(error).replace("decoding.", "options.")) from error
 
 
-Chosen = tuple[ServedModel, Direction]  # a model, and the direction in which it translates
+def find_model(models: Mapping[str, ServedModel], name: str | None) -> ServedModel:
+    """The model with this name, or the first if it is None.
+
+    Raises:
+        HTTPException: It does not exist.
+    """
+    if name is not None and name not in models:
+        raise HTTPException(404, f"model = {name!r} does not exist; choose from {', '.join(models)}")
+    return next(iter(models.values())) if name is None else models[name]
 
 
 def load_models(

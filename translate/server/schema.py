@@ -13,6 +13,11 @@ MAX_BEAM = 32
 _DOG, _DOG_IN_ENGLISH = "Ein Hund läuft.", "A dog is running."
 
 
+def example(answer: Any, kind: str = "application/json") -> dict[int | str, dict[str, Any]]:
+    """For OpenAPI: an example of an answer that has no class."""
+    return {200: {"content": {kind: {"example": answer}}}}
+
+
 class Question(BaseModel):
     """A request: unknown keys and other types are errors."""
 
@@ -167,7 +172,9 @@ class ModelAnswer(Answer):
     source_language: Annotated[str, Field(examples=["de"])]
     target_language: Annotated[str, Field(examples=["en"])]
     directions: Annotated[dict[str, list[str]], Field(examples=[{"de": ["en"]}])]
-    """Each source language with its target languages."""
+    """Each source language with the languages that the model has been trained to translate it to."""
+    languages: Annotated[list[str], Field(examples=[[]])]
+    """Languages each of which the model translates to every other one, such as the 200 of NLLB."""
     step: Annotated[int, Field(examples=[2000])]
     """The training step of its weights."""
     engine: Annotated[str, Field(examples=["translate"])]

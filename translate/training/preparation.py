@@ -132,9 +132,7 @@ def read_corpora(config: Config) -> Corpora:
     check_bleu_tokenizer(config.evaluation)
     if not data.train:
         raise InputError("data.train names no corpus: there is nothing to train on")
-    streams, languages = TrainingStreams(data), Languages(data)
-
-    held_out = {key: read_held_out(each, key=key, languages=languages) for key, each in data.corpora().items()}
+    streams, held_out = TrainingStreams(data), read_held_out(data, data.corpora())
     return Corpora(
         balance_directions(streams.first, data.sampling_temperature),
         streams if data.is_streamed else None,
@@ -179,8 +177,7 @@ def make_tokenizers(config: Config, corpora: Corpora, *, cache: DataCache | None
         tokenizers = extend_tokenizers(tokenizers, config.tokenizer, sources, targets)
     else:
         tokenizers = prepare_tokenizers(config.tokenizer, sources, targets, cache=cache)
-    languages = Languages(config.data)
-    return add_tags(tokenizers, languages.source_tags, languages.target_tags)
+    return add_tags(tokenizers, *Languages(config.data).all_tags)
 
 
 def make_batches(

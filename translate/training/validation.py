@@ -138,7 +138,6 @@ def validate(
     if settings.precision == "int8":  # int8 would need converting the model for CTranslate2
         settings = settings.model_copy(update={"precision": "fp32"})
     settings = resolve_auto(settings)
-    in_direction: dict[str, Any] = {"languages": Languages(config.data), "direction": corpus.direction}
     sources, targets = (lines[world.rank :: world.size] for lines in (corpus.sources, corpus.targets))
 
     def score() -> list[tuple[float, int]]:
@@ -158,13 +157,13 @@ def validate(
                 f" {settings.beam_size}), and continue with --resume.",
             ),
         ):
-            translator = Translator(model, tokenizers, settings, **in_direction)
+            languages = Languages(config.data)
+            translator = Translator(model, tokenizers, settings, languages=languages, direction=corpus.direction)
             scores = gather_lines(score, world)
             loss = -sum(log_prob for log_prob, _ in scores) / sum(tokens for _, tokens in scores)
             if settings.precision == "bf16":
                 # The loss is computed with the weights as they are, BLEU as `translate eval` computes it.
-                searching = set_precision(copy.deepcopy(model), settings.precision)
-                translator = Translator(searching, tokenizers, settings, **in_direction)
+                translator = translator.replace(engine=set_precision(copy.deepcopy(model), settings.precision))
             pairs, options = (corpus.sources, corpus.targets), config.evaluation
             evaluation = evaluate(translator, *pairs, options, effort="quick", world=world, on_finished=on_finished)
     finally:

@@ -241,7 +241,7 @@ def _check_languages(arguments: dict[str, Any], to: str | None = None, from_: st
         if to or from_:
             raise InputError("--to and --from need --source and --reference: the config has a test set's languages")
     elif run is not None and is_alone():
-        read_languages(run).choose(to, from_)
+        read_languages(run).choose(to, from_, names=("--to", "--from"))
     return {"to": to, "from_": from_}
 
 
@@ -249,13 +249,12 @@ def _check_settings(arguments: dict[str, Any], **options: Any) -> dict[str, Any]
     """Check a command's decoding options with the config of its first run, before it imports torch; return them."""
     run = arguments["run"] if "run" in arguments else arguments["runs"][0]
     if run is not None and is_alone():
-        from translate.config.load import override_config, read_resolved_config
+        from translate.config.load import override_decoding, read_resolved_config
         from translate.runs.directory import open_run
 
         directory = open_run(run)
         directory.checkpoint(arguments["checkpoint"])
-        settings = {f"decoding.{key}": value for key, value in options.items()}
-        override_config(read_resolved_config(directory.config), settings)
+        override_decoding(read_resolved_config(directory.config), options)
     return options
 
 

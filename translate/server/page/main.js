@@ -241,6 +241,12 @@ async function start() {
   }
   try {
     page.models = (await call("models")).models;
+    for (const { directions, languages } of page.models) {
+      for (const code of languages) {
+        const others = languages.filter((other) => other !== code);
+        directions[code] = [...new Set([...(directions[code] ?? []), ...others])];
+      }
+    }
   } catch (error) {
     return fail(error);
   }
