@@ -30,7 +30,7 @@ from translate.lint import corpora as inspection
 from translate.lint.corpora import Sample, Survey, survey_corpus
 from translate.lint.findings import Suspects
 from translate.lint.languages import KnownLanguage, learn_known
-from translate.lint.misalignment import Ints
+from translate.lint.misalignment import Ints, count_items, find_unlikely_lengths
 
 _BLOCK_PAIRS = 50_000  # inspected at once, with a dictionary of their own
 _CLOSE = {
@@ -110,7 +110,9 @@ def _judge(
     *,
     both: bool,
 ) -> dict[str, Ints]:
-    """Positions of the pairs to remove by the first rule that they break; a removed pair is not an earlier one.
+    """Positions of the pairs to remove by the first rule that they break.
+
+    Lengths and repetitions are judged last, among the pairs that are left.
 
     Raises:
         InputError: These are all pairs.
@@ -133,7 +135,10 @@ def _judge(
         numbers = np.unique(np.concatenate(found[rule]))
         removed[rule] = numbers[is_kept[numbers]]
         is_kept[numbers] = False
-    kept = np.flatnonzero(is_kept)
+    kept, lengths = np.flatnonzero(is_kept), [count_items(side) for side in survey.corpus[1:3]]
+    while "unlikely_length" in rules and len(unlikely := find_unlikely_lengths(*(each[kept] for each in lengths))):
+        removed["unlikely_length"] = np.union1d(removed.get("unlikely_length", unlikely[:0]), kept[unlikely])
+        kept = np.delete(kept, unlikely)  # without these, what is usual is a little narrower
     again = inspection.find_repetitions(*(each[kept] for each in survey[3:]))
     removed |= {rule: kept[numbers] for rule, numbers in again.items() if rule in rules}
     if sum(map(len, removed.values())) == num_pairs:

@@ -109,6 +109,8 @@ def find_suspects(
         known: The languages that the sides may be in, by code.
     """
     everywhere = find_everywhere(survey) | find_repetitions(*survey[3:])
+    unlikely = misalignment.find_unlikely_lengths(*map(count_items, survey.corpus[1:3]))
+    everywhere["unlikely_length"] = np.setdiff1d(unlikely, everywhere["empty"])
     found, misaligned = inspect_closely(
         sample, *ids, vocab_size=vocab_size, direction=survey.corpus.direction, known=known, sides=sample[1:]
     )  # `clean` alone reports single pairs that are unrelated: its tokens have no case
@@ -116,14 +118,13 @@ def find_suspects(
 
 
 def find_everywhere(survey: Survey) -> dict[str, Ints]:
-    """Positions of suspicious pairs by kind, for all kinds that need neither a sample nor an earlier pair."""
+    """Positions of suspicious pairs by kind, seen in odd characters and in hashes."""
     sides, no_source = (survey.corpus.sources, survey.corpus.targets), survey.source_hashes == _EMPTY
     found = find_odd_characters(*sides)
     found["empty"] = np.flatnonzero(no_source | (survey.target_hashes == _EMPTY))
     found["equal"] = np.flatnonzero((survey.source_hashes == survey.target_hashes) & ~no_source)
     found["boilerplate"] = find_boilerplate(survey.source_keys, survey.target_keys)
-    unlikely = misalignment.find_unlikely_lengths(*map(count_items, sides))
-    return found | {"unlikely_length": np.setdiff1d(unlikely, found["empty"])}
+    return found
 
 
 def inspect_closely(

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from translate.data.batching import EncodedPair
 from translate.data.lexicon import NULL_ID, learn_lexicon
 
-# Beyond this are 15 of Multi30k's 29,000 training pairs, which are free or wrong ("@@" for a sentence), and none of the
+# Beyond this are 16 of Multi30k's 29,000 training pairs, which are free or wrong ("@@" for a sentence), and none of the
 # embedded corpus's 13,000. Of targets that end after 30 to 60 % of their words, or go on for another sentence, 73 %.
 _MAX_LENGTH_DEVIATIONS = 4.0
 _FEW_LENGTHS = 20  # fewer are too few to estimate the usual deviation
