@@ -38,7 +38,7 @@ class DirectedQuestion(Question):
     to: str | None = None
     """The language to translate to; needed if the model has several."""
     from_: Annotated[str | None, Field(alias="from")] = None
-    """The language of the text; needed if the model has several and does not recognise them itself."""
+    """The language of the text; needed if the model has several and has to know which."""
 
 
 class TranslateRequest(DirectedQuestion):
