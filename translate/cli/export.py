@@ -80,7 +80,7 @@ def export(
 
     For Hugging Face, a model with post-norm and sinusoidal positions becomes a MarianMT model, and an imported M2M100
     or NLLB-200 model becomes one again. Any other model comes with a modelling file, which transformers loads with
-    `trust_remote_code=True`.
+    `trust_remote_code=True`. An export to ONNX also runs in a browser, with transformers.js.
 
     Examples:
       translate export runs/demo --to ctranslate2 demo-ct2

@@ -59,6 +59,25 @@ def translate(line):
 
 
 print(translate("..."))"""
+_TRANSFORMERS_JS = """
+```
+
+In a browser, [transformers.js](https://huggingface.co/docs/transformers.js) translates greedily:
+
+```js
+import {{ AutoModelForSeq2SeqLM, PreTrainedTokenizer }} from "@huggingface/transformers";
+
+const tokenizer = await PreTrainedTokenizer.from_pretrained("{name}");
+const model = await AutoModelForSeq2SeqLM.from_pretrained("{name}", {{ dtype: "q8" }});
+
+async function translate(line) {{
+  const inputs = tokenizer(line);
+  const max_length = 1 + Math.floor({factor} * inputs.input_ids.dims[1]) + {constant}; // with the start symbol
+  const [ids] = await model.generate({{ ...inputs, num_beams: 1, max_length }});
+  return tokenizer.decode(ids);
+}}
+
+console.log(await translate("..."));"""
 _PENALTIES = {"gnmt": "((5 + len(each[1])) / 6) ** {}", "average": "len(each[1]) ** {}", "none": "1"}
 _SPEED = {"batch_tokens", "look_ahead_lines", "engine", "precision", "workers", "device", "alignment_layer"}
 _LIBRARIES = {  # name on the Hub, what to install, and code
@@ -112,6 +131,8 @@ def write_card(
     is_joint = run.tokenizers.source is run.tokenizers.target
     source, target = ("joint", "joint") if is_joint else ("source", "target")
     trust = ", trust_remote_code=True" if (directory / "modeling_translate.py").exists() else ""
+    if (directory / "tokenizer.json").exists():
+        code += _TRANSFORMERS_JS
     code = code.format(
         **{"name": name, "source": source, "target": target, "trust": trust, "power": length_power(config)},
         factor=config.max_length_factor,

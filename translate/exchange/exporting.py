@@ -39,7 +39,8 @@ def export_run(
 
     Args:
         to: ctranslate2 also writes the SentencePiece models; huggingface writes an M2M100 or MarianMT model where that
-            is exact, otherwise a model with its own modelling file; onnx writes graphs for ONNX Runtime and optimum.
+            is exact, otherwise a model with its own modelling file; onnx writes graphs for ONNX Runtime, with
+            the other files that optimum and transformers.js need.
         output: A folder that does not exist yet, or an empty one.
         checkpoint: As in `load_run`.
         quantization: What the weights are rounded to, after the check; None: they stay fp32.
