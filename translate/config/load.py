@@ -55,7 +55,7 @@ def load_config(
 
     A relative path is looked up in `data.root`, then next to the config that names it, then in the working directory.
     A mapping is merged key by key into the one that it extends. A list replaces the extended one, and so does a corpus
-    of another kind; null removes a test set.
+    that names its kind; null removes a test set.
 
     Args:
         config: A path, the name of a preset, or the content of a config file.
@@ -210,9 +210,8 @@ def _merge(below: Any, above: Any, key: str, origins: dict[str, Origin], new_ori
             raise InputError(f"{new_origins[dotted].position}: {dotted}: {problem}")
         return list(_merge(items, above, key, origins, new_origins).values())
     if isinstance(below, dict) and isinstance(above, dict):
-        kind = above.get("kind")
-        # A corpus of another kind has different keys, so it replaces the old one; so do corpora by name.
-        is_other = isinstance(kind, str) and below.get("kind", kind) != kind
+        # A corpus that names its kind is another text, without the old one's licence and weight; so are corpora by name.
+        is_other = isinstance(above.get("kind"), str)
         if key == "data.validation" and is_by_name(below) != is_by_name(above):
             is_other |= "kind" in (below | above)
         if not is_other:
