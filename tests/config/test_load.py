@@ -124,8 +124,9 @@ def test_the_mapping_of_one_corpus_is_a_list(tmp_path: Path, below: str) -> None
 def test_a_corpus_that_names_its_kind_inherits_nothing() -> None:
     """Another text does not have the preset's licence."""
     assert load_config("demo").config.data.train[0].license is not None
-    for mine in ({"train": {"kind": "text", "source": "a", "target": "b"}}, {"train": [{"kind": "text", "source": "a", "target": "b"}]}):
-        loaded = load_config({"extends": "demo", "data": mine})
+    mine = {"kind": "text", "source": "a", "target": "b"}
+    for train in (mine, [mine]):
+        loaded = load_config({"extends": "demo", "data": {"train": train}})
         assert loaded.config.data.train == (TextCorpus(source=Path("a"), target=Path("b")),)
         assert "data.train.0.license" not in loaded.origins
 
