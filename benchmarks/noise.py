@@ -233,9 +233,10 @@ def report(pairs: list[Pair], removed: Path) -> None:
         num_removed = sum(number in rules for number in planted)
         num_by_rules = sum(rule in own for rule in rules.values())
         num_original = sum(originals[rule] for rule in own)
+        recall = f"{num_removed / len(planted):.1%}" if planted else "-"
         precision = f"{1 - num_original / num_by_rules:.1%}" if num_by_rules else "-"
-        counts = f"{len(planted):,} | {num_removed:,} | {num_removed / len(planted):.1%}"
-        print(f"| {kind} | {counts} | {num_by_rules:,} | {num_original:,} | {precision} |")
+        counts = f"{num_by_rules:,} | {num_original:,}"
+        print(f"| {kind} | {len(planted):,} | {num_removed:,} | {recall} | {counts} | {precision} |")
     num_clean = sum(not pair.kind for pair in pairs)
     by_rule = ", ".join(f"{count} {rule}" for rule, count in originals.most_common())
     print(f"\n{originals.total():,} of {num_clean:,} original pairs removed: {by_rule}")

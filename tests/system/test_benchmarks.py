@@ -29,6 +29,7 @@ TURNS = {  # arguments, and words of the output
     ),
     "encode.py": ("toy --threads 1 --turns 1 --vocabulary 300", ["lines"]),
     "large_corpus.py": ("large --pairs 20", ["20 pairs", "config.yaml"]),
+    "noise.py": ("toy noise", ["| boilerplate | ", "original pairs removed"]),
     "on_paper.py": ("", ["transformer-base", "transformer-big"]),
     "partial_tuning.py": ("--turns 1 --steps 1 --pairs 2 --d-model 16 --layers 1 --vocabulary 100", ["LoRA"]),
     "recipes.py": (f"toy out --seeds 1 --only fast --override {SMALL}", ["fast"]),
