@@ -35,7 +35,7 @@ _CURVES = {  # kind of the records, and key
 
 
 class Run:
-    """A run directory: its config, the history of its training, and its model.
+    """One training run on disk, with its config, its training history and its model.
 
     Raises:
         InputError: There is no run, or a newer version wrote it.

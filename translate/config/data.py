@@ -253,7 +253,7 @@ class DataConfig(Section):
 
     @property
     def tags(self) -> Literal["source", "target", "both"] | None:
-        """Which side has language tags: as `language_tags` says, and by default as the training corpora need it."""
+        """The side that has language tags. `language_tags` decides; if it is null, the training corpora do."""
         targets = {self.languages_of(corpus)[1] for corpus in self.train}
         return self.language_tags or ("source" if len(targets) > 1 else None)
 

@@ -61,7 +61,7 @@ class StreamPosition(NamedTuple):
 def open_stream(
     corpus: TableCorpus | HubCorpus, position: StreamPosition
 ) -> Iterator[tuple[PairChunk, dict[str, Any] | None]]:
-    """Chunks of pairs, starting at the row that the position points to, each with its own state; nothing is stored.
+    """Yield chunks of pairs from the row at the given position on. Each chunk has its own state; nothing is stored.
 
     Raises:
         InputError: The table cannot be read, has no such column, or has a cell that is not text.

@@ -43,7 +43,7 @@ def choose_test_sets(
 def choose_test_set(
     config: Config, *, source: Path | None = None, reference: Path | None = None, name: str | None
 ) -> tuple[str, ParallelCorpus]:
-    """Choose a single test set as `choose_test_sets` does; returns its name too.
+    """Choose one test set, and return its name and pairs. The arguments mean the same as for `choose_test_sets`.
 
     Raises:
         InputError: There is no such set, its files cannot be used, or the config has several and `name` is None.

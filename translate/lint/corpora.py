@@ -135,7 +135,7 @@ def inspect_closely(
     known: Mapping[str, KnownLanguage],
     sides: Sequence[Sequence[str]],
 ) -> tuple[dict[str, Ints], Misaligned]:
-    """Positions of lines in the wrong language, by kind, and misaligned lines; see `find_suspects`.
+    """Find the lines in the wrong language, by kind, and the misaligned lines. `find_suspects` explains the arguments.
 
     Args:
         sides: The two texts from which `known` languages may have been learnt; the sample's lines are among theirs.

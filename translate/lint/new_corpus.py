@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from translate.atomic import atomic_write
-from translate.config.data import Corpus, HubCorpus, TableCorpus, TextCorpus, TsvCorpus
+from translate.config.data import LANGUAGE_CODE, Corpus, HubCorpus, TableCorpus, TextCorpus, TsvCorpus
 from translate.data.corpora import ParallelCorpus, read_corpus
 from translate.data.filtering import find_copies, near_duplicate_hashes
 from translate.data.languages import Direction
@@ -110,7 +110,7 @@ def _direction(codes: Sequence[str | None], problem: str) -> Direction:
     if codes[0] is None or codes[1] is None:
         raise InputError(f"{problem}: give the codes of the languages, such as --from de --to en")
     for option, code in ("--from", codes[0]), ("--to", codes[1]):
-        if not re.fullmatch(r"[A-Za-z][\w-]*", code):
+        if not re.fullmatch(LANGUAGE_CODE, code):
             raise InputError(f"{option} {code}: should be the code of a language, such as de or deu_Latn")
     if codes[0].lower() == codes[1].lower():
         raise InputError(f"both sides are {codes[0]}: name two languages, such as --from de --to en")

@@ -1,4 +1,4 @@
-"""Reads `metrics.jsonl`, the record of a training, for curves, model cards, and the quality of a run."""
+"""Reads the numbers that a training wrote to `metrics.jsonl`. Curves, model cards and run summaries need them."""
 
 import json
 import logging
