@@ -132,7 +132,8 @@ class Translator:
     ) -> "Translator":
         """The same translator, whose texts have this direction, or these languages, unless they name theirs."""
         chosen = self.languages.choose(to, from_) if to or from_ else self.direction
-        return self.replace(direction=direction or chosen)
+        direction = direction or chosen
+        return self if direction == self.direction else self.replace(direction=direction)
 
     def replace(self, **arguments: Any) -> "Translator":
         """The same translator with other values of the constructor's arguments, which it checks again."""
