@@ -9,7 +9,8 @@ from harness import corpus_lines, run_command, succeed, write_lines
 
 from translate.config.load import load_config
 from translate.lint import check
-from translate.lint.new_config import choose_settings
+from translate.lint.new_config import choose_settings, choose_steps
+from translate.training.optimizer import learning_rate
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -43,6 +44,15 @@ def test_multi30k_gets_what_its_preset_has() -> None:
         22,
         {"tokenizer.vocab_size": vocab_size},
     )
+
+
+@pytest.mark.parametrize("num_steps", [3_700, 20_000, 300_000])
+def test_the_peak_of_the_learning_rate_is_the_presets(num_steps: int) -> None:
+    base = load_config("transformer-base").config.training
+    config = load_config("transformer-base", choose_steps(num_steps, base)).config.training
+    peaks = [max(learning_rate(step, each, d_model=512) for step in range(1, 5_000)) for each in (base, config)]
+    assert config.max_steps == num_steps and peaks[0] == pytest.approx(peaks[1], rel=0.01)
+    assert config.warmup_steps <= num_steps / 4
 
 
 def test_a_script_of_thousands_of_characters_fits_its_vocabulary() -> None:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from translate.config.data import TextCorpus
 from translate.config.load import load_config
-from translate.config.schema import Config
+from translate.config.schema import TrainingConfig
 from translate.config.yaml import dump_yaml
 from translate.data.corpora import read_corpus
 from translate.data.languages import Direction
@@ -80,13 +80,13 @@ def propose_config(direction: Direction, *, name: str, folder: Path) -> NewConfi
     for part in ("train", "validation", "test"):
         data[part] = {"kind": "text", "source": f"{part}.{direction.source}", "target": f"{part}.{direction.target}"}
     data["test"] = dict.fromkeys(base.data.test) | {"test": data["test"]}
-    tried = settings | _steps(int(num_epochs * num_tokens[1] / (base.training.step_tokens or 1)), base)
+    tried = settings | choose_steps(int(num_epochs * num_tokens[1] / (base.training.step_tokens or 1)), base.training)
     values = {"extends": preset, "data": {"root": str(folder), **data}, **tried}
     report = check(load_config(values).config, max_seconds=3.0)
 
     plan, num_steps = report.plan, num_epochs * report.plan.steps_per_epoch
     most = int(plan.num_steps * _MOST_SECONDS / plan.seconds) if plan.seconds else num_steps
-    settings |= _steps(min(num_steps, most), base)
+    settings |= choose_steps(min(num_steps, most), base.training)
     chosen: int = settings.get("training.max_steps", base.training.max_steps)
     document: dict[str, Any] = {"extends": preset, "data": {"root": name, **data}}
     for key, value in settings.items():
@@ -109,11 +109,18 @@ def _count_tokens(lines: Sequence[str]) -> float:
     return 1.3 * num_words if num_characters <= _LONGEST_WORDS * num_words else 0.7 * num_characters
 
 
-def _steps(num_steps: int, base: Config) -> dict[str, int]:
-    """Settings for about so many steps, to two digits; none if the preset has about as many."""
-    if abs(num_steps / base.training.max_steps - 1.0) < 0.1:
+def choose_steps(num_steps: int, preset: TrainingConfig) -> dict[str, Any]:
+    """Settings for about so many steps, to two digits; none if the preset has about as many.
+
+    The rate's peak is the preset's. That of noam depends on the warm-up, which stays as long if there is time for it.
+    """
+    if abs(num_steps / preset.max_steps - 1.0) < 0.1:
         return {}
     max_steps = round(num_steps, 1 - int(math.log10(num_steps)))
     between = math.ceil(max_steps / 8)  # validations
-    steps = {"max_steps": max_steps, "warmup_steps": max_steps // 10, "validate_every": between, "save_every": between}
+    steps: dict[str, Any] = {"max_steps": max_steps, "warmup_steps": max_steps // 10}
+    if preset.schedule == "noam":
+        warmup = steps["warmup_steps"] = min(preset.warmup_steps, max_steps // 4)
+        steps["learning_rate"] = round(preset.learning_rate * math.sqrt(warmup / preset.warmup_steps), 3)
+    steps |= {"validate_every": between, "save_every": between}
     return {f"training.{key}": value for key, value in steps.items()}
