@@ -65,10 +65,12 @@ def test_init_writes_a_config_that_can_be_moved_and_changes_nothing_that_is_ther
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for code in ("de", "en"):
-        write_lines(Path(f"a.{code}"), corpus_lines(f"train.{code}")[:1200])
+        first, *others = corpus_lines(f"train.{code}")[:1200]
+        write_lines(Path(f"a.{code}"), [f"{first} &amp;", *others])  # which is worth a note
     # As names go, a preset's and a word that YAML 1.1 takes for a boolean.
     report = json.loads(succeed("init", "a.de", "a.en", "--name", "demo", "--from", "no", "--json").stdout)
     assert report["languages"] == ["no", "en"] and report["num_steps"] % 10 == 0
+    assert {key for each in report["findings"] for key in each} == {"severity", "name", "message", "mend", "examples"}
     assert {path.name for path in Path("demo").iterdir()} == {
         f"{part}.{code}" for part in ("train", "validation", "test") for code in ("no", "en")
     }

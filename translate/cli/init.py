@@ -56,6 +56,7 @@ def init(
     whole = corpora["train"]
     split = split_pairs(whole, {part: corpora[part] for part in corpora.keys() - {"train"}})
     from translate.atomic import atomic_folder, write_text
+    from translate.lint.check import plain
     from translate.lint.findings import count_findings
     from translate.lint.new_config import propose_config
     from translate.training.tracking.log_window import describe_seconds
@@ -83,7 +84,7 @@ def init(
     width = max(map(len, commands))
     text += ["", *(f"  {command:<{width}}  # {what}" for command, what in commands.items())]
     about = {"preset": found.preset, "num_steps": plan.num_steps, "seconds": plan.seconds, "commands": [*commands]}
-    about |= {"left_out": split.left_out, "findings": [each._asdict() for each in report.findings]}
+    about |= {"left_out": split.left_out, "findings": plain(report.findings)}
     pairs = {"given": len(whole.sources), **sizes}
     document = {"config": str(config), "languages": [*direction], "num_pairs": pairs, **about}
     print_result("\n".join(text), document, as_json=as_json)
