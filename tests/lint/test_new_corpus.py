@@ -79,6 +79,8 @@ def test_too_little_text_is_refused_with_the_reasons() -> None:
     lines = sentences(999, seed=1)
     with pytest.raises(InputError, match=r"^x: 999 of 1,000 pairs .*1 longer than 5,000 .* 1,000"):
         split_pairs(corpus([*lines, "a" * 10**6], [*sentences(999, seed=2), "b"]), {})
+    with pytest.raises(InputError, match=r"^x: 5 of 2,000 pairs .*1,995 sharing a sentence .* 1,000"):
+        split_pairs(corpus(sentences(2000, seed=1), sentences(5, seed=2) * 400), {})
 
 
 def test_a_part_is_written_with_one_sentence_per_line(tmp_path: Path) -> None:

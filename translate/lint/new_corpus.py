@@ -158,13 +158,7 @@ def split_pairs(corpus: ParallelCorpus, held_out: Mapping[str, ParallelCorpus]) 
     for reason, is_broken in reasons.items():
         left_out[reason] = int((is_usable & is_broken).sum())
         is_usable &= ~is_broken
-    if len(usable := np.flatnonzero(is_usable)) < _FEWEST_PAIRS:
-        counts = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items() if count)
-        raise InputError(
-            f"{corpus.name}: {len(usable):,} of {len(is_equal):,} pairs can be used{counts and f' ({counts})'}, and a"
-            f" model learns nothing from fewer than {_FEWEST_PAIRS:,}. Write one sentence on each line, find more text,"
-            " or fine-tune a model that others have trained: `translate import --help`"
-        )
+    usable = np.flatnonzero(is_usable)
     chosen, parts = usable[:0], {name: np.arange(len(given.sources)) for name, given in held_out.items()}
     taken = [np.concatenate(side) for side in zip(*map(_keys, held_out.values()), strict=True)]
     if not held_out:
@@ -182,6 +176,13 @@ def split_pairs(corpus: ParallelCorpus, held_out: Mapping[str, ParallelCorpus]) 
     is_taken = np.isin(keys[0][usable], taken[0]) | np.isin(keys[1][usable], taken[1])
     left_out["sharing a sentence with a held-out pair"] = int(is_taken.sum()) - len(chosen)
     counted = {reason: count for reason, count in left_out.items() if count}
+    if (num_left := len(is_equal) - sum(counted.values())) < _FEWEST_PAIRS:
+        counts = ", ".join(f"{count:,} {reason}" for reason, count in counted.items())
+        raise InputError(
+            f"{corpus.name}: {num_left:,} of {len(is_equal):,} pairs can be used{counts and f' ({counts})'}, and a"
+            f" model learns nothing from fewer than {_FEWEST_PAIRS:,}. Write one sentence on each line, find more text,"
+            " or fine-tune a model that others have trained: `translate import --help`"
+        )
     return Split({"train": usable[~is_taken], **parts}, counted)
 
 
