@@ -169,18 +169,31 @@ def test_unclear_languages_are_asked_for(
         find_corpora_in(tmp_path, name, None, *codes)
 
 
-def test_a_data_set_of_the_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_data_set_of_the_hub(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     import datasets
+
+    caplog.set_level("INFO")
 
     rows = datasets.Dataset.from_dict({"translation": [{"de": "eins", "en": "one"}]})
     splits = datasets.DatasetDict(test=rows, train=rows, validation=rows)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(datasets, "get_dataset_config_names", lambda name: ["cs-en", "de-en"])
+    monkeypatch.setattr(datasets, "get_dataset_default_config_name", lambda name: None)
     monkeypatch.setattr(datasets, "load_dataset", lambda name, subset, **options: splits)
     direction, corpora = find_corpora("wmt/wmt14", None, from_="en", to="de")
     columns = {"source_column": "translation.en", "target_column": "translation.de"}
     wanted = {name: HubCorpus(dataset="wmt/wmt14", subset="de-en", split=name, **columns) for name in corpora}  # type: ignore[arg-type]
     assert (str(direction), corpora) == ("en-de", wanted) and corpora.keys() == splits.keys()
+    with pytest.raises(InputError, match="wmt/wmt14: .*--from.* cs-en, de-en"):
+        find_corpora("wmt/wmt14", None, from_=None, to=None)
+    del splits["test"]
+    assert find_corpora("wmt/wmt14", None, from_="de", to="en")[1].keys() == {"train"}
+    assert "validation" in caplog.text
+    monkeypatch.setattr(datasets, "get_dataset_config_names", lambda name: splits["test"])
+    with pytest.raises(InputError, match="^wmt/wmt14 could not be loaded"):
+        find_corpora("wmt/wmt14", None, from_="de", to="en")
 
 
 def test_two_sides_in_one_language_are_refused(tmp_path: Path) -> None:

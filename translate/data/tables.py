@@ -310,21 +310,26 @@ def table_columns(path: Path, kind: str) -> list[str]:
         return _flatten(pa.Table.from_pylist([row for _, row in islice(_json_rows(corpus), 1)])).column_names
 
 
-def hub_columns(dataset: str, codes: Sequence[str | None]) -> tuple[str | None, dict[str, list[str]]]:
+def hub_columns(dataset: str, codes: Sequence[str | None]) -> tuple[str, dict[str, list[str]]]:
     """The splits of a data set of the Hub with their columns, and which of its configurations that is.
 
     Args:
         codes: Two languages, by which a configuration such as `de-en` is chosen if there are several.
 
     Raises:
-        InputError: It cannot be loaded.
+        InputError: It cannot be loaded, or has several configurations, none of them for these languages.
     """
     import datasets
 
-    corpus = HubCorpus(dataset=dataset, split="all", source_column="", target_column="")
-    with _reading(corpus), _quiet_datasets():
+    with _reading(HubCorpus(dataset=dataset, split="", source_column="", target_column="")), _quiet_datasets():
         names = datasets.get_dataset_config_names(dataset)
         subset = next((name for name in names if {*name.split("-")} == {*codes}), None)
+        subset = subset or datasets.get_dataset_default_config_name(dataset)
+        if subset is None:
+            shown = f"{', '.join(names):.300}"
+            raise InputError(
+                f"{dataset}: --from and --to should be the languages of one of its configurations: {shown}"
+            )
         splits = datasets.load_dataset(dataset, subset).with_format("arrow")
         return subset, {name: _flatten(split[:1]).column_names for name, split in splits.items()}
 
@@ -333,10 +338,8 @@ def table_name(corpus: TsvCorpus | TableCorpus | HubCorpus) -> str:
     """A table's name in errors: the file, or the data set with its configuration."""
     if not isinstance(corpus, HubCorpus):
         return str(corpus.path)
-    details = [f"split {corpus.split}"]
-    details += [f"subset {corpus.subset}"] if corpus.subset is not None else []
-    details += [f"revision {corpus.revision}"] if corpus.revision is not None else []
-    return f"{corpus.dataset} ({', '.join(details)})"
+    details = [f"{key} {value}" for key in ("split", "subset", "revision") if (value := getattr(corpus, key))]
+    return f"{corpus.dataset} ({', '.join(details)})" if details else corpus.dataset
 
 
 @contextmanager
@@ -356,7 +359,7 @@ def _reading(corpus: TableCorpus | HubCorpus) -> Iterator[None]:
             raise InputError(f"{name}: cannot be read as {corpus.kind} ({reason})") from error
         raise InputError(
             f"{name} could not be loaded from the Hugging Face Hub ({reason}); check the network and the names,"
-            " or download the data and use kind text, tsv, json, csv or parquet"
+            " or download the data and use its files"
         ) from error
 
 

@@ -1,5 +1,6 @@
 """A corpus that has no config yet: what a user named, its languages, and which of its pairs are held out."""
 
+import logging
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -20,6 +21,8 @@ from translate.errors import InputError
 from translate.files import require_file
 from translate.lint.findings import KINDS
 from translate.lint.languages import are_in_one_language
+
+logger = logging.getLogger(__name__)
 
 _KINDS = {".tsv": "tsv", ".csv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet", ".tmx": "tmx"}
 _CODE = re.compile(r"(?!id$)[a-z]{2}|[a-z]{2,3}[-_][a-z]{2,4}", re.ASCII | re.IGNORECASE)  # de, pt-BR; id numbers rows
@@ -72,6 +75,8 @@ def find_corpora(
     subset, splits = hub_columns(source, codes)
     parts = {"train": "train" if "train" in splits else next(iter(splits))}
     parts |= {each: each for each in ("validation", "test") if {"validation", "test"} <= splits.keys()}
+    if unused := splits.keys() - parts.values():
+        logger.info(f"{source}: of its splits, {', '.join(sorted(unused))} will not be used")
     direction, columns = _choose_columns(source, splits[parts["train"]], codes)
     named = {"dataset": source, "subset": subset, **columns}
     return direction, {part: HubCorpus.model_validate({"split": split, **named}) for part, split in parts.items()}
