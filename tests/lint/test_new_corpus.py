@@ -117,10 +117,15 @@ UNIT = '<tu><tuv xml:lang="{}"><seg>a</seg></tuv><tuv xml:lang="{}"><seg>b</seg>
 TABLES = {  # content, options, columns that are found and the direction
     "a.csv": ("id,de,note,en\n1,a,,b\n", (None, None), "de en de-en"),
     "b.csv": ("de,en\na,b\n", ("en", "de"), "en de en-de"),
+    "source.csv": ("id,source,de,en\n1,web,a,b\n", ("de", "en"), "de en de-en"),
+    "odd.csv": (f'\n{"x" * 140_000},"a\nb",de,en\n1,2,a,b\n', (None, None), "de en de-en"),
     "c.csv": ("id,Source,TARGET\n1,a,b\n", ("de", "en"), "Source TARGET de-en"),
-    "d.csv": ("left,right\na,b\n", ("de", "en"), "left right de-en"),
+    "left.jsonl": ('{"left": "a", "right": "b"}', ("de", "en"), "left right de-en"),
+    "odd.jsonl": ('{"tags": [1, "a"], "id": 18446744073709551616, "de": "a", "en": "b"}', (None, None), "de en de-en"),
     "e.csv": ("fr,de,en\na,b,c\n", ("de", "fr"), "de fr de-fr"),
     "a.tsv": ("Ein Hund\tA dog\n", ("de", "en"), "0 1 de-en"),
+    "words.tsv": ("Ja\tNo\n", ("de", "en"), "0 1 de-en"),
+    "end.tsv": ("Siehe example.de\tSee example.com\n", ("de", "en"), "0 1 de-en"),
     "b.tsv": ("en\tde\nA dog\tEin Hund\n", ("de", None), "de en de-en"),
     "a.jsonl": (
         '{"id": 1, "translation": {"de": "a", "en": "b"}}\n',
@@ -128,8 +133,8 @@ TABLES = {  # content, options, columns that are found and the direction
         "translation.de translation.en de-en",
     ),
     "a.json": ('[{"source": "a", "target": "b", "x": null}]', ("de", "en"), "source target de-en"),
-    "a.tmx": (f"<tmx>{UNIT.format('de-AT', 'EN')}</tmx>", (None, None), "de-AT EN de-AT-EN"),
-    "b.tmx": (f"<tmx>{UNIT.format('en', 'fr')}{UNIT.format('de-DE', 'en')}</tmx>", ("de", "en"), "de-DE en de-en"),
+    "a.tmx": (f"<tmx>{UNIT.format('de-AT', 'EN')}{UNIT.format('en-GB', 'de-DE')}</tmx>", (None, None), "de en de-en"),
+    "b.tmx": (f"<tmx>{UNIT.format('en', 'fr')}{UNIT.format('de-DE', 'en')}</tmx>", ("de", "en"), "de en de-en"),
 }
 
 
@@ -149,6 +154,11 @@ def test_columns_and_languages_of_tables(tmp_path: Path, name: str) -> None:
         ("a.csv", "fr,de,en\n", (None, None), "columns fr, de, en: .*--from"),
         ("a.csv", "fr,de\n", ("de", "en"), "de and en, .* fr, de"),
         ("a.csv", "source,target\n", (None, None), "source, target: .*--from"),
+        ("a.csv", "Ein Hund,A dog\n", ("de", "en"), "de and en, .* Ein Hund, A dog; .*first line"),
+        ("a.csv", "de,en\ra,b\r", (None, None), "a.csv, line 1: .*CSV"),
+        ("a.csv", "\n", (None, None), "a.csv: has no text"),
+        ("a.jsonl", "", (None, None), "a.jsonl: has no text"),
+        ("a.jsonl", '["a"]', (None, None), "a.jsonl, row 1: is 'a', "),
         ("a.tsv", "one\n", ("de", "en"), "de and en"),
         (
             "a.tmx",
@@ -156,17 +166,25 @@ def test_columns_and_languages_of_tables(tmp_path: Path, name: str) -> None:
             (None, None),
             "de, en, fr: .*--from",
         ),
-        ("a.tmx", f"<tmx>{UNIT.format('de', 'en')}</tmx>", ("de", "it"), "de and it, .* de, en"),
         ("a.csv", "de,en\n", ("d/e", "en"), "--from d/e"),
         ("a.txt", "one", ("de", "en"), "a.txt: name the file with its translations .*tmx"),
     ],
 )
-def test_unclear_languages_are_asked_for(
+def test_unclear_tables_are_refused(
     tmp_path: Path, name: str, content: str, codes: tuple[str, str], message: str
 ) -> None:
     (tmp_path / name).write_text(content)
     with pytest.raises(InputError, match=message):
         find_corpora_in(tmp_path, name, None, *codes)
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [(("a.en", "a.de"), "a.en and a.de .*--from"), (("a.de", "a.tmx"), "a.tmx: is a table")],
+)
+def test_text_files_that_contradict_the_options(tmp_path: Path, names: tuple[str, str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        find_corpora_in(tmp_path, *names, "de", "en")
 
 
 def test_a_data_set_of_the_hub(

@@ -8,6 +8,7 @@ begins with `null`. It reads only the Hub, because importing it takes most of a 
 import csv
 import json
 import logging
+import re
 import reprlib
 import sys
 import warnings
@@ -21,6 +22,8 @@ from translate.config.data import HubCorpus, TableCorpus, TsvCorpus
 from translate.data.text import open_bytes, require_unchanged, stream_lines
 from translate.errors import InputError
 from translate.files import require_file
+
+logger = logging.getLogger(__name__)
 
 _CHUNK_ROWS = 1000
 
@@ -96,7 +99,7 @@ def _json_pairs(corpus: TableCorpus) -> Iterator[tuple[str, str]]:
         yield _json_cell(row, corpus.source_column, place), _json_cell(row, corpus.target_column, place)
 
 
-def _json_rows(corpus: TableCorpus) -> Iterator[tuple[str, Any]]:
+def _json_rows(corpus: TableCorpus) -> Iterator[tuple[str, dict[str, Any]]]:
     """The rows of a file with one JSON object per line, or one array of objects, each with its place for errors."""
     path = corpus.path
     is_array = next(stream_lines(path), "").lstrip().startswith("[")
@@ -113,8 +116,11 @@ def _json_rows(corpus: TableCorpus) -> Iterator[tuple[str, Any]]:
             needed = "the file begins like an array" if is_array else "each line must be one object"
             reason = getattr(error, "msg", error)
             raise InputError(f"{path}, line {line}, character {character}: is not JSON ({reason}); {needed}") from error
-        for place, row in enumerate(rows, start=1) if is_array else [(number, rows)]:
-            yield f"{path}, {'row' if is_array else 'line'} {place}", row
+        for index, row in enumerate(rows, start=1) if is_array else [(number, rows)]:
+            place = f"{path}, {'row' if is_array else 'line'} {index}"
+            if not isinstance(row, dict):
+                raise InputError(f"{place}: is {_shown(row)}, where an object is needed")
+            yield place, row
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -124,9 +130,14 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return row
 
 
-def _json_cell(row: Any, column: str, place: str) -> str:
-    value = row
-    for key in [column] if isinstance(row, dict) and column in row else column.split("."):
+def _json_columns(row: dict[str, Any]) -> Iterator[str]:
+    for key, value in row.items():
+        yield from (f"{key}.{each}" for each in _json_columns(value)) if isinstance(value, dict) else [key]
+
+
+def _json_cell(row: dict[str, Any], column: str, place: str) -> str:
+    value: Any = row
+    for key in [column] if column in row else column.split("."):
         if not isinstance(value, dict) or key not in value:
             found = f"has the keys {', '.join(value)}" if isinstance(value, dict) else f"is {_shown(value)}"
             raise InputError(f"{place}: has no {key!r}, which column {column!r} needs; it {found}")
@@ -144,22 +155,26 @@ def _json_cell(row: Any, column: str, place: str) -> str:
 
 def _csv_pairs(corpus: TableCorpus) -> Iterator[tuple[str, str]]:
     """The pairs of a file with a header, in which every row has as many cells as the header."""
-    path = corpus.path
+    rows = _csv_rows(corpus.path)
+    _, header = next(rows, (0, []))
+    check_columns(header, corpus)
+    source, target = header.index(corpus.source_column), header.index(corpus.target_column)
+    for line, row in rows:
+        if len(row) != len(header):
+            raise InputError(
+                f"{corpus.path}, line {line}: has {len(row)} cell{'s' * (len(row) > 1)}, and the header has"
+                f" {len(header)}; put a cell with commas in double quotes"
+            )
+        yield row[source], row[target]
+
+
+def _csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """The rows of a file that are not blank, each with the number of its last line."""
     csv.field_size_limit(sys.maxsize)
+    # A quoted cell may contain newlines, and the parser needs them.
+    rows = csv.reader((f"{line}\n" for line in stream_lines(path)), strict=True)
     try:
-        # A quoted cell may contain newlines, and the parser needs them.
-        rows = csv.reader((f"{line}\n" for line in stream_lines(path)), strict=True)
-        header = next((row for row in rows if row), [])
-        check_columns(header, corpus)
-        source, target = header.index(corpus.source_column), header.index(corpus.target_column)
-        for row in rows:
-            if row and len(row) != len(header):
-                raise InputError(
-                    f"{path}, line {rows.line_num}: has {len(row)} cell{'s' * (len(row) > 1)}, and the header has"
-                    f" {len(header)}; put a cell with commas in double quotes"
-                )
-            if row:
-                yield row[source], row[target]
+        yield from ((rows.line_num, row) for row in rows if row)
     except csv.Error as error:
         raise InputError(f"{path}, line {rows.line_num}: is not CSV ({error})") from error
 
@@ -186,26 +201,33 @@ def _shown(cell: Any) -> str:
 
 
 def _tmx_pairs(corpus: TableCorpus) -> Iterator[tuple[str, str]]:
-    """The pairs of a translation memory: the units that have both languages."""
-    wanted, languages, num_pairs = (corpus.source_column, corpus.target_column), dict[str, None](), 0
-    for unit in read_units(corpus):
+    """The pairs of a translation memory: the units that have both languages. The log counts the others."""
+    languages, num_pairs, num_others = dict[str, None](), 0, 0
+    for unit in _tmx_units(corpus):
         languages |= dict.fromkeys(unit)
-        found = [next((unit[code] for code in unit if is_variant(code, of=each)), None) for each in wanted]
-        if found[0] is not None and found[1] is not None:
+        source, target = find_language(unit, corpus.source_column), find_language(unit, corpus.target_column)
+        if source is None or target is None:
+            num_others += 1
+        else:
             num_pairs += 1
-            yield found[0], found[1]
+            yield unit[source], unit[target]
+    wanted, total = f"{corpus.source_column!r} and {corpus.target_column!r}", num_pairs + num_others
     if not num_pairs:
         has = f"has {', '.join(languages)}" if languages else "has no text"
-        raise InputError(f"{corpus.path}: no unit has both {wanted[0]!r} and {wanted[1]!r}; the file {has}")
+        raise InputError(f"{corpus.path}: no unit has both {wanted}; the file {has}")
+    if num_others:
+        logger.info(f"{corpus.path}: {num_others:,} of {total:,} units do not have both {wanted}, and are not pairs")
 
 
-def is_variant(code: str, *, of: str) -> bool:
-    """Whether a language code such as `de-AT` is a language, or a variant of it: `de-AT` or `de`."""
-    return f"{code.lower()}-".replace("_", "-").startswith(f"{of.lower()}-".replace("_", "-"))
+def find_language(codes: Iterable[str], language: str) -> str | None:
+    """The one of some codes that is a language's, or else the first of a variant, such as `de-AT` of `de`."""
+    wanted = language.lower().replace("_", "-")
+    found = [code for code in codes if f"{code.lower()}-".replace("_", "-").startswith(f"{wanted}-")]
+    return min(found, key=lambda code: len(code) > len(wanted), default=None)
 
 
-def read_units(corpus: TableCorpus) -> Iterator[dict[str, str]]:
-    """The text of each unit of a translation memory, by the code of its language, without codes of formatting."""
+def _tmx_units(corpus: TableCorpus) -> Iterator[dict[str, str]]:
+    """The text of each unit, by the code of its language, without codes of formatting; the first of a code's texts."""
     from defusedxml import EntitiesForbidden
     from defusedxml.ElementTree import iterparse
 
@@ -214,10 +236,14 @@ def read_units(corpus: TableCorpus) -> Iterator[dict[str, str]]:
             events = iterparse(stream, events=("start", "end"))
             _, body = next(events)
             for event, element in events:
+                element.tag = element.tag.rpartition("}")[2]  # without its namespace
                 if event == "start" and element.tag == "body":
                     body = element
                 elif event == "end" and element.tag == "tu":
-                    yield {_language(each): _text(each.find("seg")) for each in element.findall("tuv[seg]")}
+                    unit = dict[str, str]()
+                    for each in element.findall("tuv[seg]"):
+                        unit.setdefault(_language(each), _text(each.find("seg")))
+                    yield unit
                     body.clear()  # otherwise all units would stay in memory
         except EntitiesForbidden as error:
             raise InputError(
@@ -286,28 +312,28 @@ FILE_FORMATS: dict[str, Callable[[TableCorpus], Iterator[PairChunk]]] = {
 
 
 def table_columns(path: Path, kind: str) -> list[str]:
-    """The names of a local table's columns; of TSV the cells of its first line, and of TMX the languages that begin it.
+    """The names of a local table's columns; of TSV the cells of its first line, of TMX languages without regions.
 
     Raises:
         InputError: The table cannot be read.
     """
-    import pyarrow as pa
     from pyarrow import parquet
 
     require_file(path)
-    match kind:
-        case "tsv":
-            return next(stream_lines(path), "").split("\t")
-        case "csv":
-            return next(csv.reader(stream_lines(path)), [])
-    corpus = TableCorpus.model_validate({"kind": kind, "path": path, "source_column": "", "target_column": ""})
-    if kind == "tmx":
-        return list(dict.fromkeys(chain.from_iterable(islice(read_units(corpus), _CHUNK_ROWS))))
+    corpus = TableCorpus.model_construct(kind=kind, path=path)
     with _reading(corpus):
-        if kind == "parquet":
-            with parquet.ParquetFile(path) as file:
-                return _flatten(file.schema_arrow.empty_table()).column_names
-        return _flatten(pa.Table.from_pylist([row for _, row in islice(_json_rows(corpus), 1)])).column_names
+        match kind:
+            case "tsv":
+                return next(stream_lines(path), "").split("\t")
+            case "csv":
+                return next(_csv_rows(path), (0, []))[1]
+            case "json":
+                return [column for _, row in islice(_json_rows(corpus), 1) for column in _json_columns(row)]
+            case "tmx":
+                codes = chain.from_iterable(islice(_tmx_units(corpus), _CHUNK_ROWS))
+                return list(dict.fromkeys(re.split("[-_]", code.lower())[0] for code in codes))
+        with parquet.ParquetFile(path) as file:
+            return _flatten(file.schema_arrow.empty_table()).column_names
 
 
 def hub_columns(dataset: str, codes: Sequence[str | None]) -> tuple[str, dict[str, list[str]]]:

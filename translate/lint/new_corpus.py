@@ -16,7 +16,7 @@ from translate.config.data import LANGUAGE_CODE, Corpus, HubCorpus, TableCorpus,
 from translate.data.corpora import ParallelCorpus, read_corpus
 from translate.data.filtering import find_copies, near_duplicate_hashes
 from translate.data.languages import Direction
-from translate.data.tables import hub_columns, is_variant, table_columns
+from translate.data.tables import find_language, hub_columns, table_columns
 from translate.errors import InputError
 from translate.files import require_file
 from translate.lint.findings import KINDS
@@ -25,8 +25,9 @@ from translate.lint.languages import are_in_one_language
 logger = logging.getLogger(__name__)
 
 _KINDS = {".tsv": "tsv", ".csv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet", ".tmx": "tmx"}
-_CODE = re.compile(r"(?!id$)[a-z]{2}|[a-z]{2,3}[-_][a-z]{2,4}", re.ASCII | re.IGNORECASE)  # de, pt-BR; id numbers rows
+_CODE = re.compile("(?!id$|ID$)([a-z]{2}|[A-Z]{2})|([a-z]{2,3}|[A-Z]{2,3})[-_][A-Za-z]{2,4}")  # id numbers rows
 _SIDES = {"source", "src"}, {"target", "tgt", "trg"}  # names of columns that name no language
+_COLUMNS = "source_column", "target_column"
 _JUDGED_LINES = 5000  # from whose trigrams it is seen whether the sides are in one language
 _FEWEST_PAIRS, _MOST_CHARACTERS = 1000, 5000  # the latter on a side: several times data.max_source_tokens
 _MOST_HELD_OUT, _HELD_OUT_SHARE = 1000, 20  # sets as large as Multi30k's, or one pair in twenty
@@ -52,32 +53,32 @@ def find_corpora(
         InputError: A file is missing, or the languages are not clear.
     """
     path, codes = Path(os.path.expanduser(source)), (from_, to)
-    suffix = _suffix(path).lower()
+    suffix = _suffix(path)
     if target is not None:
+        endings = [_suffix(each)[1:] for each in (path, target)]
         for each in (path, target):
             require_file(each)
-        found = [code or _suffix(each)[1:] for code, each in zip(codes, (path, target), strict=True)]
-        known = [code if code in codes or _CODE.fullmatch(code) else None for code in found]
-        direction = _direction(known, f"the names {path.name} and {target.name} do not end in those of languages")
+            if _suffix(each).lower() in _KINDS:
+                raise InputError(f"{each}: is a table by its name, with both languages: name no other file with it")
+        found = [code or (end if _CODE.fullmatch(end) else None) for code, end in zip(codes, endings, strict=True)]
+        direction = _direction(found, f"the names {path.name} and {target.name} do not end in those of languages")
+        if endings == [direction.target, direction.source]:
+            raise InputError(f"{path.name} and {target.name} are named the other way round than --from and --to")
         return direction, {"train": TextCorpus(source=path, target=target)}
-    if suffix in _KINDS:
-        names = table_columns(path, _KINDS[suffix])
-        direction, columns = _choose_columns(source, names, codes, has_names=suffix != ".tsv")
-        table = TsvCorpus if suffix == ".tsv" else TableCorpus
-        return direction, {"train": table.model_validate({"kind": _KINDS[suffix], "path": path, **columns})}
+    if kind := _KINDS.get(suffix.lower()):
+        direction, columns = _choose_columns(source, table_columns(path, kind), codes, kind)
+        table = TsvCorpus if kind == "tsv" else TableCorpus
+        return direction, {"train": table.model_validate({"kind": kind, "path": path, **columns})}
     is_file = path.exists() or path.parent.exists() or _CODE.fullmatch(suffix[1:])
     if is_file or not re.fullmatch(r"[\w-]+/[\w.-]+", source):
         require_file(path)
-        tables = ", ".join(_KINDS)
-        raise InputError(
-            f"{source}: name the file with its translations after it; the name of a table ends in {tables}"
-        )
+        raise InputError(f"{source}: name the file with its translations too; tables end in {', '.join(_KINDS)}")
     subset, splits = hub_columns(source, codes)
     parts = {"train": "train" if "train" in splits else next(iter(splits))}
     parts |= {each: each for each in ("validation", "test") if {"validation", "test"} <= splits.keys()}
     if unused := splits.keys() - parts.values():
         logger.info(f"{source}: of its splits, {', '.join(sorted(unused))} will not be used")
-    direction, columns = _choose_columns(source, splits[parts["train"]], codes)
+    direction, columns = _choose_columns(source, splits[parts["train"]], codes, "hub")
     named = {"dataset": source, "subset": subset, **columns}
     return direction, {part: HubCorpus.model_validate({"split": split, **named}) for part, split in parts.items()}
 
@@ -87,28 +88,35 @@ def _suffix(path: Path) -> str:
 
 
 def _choose_columns(
-    place: str, columns: Sequence[str], codes: Sequence[str | None], *, has_names: bool = True
+    place: str, columns: Sequence[str], codes: Sequence[str | None], kind: str
 ) -> tuple[Direction, dict[str, str | int]]:
-    """The columns with the names of the languages, or of the sides, or else the only two."""
-    ends = [column.rpartition(".")[2] for column in columns]
-    languages = [end for end in ends if _CODE.fullmatch(end)]
+    """The columns with the names of the languages, or else of the sides, or else the only two, unless it is CSV.
+
+    The first line of a TSV is a header if two of its cells are such names; `Ja` is a word, and `ja` or `JA` a language.
+    """
+    if not any(columns):
+        raise InputError(f"{place}: has no text")
+    is_flat = kind in ("csv", "tsv")
+    names = [column if is_flat else column.rpartition(".")[2] for column in columns]
+    languages = [name for name in names if _CODE.fullmatch(name)]
+    sides = [next((name for name in names if name.lower() in side), None) for side in _SIDES]
+    if kind == "tsv" and len([*languages, *filter(None, sides)]) < 2:
+        names, languages, sides = [], [], [None, None]
     if len(languages) == 2:
-        is_swapped = any(code and is_variant(end, of=code) for code, end in zip(codes, languages[::-1], strict=True))
-        codes = [code or end for code, end in zip(codes, languages[:: -1 if is_swapped else 1], strict=True)]
+        given = [code and find_language(languages, code) for code in codes]
+        others = (name for name in languages if name not in given)
+        codes = [code or next(others, None) for code in codes]
     shown = f"{', '.join(columns):.300}"
     direction = _direction(codes, f"{place} has the columns {shown}")
-    by_end = dict(zip(ends[::-1], columns[::-1], strict=True))  # of several with one name the first
-    chosen: list[str | int | None] = [
-        next((by_end[end] for end in ends if is_variant(end, of=code) or end.lower() in side), None)
-        for code, side in zip(direction, _SIDES, strict=True)
-    ]
-    if None in chosen and len(columns) == 2 and not languages:
-        chosen = [*columns] if has_names else [0, 1]
-    if chosen[0] is None or chosen[1] is None:
-        raise InputError(
-            f"{place}: no columns are named {' and '.join(direction)}, or source and target; it has {shown}"
-        )
-    return direction, {"source_column": chosen[0], "target_column": chosen[1]}
+    if kind == "tmx":  # whose reader takes variants of a language too
+        return direction, dict(zip(_COLUMNS, direction, strict=True))
+    for found in ([find_language(names, code) for code in direction], sides):
+        if None not in found:
+            return direction, dict(zip(_COLUMNS, (columns[names.index(name)] for name in found if name), strict=True))
+    if len(columns) == 2 and not languages and kind != "csv":
+        return direction, dict(zip(_COLUMNS, columns if names else (0, 1), strict=True))
+    problem = f"no columns are named {' and '.join(direction)}, or source and target; it has {shown}"
+    raise InputError(f"{place}: {problem}{'; write a first line with such names' * is_flat}")
 
 
 def _direction(codes: Sequence[str | None], problem: str) -> Direction:
@@ -128,9 +136,7 @@ def read_named(corpora: Mapping[str, Corpus]) -> dict[str, ParallelCorpus]:
     Raises:
         InputError: A corpus is damaged, misaligned or empty, or both sides seem to be in one language.
     """
-    read = {
-        name: read_corpus(corpus, key=f"{name.replace('train', 'training')} text") for name, corpus in corpora.items()
-    }
+    read = {part: read_corpus(each, key=f"{part.replace('train', 'training')} text") for part, each in corpora.items()}
     name, sources, targets = read["train"][:3]
     if are_in_one_language(sources[:_JUDGED_LINES], targets[:_JUDGED_LINES]):
         raise InputError(f"{name}: both sides seem to be in one language: check that the right files are named")
