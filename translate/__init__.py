@@ -76,7 +76,5 @@ def load(
     for name in options:
         if meant := nearest(name, ["checkpoint", "ensemble", "forbidden", "reverse"], cutoff=0.8):
             raise InputError(f"unknown option {name}{did_you_mean(meant)}")
-    loaded = load_translator(
-        run, checkpoint=checkpoint, options=options, ensemble=ensemble, reverse=reverse, forbidden=forbidden
-    )
-    return loaded.translator.toward(to=to, from_=from_)
+    asked_for: dict[str, Any] = {"ensemble": ensemble, "reverse": reverse, "forbidden": forbidden}
+    return load_translator(run, checkpoint=checkpoint, options=options, to=to, from_=from_, **asked_for).translator

@@ -65,8 +65,7 @@ class Run:
         self, *, checkpoint: Checkpoint = "best", to: str | None = None, from_: str | None = None, **options: Any
     ) -> Translator:
         """The run's translator; see `translate.load`."""
-        loaded = load_translator(self.path, checkpoint=checkpoint, options=options)
-        return loaded.translator.toward(to=to, from_=from_)
+        return load_translator(self.path, checkpoint=checkpoint, options=options, to=to, from_=from_).translator
 
     def __repr__(self) -> str:
         languages, best = Languages(self.config.data), self.best

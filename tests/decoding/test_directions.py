@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from harness import TAGS, Toy, assert_same, make_two_ways, write_lines
+from harness import TAGS, Toy, assert_same, make_two_ways, write_lines, write_run
 
 import translate
 from translate.data.batching import EncodedPair
@@ -57,6 +57,33 @@ def test_a_run_is_its_own_reverse(both: Toy) -> None:
             expected[each.text] = each.score + 0.5 * given.log_prob / penalty
         assert {each.text: pytest.approx(each.score, abs=1e-3) for each in (found, *found.alternatives)} == expected
     assert reranked.reverse is not None and reranked.reverse.model is reranked.model, "the weights are loaded once"
+
+
+def test_an_unknown_language_is_refused_before_a_conversion(both: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
+    monkeypatch.setattr("translate.decoding.loading.convert_run", lambda *_, **__: pytest.fail("converted"))
+    with pytest.raises(InputError, match="'fr' is not one of them"):
+        translate.load(both.path, to="fr", engine="ctranslate2")
+
+
+def test_a_reverse_of_several_sources_and_one_target(toy: Toy, tmp_path: Path) -> None:
+    """Only the reverse needs the language of a text, which is named at loading or later."""
+
+    def make(*names: str) -> Path:
+        codes = (dict(zip(("source_language", "target_language"), name.split("-"), strict=True)) for name in names)
+        train = [{"kind": "text", "source": "a", "target": "b", **each} for each in codes]
+        data = toy.config.data.model_validate({"train": train})
+        config = toy.config.model_copy(update={"data": data})
+        return write_run(tmp_path / " ".join(names), config, toy.tokenizers, toy.model)
+
+    many, reverse, line = make("de-en", "fr-en"), make("en-de"), toy.sources[0]
+    expected = translate.load(toy.path, reverse=reverse).translate(line).score
+    loaded = translate.load(many, reverse=reverse)
+    assert translate.load(many, reverse=reverse, from_="de").translate(line).score == pytest.approx(expected)
+    assert loaded.translate(line, from_="de").score == pytest.approx(expected)
+    for wrong in (Request(line), Request(line, from_="fr")):
+        with pytest.raises(InputError, match="de, fr it is|→ fr"):
+            loaded.translate(wrong)
 
 
 def test_a_reverse_that_does_not_go_back_is_refused(both: Toy, toy: Toy) -> None:

@@ -176,7 +176,8 @@ class _Decoding(NamedTuple):
                 reverse=next(iter(self.runs["--reverse"]), None),
                 forbidden=[phrase for phrase in phrases if phrase.strip()],
                 options=self.options,
-            ).translator.toward(**self.languages)
+                **self.languages,
+            ).translator
         if is_typed(self.file):
             known, direction = translator.languages, translator.direction
             shown = f"to {direction.target}" if direction and known.has_choice else known.sources[0]

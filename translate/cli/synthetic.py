@@ -111,8 +111,9 @@ def _make_corpus(
     def load() -> "Translator":
         from translate.decoding.loading import load_translator
 
-        loaded = load_translator(runs[0], checkpoint=checkpoint, options=options, token_scores=False, ensemble=runs[1:])
-        return loaded.translator.toward(**languages)
+        return load_translator(
+            runs[0], checkpoint=checkpoint, options=options, token_scores=False, ensemble=runs[1:], **languages
+        ).translator
 
     def prepare() -> DecodingJob:
         """Check the files, read the text, load the translator, and collect the facts that must match on all ranks."""

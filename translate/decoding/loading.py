@@ -49,6 +49,8 @@ def load_translator(
     reverse: str | PathLike[str] | None = None,
     forbidden: Sequence[str] = (),
     token_scores: bool = True,
+    to: str | None = None,
+    from_: str | None = None,
 ) -> LoadedTranslator:
     """Load a run, ready to translate with the engine of `decoding.engine`.
 
@@ -60,6 +62,7 @@ def load_translator(
         forbidden: Words and phrases that no translation contains.
         token_scores: Whether translations need the log-probabilities of their tokens, which cost CTranslate2 time.
             Without them, scores of greedy search are NaN.
+        to, from_: The languages of texts that name none.
 
     Raises:
         InputError: A path is not a run that has the checkpoint, a setting is invalid, tokenizers or languages do not
@@ -77,6 +80,7 @@ def load_translator(
     own, loaded = load_own_translator(
         run, checkpoint=checkpoint, options=options, ensemble=ensemble, forbidden=forbidden
     )
+    own = own.toward(to=to, from_=from_)
     engine = ours = own.engine
 
     def convert(*, is_new: bool = False) -> CTranslate2Engine:

@@ -12,7 +12,7 @@ from translate.config.decoding import DecodingConfig
 from translate.config.load import override_decoding
 from translate.config.schema import Config
 from translate.data.batching import EncodedPair
-from translate.data.languages import UNKNOWN, Direction, Languages, list_some
+from translate.data.languages import Direction, Languages, list_some
 from translate.data.tokenizer import Tokenizers
 from translate.decoding.alignment import (
     ForcedDecoding,
@@ -87,8 +87,10 @@ class Translator:
         self.tokenizers, self.config, self.reverse, self.name = tokenizers, config, reverse, name
         self.languages = languages or Languages(DataConfig())
         self.direction = direction or self.languages.only
-        if reverse is not None:
-            self._check_reverse(reverse)
+        if reverse is not None and not config.ranks_a_beam:
+            raise InputError("a reverse run ranks a beam: leave out decoding.search = sample and decoding.mbr")
+        if self.direction and self.direction.source in self.languages.sources:  # otherwise a text may name its own
+            self._check_reverse(self.direction)
         check_search(config, num_layers=len(self.model.decoder.layers))
         self.engine.check(config)
         # The most tokens of a text without its end symbol; None: no limit. The source's include its language tag.
@@ -96,16 +98,17 @@ class Translator:
         self.source_limit = _least(config.max_source_tokens, positions and positions - 1)
         self.target_limit = _least(config.max_target_tokens, positions and positions - 1 - has_target_tag)
 
-    def _check_reverse(self, reverse: "Translator") -> None:
-        there, sources = self.direction, self.languages.sources
-        if not self.config.ranks_a_beam:
-            raise InputError("a reverse run ranks a beam: leave out decoding.search = sample and decoding.mbr")
-        if there and there.source == UNKNOWN and len(sources) > 1:
+    def _check_reverse(self, there: Direction) -> None:
+        """Check that the reverse model, if there is one, goes back from where a text goes."""
+        reverse, sources = self.reverse, self.languages.sources
+        if reverse is None:
+            return
+        if there.source not in sources:
             raise InputError(
                 "a reverse model needs the language of the text: say with --from, or from_= in Python, which of"
                 f" {list_some(sources)} it is"
             )
-        if there and there.source not in reverse.languages.targets_of(there.target):
+        if there.source not in reverse.languages.targets_of(there.target):
             raise InputError(
                 f"{reverse.name} translates {reverse.languages}: the reverse of {self.name} translates {there.target} →"
                 f" {there.source}"
@@ -364,6 +367,7 @@ class Translator:
             direction = self.direction
             if direction is None or request.to or request.from_:
                 direction = self.languages.choose(request.to or (direction and direction.target), request.from_)
+            self._check_reverse(direction)
             tag_ids, start_ids = self.tag_ids(direction)
             pieces = [(request.source, ids)]
             if limit is not None and self.config.long == "split":

@@ -225,7 +225,7 @@ def takes_decoding_options(common: str, *, unused: str | None = "max_target_toke
 
 
 def takes_languages(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command --to and --from; it receives both as `languages`, as `load_translator` takes them."""
+    """Give a command --to and --from; it receives both as `languages`, arguments of `load_translator`."""
     to = Option("--to", metavar="CODE", help="Translate to this language, if RUN has several.",
                 autocompletion=complete_language("targets"))  # fmt: skip
     from_ = Option("--from", metavar="CODE", help="The text's language, for a RUN that must know it.",
