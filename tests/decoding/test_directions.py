@@ -93,7 +93,7 @@ def test_a_reverse_that_does_not_go_back_is_refused(both: Toy, toy: Toy) -> None
     assert load_translator(toy.path, reverse=both.path).translator.translate("Hund").text
 
 
-def test_an_ensemble_shares_its_tags(two_ways: dict[str, Toy]) -> None:
+def test_an_ensemble_shares_its_tags(two_ways: dict[str, Toy], tmp_path: Path) -> None:
     first, other = two_ways["source"], two_ways["both"]
     lines = [Request(first.sources[0], to="en"), Request(first.references[1], to="de")]
     options = {"precision": "fp32", "engine": "translate"}
@@ -101,6 +101,13 @@ def test_an_ensemble_shares_its_tags(two_ways: dict[str, Toy]) -> None:
     assert_same(together.translator.translate(lines), alone.translator.translate(lines))
     with pytest.raises(InputError, match=f"{other.path} .* de-en by other tags .* data.language_tags"):
         load_translator(first.path, ensemble=[other.path])
+    imported = []
+    for run in (first, other):
+        data = {"train": (), "languages": ("de", "en"), "source_language": "und"}
+        config = run.config.model_copy(update={"data": run.config.data.model_copy(update=data)})
+        imported.append(write_run(tmp_path / run.path.name, config, run.tokenizers, run.model))
+    with pytest.raises(InputError, match="data.language_tags"):
+        load_translator(imported[0], ensemble=imported[1:])
 
 
 def test_records_name_the_languages_only_where_there_is_a_choice(both: Toy, toy: Toy) -> None:

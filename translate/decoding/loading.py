@@ -148,12 +148,11 @@ def _load_other(path: Path, first: LoadedRun, config: DecodingConfig, *, checkpo
                 " the same; train both with one tokenizer (tokenizer.source_model, tokenizer.target_model)"
             )
     ours, theirs = Languages(first.config.data), Languages(other.config.data)
-    for each in ours.directions:
-        if ours.tags_of(each) != theirs.tags_of(each):
-            raise InputError(
-                f"{path} marks the direction {each} by other tags than {first.directory}: models that decode together"
-                " must have the same data.language_tags and data.language_tag"
-            )
+    if ours.tags_of(ours.usual) != theirs.tags_of(ours.usual):
+        raise InputError(
+            f"{path} marks the direction {ours.usual} by other tags than {first.directory}: models that decode together"
+            " must have the same data.language_tags and data.language_tag"
+        )
     return _prepare(other.model, config)
 
 
