@@ -79,7 +79,7 @@ def test_a_synthetic_corpus_has_languages(both: Path, command: str) -> None:
 
 
 def test_pictures(both: Path) -> None:
-    files = ["--source", "toy.en", "--reference", "toy.de", "--layer", "0", "--to", "de"]
+    files = ["--source", "toy.en", "--reference", "toy.de", "--to", "de"]
     result = translate("show", "alignments", both, *files, "-o", "b.html")
     assert result.exit_code == 0, result.stderr
     words = max(int(link.split("-")[0]) for link in Path("b.align").read_text().split())

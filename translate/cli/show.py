@@ -232,7 +232,7 @@ def show_alignments(
 
     links_file = pharaoh or file.path.with_suffix(".align")
     loaded = load_own_translator(run, checkpoint=checkpoint)
-    pairs = _read_pairs(loaded, source, reference)
+    translator, pairs = loaded.translator.toward(**languages), _read_pairs(loaded, source, reference)
     check_outputs({"--output": file.path, "--pharaoh": links_file})
     if first > len(pairs.sources):
         raise InputError(f"--first {first}: {source} has {len(pairs.sources)} lines")
@@ -243,15 +243,14 @@ def show_alignments(
     elif layer == "best":
         has_validation = loaded.run.config.data.validation is not None
         judged = _read_pairs(loaded, None, None) if has_validation else pairs
-        judging = loaded.translator.toward(judged.direction)
-        error_rates = layer_error_rates(judging, judged.sources, judged.targets)
+        error_rates = layer_error_rates(translator.toward(judged.direction), judged.sources, judged.targets)
         chosen, text = error_rates.index(min(error_rates)), "validation" if has_validation else "this text"
         how = f"The mean over the heads of decoder layer {chosen} (counted from 0), the best on {text}"
     elif layer.isdecimal():
         chosen, how = int(layer), f"The mean over the heads of decoder layer {layer} (counted from 0)"
     else:
         raise InputError(f"--layer {layer}: should be a layer, counted from 0, or mean or best")
-    aligned = align_pairs(loaded.translator.toward(**languages), pairs.sources, pairs.targets, layer=chosen)
+    aligned = align_pairs(translator, pairs.sources, pairs.targets, layer=chosen)
     shown = aligned[first - 1 : first - 1 + number]
     picture = alignments_picture(
         shown, first_line=first, how=how, error_rates=error_rates, name=escaped(run.resolve().name)
