@@ -63,6 +63,8 @@ def test_eval_and_compare_with_given_texts(both: Path) -> None:
     texts = ["--source", "toy.en", "--reference", "toy.de"]
     compared = translate("compare", both, hypotheses, *texts, "--to", "de", "--json")
     assert json.loads(compared.stdout)["metrics"]["BLEU"][1]["difference"] == 0.0, compared.stderr
+    unnamed = translate("compare", both, hypotheses, *texts)
+    assert unnamed.exit_code == 2 and "--to" in unnamed.stderr
 
 
 @pytest.mark.parametrize("command", ["distill", "backtranslate"])

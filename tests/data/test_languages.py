@@ -67,7 +67,7 @@ def test_a_language_is_chosen_only_where_there_is_a_choice() -> None:
     assert known.choose("en") == ("und", "en")  # the model is not told the source's language
     assert known.choose("en", "fr") == ("fr", "en")
     assert known.choose("de", "fr") == ("fr", "de")  # a direction without training data
-    with pytest.raises(InputError, match="translates to en, de: say which with to="):
+    with pytest.raises(InputError, match="translates to en, de: .*--to.*to="):
         known.choose()
     with pytest.raises(InputError, match="translates to en, de: 'cs' is not one of them"):
         known.choose("cs")
@@ -84,7 +84,7 @@ def test_languages_of_the_vocabulary_can_be_chosen_too() -> None:
     assert imported.directions == [] and imported.choose("fr", "de") == ("de", "fr")
     with pytest.raises(InputError, match="translates to de, en, fr: say which"):
         imported.choose()
-    with pytest.raises(InputError, match="say which with to="):
+    with pytest.raises(InputError, match="--to.*to="):
         imported.choose(from_="de")
     tuned = languages(direction("gsw-de"), **many)
     assert tuned.choose() == ("gsw", "de") and tuned.choose("fr", "gsw") == ("gsw", "fr")
@@ -96,7 +96,7 @@ def test_languages_of_the_vocabulary_can_be_chosen_too() -> None:
 def test_a_language_is_translated_to_itself_only_after_such_training() -> None:
     """A corpus of copies, in addition to others (Currey et al. 2017), is a direction like any other."""
     known, copies = languages(direction("de-en"), direction("en-de")), direction("en-en")
-    with pytest.raises(InputError, match="--to and --from are both en: "):
+    with pytest.raises(InputError, match="both languages are en: .*--to.*--from"):
         known.choose("en", "en", names=("--to", "--from"))
     trained = languages(direction("de-en"), copies)
     assert trained.choose("en", "en") == ("en", "en") and trained.choose("en", "de") == ("de", "en")

@@ -14,6 +14,7 @@ from translate.errors import InputError
 UNKNOWN = "und"
 """The code of a language that was not given."""
 _MOST_SHOWN = 20
+_NAMES = "--to, or to= in Python", "--from, or from_= in Python"
 
 
 class Direction(NamedTuple):
@@ -102,9 +103,7 @@ class Languages:
         sources, targets = ([*dict.fromkeys(filter(None, (pair[side] for pair in pairs)))] for side in (0, 1))
         return sources, targets
 
-    def choose(
-        self, to: str | None = None, from_: str | None = None, *, names: tuple[str, str] = ("to=", "from_=")
-    ) -> Direction:
+    def choose(self, to: str | None = None, from_: str | None = None, *, names: tuple[str, str] = _NAMES) -> Direction:
         """The direction in which to translate.
 
         Args:
@@ -122,7 +121,7 @@ class Languages:
                 raise InputError(f"the model translates {verb} {list_some(known)}: '{code}' is not one of them")
         usual = [each for each in self.directions if to in (None, each.target) and from_ in (None, each.source)]
         if to is not None and to == from_ and not usual:
-            raise InputError(f"{names[0]} and {names[1]} are both {to}: name the two languages of a translation")
+            raise InputError(f"both languages are {to}: change one of them ({names[0]}; {names[1]})")
         sources, targets = ({each[side] for each in usual} for side in (0, 1))
         if to is None and len(targets) != 1:
             raise InputError(f"the model translates to {list_some(self.targets)}: say which with {names[0]}")
