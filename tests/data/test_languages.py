@@ -86,6 +86,8 @@ def test_languages_of_the_vocabulary_can_be_chosen_too() -> None:
         imported.choose()
     with pytest.raises(InputError, match="--to.*to="):
         imported.choose(from_="de")
+    alone = languages(source_language="und", target_language="und", **many | {"languages": ["de"]})
+    assert alone.choose() == alone.usual == ("und", "de")
     tuned = languages(direction("gsw-de"), **many)
     assert tuned.choose() == ("gsw", "de") and tuned.choose("fr", "gsw") == ("gsw", "fr")
     assert tuned.tags_of(Direction("gsw", "de")) == ("__gsw__", "__de__")

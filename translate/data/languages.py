@@ -32,11 +32,11 @@ class Languages:
 
     def __init__(self, data: DataConfig) -> None:
         self._data = data
-        self.directions = list(dict.fromkeys(map(self.of, data.train)))
+        default = [Direction(data.source_language, data.target_language)]
+        if data.languages and UNKNOWN in default[0]:  # a single language can only be the target
+            default = [Direction(UNKNOWN, code) for code in data.languages if len(data.languages) == 1]
+        self.directions = list(dict.fromkeys(map(self.of, data.train))) or default
         """The directions of the training corpora; of a run without any, the one of `data`."""
-        default = Direction(data.source_language, data.target_language)
-        if not self.directions and not (data.languages and UNKNOWN in default):
-            self.directions = [default]
         self.mutual = data.languages
         """Languages each of which is translated to every other, with training or without."""
         self.sources, self.targets = (
@@ -47,7 +47,7 @@ class Languages:
 
     def __str__(self) -> str:
         shown = [list_some([f"{source} → {target}" for source, target in self.directions])] if self.directions else []
-        return ", ".join([*shown, *([f"{len(self.mutual)} languages"] if self.mutual else [])])
+        return ", ".join([*shown, *([f"{len(self.mutual)} languages"] if len(self.mutual) > 1 else [])])
 
     @property
     def has_choice(self) -> bool:

@@ -51,6 +51,8 @@ def prune(
         if code not in known:
             has = list_some(known) or "no languages to choose from"
             raise InputError(f"--keep-languages: {code} is not a language of the model, which has {has}")
+    if data.get("language_tags") == "both" and len({*languages}) == 1:
+        raise InputError(f"--keep-languages: a translation needs two languages, not only {languages[0]}")
     tags = {f"{SPACE}{tag.format(code)}" for code in languages or known}
     counts = _count(tokenizers, texts)
     sides = [
