@@ -259,9 +259,11 @@ class DataConfig(Section):
 
     @property
     def told(self) -> dict[str, Any]:
-        """What whoever goes on with the model must know: its languages and their tags; empty if it has no tags."""
-        sides = [code for corpus in self.train for code in self.languages_of(corpus)]
-        languages = list(dict.fromkeys([*self.languages, *sides]))
+        """What whoever goes on with the model must know: its tags and the languages with one; empty without tags."""
+        pairs = [self.languages_of(corpus) for corpus in self.train]
+        targets = {target for _, target in pairs}
+        tagged = [code for pair in pairs for code in pair if self.tags == "both" or code in targets]
+        languages = list(dict.fromkeys([*self.languages, *tagged]))
         tags = {"language_tags": self.tags, "language_tag": self.language_tag}
         return {"languages": languages, **tags} if self.tags else {}
 
