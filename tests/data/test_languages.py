@@ -76,6 +76,18 @@ def test_a_language_is_chosen_only_where_there_is_a_choice() -> None:
     told = languages(*map(direction, ("de-en", "fr-en")), language_tags="both")
     with pytest.raises(InputError, match="translates from de, fr: say which with --from"):
         told.choose("en", names=("--to", "--from"))
+    named = languages(*map(direction, ("und-en", "fr-en")), language_tags="both")
+    assert named.choose("en", "und") == ("und", "en")  # a code like any other
+
+
+@pytest.mark.parametrize("tags", ["source", "target"])
+@pytest.mark.parametrize("names", [["de-en"], ["de-en", "de-fr"], ["de-en", "en-de"]])
+def test_whoever_goes_on_with_a_model_is_told_what_it_writes(names: list[str], tags: str) -> None:
+    """As an export tells an import: only targets have a tag."""
+    data = {"train": [{"kind": "text", "source": "a", "target": "b", **direction(name)} for name in names]}
+    told = DataConfig.model_validate(data | {"language_tags": tags}).told
+    known = languages(source_language="und", target_language="und", **told)
+    assert {*known.targets} == {name[-2:] for name in names}
 
 
 def test_languages_of_the_vocabulary_can_be_chosen_too() -> None:

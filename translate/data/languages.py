@@ -115,7 +115,7 @@ class Languages:
             InputError: The model does not have the language, or has a choice of several; or the two are the same, and
                 the model has not been trained to copy.
         """
-        from_ = None if from_ == UNKNOWN else from_
+        from_ = None if from_ == UNKNOWN and UNKNOWN not in self.sources else from_
         for code, known, verb in (from_, self.sources, "from"), (to, self.targets, "to"):
             if code is not None and code not in known:
                 raise InputError(f"the model translates {verb} {list_some(known)}: '{code}' is not one of them")
