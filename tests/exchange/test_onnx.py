@@ -90,6 +90,18 @@ def test_what_cannot_run_in_a_browser_is_exported_without(
     check_onnx(tmp_path, model, int8=False)
 
 
+def test_a_full_disk_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not look like a model that a browser cannot run."""
+
+    def fail(*_: Any) -> None:
+        raise RunError("no space left")
+
+    monkeypatch.setattr("translate.exchange.onnx.write_tokenizer_json", fail)
+    model, tokenizers = model_to_export()
+    with pytest.raises(RunError, match="no space left"):
+        write_onnx(model, tokenizers, Config.model_construct(model=model.config), tmp_path, int8=False)
+
+
 def test_optimum_generates_what_the_run_translates(toy: Toy, exported: Path, expected: list[str]) -> None:
     optimum = pytest.importorskip("optimum.onnxruntime", reason="optimum-onnx is not installed")
     from transformers import MarianTokenizer

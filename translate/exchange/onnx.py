@@ -49,6 +49,7 @@ def write_onnx(model: Transformer, tokenizers: Tokenizers, config: Config, direc
     import_extra("onnx")
     import_extra("onnxruntime")
     _write_graphs(model, directory, int8=int8)
+    check_onnx(directory, model, int8=int8)
     limit = position_limit(model.config)
     settings = {
         "model_type": "marian",  # a type that optimum knows; the graphs may compute anything
@@ -65,12 +66,14 @@ def write_onnx(model: Transformer, tokenizers: Tokenizers, config: Config, direc
     obstacle, folder = find_obstacle(tokenizers), directory / "onnx"
     if not obstacle:
         folder.mkdir(exist_ok=True)
+        _write_graphs(model, folder, int8=True, suffix="_quantized")
         try:
-            _write_graphs(model, folder, int8=True, suffix="_quantized")
-            write_tokenizer_json(tokenizers.source, directory / "tokenizer.json")
+            check_onnx(folder, model, int8=True, suffix="_quantized")
         except RunError:
             shutil.rmtree(folder)
             obstacle = "in int8, its logits differ too much"
+        else:
+            write_tokenizer_json(tokenizers.source, directory / "tokenizer.json")
     if obstacle:
         logger.warning(f"The export cannot run in a browser, so the files for transformers.js are left out: {obstacle}")
 
@@ -78,7 +81,6 @@ def write_onnx(model: Transformer, tokenizers: Tokenizers, config: Config, direc
 def _write_graphs(model: Transformer, directory: Path, *, int8: bool, suffix: str = "") -> None:
     for build, name in ((build_encoder, _ENCODER), (build_decoder, _DECODER)):
         build(Graph(import_extra("onnx"), model, int8=int8)).save(directory / name.format(suffix))
-    check_onnx(directory, model, int8=int8, suffix=suffix)
 
 
 def check_onnx(directory: Path, model: Transformer, *, int8: bool, suffix: str = "") -> None:
