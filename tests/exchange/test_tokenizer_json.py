@@ -40,7 +40,7 @@ def test_the_same_ids_and_texts(kind: str, settings: dict[str, Any], tmp_path: P
     ours = make_joint(type=kind, **settings)
     assert find_obstacle(ours) is None
     theirs = load(ours.source, tmp_path)
-    lines = [*corpus_lines("test.de")[:100], *corpus_lines("test.en")[:100], *ODD_TEXT]
+    lines = [*corpus_lines("test.de")[:100], *corpus_lines("test.en")[:100], *ODD_TEXT, "\U000f0000 dog"]
     if kind == "unigram" and "<" not in ours.source.all_pieces:
         lines.remove(SYMBOLS)
     for line in lines:

@@ -1,7 +1,7 @@
 """Writes a run's SentencePiece model as a tokenizer.json, which transformers.js reads in a browser.
 
 transformers.js has no table of SentencePiece's normalisation. So the file asks for NFKC, and names the characters for
-which SentencePiece does something else. Only letters with several accents may still get other subwords.
+which SentencePiece does something else. Rare text may still get other subwords: docs/exporting.md names it.
 """
 
 import json
@@ -19,7 +19,7 @@ _PIECE = ModelProto.SentencePiece
 _UNIGRAM, _BPE = 1, 2  # SentencePiece's numbers
 _NEVER = -1e4  # the score of `<s>` and the like: any other spelling of such a text is better, except unknown symbols
 _NUM_CHARACTERS = 0x40000  # all characters that normalisation changes are among these
-_PRIVATE_USE = 0xF0000  # normalisation leaves this character and thousands after it alone
+_NONCHARACTER = 0x10FFFE  # no text has this or the next one, and normalisation leaves both alone
 # One character for each byte, as in GPT-2: https://github.com/openai/gpt-2/blob/master/src/encoder.py
 _VISIBLE = [*range(33, 127), *range(161, 173), *range(174, 256)]
 _HIDDEN = [byte for byte in range(256) if byte not in _VISIBLE]
@@ -50,8 +50,8 @@ def find_obstacle(tokenizers: Tokenizers) -> str | None:
 def write_tokenizer_json(tokenizer: Tokenizer, path: Path) -> None:
     """Write a file that gives the ids of a text, and the text of ids, as a tokenizer does; `find_obstacle` finds none.
 
-    The ids end with the end symbol. A tag of a language or a corpus is one token in a text, and left out of the text
-    of ids.
+    The ids end with the end symbol. A tag of a language or a corpus is one token anywhere in a text, and left out of
+    the text of ids.
     """
     model = ModelProto.FromString(tokenizer.model_bytes)
     end, trainer = model.pieces[EOS_ID].piece, model.trainer_spec
@@ -124,8 +124,8 @@ def _unigram(model: Any) -> dict[str, Any]:
 def _normalizers(tokenizer: Tokenizer, settings: Any) -> list[dict[str, Any]]:
     """Replacements of single characters, around NFKC if it makes most of them unnecessary, and then those of spaces."""
     characters = [chr(code) for code in range(1, _NUM_CHARACTERS) if not 0xD800 <= code <= 0xDFFF]
-    [joined] = tokenizer.normalize([chr(_PRIVATE_USE).join(("", *characters, ""))])
-    found = joined.replace(SPACE, " ").split(chr(_PRIVATE_USE))[1:-1]
+    [joined] = tokenizer.normalize([chr(_NONCHARACTER).join(("", *characters, ""))])
+    found = joined.replace(SPACE, " ").split(chr(_NONCHARACTER))[1:-1]
     as_nfkc = [unicodedata.normalize("NFKC", character) for character in characters]
     plain, nfkc = (
         {character: text for character, text, usual in zip(characters, found, usuals, strict=True) if text != usual}
@@ -140,7 +140,7 @@ def _normalizers(tokenizer: Tokenizer, settings: Any) -> list[dict[str, Any]]:
     for text, group in groups.items():
         kept = text
         if has_nfkc and unicodedata.normalize("NFKC", text) != text:  # hide it from NFKC
-            kept = chr(_PRIVATE_USE + len(after))
+            kept = chr(_NONCHARACTER + len(after))
             after.append(_replace(kept, text))
         before.append(_replace(f"[{group}]", kept, kind="Regex"))
     spaces = [_replace(" +", " ", kind="Regex"), _replace(r"\A | \z", "", kind="Regex")]
