@@ -103,6 +103,9 @@ def test_what_is_not_a_line(translator: MakeTranslator) -> None:
     for lines, what in wrong:
         with pytest.raises(TypeError, match=what):
             translator().translate(lines)
+    for one in ("Hund", Request("Hund")):
+        with pytest.raises(TypeError, match=type(one).__name__):
+            list(translator().translate_stream(one))
 
 
 def test_a_text_is_one_line(toy: Toy, translator: MakeTranslator, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,7 +49,7 @@ def as_requests(lines: Any) -> Iterator[Request]:
         TypeError: Something is neither a `str` nor a `Request`, or the lines are not several.
     """
     wanted = "translate() takes a str or a list of str"
-    if isinstance(lines, bytes | bytearray | Mapping) or not isinstance(lines, Iterable):
+    if isinstance(lines, str | Request | bytes | bytearray | Mapping) or not isinstance(lines, Iterable):
         raise TypeError(f"{wanted}, and this is {type(lines).__name__}: {lines!r:.80}")
     for number, line in enumerate(lines, start=1):
         if not isinstance(line, str | Request):
