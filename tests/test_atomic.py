@@ -172,8 +172,14 @@ def test_an_output_by_a_descriptor_is_appended_to_and_not_replaced(tmp_path: Pat
 def test_an_empty_folder_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     with atomic_folder(tmp_path / "out") as temporary:
-        (temporary / "model.bin").write_bytes(b"weights")
-    assert (tmp_path / "out" / "model.bin").read_bytes() == b"weights"
+        (temporary / "onnx").mkdir()
+        for file in (temporary / "model.bin", temporary / "onnx" / "model.bin"):
+            file.write_bytes(b"weights")
+            file.chmod(0o600)  # as some libraries make theirs
+    files = tmp_path / "out" / "model.bin", tmp_path / "out" / "onnx" / "model.bin"
+    (tmp_path / "usual").touch()
+    usual = (tmp_path / "usual").stat().st_mode
+    assert [(file.read_bytes(), file.stat().st_mode) for file in files] == [(b"weights", usual)] * 2
 
 
 def test_the_second_of_two_writers_leaves_the_first_ones_folder(tmp_path: Path) -> None:

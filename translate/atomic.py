@@ -106,9 +106,10 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
             temporary.mkdir()
             yield temporary
             mode = temporary.stat().st_mode & 0o666  # the usual mode of a new file; some libraries make theirs private
-            for file in filter(Path.is_file, temporary.iterdir()):
-                file.chmod(mode)
-                sync(file)
+            for each in temporary.rglob("*"):
+                if each.is_file():
+                    each.chmod(mode)
+                sync(each)
             if folder.is_dir():
                 folder.rmdir()  # fails if it is not empty
             folder.parent.mkdir(parents=True, exist_ok=True)
