@@ -86,7 +86,9 @@ def test_the_lists_of_all_models(make_client: Any, runs: list[Path], both: Path)
     assert first["directions"] == {"de": ["en"]}
     assert (second["directions"], second["languages"]) == ({"de": ["en"], "en": ["de"]}, ["de", "en", "it"])
     assert (second["source_language"], second["target_language"]) == ("de", "en")
-    assert client.get("/languages").json() == [{"code": code, "name": code} for code in ("de", "en", "it")]
+    codes = ["de", "en", "it"]
+    listed = {each["code"]: sorted(each["targets"]) for each in client.get("/languages").json()}
+    assert listed == {code: [other for other in codes if other != code] for code in codes}
     for side in ("source", "target"):
         codes = [each["language"] for each in client.get(f"/v2/languages?type={side}").json()]
         assert sorted(codes) == ["DE", "EN", "IT"]

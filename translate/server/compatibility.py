@@ -17,6 +17,7 @@ from translate.errors import InputError
 from translate.server import schema
 from translate.server.models import ServedModel
 
+_MOST_TARGETS = 100  # the table of 200 languages would have 450 kB
 _FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 
 
@@ -128,7 +129,7 @@ def add_paths(app: FastAPI, models: Mapping[str, ServedModel]) -> None:
 
     @app.get("/languages", responses=schema.example([{"code": "de", "name": "de", "targets": ["en"]}]))
     async def languages() -> list[dict[str, Any]]:
-        """The languages in LibreTranslate's format: each with its targets, without which it goes to all other such."""
+        """The languages in LibreTranslate's format: each with its targets, unless these are very many: all others."""
         targets: dict[str, dict[str, None]] = {}
         mutual = {code for model in models.values() for code in model.languages.mutual}
         for known in (model.languages for model in models.values()):
@@ -136,7 +137,8 @@ def add_paths(app: FastAPI, models: Mapping[str, ServedModel]) -> None:
                 targets.setdefault(source, {}).update(dict.fromkeys(known.targets_of(source)))
             for code in known.targets:
                 targets.setdefault(code, {})
-        listed = {code: {} if {code, *to} == mutual else {"targets": list(to)} for code, to in targets.items()}
+        kept = {code for code, to in targets.items() if len(to) <= _MOST_TARGETS or {code, *to} != mutual}
+        listed = {code: {"targets": list(to)} if code in kept else {} for code, to in targets.items()}
         return [{"code": code, "name": code, **to} for code, to in listed.items()]
 
     text = {"detected_source_language": "DE", "text": "A dog is running.", "billed_characters": 15}
