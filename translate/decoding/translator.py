@@ -134,8 +134,7 @@ class Translator:
         self, direction: Direction | None = None, *, to: str | None = None, from_: str | None = None
     ) -> "Translator":
         """The same translator, whose texts have this direction, or these languages, unless they name theirs."""
-        chosen = self.languages.choose(to, from_) if to or from_ else self.direction
-        direction = direction or chosen
+        direction = direction or (self.languages.choose(to, from_) if to or from_ else self.direction)
         return self if direction == self.direction else self.replace(direction=direction)
 
     def replace(self, **arguments: Any) -> "Translator":
@@ -145,8 +144,7 @@ class Translator:
 
     def __repr__(self) -> str:
         name, config = f"{type(self).__name__} {self.name}, {self.languages}", self.config
-        search = f"beam {config.beam_size}" if config.search == "beam" else "sampling"
-        return f"<{name}: {self.model.num_parameters:,} parameters, {config.precision}, {search}>"
+        return f"<{name}: {self.model.num_parameters:,} parameters, {config.precision}, {config.brief}>"
 
     @overload
     def translate(  # type: ignore[overload-overlap]  # a str is an iterable of str too

@@ -140,7 +140,7 @@ def write_card(
         search=str(ctranslate2_search(config)).strip("{}").replace("'", '"'),
         penalty=_PENALTIES[config.length_penalty_kind].format(config.length_penalty),
     )
-    header = _describe_header(run.config.data, origin, scores, library=library)
+    header = _describe_header(run.config.data, languages, origin, scores, library=library)
     lines = [
         f"---\n{yaml.safe_dump({key: value for key, value in header.items() if value}, sort_keys=False)}---\n",
         f"# {origin.title}: {languages}\n",
@@ -184,10 +184,9 @@ def _describe_origin(run: LoadedRun, imported: dict[str, Any]) -> WeightsOrigin:
 
 
 def _describe_header(
-    data: DataConfig, origin: WeightsOrigin, scores: Sequence[CardScores], *, library: str
+    data: DataConfig, languages: Languages, origin: WeightsOrigin, scores: Sequence[CardScores], *, library: str
 ) -> dict[str, Any]:
     """What the Hub reads: languages, licence, data and scores. Empty values are left out."""
-    languages = Languages(data)
     codes = {code.partition("_")[0] for code in (*languages.sources, *languages.targets)}
     results = [
         {

@@ -99,7 +99,7 @@ def _evaluate_export(run: LoadedRun, folder: Path, *, checkpoint: Checkpoint) ->
     for (key, pairs), (name, translator) in itertools.product(corpora.items(), both):
         translator = translator.toward(pairs.direction)
         evaluation = evaluate_pairs(translator, pairs.sources, pairs.targets, run.config.evaluation)
-        search, which = f"beam {config.beam_size}, {name}", key.removeprefix("data.validation").replace(".", "-")
+        search, which = f"{config.brief}, {name}", key.removeprefix("data.validation").replace(".", "-")
         logger.info(f"Validation{which}, {search}: BLEU {evaluation.score('BLEU'):.2f}")
         scores.append(CardScores(f"validation{which}", search, evaluation.metrics))
     return scores

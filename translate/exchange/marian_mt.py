@@ -43,8 +43,7 @@ def read_marian_mt(folder: Path) -> ForeignModel:
     sections["data"] |= {key: (not told and code) or UNKNOWN for key, code in languages.items()} | told
     sections["model"]["tie_embeddings"] = tying
     has_tag = told.get("language_tags") in ("target", "both")
-    settings = search_settings(generation, model.generation_config, model.config, target, languages=has_tag)
-    sections["decoding"] = settings
+    sections["decoding"] = search_settings(generation, model.generation_config, model.config, target, languages=has_tag)
     return ForeignModel(
         source=source,
         target=target,
