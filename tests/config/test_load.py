@@ -104,6 +104,8 @@ def test_a_corpus_of_another_kind_takes_the_old_ones_place() -> None:
     assert load(f"data.train.0={corpus}").data.train[0] == expected
     assert extended(f"data: {{validation: {corpus}}}").config.data.validation == expected
     assert load("data.train.0.kind=tsv", "data.train.0.path=x").data.train[0] == TsvCorpus(path=Path("x"))
+    same = TextCorpus(source=Path("w"), target=Path("v.en"))  # its kind alone, as a last override, replaces nothing
+    assert load("data.validation.source=w", "data.validation.kind=text").data.validation == same
 
 
 @pytest.mark.parametrize("below", ["", "extends: run.yaml\n", "extends: one.yaml\n"])

@@ -210,8 +210,9 @@ def _merge(below: Any, above: Any, key: str, origins: dict[str, Origin], new_ori
             raise InputError(f"{new_origins[dotted].position}: {dotted}: {problem}")
         return list(_merge(items, above, key, origins, new_origins).values())
     if isinstance(below, dict) and isinstance(above, dict):
-        # A corpus that names its kind is another text, without the old one's licence; so are corpora by name.
-        is_other = isinstance(above.get("kind"), str)
+        # A corpus that names its kind and more is another text, without the old one's licence; so are corpora by name.
+        kind = above.get("kind")
+        is_other = isinstance(kind, str) and (len(above) > 1 or below.get("kind", kind) != kind)
         if key == "data.validation" and is_by_name(below) != is_by_name(above):
             is_other |= "kind" in (below | above)
         if not is_other:
