@@ -199,6 +199,7 @@ def test_leakage(text: dict[str, Lines], write: Write, quick: None) -> None:
     assert finding.examples[0].startswith("line 10 (the pair is line 20 of data.train.0): ")
     assert report.leakage[0][:4] == ("data.validation", 250, 1, 1)
     assert only(logged(config), "leakage") == finding
+    assert check(write(text, "data.validation.augment={typos: 1}")).leakage[0][:4] == report.leakage[0][:4]
     # 3 of 250 pairs are more than one in a hundred.
     for line in (50, 51):
         text["valid.de"][line], text["valid.en"][line] = text["train.de"][line], text["train.en"][line]

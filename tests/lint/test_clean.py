@@ -131,7 +131,7 @@ def test_corpora_keep_their_keys(clean_config: Path, text: dict[str, Lines]) -> 
     more = {"kind": "json", "path": "more.json", "source_column": "source", "target_column": "target",
             "source_tag": "<more>", "source_language": "de", "target_language": "en"}  # fmt: skip
     valid = {"kind": "text", "source": "valid.de", "target": "valid.en", "both_directions": True}
-    config["data"] |= {"train": [both, more], "validation": {"set": valid}}
+    config["data"] |= {"train": [both, more], "validation": {"set": valid | {"augment": {"typos": 1.0}}}}
     clean_config.write_text(yaml.safe_dump(config), encoding="utf-8")
     first, second = run(clean_config)
     assert (first.key, first.num_kept, second.key, second.num_kept) == ("data.train.0", 1198, "data.train.2", 1)

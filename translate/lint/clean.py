@@ -20,7 +20,6 @@ from translate.config.data import Corpus, TextCorpus, TokenizerConfig, WeightedC
 from translate.config.load import LoadedConfig
 from translate.config.show import annotated_yaml
 from translate.config.yaml import Origin
-from translate.data.augmentation import read_held_out
 from translate.data.corpora import read_corpus
 from translate.data.filtering import near_duplicate_hashes
 from translate.data.languages import Languages
@@ -67,8 +66,8 @@ def clean(loaded: LoadedConfig, output: Path, rules: Sequence[str]) -> list[Clea
     by_size = sorted((each[:3] for each in surveys), key=lambda each: -len(each[2].sources))
     known = learn_known({key: (languages.of(given[key]), *corpus[1:3]) for key, _, corpus in by_size})
     held_out: defaultdict[str, list[Ints]] = defaultdict(list)  # hashes of the sources, by language
-    for key, read in read_held_out(data, data.corpora() if "leaked" in rules else ()).items():
-        held_out[languages.of(data.corpora()[key]).source].append(near_duplicate_hashes(read.sources))
+    for key, corpus in data.corpora().items() if "leaked" in rules else ():
+        held_out[languages.of(corpus).source].append(near_duplicate_hashes(read_corpus(corpus, key=key).sources))
     found = [_judge(each, rules, known, held_out, both=given[each.key].both_directions) for each in surveys]
     written, reports = [], []
     with atomic_folder(output) as folder, open_output(folder / "removed.tsv") as table:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from translate.config.data import Corpus, TsvCorpus
 from translate.config.schema import Config
-from translate.data.corpora import ParallelCorpus
+from translate.data.corpora import ParallelCorpus, read_corpus
 from translate.data.filtering import near_duplicate_hashes
 from translate.data.languages import Direction
 from translate.lint import misalignment
@@ -81,8 +81,9 @@ def survey_corpora(config: Config, corpora: Corpora) -> tuple[list[Survey], list
 
 
 def survey_corpus(key: str, corpus: ParallelCorpus, settings: Corpus) -> Survey:
-    """Read a corpus; its settings say where it comes from."""
-    sides = corpus.sources, corpus.targets
+    """Read a corpus; its settings say where it comes from. Its hashes are of the text as it is before `augment`."""
+    text = corpus if corpus.augment == settings.augment else read_corpus(settings, key=key)
+    sides = text.sources, text.targets
     hashes = (np.fromiter(map(_hash, side), np.int64, len(side)) for side in sides)
     has_rows = settings.has_header if isinstance(settings, TsvCorpus) else settings.kind != "text"
     return Survey(key, "row" if has_rows else "line", corpus, *hashes, *map(near_duplicate_hashes, sides))
