@@ -53,6 +53,12 @@ def test_takes_what_the_run_decides_and_shows_where_it_is_from(load: Load, tmp_p
     shown = annotated_yaml(load_config("tune.yaml"))
     assert "  d_model: 24" in shown and "# runs/base/config.yaml" in shown
     assert str(origins["model.num_heads"]) == "runs/base/config.yaml" and str(origins["model.dropout"]) == "tune.yaml:2"
+    # What is shown without defaults is the same config too, also where the run has another value than the default.
+    write_run_files(Path("runs/plain"), Config(model=ModelConfig(dropout=0.3)))
+    for run in ("runs/base", "runs/plain"):
+        loaded = load("model.dropout=0.1", f"training.initialize_from={run}")
+        (tmp_path / "changed.yaml").write_text(annotated_yaml(loaded, is_whole=False))
+        assert load_config("changed.yaml").config == loaded.config and loaded.config.model.dropout == 0.1
 
 
 def test_contradictions_are_all_named_with_both_values(load: Load) -> None:

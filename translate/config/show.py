@@ -3,7 +3,7 @@
 import json
 import re
 import typing
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Any, NamedTuple
 
 from pydantic_core import to_jsonable_python
@@ -51,9 +51,12 @@ def resolved_yaml(config: Config) -> str:
 def annotated_yaml(loaded: LoadedConfig, *, describe: bool = False, is_whole: bool = True) -> str:
     """Write a config as YAML, with the place where each value was given, and the meaning above if wanted.
 
-    If it is not whole, values that equal the defaults are left out; it can be read as a config all the same.
+    If it is not whole, values that equal the defaults are left out, unless a run that is fine-tuned could have others:
+    it can be read as a config all the same.
     """
-    lines = list(_annotated_lines(loaded.config, "", "", loaded.origins, is_whole=is_whole))
+    (config, origins), run = loaded, loaded.config.training.initialize_from
+    stated = [key for key, origin in origins.items() if run and origin.path != run / "config.yaml"]
+    lines = list(_annotated_lines(config, "", "", origins, None if is_whole else {"name", *stated}))
     width = min(max(len(text) for text, _, _ in lines), _WIDEST_VALUE)
     written = []
     for text, origin, meaning in lines:
@@ -64,25 +67,28 @@ def annotated_yaml(loaded: LoadedConfig, *, describe: bool = False, is_whole: bo
 
 
 def _annotated_lines(
-    value: Any, key: str, indent: str, origins: dict[str, Origin], *, is_whole: bool
+    value: Any, key: str, indent: str, origins: dict[str, Origin], needed: Container[str] | None
 ) -> Iterator[tuple[str, str, str]]:
-    """Yield lines of YAML with the meaning of the key, and the origin, which is empty for a section's own line."""
+    """Yield lines of YAML with the meaning of the key, and the origin, which is empty for a section's own line.
+
+    Of values that equal the defaults, only those that are `needed`; None: all.
+    """
     is_list = isinstance(value, tuple)
     for name, item in enumerate(value) if is_list else dict(value).items():
         dotted, field = join_key(key, str(name)), getattr(type(value), "model_fields", {}).get(name)
         is_default = field is not None and item == field.get_default(call_default_factory=True)
-        if is_default and not is_whole and name not in ("name", "kind"):  # without which it would be another config
+        if is_default and not (needed is None or name == "kind" or dotted in needed or isinstance(item, Section)):
             continue
         meaning = (field and field.description) or ""
         start = f"{indent}-" if is_list else f"{indent}{dump_scalar(name)}:"
         if not isinstance(item, Section | dict | tuple) or not item:
             yield f"{start} {dump_scalar(to_jsonable_python(item))}", str(origins.get(dotted, "default")), meaning
             continue
-        lines = _annotated_lines(item, dotted, f"{indent}  ", origins, is_whole=is_whole)
+        lines = list(_annotated_lines(item, dotted, f"{indent}  ", origins, needed))
         if is_list:  # a list's dash takes the place of its first line's indentation
-            text, origin, meaning = next(lines)
+            text, origin, meaning = lines.pop(0)
             yield f"{start} {text[len(start) + 1 :]}", origin, meaning
-        else:
+        elif lines:
             yield start, "", meaning
         yield from lines
 
