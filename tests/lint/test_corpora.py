@@ -64,13 +64,14 @@ def test_repetition_by_hand() -> None:
 
 def test_boilerplate_is_next_to_many_different_lines() -> None:
     words = ["red", "green", "blue", "black", "white", "pink", "brown", "grey", "gold", "silver"]
-    pairs = [("Alle Rechte vorbehalten.", f"a {word} house") for word in words]
+    pairs = [("Alle Rechte vorbehalten.", word) for word in words]
     pairs += [(f"ein Haus in {word}", "Next page") for word in words[:-1]]  # nine are not many
     pairs += [("Ja.", f"{word}!") for word in words] + [("Ja.", "Yes.")] * 13  # often next to the same line
     pairs += [("!!!", word) for word in words]
+    pairs += [("Ein buntes Haus.", f"a {word} house") for word in words]  # translations, or nearly
     sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
-    assert find_boilerplate(*survey(sources, targets)[5:]).tolist() == [*range(10)]
-    assert find_boilerplate(*survey(targets, sources)[5:]).tolist() == [*range(10)]
+    assert find_boilerplate(survey(sources, targets)).tolist() == [*range(10)]
+    assert find_boilerplate(survey(targets, sources)).tolist() == [*range(10)]
 
 
 def test_leakage_by_hand() -> None:

@@ -125,7 +125,7 @@ KINDS: dict[str, Kind] = {
                           "remove them unless they are intended", 0.10),
     "ambiguous": Kind("repeat an earlier source with another target",
                       "normal in small numbers, and among paraphrases", 0.25, is_usual=False),
-    "boilerplate": Kind("have a side that is next to many other lines", "remove them: they are no translations"),
+    "boilerplate": Kind("have a side that is next to many unrelated lines", "remove them: they are no translations"),
     "source_like_target": Kind("have a source that looks like the target language", _SWAPPED, 0.005, 0.5),
     "target_like_source": Kind("have a target that looks like the source language", _SWAPPED, 0.005, 0.5),
     "source_like_neither": Kind("have a source that may be in a third language", _FOREIGN),
