@@ -124,7 +124,7 @@ def test_corpora_keep_their_keys(clean_config: Path, text: dict[str, Lines]) -> 
     text["train.en"][9] = text["valid.en"][2].upper()  # the source of the other direction
     write(folder, text)
     rows = [{"source": source, "target": f"{target}\n" if source == "drei" else target}
-            for source, target in [("eins", "one"), ("zwei", "zwei"), ("drei", "three")]]  # fmt: skip
+            for source, target in [("eins", "one"), ("zwei", "zwei"), ("drei", "three"), ("vier\0", "four")]]  # fmt: skip
     (folder / "more.json").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     config = yaml.safe_load(clean_config.read_text(encoding="utf-8"))
     both = {"kind": "text", "source": "train.de", "target": "train.en", "both_directions": True, "weight": 2.0}
@@ -140,7 +140,9 @@ def test_corpora_keep_their_keys(clean_config: Path, text: dict[str, Lines]) -> 
         ("data.train.0", 10, "leaked"),
         ("data.train.2", 2, "equal"),
         ("data.train.2", 3, "line_end"),
+        ("data.train.2", 4, "control"),
     ]
+    assert "\tvier\\0\tfour" in (folder / "out" / "removed.tsv").read_text(encoding="utf-8")
     written = yaml.safe_load((folder / "out" / "config.yaml").read_text(encoding="utf-8"))["data"]["train"]
     places = [{key: Path(corpus.pop(key)).name for key in ("source", "target")} for corpus in written]
     assert places[0] == {"source": "train.0.de", "target": "train.0.en"}

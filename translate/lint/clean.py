@@ -36,7 +36,7 @@ _SLOW = re.compile("[a-z]+_like_|shifted|unrelated")  # rules that need a closer
 _SUBWORDS = TokenizerConfig(normalization="nmt_nfkc_cf", character_coverage=0.9995, byte_fallback=False)
 _VOCAB_SIZES = (8000, 2000, 500)  # the first for which there is enough text
 _NOT_TEXT = re.compile("[\n\0\ud800-\udfff]|\r\\Z|\\A\ufeff")  # what a line of a text file cannot have
-_ESCAPES = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"})
+_ESCAPES = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r", "\0": r"\0"})
 
 
 class CleanedCorpus(NamedTuple):
