@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from translate.config.load import load_config
+from translate.data.text import read_lines
 from translate.errors import InputError
 from translate.lint.clean import CleanedCorpus, clean
 from translate.lint.findings import KINDS, choose_rules
@@ -123,8 +124,8 @@ def test_corpora_keep_their_keys(clean_config: Path, text: dict[str, Lines]) -> 
     text["train.de"][7] = text["valid.de"][1]
     text["train.en"][9] = text["valid.en"][2].upper()  # the source of the other direction
     write(folder, text)
-    rows = [{"source": source, "target": f"{target}\n" if source == "drei" else target}
-            for source, target in [("eins", "one"), ("zwei", "zwei"), ("drei", "three"), ("vier\0", "four")]]  # fmt: skip
+    more_pairs = [("eins", "one"), ("zwei", "zwei"), ("drei", "three\n"), ("vier\0", "four")]
+    rows = [{"source": source, "target": target} for source, target in more_pairs]
     (folder / "more.json").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     config = yaml.safe_load(clean_config.read_text(encoding="utf-8"))
     both = {"kind": "text", "source": "train.de", "target": "train.en", "both_directions": True, "weight": 2.0}
@@ -155,8 +156,19 @@ def test_what_cannot_be_written(clean_config: Path, text: dict[str, Lines]) -> N
     folder = clean_config.parent
     (folder / "more.json").write_text(json.dumps({"s": "eins\nzwei", "t": "one two"}), encoding="utf-8")
     corpus = f"data.train=[{{kind: json, path: {folder}/more.json, source_column: s, target_column: t}}]"
-    with pytest.raises(InputError, match=r"data\.train\.0, row 1: .*line_end"):
-        run(clean_config, corpus, rules=("equal",))
+    copies = corpus.replace("[", f"[{{kind: text, source: {folder}/valid.de, target: {folder}/valid.de}}, ")
+    with pytest.raises(InputError, match=r"data\.train\.1, row 1: .*line_end"):  # before anything is judged
+        run(clean_config, copies, rules=("equal",))
     with pytest.raises(InputError, match=r"data\.train\.0: no pair is left of 1,.*--keep line_end"):
         run(clean_config, corpus)
     assert not (folder / "out").exists()
+
+
+def test_a_byte_order_mark_stays(clean_config: Path) -> None:
+    """Reading removes one at the beginning of a file, wherever the first line that is kept comes from."""
+    rows = [{"s": "eins", "t": "eins"}, {"s": "\ufeffzwei", "t": "two"}, {"s": "\ufeffdrei", "t": "three"}]
+    clean_config.with_name("more.json").write_text(json.dumps(rows), encoding="utf-8")
+    corpus = {"kind": "json", "path": clean_config.with_name("more.json"), "source_column": "s", "target_column": "t"}
+    loaded = load_config(str(clean_config), {"data.train": [corpus]})
+    clean(loaded, clean_config.with_name("out"), ("equal",))
+    assert read_lines(clean_config.with_name("out") / "train.0.de") == ["\ufeffzwei", "\ufeffdrei"]

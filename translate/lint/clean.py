@@ -9,6 +9,7 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -35,7 +36,7 @@ _BLOCK_PAIRS = 50_000  # inspected at once, with a dictionary of their own
 _SLOW = re.compile("[a-z]+_like_|shifted|unrelated")  # rules that need a closer look
 _SUBWORDS = TokenizerConfig(normalization="nmt_nfkc_cf", character_coverage=0.9995, byte_fallback=False)
 _VOCAB_SIZES = (8000, 2000, 500)  # the first for which there is enough text
-_NOT_TEXT = re.compile("[\n\0\ud800-\udfff]|\r\\Z|\\A\ufeff")  # what a line of a text file cannot have
+_NOT_TEXT = {"line_end": re.compile("\n|\r\\Z"), "control": re.compile("[\0\ud800-\udfff]")}  # in a line, by its rule
 _ESCAPES = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r", "\0": r"\0"})
 
 
@@ -63,6 +64,11 @@ def clean(loaded: LoadedConfig, output: Path, rules: Sequence[str]) -> list[Clea
     data, languages = loaded.config.data, Languages(loaded.config.data)
     given = _without_reverse(data.corpora("train"))
     surveys = [survey_corpus(key, read_corpus(each, key=key, languages=languages), each) for key, each in given.items()]
+    for survey, rule in product(surveys, _NOT_TEXT.keys() - {*rules}):
+        for line, pair in enumerate(zip(*survey.corpus[1:3], strict=True), start=1):
+            if any(map(_NOT_TEXT[rule].search, pair)):
+                problem = f"a text file cannot have all of its characters, so apply the rule {rule}"
+                raise InputError(f"{survey.key}, {survey.unit} {line:,}: {problem}")
     by_size = sorted((each[:3] for each in surveys), key=lambda each: -len(each[2].sources))
     known = learn_known({key: (languages.of(given[key]), *corpus[1:3]) for key, _, corpus in by_size})
     held_out: defaultdict[str, list[Ints]] = defaultdict(list)  # hashes of the sources, by language
@@ -187,13 +193,12 @@ def _write(survey: Survey, removed: Mapping[str, Ints], files: Sequence[Path], t
         broken[numbers] = number
     rules, pairs = ["", *removed], zip(broken, survey.corpus.sources, survey.corpus.targets, strict=True)
     with open_output(files[0]) as sources, open_output(files[1]) as targets:
+        for file, side in zip((sources, targets), survey.corpus[1:3], strict=True):  # reading a file removes a mark
+            file.write(text_bytes("\ufeff" * side[int(broken.argmin())].startswith("\ufeff")))
         for line, (rule, source, target) in enumerate(pairs, start=1):
             if rule:
                 cells = (survey.key, str(line), rules[rule], source.translate(_ESCAPES), target.translate(_ESCAPES))
                 table.write(text_bytes("\t".join(cells) + "\n"))
-            elif _NOT_TEXT.search(source) or _NOT_TEXT.search(target):
-                problem = "a text file cannot have all of its characters: apply line_end, control and invisible"
-                raise InputError(f"{survey.key}, {survey.unit} {line:,}: {problem}")
             else:
                 sources.write(text_bytes(f"{source}\n"))
                 targets.write(text_bytes(f"{target}\n"))
