@@ -1,6 +1,7 @@
 """Cleaning: what was put into clean text is removed, with its rule, and the rest stays as it is."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,7 @@ def test_what_is_put_in_is_removed(clean_config: Path, text: dict[str, Lines]) -
     # The next training reads the rest, and nothing else is another config.
     cleaned, given = (load_config(str(path), require_files=True).config for path in (out / "config.yaml", clean_config))
     assert cleaned.data.train[0].source == (out / "train.0.de").resolve()  # type: ignore[union-attr]
+    assert cleaned.name != given.name  # a directory of runs may have both
     unlike = {"name": given.name, "data": given.data}
     assert cleaned.model_copy(update=unlike) == given and cleaned.data.validation == given.data.validation
 
@@ -129,8 +131,9 @@ def test_corpora_keep_their_keys(clean_config: Path, text: dict[str, Lines]) -> 
     (folder / "more.json").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     config = yaml.safe_load(clean_config.read_text(encoding="utf-8"))
     both = {"kind": "text", "source": "train.de", "target": "train.en", "both_directions": True, "weight": 2.0}
+    tagged = {"source_tag": "<more>", "augment": {"typos": 0.1}}
     more = {"kind": "json", "path": "more.json", "source_column": "source", "target_column": "target",
-            "source_tag": "<more>", "source_language": "de", "target_language": "en"}  # fmt: skip
+            "source_language": "de", "target_language": "en", **tagged}  # fmt: skip
     valid = {"kind": "text", "source": "valid.de", "target": "valid.en", "both_directions": True}
     config["data"] |= {"train": [both, more], "validation": {"set": valid | {"augment": {"typos": 1.0}}}}
     clean_config.write_text(yaml.safe_dump(config), encoding="utf-8")
@@ -144,11 +147,13 @@ def test_corpora_keep_their_keys(clean_config: Path, text: dict[str, Lines]) -> 
         ("data.train.2", 4, "control"),
     ]
     assert "\tvier\\0\tfour" in (folder / "out" / "removed.tsv").read_text(encoding="utf-8")
-    written = yaml.safe_load((folder / "out" / "config.yaml").read_text(encoding="utf-8"))["data"]["train"]
+    shown = (folder / "out" / "config.yaml").read_text(encoding="utf-8")
+    assert re.search(r"typos: 0.1 +# \S+mine\.yaml:", shown)  # where it was given
+    written = yaml.safe_load(shown)["data"]["train"]
     places = [{key: Path(corpus.pop(key)).name for key in ("source", "target")} for corpus in written]
     assert places[0] == {"source": "train.0.de", "target": "train.0.en"}
     languages = {"kind": "text", "source_language": "de", "target_language": "en"}
-    assert written == [languages | {"both_directions": True, "weight": 2.0}, languages | {"source_tag": "<more>"}]
+    assert written == [languages | {"both_directions": True, "weight": 2.0}, languages | tagged]
     assert len(load_config(str(folder / "out" / "config.yaml"), require_files=True).config.data.train) == 3
 
 

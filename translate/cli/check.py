@@ -86,7 +86,7 @@ def clean(
     loaded = load_config(config, overrides or [], require_files=True)
     if not (corpora := loaded.config.data.corpora("train")):
         raise InputError("data.train names no corpus: there is nothing to clean")
-    for key in (key for key, corpus in corpora.items() if is_stream(corpus)):
+    if key := next((key for key, corpus in corpora.items() if is_stream(corpus)), None):
         hint = f"clean compares all pairs of a corpus, so read it as a whole, with {key}.streaming=false"
         raise InputError(f"{key}.streaming = true: {hint}")
     from translate.lint.check import plain

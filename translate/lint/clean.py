@@ -70,21 +70,21 @@ def clean(loaded: LoadedConfig, output: Path, rules: Sequence[str]) -> list[Clea
                 problem = f"a text file cannot have all of its characters, so apply the rule {rule}"
                 raise InputError(f"{survey.key}, {survey.unit} {line:,}: {problem}")
     by_size = sorted((each[:3] for each in surveys), key=lambda each: -len(each[2].sources))
-    known = learn_known({key: (languages.of(given[key]), *corpus[1:3]) for key, _, corpus in by_size})
+    learnt = by_size if any("_like_" in rule for rule in rules) else []
+    known = learn_known({key: (languages.of(given[key]), *corpus[1:3]) for key, _, corpus in learnt})
     held_out: defaultdict[str, list[Ints]] = defaultdict(list)  # hashes of the sources, by language
     for key, corpus in data.corpora().items() if "leaked" in rules else ():
         held_out[languages.of(corpus).source].append(near_duplicate_hashes(read_corpus(corpus, key=key).sources))
     found = [_judge(each, rules, known, held_out, both=given[each.key].both_directions) for each in surveys]
-    written, reports = [], []
+    written, reports = dict[str, TextCorpus](), []
     with atomic_folder(output) as folder, open_output(folder / "removed.tsv") as table:
         table.write(b"corpus\tline\trule\tsource\ttarget\n")
         for survey, by_rule in zip(surveys, found, strict=True):
-            corpus = _as_text(given[survey.key], survey, Path(os.path.abspath(output)))
-            _write(survey, by_rule, [folder / path.name for path in (corpus.source, corpus.target)], table)
-            written.append(corpus)
-            num_pairs, removed = len(survey.source_hashes), inspection.list_suspects(survey, by_rule)
-            num_kept = num_pairs - sum(each.num_pairs for each in removed)
-            reports.append(CleanedCorpus(survey.key, survey.corpus.name, num_pairs, num_kept, tuple(removed)))
+            text = written[survey.key] = _as_text(given[survey.key], survey, Path(os.path.abspath(output)))
+            _write(survey, by_rule, [folder / path.name for path in (text.source, text.target)], table)
+            counts = len(survey.source_hashes), len(survey.source_hashes) - sum(map(len, by_rule.values()))
+            removed = tuple(inspection.list_suspects(survey, by_rule))
+            reports.append(CleanedCorpus(survey.key, survey.corpus.name, *counts, removed))
         (folder / "config.yaml").write_bytes(text_bytes(_config(loaded, written)))
     return reports
 
@@ -204,10 +204,14 @@ def _write(survey: Survey, removed: Mapping[str, Ints], files: Sequence[Path], t
                 targets.write(text_bytes(f"{target}\n"))
 
 
-def _config(loaded: LoadedConfig, corpora: Sequence[TextCorpus]) -> str:
-    """The given config with these training corpora; as in `config show --changed`, without defaults."""
-    data = loaded.config.data.model_copy(update={"train": tuple(corpora)})
-    origins = {key: origin for key, origin in loaded.origins.items() if not f"{key}.".startswith("data.train.")}
-    for index in range(len(corpora)):
-        origins |= {f"data.train.{index}.{key}": Origin(place="translate clean") for key in TextCorpus.model_fields}
-    return annotated_yaml(LoadedConfig(loaded.config.model_copy(update={"data": data}), origins), is_whole=False)
+def _config(loaded: LoadedConfig, corpora: Mapping[str, TextCorpus]) -> str:
+    """The given config with other training corpora, by their keys in it, and another name; without defaults."""
+    config, own = loaded.config, Origin(place="translate clean")
+    data = config.data.model_copy(update={"train": tuple(corpora.values())})
+    config = config.model_copy(update={"name": f"{config.name}-cleaned", "data": data})  # it is another run
+    origins = {key: each for key, each in loaded.origins.items() if not key.startswith("data.train.")} | {"name": own}
+    for index, key in enumerate(corpora):
+        new, old = f"data.train.{index}.", f"{key}."
+        origins |= {new + name[len(old) :]: each for name, each in loaded.origins.items() if name.startswith(old)}
+        origins |= {f"{new}{name}": own for name in ("kind", "source", "target")}
+    return annotated_yaml(LoadedConfig(config, origins), is_whole=False)
