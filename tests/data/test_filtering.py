@@ -99,4 +99,6 @@ def test_hashes_of_lines() -> None:
     assert hashes[0] == hashes[1] != hashes[2]
     assert hashes[3:5].tolist() == [0, 0]
     assert len({*hashes[5:].tolist()}) == 26  # digits do not tell lines apart
+    assert len({*near_duplicate_hashes(lines, keep_digits=True).tolist()}) == 3 + 1 + 260  # unless they are kept
+    assert near_duplicate_keys(["٣ and 12.5 %"], keep_digits=True) == [b"3 and 125"]
     assert near_duplicate_hashes([]).tolist() == near_duplicate_keys([]) == []

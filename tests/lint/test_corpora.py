@@ -52,13 +52,13 @@ def test_repetition_by_hand() -> None:
         ("Hello.", "Guten Tag."),  # 11: 3 the other way round is not a repetition
         ("„Guten Tag!“", "Good day"),  # 12: 0 but for punctuation
         ("17 Hunde", "17 dogs"),
-        ("25 Hunde.", "24 dogs"),  # 14: 13 but for digits
+        ("25 Hunde.", "24 dogs"),  # another number is another sentence
         ("25 Hunde.", "25 cats"),  # 15: only the source occurred before
         ("...", "!"),
         ("?!", "-"),  # 17: nothing is left of it that could be compared
     ]
     sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
-    assert repetitions(sources, targets) == {"repeated": [2, 8], "near_repeated": [12, 14], "ambiguous": [3, 15]}
+    assert repetitions(sources, targets) == {"repeated": [2, 8], "near_repeated": [12], "ambiguous": [3, 15]}
     assert everywhere(sources, targets) == {"empty": [5, 6, 7, 9, 10], "equal": [4]}
 
 

@@ -21,7 +21,8 @@ _CHUNK_LINES = 100  # whose keys are made at once
 _ASCII = [(chr(code), unicodedata.category(chr(code))[0]) for code in range(128)]
 _REMOVED = "".join(each for each, kind in _ASCII if kind in "PSC" and not each.isspace()).encode()
 _SPACES = "".join(each for each, _ in _ASCII if each.isspace() and each != "\n").encode()
-_REPLACED = bytes.maketrans(b"123456789" + _SPACES, b"0" * 9 + b" " * len(_SPACES))
+_ONE_SPACE = bytes.maketrans(_SPACES, b" " * len(_SPACES))
+_ONE_DIGIT = bytes.maketrans(b"123456789" + _SPACES, b"0" * 9 + b" " * len(_SPACES))
 
 
 class FilterReport(NamedTuple):
@@ -62,26 +63,26 @@ def find_copies(sources: Iterable[str], targets: Iterable[str]) -> tuple[NDArray
     return np.array(equal, dtype=np.bool_), is_repeated
 
 
-def near_duplicate_hashes(lines: Iterable[str]) -> NDArray[np.int64]:
+def near_duplicate_hashes(lines: Iterable[str], *, keep_digits: bool = False) -> NDArray[np.int64]:
     """The 64-bit hash of each line's key, valid in this process; 0: the key is empty, and the line duplicates nothing.
 
     Lines with one key differ only in case, punctuation, spaces or digits; see `near_duplicate_keys`.
 
     One core hashes 200,000 German lines of Multi30k per second, and a million English ones, which are ASCII.
     """
-    return np.fromiter(_hashes(iter(lines)), np.int64)
+    return np.fromiter(_hashes(iter(lines), keep_digits), np.int64)
 
 
-def _hashes(lines: Iterator[str]) -> Iterator[int]:
+def _hashes(lines: Iterator[str], keep_digits: bool) -> Iterator[int]:
     while chunk := list(islice(lines, _CHUNK_LINES)):
-        yield from map(hash, near_duplicate_keys(chunk))
+        yield from map(hash, near_duplicate_keys(chunk, keep_digits=keep_digits))
 
 
-def near_duplicate_keys(lines: Sequence[str]) -> list[bytes]:
+def near_duplicate_keys(lines: Sequence[str], *, keep_digits: bool = False) -> list[bytes]:
     """What is left of each line: its letters and digits; a chunk of lines takes little longer than a few.
 
-    Letters are in their compatibility form (NFKC) and lowercase, each digit is 0, and words are one space apart.
-    Punctuation, symbols and invisible characters are removed, so a key may be empty.
+    Letters are in their compatibility form (NFKC) and lowercase, and words are one space apart. Punctuation, symbols
+    and invisible characters are removed, so a key may be empty. Each digit is 0, unless they are kept.
     """
     text = "\n".join(line.replace("\n", " ") for line in lines)
     if not text.isascii():
@@ -90,8 +91,8 @@ def near_duplicate_keys(lines: Sequence[str]) -> list[bytes]:
     for each in {*text} if not text.isascii() else ():
         kind = unicodedata.category(each)
         if each > "\x7f" and (kind == "Nd" or kind[0] in "PSCZ"):
-            text = text.replace(each, "0" if kind == "Nd" else " " if each.isspace() else "")
-    keys = text.encode().translate(_REPLACED, _REMOVED)
+            text = text.replace(each, str(unicodedata.decimal(each, " " if each.isspace() else "")))
+    keys = text.encode().translate(_ONE_SPACE if keep_digits else _ONE_DIGIT, _REMOVED)
     while b"  " in keys:
         keys = keys.replace(b"  ", b" ")
     return [key.strip() for key in keys.split(b"\n")] if lines else []

@@ -74,7 +74,8 @@ def clean(loaded: LoadedConfig, output: Path, rules: Sequence[str]) -> list[Clea
     known = learn_known({key: (languages.of(given[key]), *corpus[1:3]) for key, _, corpus in learnt})
     held_out: defaultdict[str, list[Ints]] = defaultdict(list)  # hashes of the sources, by language
     for key, corpus in data.corpora().items() if "leaked" in rules else ():
-        held_out[languages.of(corpus).source].append(near_duplicate_hashes(read_corpus(corpus, key=key).sources))
+        sources = read_corpus(corpus, key=key).sources
+        held_out[languages.of(corpus).source].append(near_duplicate_hashes(sources, keep_digits=True))
     found = [_judge(each, rules, known, held_out, both=given[each.key].both_directions) for each in surveys]
     written, reports = dict[str, TextCorpus](), []
     with atomic_folder(output) as folder, open_output(folder / "removed.tsv") as table:

@@ -88,7 +88,8 @@ def survey_corpus(key: str, corpus: ParallelCorpus, settings: Corpus) -> Survey:
     sides = text.sources, text.targets
     hashes = (np.fromiter(map(_hash, side), np.int64, len(side)) for side in sides)
     has_rows = settings.has_header if isinstance(settings, TsvCorpus) else settings.kind != "text"
-    return Survey(key, "row" if has_rows else "line", corpus, *hashes, *map(near_duplicate_hashes, sides))
+    keys = (near_duplicate_hashes(side, keep_digits=True) for side in sides)
+    return Survey(key, "row" if has_rows else "line", corpus, *hashes, *keys)
 
 
 def take_sample(corpus: ParallelCorpus, *, max_pairs: int) -> Sample:

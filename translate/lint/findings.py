@@ -121,7 +121,7 @@ KINDS: dict[str, Kind] = {
     "leaked": Kind("have the source of a held-out pair", "remove them from data.train"),  # `check` has `Leak` for them
     "repeated": Kind("repeat an earlier pair",
                      "remove them unless they are intended, or skip them with data.leave_out=[repeated]", 0.10),
-    "near_repeated": Kind("repeat an earlier pair but for punctuation and digits",
+    "near_repeated": Kind("repeat an earlier pair but for punctuation",
                           "remove them unless they are intended", 0.10),
     "ambiguous": Kind("repeat an earlier source with another target",
                       "normal in small numbers, and among paraphrases", 0.25, is_usual=False),
