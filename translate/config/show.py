@@ -55,8 +55,8 @@ def annotated_yaml(loaded: LoadedConfig, *, describe: bool = False, is_whole: bo
     it can be read as a config all the same.
     """
     (config, origins), run = loaded, loaded.config.training.initialize_from
-    stated = [key for key, origin in origins.items() if run and origin.path != run / "config.yaml"]
-    lines = list(_annotated_lines(config, "", "", origins, None if is_whole else {"name", *stated}))
+    own = [key for key, origin in origins.items() if run and origin.path != run / "config.yaml"]
+    lines = list(_annotated_lines(config, "", "", origins, stated=None if is_whole else {"name", *own}))
     width = min(max(len(text) for text, _, _ in lines), _WIDEST_VALUE)
     written = []
     for text, origin, meaning in lines:
@@ -67,24 +67,21 @@ def annotated_yaml(loaded: LoadedConfig, *, describe: bool = False, is_whole: bo
 
 
 def _annotated_lines(
-    value: Any, key: str, indent: str, origins: dict[str, Origin], needed: Container[str] | None
+    value: Any, key: str, indent: str, origins: dict[str, Origin], *, stated: Container[str] | None
 ) -> Iterator[tuple[str, str, str]]:
-    """Yield lines of YAML with the meaning of the key, and the origin, which is empty for a section's own line.
-
-    Of values that equal the defaults, only those that are `needed`; None: all.
-    """
+    """Yield lines of YAML with the meaning of the key, and the origin, which is empty for a section's own line."""
     is_list = isinstance(value, tuple)
     for name, item in enumerate(value) if is_list else dict(value).items():
         dotted, field = join_key(key, str(name)), getattr(type(value), "model_fields", {}).get(name)
-        is_default = field is not None and item == field.get_default(call_default_factory=True)
-        if is_default and not (needed is None or name == "kind" or dotted in needed or isinstance(item, Section)):
+        is_default = field and name != "kind" and item == field.get_default(call_default_factory=True)
+        if is_default and stated is not None and dotted not in stated and not isinstance(item, Section):
             continue
         meaning = (field and field.description) or ""
         start = f"{indent}-" if is_list else f"{indent}{dump_scalar(name)}:"
         if not isinstance(item, Section | dict | tuple) or not item:
             yield f"{start} {dump_scalar(to_jsonable_python(item))}", str(origins.get(dotted, "default")), meaning
             continue
-        lines = list(_annotated_lines(item, dotted, f"{indent}  ", origins, needed))
+        lines = list(_annotated_lines(item, dotted, f"{indent}  ", origins, stated=stated))
         if is_list:  # a list's dash takes the place of its first line's indentation
             text, origin, meaning = lines.pop(0)
             yield f"{start} {text[len(start) + 1 :]}", origin, meaning

@@ -69,9 +69,8 @@ def clean(loaded: LoadedConfig, output: Path, rules: Sequence[str]) -> list[Clea
             if any(map(_NOT_TEXT[rule].search, pair)):
                 problem = f"a text file cannot have all of its characters, so apply the rule {rule}"
                 raise InputError(f"{survey.key}, {survey.unit} {line:,}: {problem}")
-    by_size = sorted((each[:3] for each in surveys), key=lambda each: -len(each[2].sources))
-    learnt = by_size if any("_like_" in rule for rule in rules) else []
-    known = learn_known({key: (languages.of(given[key]), *corpus[1:3]) for key, _, corpus in learnt})
+    by_size = sorted(surveys, key=lambda each: -len(each.source_hashes)) if "_like_" in str(rules) else []
+    known = learn_known({each.key: (languages.of(given[each.key]), *each.corpus[1:3]) for each in by_size})
     held_out: defaultdict[str, list[Ints]] = defaultdict(list)  # hashes of the sources, by language
     for key, corpus in data.corpora().items() if "leaked" in rules else ():
         sources = read_corpus(corpus, key=key).sources
@@ -163,15 +162,12 @@ def _inspect(
     survey: Survey, start: int, stop: int, tokenizer: Tokenizer | None, known: Mapping[str, KnownLanguage]
 ) -> dict[str, Ints]:
     """Positions of the pairs from `start` to `stop` that the slow rules find."""
-    sides = survey.corpus.sources, survey.corpus.targets
-    block = Sample(np.arange(start, stop), [*sides[0][start:stop]], [*sides[1][start:stop]])
-    ids, vocab_size = [list[list[int]]() for _ in sides], 0
+    block = Sample(np.arange(start, stop), *([*side[start:stop]] for side in survey.corpus[1:3]))
+    ids, vocab_size = [list[list[int]]() for _ in range(2)], 0
     if tokenizer is not None:
         ids = [tokenizer.encode_lines(lines, num_threads=os.cpu_count() or 1) for lines in block[1:]]
         vocab_size = tokenizer.vocab_size
-    found, misaligned = inspection.inspect_closely(
-        block, *ids, vocab_size=vocab_size, direction=survey.corpus.direction, known=known, sides=sides
-    )
+    found, misaligned = inspection.inspect_closely(survey, block, *ids, vocab_size=vocab_size, known=known)
     runs = {"shifted": [block.numbers[:0]], "unrelated": [misaligned.pairs]}
     for first, last, offset in misaligned.shifts:
         runs["unrelated" if offset is None else "shifted"].append(np.arange(first, last + 1))

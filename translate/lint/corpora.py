@@ -18,7 +18,6 @@ from translate.config.data import Corpus, TsvCorpus
 from translate.config.schema import Config
 from translate.data.corpora import ParallelCorpus, read_corpus
 from translate.data.filtering import near_duplicate_hashes
-from translate.data.languages import Direction
 from translate.lint import misalignment
 from translate.lint.findings import KINDS, Leak, Location, Suspects, Unit
 from translate.lint.languages import KnownLanguage, find_wrong_languages
@@ -115,9 +114,8 @@ def find_suspects(
     everywhere = find_everywhere(survey) | find_repetitions(*survey[3:])
     unlikely = misalignment.find_unlikely_lengths(*map(count_items, survey.corpus[1:3]))
     everywhere["unlikely_length"] = np.setdiff1d(unlikely, everywhere["empty"])
-    found, misaligned = inspect_closely(
-        sample, *ids, vocab_size=vocab_size, direction=survey.corpus.direction, known=known, sides=sample[1:]
-    )  # `clean` alone reports single pairs that are unrelated: its tokens have no case
+    found, misaligned = inspect_closely(survey, sample, *ids, vocab_size=vocab_size, known=known)
+    # `clean` alone reports single pairs that are unrelated: its tokens have no case.
     return list_suspects(survey, everywhere) + list_suspects(survey, found, misaligned.shifts, sample.numbers)
 
 
@@ -132,24 +130,14 @@ def find_everywhere(survey: Survey) -> dict[str, Ints]:
 
 
 def inspect_closely(
-    sample: Sample,
-    *ids: TokenIds,
-    vocab_size: int,
-    direction: Direction | None,
-    known: Mapping[str, KnownLanguage],
-    sides: Sequence[Sequence[str]],
+    survey: Survey, sample: Sample, *ids: TokenIds, vocab_size: int, known: Mapping[str, KnownLanguage]
 ) -> tuple[dict[str, Ints], Misaligned]:
-    """Find the lines in the wrong language, by kind, and the misaligned lines. `find_suspects` explains the arguments.
-
-    Args:
-        sides: The two texts from which `known` languages may have been learnt; the sample's lines are among theirs.
-    """
-    numbers, sources, targets = sample
-    wrong: dict[str, Ints] = {}
-    if direction is not None and known.keys() >= {*direction}:
-        source, target = (known[code] for code in direction)
-        is_own = source.lines is sides[0], target.lines is sides[1]
-        wrong = find_wrong_languages(sources, targets, (source.counts, target.counts), is_own=is_own)
+    """Find lines in the wrong language, by kind, and misaligned lines. `find_suspects` explains the arguments."""
+    (numbers, sources, targets), wrong = sample, dict[str, Ints]()
+    languages = [known[code] for code in dict.fromkeys(survey.corpus.direction or ()) if code in known]
+    if len(languages) == 2:
+        counts, is_own = zip(*((each.counts, each.key == survey.key) for each in languages), strict=True)
+        wrong = find_wrong_languages(sources, targets, counts, is_own=is_own)
     is_copy = np.fromiter(map(eq, sources, targets), np.bool_)  # a copy is reported as such
     found = {kind: numbers[lines[~is_copy[lines]]] for kind, lines in wrong.items()}
     return found, misalignment.find_misaligned(*ids, numbers=numbers, vocab_size=vocab_size)
@@ -179,19 +167,17 @@ def find_boilerplate(survey: Survey) -> Ints:
     A short line with many translations, such as a greeting, is often next to the same ones; and translations of one
     line are alike.
     """
-    both_keys, is_found = survey[5:], np.zeros(len(survey.source_keys), np.bool_)
-    new = np.flatnonzero(_is_new(_hash_pairs(*both_keys)))
-    for keys, others in zip(both_keys, survey.corpus[2:0:-1], strict=True):
+    is_found, new = np.zeros(len(survey.source_keys), np.bool_), np.flatnonzero(_is_new(_hash_pairs(*survey[5:])))
+    for keys, others in zip(survey[5:], survey.corpus[2:0:-1], strict=True):
         distinct, inverse, counts = np.unique(keys, return_inverse=True, return_counts=True)
         num_partners = np.bincount(inverse[new], minlength=len(distinct))
         is_common = (distinct != 0) & (num_partners >= _MANY_PARTNERS) & (2 * num_partners >= counts)
-        common, alike = new[is_common[inverse[new]]], np.zeros(len(distinct))
-        common = common[np.argsort(inverse[common], kind="stable")]
-        for first, second in pairwise(common.tolist()):
-            if inverse[first] == inverse[second]:
-                one, other = (_trigrams(others[place]) for place in (first, second))
-                alike[inverse[first]] += len(one & other) / max(1, len(one | other))
-        is_found |= (is_common & (alike < _ALIKE * (num_partners - 1)))[inverse]
+        ends, ranked = np.cumsum(num_partners), new[np.argsort(inverse[new], kind="stable")]
+        for number in np.flatnonzero(is_common):
+            places = ranked[ends[number] - num_partners[number] : ends[number]].tolist()
+            pairs = pairwise(map(_trigrams, map(others.__getitem__, places)))
+            is_common[number] = np.mean([len(one & other) / max(1, len(one | other)) for one, other in pairs]) < _ALIKE
+        is_found |= is_common[inverse]
     return np.flatnonzero(is_found)
 
 
