@@ -3,8 +3,8 @@
 import hashlib
 import logging
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterable, Sequence
+from itertools import chain, islice
 from typing import NamedTuple
 
 import numpy as np
@@ -70,12 +70,10 @@ def near_duplicate_hashes(lines: Iterable[str], *, keep_digits: bool = False) ->
 
     One core hashes 200,000 German lines of Multi30k per second, and a million English ones, which are ASCII.
     """
-    return np.fromiter(_hashes(iter(lines), keep_digits), np.int64)
-
-
-def _hashes(lines: Iterator[str], keep_digits: bool) -> Iterator[int]:
-    while chunk := list(islice(lines, _CHUNK_LINES)):
-        yield from map(hash, near_duplicate_keys(chunk, keep_digits=keep_digits))
+    rest = iter(lines)
+    chunks = iter(lambda: list(islice(rest, _CHUNK_LINES)), [])
+    keys = chain.from_iterable(near_duplicate_keys(chunk, keep_digits=keep_digits) for chunk in chunks)
+    return np.fromiter(map(hash, keys), np.int64)
 
 
 def near_duplicate_keys(lines: Sequence[str], *, keep_digits: bool = False) -> list[bytes]:

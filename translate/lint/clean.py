@@ -67,15 +67,15 @@ def clean(loaded: LoadedConfig, output: Path, rules: Sequence[str]) -> list[Clea
     for survey, rule in product(surveys, _NOT_TEXT.keys() - {*rules}):
         for line, pair in enumerate(zip(*survey.corpus[1:3], strict=True), start=1):
             if any(map(_NOT_TEXT[rule].search, pair)):
-                problem = f"a text file cannot have all of its characters, so apply the rule {rule}"
-                raise InputError(f"{survey.key}, {survey.unit} {line:,}: {problem}")
+                raise InputError(f"{survey.key}, {survey.unit} {line:,}: is not plain text; apply the rule {rule}")
     by_size = sorted(surveys, key=lambda each: -len(each.source_hashes)) if "_like_" in str(rules) else []
     known = learn_known({each.key: (languages.of(given[each.key]), *each.corpus[1:3]) for each in by_size})
     held_out: defaultdict[str, list[Ints]] = defaultdict(list)  # hashes of the sources, by language
     for key, corpus in data.corpora().items() if "leaked" in rules else ():
         sources = read_corpus(corpus, key=key).sources
         held_out[languages.of(corpus).source].append(near_duplicate_hashes(sources, keep_digits=True))
-    found = [_judge(each, rules, known, held_out, both=given[each.key].both_directions) for each in surveys]
+    sides = {key: languages.of(corpus)[: 1 + corpus.both_directions] for key, corpus in given.items()}
+    found = [_judge(each, rules, known, [held_out[code] for code in sides[each.key]]) for each in surveys]
     written, reports = dict[str, TextCorpus](), []
     with atomic_folder(output) as folder, open_output(folder / "removed.tsv") as table:
         table.write(b"corpus\tline\trule\tsource\ttarget\n")
@@ -102,12 +102,7 @@ def _without_reverse(corpora: Mapping[str, Corpus]) -> dict[str, Corpus]:
 
 
 def _judge(
-    survey: Survey,
-    rules: Sequence[str],
-    known: Mapping[str, KnownLanguage],
-    held_out: Mapping[str, list[Ints]],
-    *,
-    both: bool,
+    survey: Survey, rules: Sequence[str], known: Mapping[str, KnownLanguage], held_out: Sequence[Sequence[Ints]]
 ) -> dict[str, Ints]:
     """Positions of the pairs to remove by the first rule that they break.
 
@@ -116,19 +111,17 @@ def _judge(
     Raises:
         InputError: These are all pairs.
     """
-    num_pairs, direction = len(survey.source_hashes), survey.corpus.direction or ()
-    found = {rule: [numbers] for rule, numbers in inspection.find_everywhere(survey).items()}
-    for code, keys in list(zip(direction, survey[5:], strict=True))[: 1 + both]:
-        leaked = np.isin(keys, np.concatenate(held_out.get(code, [keys[:0]]))) & (keys != 0)
-        found.setdefault("leaked", []).append(np.flatnonzero(leaked))
+    num_pairs = len(survey.source_hashes)
+    found = {rule: [numbers] for rule, numbers in inspection.find_everywhere(survey).items()} | {"leaked": []}
+    for keys, hashes in zip(survey[5:], held_out, strict=False):  # those of targets only if they are sources too
+        found["leaked"].append(np.flatnonzero(np.isin(keys, np.concatenate([keys[:0], *hashes])) & (keys != 0)))
     if any(map(_SLOW.match, rules)):
         tokenizer, num_blocks = _train_tokenizer(survey), -(-num_pairs // _BLOCK_PAIRS)
-        borders = np.linspace(0, num_pairs, num_blocks + 1).astype(int).tolist()
         with show_progress(f"Inspecting {survey.key}", num_pairs, unit="pairs") as advance:
-            for start, stop in zip(borders, borders[1:], strict=False):
-                for rule, numbers in _inspect(survey, start, stop, tokenizer, known).items():
+            for block in np.array_split(np.arange(num_pairs), num_blocks):
+                for rule, numbers in _inspect(survey, block, tokenizer, known).items():
                     found.setdefault(rule, []).append(numbers)
-                advance(stop - start)
+                advance(len(block))
     removed, is_kept = {}, np.ones(num_pairs, dtype=np.bool_)
     for rule in filter(found.__contains__, rules):
         numbers = np.unique(np.concatenate(found[rule]))
@@ -142,10 +135,8 @@ def _judge(
     removed |= {rule: kept[numbers] for rule, numbers in again.items() if rule in rules}
     if sum(map(len, removed.values())) == num_pairs:
         most = max(removed, key=lambda rule: len(removed[rule]))
-        raise InputError(
-            f"{survey.key}: no pair is left of {num_pairs:,}, and most break the rule {most}; look at them with"
-            f" `translate check`, or keep such pairs with --keep {most}"
-        )
+        hint = f"look at them with `translate check`, or keep such pairs with --keep {most}"
+        raise InputError(f"{survey.key}: no pair is left of {num_pairs:,}, and most break the rule {most}; {hint}")
     return removed
 
 
@@ -159,19 +150,19 @@ def _train_tokenizer(survey: Survey) -> Tokenizer | None:
 
 
 def _inspect(
-    survey: Survey, start: int, stop: int, tokenizer: Tokenizer | None, known: Mapping[str, KnownLanguage]
+    survey: Survey, numbers: Ints, tokenizer: Tokenizer | None, known: Mapping[str, KnownLanguage]
 ) -> dict[str, Ints]:
-    """Positions of the pairs from `start` to `stop` that the slow rules find."""
-    block = Sample(np.arange(start, stop), *([*side[start:stop]] for side in survey.corpus[1:3]))
+    """Which of these pairs, which are neighbours, the slow rules find."""
+    block = Sample(numbers, *([*side[numbers[0] : numbers[-1] + 1]] for side in survey.corpus[1:3]))
     ids, vocab_size = [list[list[int]]() for _ in range(2)], 0
     if tokenizer is not None:
         ids = [tokenizer.encode_lines(lines, num_threads=os.cpu_count() or 1) for lines in block[1:]]
         vocab_size = tokenizer.vocab_size
     found, misaligned = inspection.inspect_closely(survey, block, *ids, vocab_size=vocab_size, known=known)
-    runs = {"shifted": [block.numbers[:0]], "unrelated": [misaligned.pairs]}
+    runs = {"shifted": [numbers[:0]], "unrelated": [misaligned.pairs]}
     for first, last, offset in misaligned.shifts:
         runs["unrelated" if offset is None else "shifted"].append(np.arange(first, last + 1))
-    return found | {rule: np.concatenate(numbers) for rule, numbers in runs.items()}
+    return found | {rule: np.concatenate(parts) for rule, parts in runs.items()}
 
 
 def _as_text(corpus: Corpus, survey: Survey, folder: Path) -> TextCorpus:

@@ -98,8 +98,8 @@ def take_sample(corpus: ParallelCorpus, *, max_pairs: int) -> Sample:
         size = min(_RUN_PAIRS, max_pairs)
         starts = np.linspace(0, len(corpus.sources) - size, max_pairs // size).astype(np.int64)
     runs = [slice(start, start + size) for start in starts.tolist()]
-    sources, targets = ([line for run in runs for line in side[run]] for side in (corpus.sources, corpus.targets))
-    return Sample((starts[:, None] + np.arange(size)).ravel(), sources, targets)
+    sides = ([line for run in runs for line in side[run]] for side in (corpus.sources, corpus.targets))
+    return Sample((starts[:, None] + np.arange(size)).ravel(), *sides)
 
 
 def find_suspects(
@@ -175,7 +175,8 @@ def find_boilerplate(survey: Survey) -> Ints:
         ends, ranked = np.cumsum(num_partners), new[np.argsort(inverse[new], kind="stable")]
         for number in np.flatnonzero(is_common):
             places = ranked[ends[number] - num_partners[number] : ends[number]].tolist()
-            pairs = pairwise(map(_trigrams, map(others.__getitem__, places)))
+            lines = map(others.__getitem__, places)
+            pairs = pairwise({line[first : first + 3] for first in range(len(line) - 2)} for line in lines)
             is_common[number] = np.mean([len(one & other) / max(1, len(one | other)) for one, other in pairs]) < _ALIKE
         is_found |= is_common[inverse]
     return np.flatnonzero(is_found)
@@ -227,11 +228,9 @@ def list_suspects(
         examples, count = [_locate(survey, int(line), int(line)) for line in lines[:_NUM_EXAMPLES]], len(lines)
         for first, last, offset in shifts:
             if kind == ("unrelated" if offset is None else "shifted"):
-                remark = ""
-                if offset is not None:
-                    distance = f"{abs(offset)} {survey.unit}{'s' * (abs(offset) > 1)}"
-                    remark = f"its target is {distance} {'later' if offset > 0 else 'earlier'}"
-                examples.append(_locate(survey, first, last, remark))
+                distance, where = abs(offset or 0), "later" if (offset or 0) > 0 else "earlier"
+                remark = f"its target is {distance} {survey.unit}{'s' * (distance > 1)} {where}"
+                examples.append(_locate(survey, first, last, remark if offset else ""))
                 count += int(((inspected >= first) & (inspected <= last)).sum())
         if count:
             suspects.append(Suspects(kind, count, len(inspected), tuple(examples[:_NUM_EXAMPLES])))
@@ -246,10 +245,6 @@ def _locate(survey: Survey, first: int, last: int, remark: str = "") -> Location
 def _hash(line: str) -> int:
     text = line.casefold().strip()
     return hash(" ".join(text.split()) if "  " in text else text)  # most lines have single spaces and need no split
-
-
-def _trigrams(line: str) -> set[str]:
-    return {line[place : place + 3] for place in range(len(line) - 2)}
 
 
 def _hash_pairs(sources: Ints, targets: Ints) -> Ints:
