@@ -84,7 +84,7 @@ ROWS: dict[str, list[str]] = {
     "decode run a.de --from en --to en": ["de", "'en'"],
     "decode both a.de": ["en, de", "--to"],
     "decode both a.de --to fr": ["en, de", "'fr'"],
-    "decode both a.de --to en --from en": ["--to", "--from", "en"],
+    "decode both a.de --to en --from en": ["en", "--to", "--from"],
     "decode both a.de --to en --reverse run": ["run", "de → en", "both", "en → de"],
     # score, average
     "score both a.de a.en": ["en, de", "--to"],
