@@ -28,9 +28,11 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 import harness  # noqa: E402
 from pretend_device import HAS_REAL_GPU, PretendDevice  # before a test computes a gradient  # noqa: E402
 
-# A process started in the background ignores SIGINT; tests send it to themselves.
+# A process started in the background ignores SIGINT, and one of nohup SIGHUP; tests send both.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Trainings cache encoded data for the next start: here in a temporary folder, not in the user's cache.
 os.environ["HF_DATASETS_CACHE"] = tempfile.mkdtemp(prefix="translate-tests-")

@@ -59,11 +59,11 @@ def test_decode_loads_nothing_of_other_commands() -> None:
 
 
 def test_help_comes_at_once() -> None:
-    """In 0.3 s of a processor's time, the best of several."""
+    """In 0.5 s of a slow processor's time, the best of several; importing torch alone takes longer."""
     times: list[float] = []
-    while min(times, default=1.0) >= 0.3 and len(times) <= 10:
+    while min(times, default=1.0) >= 0.5 and len(times) <= 10:
         before = os.times()
         start("decode", "--help")
         after = os.times()
         times.append(sum(after[2:4]) - sum(before[2:4]))  # the child's
-    assert min(times) < 0.3, times
+    assert min(times) < 0.5, times
