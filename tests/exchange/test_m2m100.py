@@ -139,6 +139,8 @@ def test_a_pruned_vocabulary(
     assert_same_run(again, pruned)
     with pytest.raises(InputError, match="--keep-languages: xx is not a language of the model, which has "):
         import_(folder, tmp_path / "no", keep_languages=["xx"])
+    with pytest.raises(InputError, match="^xx is not a language of the model, which has "):
+        import_(folder, tmp_path / "no", "data.source_language=xx")
     with pytest.raises(InputError, match=f"--keep-languages: .*{codes[0]}"):
         import_(folder, tmp_path / "no", keep_languages=codes[:1])
 

@@ -137,7 +137,7 @@ def make_shortlist(run_path: Path, *, num_frequent: int, num_translations: int) 
         for side, each in enumerate(tokenizers[:2])
     )
     shortlist = select_shortlist(
-        learn_lexicon(pairs[:MAX_PAIRS], target_vocab_size=len(target_counts)),
+        learn_lexicon(pairs[:: -(-len(pairs) // MAX_PAIRS) or 1], target_vocab_size=len(target_counts)),
         source_counts=source_counts,
         target_counts=target_counts,
         vocabulary=tokenizers.vocabulary,

@@ -80,7 +80,8 @@ def check_languages(config: Config, base: Languages, *, run: Path) -> None:
     Raises:
         InputError: It does not know one, perhaps one that `tokenizer.add_languages` names as related.
     """
-    known, added = [*dict.fromkeys([*base.sources, *base.targets])], config.tokenizer.add_languages
+    known = sorted({*(base.sources if base.tags == "both" else ()), *base.targets})  # those with a tag
+    added = config.tokenizer.add_languages
     codes = {code for each in Languages(config.data).directions for code in (each if base.tags == "both" else each[1:])}
     for code in sorted({*(codes - added.keys()), *filter(None, added.values())} - {*known}) if base.tags else ():
         raise InputError(

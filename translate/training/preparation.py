@@ -166,7 +166,7 @@ def make_tokenizers(config: Config, corpora: Corpora, *, cache: DataCache | None
     `data.sampling_temperature` it is sampled as in an epoch too.
     """
     texts = [augment_corpus(corpus, with_typos=False) for corpus in corpora.train]
-    if config.data.sampling_temperature is not None:
+    if (config.data.sampling_temperature or 1.0) > 1.0:
         texts = list(map(repeat_by_weight, texts))
     sources, targets = join_texts(texts)
     if config.training.initialize_from is not None:

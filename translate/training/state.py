@@ -260,6 +260,9 @@ def _restore_last(training: Training) -> None:
                 logger.warning(sentence)
             if damaged:
                 logger.warning(f"Therefore the run continues from {path.name}, of step {progress.step}")
+            validated = training.data.corpora.validation.values(), training.data.tokenizers, training.config
+            if progress.validation_fingerprint == validation_fingerprint(*validated, as_0_10_0=True):
+                progress.validation_fingerprint = training.progress.validation_fingerprint
             _compare(run, progress, training.progress)
         write_config(run, training.config)
         _restore_kept(run, progress, training.config.training)

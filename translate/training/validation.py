@@ -98,13 +98,19 @@ def validation_search(config: Config) -> DecodingConfig:
     return decoding.model_copy(update={**plain, "diversity_groups": 1, "max_length_constant": constant})
 
 
-def validation_fingerprint(corpora: Collection[ParallelCorpus], tokenizers: Tokenizers, config: Config) -> str | None:
-    """A checksum of everything but the weights that affects a validation's score; if equal, scores are comparable."""
+def validation_fingerprint(
+    corpora: Collection[ParallelCorpus], tokenizers: Tokenizers, config: Config, *, as_0_10_0: bool = False
+) -> str | None:
+    """A checksum of everything but the weights that affects a validation's score; if equal, scores are comparable.
+
+    Args:
+        as_0_10_0: As version 0.10.0 computed it, in which keys count that are not set.
+    """
     if not corpora:
         return None
     included = _DECIDE_LOSS if config.training.best_metric == "loss" else None
     settings = validation_search(config)
-    unset = _ADDED_LATER - settings.model_dump(exclude_defaults=True).keys()
+    unset = set() if as_0_10_0 else _ADDED_LATER - settings.model_dump(exclude_defaults=True).keys()
     search = settings.model_dump(mode="json", include=included, exclude=_DECIDE_NOTHING | unset)
     if not included:  # keeps scores of older versions comparable
         search |= {key.rpartition(".")[2]: old for key, (old, _) in REMOVED_KEYS.items() if key.startswith("decoding.")}
