@@ -2,13 +2,13 @@
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from harness import Toy, assert_same, make_two_ways
+from harness import Toy, assert_same, make_two_ways, write_lines
 
 from translate.decoding.counterparts import COUNTERPARTS
 from translate.decoding.loading import load_own_translator
@@ -27,8 +27,8 @@ MakeOpus = Callable[..., Path]
 pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses:UserWarning")
 
 
-def import_(folder: Path, run: Path, *overrides: str) -> Any:
-    return import_model(str(folder), run, overrides=overrides, command=["translate", "import"])
+def import_(folder: Path, run: Path, *overrides: str, texts: Sequence[Path] = ()) -> Any:
+    return import_model(str(folder), run, overrides=overrides, command=["translate", "import"], texts=texts)
 
 
 def generate(folder: Path, texts: list[str], **options: Any) -> list[str]:
@@ -279,6 +279,10 @@ def test_languages_come_back(tmp_path: Path, kind: str) -> None:
     known = made.config.data
     assert imported.data.languages == ("de", "en") and imported.data.language_tag == known.language_tag
     assert (imported.data.language_tags, imported.decoding.max_length_constant) == (kind, 20)
+    write_lines(tmp_path / "text", [*made.sources, *made.references])
+    pruned = import_(tmp_path / "folder", tmp_path / "pruned", texts=[tmp_path / "text"])  # which has no tags
+    assert pruned.tokenizers.source.vocab_size < made.tokenizers.source.vocab_size
+    assert load_own_translator(tmp_path / "pruned").translator.translate("Hund", to="en", from_="de")
     for to, lines in (("en", made.sources[:3]), ("de", made.references[:3])):
         ours, theirs = (load_own_translator(run).translator for run in (made.path, tmp_path / "run"))
         assert_same(theirs.translate(lines, to=to, from_="de" if to == "en" else "en", beam_size=1),

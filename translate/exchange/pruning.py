@@ -4,6 +4,7 @@ The subwords that stay keep their embeddings, so all logits are the same, and te
 a subword that was left out: that is spelt with shorter ones.
 """
 
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
@@ -105,7 +106,8 @@ def _kept(vocabulary: Vocabulary, counts: Counter[int] | None, tags: set[str]) -
         if name in vocabulary.symbols:
             return name in tags or (counts is None and not name.startswith(SPACE))
         is_character = len(name) == 1 and _script(name) in frequent
-        return counts is None or token in counts or is_character or BYTE_PIECE.fullmatch(name) is not None
+        is_tag = name in tags or re.fullmatch(">>.*<<", name)  # OPUS-MT's are tags too
+        return counts is None or token in counts or is_character or bool(is_tag or BYTE_PIECE.fullmatch(name))
 
     return frozenset(
         rows[token]
