@@ -259,7 +259,7 @@ class DataConfig(Section):
 
     @property
     def told(self) -> dict[str, Any]:
-        """What whoever goes on with the model must know: its tags and the languages with one; empty without tags."""
+        """The keys that an export or a fine-tuning of the model needs: its tags, and the languages that have one."""
         pairs = [self.languages_of(corpus) for corpus in self.train]
         targets = {target for _, target in pairs}
         tagged = [code for pair in pairs for code in pair if self.tags == "both" or code in targets]

@@ -66,7 +66,8 @@ def find_copies(sources: Iterable[str], targets: Iterable[str]) -> tuple[NDArray
 def near_duplicate_hashes(lines: Iterable[str], *, keep_digits: bool = False) -> NDArray[np.int64]:
     """The 64-bit hash of each line's key, valid in this process; 0: the key is empty, and the line duplicates nothing.
 
-    Lines with one key differ only in case, punctuation, spaces or digits; see `near_duplicate_keys`.
+    Lines with one key differ only in case, punctuation, spaces and, unless they are kept, digits. See
+    `near_duplicate_keys`.
 
     One core hashes 200,000 German lines of Multi30k per second, and a million English ones, which are ASCII.
     """

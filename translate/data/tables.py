@@ -201,7 +201,7 @@ def _shown(cell: Any) -> str:
 
 
 def _tmx_pairs(corpus: TableCorpus) -> Iterator[tuple[str, str]]:
-    """The pairs of a translation memory: the units that have both languages. The log counts the others."""
+    """Yield the pairs of a translation memory. The log counts the units that lack one of the two languages."""
     languages, num_pairs, num_others = dict[str, None](), 0, 0
     for unit in _tmx_units(corpus):
         languages |= dict.fromkeys(unit)
@@ -312,13 +312,13 @@ FILE_FORMATS: dict[str, Callable[[TableCorpus], Iterator[PairChunk]]] = {
 
 
 def table_columns(path: Path, kind: str) -> list[str]:
-    """The names of a local table's columns; of TSV the cells of its first line, of TMX languages without regions.
+    """The names of a local table's columns.
+
+    A TSV gives the cells of its first line, and a TMX its languages without their regions.
 
     Raises:
         InputError: The table cannot be read.
     """
-    from pyarrow import parquet
-
     require_file(path)
     corpus = TableCorpus.model_construct(kind=kind, path=path)
     with _reading(corpus):
@@ -332,6 +332,8 @@ def table_columns(path: Path, kind: str) -> list[str]:
             case "tmx":
                 codes = chain.from_iterable(islice(_tmx_units(corpus), _CHUNK_ROWS))
                 return list(dict.fromkeys(re.split("[-_]", code.lower())[0] for code in codes))
+        from pyarrow import parquet
+
         with parquet.ParquetFile(path) as file:
             return _flatten(file.schema_arrow.empty_table()).column_names
 

@@ -68,7 +68,8 @@ def clean(loaded: LoadedConfig, output: Path, rules: Sequence[str]) -> list[Clea
         for line, pair in enumerate(zip(*survey.corpus[1:3], strict=True), start=1):
             if any(map(_NOT_TEXT[rule].search, pair)):
                 raise InputError(f"{survey.key}, {survey.unit} {line:,}: is not plain text; apply the rule {rule}")
-    by_size = sorted(surveys, key=lambda each: -len(each.source_hashes)) if "_like_" in str(rules) else []
+    judged = surveys if any("_like_" in rule for rule in rules) else []  # by language
+    by_size = sorted(judged, key=lambda each: -len(each.source_hashes))
     known = learn_known({each.key: (languages.of(given[each.key]), *each.corpus[1:3]) for each in by_size})
     held_out: defaultdict[str, list[Ints]] = defaultdict(list)  # hashes of the sources, by language
     for key, corpus in data.corpora().items() if "leaked" in rules else ():
@@ -152,7 +153,7 @@ def _train_tokenizer(survey: Survey) -> Tokenizer | None:
 def _inspect(
     survey: Survey, numbers: Ints, tokenizer: Tokenizer | None, known: Mapping[str, KnownLanguage]
 ) -> dict[str, Ints]:
-    """Which of these pairs, which are neighbours, the slow rules find."""
+    """Apply the slow rules to some neighbouring pairs, and return the positions of those that break each rule."""
     block = Sample(numbers, *([*side[numbers[0] : numbers[-1] + 1]] for side in survey.corpus[1:3]))
     ids, vocab_size = [list[list[int]]() for _ in range(2)], 0
     if tokenizer is not None:

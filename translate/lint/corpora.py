@@ -132,7 +132,7 @@ def find_everywhere(survey: Survey) -> dict[str, Ints]:
 def inspect_closely(
     survey: Survey, sample: Sample, *ids: TokenIds, vocab_size: int, known: Mapping[str, KnownLanguage]
 ) -> tuple[dict[str, Ints], Misaligned]:
-    """Find lines in the wrong language, by kind, and misaligned lines. `find_suspects` explains the arguments."""
+    """Find lines in the wrong language, by kind, and misaligned lines. The arguments are those of `find_suspects`."""
     (numbers, sources, targets), wrong = sample, dict[str, Ints]()
     languages = [known[code] for code in dict.fromkeys(survey.corpus.direction or ()) if code in known]
     if len(languages) == 2:
@@ -228,9 +228,11 @@ def list_suspects(
         examples, count = [_locate(survey, int(line), int(line)) for line in lines[:_NUM_EXAMPLES]], len(lines)
         for first, last, offset in shifts:
             if kind == ("unrelated" if offset is None else "shifted"):
-                distance, where = abs(offset or 0), "later" if (offset or 0) > 0 else "earlier"
-                remark = f"its target is {distance} {survey.unit}{'s' * (distance > 1)} {where}"
-                examples.append(_locate(survey, first, last, remark if offset else ""))
+                remark = ""
+                if offset is not None:
+                    distance = f"{abs(offset)} {survey.unit}{'s' * (abs(offset) > 1)}"
+                    remark = f"its target is {distance} {'later' if offset > 0 else 'earlier'}"
+                examples.append(_locate(survey, first, last, remark))
                 count += int(((inspected >= first) & (inspected <= last)).sum())
         if count:
             suspects.append(Suspects(kind, count, len(inspected), tuple(examples[:_NUM_EXAMPLES])))
