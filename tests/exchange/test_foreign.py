@@ -1,6 +1,7 @@
 """Vocabularies of other toolkits in the order of our ids, and SentencePiece models to match."""
 
 from collections.abc import Callable
+from itertools import chain
 
 import pytest
 import sentencepiece
@@ -65,6 +66,26 @@ def test_sampling_knows_language_tokens_and_the_end_of_the_vocabulary(train_spm:
     sampled = sampler.sample(lines, amount=0.5, seed=1)
     assert sampler.vocab_size == tokenizer.vocab_size > max(map(max, sampled))
     assert {line[0] for line in sampled} == {tag} and {line[-1] for line in sampled} == {*tokenizer.parse(["ß"])}
+
+
+@pytest.mark.parametrize(("kind", "amount"), [("bpe", 1e-12), ("unigram", 1e5)])
+def test_a_pruned_vocabulary(
+    train_spm: TrainSpm, german: list[str], english: list[str], kind: str, amount: float
+) -> None:
+    """What is kept is found as before, in sampling too, which merges through what was pruned and splits it again."""
+    model = train_spm(german, model_type=kind)
+    whole, vocabulary = reordered(model)
+    text = german[:20]
+    pieces = {*"".join(whole.normalize(text)), *whole.pieces([*chain(*whole.encode_lines(text, num_threads=1))])}
+    kept = {row for row, name in enumerate(vocabulary.subwords) if name in pieces}
+    pruned = reorder_sentencepiece(model, vocabulary._replace(kept=frozenset(kept)), name="a.spm")
+    assert [*map(pruned.pieces, map(pruned.encode, text))] == [*map(whole.pieces, map(whole.encode, text))]
+    sampler = SubwordSampler(pruned.model_bytes)
+    assert sampler.sample(german, amount=amount, seed=1) == pruned.encode_lines(german, num_threads=1)
+    sampled = sampler.sample([*german, *english, "Ω ☃"], amount=0.3, seed=1)
+    assert max(map(max, sampled)) < pruned.vocab_size < whole.vocab_size
+    assert [*map(pruned.decode, sampled[:20])] == text
+    assert sampled[:20] != pruned.encode_lines(text, num_threads=1)
 
 
 def test_models_that_do_not_serve(train_spm: TrainSpm, english: list[str]) -> None:

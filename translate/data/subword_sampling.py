@@ -51,19 +51,22 @@ class SubwordSampler:
         from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]  # made on import
 
         types = ModelProto.SentencePiece
-        entries = list(enumerate(ModelProto.FromString(model_bytes).pieces))
+        model = ModelProto.FromString(model_bytes)
+        entries = list(enumerate(model.pieces))
         usable = [(token, each) for token, each in entries if each.type in (types.NORMAL, types.USER_DEFINED)]
+        unused = [(token, each) for token, each in entries if each.type == types.UNUSED]  # of imported models
+        self._is_bpe = model.trainer_spec.model_type == model.trainer_spec.BPE
         self._ids = {each.piece: token if token < self.vocab_size else UNK_ID for token, each in usable}
-        self._scores = {each.piece: each.score for _, each in usable}
+        # BPE's scores are the ranks of the merges, also of unused pieces, which are split again; unigram's are
+        # logarithms of probabilities.
+        self._scores = {each.piece: each.score for _, each in (usable + unused if self._is_bpe else usable)}
         self._symbols = {each.piece for _, each in usable if each.type == types.USER_DEFINED}  # never split
-        self._unused_ids = {each.piece: token for token, each in entries if each.type == types.UNUSED}  # imported
+        self._unused_ids = {each.piece: token for token, each in unused if token < self.vocab_size}
         self._byte_ids = {int(each.piece[1:-1], 16): token for token, each in entries if each.type == types.BYTE}
         symbols = sorted(self._symbols, key=len, reverse=True)
         self._symbol_pattern = re.compile(f"({'|'.join(map(re.escape, symbols)) or '(?!)'})")
         self._max_length = max(map(len, self._ids), default=1)
-        # BPE's scores are the ranks of the merges, unigram's are logarithms of probabilities.
-        self._is_bpe = all(score == round(score) for score in self._scores.values())
-        self._words_are_apart = not any(_SPACE in piece[1:] for piece in self._ids)
+        self._words_are_apart = not any(_SPACE in piece[1:] for piece in self._scores)
         self._unknown_score = min(self._scores.values(), default=0.0) - _UNKNOWN_PENALTY
         self._merged_word = functools.lru_cache(_MAX_REMEMBERED_WORDS)(lambda word: self._merge(word, _NEVER, iter(())))
         self._lattice = functools.lru_cache(_MAX_REMEMBERED_LATTICES)(self._make_lattice)
@@ -129,6 +132,8 @@ class SubwordSampler:
     def _merge(self, word: str, wait: int, waits: Iterator[int]) -> tuple[list[int], int, int]:
         """Merges best-ranked neighbours, the leftmost first, and drops each merge that `wait` counts down to.
 
+        Merges go through unused pieces, too; one that is left at the end is split into what it was made of.
+
         Returns:
             The ids of the pieces, the number of merges made, and the remaining wait.
         """
@@ -143,7 +148,7 @@ class SubwordSampler:
             if (pair := word[left : left + 2]) in scores
         ]
         heapify(agenda)
-        num_merges = 0
+        num_merges, halves = 0, {pair: (pair[0], pair[1]) for *_, pair in agenda}
         while agenda:
             _, left, right, pair = heappop(agenda)
             if not pieces[left] or not pieces[right] or len(pieces[left]) + len(pieces[right]) != len(pair):
@@ -161,8 +166,13 @@ class SubwordSampler:
                 if first >= 0 and second < len(pieces):
                     joined = pieces[first] + pieces[second]
                     if joined in scores:
+                        halves[joined] = pieces[first], pieces[second]
                         heappush(agenda, (-scores[joined], first, second, joined))
-        return self._ids_of([piece for piece in pieces if piece]), num_merges, wait
+
+        def spell(piece: str) -> list[str]:
+            return [piece] if piece in self._ids or piece not in halves else [*chain(*map(spell, halves[piece]))]
+
+        return self._ids_of([part for piece in pieces if piece for part in spell(piece)]), num_merges, wait
 
     # Unigram
 
