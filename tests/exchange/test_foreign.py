@@ -6,6 +6,7 @@ from itertools import chain
 import pytest
 import sentencepiece
 
+from translate.data.extension import add_pieces
 from translate.data.subword_sampling import SubwordSampler
 from translate.data.tokenizer import UNK_ID, Tokenizer
 from translate.errors import InputError
@@ -86,6 +87,11 @@ def test_a_pruned_vocabulary(
     assert max(map(max, sampled)) < pruned.vocab_size < whole.vocab_size
     assert [*map(pruned.decode, sampled[:20])] == text
     assert sampled[:20] != pruned.encode_lines(text, num_threads=1)
+    lost = [name for name in vocabulary.names[4:] if name not in pieces and name.isalpha()]
+    added = [next(name for name in lost if is_one == (len(name) == 1)) for is_one in (True, False)]
+    grown = add_pieces(pruned, added[1:], added[:1])
+    assert grown.pieces(grown.encode(" ".join(added))) == ["▁", added[0], "▁", added[1]]
+    assert grown.encode_lines(text, num_threads=1) == pruned.encode_lines(text, num_threads=1)
 
 
 def test_models_that_do_not_serve(train_spm: TrainSpm, english: list[str]) -> None:

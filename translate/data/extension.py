@@ -98,24 +98,25 @@ def add_pieces(tokenizer: Tokenizer, tags: Collection[str], characters: Collecti
 
     A character gets the lowest score of all entries, so that unigram prefers every old entry and finds other unknown
     characters as likely as before. If an imported model segments text into a piece that has no id, the piece gets one;
-    if it never segments text into an entry, it does so from now on.
+    if it never segments text into an entry, or if the entry was pruned, it does so from now on.
 
     Args:
         tags: Pieces that are matched before the text is segmented.
     """
+    if not tags and not characters:
+        return tokenizer
     known, size = set(tokenizer.all_pieces), tokenizer.vocab_size
     new = [piece for piece in dict.fromkeys((*tags, *characters)) if piece not in known]
-    if not new and not characters:
+    model, kinds = ModelProto.FromString(tokenizer.model_bytes), ModelProto.SentencePiece
+    unused = [each for each in model.pieces if each.type == kinds.UNUSED and each.piece in {*tags, *characters}]
+    if not new and not unused:
         return tokenizer
-    model = ModelProto.FromString(tokenizer.model_bytes)
+    for entry in unused:
+        entry.type = kinds.USER_DEFINED if entry.piece in tags else kinds.NORMAL
     entries, without_id = model.pieces[:size], {entry.piece: entry for entry in model.pieces[size:]}
-    for entry in model.pieces:
-        if entry.piece in characters:
-            entry.type = ModelProto.SentencePiece.NORMAL
     lowest = min(entry.score for entry in entries)
     for piece in new:
-        kind = ModelProto.SentencePiece.USER_DEFINED if piece in tags else ModelProto.SentencePiece.NORMAL
-        made = ModelProto.SentencePiece(piece=piece, score=lowest, type=kind)
+        made = kinds(piece=piece, score=lowest, type=kinds.USER_DEFINED if piece in tags else kinds.NORMAL)
         entries.append(without_id.pop(piece, made))
     del model.pieces[:]
     model.pieces.extend([*entries, *without_id.values()])
