@@ -22,6 +22,7 @@ _ASCII = [(chr(code), unicodedata.category(chr(code))[0]) for code in range(128)
 _REMOVED = "".join(each for each, kind in _ASCII if kind in "PSC" and not each.isspace()).encode()
 _SPACES = "".join(each for each, _ in _ASCII if each.isspace() and each != "\n").encode()
 _ONE_SPACE = bytes.maketrans(_SPACES, b" " * len(_SPACES))
+_ODD = np.int64(-7046029254386353131)  # 2^64 divided by the golden ratio: spreads the source's bits over the sum
 _ONE_DIGIT = bytes.maketrans(b"123456789" + _SPACES, b"0" * 9 + b" " * len(_SPACES))
 
 
@@ -50,17 +51,25 @@ def log_reports(reports: Iterable[FilterReport]) -> None:
             logger.info(line)
 
 
-def find_copies(sources: Iterable[str], targets: Iterable[str]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Find the pairs whose sides are equal, and those that occurred before, by 8-byte checksums."""
-    equal, checksums = [], bytearray()
-    for pair in zip(sources, targets, strict=True):
-        source, target = (" ".join(side.casefold().split()) for side in pair)
-        equal.append(source == target)
-        text = f"{source}\n{target}".encode("utf-8", "surrogatepass")
-        checksums += hashlib.blake2b(text, digest_size=8).digest()
-    is_repeated = np.ones(len(equal), dtype=np.bool_)
-    is_repeated[np.unique(np.frombuffer(checksums, dtype=np.uint64), return_index=True)[1]] = False
-    return np.array(equal, dtype=np.bool_), is_repeated
+def hash_lines(lines: Iterable[str]) -> NDArray[np.int64]:
+    """The 64-bit hash of each line without its case and with single spaces.
+
+    The chance that two different sentences of ten million share a hash is one in 300,000.
+    """
+    texts = (" ".join(line.casefold().split()).encode("utf-8", "surrogatepass") for line in lines)
+    return np.frombuffer(b"".join(hashlib.blake2b(text, digest_size=8).digest() for text in texts), np.int64)
+
+
+def hash_pairs(sources: NDArray[np.int64], targets: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The hashes of pairs whose sides have these hashes."""
+    return sources * _ODD ^ targets
+
+
+def find_new(values: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which values have not occurred before."""
+    is_new = np.zeros(len(values), dtype=np.bool_)
+    is_new[np.unique(values, return_index=True)[1]] = True
+    return is_new
 
 
 def near_duplicate_hashes(lines: Iterable[str], *, keep_digits: bool = False) -> NDArray[np.int64]:
@@ -121,7 +130,8 @@ def filter_pairs(
     equal = repeated = np.zeros(len(source_lengths), dtype=np.bool_)
     if limits.leave_out:
         with show_progress("Looking for repeated pairs"):
-            equal, repeated = find_copies(corpus.sources, corpus.targets)
+            sides = [hash_lines(side) for side in (corpus.sources, corpus.targets)]
+        equal, repeated = sides[0] == sides[1], ~find_new(hash_pairs(*sides))
     longer, shorter = np.maximum(source_lengths, target_lengths), np.minimum(source_lengths, target_lengths)
     rules = {
         "empty source": source_lengths == 0,

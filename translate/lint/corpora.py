@@ -1,8 +1,4 @@
-"""Suspicious pairs of a corpus, and held-out text that also occurs in training, each with its lines.
-
-Repeated sentences are found by 64-bit hashes of their lowercased words: the chance that two different sentences of ten
-million share a hash is one in 300,000.
-"""
+"""Suspicious pairs of a corpus, and held-out text that also occurs in training, each with its lines."""
 
 import re
 from collections import defaultdict
@@ -12,20 +8,18 @@ from operator import eq
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from translate.config.data import Corpus, TsvCorpus
 from translate.config.schema import Config
 from translate.data.corpora import ParallelCorpus, read_corpus
-from translate.data.filtering import near_duplicate_hashes
+from translate.data.filtering import find_new, hash_lines, hash_pairs, near_duplicate_hashes
 from translate.lint import misalignment
 from translate.lint.findings import KINDS, Leak, Location, Suspects, Unit
 from translate.lint.languages import KnownLanguage, find_wrong_languages
 from translate.lint.misalignment import Ints, Misaligned, ShiftedLines, TokenIds, count_items
 from translate.training.preparation import Corpora
 
-_EMPTY = hash("")
-_ODD = np.int64(-7046029254386353131)  # 2^64 divided by the golden ratio: spreads the source's bits over the sum
+[_EMPTY] = hash_lines([""])
 _NUM_EXAMPLES = 3
 _MANY_PARTNERS = 10  # next to which a line is boilerplate, if it is seldom next to the same line again
 _ALIKE = 0.15  # of two lines' trigrams. Two lines of Multi30k share 7 % on average, two translations of one line 59 %
@@ -54,7 +48,7 @@ class Survey(NamedTuple):
     key: str  # of the corpus in the config
     unit: Unit  # what its pairs are counted in
     corpus: ParallelCorpus
-    source_hashes: Ints  # a number for each sentence, valid in this process; without spaces and case
+    source_hashes: Ints  # without spaces and case
     target_hashes: Ints
     source_keys: Ints  # hashes that near-duplicates share, or 0
     target_keys: Ints
@@ -85,10 +79,9 @@ def survey_corpus(key: str, corpus: ParallelCorpus, settings: Corpus) -> Survey:
     """Read a corpus; its settings say where it comes from. Its hashes are of the text as it is before `augment`."""
     text = corpus if corpus.augment == settings.augment else read_corpus(settings, key=key)
     sides = text.sources, text.targets
-    hashes = (np.fromiter(map(_hash, side), np.int64, len(side)) for side in sides)
     has_rows = settings.has_header if isinstance(settings, TsvCorpus) else settings.kind != "text"
     keys = (near_duplicate_hashes(side, keep_digits=True) for side in sides)
-    return Survey(key, "row" if has_rows else "line", corpus, *hashes, *keys)
+    return Survey(key, "row" if has_rows else "line", corpus, *map(hash_lines, sides), *keys)
 
 
 def take_sample(corpus: ParallelCorpus, *, max_pairs: int) -> Sample:
@@ -151,13 +144,13 @@ def find_repetitions(sources: Ints, targets: Ints, source_keys: Ints, target_key
         near_repeated: Both keys occurred before together, but not both sides; an empty key does not count.
         ambiguous: The source occurred before with another target; an empty source does not count.
     """
-    no_source, is_new = sources == _EMPTY, _is_new(_hash_pairs(sources, targets))
-    is_near = ~_is_new(_hash_pairs(source_keys, target_keys)) & (source_keys != 0) & (target_keys != 0)
+    no_source, is_new = sources == _EMPTY, find_new(hash_pairs(sources, targets))
+    is_near = ~find_new(hash_pairs(source_keys, target_keys)) & (source_keys != 0) & (target_keys != 0)
     new = np.flatnonzero(is_new)
     return {
         "repeated": np.flatnonzero(~is_new & ~(no_source & (targets == _EMPTY))),
         "near_repeated": np.flatnonzero(is_near & is_new),
-        "ambiguous": new[~_is_new(sources[new]) & ~no_source[new] & ~is_near[new]],
+        "ambiguous": new[~find_new(sources[new]) & ~no_source[new] & ~is_near[new]],
     }
 
 
@@ -167,7 +160,7 @@ def find_boilerplate(survey: Survey) -> Ints:
     A short line with many translations, such as a greeting, is often next to the same ones; and translations of one
     line are alike.
     """
-    is_found, new = np.zeros(len(survey.source_keys), np.bool_), np.flatnonzero(_is_new(_hash_pairs(*survey[5:])))
+    is_found, new = np.zeros(len(survey.source_keys), np.bool_), np.flatnonzero(find_new(hash_pairs(*survey[5:])))
     for keys, others in zip(survey[5:], survey.corpus[2:0:-1], strict=True):
         distinct, inverse, counts = np.unique(keys, return_inverse=True, return_counts=True)
         num_partners = np.bincount(inverse[new], minlength=len(distinct))
@@ -199,12 +192,12 @@ def find_odd_characters(*sides: Iterable[str]) -> dict[str, Ints]:
 def find_leaks(training: Sequence[Survey], held_out: Iterable[Survey]) -> list[Leak]:
     """Held-out corpora with pairs, or sources alone, that also occur in training, ignoring spaces and case."""
     training_sources = np.concatenate([survey.source_hashes for survey in training])
-    training_pairs = _hash_pairs(training_sources, np.concatenate([survey.target_hashes for survey in training]))
+    training_pairs = hash_pairs(training_sources, np.concatenate([survey.target_hashes for survey in training]))
     starts = np.cumsum([0, *(len(survey.corpus.sources) for survey in training)])
     leaks = []
     for survey in held_out:
         hashes = survey.source_hashes
-        pairs = _find_in(training_pairs, _hash_pairs(hashes, survey.target_hashes))
+        pairs = _find_in(training_pairs, hash_pairs(hashes, survey.target_hashes))
         sources = _find_in(training_sources, hashes)
         alone = {line: seen for line, seen in sources.items() if line not in pairs and hashes[line] != _EMPTY}
         leaked = [("pair", *each) for each in pairs.items()] + [("source", *each) for each in alone.items()]
@@ -242,22 +235,6 @@ def list_suspects(
 def _locate(survey: Survey, first: int, last: int, remark: str = "") -> Location:
     source, target = survey.corpus.sources[first], survey.corpus.targets[first]
     return Location(survey.unit, first + 1, last + 1, source, target, remark)
-
-
-def _hash(line: str) -> int:
-    text = line.casefold().strip()
-    return hash(" ".join(text.split()) if "  " in text else text)  # most lines have single spaces and need no split
-
-
-def _hash_pairs(sources: Ints, targets: Ints) -> Ints:
-    return sources * _ODD ^ targets
-
-
-def _is_new(values: Ints) -> NDArray[np.bool_]:
-    """Which values have not occurred before."""
-    is_new = np.zeros(len(values), dtype=np.bool_)
-    is_new[np.unique(values, return_index=True)[1]] = True
-    return is_new
 
 
 def _find_in(where: Ints, values: Ints) -> dict[int, int]:

@@ -3,6 +3,7 @@
 import logging
 import os
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import compress
 from pathlib import Path
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from translate.atomic import atomic_write
 from translate.config.data import LANGUAGE_CODE, Corpus, HubCorpus, TableCorpus, TextCorpus, TsvCorpus
 from translate.data.corpora import ParallelCorpus, read_corpus
-from translate.data.filtering import find_copies, near_duplicate_hashes
+from translate.data.filtering import find_new, hash_lines, hash_pairs, near_duplicate_hashes
 from translate.data.languages import Direction
 from translate.data.tables import find_language, hub_columns, table_columns
 from translate.errors import InputError
@@ -157,15 +158,15 @@ def split_pairs(corpus: ParallelCorpus, held_out: Mapping[str, ParallelCorpus]) 
     """
     from translate.lint.misalignment import count_items, find_unlikely_lengths  # only here, because it imports torch
 
-    lengths = [count_items(side) for side in (corpus.sources, corpus.targets)]
-    keys, (is_equal, is_repeated) = _keys(corpus), find_copies(corpus.sources, corpus.targets)
+    lengths, hashes = ([*map(measure, corpus[1:3])] for measure in (count_items, hash_lines))
+    keys, is_equal = _keys(corpus), hashes[0] == hashes[1]
     reasons = {
         "without letters on a side": (keys[0] == 0) | (keys[1] == 0),
         f"longer than {_MOST_CHARACTERS:,} characters": np.maximum(*lengths) > _MOST_CHARACTERS,
         "equal on both sides": is_equal & (is_equal.mean() >= KINDS["equal"].warning_share),
-        "repeating an earlier pair": is_repeated,
+        "repeating an earlier pair": ~find_new(hash_pairs(*hashes)),
     }
-    left_out, is_usable = {}, np.ones(len(is_equal), np.bool_)
+    left_out, is_usable = Counter[str](), np.ones(len(is_equal), np.bool_)
     for reason, is_broken in reasons.items():
         left_out[reason] = int((is_usable & is_broken).sum())
         is_usable &= ~is_broken
@@ -186,20 +187,19 @@ def split_pairs(corpus: ParallelCorpus, held_out: Mapping[str, ParallelCorpus]) 
         parts, taken = {"validation": chosen[::2], "test": chosen[1::2]}, [side[chosen] for side in keys]
     is_taken = np.isin(keys[0][usable], taken[0]) | np.isin(keys[1][usable], taken[1])
     left_out["sharing a sentence with a held-out pair"] = int(is_taken.sum()) - len(chosen)
-    counted = {reason: count for reason, count in left_out.items() if count}
-    if (num_left := len(is_equal) - sum(counted.values())) < _FEWEST_PAIRS:
-        counts = ", ".join(f"{count:,} {reason}" for reason, count in counted.items())
+    left_out = +left_out  # without reasons that leave nothing out
+    if (num_left := len(is_equal) - left_out.total()) < _FEWEST_PAIRS:
+        counts = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
         raise InputError(
             f"{corpus.name}: {num_left:,} of {len(is_equal):,} pairs can be used{counts and f' ({counts})'}, and a"
             f" model learns nothing from fewer than {_FEWEST_PAIRS:,}. Write one sentence on each line, find more text,"
             " or fine-tune a model that others have trained: `translate import --help`"
         )
-    return Split({"train": usable[~is_taken], **parts}, counted)
+    return Split({"train": usable[~is_taken], **parts}, left_out)
 
 
 def _keys(corpus: ParallelCorpus) -> list[NDArray[np.int64]]:
-    sides = ((line[:_MOST_CHARACTERS] for line in side) for side in (corpus.sources, corpus.targets))
-    return [*map(near_duplicate_hashes, sides)]
+    return [near_duplicate_hashes(line[:_MOST_CHARACTERS] for line in side) for side in corpus[1:3]]
 
 
 def write_split(split: Split, corpora: Mapping[str, ParallelCorpus], folder: Path, direction: Direction) -> None:
@@ -208,6 +208,6 @@ def write_split(split: Split, corpora: Mapping[str, ParallelCorpus], folder: Pat
         corpus = corpora.get(name, corpora["train"])
         is_in = np.zeros(len(corpus.sources), np.bool_)
         is_in[pairs] = True
-        for code, side in zip(direction, (corpus.sources, corpus.targets), strict=True):
+        for code, side in zip(direction, corpus[1:3], strict=True):
             with atomic_write(folder / f"{name}.{code}") as file:
                 file.writelines(f"{_BREAKS.sub(' ', line)}\n".encode() for line in compress(side, is_in))
