@@ -9,16 +9,16 @@ from bisect import bisect
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, chain, pairwise
 from pathlib import Path
-from typing import NamedTuple, assert_never
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from translate.bars import Advance, show_progress
-from translate.config.data import Augmentation, Corpus, HubCorpus, TableCorpus, TextCorpus, TsvCorpus, WeightedCorpus
+from translate.config.data import Augmentation, Corpus, TextCorpus, WeightedCorpus
 from translate.data.cache import TemporaryFile
 from translate.data.languages import Direction, Languages
-from translate.data.tables import PairChunk, check_columns, chunk_pairs, read_table, table_name
+from translate.data.tables import PairChunk, chunk_pairs, read_table, table_name
 from translate.data.text import Lines, SpacedText, stream_lines
 from translate.data.token_store import FileArray
 from translate.data.tokenizer import Tokenizers
@@ -57,15 +57,10 @@ def read_corpus(corpus: Corpus, *, key: str, languages: Languages | None = None)
         InputError: The corpus is missing, damaged, misaligned or empty.
         RunError: The corpus is large, and its text cannot be written to a temporary file.
     """
-    match corpus:
-        case TextCorpus():
-            name, chunks = f"{corpus.source}, {corpus.target}", chunk_pairs(_text_pairs(corpus.source, corpus.target))
-        case TsvCorpus():
-            name, chunks = str(corpus.path), chunk_pairs(_tsv_pairs(corpus))
-        case TableCorpus() | HubCorpus():
-            name, chunks = table_name(corpus), read_table(corpus)
-        case _:
-            assert_never(corpus)
+    if isinstance(corpus, TextCorpus):
+        name, chunks = f"{corpus.source}, {corpus.target}", chunk_pairs(_text_pairs(corpus.source, corpus.target))
+    else:
+        name, chunks = table_name(corpus), read_table(corpus)
     try:
         with show_progress(f"Reading {key}", unit="pairs") as advance:
             sources, targets = store_pairs(_counted(chunks, advance), name=name)
@@ -124,22 +119,6 @@ def _text_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
         if len(sources) and len(targets):
             message += f". Judging by the lengths of the lines, they diverge near line {_slip_line(sources, targets)}"
         raise InputError(message) from error
-
-
-def _tsv_pairs(corpus: TsvCorpus) -> Iterator[tuple[str, str]]:
-    lines, given = enumerate(stream_lines(corpus.path), start=1), (corpus.source_column, corpus.target_column)
-    header = next(lines, (1, ""))[1].split("\t") if corpus.has_header else []
-    check_columns(header, corpus)
-    source, target = (header.index(column) if isinstance(column, str) else column for column in given)
-    needed, counted = max(source, target) + 1, "" if header else ", counted from 0,"
-    for number, line in lines:
-        columns = line.split("\t")
-        if len(columns) < needed:
-            raise InputError(
-                f"{corpus.path}, line {number}: {len(columns)} tab-separated column{'s' * (len(columns) > 1)},"
-                f" but source_column = {given[0]!r} and target_column = {given[1]!r}{counted} need {needed}"
-            )
-        yield columns[source], columns[target]
 
 
 def _slip_line(source_lengths: NDArray[np.int32], target_lengths: NDArray[np.int32]) -> int:

@@ -1,4 +1,4 @@
-"""Reads pairs from tables with named columns: JSON, CSV, Parquet and TMX files, and data sets of the Hugging Face Hub.
+"""Reads pairs from tables: TSV, JSON, CSV, Parquet and TMX files, and data sets of the Hugging Face Hub.
 
 JSON and CSV are read here rather than by `datasets`, so that an error can name the line. `datasets` (seen with 5.2)
 counts rows from wherever its chunk began, fills in missing cells, guesses types, and crashes the process on a file that
@@ -26,6 +26,7 @@ from translate.files import require_file
 logger = logging.getLogger(__name__)
 
 _CHUNK_ROWS = 1000
+Table = TsvCorpus | TableCorpus | HubCorpus
 
 
 class PairChunk(NamedTuple):
@@ -35,7 +36,7 @@ class PairChunk(NamedTuple):
     targets: list[str]
 
 
-def read_table(corpus: TableCorpus | HubCorpus) -> Iterator[PairChunk]:
+def read_table(corpus: Table) -> Iterator[PairChunk]:
     """The pairs of a local file, or of a data set of the Hub, which is downloaded once into the user's cache.
 
     Every cell of a CSV file is text as it is written: `null`, `NA` and `007` are neither missing nor numbers.
@@ -43,12 +44,7 @@ def read_table(corpus: TableCorpus | HubCorpus) -> Iterator[PairChunk]:
     Raises:
         InputError: The table cannot be read, has no such column, or has a cell that is not text.
     """
-    if isinstance(corpus, TableCorpus):
-        require_file(corpus.path)
-        yield from FILE_FORMATS[corpus.kind](corpus)
-    else:
-        with _reading(corpus), _quiet_datasets():
-            yield from _pairs_of_tables(_load(corpus).iter(batch_size=_CHUNK_ROWS), corpus)
+    return FORMATS[corpus.kind](corpus)
 
 
 class StreamPosition(NamedTuple):
@@ -66,15 +62,14 @@ def open_stream(
 ) -> Iterator[tuple[PairChunk, dict[str, Any] | None]]:
     """Yield chunks of pairs from the row at the given position on. Each chunk has its own state; nothing is stored.
 
-    Raises:
-        InputError: The table cannot be read, has no such column, or has a cell that is not text.
+    See `read_table`.
     """
     if isinstance(corpus, TableCorpus):
         yield from ((chunk, None) for chunk in read_table(corpus))
         return
     # The error repeats what readers log about a broken file; messages about retried downloads are shown.
     logging.getLogger("datasets.packaged_modules").setLevel(logging.CRITICAL + 1)
-    with _reading(corpus):
+    with _reading(table_name(corpus), "hub"):
         with _quiet_datasets():
             rows = _load(corpus, streaming=True)
         if (state := position.state) is not None:
@@ -91,19 +86,34 @@ def chunk_pairs(pairs: Iterator[tuple[str, str]]) -> Iterator[PairChunk]:
         yield PairChunk([source for source, _ in some], [target for _, target in some])
 
 
-# JSON and CSV
+# TSV, CSV and JSON
+
+
+def _tsv_pairs(corpus: TsvCorpus) -> Iterator[tuple[str, str]]:
+    lines, given = enumerate(stream_lines(corpus.path), start=1), (corpus.source_column, corpus.target_column)
+    header = next(lines, (1, ""))[1].split("\t") if corpus.has_header else []
+    _check_columns(header, corpus)
+    source, target = (header.index(column) if isinstance(column, str) else column for column in given)
+    needed, counted = max(source, target) + 1, "" if header else ", counted from 0,"
+    for number, line in lines:
+        columns = line.split("\t")
+        if len(columns) < needed:
+            raise InputError(
+                f"{corpus.path}, line {number}: {len(columns)} tab-separated column{'s' * (len(columns) > 1)},"
+                f" but source_column = {given[0]!r} and target_column = {given[1]!r}{counted} need {needed}"
+            )
+        yield columns[source], columns[target]
 
 
 def _json_pairs(corpus: TableCorpus) -> Iterator[tuple[str, str]]:
-    for place, row in _json_rows(corpus):
+    for place, row in _json_rows(corpus.path, is_streamed=corpus.streaming):
         yield _json_cell(row, corpus.source_column, place), _json_cell(row, corpus.target_column, place)
 
 
-def _json_rows(corpus: TableCorpus) -> Iterator[tuple[str, dict[str, Any]]]:
+def _json_rows(path: Path, *, is_streamed: bool = False) -> Iterator[tuple[str, dict[str, Any]]]:
     """The rows of a file with one JSON object per line, or one array of objects, each with its place for errors."""
-    path = corpus.path
     is_array = next(stream_lines(path), "").lstrip().startswith("[")
-    if is_array and corpus.streaming:
+    if is_array and is_streamed:
         raise InputError(f"{path}: is one JSON array, which cannot be streamed; write one object per line instead")
     texts = ["\n".join(stream_lines(path))] if is_array else stream_lines(path)
     for number, text in enumerate(texts, start=1):
@@ -157,7 +167,7 @@ def _csv_pairs(corpus: TableCorpus) -> Iterator[tuple[str, str]]:
     """The pairs of a file with a header, in which every row has as many cells as the header."""
     rows = _csv_rows(corpus.path)
     _, header = next(rows, (0, []))
-    check_columns(header, corpus)
+    _check_columns(header, corpus)
     source, target = header.index(corpus.source_column), header.index(corpus.target_column)
     for line, row in rows:
         if len(row) != len(header):
@@ -179,12 +189,8 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
         raise InputError(f"{path}, line {rows.line_num}: is not CSV ({error})") from error
 
 
-def check_columns(columns: list[str], corpus: TsvCorpus | TableCorpus | HubCorpus) -> None:
-    """Check that a corpus's columns that are given by name occur once in its header.
-
-    Raises:
-        InputError: One does not; the message lists the names.
-    """
+def _check_columns(columns: list[str], corpus: Table) -> None:
+    """Raise an InputError unless a corpus's columns that are given by name occur once in its header."""
     for key, column in (("source_column", corpus.source_column), ("target_column", corpus.target_column)):
         if isinstance(column, str) and columns.count(column) != 1:
             wrong = "is the name of several columns" if column in columns else "does not exist"
@@ -202,21 +208,20 @@ def _shown(cell: Any) -> str:
 
 def _tmx_pairs(corpus: TableCorpus) -> Iterator[tuple[str, str]]:
     """Yield the pairs of a translation memory. The log counts the units that lack one of the two languages."""
-    languages, num_pairs, num_others = dict[str, None](), 0, 0
-    for unit in _tmx_units(corpus):
+    languages, num_pairs, total = dict[str, None](), 0, 0
+    for unit in _tmx_units(corpus.path):
         languages |= dict.fromkeys(unit)
+        total += 1
         source, target = find_language(unit, corpus.source_column), find_language(unit, corpus.target_column)
-        if source is None or target is None:
-            num_others += 1
-        else:
+        if source is not None and target is not None:
             num_pairs += 1
             yield unit[source], unit[target]
-    wanted, total = f"{corpus.source_column!r} and {corpus.target_column!r}", num_pairs + num_others
+    wanted, others = f"{corpus.source_column!r} and {corpus.target_column!r}", total - num_pairs
     if not num_pairs:
         has = f"has {', '.join(languages)}" if languages else "has no text"
         raise InputError(f"{corpus.path}: no unit has both {wanted}; the file {has}")
-    if num_others:
-        logger.info(f"{corpus.path}: {num_others:,} of {total:,} units do not have both {wanted}, and are not pairs")
+    if others:
+        logger.info(f"{corpus.path}: {others:,} of {total:,} units do not have both {wanted}, and are not pairs")
 
 
 def find_language(codes: Iterable[str], language: str) -> str | None:
@@ -226,12 +231,12 @@ def find_language(codes: Iterable[str], language: str) -> str | None:
     return min(found, key=lambda code: len(code) > len(wanted), default=None)
 
 
-def _tmx_units(corpus: TableCorpus) -> Iterator[dict[str, str]]:
+def _tmx_units(path: Path) -> Iterator[dict[str, str]]:
     """The text of each unit, by the code of its language, without codes of formatting; the first of a code's texts."""
     from defusedxml import EntitiesForbidden
     from defusedxml.ElementTree import iterparse
 
-    with _reading(corpus), open_bytes(corpus.path) as stream:
+    with _reading(str(path), "tmx"), open_bytes(path) as stream:
         try:
             events = iterparse(stream, events=("start", "end"))
             _, body = next(events)
@@ -247,7 +252,7 @@ def _tmx_units(corpus: TableCorpus) -> Iterator[dict[str, str]]:
                     body.clear()  # otherwise all units would stay in memory
         except EntitiesForbidden as error:
             raise InputError(
-                f"{corpus.path}: declares the entity {error.name!r}, and entities could expand without limit or read"
+                f"{path}: declares the entity {error.name!r}, and entities could expand without limit or read"
                 " another file: write its text in its place"
             ) from error
 
@@ -265,13 +270,18 @@ def _text(segment: Any) -> str:
 # Arrow tables: Parquet and the Hub
 
 
-def _parquet_pairs(corpus: TableCorpus) -> Iterator[PairChunk]:
+def _parquet_tables(path: Path) -> Iterator[Any]:
     import pyarrow as pa  # type: ignore[import-untyped]
     from pyarrow import parquet
 
-    with _reading(corpus), require_unchanged(corpus.path), parquet.ParquetFile(corpus.path) as file:
-        batches = file.iter_batches(batch_size=_CHUNK_ROWS)
-        yield from _pairs_of_tables((pa.Table.from_batches([batch]) for batch in batches), corpus)
+    require_file(path)
+    with _reading(str(path), "parquet"), require_unchanged(path), parquet.ParquetFile(path) as file:
+        yield from (pa.Table.from_batches([batch]) for batch in file.iter_batches(batch_size=_CHUNK_ROWS))
+
+
+def _hub_pairs(corpus: HubCorpus) -> Iterator[PairChunk]:
+    with _reading(table_name(corpus), "hub"), _quiet_datasets():
+        yield from _pairs_of_tables(_load(corpus).iter(batch_size=_CHUNK_ROWS), corpus)
 
 
 def _pairs_of_tables(
@@ -279,7 +289,7 @@ def _pairs_of_tables(
 ) -> Iterator[PairChunk]:
     """The two columns of Arrow tables; before them are `num_before` rows of the corpus, which count in errors."""
     for table in map(_flatten, tables):
-        check_columns(table.column_names, corpus)
+        _check_columns(table.column_names, corpus)
         sides = []
         for column in (corpus.source_column, corpus.target_column):
             try:
@@ -302,40 +312,33 @@ def _flatten(table: Any) -> Any:
     return table
 
 
-FILE_FORMATS: dict[str, Callable[[TableCorpus], Iterator[PairChunk]]] = {
+FORMATS: dict[str, Callable[[Any], Iterator[PairChunk]]] = {
+    "tsv": lambda corpus: chunk_pairs(_tsv_pairs(corpus)),
     "json": lambda corpus: chunk_pairs(_json_pairs(corpus)),
     "csv": lambda corpus: chunk_pairs(_csv_pairs(corpus)),
-    "parquet": _parquet_pairs,
     "tmx": lambda corpus: chunk_pairs(_tmx_pairs(corpus)),
+    "parquet": lambda corpus: _pairs_of_tables(_parquet_tables(corpus.path), corpus),
+    "hub": _hub_pairs,
 }
-"""The reader of each `kind` of `TableCorpus`."""
+"""The reader of each `kind` of corpus that is a table."""
 
 
 def table_columns(path: Path, kind: str) -> list[str]:
-    """The names of a local table's columns.
+    """The names of a local table's columns; see `read_table`.
 
     A TSV gives the cells of its first line, and a TMX its languages without their regions.
-
-    Raises:
-        InputError: The table cannot be read.
     """
-    require_file(path)
-    corpus = TableCorpus.model_construct(kind=kind, path=path)
-    with _reading(corpus):
-        match kind:
-            case "tsv":
-                return next(stream_lines(path), "").split("\t")
-            case "csv":
-                return next(_csv_rows(path), (0, []))[1]
-            case "json":
-                return [column for _, row in islice(_json_rows(corpus), 1) for column in _json_columns(row)]
-            case "tmx":
-                codes = chain.from_iterable(islice(_tmx_units(corpus), _CHUNK_ROWS))
-                return list(dict.fromkeys(re.split("[-_]", code.lower())[0] for code in codes))
-        from pyarrow import parquet
-
-        with parquet.ParquetFile(path) as file:
-            return _flatten(file.schema_arrow.empty_table()).column_names
+    match kind:
+        case "tsv":
+            return next(stream_lines(path), "").split("\t")
+        case "csv":
+            return next(_csv_rows(path), (0, []))[1]
+        case "json":
+            return [column for _, row in islice(_json_rows(path), 1) for column in _json_columns(row)]
+        case "tmx":
+            codes = chain.from_iterable(islice(_tmx_units(path), _CHUNK_ROWS))
+            return list(dict.fromkeys(re.split("[-_]", code.lower())[0] for code in codes))
+    return [column for table in islice(_parquet_tables(path), 1) for column in _flatten(table).column_names]
 
 
 def hub_columns(dataset: str, codes: Sequence[str | None]) -> tuple[str, dict[str, list[str]]]:
@@ -349,7 +352,7 @@ def hub_columns(dataset: str, codes: Sequence[str | None]) -> tuple[str, dict[st
     """
     import datasets
 
-    with _reading(HubCorpus(dataset=dataset, split="", source_column="", target_column="")), _quiet_datasets():
+    with _reading(dataset, "hub"), _quiet_datasets():
         names = datasets.get_dataset_config_names(dataset)
         subset = next((name for name in names if {*name.split("-")} == {*codes}), None)
         subset = subset or datasets.get_dataset_default_config_name(dataset)
@@ -362,7 +365,7 @@ def hub_columns(dataset: str, codes: Sequence[str | None]) -> tuple[str, dict[st
         return subset, {name: _flatten(split[:1]).column_names for name, split in splits.items()}
 
 
-def table_name(corpus: TsvCorpus | TableCorpus | HubCorpus) -> str:
+def table_name(corpus: Table) -> str:
     """A table's name in errors: the file, or the data set with its configuration."""
     if not isinstance(corpus, HubCorpus):
         return str(corpus.path)
@@ -371,20 +374,20 @@ def table_name(corpus: TsvCorpus | TableCorpus | HubCorpus) -> str:
 
 
 @contextmanager
-def _reading(corpus: TableCorpus | HubCorpus) -> Iterator[None]:
+def _reading(name: str, kind: str) -> Iterator[None]:
     """Turn whatever the libraries and the network raise into an InputError."""
     try:
         yield
     except InputError:
         raise
     except Exception as error:
-        name, cause = table_name(corpus), error
+        cause = error
         while isinstance(cause.__cause__, Exception):  # `datasets` wraps it in one that says `generation failed`
             cause = cause.__cause__
         text = "".join(each if each.isprintable() else "\n" for each in str(cause)).strip()
         reason = f"{type(cause).__name__}: {text}".partition("\n")[0].removesuffix(": ")
-        if isinstance(corpus, TableCorpus):
-            raise InputError(f"{name}: cannot be read as {corpus.kind} ({reason})") from error
+        if kind != "hub":
+            raise InputError(f"{name}: cannot be read as {kind} ({reason})") from error
         raise InputError(
             f"{name} could not be loaded from the Hugging Face Hub ({reason}); check the network and the names,"
             " or download the data and use its files"
