@@ -98,6 +98,11 @@ def config(tmp_path: Path) -> Config:
     return Config.model_validate({"data": {"validation": corpus("valid"), "validation_also": also, "test": test}})
 
 
+def rename_test_set(config: Config, old: str, new: str) -> Config:
+    test = {new if name == old else name: corpus for name, corpus in config.data.test.items()}
+    return config.model_copy(update={"data": config.data.model_copy(update={"test": test})})
+
+
 def chosen(config: Config, name: str | None) -> list[tuple[str, int]]:
     test_sets = choose_test_sets(config, source=None, reference=None, name=name)
     return [(each, len(pairs.sources)) for each, pairs in test_sets.items()]
@@ -107,6 +112,8 @@ def test_choosing_test_sets(config: Config) -> None:
     assert chosen(config, None) == [("first", 2), ("second", 3)]
     assert chosen(config, "second") == [("second", 3)]
     assert chosen(config, "validation") == [("validation", 1)]
+    renamed = rename_test_set(config, "second", "validation")  # it does not take the place of the validation set
+    assert chosen(renamed, "validation") == [("validation", 1)] and chosen(renamed, None)[1] == ("validation", 3)
     upper = choose_test_sets(config, source=None, reference=None, name="upper")["upper"]
     assert list(upper.sources) == [line.upper() for line in SOURCES[:3]]
     assert list(upper.targets) == [line.upper() for line in REFERENCES[:3]]
@@ -120,6 +127,11 @@ def test_validations_of_several_directions(config: Config) -> None:
     assert chosen(both, None) == [("first", 2), ("second-de-en", 3), ("second-en-de", 3)]
     assert chosen(both, "validation") == [("validation-de-en", 1), ("validation-en-de", 1)]
     assert chosen(both, "en-de") == chosen(both, "validation-en-de") == [("validation-en-de", 1)]
+    assert chosen(rename_test_set(both, "first", "en-de"), "en-de") == [("en-de", 2)]
+    for name in ("validation", "validation-en-de"):
+        renamed = rename_test_set(both, "first", name)
+        assert chosen(renamed, "validation") == [("validation-de-en", 1), ("validation-en-de", 1)]
+        assert chosen(renamed, "validation-en-de") == [("validation-en-de", 1)]
     back = choose_test_sets(both, name="en-de")["validation-en-de"]
     assert list(back.sources) == REFERENCES[:1] and back.direction == ("en", "de")
     with pytest.raises(InputError, match="--set third: .* validation-de-en, validation-en-de"):

@@ -14,7 +14,8 @@ def choose_test_sets(
 ) -> dict[str, ParallelCorpus]:
     """Read the test sets to evaluate: two given files, the config's set of this name, or all test sets of the config.
 
-    `validation` names all corpora of `data.validation`; one of several is called `validation-NAME`, or just NAME.
+    `validation` names all corpora of `data.validation`; one of several is called `validation-NAME`, or just NAME if no
+    test set is.
 
     Raises:
         InputError: There is no such set, or its files cannot be used.
@@ -31,12 +32,15 @@ def choose_test_sets(
     if name is not None:
         validation = {key.removeprefix("data.").replace(".", "-"): key for key in data.corpora("validation")}
         keys = {key.rpartition(".")[2]: key for key in data.corpora("validation_also")} | keys
-        keys = keys | validation | keys  # a test set goes before a validation of its name
+        keys = keys | validation
         if name not in keys and f"validation-{name}" in keys:
             name = f"validation-{name}"
-        if name not in keys and (name != "validation" or not validation):
+        if name == "validation" and validation:
+            keys = validation
+        elif name in keys:
+            keys = {name: keys[name]}
+        else:
             raise InputError(f"--set {name}: the run's sets are {', '.join(keys) or 'none'}")
-        keys = {name: keys[name]} if name in keys else validation
     return dict(zip(keys, read_held_out(data, keys.values()).values(), strict=True))
 
 
