@@ -50,9 +50,10 @@ def test_final_punctuation_stays_unless_both_sides_have_some_and_words_before_it
 
 
 def test_tags_of_a_language_or_corpus_are_not_text() -> None:
-    pair = (">>deu<< <bt> it's <b>bold</b>", "es ist fett")
-    assert changed(*pair, upper_case=1) == (">>deu<< <bt> IT'S <B>BOLD</B>", "ES IST FETT")
-    assert changed(*pair, title_case=1) == (">>deu<< <bt> It's <B>Bold</B>", "Es Ist Fett")
+    """Tags that a text has of its own come before sources alone, as in 0.10.0."""
+    pair = (">>deu<< <bt> it's <b>bold</b>", "<b>es</b> ist fett")
+    assert changed(*pair, upper_case=1) == (">>deu<< <bt> IT'S <B>BOLD</B>", "<B>ES</B> IST FETT")
+    assert changed(*pair, title_case=1) == (">>deu<< <bt> It's <B>Bold</B>", "<B>Es</B> Ist Fett")
     assert title_case("don’t o'neill «il» ǆ blau-weiß USA 3d") == "Don’t O'neill «Il» ǅ Blau-Weiß USA 3d"
 
 

@@ -24,7 +24,7 @@ _NO_PUNCTUATION, _ASCII_UMLAUTS, _TYPOS = 4, 8, 16
 _CHUNK_PAIRS = 1000  # drawn by one generator, where a corpus is changed once
 _FINAL_PUNCTUATION = " .!?…。！？"
 _UMLAUTS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue", "ß": "ss", "ẞ": "SS"})
-_TAG = re.compile(r"(?:(?:>>\S*?<<|<\S+?>)\s*)*")  # of a language or a corpus, before the text
+_TAG = re.compile(r"(?:(?:>>\S*?<<|<\S+?>)\s*)*")  # of a language or a corpus, before a source; perhaps empty
 _FIRST_LETTER = re.compile(r"(?<!\w)(?<!\w['’])\w")  # of a word; don't is one word
 _WORD = re.compile(r"[^\W\d_]{3,}")
 _WORDS_PER_TYPO = 10
@@ -80,7 +80,9 @@ def read_held_out(data: DataConfig, keys: Iterable[str]) -> dict[str, ParallelCo
 
 
 def _change(source: str, target: str, change: int, generator: np.random.Generator) -> tuple[str, str]:
-    (source_tag, source), (target_tag, target) = _split_tags(source), _split_tags(target)
+    tags = _TAG.match(source)
+    assert tags is not None
+    source = source[tags.end() :]
     if change & _ASCII_UMLAUTS:
         source = source.translate(_UMLAUTS)
     if change & _TYPOS:
@@ -90,14 +92,7 @@ def _change(source: str, target: str, change: int, generator: np.random.Generato
         if all(without) and without[0] != source.rstrip() and without[1] != target.rstrip():
             source, target = without
     set_case = (str, str.upper, title_case, str.lower)[change & 3]
-    return source_tag + set_case(source), target_tag + set_case(target)
-
-
-def _split_tags(text: str) -> tuple[str, str]:
-    """The tags at the beginning of a text, perhaps none, and the rest."""
-    tags = _TAG.match(text)
-    assert tags is not None
-    return tags[0], text[tags.end() :]
+    return tags[0] + set_case(source), set_case(target)
 
 
 def title_case(text: str) -> str:
