@@ -81,8 +81,8 @@ def test_corpora_in_both_directions_are_looked_for_where_each_was_named(tmp_path
         f"  validation: {{kind: text, source: b.de, target: b.en}}\n  test: {{news: {{kind: text, {both}}}}}\n"
     )
     (tmp_path / "above/mine.yaml").write_text(f"extends: ../base.yaml\ndata: {{validation: {{{both}}}}}\n")
-    languages = "data.train.1={source_language: de, target_language: en}"
-    data = load_config(str(tmp_path / "above/mine.yaml"), [languages], require_files=True).config.data
+    languages = [f"data.train.{index}={{source_language: de, target_language: en}}" for index in range(2)]
+    data = load_config(str(tmp_path / "above/mine.yaml"), languages, require_files=True).config.data
     places = {key: each.source.relative_to(tmp_path) for key, each in data.corpora("train").items()}  # type: ignore[union-attr]
     assert list(map(str, places.values())) == ["a.de", "a.en", "b.de"]
     held_out = {key: str(each.source.relative_to(tmp_path)) for key, each in data.corpora().items()}  # type: ignore[union-attr]
@@ -91,9 +91,9 @@ def test_corpora_in_both_directions_are_looked_for_where_each_was_named(tmp_path
         **{"data.test.news-de-en": "a.de", "data.test.news-en-de": "a.en"},
     }
     one = "data.validation={de-en: {kind: tsv, path: a.de}}"
-    changed = load_config(str(tmp_path / "above/mine.yaml"), [languages, one, "data.validation.de-en.license=x"])
+    changed = load_config(str(tmp_path / "above/mine.yaml"), [*languages, one, "data.validation.de-en.license=x"])
     assert [*changed.config.data.corpora("validation")] == ["data.validation.de-en"]
-    back = load_config(str(tmp_path / "above/mine.yaml"), [languages, one, "data.validation={kind: tsv, path: a.de}"])
+    back = load_config(str(tmp_path / "above/mine.yaml"), [*languages, one, "data.validation={kind: tsv, path: a.de}"])
     assert [*back.config.data.corpora("validation")] == ["data.validation"]
 
 

@@ -117,7 +117,7 @@ def test_a_language_is_translated_to_itself_only_after_such_training() -> None:
 
 
 def test_a_corpus_without_languages_among_others_with_them_is_refused() -> None:
-    with pytest.raises(ValidationError, match=r"2 names no languages, but data.train.1 does: give"):
-        languages({"both_directions": True}, direction("de-en"), {})
+    with pytest.raises(ValidationError, match=r"0 names no languages, but data.train.1 does: give"):
+        languages({"both_directions": True}, direction("de-en"))
     known = languages({"both_directions": True}, {"source_tag": "<bt>"})  # data has the languages of both
     assert known.directions == [("de", "en"), ("en", "de")]

@@ -131,11 +131,12 @@ def test_corpora_keep_their_keys(clean_config: Path, text: dict[str, Lines]) -> 
     (folder / "more.json").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     config = yaml.safe_load(clean_config.read_text(encoding="utf-8"))
     both = {"kind": "text", "source": "train.de", "target": "train.en", "both_directions": True, "weight": 2.0}
+    languages = {"source_language": "de", "target_language": "en"}
     tagged = {"source_tag": "<more>", "augment": {"typos": 0.1}}
     more = {"kind": "json", "path": "more.json", "source_column": "source", "target_column": "target",
-            "source_language": "de", "target_language": "en", **tagged}  # fmt: skip
+            **languages, **tagged}  # fmt: skip
     valid = {"kind": "text", "source": "valid.de", "target": "valid.en", "both_directions": True}
-    config["data"] |= {"train": [both, more], "validation": {"set": valid | {"augment": {"typos": 1.0}}}}
+    config["data"] |= {"train": [both | languages, more], "validation": {"set": valid | {"augment": {"typos": 1.0}}}}
     clean_config.write_text(yaml.safe_dump(config), encoding="utf-8")
     first, second = run(clean_config)
     assert (first.key, first.num_kept, second.key, second.num_kept) == ("data.train.0", 1198, "data.train.2", 1)
@@ -152,7 +153,7 @@ def test_corpora_keep_their_keys(clean_config: Path, text: dict[str, Lines]) -> 
     written = yaml.safe_load(shown)["data"]["train"]
     places = [{key: Path(corpus.pop(key)).name for key in ("source", "target")} for corpus in written]
     assert places[0] == {"source": "train.0.de", "target": "train.0.en"}
-    languages = {"kind": "text", "source_language": "de", "target_language": "en"}
+    languages["kind"] = "text"
     assert written == [languages | {"both_directions": True, "weight": 2.0}, languages | tagged]
     assert len(load_config(str(folder / "out" / "config.yaml"), require_files=True).config.data.train) == 3
 

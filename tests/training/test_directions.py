@@ -24,7 +24,8 @@ pytestmark = pytest.mark.usefixtures("no_shape_checks")
 BOTH = ("data.train.0.both_directions=true", "data.validation.both_directions=true")
 # Three directions, one of them small, with all that changes text in each epoch, and tags on both sides.
 MANY = (
-    "data.train=[{kind: text, source: train.in, target: train.out, both_directions: true, augment: {typos: 0.5}}, "
+    "data.train=[{kind: text, source: train.in, target: train.out, source_language: de, target_language: en, "
+    "both_directions: true, augment: {typos: 0.5}}, "
     "{kind: text, source: few.in, target: few.out, source_language: fr, target_language: de, source_tag: <bt>}]",
     *("data.validation.both_directions=true", "data.language_tags=both", "data.sampling_temperature=5"),
     "training.max_steps=7",

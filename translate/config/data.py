@@ -281,9 +281,8 @@ class DataConfig(Section):
     @field_validator("train")
     @classmethod
     def _check_languages(cls, corpora: tuple[Corpus, ...]) -> tuple[Corpus, ...]:
-        plain = {index: corpus for index, corpus in enumerate(corpora) if not corpus.both_directions}
-        named = [index for index, corpus in plain.items() if corpus.source_language or corpus.target_language]
-        unnamed = [index for index in plain if index not in named]
+        named = [index for index, each in enumerate(corpora) if each.source_language or each.target_language]
+        unnamed = [index for index in range(len(corpora)) if index not in named]
         if named and unnamed:
             hint = "give it its source_language and target_language"
             raise ValueError(f"{unnamed[0]} names no languages, but data.train.{named[0]} does: {hint}")
