@@ -84,6 +84,8 @@ WRONG: list[tuple[str, ...]] = [  # overrides, joined by " & ", and the words of
     ),
     ("data.validation.source_language=d e", 'data.validation.source_language = "d e": ', "deu_Latn"),
     (f"data.train=[{PAIR}, {BACK}]", "data.train.0", "no languages", "data.train.1"),
+    ("data.languages=[en, fr]", 'data.languages: "en" (command line)', "training.initialize_from"),
+    (f"data.train=[{BOTH}] & data.languages=[en, fr]", 'data.languages: "fr" (command line)'),
     (f"{SAME} & data.target_language=de", "data.validation.both_directions = true", "both de"),
     (f"data.test={{a: {BOTH}, a-de-en: {PAIR}}}", "data.test.a-de-en", "both_directions"),
     (

@@ -116,6 +116,7 @@ def test_a_run_begun_from_several_directions_keeps_its_languages(digits: Digits,
     run_training(config, tmp_path / "tuned", resume=True)
     translator = load_translator(tmp_path / "tuned", options={"engine": "translate"}).translator
     assert translator.languages.choose() == ("de", "en") and translator.languages.choose("de").target == "de"
-    other = load_config(str(tmp_path / "tune.yaml"), ["data.train.0.target_language=fr"], require_files=True).config
-    with pytest.raises(InputError, match="does not know the language fr; it knows de, en"):
-        run_training(other, tmp_path / "fr")
+    for override in ("data.train.0.target_language=fr", "data.languages=[de, en, fr]"):
+        other = load_config(str(tmp_path / "tune.yaml"), [override], require_files=True).config
+        with pytest.raises(InputError, match="does not know the language fr; it knows de, en"):
+            run_training(other, tmp_path / "fr")

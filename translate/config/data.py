@@ -258,12 +258,16 @@ class DataConfig(Section):
         return self.language_tags or ("source" if len(targets) > 1 else None)
 
     @property
+    def tagged(self) -> list[str]:
+        """The languages to which the training corpora give a tag."""
+        pairs = [self.languages_of(corpus) for corpus in self.train if self.tags]
+        targets = {target for _, target in pairs}
+        return list(dict.fromkeys(code for pair in pairs for code in pair if self.tags == "both" or code in targets))
+
+    @property
     def told(self) -> dict[str, Any]:
         """The keys that an export or a fine-tuning of the model needs: its tags, and the languages that have one."""
-        pairs = [self.languages_of(corpus) for corpus in self.train]
-        targets = {target for _, target in pairs}
-        tagged = [code for pair in pairs for code in pair if self.tags == "both" or code in targets]
-        languages = list(dict.fromkeys([*self.languages, *tagged]))
+        languages = list(dict.fromkeys([*self.languages, *self.tagged]))
         tags = {"language_tags": self.tags, "language_tag": self.language_tag}
         return {"languages": languages, **tags} if self.tags else {}
 

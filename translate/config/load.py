@@ -79,7 +79,7 @@ def load_config(
     document.values.setdefault("name", re.sub(r"[^\w.-]+", "-", path.stem).lstrip(".-") or "run")
     _inherit_from_run(document, required=require_files)
     checked = _validate(document)
-    _check_languages(checked.data, document.origins)
+    _check_languages(checked, document.origins)
     _follow_directions(document, checked.data)
     return LoadedConfig(_find_files(checked, document.origins, required=require_files), document.origins)
 
@@ -306,8 +306,19 @@ def _is_written_by_user(origin: Origin) -> bool:
     return not (folder and (folder == presets_directory() or is_run(str(folder))))
 
 
-def _check_languages(data: DataConfig, origins: Mapping[str, Origin]) -> None:
-    """Check that the languages of `data`, if the user writes them, are codes that a training corpus has."""
+def _check_languages(config: Config, origins: Mapping[str, Origin]) -> None:
+    """Check that the languages of `data` are codes that a training corpus has, if the user writes them, and have tags.
+
+    A fine-tuned run may have tags of further languages: see `runs.initial.check_languages`.
+    """
+    data = config.data
+    untagged = [code for code in data.languages if code not in data.tagged]
+    if data.train and untagged and config.training.initialize_from is None:
+        where = f" ({origin.position})" if (origin := origins.get("data.languages")) else ""
+        raise InputError(
+            f'data.languages: "{untagged[0]}"{where} has no tag, because no corpus of data.train gives it one: train on'
+            " it, leave it out, or begin with a run that knows it (training.initialize_from)"
+        )
     for side, name in enumerate(("source_language", "target_language")):
         code, origin = getattr(data, name), origins.get(f"data.{name}")
         known = sorted({data.languages_of(corpus)[side] for corpus in data.train})

@@ -83,6 +83,7 @@ def check_languages(config: Config, base: Languages, *, run: Path) -> None:
     known = sorted({*(base.sources if base.tags == "both" else ()), *base.targets})  # those with a tag
     added = config.tokenizer.add_languages
     codes = {code for each in Languages(config.data).directions for code in (each if base.tags == "both" else each[1:])}
+    codes |= {*config.data.languages}
     for code in sorted({*(codes - added.keys()), *filter(None, added.values())} - {*known}) if base.tags else ():
         raise InputError(
             f"training.initialize_from = {run} does not know the language {code}; it knows {list_some(known)}. Correct"
