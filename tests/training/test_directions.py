@@ -97,7 +97,7 @@ def test_the_tokenizer_sees_each_direction_as_often_as_the_model(
     assert [each.weight for each in corpora.train] == [1.0, 1.0]
     assert [round(each.weight * len(each.sources)) for each in evenly.train] == [211, 210]
     reports = make_batches(config, evenly, make_tokenizers(config, evenly)).filter_reports
-    first, second = count_directions(evenly.train, reports, num_epochs=3.0)
+    first, second = count_directions(balanced.data, evenly.train, reports, num_epochs=3.0)
     assert (first.direction, first.num_pairs, first.num_seen, first.num_epochs) == ("de-en", 211, 633, 3.0)
     assert (second.num_pairs, round(second.share, 2)) == (3, 0.5)
     ids = [make_tokenizers(each, read_corpora(each)).source.all_pieces for each in (config, balanced)]

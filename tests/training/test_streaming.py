@@ -44,3 +44,10 @@ def test_other_data_are_another_training(streamed: Digits, tmp_path: Path) -> No
         run_training(streamed(), tmp_path / "run", resume=True)
     with pytest.raises(InputError, match=r"other settings.*data.stream_segment_pairs = 80 \(the run has 90\)"):
         run_training(streamed("data.stream_segment_pairs=80"), tmp_path / "run", resume=True)
+
+
+def test_how_often_a_stream_is_seen_is_not_known(streamed: Digits, tmp_path: Path) -> None:
+    both = ("data.train.0.both_directions=true", "data.validation.both_directions=true")
+    said = run_training(streamed(*both, "training.max_steps=1"), tmp_path / "run")
+    about = [each.partition(": ")[2] for each in said if each.startswith("Each epoch, ")]
+    assert about == ["about 45 pairs (50.0% of all), streamed"] * 2

@@ -141,7 +141,7 @@ def check(config: Config, *, max_seconds: float = 10.0) -> Report:
     num_parameters = measured.num_trained_parameters if measured else count_weights(config.model, tokenizers)
     facts = _data_facts(data, epoch, num_parameters)
     plan = _plan(config, facts.num_steps(config), epoch.padding.share, measured)
-    seen = count_directions(corpora.train, batches.filter_reports, num_epochs=plan.num_epochs)
+    seen = count_directions(config.data, corpora.train, batches.filter_reports, num_epochs=plan.num_epochs)
     plan = plan._replace(directions=tuple(seen))
     findings += settings_findings(config, facts)
     between_saves = min(config.training.save_every, config.training.validate_every, plan.num_steps) / plan.num_steps

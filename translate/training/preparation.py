@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import torch
 
+from translate.config.data import DataConfig, is_stream
 from translate.config.schema import Config
 from translate.config.section import MOST
 from translate.data.augmentation import augment_corpus, read_held_out
@@ -57,14 +58,16 @@ class SeenDirection(NamedTuple):
     """How often a training sees the pairs of a direction."""
 
     direction: str
-    num_pairs: int  # different ones, without those that are left out
+    num_pairs: int | None  # different ones, without those that are left out; None: some are streamed
     num_seen: int  # all of them, each as often as it is seen
-    num_epochs: float  # how often each is seen
+    num_epochs: float | None  # how often each is seen; None: some are streamed
     share: float  # of the pairs of all directions that are seen
 
     def __str__(self) -> str:
-        times = f"{self.num_epochs:.2f} times its {self.num_pairs:,}"
-        return f"{self.direction}: {self.num_seen:,} pairs ({self.share:.1%} of all), {times}"
+        seen = f"{self.num_seen:,} pairs ({self.share:.1%} of all)"
+        if self.num_pairs is None:
+            return f"{self.direction}: about {seen}, streamed"
+        return f"{self.direction}: {seen}, {self.num_epochs:.2f} times its {self.num_pairs:,}"
 
 
 class TrainingData(NamedTuple):
@@ -112,7 +115,7 @@ def prepare_data(
         # Later segments are prepared in a thread, and so on their own connections.
         batches = make_batches(config, corpora, tokenizers, world=world.new_group(), is_resumed=is_resumed)
     log_reports(batches.filter_reports)
-    for seen in count_directions(corpora.train, batches.filter_reports):
+    for seen in count_directions(config.data, corpora.train, batches.filter_reports):
         logger.info(f"Each epoch, {seen}")
     world.run_on_rank_0(lambda: check_validation(config, corpora, tokenizers))
     config, batches, message = resolve_batch_tokens(config, batches, tokenizers=tokenizers, device=device, world=world)
@@ -143,19 +146,23 @@ def read_corpora(config: Config) -> Corpora:
 
 
 def count_directions(
-    corpora: Iterable[ParallelCorpus], reports: Iterable[FilterReport], *, num_epochs: float = 1.0
+    data: DataConfig, corpora: Iterable[ParallelCorpus], reports: Iterable[FilterReport], *, num_epochs: float = 1.0
 ) -> list[SeenDirection]:
-    """How often each direction is seen in some epochs; empty if there is only one, or nothing is filtered yet."""
+    """How often each direction is seen in some epochs; empty if there is only one, or nothing is filtered yet.
+
+    Of streamed corpora, every segment counts like the first one.
+    """
     seen: dict[str, tuple[int, float]] = {}
     for corpus, report in zip(corpora, reports, strict=False):
         pairs, count = seen.get(str(corpus.direction), (0, 0.0))
         seen[str(corpus.direction)] = pairs + report.num_kept, count + num_epochs * corpus.weight * report.num_kept
     total = sum(count for _, count in seen.values()) or 1.0
-    return [
-        SeenDirection(direction, pairs, round(count), count / max(1, pairs), count / total)
-        for direction, (pairs, count) in seen.items()
-        if len(seen) > 1
-    ]
+    streamed = {"-".join(data.languages_of(corpus)) for corpus in data.train if is_stream(corpus)}
+    found = []
+    for direction, (pairs, count) in seen.items() if len(seen) > 1 else ():
+        known = (None, None) if direction in streamed else (pairs, count / max(1, pairs))
+        found.append(SeenDirection(direction, known[0], round(count), known[1], count / total))
+    return found
 
 
 def make_tokenizers(config: Config, corpora: Corpora, *, cache: DataCache | None = None) -> Tokenizers:
