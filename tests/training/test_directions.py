@@ -17,7 +17,7 @@ from translate.runs.loading import load_run
 from translate.runs.metrics import best_record, read_metrics
 from translate.training.preparation import count_directions, make_batches, make_tokenizers, read_corpora
 from translate.training.signals import StoppedBySignal
-from translate.training.validation import validate
+from translate.training.validation import validate, validation_fingerprint
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
@@ -52,6 +52,8 @@ def test_each_direction_is_validated_and_the_mean_decides(digits: Digits, tmp_pa
     test_sets = choose_test_sets(config, name="validation")
     assert [str(each.direction) for each in test_sets.values()] == ["de-en", "en-de"]
     loaded = load_run(run, checkpoint="last")
+    orders = [*test_sets.values()], [*test_sets.values()][::-1]
+    assert len({validation_fingerprint(order, loaded.tokenizers, config) for order in orders}) == 1
     for corpus, (_, record) in zip(test_sets.values(), parts, strict=True):
         again = validate(loaded.model, loaded.tokenizers, corpus, config)
         assert again.loss == pytest.approx(record["loss"], abs=1e-5)

@@ -103,6 +103,8 @@ def validation_fingerprint(
 ) -> str | None:
     """A checksum of everything but the weights that affects a validation's score; if equal, scores are comparable.
 
+    The order of the corpora does not affect it.
+
     Args:
         as_0_10_0: As version 0.10.0 computed it, in which keys count that are not set.
     """
@@ -115,7 +117,8 @@ def validation_fingerprint(
     if not included:  # keeps scores of older versions comparable
         search |= {key.rpartition(".")[2]: old for key, (old, _) in REMOVED_KEYS.items() if key.startswith("decoding.")}
     tokenizer = None if included else config.evaluation.bleu_tokenizer
-    return fingerprint([data_fingerprint(corpora, tokenizers), search, tokenizer])
+    ordered = sorted(corpora, key=lambda each: str(each.direction))  # each has another
+    return fingerprint([data_fingerprint(ordered, tokenizers), search, tokenizer])
 
 
 def validate(
