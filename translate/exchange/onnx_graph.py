@@ -138,7 +138,7 @@ class Graph:
             return []
         angles = module.rotary(self._every_position(module))
         assert angles is not None
-        tables = self.weight("cosines", angles.cosine[0]), self.weight("sines", angles.sine[0])
+        tables = (self.weight(name, angles[0, ..., axis]) for axis, name in enumerate(("cosines", "sines")))
         return [self.op("Gather", table, positions) for table in tables]
 
     def mask(self, visible: str) -> str:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from translate.model.device import has_streams
 from translate.model.dropout import Dropout
-from translate.model.positions import RotaryAngles, rotate
+from translate.model.positions import rotate
 from translate.model.varlen import VarlenMask, flash_attention
 
 
@@ -90,12 +90,12 @@ class MultiHeadAttention(nn.Module):
         self.weights_dropout = Dropout(dropout)
 
     def project_query_key_value(
-        self, hidden: Float[Tensor, "batch query d_model"], *, rotary: RotaryAngles | None = None
+        self, hidden: Float[Tensor, "batch query d_model"], *, rotary: Float[Tensor, "..."] | None = None
     ) -> tuple[Float[Tensor, "batch heads query head_dim"], KeyValue]:
         """Queries, keys and values of self-attention, in one product."""
-        query, key, value = self.input_projection(hidden).unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
-        if rotary is not None:
-            query, key = rotate(query, rotary), rotate(key, rotary)
+        projected = self.input_projection(hidden).unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
+        query_and_key, (value,) = projected.split((2, 1))
+        query, key = query_and_key if rotary is None else rotate(query_and_key, rotary)
         return query, KeyValue(key, value)
 
     def project_query(
@@ -150,7 +150,7 @@ class MultiHeadAttention(nn.Module):
         memory: Float[Tensor, "batch key d_model"] | None = None,
         *,
         visible: Bool[Tensor, "..."] | VarlenMask | None = None,
-        rotary: RotaryAngles | None = None,
+        rotary: Float[Tensor, "..."] | None = None,
         bias: Float[Tensor, "..."] | None = None,
     ) -> Float[Tensor, "batch query d_model"]:
         """Self-attention, or cross-attention when there is a `memory`.
@@ -158,7 +158,7 @@ class MultiHeadAttention(nn.Module):
         Args:
             visible: The keys that each query may see, broadcastable to (batch, heads, query, key), as `bias` is; or the
                 mask of packed sequences.
-            rotary: Angles by which self-attention turns queries and keys.
+            rotary: Angles by which self-attention turns queries and keys, from `Positions.rotary`.
         """
         if memory is None:
             query, key_value = self.project_query_key_value(hidden, rotary=rotary)

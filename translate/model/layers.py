@@ -11,7 +11,6 @@ from translate.config.schema import ModelConfig
 from translate.model.attention import MultiHeadAttention, Projection
 from translate.model.dropout import Dropout
 from translate.model.kv_cache import LayerCache
-from translate.model.positions import RotaryAngles
 from translate.model.varlen import VarlenMask
 
 
@@ -90,7 +89,7 @@ class EncoderLayer(nn.Module):
         hidden: Float[Tensor, "batch source d_model"],
         *,
         visible: Bool[Tensor, "batch 1 1 source"] | VarlenMask,
-        rotary: RotaryAngles | None,
+        rotary: Float[Tensor, "..."] | None,
         bias: Float[Tensor, "heads query key"] | None,
     ) -> Float[Tensor, "batch source d_model"]:
         hidden = self.self_attention_add_and_norm(
@@ -118,7 +117,7 @@ class DecoderLayer(nn.Module):
         *,
         target_visible: Bool[Tensor, "batch 1 target target"] | VarlenMask,
         memory_visible: Bool[Tensor, "batch 1 1 source"] | VarlenMask,
-        rotary: RotaryAngles | None,
+        rotary: Float[Tensor, "..."] | None,
         bias: Float[Tensor, "heads query key"] | None,
     ) -> Float[Tensor, "batch target d_model"]:
         hidden = self.self_attention_add_and_norm(
@@ -136,7 +135,7 @@ class DecoderLayer(nn.Module):
         *,
         past_bias: Float[Tensor, "batch #heads beam slots"],
         memory_bias: Float[Tensor, "batch 1 1 source"],
-        rotary: RotaryAngles | None,
+        rotary: Float[Tensor, "..."] | None,
     ) -> Float[Tensor, "batch beam d_model"]:
         """One more target position of each hypothesis; its keys and values are written into the cache.
 

@@ -4,7 +4,7 @@ All methods take positions as tensors, so a padded batch, a packed row and a ste
 """
 
 import math
-from typing import Literal, NamedTuple, assert_never
+from typing import Literal, assert_never
 
 import torch
 import torch.nn.functional as F
@@ -12,13 +12,6 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from translate.config.schema import ModelConfig
-
-
-class RotaryAngles(NamedTuple):
-    """Angles by which pairs of dimensions are turned; the axis of size 1 broadcasts over the heads."""
-
-    cosine: Float[Tensor, "*batch 1 position half"]
-    sine: Float[Tensor, "*batch 1 position half"]
 
 
 class Positions(nn.Module):
@@ -41,8 +34,8 @@ class Positions(nn.Module):
         """Add positions to token embeddings."""
         return embedded
 
-    def rotary(self, positions: Int[Tensor, "*batch position"]) -> RotaryAngles | None:
-        """Angles by which self-attention turns the queries and keys at these positions."""
+    def rotary(self, positions: Int[Tensor, "*batch position"]) -> Float[Tensor, "*batch 1 position half 2"] | None:
+        """Cosine and sine of the angles by which self-attention turns queries and keys; the axis of 1 is the heads'."""
         return None
 
     def bias(
@@ -134,22 +127,20 @@ class RotaryPositions(_TableOfSines):
             raise ValueError(f"d_model / num_heads = {head_dim} must be even for rotary positions")
         super().__init__(d_model=head_dim)
 
-    def rotary(self, positions: Int[Tensor, "*batch position"]) -> RotaryAngles:
-        sines_and_cosines = self.table[positions].unsqueeze(-3)
-        return RotaryAngles(cosine=sines_and_cosines[..., 1::2], sine=sines_and_cosines[..., 0::2])
+    def rotary(self, positions: Int[Tensor, "*batch position"]) -> Float[Tensor, "*batch 1 position half 2"]:
+        exact = self.table.to(torch.promote_types(self.table.dtype, torch.float32))  # no complex numbers in bf16
+        return exact[positions].unflatten(-1, (-1, 2)).flip(-1).unsqueeze(-4)
 
 
 def rotate(
-    heads: Float[Tensor, "batch heads position head_dim"], angles: RotaryAngles
-) -> Float[Tensor, "batch heads position head_dim"]:
+    heads: Float[Tensor, "*batch heads position head_dim"], angles: Float[Tensor, "*any 1 #position half 2"]
+) -> Float[Tensor, "*batch heads position head_dim"]:
     """Turn each pair of neighbouring dimensions by its position's angle."""
-    if heads.device.type == "cpu" and not torch.compiler.is_compiling():  # pairs as complex numbers: one fast product
-        exact = torch.promote_types(heads.dtype, torch.float32)  # there are no complex numbers in bf16
-        pairs = heads.to(exact).unflatten(-1, (-1, 2))
-        turned = torch.view_as_complex(pairs) * torch.complex(*(each.to(exact) for each in angles))
+    pairs = heads.unflatten(-1, (-1, 2))
+    if not torch.compiler.is_compiling():  # as complex numbers: one fast product
+        turned = torch.view_as_complex(pairs.to(angles.dtype)) * torch.view_as_complex(angles)
         return torch.view_as_real(turned).flatten(-2).to(heads.dtype)
-    even, odd = heads[..., 0::2], heads[..., 1::2]
-    cosine, sine = angles.cosine.to(heads.dtype), angles.sine.to(heads.dtype)
+    (even, odd), (cosine, sine) = pairs.unbind(-1), angles.to(heads.dtype).unbind(-1)
     return torch.stack((even * cosine - odd * sine, even * sine + odd * cosine), dim=-1).flatten(-2)
 
 

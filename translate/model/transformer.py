@@ -17,7 +17,7 @@ from translate.model.dropout import Dropout
 from translate.model.kv_cache import DecoderCache, LayerCache
 from translate.model.layers import DecoderLayer, EncoderLayer
 from translate.model.masks import memory_visible, source_visible, target_visible
-from translate.model.positions import Positions, RotaryAngles, build_positions
+from translate.model.positions import Positions, build_positions
 from translate.model.varlen import PackedSequences, VarlenMask
 
 
@@ -32,7 +32,7 @@ class Embedded(NamedTuple):
     """The input of a stack's first layer, and how positions affect the self-attention of all its layers."""
 
     hidden: Float[Tensor, "batch position d_model"]
-    rotary: RotaryAngles | None
+    rotary: Float[Tensor, "*batch 1 position half 2"] | None
     bias: Float[Tensor, "*batch heads query key"] | None
 
 

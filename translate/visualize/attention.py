@@ -18,7 +18,6 @@ from translate.decoding import Translator
 from translate.errors import InputError
 from translate.model import Transformer
 from translate.model.attention import MultiHeadAttention
-from translate.model.positions import RotaryAngles
 from translate.visualize.charts import COLOURS
 from translate.visualize.page import choose_picture_file, fill_template, save_picture
 from translate.visualize.panels import Matrix, Panel, Picture, check_numbers
@@ -142,7 +141,7 @@ def capture_attention(model: Transformer, pair: EncodedPair) -> list[LayerAttent
 
 
 def _project(
-    attention: MultiHeadAttention, kind: AttentionKind, inputs: Any, rotary: RotaryAngles | None
+    attention: MultiHeadAttention, kind: AttentionKind, inputs: Any, rotary: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The queries and keys of each head, (heads, position, head_dim), and the scores that they give."""
     if kind == "cross":
