@@ -10,6 +10,7 @@ import pytest
 import torch
 from harness import make_m2m100
 
+from translate.data.tokenizer import UNK_ID
 from translate.decoding.loading import load_own_translator
 from translate.errors import InputError
 from translate.exchange import export_run, import_model
@@ -172,10 +173,11 @@ def test_a_forced_language_and_lost_settings(tmp_path: Path, caplog: pytest.LogC
     folder = make_m2m100(tmp_path / "folder", "nllb")
     file = folder / "generation_config.json"
     tag = load_tokenizer(folder).convert_tokens_to_ids("eng_Latn")
-    given = {"forced_bos_token_id": tag, "repetition_penalty": 1.5, "bad_words_ids": [[9]], "suppress_tokens": [11]}
+    given = {"forced_bos_token_id": tag, "repetition_penalty": 1.5, "bad_words_ids": [[9]], "suppress_tokens": [3, 11]}
     file.write_text(json.dumps(json.loads(file.read_text()) | given))
     shutil.rmtree(tmp_path / "run", ignore_errors=True)
-    config = import_(folder, tmp_path / "run", "data.source_language=deu_Latn").config
+    codes = ["deu_Latn", "eng_Latn"]
+    config = import_(folder, tmp_path / "run", "data.source_language=deu_Latn", keep_languages=codes).config
     assert (config.data.source_language, config.data.target_language) == ("deu_Latn", "eng_Latn")
-    assert len(config.decoding.forbidden_ids) == 2
+    assert len(config.decoding.forbidden_ids) == 3 and [UNK_ID] in map(list, config.decoding.forbidden_ids)
     assert "repetition_penalty = 1.5" in caplog.text and "forced_bos" not in caplog.text

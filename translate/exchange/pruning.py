@@ -62,10 +62,10 @@ def prune(
     ]
     rows, ids = foreign.target.rows, {row: token for token, row in enumerate(sides[1].rows) if token != BOS_ID}
     search = foreign.sections["decoding"]
-    forbidden = [[ids.get(rows[token], UNK_ID) for token in each] for each in search["forbidden_ids"]]
+    forbidden = [[ids.get(rows[token]) for token in each] for each in search["forbidden_ids"]]
     sections = foreign.sections | {
         "data": data | {"languages": [*(languages or known)]},
-        "decoding": search | {"forbidden_ids": [each for each in forbidden if UNK_ID not in each]},
+        "decoding": search | {"forbidden_ids": [each for each in forbidden if None not in each]},
     }
     report = f"pruned from {len(foreign.target.rows):,} to {len(sides[1].rows):,} subwords"
     if texts:
