@@ -283,6 +283,10 @@ def test_languages_come_back(tmp_path: Path, kind: str) -> None:
     pruned = import_(tmp_path / "folder", tmp_path / "pruned", texts=[tmp_path / "text"])  # which has no tags
     assert pruned.tokenizers.source.vocab_size < made.tokenizers.source.vocab_size
     assert load_own_translator(tmp_path / "pruned").translator.translate("Hund", to="en", from_="de")
+    export_run(tmp_path / "pruned", to="huggingface", output=tmp_path / "back")
+    again = import_(tmp_path / "back", tmp_path / "again")
+    assert again.tokenizers.source.model_bytes == pruned.tokenizers.source.model_bytes
+    assert again.config.data.told == pruned.config.data.told
     for to, lines in (("en", made.sources[:3]), ("de", made.references[:3])):
         ours, theirs = (load_own_translator(run).translator for run in (made.path, tmp_path / "run"))
         assert_same(theirs.translate(lines, to=to, from_="de" if to == "en" else "en", beam_size=1),
