@@ -19,6 +19,7 @@ from translate.exchange import export_run, import_model
 from translate.exchange.card import CardScores, read_scores, write_card
 from translate.runs.directory import RunDirectory
 from translate.runs.loading import load_run
+from translate.runs.summary import summarize_run
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
@@ -139,3 +140,5 @@ def test_a_model_of_several_languages_names_them(tmp_path: Path, kind: str, name
     assert "language:\n- de\n- en\n" in card and "# tiny: de → en, en → de\n" in card
     (tags,) = re.findall(r"```\n\n(Each .*?)\n## Scores", card, flags=re.DOTALL)
     assert in_order(tags, *named)
+    assert "\n| toy.de, toy.en (both directions) |" in card and "toy.en, toy.de" not in card
+    assert summarize_run(loaded.directory).data == ["toy.de, toy.en (both directions)"]

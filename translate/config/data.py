@@ -1,5 +1,6 @@
 """The sections `data` and `tokenizer`: where sentence pairs come from, which are left out, how they become subwords."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self, TypeGuard
 
 from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator, model_validator
@@ -192,11 +193,24 @@ def corpus_title(corpus: Corpus) -> str:
     """What people call a corpus: its files without their folders, or its name on the Hub."""
     match corpus:
         case TextCorpus():
-            return f"{corpus.source.name}, {corpus.target.name}"
+            title = f"{corpus.source.name}, {corpus.target.name}"
         case HubCorpus():
-            return " ".join(filter(None, (corpus.dataset, corpus.subset, corpus.split)))
+            title = " ".join(filter(None, (corpus.dataset, corpus.subset, corpus.split)))
         case _:
-            return corpus.path.name
+            title = corpus.path.name
+    return f"{title} (both directions)" if corpus.both_directions else title
+
+
+def without_reverse(corpora: Mapping[str, Corpus]) -> dict[str, Corpus]:
+    """Corpora by key, with `both_directions` again in place of a second corpus that is the first one reversed."""
+    found: dict[str, Corpus] = {}
+    last = ""
+    for key, corpus in corpora.items():
+        if last and corpus == found[last].swapped():
+            found[last], last = found[last].model_copy(update={"both_directions": True}), ""
+        else:
+            found[key], last = corpus, key
+    return found
 
 
 class DataConfig(Section):
@@ -274,6 +288,11 @@ class DataConfig(Section):
     def languages_of(self, corpus: WeightedCorpus) -> tuple[str, str]:
         """The languages of a corpus's source and target."""
         return corpus.source_language or self.source_language, corpus.target_language or self.target_language
+
+    @property
+    def training_corpora(self) -> list[Corpus]:
+        """The corpora to train on, each of which is one, even if it is used in both directions."""
+        return list(without_reverse(self.corpora("train")).values())
 
     def corpora(self, *kinds: Literal["train", "validation", "validation_also", "test"]) -> dict[str, Corpus]:
         """The corpora of some keys, or all that are held out, by the key of each: `data.train.0`, `data.test.news`."""

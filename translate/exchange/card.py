@@ -170,7 +170,7 @@ def write_card(
 def _describe_origin(run: LoadedRun, imported: dict[str, Any]) -> WeightsOrigin:
     data = run.config.data
     if not imported:
-        corpora = [f"| {_link(each)} | {each.license or 'not named in the config'} |" for each in data.train]
+        corpora = [f"| {_link(each)} | {each.license or 'not named in the config'} |" for each in data.training_corpora]
         training = ["| data | licence |", "|---|---|", *corpora] if corpora else []
         weights = f"the weights of {describe_moment(run.step, run.averaged)}"
         return WeightsOrigin(run.config.name, None, {corpus.license for corpus in data.train}, training, weights)

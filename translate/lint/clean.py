@@ -17,7 +17,7 @@ import numpy as np
 
 from translate.atomic import atomic_folder, open_output, text_bytes
 from translate.bars import show_progress
-from translate.config.data import Corpus, TextCorpus, TokenizerConfig, WeightedCorpus
+from translate.config.data import Corpus, TextCorpus, TokenizerConfig, WeightedCorpus, without_reverse
 from translate.config.load import LoadedConfig
 from translate.config.show import annotated_yaml
 from translate.config.yaml import Origin
@@ -62,7 +62,7 @@ def clean(loaded: LoadedConfig, output: Path, rules: Sequence[str]) -> list[Clea
         RunError: The files cannot be written.
     """
     data, languages = loaded.config.data, Languages(loaded.config.data)
-    given = _without_reverse(data.corpora("train"))
+    given = without_reverse(data.corpora("train"))
     surveys = [survey_corpus(key, read_corpus(each, key=key, languages=languages), each) for key, each in given.items()]
     for survey, rule in product(surveys, _NOT_TEXT.keys() - {*rules}):
         for line, pair in enumerate(zip(*survey.corpus[1:3], strict=True), start=1):
@@ -88,18 +88,6 @@ def clean(loaded: LoadedConfig, output: Path, rules: Sequence[str]) -> list[Clea
             reports.append(CleanedCorpus(survey.key, survey.corpus.name, *counts, removed))
         (folder / "config.yaml").write_bytes(text_bytes(_config(loaded, written)))
     return reports
-
-
-def _without_reverse(corpora: Mapping[str, Corpus]) -> dict[str, Corpus]:
-    """Corpora by key, with `both_directions` again in place of a second corpus that is the first one reversed."""
-    found: dict[str, Corpus] = {}
-    last = ""
-    for key, corpus in corpora.items():
-        if last and corpus == found[last].swapped():
-            found[last], last = found[last].model_copy(update={"both_directions": True}), ""
-        else:
-            found[key], last = corpus, key
-    return found
 
 
 def _judge(

@@ -68,7 +68,7 @@ def summarize_run(path: Path) -> RunSummary:
     return RunSummary(
         run=str(path),
         languages=list(map(str, Languages(config.data).directions)),
-        data=list(map(corpus_title, config.data.train)),
+        data=list(map(corpus_title, config.data.training_corpora)),
         model=config.model.brief,
         num_parameters=_count_parameters(weights[0]) if weights else None,
         num_bytes=sum(_sizes(path)),
