@@ -10,10 +10,11 @@ from typing import NamedTuple
 
 from translate.config.data import DataConfig, WeightedCorpus
 from translate.errors import InputError
+from translate.nearest import nearest
 
 UNKNOWN = "und"
 """The code of a language that was not given."""
-_MOST_SHOWN = 20
+_MOST_SHOWN, _FEW = 20, 8  # names in a message: all of them, or the first few
 _NAMES = "--to, or to= in Python", "--from, or from_= in Python"
 
 
@@ -86,7 +87,7 @@ class Languages:
         for verb, code, known in ("to", direction.target, self.targets), ("from", direction.source, self.sources):
             if known and code not in known and (verb == "to" or self.tags == "both"):
                 raise InputError(
-                    f"{key} is {direction}, but the model translates {verb} {list_some(known)}: correct its"
+                    f"{key} is {direction}, but the model translates {verb} {list_some(known, near=code)}: correct its"
                     " source_language and target_language, or train on that language too"
                 )
 
@@ -118,7 +119,9 @@ class Languages:
         from_ = None if from_ == UNKNOWN and UNKNOWN not in self.sources else from_
         for code, known, verb in (from_, self.sources, "from"), (to, self.targets, "to"):
             if code is not None and code not in known:
-                raise InputError(f"the model translates {verb} {list_some(known)}: '{code}' is not one of them")
+                raise InputError(
+                    f"the model translates {verb} {list_some(known, near=code)}: '{code}' is not one of them"
+                )
         usual = [each for each in self.directions if to in (None, each.target) and from_ in (None, each.source)]
         if to is not None and to == from_ and not usual:
             raise InputError(f"both languages are {to}: change one of them ({names[0]}; {names[1]})")
@@ -132,7 +135,14 @@ class Languages:
         return Direction(from_ or sources.pop(), to or targets.pop())
 
 
-def list_some(names: Sequence[str]) -> str:
-    """Names for a message: all of them, or the first few and how many more there are."""
-    more = f" and {len(names) - _MOST_SHOWN} more" if len(names) > _MOST_SHOWN else ""
-    return ", ".join(names[:_MOST_SHOWN]) + more
+def list_some(names: Sequence[str], *, near: str = "") -> str:
+    """Names for a message: all of them, or a few and how many more there are.
+
+    Args:
+        near: What should have been one of them; if they are many, the most similar ones come first.
+    """
+    if len(names) <= _MOST_SHOWN:
+        return ", ".join(names)
+    begins = [each for each in names if near and (each.startswith(near) or near.startswith(each))]
+    shown = list(dict.fromkeys([*nearest(near, names), *begins, *names]))[:_FEW]
+    return f"{', '.join(shown)} and {len(names) - len(shown)} more"

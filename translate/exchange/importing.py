@@ -154,7 +154,7 @@ def convert(foreign: ForeignModel, run: Path, overrides: Sequence[str]) -> Loade
     data, known = config.data, {*config.data.languages, UNKNOWN}
     for code in (data.target_language, *([data.source_language] if data.tags == "both" else [])):
         if data.languages and code not in known:
-            raise InputError(f"{code} is not a language of the model, which has {list_some(data.languages)}")
+            raise InputError(f"{code} is not a language of the model, which has {list_some(data.languages, near=code)}")
     model = build_model(config, tokenizers)
     _fill(model, foreign)
     return LoadedRun(run, config, tokenizers, model.eval(), step=0)

@@ -50,7 +50,7 @@ def prune(
     known, tag = data.get("languages", ()), data.get("language_tag", "{}")
     for code in languages:
         if code not in known:
-            has = list_some(known) or "no languages to choose from"
+            has = list_some(known, near=code) or "no languages to choose from"
             raise InputError(f"--keep-languages: {code} is not a language of the model, which has {has}")
     if data.get("language_tags") == "both" and len({*languages}) == 1:
         raise InputError(f"--keep-languages: a translation needs two languages, not only {languages[0]}")

@@ -86,8 +86,9 @@ def check_languages(config: Config, base: Languages, *, run: Path) -> None:
     codes |= {*config.data.languages}
     for code in sorted({*(codes - added.keys()), *filter(None, added.values())} - {*known}) if base.tags else ():
         raise InputError(
-            f"training.initialize_from = {run} does not know the language {code}; it knows {list_some(known)}. Correct"
-            f" the code (of data or of a corpus), or add a language with 'tokenizer.add_languages={{{code}: RELATED}}'"
+            f"training.initialize_from = {run} does not know the language {code}; it knows"
+            f" {list_some(known, near=code)}. Correct the code (of data or of a corpus), or add a language"
+            f" with 'tokenizer.add_languages={{{code}: RELATED}}'"
         )
 
 
