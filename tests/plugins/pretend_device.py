@@ -114,6 +114,10 @@ class PretendTensor(Tensor):
     def tolist(self) -> Any:
         return self.cpu().tolist()
 
+    def __setitem__(self, index: Any, value: Any) -> None:
+        """Assign a number as CUDA does, from a tensor of the CPU: indices copy it to the device, slices do not."""
+        super().__setitem__(index, torch.tensor(value, dtype=self.dtype) if isinstance(value, int | float) else value)
+
     def __repr__(self, *, tensor_contents: object = None) -> str:
         return f"PretendTensor({self.raw!r})"
 

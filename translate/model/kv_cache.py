@@ -130,9 +130,9 @@ class DecoderCache(NamedTuple):
                 old[places, :, :source] = fresh
             for old, fresh in zip(old_layer.past, new_layer.past, strict=True):
                 old[places, :, :read] = fresh[:, :, :read]
-        cache.memory_bias[places] = -math.inf
+        cache.memory_bias.index_fill_(0, places, -math.inf)
         cache.memory_bias[places, :, :, :source] = new.memory_bias
-        cache.past_bias[places] = -math.inf
+        cache.past_bias.index_fill_(0, places, -math.inf)
         cache.past_bias[places, :, :, :read] = new.past_bias[..., :read]
         cache.slot_positions[places, :read] = new.slot_positions[:, :read]
         cache.lengths[places] = new.lengths

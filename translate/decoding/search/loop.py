@@ -222,7 +222,7 @@ class BeamSearch(Generic[Cache]):
         state_rows = self._on_device(self._state_rows(rows))
         left = BeamState(*copy_to_host(*self.state.select_rows(state_rows)))
         is_broken = left.cumulative_scores.isnan().view(len(rows), -1).any(dim=1).tolist()
-        self.state.cumulative_scores[state_rows] = -math.inf
+        self.state.cumulative_scores.index_fill_(0, state_rows, -math.inf)
         of_groups = iter(finished_hypotheses(left))
         found = []
         for row, broken in zip(rows, is_broken, strict=True):

@@ -88,10 +88,11 @@ class CachedDecoder:
         if self.shortlist is None:
             return Caches(tuple(started))
         new = self.shortlist.allowed(source_ids)
-        also = [(row, token) for row, sentence in enumerate(sentences) for token in self.also_allowed[sentence]]
+        vocab = new.shape[1]
+        also = [row * vocab + token for row, sentence in enumerate(sentences) for token in self.also_allowed[sentence]]
         if also:
-            new[copy_to_device(torch.tensor(also).T, new.device).unbind()] = True
-        of_rows = new.new_zeros(len(started[0].lengths), new.shape[1])
+            new.view(-1).index_fill_(0, copy_to_device(torch.tensor(also), new.device), True)
+        of_rows = new.new_zeros(len(started[0].lengths), vocab)
         if cache is not None and cache.allowed is not None:
             of_rows[: len(cache.allowed.of_rows)] = cache.allowed.of_rows
         of_rows[copy_to_device(torch.tensor(rows), new.device)] = new
