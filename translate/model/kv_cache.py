@@ -78,10 +78,11 @@ class DecoderCache(NamedTuple):
         is_seen = self._is_seen()
         num_slots = int((self.num_seen or start_copy_to_host(is_seen.sum(dim=1).max()))())
         order = is_seen.byte().argsort(dim=1, descending=True, stable=True)[:, :num_slots]
+        batch, heads, length, _ = self.layers[0].past.key.shape
+        rows = torch.arange(batch * heads, device=order.device).view(batch, heads, 1) * length + order[:, None, :]
         return self._replace(
             layers=tuple(
-                LayerCache(past.map(lambda slots: _pack(slots, order, num_free)), memory)
-                for past, memory in self.layers
+                LayerCache(past.map(lambda slots: _pack(slots, rows, num_free)), memory) for past, memory in self.layers
             ),
             past_bias=F.pad(self.past_bias.take_along_dim(order[:, None, None], 3), (0, num_free), value=-math.inf),
             slot_positions=F.pad(self.slot_positions.gather(1, order), (0, num_free)),
@@ -156,12 +157,10 @@ class DecoderCache(NamedTuple):
         )
 
 
-def _pack(slots: Tensor, order: Int[Tensor, "batch slots"], num_free: int) -> Tensor:
-    """Keys or values in a given order, at the front of a new tensor."""
-    batch, heads, num_slots, head_dim = slots.shape
-    rows = torch.arange(batch * heads, device=order.device).view(batch, heads, 1) * num_slots + order[:, None, :]
+def _pack(slots: Tensor, rows: Int[Tensor, "batch heads slots"], num_free: int) -> Tensor:
+    """Keys or values in these rows of the flattened slots, at the front of a new tensor."""
+    (batch, heads, num_slots), head_dim = rows.shape, slots.shape[3]
     # Slots that were never written are masked, but must be finite.
-    packed = slots.new_zeros((batch, heads, order.shape[1] + num_free, head_dim))
-    in_order = slots.view(-1, head_dim).index_select(0, rows.flatten())
-    packed[:, :, : order.shape[1]] = in_order.view(*rows.shape, head_dim)
+    packed = slots.new_zeros((batch, heads, num_slots + num_free, head_dim))
+    packed[:, :, :num_slots] = slots.view(-1, head_dim).index_select(0, rows.flatten()).view(*rows.shape, head_dim)
     return packed

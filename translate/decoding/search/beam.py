@@ -225,22 +225,18 @@ def largest(
         totals = (values + offsets[:, :, None]).flatten(1)
         found = totals.topk(min(count, totals.shape[1]), dim=1)
         return found.values, found.indices
-    # The rest after the last whole chunk makes one more, which overlaps its neighbour unless it is empty.
-    starts = torch.arange(0, vocab, CHUNK, device=values.device).clamp(max=vocab - CHUNK)
     maxima = values[:, :, : num_chunks * CHUNK].unflatten(2, (num_chunks, CHUNK)).amax(dim=3)
-    if vocab % CHUNK:
+    if vocab % CHUNK:  # the rest after the last whole chunk makes one more
         maxima = torch.cat((maxima, values[:, :, num_chunks * CHUNK :].amax(dim=2, keepdim=True)), dim=2)
     maxima = maxima + offsets[:, :, None]
     chunks = maxima.flatten(1).topk(count, dim=1).indices
-    slots, numbers = chunks // len(starts), chunks % len(starts)
-    begin = slots * vocab + starts[numbers]
-    indices = begin[:, :, None] + torch.arange(CHUNK, device=values.device)
+    slots, starts = chunks // maxima.shape[2], chunks % maxima.shape[2] * CHUNK
+    tokens = starts.clamp(max=vocab - CHUNK)[:, :, None] + torch.arange(CHUNK, device=values.device)
+    indices = (slots * vocab)[:, :, None] + tokens
     candidates = values.flatten(1).gather(1, indices.flatten(1)).view(batch, count, CHUNK)
     candidates = candidates + offsets.gather(1, slots)[:, :, None]
-    if vocab % CHUNK:  # the overlap belongs to the chunk before
-        overlap = torch.arange(CHUNK, device=values.device) < CHUNK - vocab % CHUNK
-        is_last = (numbers == num_chunks)[:, :, None]
-        candidates = candidates.masked_fill(is_last & overlap, -math.inf)
+    if vocab % CHUNK:  # the rest is filled up with tokens that belong to the chunk before
+        candidates = candidates.masked_fill(tokens < starts[:, :, None], -math.inf)
     best, chosen = candidates.flatten(1).topk(count, dim=1)
     return best, indices.flatten(1).gather(1, chosen)
 
@@ -267,16 +263,16 @@ def update_state(
     # A row whose sentence is finished is stepped until it is reused: it must only stay within the capacity.
     lengths = (state.lengths + 1).clamp(max=capacity - 1)
     new_log_probs = log_probs.flatten(1).gather(1, parents * log_probs.shape[2] + tokens)
-    coverage = state.coverage
+    coverage, covered = state.coverage, None
     if attention is not None:
         coverage = coverage + F.pad(attention, (0, coverage.shape[2] - attention.shape[2]))
+        covered = coverage.take_along_dim(parents[:, :beam, None], dim=1)
 
     # Candidates that end are finished hypotheses. The best of all stay; of equals, the one found first.
     ends = tokens == end_id
     finishes = (scores > -math.inf) & (ends | (lengths >= state.max_lengths)[:, None])
     is_found = finishes[:, :beam]  # a candidate that ends and is not among the best is dropped
     new_lengths = lengths[:, None].expand(-1, beam)
-    covered = coverage.take_along_dim(parents[:, :beam, None], dim=1)
     new_scores = scoring.score(scores[:, :beam], new_lengths, covered).masked_fill(~is_found, -math.inf)
     found_scores = torch.cat((state.finished_scores, new_scores), dim=1)
     finished_scores, kept = (part[:, :beam] for part in found_scores.sort(dim=1, descending=True, stable=True))
@@ -287,9 +283,10 @@ def update_state(
     num_found = state.num_found + is_found.sum(dim=1)
     is_full = num_found >= (scoring.patience or math.inf) * beam
     scores = scores.masked_fill(finishes | is_full[:, None], -math.inf)
-    slots = torch.arange(beam, device=scores.device).expand(batch, -1)
     if scores.shape[1] > beam:
         slots = finishes.byte().argsort(dim=1, stable=True)[:, :beam]
+    else:
+        slots = torch.arange(beam, device=scores.device).expand(batch, -1)
 
     # Every slot gets the history of the hypothesis that it continues and the next token; earlier finished ones keep
     # their own. The contents after a hypothesis's length are arbitrary.
@@ -297,10 +294,11 @@ def update_state(
     own_slots = torch.arange(beam, 2 * beam, device=scores.device).expand(batch, -1)
     sources = torch.cat((own_slots, parents), dim=1).gather(1, chosen)
     rows = torch.arange(0, 2 * beam * batch, 2 * beam, device=scores.device)[:, None]
+    flat_sources = (rows + sources).flatten()
     position = lengths[:, None, None].expand(-1, 2 * beam, 1)
 
     def extend(histories: Tensor, new: Tensor) -> Tensor:
-        continued = histories.flatten(0, 1).index_select(0, (rows + sources).flatten()).view_as(histories)
+        continued = histories.flatten(0, 1).index_select(0, flat_sources).view_as(histories)
         return continued.scatter_(2, position, F.pad(new, (beam, 0)).gather(1, chosen)[:, :, None])
 
     parents = sources[:, :beam]

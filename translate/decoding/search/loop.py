@@ -121,6 +121,9 @@ class BeamSearch(Generic[Cache]):
     def __post_init__(self) -> None:
         self.sentences: dict[int, int] = {}  # by row; the other rows are free
         self.state = self._start_state([])
+        # In a sentence, the slots of a group follow those of the group before it.
+        size = self.settings.beam_size // self.settings.num_groups
+        self.first_slots = torch.arange(self.settings.beam_size, device=self.device) // size * size
         self.cache: Cache
 
     @torch.inference_mode()
@@ -203,10 +206,8 @@ class BeamSearch(Generic[Cache]):
         )
 
         # Cache: each hypothesis gets the keys and values of the one that it continues.
-        # The slots of a group follow those of the group before it.
-        slots = self.state.parents.view(self.num_rows, settings.num_groups, -1)
-        slots = slots + torch.arange(settings.num_groups, device=self.device)[:, None] * slots.shape[2]
-        self.cache = self.model.reorder(self.cache, slots.flatten(1))
+        slots = self.state.parents.reshape(self.num_rows, -1) + self.first_slots
+        self.cache = self.model.reorder(self.cache, slots)
 
         # Finished hypotheses: sentences whose best ones are certain leave the batch. Only here does the host wait
         # for the device: it needs to know which sentences they are.
