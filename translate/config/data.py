@@ -204,12 +204,12 @@ def corpus_title(corpus: Corpus) -> str:
 def without_reverse(corpora: Mapping[str, Corpus]) -> dict[str, Corpus]:
     """Corpora by key, with `both_directions` again in place of a second corpus that is the first one reversed."""
     found: dict[str, Corpus] = {}
-    last = ""
     for key, corpus in corpora.items():
+        last = next(reversed(found), "")
         if last and corpus == found[last].swapped():
-            found[last], last = found[last].model_copy(update={"both_directions": True}), ""
+            found[last] = found[last].model_copy(update={"both_directions": True})
         else:
-            found[key], last = corpus, key
+            found[key] = corpus
     return found
 
 

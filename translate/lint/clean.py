@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from translate.atomic import atomic_folder, open_output, text_bytes
 from translate.bars import show_progress
@@ -76,57 +77,66 @@ def clean(loaded: LoadedConfig, output: Path, rules: Sequence[str]) -> list[Clea
         sources = read_corpus(corpus, key=key).sources
         held_out[languages.of(corpus).source].append(near_duplicate_hashes(sources, keep_digits=True))
     sides = {key: languages.of(corpus)[: 1 + corpus.both_directions] for key, corpus in given.items()}
-    found = [_judge(each, rules, known, [held_out[code] for code in sides[each.key]]) for each in surveys]
+    broken = [_judge(each, rules, known, [held_out[code] for code in sides[each.key]]) for each in surveys]
     written, reports = dict[str, TextCorpus](), []
     with atomic_folder(output) as folder, open_output(folder / "removed.tsv") as table:
         table.write(b"corpus\tline\trule\tsource\ttarget\n")
-        for survey, by_rule in zip(surveys, found, strict=True):
+        for survey, by_pair in zip(surveys, broken, strict=True):
             text = written[survey.key] = _as_text(given[survey.key], survey, Path(os.path.abspath(output)))
-            _write(survey, by_rule, [folder / path.name for path in (text.source, text.target)], table)
-            counts = len(survey.source_hashes), len(survey.source_hashes) - sum(map(len, by_rule.values()))
-            removed = tuple(inspection.list_suspects(survey, by_rule))
-            reports.append(CleanedCorpus(survey.key, survey.corpus.name, *counts, removed))
+            _write(survey, rules, by_pair, [folder / path.name for path in (text.source, text.target)], table)
+            removed = {rule: np.flatnonzero(by_pair == number) for number, rule in enumerate(rules)}
+            sizes, suspects = (
+                (len(by_pair), int((by_pair == len(rules)).sum())),
+                inspection.list_suspects(survey, removed),
+            )
+            reports.append(CleanedCorpus(survey.key, survey.corpus.name, *sizes, tuple(suspects)))
         (folder / "config.yaml").write_bytes(text_bytes(_config(loaded, written)))
     return reports
 
 
 def _judge(
     survey: Survey, rules: Sequence[str], known: Mapping[str, KnownLanguage], held_out: Sequence[Sequence[Ints]]
-) -> dict[str, Ints]:
-    """Positions of the pairs to remove by the first rule that they break.
+) -> NDArray[np.int8]:
+    """The place in `rules` of the first one that each pair breaks; the number of rules: it breaks none.
 
     Lengths and repetitions are judged last, among the pairs that are left.
 
     Raises:
-        InputError: These are all pairs.
+        InputError: No pair is left.
     """
-    num_pairs = len(survey.source_hashes)
-    found = {rule: [numbers] for rule, numbers in inspection.find_everywhere(survey).items()} | {"leaked": []}
+    num_pairs, sides = len(survey.source_hashes), survey.corpus[1:3]
+    broken = np.full(num_pairs, len(rules), dtype=np.int8)
+
+    def mark(found: Mapping[str, Ints]) -> None:
+        for rule in filter(found.__contains__, rules):
+            broken[found[rule]] = np.minimum(broken[found[rule]], rules.index(rule))
+
+    mark(inspection.find_everywhere(survey))
     for keys, hashes in zip(survey[5:], held_out, strict=False):  # those of targets only if they are sources too
-        found["leaked"].append(np.flatnonzero(np.isin(keys, np.concatenate([keys[:0], *hashes])) & (keys != 0)))
+        mark({"leaked": np.flatnonzero(np.isin(keys, np.concatenate([keys[:0], *hashes])) & (keys != 0))})
     if any(map(_SLOW.match, rules)):
-        tokenizer, num_blocks = _train_tokenizer(survey), -(-num_pairs // _BLOCK_PAIRS)
+        tokenizer, threads, num_blocks = _train_tokenizer(survey), os.cpu_count() or 1, -(-num_pairs // _BLOCK_PAIRS)
         with show_progress(f"Inspecting {survey.key}", num_pairs, unit="pairs") as advance:
-            for block in np.array_split(np.arange(num_pairs), num_blocks):
-                for rule, numbers in _inspect(survey, block, tokenizer, known).items():
-                    found.setdefault(rule, []).append(numbers)
-                advance(len(block))
-    removed, is_kept = {}, np.ones(num_pairs, dtype=np.bool_)
-    for rule in filter(found.__contains__, rules):
-        numbers = np.unique(np.concatenate(found[rule]))
-        removed[rule] = numbers[is_kept[numbers]]
-        is_kept[numbers] = False
-    kept, lengths = np.flatnonzero(is_kept), [count_items(side) for side in survey.corpus[1:3]]
+            for numbers in np.array_split(np.arange(num_pairs), num_blocks):
+                block = Sample(numbers, *([*side[numbers[0] : numbers[-1] + 1]] for side in sides))
+                ids = [tokenizer.encode_lines(lines, num_threads=threads) if tokenizer else [] for lines in block[1:]]
+                vocab_size = tokenizer.vocab_size if tokenizer else 0
+                found, misaligned = inspection.inspect_closely(survey, block, *ids, vocab_size=vocab_size, known=known)
+                mark(found | {"unrelated": misaligned.pairs})
+                for first, last, offset in misaligned.shifts:
+                    mark({"unrelated" if offset is None else "shifted": np.arange(first, last + 1)})
+                advance(len(numbers))
+    kept, lengths = np.flatnonzero(broken == len(rules)), [count_items(side) for side in sides]
     while "unlikely_length" in rules and len(unlikely := find_unlikely_lengths(*(each[kept] for each in lengths))):
-        removed["unlikely_length"] = np.union1d(removed.get("unlikely_length", unlikely[:0]), kept[unlikely])
+        mark({"unlikely_length": kept[unlikely]})
         kept = np.delete(kept, unlikely)  # without these, what is usual is a little narrower
     again = inspection.find_repetitions(*(each[kept] for each in survey[3:]))
-    removed |= {rule: kept[numbers] for rule, numbers in again.items() if rule in rules}
-    if sum(map(len, removed.values())) == num_pairs:
-        most = max(removed, key=lambda rule: len(removed[rule]))
+    mark({rule: kept[numbers] for rule, numbers in again.items()})
+    if broken.max() < len(rules):
+        most = rules[int(np.bincount(broken).argmax())]
         hint = f"look at them with `translate check`, or keep such pairs with --keep {most}"
         raise InputError(f"{survey.key}: no pair is left of {num_pairs:,}, and most break the rule {most}; {hint}")
-    return removed
+    return broken
 
 
 def _train_tokenizer(survey: Survey) -> Tokenizer | None:
@@ -138,22 +148,6 @@ def _train_tokenizer(survey: Survey) -> Tokenizer | None:
     return None
 
 
-def _inspect(
-    survey: Survey, numbers: Ints, tokenizer: Tokenizer | None, known: Mapping[str, KnownLanguage]
-) -> dict[str, Ints]:
-    """Apply the slow rules to some neighbouring pairs, and return the positions of those that break each rule."""
-    block = Sample(numbers, *([*side[numbers[0] : numbers[-1] + 1]] for side in survey.corpus[1:3]))
-    ids, vocab_size = [list[list[int]]() for _ in range(2)], 0
-    if tokenizer is not None:
-        ids = [tokenizer.encode_lines(lines, num_threads=os.cpu_count() or 1) for lines in block[1:]]
-        vocab_size = tokenizer.vocab_size
-    found, misaligned = inspection.inspect_closely(survey, block, *ids, vocab_size=vocab_size, known=known)
-    runs = {"shifted": [numbers[:0]], "unrelated": [misaligned.pairs]}
-    for first, last, offset in misaligned.shifts:
-        runs["unrelated" if offset is None else "shifted"].append(np.arange(first, last + 1))
-    return found | {rule: np.concatenate(parts) for rule, parts in runs.items()}
-
-
 def _as_text(corpus: Corpus, survey: Survey, folder: Path) -> TextCorpus:
     """A corpus as text files in a folder, with its other keys."""
     codes = survey.corpus.direction or ("", "")
@@ -163,17 +157,16 @@ def _as_text(corpus: Corpus, survey: Survey, folder: Path) -> TextCorpus:
     return TextCorpus(**keys, source=paths[0], target=paths[1])
 
 
-def _write(survey: Survey, removed: Mapping[str, Ints], files: Sequence[Path], table: BinaryIO) -> None:
-    """Write the pairs that are kept, and add the removed ones to the table."""
-    broken = np.zeros(len(survey.source_hashes), dtype=np.int8)
-    for number, numbers in enumerate(removed.values(), start=1):
-        broken[numbers] = number
-    rules, pairs = ["", *removed], zip(broken, survey.corpus.sources, survey.corpus.targets, strict=True)
+def _write(
+    survey: Survey, rules: Sequence[str], broken: NDArray[np.int8], files: Sequence[Path], table: BinaryIO
+) -> None:
+    """Write the pairs that break no rule, and add the others to the table."""
+    pairs = zip(broken, survey.corpus.sources, survey.corpus.targets, strict=True)
     with open_output(files[0]) as sources, open_output(files[1]) as targets:
         for file, side in zip((sources, targets), survey.corpus[1:3], strict=True):  # reading a file removes a mark
-            file.write(text_bytes("\ufeff" * side[int(broken.argmin())].startswith("\ufeff")))
+            file.write(text_bytes("\ufeff" * side[int(broken.argmax())].startswith("\ufeff")))
         for line, (rule, source, target) in enumerate(pairs, start=1):
-            if rule:
+            if rule < len(rules):
                 cells = (survey.key, str(line), rules[rule], source.translate(_ESCAPES), target.translate(_ESCAPES))
                 table.write(text_bytes("\t".join(cells) + "\n"))
             else:
