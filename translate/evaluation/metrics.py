@@ -124,7 +124,7 @@ def score_translations(
                 f" {most_words} per line it takes minutes; split such lines to get it"
             )
         else:
-            metrics.append(_score(name, scorer(config.bleu_tokenizer), hypotheses, references, samples))
+            metrics.append(score_corpus(name, scorer(config.bleu_tokenizer), hypotheses, references, samples))
     return tuple(metrics)
 
 
@@ -142,7 +142,7 @@ def score_conventions(
         if tokenizer != config.bleu_tokenizer
     }
     scorers["chrF++"] = CHRF(word_order=2)
-    return tuple(_score(name, scorer, hypotheses, references, 0) for name, scorer in scorers.items())
+    return tuple(score_corpus(name, scorer, hypotheses, references, 0) for name, scorer in scorers.items())
 
 
 def describe_scores(
@@ -153,9 +153,10 @@ def describe_scores(
     return {key: [each._asdict() for each in group] for key, group in scores.items()} | {"warnings": list(warnings)}
 
 
-def _score(
-    name: str, scorer: SacreMetric, hypotheses: Sequence[str], references: Sequence[str], samples: int
+def score_corpus(
+    name: str, scorer: SacreMetric, hypotheses: Sequence[Any], references: Sequence[str], samples: int
 ) -> Metric:
+    """The score by one of sacreBLEU's metrics, with a bootstrap interval of more than one sample."""
     _give_plain_floats(scorer)
     result = scorer.corpus_score(list(hypotheses), [list(references)], n_bootstrap=samples or 1)  # 1: none
     interval = None

@@ -21,13 +21,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from sacrebleu.metrics.base import Metric as SacreMetric
 from sacrebleu.metrics.base import Score
-from sacrebleu.significance import estimate_ci
 
 from translate.atomic import write_text
 from translate.bars import show_progress
 from translate.config.schema import EvaluationConfig
 from translate.errors import InputError, RunError
-from translate.evaluation.metrics import Interval, Metric, decimals
+from translate.evaluation.metrics import Metric, decimals, score_corpus
 from translate.files import read_input
 
 logger = logging.getLogger(__name__)
@@ -36,7 +35,6 @@ _FIELDS = ("source", "hypothesis", "reference")
 _NUMBER = re.compile(
     r"(?<![\w.-])(?:\d+(?:,\d+)+|[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|inf))(?!\.?\w)", re.IGNORECASE
 )
-_SEED = 12345  # sacreBLEU's
 _FIND_VERSION = (
     "import sys; from importlib.metadata import packages_distributions, version;"
     "(package,) = packages_distributions()[sys.argv[1]]; print(f'{package}:{version(package)}')"
@@ -48,15 +46,6 @@ class ProgramScores(NamedTuple):
 
     score: float  # of all
     of_lines: list[float]  # empty: the program does not score lines
-
-    def interval(self, num_samples: int) -> Interval | None:
-        """The bootstrap interval of the score; None without scores of lines or without samples."""
-        if not self.of_lines or num_samples < 2:
-            return None
-        lines = np.array(self.of_lines)
-        chosen = np.random.default_rng(_SEED).choice(len(lines), size=(num_samples, len(lines)))
-        mean, half = map(float, estimate_ci(lines[chosen].mean(axis=1)))
-        return Interval(mean - half, mean + half)
 
 
 class MetricProgram(NamedTuple):
@@ -190,15 +179,16 @@ def score_with(
     config: EvaluationConfig,
 ) -> list[Metric]:
     """The scores of all programs that do not fail; see `run_programs`."""
+    metrics, samples = list[Metric](), config.bootstrap_samples
     found = run_programs(programs, [hypotheses], sources=sources, references=references)
-    return [
-        Metric(program.name, scores.score, scores.interval(config.bootstrap_samples), program.signature)
-        for program, (scores,) in found.items()
-    ]
+    for program, [(score, of_lines)] in found.items():
+        mean = score_corpus(program.name, LineScores(program.name), of_lines, (), samples) if of_lines else None
+        metrics.append(Metric(program.name, score, mean and mean.interval, program.signature))
+    return metrics
 
 
 class LineScores(SacreMetric):
-    """The mean of scores of lines, for sacreBLEU's significance tests; they take scores in place of translations."""
+    """The mean of scores of lines, for sacreBLEU's intervals and tests; it takes scores in place of translations."""
 
     def __init__(self, name: str) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -212,6 +202,9 @@ class LineScores(SacreMetric):
 
     def _compute_score_from_stats(self, stats: Any) -> Score:
         return Score(self.name, float(stats[0] / stats[1]))
+
+    def _check_corpus_score_args(self, hyps: Any, refs: Any) -> None:
+        """Allow numbers."""
 
     # There is no text to prepare.
     _preprocess_segment = _extract_reference_info = _compute_segment_statistics = None  # type: ignore[assignment]
