@@ -33,18 +33,14 @@ def find_obstacle(tokenizers: Tokenizers) -> str | None:
     model = ModelProto.FromString(source.model_bytes)
     trainer, normalizer = model.trainer_spec, model.normalizer_spec
     kinds = {piece.type for piece in model.pieces if not (piece.type == _PIECE.USER_DEFINED and SPACE in piece.piece)}
-    obstacles = {
-        "the two languages have separate vocabularies (tokenizer.vocabulary)": source.all_pieces != target.all_pieces,
-        "the vocabulary is not that of the SentencePiece model: it was imported, or has tokenizer.add_pieces": (
-            bool(kinds & {_PIECE.UNUSED, _PIECE.USER_DEFINED}) or len(model.pieces) > source.vocab_size
-        ),
-        "the SentencePiece model splits text into words or characters, or treats spaces in an unusual way": (
-            trainer.model_type not in (_UNIGRAM, _BPE)
-            or trainer.treat_whitespace_as_suffix
-            or not (normalizer.add_dummy_prefix and normalizer.escape_whitespaces)
-        ),
-    }
-    return next((obstacle for obstacle, is_there in obstacles.items() if is_there), None)
+    if source.all_pieces != target.all_pieces:
+        return "the two languages have separate vocabularies (tokenizer.vocabulary)"
+    if kinds & {_PIECE.UNUSED, _PIECE.USER_DEFINED} or len(model.pieces) > source.vocab_size:
+        return "the vocabulary is not that of the SentencePiece model: it was imported, or has tokenizer.add_pieces"
+    has_usual_spaces = normalizer.add_dummy_prefix and normalizer.escape_whitespaces
+    if trainer.model_type not in (_UNIGRAM, _BPE) or trainer.treat_whitespace_as_suffix or not has_usual_spaces:
+        return "the SentencePiece model splits text into words or characters, or treats spaces in an unusual way"
+    return None
 
 
 def write_tokenizer_json(tokenizer: Tokenizer, path: Path) -> None:

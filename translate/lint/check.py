@@ -15,7 +15,7 @@ from translate.data.languages import UNKNOWN, Direction
 from translate.distributed.process_group import SINGLE_PROCESS
 from translate.errors import RunError
 from translate.lint import vocabulary
-from translate.lint.corpora import find_leaks, find_suspects, survey_corpora, take_sample
+from translate.lint.corpora import find_leaks, find_suspects, survey_corpus, take_sample
 from translate.lint.dry_run import DryRun, dry_run
 from translate.lint.findings import LABEL_WIDTH, Finding, Leak, Suspects, Unit, by_severity, count_findings
 from translate.lint.languages import find_wrong_sides, learn_known
@@ -183,7 +183,9 @@ def _inspect_text(
 ) -> tuple[list[Finding], list[CorpusReport], list[Leak], Lengths, list[VocabularyReport]]:
     """The findings in all corpora, a report on each, and the lengths and vocabularies of the training text."""
     tokenizers, is_new = data.tokenizers, config.training.initialize_from is None
-    training, held_out = survey_corpora(config, data.corpora)
+    train, others = config.data.corpora("train"), config.data.corpora()
+    training = [*map(survey_corpus, train, data.corpora.train, train.values())]
+    held_out = [*map(survey_corpus, others, data.corpora.held_out.values(), others.values())]
     surveys = [*training, *held_out]
     samples = [take_sample(survey.corpus, max_pairs=MAX_INSPECTED_PAIRS) for survey in surveys]
     by_size = sorted(zip(training, samples, strict=False), key=lambda each: -len(each[0].corpus.sources))

@@ -10,14 +10,12 @@ from typing import NamedTuple
 import numpy as np
 
 from translate.config.data import Corpus, TsvCorpus
-from translate.config.schema import Config
 from translate.data.corpora import ParallelCorpus, read_corpus
 from translate.data.filtering import find_new, hash_lines, hash_pairs, near_duplicate_hashes
 from translate.lint import misalignment
 from translate.lint.findings import KINDS, Leak, Location, Suspects, Unit
 from translate.lint.languages import KnownLanguage, find_wrong_languages
 from translate.lint.misalignment import Ints, Misaligned, ShiftedLines, TokenIds, count_items
-from translate.training.preparation import Corpora
 
 [_EMPTY] = hash_lines([""])
 _NUM_EXAMPLES = 3
@@ -66,13 +64,6 @@ class Sample(NamedTuple):
     numbers: Ints  # positions of the pairs in the corpus
     sources: list[str]
     targets: list[str]
-
-
-def survey_corpora(config: Config, corpora: Corpora) -> tuple[list[Survey], list[Survey]]:
-    """Survey the training corpora, and the validation and test corpora."""
-    train, held_out = config.data.corpora("train"), config.data.corpora()
-    training = map(survey_corpus, train, corpora.train, train.values())
-    return list(training), list(map(survey_corpus, held_out, corpora.held_out.values(), held_out.values()))
 
 
 def survey_corpus(key: str, corpus: ParallelCorpus, settings: Corpus) -> Survey:

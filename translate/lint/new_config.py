@@ -14,9 +14,9 @@ from translate.data.corpora import read_corpus
 from translate.data.languages import Direction
 from translate.distributed.process_group import SINGLE_PROCESS
 from translate.lint.check import Report, check
+from translate.lint.vocabulary import count_words
 from translate.training.setup import choose_place
 
-_LONGEST_WORDS = 15.0  # characters per word on average; more mean that words are not separated by spaces
 _MOST_SECONDS = 8 * 3600.0  # of a training: a night
 
 
@@ -71,7 +71,7 @@ def propose_config(direction: Direction, *, name: str, folder: Path) -> NewConfi
     """
     source, target = (folder / f"train.{code}" for code in direction)
     corpus = read_corpus(TextCorpus(source=source, target=target), key="data.train")
-    num_tokens = [_count_tokens(corpus.sources), _count_tokens(corpus.targets)]
+    num_tokens = [1.3 * count_words(side) or 0.7 * sum(map(len, side)) for side in corpus[1:3]]
     num_characters = len(set(chain.from_iterable(chain(corpus.sources, corpus.targets))))
     device = choose_place(load_config("demo").config, SINGLE_PROCESS).type
     preset, num_epochs, settings = choose_settings(num_tokens, num_characters, device=device)
@@ -101,12 +101,6 @@ def propose_config(direction: Direction, *, name: str, folder: Path) -> NewConfi
         text += f"# These are the steps that {device} makes in a night; max_steps: {num_steps} would be better.\n"
     plan = plan._replace(num_steps=chosen, seconds=plan.seconds and plan.seconds * chosen / plan.num_steps)
     return NewConfig(text + dump_yaml(document, is_short=True), preset, report._replace(plan=plan))
-
-
-def _count_tokens(lines: Sequence[str]) -> float:
-    """Roughly how many subwords some lines have."""
-    num_words, num_characters = sum(len(line.split()) for line in lines), sum(map(len, lines))
-    return 1.3 * num_words if num_characters <= _LONGEST_WORDS * num_words else 0.7 * num_characters
 
 
 def choose_steps(num_steps: int, preset: TrainingConfig) -> dict[str, Any]:

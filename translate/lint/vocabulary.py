@@ -159,11 +159,17 @@ def examine_vocabularies(
         counts = counts[_NUM_SPECIAL:][~_byte_ids(tokenizer)[_NUM_SPECIAL:]]
         num_unused, num_rare = int((counts == 0).sum()), int((counts < _RARE_COUNT * share).sum())
         median = float(np.median(counts)) / share
-        num_words, num_characters = sum(len(line.split()) for line in own_lines), sum(map(len, own_lines))
-        subwords = len(tokens) / num_words if 0 < num_characters <= _LONGEST_WORDS * num_words else None
+        num_words = count_words(own_lines)
+        subwords = len(tokens) / num_words if num_words else None
         numbers = tokenizer.vocab_size, len(counts), num_unused, num_rare, median, subwords
         reports.append(VocabularyReport(name, *numbers))
     return reports
+
+
+def count_words(lines: Sequence[str]) -> int:
+    """The number of words in some lines; 0: they are not separated by spaces."""
+    num_words, num_characters = sum(len(line.split()) for line in lines), sum(map(len, lines))
+    return num_words if num_characters <= _LONGEST_WORDS * num_words else 0
 
 
 def vocabulary_findings(vocabularies: Sequence[VocabularyReport], config: Config) -> Iterator[Finding]:
