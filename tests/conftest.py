@@ -11,14 +11,39 @@ from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jaxtyping
 import pytest
-from jaxtyping import install_import_hook
+from beartype import beartype
 
 # Must run before anything imports translate: in these packages every annotated shape and type is checked at each call.
 # (The config's sections check themselves.)
 CHECKED = ["data", "model", "runs", "decoding", "evaluation", "training", "exchange", "visualize", "lint"]
 CHECKED += ["distributed"]
-install_import_hook([f"translate.{name}" for name in CHECKED], "beartype.beartype")
+_jaxtyped, _checks = jaxtyping.jaxtyped, dict[Any, Any]()
+
+
+def _beartype_once(function: Any) -> Any:
+    """Beartype's check of a signature, which takes it a millisecond to write: the same one if it was written before."""
+    try:
+        key = (function.__module__, function.__qualname__, function.__code__, *function.__annotations__.items())
+        return _checks[key] if key in _checks else _checks.setdefault(key, beartype(function))
+    except TypeError:  # an annotation that cannot be part of a key
+        return beartype(function)
+
+
+def _jaxtyped_once(*, typechecker: object) -> Callable[[Any], Any]:
+    """Decorate as jaxtyping does, but cheaply within functions, whose every call decorates the functions in them."""
+
+    def decorate(checked: Any) -> Any:
+        if jaxtyping.config.jaxtyping_disable and "<locals>" in getattr(checked, "__qualname__", ""):
+            return checked
+        return _jaxtyped(checked, typechecker=_beartype_once)
+
+    return decorate
+
+
+jaxtyping.jaxtyped = _jaxtyped_once
+jaxtyping.install_import_hook([f"translate.{name}" for name in CHECKED], "beartype.beartype")
 
 # Torch reads these when it is imported. Threads that wait must not spin on cores that other tests need.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
