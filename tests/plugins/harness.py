@@ -292,10 +292,9 @@ def teach(
     rate: Callable[[int], float],
 ) -> None:
     """Train a model on sentences and their translations, and put it into evaluation mode."""
-    pairs = [
-        EncodedPair(tokenizers.source.encode(source), tokenizers.target.encode(target))
-        for source, target in zip(*sentences, strict=True)
-    ]
+    sides = zip((tokenizers.source, tokenizers.target), sentences, strict=True)
+    ids = [tokenizer.encode_lines(lines, num_threads=1) for tokenizer, lines in sides]
+    pairs = list(map(EncodedPair, *ids))
     optimizer = torch.optim.Adam(model.parameters(), lr=0.0, betas=(0.9, 0.98))
     draw = random.Random(2)
     for step in range(1, num_steps + 1):

@@ -80,7 +80,10 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """The ids of one sentence; a sentence of white space has none."""
-        return self.encode_lines([text], num_threads=1)[0]
+        if self._has_tags or self._is_looked_up:
+            return self.encode_lines([text], num_threads=1)[0]
+        ids: list[int] = self._processor.encode(text)  # for a list, SentencePiece would start a thread
+        return ids
 
     def lacks(self, character: str) -> bool:
         """Whether a character has no entry of its own: it is unknown, or spelt in bytes."""
