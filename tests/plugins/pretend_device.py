@@ -12,7 +12,7 @@ import itertools
 import math
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -83,15 +83,14 @@ class PretendTensor(Tensor):
 
     @staticmethod
     def __new__(cls, raw: Tensor) -> "PretendTensor":
-        with torch.inference_mode(False):  # a view of such a wrapper could not be made in inference mode
-            tensor: PretendTensor = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
-                cls,
-                raw.shape,
-                strides=raw.stride(),
-                storage_offset=raw.storage_offset(),
-                dtype=raw.dtype,
-                device=torch.device("pretend", 0),
-            )
+        tensor: PretendTensor = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+            cls,
+            raw.shape,
+            strides=raw.stride(),
+            storage_offset=raw.storage_offset(),
+            dtype=raw.dtype,
+            device=torch.device("pretend", 0),
+        )
         tensor.raw = raw
         return tensor
 
@@ -249,11 +248,15 @@ def _line() -> str:
 
 def _compute(operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Compute an operation on the CPU, if CUDA would compute it, and count what crosses."""
-    if torch.is_inference_mode_enabled() and operation.overloadpacket not in _WHOLE:
-        parts = operation.decompose(*args, **kwargs)
-        if parts is not NotImplemented:
-            return parts
-    tensors = [leaf for leaf in _leaves((*args, *kwargs.values())) if isinstance(leaf, Tensor)]
+    if torch.is_inference_mode_enabled():
+        if operation.overloadpacket not in _WHOLE:
+            parts = operation.decompose(*args, **kwargs)
+            if parts is not NotImplemented:
+                return parts
+        # What a tensor stands for must serve training too, and of a wrapper made in inference mode there is no view.
+        with torch.inference_mode(False), torch.no_grad():
+            return _compute(operation, args, kwargs)
+    tensors = _tensors((*args, *kwargs.values()))
     on_device = [tensor for tensor in tensors if isinstance(tensor, PretendTensor)]
     on_host = [tensor for tensor in tensors if not isinstance(tensor, PretendTensor)]
     packet, device = operation.overloadpacket, kwargs.get("device")
@@ -271,12 +274,8 @@ def _compute(operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     if device is not None:
         kwargs = {**kwargs, "device": torch.device("cpu")}
     kwargs = {name: value for name, value in kwargs.items() if name != "pin_memory"}
-    with contextlib.ExitStack() as modes:
-        if torch.is_inference_mode_enabled():  # what a tensor stands for must serve training too
-            modes.enter_context(torch.inference_mode(False))
-            modes.enter_context(torch.no_grad())
-        raw = {name: _map(_to_raw, value) for name, value in kwargs.items()}
-        result = operation(*(_map(_to_raw, value) for value in args), **raw)
+    raw = {name: _map(_to_raw, value) for name, value in kwargs.items()}
+    result = operation(*(_map(_to_raw, value) for value in args), **raw)
     if gives_host:
         return result
     wrappers = {id(tensor.raw): tensor for tensor in on_device}
@@ -289,12 +288,14 @@ def _compute(operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     return _map(lambda leaf: _to_wrapper(leaf, wrappers) if isinstance(leaf, Tensor) else leaf, result)
 
 
-def _leaves(value: Any) -> Iterator[Any]:
-    if isinstance(value, list | tuple):
-        for each in value:
-            yield from _leaves(each)
-    else:
-        yield value
+def _tensors(values: Sequence[Any]) -> list[Tensor]:
+    found = list[Tensor]()
+    for value in values:
+        if isinstance(value, Tensor):
+            found.append(value)
+        elif isinstance(value, list | tuple):
+            found += _tensors(value)
+    return found
 
 
 def _map(function: Callable[[Any], Any], value: Any) -> Any:
