@@ -55,6 +55,7 @@ class SubwordSampler:
         entries = list(enumerate(model.pieces))
         usable = [(token, each) for token, each in entries if each.type in (types.NORMAL, types.USER_DEFINED)]
         unused = [(token, each) for token, each in entries if each.type == types.UNUSED]  # of imported models
+        self._unused = {each.piece for _, each in unused}
         self._is_bpe = model.trainer_spec.model_type == model.trainer_spec.BPE
         self._ids = {each.piece: token if token < self.vocab_size else UNK_ID for token, each in usable}
         # BPE's scores are the ranks of the merges, also of unused pieces, which are split again; unigram's are
@@ -148,7 +149,8 @@ class SubwordSampler:
             if (pair := word[left : left + 2]) in scores
         ]
         heapify(agenda)
-        num_merges, halves = 0, {pair: (pair[0], pair[1]) for *_, pair in agenda}
+        num_merges, unused = 0, self._unused
+        halves = {pair: (pair[0], pair[1]) for *_, pair in agenda} if unused else {}
         while agenda:
             _, left, right, pair = heappop(agenda)
             if not pieces[left] or not pieces[right] or len(pieces[left]) + len(pieces[right]) != len(pair):
@@ -166,13 +168,19 @@ class SubwordSampler:
                 if first >= 0 and second < len(pieces):
                     joined = pieces[first] + pieces[second]
                     if joined in scores:
-                        halves[joined] = pieces[first], pieces[second]
+                        if unused:
+                            halves[joined] = pieces[first], pieces[second]
                         heappush(agenda, (-scores[joined], first, second, joined))
+        pieces = [part for piece in pieces if piece for part in (self._split(piece, halves) if unused else (piece,))]
+        return self._ids_of(pieces), num_merges, wait
 
-        def spell(piece: str) -> list[str]:
-            return [piece] if piece in self._ids or piece not in halves else [*chain(*map(spell, halves[piece]))]
-
-        return self._ids_of([part for piece in pieces if piece for part in spell(piece)]), num_merges, wait
+    def _split(self, piece: str, halves: dict[str, tuple[str, str]]) -> Iterator[str]:
+        """The pieces of the vocabulary of which a piece was made, given the two halves of each."""
+        if piece in self._unused and piece in halves:
+            for half in halves[piece]:
+                yield from self._split(half, halves)
+        else:
+            yield piece
 
     # Unigram
 
