@@ -11,7 +11,7 @@ from translate.data.filtering import (
     hash_lines,
     hash_pairs,
     near_duplicate_hashes,
-    near_duplicate_keys,
+    near_duplicate_key,
 )
 from translate.errors import InputError
 
@@ -91,7 +91,7 @@ def test_copies_and_repetitions_are_left_out_if_asked() -> None:
     ],
 )
 def test_what_is_left_of_a_line(line: str, key: str) -> None:
-    assert near_duplicate_keys(["before", line, "after"]) == [b"before", key.encode(), b"after"]
+    assert near_duplicate_key(line) == key
 
 
 def test_hashes_of_lines() -> None:
@@ -108,5 +108,5 @@ def test_hashes_of_lines() -> None:
     assert hashes[3:5].tolist() == [0, 0]
     assert len({*hashes[5:].tolist()}) == 26  # digits do not tell lines apart
     assert len({*near_duplicate_hashes(lines, keep_digits=True).tolist()}) == 3 + 1 + 260  # unless they are kept
-    assert near_duplicate_keys(["٣ and 12.5 %"], keep_digits=True) == [b"3 and 125"]
-    assert near_duplicate_hashes([]).tolist() == near_duplicate_keys([]) == []
+    assert near_duplicate_key("٣ and 12.5 %", keep_digits=True) == "3 and 125"
+    assert near_duplicate_hashes([]).tolist() == []
