@@ -6,6 +6,7 @@ is the overall score, as the program computes it. Otherwise only the last number
 """
 
 import functools
+import importlib.metadata
 import logging
 import math
 import os
@@ -15,6 +16,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,17 +29,12 @@ from translate.bars import show_progress
 from translate.config.schema import EvaluationConfig
 from translate.errors import InputError, RunError
 from translate.evaluation.metrics import Metric, decimals, score_corpus
-from translate.files import read_input
 
 logger = logging.getLogger(__name__)
 
 _FIELDS = ("source", "hypothesis", "reference")
 _NUMBER = re.compile(
     r"(?<![\w.-])(?:\d+(?:,\d+)+|[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|inf))(?!\.?\w)", re.IGNORECASE
-)
-_FIND_VERSION = (
-    "import sys; from importlib.metadata import packages_distributions, version;"
-    "(package,) = packages_distributions()[sys.argv[1]]; print(f'{package}:{version(package)}')"
 )
 
 
@@ -134,24 +131,16 @@ class MetricProgram(NamedTuple):
         return f"{shlex.join([Path(program).name, *arguments])}|{find_version(self.command) or 'version:unknown'}"
 
 
-@functools.cache  # starts a program, and `eval` asks for each test set
+@functools.cache  # reads the metadata of many packages, and `eval` asks for each test set
 def find_version(command: tuple[str, ...]) -> str | None:
-    """The package of a Python program and its version, such as `unbabel-comet:2.2.7`, without importing it."""
-    program = Path(shutil.which(command[0]) or command[0])
-    try:
-        text = read_input(program)[:4096].decode("utf-8", "replace")
-        python = [str(program)]
-        module = re.search(r"^-m (\w+)", " ".join(command[1:]))
-        if re.match("#!.*python", text):
-            python, module = shlex.split(text[2:].partition("\n")[0]), re.search(r"^from (\w+)", text, re.MULTILINE)
-        if module is None:
-            return None
-        result = subprocess.run(
-            [*python, "-c", _FIND_VERSION, module[1]], capture_output=True, text=True, timeout=60, check=True
-        )
-    except (OSError, ValueError, InputError, subprocess.SubprocessError):
-        return None
-    return result.stdout.strip() or None
+    """The Python package that installed a program, such as `unbabel-comet:2.2.7`, from the packages next to it."""
+    program, module = Path(shutil.which(command[0]) or command[0]), re.search(r" -m (\w+)", " ".join(command))
+    name = module[1] if module else program.stem
+    folders = (each.parent.parent.glob("lib*/python*/*-packages") for each in (program, program.resolve()))
+    for package in importlib.metadata.distributions(path=[*map(str, chain.from_iterable(folders))]):
+        if name == package.name or package.entry_points.select(group="console_scripts", name=name):
+            return f"{package.name}:{package.version}"
+    return None
 
 
 def run_programs(
