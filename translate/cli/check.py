@@ -106,10 +106,7 @@ def clean(
     print_result("\n".join(lines), document, as_json=as_json)
 
 
-def verify(
-    run: RunArgument,
-    as_json: JsonOption = False,
-) -> None:
+def verify(run: RunArgument, as_json: JsonOption = False) -> None:
     """Compare every file of a run with its checksum, and report what is missing, damaged or unknown.
 
     Exit code 0: sound; 1: not sound; 2: not a run.

@@ -284,9 +284,7 @@ def _hub_pairs(corpus: HubCorpus) -> Iterator[PairChunk]:
         yield from _pairs_of_tables(_load(corpus).iter(batch_size=_CHUNK_ROWS), corpus)
 
 
-def _pairs_of_tables(
-    tables: Iterable[Any], corpus: TableCorpus | HubCorpus, *, num_before: int = 0
-) -> Iterator[PairChunk]:
+def _pairs_of_tables(tables: Iterable[Any], corpus: Table, *, num_before: int = 0) -> Iterator[PairChunk]:
     """The two columns of Arrow tables; before them are `num_before` rows of the corpus, which count in errors."""
     for table in map(_flatten, tables):
         _check_columns(table.column_names, corpus)
@@ -357,10 +355,8 @@ def hub_columns(dataset: str, codes: Sequence[str | None]) -> tuple[str, dict[st
         subset = next((name for name in names if {*name.split("-")} == {*codes}), None)
         subset = subset or datasets.get_dataset_default_config_name(dataset)
         if subset is None:
-            shown = f"{', '.join(names):.300}"
-            raise InputError(
-                f"{dataset}: --from and --to should be the languages of one of its configurations: {shown}"
-            )
+            some = f"{', '.join(names):.300}"
+            raise InputError(f"{dataset}: --from and --to should be the languages of one of its configurations: {some}")
         splits = datasets.load_dataset(dataset, subset).with_format("arrow")
         return subset, {name: _flatten(split[:1]).column_names for name, split in splits.items()}
 

@@ -85,11 +85,9 @@ def clean(loaded: LoadedConfig, output: Path, rules: Sequence[str]) -> list[Clea
             text = written[survey.key] = _as_text(given[survey.key], survey, Path(os.path.abspath(output)))
             _write(survey, rules, by_pair, [folder / path.name for path in (text.source, text.target)], table)
             removed = {rule: np.flatnonzero(by_pair == number) for number, rule in enumerate(rules)}
-            sizes, suspects = (
-                (len(by_pair), int((by_pair == len(rules)).sum())),
-                inspection.list_suspects(survey, removed),
-            )
-            reports.append(CleanedCorpus(survey.key, survey.corpus.name, *sizes, tuple(suspects)))
+            suspects = tuple(inspection.list_suspects(survey, removed))
+            num_kept = int((by_pair == len(rules)).sum())
+            reports.append(CleanedCorpus(survey.key, survey.corpus.name, len(by_pair), num_kept, suspects))
         (folder / "config.yaml").write_bytes(text_bytes(_config(loaded, written)))
     return reports
 
