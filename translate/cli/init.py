@@ -81,8 +81,7 @@ def init(
     text = [*aligned_columns(rows), *(each.draw() for each in report.findings if each.severity != "note")]
     if sizes["train"] < _LITTLE_TEXT:
         text += ["", fill(_ADVICE, "", "")]
-    width = max(map(len, commands))
-    text += ["", *(f"  {command:<{width}}  # {what}" for command, what in commands.items())]
+    text += ["", *aligned_columns([(command, f"# {what}") for command, what in commands.items()])]
     about = {"preset": found.preset, "num_steps": plan.num_steps, "seconds": plan.seconds, "commands": [*commands]}
     about |= {"left_out": split.left_out, "findings": plain(report.findings)}
     pairs = {"given": len(whole.sources), **sizes}

@@ -69,14 +69,10 @@ def lock_run(path: Path) -> Iterator[None]:
 
 def is_locked(file: Path) -> bool:
     """Whether another process holds a lock file; if that cannot be found out, no."""
-    if not file.is_file() or not is_lock_file(file):
-        return False
-    lock = FileLock(file)
     try:
-        lock.acquire(blocking=False)
-    except Timeout:
-        return True
-    except OSError:
-        return False
-    lock.release()
+        if file.is_file() and is_lock_file(file):
+            with FileLock(file).acquire(blocking=False):
+                return False
+    except OSError as error:
+        return isinstance(error, Timeout)
     return False
