@@ -89,20 +89,46 @@ def chunk_pairs(pairs: Iterator[tuple[str, str]]) -> Iterator[PairChunk]:
 # TSV, CSV and JSON
 
 
-def _tsv_pairs(corpus: TsvCorpus) -> Iterator[tuple[str, str]]:
-    lines, given = enumerate(stream_lines(corpus.path), start=1), (corpus.source_column, corpus.target_column)
-    header = next(lines, (1, ""))[1].split("\t") if corpus.has_header else []
+def _flat_pairs(corpus: TsvCorpus | TableCorpus) -> Iterator[tuple[str, str]]:
+    """The pairs of a TSV or CSV. Every row of a CSV has as many cells as its header."""
+    rows, given = _flat_rows(corpus.path, corpus.kind), (corpus.source_column, corpus.target_column)
+    header = next(rows, (0, list[str]()))[1] if isinstance(corpus, TableCorpus) or corpus.has_header else []
     _check_columns(header, corpus)
     source, target = (header.index(column) if isinstance(column, str) else column for column in given)
     needed, counted = max(source, target) + 1, "" if header else ", counted from 0,"
-    for number, line in lines:
-        columns = line.split("\t")
-        if len(columns) < needed:
-            raise InputError(
-                f"{corpus.path}, line {number}: {len(columns)} tab-separated column{'s' * (len(columns) > 1)},"
-                f" but source_column = {given[0]!r} and target_column = {given[1]!r}{counted} need {needed}"
-            )
-        yield columns[source], columns[target]
+    for line, row in rows:
+        place, cells = f"{corpus.path}, line {line}", len(row)
+        if corpus.kind == "csv" and cells != len(header):
+            problem = f"has {cells} cell{'s' * (cells > 1)}, and the header has {len(header)}"
+            raise InputError(f"{place}: {problem}; put a cell with commas in double quotes")
+        if cells < needed:
+            names = f"source_column = {given[0]!r} and target_column = {given[1]!r}{counted}"
+            raise InputError(f"{place}: {cells} tab-separated column{'s' * (cells > 1)}, but {names} need {needed}")
+        yield row[source], row[target]
+
+
+def _flat_rows(path: Path, kind: str) -> Iterator[tuple[int, list[str]]]:
+    """The rows of a TSV or CSV, each with the number of its last line; without the blank rows of a CSV."""
+    if kind == "tsv":
+        yield from ((number, line.split("\t")) for number, line in enumerate(stream_lines(path), start=1))
+        return
+    csv.field_size_limit(sys.maxsize)
+    # A quoted cell may contain newlines, and the parser needs them.
+    rows = csv.reader((f"{line}\n" for line in stream_lines(path)), strict=True)
+    try:
+        yield from ((rows.line_num, row) for row in rows if row)
+    except csv.Error as error:
+        raise InputError(f"{path}, line {rows.line_num}: is not CSV ({error})") from error
+
+
+def _check_columns(columns: list[str], corpus: Table) -> None:
+    """Raise an InputError unless a corpus's columns that are given by name occur once in its header."""
+    for key, column in (("source_column", corpus.source_column), ("target_column", corpus.target_column)):
+        if isinstance(column, str) and columns.count(column) != 1:
+            wrong = "is the name of several columns" if column in columns else "does not exist"
+            found = ", ".join(columns) or "missing"
+            found += "; without a header, give the numbers of columns, from 0" * isinstance(corpus, TsvCorpus)
+            raise InputError(f"{table_name(corpus)}: {key} = {column!r} {wrong}; the columns are {found}")
 
 
 def _json_pairs(corpus: TableCorpus) -> Iterator[tuple[str, str]]:
@@ -161,42 +187,6 @@ def _json_cell(row: dict[str, Any], column: str, place: str) -> str:
             f"{place}: column {column!r} has half a surrogate pair (such as \\ud800), which is not a character"
         ) from error
     return value
-
-
-def _csv_pairs(corpus: TableCorpus) -> Iterator[tuple[str, str]]:
-    """The pairs of a file with a header, in which every row has as many cells as the header."""
-    rows = _csv_rows(corpus.path)
-    _, header = next(rows, (0, []))
-    _check_columns(header, corpus)
-    source, target = header.index(corpus.source_column), header.index(corpus.target_column)
-    for line, row in rows:
-        if len(row) != len(header):
-            raise InputError(
-                f"{corpus.path}, line {line}: has {len(row)} cell{'s' * (len(row) > 1)}, and the header has"
-                f" {len(header)}; put a cell with commas in double quotes"
-            )
-        yield row[source], row[target]
-
-
-def _csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a file that are not blank, each with the number of its last line."""
-    csv.field_size_limit(sys.maxsize)
-    # A quoted cell may contain newlines, and the parser needs them.
-    rows = csv.reader((f"{line}\n" for line in stream_lines(path)), strict=True)
-    try:
-        yield from ((rows.line_num, row) for row in rows if row)
-    except csv.Error as error:
-        raise InputError(f"{path}, line {rows.line_num}: is not CSV ({error})") from error
-
-
-def _check_columns(columns: list[str], corpus: Table) -> None:
-    """Raise an InputError unless a corpus's columns that are given by name occur once in its header."""
-    for key, column in (("source_column", corpus.source_column), ("target_column", corpus.target_column)):
-        if isinstance(column, str) and columns.count(column) != 1:
-            wrong = "is the name of several columns" if column in columns else "does not exist"
-            found = ", ".join(columns) or "missing"
-            found += "; without a header, give the numbers of columns, from 0" * isinstance(corpus, TsvCorpus)
-            raise InputError(f"{table_name(corpus)}: {key} = {column!r} {wrong}; the columns are {found}")
 
 
 def _shown(cell: Any) -> str:
@@ -311,9 +301,9 @@ def _flatten(table: Any) -> Any:
 
 
 FORMATS: dict[str, Callable[[Any], Iterator[PairChunk]]] = {
-    "tsv": lambda corpus: chunk_pairs(_tsv_pairs(corpus)),
+    "tsv": lambda corpus: chunk_pairs(_flat_pairs(corpus)),
     "json": lambda corpus: chunk_pairs(_json_pairs(corpus)),
-    "csv": lambda corpus: chunk_pairs(_csv_pairs(corpus)),
+    "csv": lambda corpus: chunk_pairs(_flat_pairs(corpus)),
     "tmx": lambda corpus: chunk_pairs(_tmx_pairs(corpus)),
     "parquet": lambda corpus: _pairs_of_tables(_parquet_tables(corpus.path), corpus),
     "hub": _hub_pairs,
@@ -327,10 +317,8 @@ def table_columns(path: Path, kind: str) -> list[str]:
     A TSV gives the cells of its first line, and a TMX its languages without their regions.
     """
     match kind:
-        case "tsv":
-            return next(stream_lines(path), "").split("\t")
-        case "csv":
-            return next(_csv_rows(path), (0, []))[1]
+        case "tsv" | "csv":
+            return next(_flat_rows(path, kind), (0, []))[1]
         case "json":
             return [column for _, row in islice(_json_rows(path), 1) for column in _json_columns(row)]
         case "tmx":
