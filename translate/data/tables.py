@@ -95,15 +95,15 @@ def _flat_pairs(corpus: TsvCorpus | TableCorpus) -> Iterator[tuple[str, str]]:
     header = next(rows, (0, list[str]()))[1] if isinstance(corpus, TableCorpus) or corpus.has_header else []
     _check_columns(header, corpus)
     source, target = (header.index(column) if isinstance(column, str) else column for column in given)
-    needed, counted = max(source, target) + 1, "" if header else ", counted from 0,"
+    needed, counted, is_csv = max(source, target) + 1, "" if header else ", counted from 0,", corpus.kind == "csv"
     for line, row in rows:
-        place, cells = f"{corpus.path}, line {line}", len(row)
-        if corpus.kind == "csv" and cells != len(header):
-            problem = f"has {cells} cell{'s' * (cells > 1)}, and the header has {len(header)}"
-            raise InputError(f"{place}: {problem}; put a cell with commas in double quotes")
-        if cells < needed:
-            names = f"source_column = {given[0]!r} and target_column = {given[1]!r}{counted}"
-            raise InputError(f"{place}: {cells} tab-separated column{'s' * (cells > 1)}, but {names} need {needed}")
+        if is_csv and len(row) != len(header):
+            problem = f"has {len(row)} cell{'s' * (len(row) > 1)}, and the header has {len(header)}"
+            raise InputError(f"{corpus.path}, line {line}: {problem}; put a cell with commas in double quotes")
+        if len(row) < needed:
+            problem = f"{len(row)} tab-separated column{'s' * (len(row) > 1)}, but source_column = {given[0]!r}"
+            problem += f" and target_column = {given[1]!r}{counted} need {needed}"
+            raise InputError(f"{corpus.path}, line {line}: {problem}")
         yield row[source], row[target]
 
 
