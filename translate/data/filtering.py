@@ -3,7 +3,7 @@
 import hashlib
 import logging
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -45,13 +45,18 @@ def log_reports(reports: Iterable[FilterReport]) -> None:
             logger.info(line)
 
 
-def hash_lines(lines: Iterable[str]) -> NDArray[np.int64]:
-    """The 64-bit hash of each line without its case and with single spaces.
+def hash_lines(lines: Iterable[str], hash_text: Callable[[str], int] = hash) -> NDArray[np.int64]:
+    """The 64-bit hash of each line without its case and with single spaces; by default, it is valid in this process.
 
     The chance that two different sentences of ten million share a hash is one in 300,000.
     """
-    texts = (" ".join(line.casefold().split()).encode("utf-8", "surrogatepass") for line in lines)
-    return np.frombuffer(b"".join(hashlib.blake2b(text, digest_size=8).digest() for text in texts), np.int64)
+    return np.fromiter((hash_text(" ".join(line.casefold().split())) for line in lines), np.int64)
+
+
+def _stable_hash(text: str) -> int:
+    """A hash that is the same in all processes of a training, and slower than Python's."""
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little", signed=True)
 
 
 def hash_pairs(sources: NDArray[np.int64], targets: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -120,7 +125,7 @@ def filter_pairs(
     equal = repeated = np.zeros(len(source_lengths), dtype=np.bool_)
     if limits.leave_out:
         with show_progress("Looking for repeated pairs"):
-            sides = [hash_lines(side) for side in (corpus.sources, corpus.targets)]
+            sides = [hash_lines(side, _stable_hash) for side in (corpus.sources, corpus.targets)]
         equal, repeated = sides[0] == sides[1], ~find_new(hash_pairs(*sides))
     longer, shorter = np.maximum(source_lengths, target_lengths), np.minimum(source_lengths, target_lengths)
     rules = {
