@@ -69,7 +69,8 @@ def write_marian(spms: tuple[bytes, bytes], tmp_path: Path) -> WriteMarian:
             "type": "transformer", "transformer-decoder-autoreg": "self-attention", "transformer-no-projection": False,
             "transformer-preprocess": "", "transformer-postprocess": "dan", "transformer-postprocess-emb": "d",
             "transformer-guided-alignment-layer": "last", "transformer-ffn-activation": "swish", "enc-depth": 2,
-            "dec-depth": 3, "transformer-heads": 4, "transformer-dim-ffn": d_ff, "dim-emb": d_model, **settings,
+            "dec-depth": 3, "transformer-heads": 4, "transformer-dim-ffn": d_ff, "dim-emb": d_model,
+            "right-left": False, **settings,
         }  # fmt: skip
         text = yaml.safe_dump(values).encode() + b"\0"
         arrays["special:model.yml"] = np.frombuffer(text, dtype=np.int8)
@@ -122,6 +123,7 @@ def test_layouts(write_marian: WriteMarian, german: list[str], tmp_path: Path, o
     ("options", "words"),
     [
         ({"type": "s2s"}, "a run cannot hold type = 's2s' (only 'transformer')"),
+        ({"right-left": True}, "a run cannot hold right-left = True (only False)"),
         ({"leave_out": "decoder_l2_context_Wk"}, "the weight decoder_l2_context_Wk is missing"),
         ({"leave_out": "Wemb"}, "the weight Wemb is missing"),
         ({"enc-depth": 1}, "the weights encoder_l2_ffn_W1, "),

@@ -40,6 +40,7 @@ _ALLOWED: dict[str, tuple[object, ...]] = {
     "transformer-decoder-ffn-depth": (0, 2),
     "transformer-tied-layers": ([],),
     "transformer-pool": (False,),
+    "right-left": (False,),  # the order of the target's subwords, which no number shows
     "ulr": (False,),
     "lemma-dim-emb": (0,),
     "factors-combine": ("sum",),
