@@ -14,6 +14,7 @@ from translate.config.load import LoadedConfig, load_config, read_resolved_confi
 from translate.config.schema import Config
 from translate.config.show import annotated_yaml, resolved_yaml
 from translate.config.yaml import preset_names
+from translate.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("run_yaml")
 Error = Callable[..., str]
@@ -46,21 +47,22 @@ def test_overrides_reach_values_lists_and_mappings() -> None:
     assert load("data.validation=null", "data.validation={kind: tsv, path: x}").data.validation == TsvCorpus(
         path=Path("x")
     )
-    assert load("data.train.1.path=c=d.tsv").data.train[1] == TsvCorpus(path=Path("c=d.tsv"))
+    assert load("data.train.1.path=c=d.tsv #2").data.train[1] == TsvCorpus(path=Path("c=d.tsv #2"))
 
 
 def test_a_config_in_python_is_a_mapping_with_values_over_it() -> None:
-    corpus = {"kind": "tsv", "path": Path("x.tsv")}
+    corpus = {"kind": "tsv", "path": Path("😀.tsv")}
     config = {"extends": "run.yaml", "model": {"d_model": 128}, "data": {"validation": corpus}}
-    loaded = load_config(config, {"model.num_heads": 8, "training": {"patience": None, "learning_rate": 1e-05}})
+    loaded = load_config(config, {"model": {"num_heads": 8}, "training": {"patience": None, "learning_rate": 1e-05}})
     assert (loaded.config.model.d_model, loaded.config.model.num_heads, loaded.config.name) == (128, 8, "run")
     assert loaded.config.data.train == load().data.train
-    assert loaded.config.data.validation == TsvCorpus(path=Path("x.tsv"))
+    assert loaded.config.data.validation == TsvCorpus(path=Path("😀.tsv"))
     assert (loaded.config.training.patience, loaded.config.training.learning_rate) == (None, 1e-05)
     assert {str(loaded.origins[key]) for key in ("model.d_model", "model.num_heads", "training.patience")} == {"Python"}
     assert load_config({}).config == Config()
     assert load_config({"name": "mine"}, {"name": "other"}).config.name == "other"
-    assert load_config(load().model_dump(mode="json")).config == load()
+    with pytest.raises(InputError, match="Python: data.*udcff"):
+        load_config({"data": {"root": "x\udcff"}})
 
 
 def test_test_sets_are_added_and_removed_by_name() -> None:

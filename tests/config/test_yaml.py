@@ -1,5 +1,6 @@
 """Scalars by the YAML 1.2 core schema; errors with their place; what is written reads back."""
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -81,9 +82,18 @@ NUMBERS = [1e-9, 0.1 + 0.2, 1e300, 5e-324, 200_000, -0.0, True, None]
 @pytest.mark.parametrize("value", [*AWKWARD, "\x07", "-", *NUMBERS, [], {}])
 def test_what_is_written_reads_back_exactly(value: Any) -> None:
     assert "\n" not in dump_scalar(value)
-    for text in (dump_scalar(value), dump_yaml(value)):
+    for text in (dump_scalar(value), dump_yaml(value), json.dumps(value)):
         assert repr(parsed(text)) == repr(value)
-    assert parsed(dump_yaml({"key": [value]})) == {"key": [value]}
+    for written in (dump_yaml, json.dumps):
+        assert parsed(written({"😀": [value]})) == {"😀": [value]}
+
+
+COMMENTED = ["a #2", "#2", "3 # a", "null #2", "[a] # b", "'a' #"]
+
+
+@pytest.mark.parametrize("text", COMMENTED)
+def test_a_value_has_no_comment(text: str) -> None:
+    assert parsed(f" {text} ") == text and parsed("'a #2'") == "a #2" and parsed("a#2") == "a#2"
 
 
 def test_keys_with_dots_where_they_are_allowed(tmp_path: Path) -> None:

@@ -71,10 +71,12 @@ def load_config(
     base = config if isinstance(config, str) else values.pop("extends", None)
     path = Path("run") if base is None else find_config(base)
     document = Document({}, {}) if base is None else _read_extended(path, ())
-    values |= overrides if isinstance(overrides, Mapping) else {}
-    for key, value in values.items():
+    given = [*values.items()]
+    if isinstance(overrides, Mapping):
+        given, overrides = [*given, *overrides.items()], ()
+    for key, value in given:
         _apply_override(document, f"{key}={json.dumps(value, default=os.fspath)}", place=place)
-    for override in () if isinstance(overrides, Mapping) else overrides:
+    for override in overrides:
         _apply_override(document, override)
     document.values.setdefault("name", re.sub(r"[^\w.-]+", "-", path.stem).lstrip(".-") or "run")
     _inherit_from_run(document, required=require_files)
@@ -182,13 +184,12 @@ def _apply_override(document: Document, override: str, *, place: str = "command 
     if not equals or not _DOTTED_KEY.fullmatch(key):
         raise InputError(f"{override[:80]!r} is not an override: write dotted.key=value, such as model.d_model=256")
     if key == "extends":
-        raise InputError(f"{Origin()}: {override[:80]!r}: extends is only allowed in a config file")
-    value, origins = parse_yaml(text, path=None, key=key)
+        raise InputError(f"{place}: {override[:80]!r}: extends is only allowed in a config file")
+    value, origins = parse_yaml(text, path=None, place=place, key=key)
     while key:
-        origins.setdefault(key, Origin())
+        origins.setdefault(key, Origin(place=place))
         key, _, name = key.rpartition(".")
         value = {name: value}
-    origins = {name: origin._replace(place=place) for name, origin in origins.items()}
     document.values.update(_merge(document.values, value, "", document.origins, origins))
 
 

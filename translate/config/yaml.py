@@ -96,12 +96,13 @@ def read_yaml(path: Path, *, dotted_keys: bool = False, may_be_pipe: bool = True
 
 
 def parse_yaml(
-    text: str, *, path: Path | None, key: str = "", dotted_keys: bool = False
+    text: str, *, path: Path | None, place: str = "command line", key: str = "", dotted_keys: bool = False
 ) -> tuple[Any, dict[str, Origin]]:
     """Parse a YAML text into its value and the origin of each dotted key.
 
     Args:
-        path: File of the text; None: the command line.
+        path: File of the text; None: one value, after which there is no comment: `a #2` is text as a whole.
+        place: Where a text that is not from a file was given.
         key: Dotted key of the value; empty for a whole file.
         dotted_keys: Whether keys of mappings may have dots.
 
@@ -111,7 +112,7 @@ def parse_yaml(
     origins: dict[str, Origin] = {}
 
     def origin(mark: yaml.Mark | None) -> Origin:
-        return Origin(path, mark if path else None)
+        return Origin(path, mark if path else None, place)
 
     def error(mark: yaml.Mark | None, message: str) -> InputError:
         return InputError(f"{origin(mark).position}: {'' if path else f'{key}: '}{message}")
@@ -137,8 +138,9 @@ def parse_yaml(
     def build_mapping(node: yaml.MappingNode, prefix: str) -> dict[str, Any]:
         values: dict[str, Any] = {}
         for key_node, value_node in node.value:
-            name, mark = key_node.value, key_node.start_mark
-            if not isinstance(key_node, yaml.ScalarNode) or not name or not name.isprintable():
+            mark = key_node.start_mark
+            name = _join_surrogates(key_node.value) if isinstance(key_node, yaml.ScalarNode) else ""
+            if not name or not name.isprintable():
                 raise error(mark, "a key must be a printable word")
             if "." in name and not dotted_keys:
                 raise error(mark, f"the key {name!r} has a dot; write the keys of a section as a mapping below it")
@@ -152,6 +154,8 @@ def parse_yaml(
     try:
         loader = _Loader(text)
         node = loader.get_single_node()
+        if path is None and text[node.end_mark.index if node else 0 :].lstrip().startswith("#"):
+            node = yaml.ScalarNode(f"{_TAG}str", text.strip())
         return None if node is None else build(node, key), origins
     except yaml.reader.ReaderError as problem:
         line, column = text.count("\n", 0, problem.position), problem.position - text.rfind("\n", 0, problem.position)
@@ -168,6 +172,11 @@ def parse_yaml(
         raise error(None, "nested too deeply, or an alias inside its own value") from problem
 
 
+def _join_surrogates(text: str) -> str:
+    """A text with one character for each pair of escapes that JSON writes for an emoji, such as `\\ud83d\\ude00`."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+
+
 def _float(text: str) -> int | float:
     number = float(text.replace("_", "").lower().replace(".inf", "inf").replace(".nan", "nan"))
     is_whole = "." not in text and number.is_integer() and abs(number) < 2**53
@@ -175,7 +184,7 @@ def _float(text: str) -> int | float:
 
 
 _READERS: dict[str, Callable[[str], Any]] = {  # by kind of scalar
-    "str": lambda text: text.encode().decode(),  # an error for half a surrogate pair, from an escape
+    "str": lambda text: _join_surrogates(text).encode().decode(),  # an error for half a surrogate pair
     "null": lambda text: None,
     "bool": lambda text: {"true": True, "false": False}[text.lower()],
     "int": lambda text: int(text.replace("_", "")),
