@@ -34,6 +34,9 @@ def test_name_is_the_files_unless_said() -> None:
     assert load("name=other").name == "other"
     Path("my first run.yaml").write_text("")
     assert load_config("my first run.yaml").config.name == "my-first-run"
+    Path("base.yaml").write_text("name: base\n")
+    Path("mine.yaml").write_text("extends: base.yaml\n")
+    assert [load_config(f"{name}.yaml").config.name for name in ("base", "mine")] == ["base", "mine"]
 
 
 def test_overrides_reach_values_lists_and_mappings() -> None:
@@ -63,6 +66,16 @@ def test_a_config_in_python_is_a_mapping_with_values_over_it() -> None:
     assert load_config({"name": "mine"}, {"name": "other"}).config.name == "other"
     with pytest.raises(InputError, match="Python: data.*udcff"):
         load_config({"data": {"root": "x\udcff"}})
+
+
+def test_a_config_that_states_everything_is_the_same_config() -> None:
+    """Also if all training corpora have languages of their own, unlike the default ones."""
+    french = "source_language: fr, target_language: es"
+    held_out = f"data.validation={{{french}}}", f"data.test.first={{{french}}}"
+    for config in (load(), load(f"data.train={{kind: tsv, path: x, {french}}}", *held_out)):
+        Path("whole.yaml").write_text(resolved_yaml(config))
+        for whole in (config.model_dump(mode="json"), "whole.yaml"):
+            assert load_config(whole).config == config
 
 
 def test_test_sets_are_added_and_removed_by_name() -> None:

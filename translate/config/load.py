@@ -162,6 +162,8 @@ def _read_extended(path: Path, chain: tuple[Path, ...]) -> Document:
         way = " → ".join(shown_path(link) for link in (*chain, base_path))
         raise InputError(f"{origin}: a config cannot extend itself: {way}")
     base = _read_extended(base_path, chain)
+    base.values.pop("name", None)  # of another run
+    base.origins.pop("name", None)
     base.values.update(_merge(base.values, document.values, "", base.origins, document.origins))
     return base
 
@@ -323,7 +325,8 @@ def _check_languages(config: Config, origins: Mapping[str, Origin]) -> None:
     for side, name in enumerate(("source_language", "target_language")):
         code, origin = getattr(data, name), origins.get(f"data.{name}")
         known = sorted({data.languages_of(corpus)[side] for corpus in data.train})
-        if not known or origin is None or not _is_written_by_user(origin):
+        is_default = code == DataConfig.model_fields[name].default  # which a config that states everything has too
+        if not known or is_default or origin is None or not _is_written_by_user(origin):
             continue
         given = f'data.{name} = "{code}" ({origin.position})'
         if not re.fullmatch(LANGUAGE_CODE, code):
