@@ -32,6 +32,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremo
         ("patience", 2, {"early_stopping": False}, ["huggingface"]),
         ("patience", 1, {"early_stopping": True}, []),
         ("patience", 0, {"early_stopping": False}, ["ctranslate2"]),
+        ("min_length_constant", 5, {"min_length": 6}, ["ctranslate2"]),  # with the start symbol
         ("no_repeat_ngram", 3, {"no_repeat_ngram_size": 3}, ["ctranslate2"]),
         ("repetition_penalty", 1.5, {"repetition_penalty": 1.5}, ["ctranslate2"]),
         ("forbidden_ids", ((7,), (8, 9)), {"bad_words_ids": [[7], [8, 9]]}, ["ctranslate2"]),

@@ -174,6 +174,7 @@ def test_a_forced_language_and_lost_settings(tmp_path: Path, caplog: pytest.LogC
     file = folder / "generation_config.json"
     tag = load_tokenizer(folder).convert_tokens_to_ids("eng_Latn")
     given = {"forced_bos_token_id": tag, "repetition_penalty": 1.5, "bad_words_ids": [[9]], "suppress_tokens": [3, 11]}
+    given |= {"min_length": 7}
     file.write_text(json.dumps(json.loads(file.read_text()) | given))
     shutil.rmtree(tmp_path / "run", ignore_errors=True)
     codes = ["deu_Latn", "eng_Latn"]
@@ -181,3 +182,10 @@ def test_a_forced_language_and_lost_settings(tmp_path: Path, caplog: pytest.LogC
     assert (config.data.source_language, config.data.target_language) == ("deu_Latn", "eng_Latn")
     assert len(config.decoding.forbidden_ids) == 3 and [UNK_ID] in map(list, config.decoding.forbidden_ids)
     assert "repetition_penalty = 1.5" in caplog.text and "forced_bos" not in caplog.text
+    penalized = ["data.source_language=deu_Latn", "decoding.repetition_penalty=1.25"]
+    import_(folder, tmp_path / "penalized", *penalized, keep_languages=codes)
+    export_run(tmp_path / "penalized", to="huggingface", output=tmp_path / "back")
+    written = json.loads((tmp_path / "back" / "generation_config.json").read_text())
+    assert written["min_length"] == 7  # with the start symbol and the tag
+    assert "repetition_penalty = 1.25" in caplog.text and "repetition_penalty" not in written
+    assert import_(tmp_path / "back", tmp_path / "again").config.decoding == config.decoding

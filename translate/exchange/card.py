@@ -16,6 +16,7 @@ from translate.data.languages import Languages
 from translate.decoding.engines.ctranslate2 import ctranslate2_search, length_power
 from translate.evaluation.evaluate import EvaluationReport
 from translate.evaluation.metrics import Metric
+from translate.exchange.language_tokenizers import m2m100_vocabulary
 from translate.files import FileError, read_json
 from translate.runs.directory import open_run, read_description
 from translate.runs.loading import LoadedRun, describe_moment
@@ -125,7 +126,8 @@ def write_card(
     description = read_description(open_run(run.directory))
     origin = _describe_origin(run, description.imported)
     library, packages, code = _LIBRARIES[to]
-    if lost := ", ".join(find_lost_settings(config, to)):
+    is_m2m100 = to == "huggingface" and m2m100_vocabulary(run.model, run.tokenizers, run.config) is not None
+    if lost := ", ".join(find_lost_settings(config, to, has_start=not is_m2m100)):
         logger.warning(f"The files in {name} have no exact counterpart of the run's {lost} (section `decoding`)")
     scores = [*read_scores(run, description.versions), *scores]
     is_joint = run.tokenizers.source is run.tokenizers.target
@@ -228,8 +230,12 @@ def _explain_tags(languages: Languages) -> Iterator[str]:
         yield f"Each translation begins with the tag of its language, such as `{tag}`: make it the decoder's prefix.\n"
 
 
-def find_lost_settings(config: DecodingConfig, to: str) -> list[str]:
-    """The search settings that an export cannot have: all but those listed here and those of speed alone."""
+def find_lost_settings(config: DecodingConfig, to: str, *, has_start: bool = True) -> list[str]:
+    """The search settings that an export cannot have: all but those listed here and those of speed alone.
+
+    Args:
+        has_start: The decoder starts with a symbol of its own, unlike M2M100's, which starts with the end symbol.
+    """
     is_greedy = config.beam_size == 1
     kept = {"beam_size", "length_penalty", "max_length_factor", "max_length_constant", *_SPEED}
     if to == "ctranslate2":
@@ -238,7 +244,7 @@ def find_lost_settings(config: DecodingConfig, to: str) -> list[str]:
         kept |= {"no_repeat_ngram", "forbidden_ids", "min_length_constant"}
         kept |= {"length_penalty_kind"} if is_greedy or config.length_penalty_kind != "gnmt" else set()
         kept |= {"patience"} if is_greedy or config.patience in (0, 1, 1000) else set()
-        kept |= set() if is_greedy else {"repetition_penalty"}
+        kept |= {"repetition_penalty"} if has_start and not is_greedy else set()
     usual = DecodingConfig().model_dump() | {"patience": None, "length_penalty_kind": None}
     return [f"{key} = {value}" for key, value in config.model_dump(exclude=kept).items() if value != usual[key]]
 

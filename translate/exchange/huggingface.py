@@ -61,7 +61,8 @@ def generation_settings(
     """The run's search as the settings of a `GenerationConfig`, as far as it has them.
 
     `generate` divides the log-probability by length^length_penalty, as our kind `average` does. If all targets begin
-    with the same tag, it is forced as the first token.
+    with the same tag, it is forced as the first token. Its lengths include the start symbol and the tag, and its
+    penalty for repetition includes the start symbol, which must not be the end symbol too.
 
     Args:
         limit: The most tokens that the model takes; None: no limit.
@@ -70,6 +71,7 @@ def generation_settings(
     config, languages = run_config.decoding, Languages(run_config.data)
     stopping = {1: True, 1000: "never"}.get(config.patience, False)
     longest = TABLE_POSITIONS // 2 if config.max_length_factor else config.max_length_constant + 1
+    has_start = rows[BOS_ID] != rows[EOS_ID]
     has_tag, tags = languages.tags in ("target", "both"), {languages.tags_of(each)[1] for each in languages.directions}
     return {
         **{key: rows[token] for key, token in SYMBOLS.items()},
@@ -79,9 +81,9 @@ def generation_settings(
         "length_penalty": round(length_power(config), 9),  # 0 is a tiny number for CTranslate2
         "max_length": min(longest + has_tag, limit or TABLE_POSITIONS),
         "forced_bos_token_id": rows[tokenizers.target.tag_ids(*tags)[0]] if has_tag and len(tags) == 1 else None,
-        "min_new_tokens": config.min_length_constant or None,
+        "min_length": 1 + has_tag + config.min_length_constant if config.min_length_constant else None,
         "no_repeat_ngram_size": config.no_repeat_ngram or None,
-        "repetition_penalty": config.repetition_penalty if config.beam_size > 1 else None,
+        "repetition_penalty": config.repetition_penalty if config.beam_size > 1 and has_start else None,
         "bad_words_ids": [[rows[token] for token in each] for each in config.forbidden_ids] or None,
     }
 
