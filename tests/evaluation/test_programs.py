@@ -57,6 +57,15 @@ def test_the_files_that_a_program_reads() -> None:
     assert run(code).score == 4.0
 
 
+@pytest.mark.parametrize("broken", ["a\ndog", "a\rdog", "a\u2028dog"])
+def test_a_line_break_in_a_text_does_not_shift_the_lines(broken: str) -> None:
+    """A cell of a table may have one, and a program that pairs lines would compare others."""
+    code = "a, b, c = (open(name).read().splitlines() for name in sys.argv[1:])"
+    program = python(f"import sys; {code}; print(*(int(x == y == z) for x, y, z in zip(a, b, c)), sep=chr(10))")
+    lines = [broken, "two", "three"]
+    assert program.run(lines, ["a dog", "two", "four"], lines) == (pytest.approx(2 / 3), [1.0, 1.0, 0.0])
+
+
 def test_intervals_and_tests_need_scores_of_lines() -> None:
     """They are sacreBLEU's, of the mean: the program gives each line its length."""
     program = python("import sys; print(*(len(line) for line in open(sys.argv[2])), sep=chr(10))")

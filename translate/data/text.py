@@ -25,6 +25,7 @@ _MARKED = re.compile(rb"(?P<utf_32>\xff\xfe\0\0|\0\0\xfe\xff)|(?P<utf_16>\xff\xf
 _MOST_LINE_BYTES = 2**30
 _CHUNK_LINES = 1000
 _FROM_UTF_16 = "convert it, for example with iconv -f utf-16 -t utf-8"
+_LINE_BREAKS = re.compile("[\\0\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 
 
 def iterate_lines(stream: io.BufferedIOBase | BinaryIO, name: str) -> Iterator[str]:
@@ -63,6 +64,11 @@ def iterate_lines(stream: io.BufferedIOBase | BinaryIO, name: str) -> Iterator[s
                 " convert the file, for example with iconv -f latin1 -t utf-8"
             ) from error
         yield text.removeprefix("\ufeff") if number == 1 else text
+
+
+def in_one_line(text: str) -> str:
+    """A text with spaces for NUL and for every character at which a program may end a line."""
+    return _LINE_BREAKS.sub(" ", text)
 
 
 def _check_beginning(line: bytes, name: str) -> None:

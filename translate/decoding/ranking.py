@@ -5,7 +5,6 @@ each candidate are counted once, and one matrix product for each order compares 
 milliseconds.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from math import fsum
@@ -17,20 +16,20 @@ from jaxtyping import Float
 from torch import Tensor
 
 from translate.config.decoding import DecodingConfig
+from translate.data.text import in_one_line
 from translate.data.tokenizer import Tokenizer, Tokenizers
 from translate.decoding.constraints.phrases import build_word_tables, encode_phrase, unsatisfied_phrases
 from translate.decoding.request import SearchInput, Translation
 from translate.decoding.search.beam import Hypothesis
 from translate.decoding.search.settings import build_scoring
 
-_LINE_BREAKS = re.compile("[\\0\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 Utility = Literal["chrf", "bleu"]
 """How good a translation is, given a reference: sacreBLEU's sentence chrF, or its sentence BLEU."""
 
 
 def spell(ids: list[int], target: Tokenizer) -> str:
     """The text of a hypothesis with spaces for line breaks and NUL, all of which byte fallback can generate."""
-    return _LINE_BREAKS.sub(" ", target.decode(ids))
+    return in_one_line(target.decode(ids))
 
 
 def unmet_phrases(ids: Sequence[int], phrases: Sequence[str], target: Tokenizer) -> tuple[str, ...]:

@@ -27,6 +27,7 @@ from sacrebleu.metrics.base import Score
 from translate.atomic import write_text
 from translate.bars import show_progress
 from translate.config.schema import EvaluationConfig
+from translate.data.text import in_one_line
 from translate.errors import InputError, RunError
 from translate.evaluation.metrics import Metric, decimals, score_corpus
 
@@ -98,7 +99,7 @@ class MetricProgram(NamedTuple):
         with tempfile.TemporaryDirectory() as folder:
             files = {field: Path(folder) / f"{field}.txt" for field in _FIELDS}
             for file, lines in zip(files.values(), (sources, hypotheses, references), strict=True):
-                write_text(file, "".join(f"{line}\n" for line in lines))
+                write_text(file, "".join(f"{in_one_line(line)}\n" for line in lines))
             command = [re.sub(r"\{(\w+)\}", lambda field: str(files[field[1]]), word) for word in self.command]
             try:
                 with show_progress(f"Scoring with {self.name}"):
