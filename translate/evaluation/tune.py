@@ -35,7 +35,8 @@ def tune_decoding(
 ) -> TunedSettings:
     """Choose the beam size with the translator's own length penalty, and then the penalty with that beam size.
 
-    A smaller beam is kept if a larger one gains less than 0.05 BLEU, and so is the translator's own penalty.
+    A smaller beam is kept if a larger one gains less than 0.05 BLEU, and so is the translator's own penalty. Only beam
+    sizes are tried that agree with its `n_best` and `diversity_groups`.
 
     Args:
         corpora: Each is translated in its own direction.
@@ -62,7 +63,9 @@ def tune_decoding(
         return next(each for each in tried if each.bleu > best - _NEGLIGIBLE)
 
     penalty: Settings = {"length_penalty_kind": own.length_penalty_kind, "length_penalty": own.length_penalty}
-    chosen = first_of_the_best({"beam_size": size, **penalty} for size in sorted({*_BEAM_SIZES, own.beam_size}))
+    sizes = sorted({*_BEAM_SIZES, own.beam_size})
+    sizes = [size for size in sizes if size >= own.n_best and size % own.diversity_groups == 0]
+    chosen = first_of_the_best({"beam_size": size, **penalty} for size in sizes)
     if chosen.settings["beam_size"] == 1:
         return chosen  # greedy search ranks nothing
     others: list[Settings] = [dict(zip(penalty, each, strict=True)) for each in _PENALTIES]
