@@ -16,7 +16,7 @@ from translate.decoding import Translation, Translator
 from translate.errors import InputError, RunError
 from translate.evaluation.evaluate import evaluate, report_folder, write_report
 from translate.evaluation.metrics import Interval, Metric, describe_scores, score_translations
-from translate.evaluation.test_sets import choose_test_set, choose_test_sets
+from translate.evaluation.test_sets import choose_test_set, choose_test_sets, keys_by_name
 from translate.runs.checksums import check_folder, read_checksums
 
 SOURCES = ["Ein Hund läuft.", "", "Die Straße ist grün.", "Zwei Hunde schlafen.", "Ein Hund schläft im Gras."]
@@ -111,9 +111,12 @@ def chosen(config: Config, name: str | None) -> list[tuple[str, int]]:
 def test_choosing_test_sets(config: Config) -> None:
     assert chosen(config, None) == [("first", 2), ("second", 3)]
     assert chosen(config, "second") == [("second", 3)]
+    assert chosen(config, "validation_also.second") == [("validation_also.second", 2)]
+    assert [*keys_by_name(config.data)] == ["validation", "first", "second", "upper", "validation_also.second"]
     assert chosen(config, "validation") == [("validation", 1)]
     renamed = rename_test_set(config, "second", "validation")  # it does not take the place of the validation set
-    assert chosen(renamed, "validation") == [("validation", 1)] and chosen(renamed, None)[1] == ("validation", 3)
+    assert chosen(renamed, "validation") == [("validation", 1)] and chosen(renamed, None)[1] == ("test.validation", 3)
+    assert chosen(renamed, "test.validation") == [("test.validation", 3)]
     upper = choose_test_sets(config, source=None, reference=None, name="upper")["upper"]
     assert list(upper.sources) == [line.upper() for line in SOURCES[:3]]
     assert list(upper.targets) == [line.upper() for line in REFERENCES[:3]]
@@ -166,10 +169,14 @@ def test_where_a_report_is_not_written(tmp_path: Path) -> None:
 
 def test_files_of_one_name_have_reports_of_their_own(tmp_path: Path) -> None:
     first, second, reports = tmp_path / "a" / "x.de", tmp_path / "b" / "x.de", tmp_path / "evaluation"
-    names = ["first"]
-    assert report_folder(reports, "x.de", source=first, set_names=names) == reports / "x.de"
-    write_report(reports / "x.de", [], describe_scores(()), name="x.de", source=first, step=1, settings={})
-    assert report_folder(reports, "x.de", source=first, set_names=names) == reports / "x.de"
-    assert report_folder(reports, "x.de", source=second, set_names=names) == reports / "x.de-2"
-    assert report_folder(reports, "first", source=tmp_path / "first", set_names=names) == reports / "first-2"
-    assert report_folder(reports, "first", source=None, set_names=names) == reports / "first"
+    english, french = tmp_path / "x.en", tmp_path / "x.fr"
+
+    def folder(name: str, *files: Path) -> str:
+        return report_folder(reports, name, files=files, set_names=["first"]).name
+
+    assert folder("x.de", first, english) == "x.de"
+    write_report(reports / "x.de", [], describe_scores(()), name="x.de", files=[first, english], step=1, settings={})
+    assert folder("x.de", first, english) == "x.de"
+    assert folder("x.de", second, english) == folder("x.de", first, french) == "x.de-2"
+    assert folder("first", tmp_path / "first", english) == "first-2"
+    assert folder("first") == "first"

@@ -68,7 +68,7 @@ def evaluate(
         raise InputError("name a run directory, or --hypotheses F --reference F")
     from translate.config.load import read_resolved_config
     from translate.evaluation.programs import MetricProgram, score_with
-    from translate.evaluation.test_sets import choose_test_sets
+    from translate.evaluation.test_sets import choose_test_sets, keys_by_name
     from translate.runs.directory import open_run
 
     directory = open_run(run)
@@ -84,7 +84,7 @@ def evaluate(
 
     translator, loaded = load_translator(run, checkpoint=checkpoint, options=options, token_scores=False)
     saved: dict[str, Any] = {"step": loaded.step, "averaged": loaded.averaged}
-    scored = []
+    scored, files = [], [file for file in (source, reference) if file is not None]
     for name, pairs in test_sets.items():
         sources, references, searching = pairs.sources, pairs.targets, translator.toward(pairs.direction, **languages)
         with show_progress(f"Translating {name}", len(sources), unit="lines") as advance:
@@ -94,9 +94,9 @@ def evaluate(
         conventions = score_conventions(texts, references, config.evaluation) if report else ()
         mistakes = find_mistakes({str(run): texts}, references, sources, translated_here=[str(run)])
         scores = describe_scores(metrics, conventions, mistakes)
-        folder = report_folder(directory.evaluation, name, source=source, set_names=[*config.data.test, "validation"])
+        folder = report_folder(directory.evaluation, name, files=files, set_names=keys_by_name(config.data))
         settings = translator.config.model_dump(mode="json")
-        document = write_report(folder, translations, scores, name=name, source=source, settings=settings, **saved)
+        document = write_report(folder, translations, scores, name=name, files=files, settings=settings, **saved)
         moment, counts = describe_moment(**saved), count_conditions(translations)
         title = f"{name}, {checkpoint} checkpoint ({moment}), {translator.config.brief}: {counts}"
         for index in spread_samples(len(sources), samples):

@@ -85,23 +85,26 @@ class EvaluationReport:
     metrics: list[Metric]
     decoding: dict[str, Any]
     source: str = ""
+    reference: str = ""
     averaged: list[int] = dataclasses.field(default_factory=list)
 
 
-def report_folder(evaluation: Path, name: str, *, source: Path | None, set_names: Collection[str]) -> Path:
-    """The folder for the report on a test set. Every other test set, and every other file of that name, has its own.
+def report_folder(evaluation: Path, name: str, *, files: Sequence[Path], set_names: Collection[str]) -> Path:
+    """The folder for the report on a test set. Every other test set, and every other pair of files, has its own.
 
     Args:
-        source: The file that was translated; None: a test set of the config, whose folder has its name.
-        set_names: The names of the config's test sets.
+        files: The source and the reference; none: a set of the config, whose folder has its name.
+        set_names: The names of the config's sets.
     """
-    if source is None:
+    if not files:
         return evaluation / name
     for number in itertools.count(1):
-        folder, reported = evaluation / (name if number == 1 else f"{name}-{number}"), ""
+        folder, reported = evaluation / (name if number == 1 else f"{name}-{number}"), ["", ""]
         with contextlib.suppress(FileError):
-            reported = read_json(folder / "report.json", EvaluationReport).source
-        if folder.name not in set_names and reported in ("", os.path.realpath(source)):
+            report = read_json(folder / "report.json", EvaluationReport)
+            reported = [report.source, report.reference]
+        is_same = all(old in ("", os.path.realpath(new)) for old, new in zip(reported, files, strict=True))
+        if is_same and folder.name not in set_names:
             break
     return folder
 
@@ -114,7 +117,7 @@ def write_report(
     name: str,
     step: int,
     settings: dict[str, object],
-    source: Path | None = None,
+    files: Sequence[Path] = (),
     averaged: Sequence[int] = (),
 ) -> dict[str, Any]:
     """Write `hypotheses.txt` and `report.json` into a directory, which is created if necessary.
@@ -125,7 +128,7 @@ def write_report(
     Args:
         scores: As `describe_scores` gives them.
         settings: The settings of the search.
-        source: The file that was translated; None: a test set of the config.
+        files: The source and the reference; none: a set of the config.
         averaged: The steps of the checkpoints whose average was evaluated, if one was.
 
     Raises:
@@ -140,7 +143,7 @@ def write_report(
     counts = count_conditions(translations)
     report = {
         "name": name,
-        **({} if source is None else {"source": os.path.realpath(source)}),
+        **dict(zip(("source", "reference"), map(os.path.realpath, files), strict=False)),
         "step": step,
         **({"averaged": averaged} if averaged else {}),
         "hypotheses": f"sha256:{fingerprint(hypotheses)}",

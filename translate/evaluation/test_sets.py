@@ -2,11 +2,26 @@
 
 from pathlib import Path
 
-from translate.config.data import TextCorpus
+from translate.config.data import DataConfig, TextCorpus
 from translate.config.schema import Config
 from translate.data.augmentation import read_held_out
 from translate.data.corpora import ParallelCorpus, read_corpus
 from translate.errors import InputError
+
+
+def keys_by_name(data: DataConfig) -> dict[str, str]:
+    """The key of each held-out corpus by the name of its set.
+
+    The name is `validation`, `validation-NAME` for one of several, or NAME for corpora of `data.test` and
+    `data.validation_also`. A NAME that is already taken has its section before it: `validation_also.NAME`.
+    """
+    keys: dict[str, str] = {}
+    for key in data.corpora("validation", "test", "validation_also"):
+        whole = key.removeprefix("data.")
+        section, _, last = whole.partition(".")
+        name = whole.replace(".", "-") if section == "validation" else last
+        keys[whole if name in ("validation", *keys) else name] = key
+    return keys
 
 
 def choose_test_sets(
@@ -14,8 +29,8 @@ def choose_test_sets(
 ) -> dict[str, ParallelCorpus]:
     """Read the test sets to evaluate: two given files, the config's set of this name, or all test sets of the config.
 
-    `validation` names all corpora of `data.validation`; one of several is called `validation-NAME`, or just NAME if no
-    test set is.
+    For the names see `keys_by_name`. `validation` names all corpora of `data.validation`, and NAME means
+    `validation-NAME` if no other set has this name.
 
     Raises:
         InputError: There is no such set, or its files cannot be used.
@@ -25,23 +40,19 @@ def choose_test_sets(
     if source is not None and reference is not None:
         corpus = TextCorpus(source=source, target=reference)
         return {source.name: read_corpus(corpus, key="--source and --reference")}
-    data = config.data
-    keys = {key.rpartition(".")[2]: key for key in data.corpora("test")}
-    if name is None and not keys:
+    data, keys = config.data, keys_by_name(config.data)
+    if name is None:
+        wanted = list(data.corpora("test"))
+    elif name == "validation":
+        wanted = list(data.corpora("validation"))
+    else:
+        wanted = [keys.get(name, keys.get(f"validation-{name}", ""))]
+    chosen = {each: key for each, key in keys.items() if key in wanted}
+    if not chosen and name is None:
         raise InputError("the run's config names no data.test: give --source and --reference, or --set validation")
-    if name is not None:
-        validation = {key.removeprefix("data.").replace(".", "-"): key for key in data.corpora("validation")}
-        keys = {key.rpartition(".")[2]: key for key in data.corpora("validation_also")} | keys
-        keys = keys | validation
-        if name not in keys and f"validation-{name}" in keys:
-            name = f"validation-{name}"
-        if name == "validation" and validation:
-            keys = validation
-        elif name in keys:
-            keys = {name: keys[name]}
-        else:
-            raise InputError(f"--set {name}: the run's sets are {', '.join(keys) or 'none'}")
-    return dict(zip(keys, read_held_out(data, keys.values()).values(), strict=True))
+    if not chosen:
+        raise InputError(f"--set {name}: the run's sets are {', '.join(keys) or 'none'}")
+    return dict(zip(chosen, read_held_out(data, chosen.values()).values(), strict=True))
 
 
 def choose_test_set(
