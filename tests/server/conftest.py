@@ -85,9 +85,15 @@ def make_client(make_app: Callable[..., FastAPI]) -> MakeClient:
     return make
 
 
-@pytest.fixture
-def client(make_client: MakeClient) -> TestClient:
-    return make_client()
+@pytest.fixture(scope="module")
+def client(runs: list[Path]) -> Iterator[TestClient]:
+    """A client of one server for the tests of a module; those that count requests start their own."""
+    limits, metrics = Limits(), Metrics()
+    models = load_models(runs, limits, metrics, checkpoint="best", options={})
+    app = create_app(models, limits, Access(), metrics)
+    yield TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False)
+    for model in models.values():
+        model.queue.close()
 
 
 @pytest.fixture

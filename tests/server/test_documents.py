@@ -33,8 +33,9 @@ def expected(run: Path, text: str, kind: DocumentFormat, **options: Any) -> Docu
     [(PAGE, "html", {}), (CUES, "srt", {"beam_size": 1}), ("# Haus *grün*\n", "markdown", {}), ("", "text", {})],
 )
 def test_a_document_is_that_of_decode(
-    client: TestClient, runs: list[Path], text: str, kind: DocumentFormat, options: dict[str, Any]
+    make_client: Callable[[], TestClient], runs: list[Path], text: str, kind: DocumentFormat, options: dict[str, Any]
 ) -> None:
+    client = make_client()
     answer = client.post("/translate/document", json={"text": text, "format": kind, "options": options}).json()
     found = expected(runs[0], text, kind, **options)
     del found.conditions["lines"]

@@ -155,7 +155,8 @@ def test_while_it_stops_new_requests_are_refused(make_app: Callable[..., FastAPI
     assert [each.headers["connection"] for each in answers] == ["close"] * 3  # the client must not use it again
 
 
-def test_requests_are_counted_by_path_and_status(client: TestClient) -> None:
+def test_requests_are_counted_by_path_and_status(make_client: MakeClient) -> None:
+    client = make_client()
     client.get("/models")
     client.post("/translate", json={})
     client.post("/translate", data={"q": "Ja!", "target": "en"})
