@@ -43,6 +43,15 @@ def test_scores_and_their_significance_are_those_of_sacrebleu() -> None:
     assert "bs:200" in found.signatures["BLEU"] and "case:lc" in found.signatures["BLEU-lc"]
 
 
+@pytest.mark.parametrize("num_samples", [0, 1])
+def test_without_samples_there_are_no_tests(num_samples: int) -> None:
+    systems, config = {"first": FIRST, "better": BETTER}, EvaluationConfig(bootstrap_samples=num_samples)
+    found = compare(systems, SOURCES, REFERENCES, config)
+    values = [CHRF().corpus_score(texts, [REFERENCES]).score for texts in (FIRST, BETTER)]
+    assert found.metrics["chrF"] == ((values[0], *[None] * 4), (values[1], None, values[1] - values[0], None, None))
+    assert "bs:" not in found.signatures["chrF"] and "case:lc" in found.signatures["BLEU-lc"]
+
+
 def test_buckets_are_of_the_references() -> None:
     found = compare({"first": FIRST, "better": BETTER}, SOURCES, REFERENCES, CONFIG)
     assert [(bucket.name, bucket.size) for bucket in found.lengths] == [("1–5", 16), ("6–10", 4)]

@@ -235,7 +235,8 @@ class EvaluationConfig(Section):
     {reference} --quiet`. They run only when `--metric NAME` asks for one, since a run may come from anybody."""
     # No bound is lower than in an earlier version whose runs may have the value.
     bootstrap_samples: Annotated[int, Field(ge=0, le=100_000)] = 1000
-    """Number of bootstrap samples for the 95 % interval (Koehn 2004); 0: no interval."""
+    """Number of bootstrap samples for the 95 % interval (Koehn 2004), and of samples for each test in
+    `compare`; 0 and 1: no interval and no tests."""
 
 
 class Config(Section):

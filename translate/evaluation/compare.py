@@ -24,7 +24,7 @@ class ComparedScore(NamedTuple):
     """A system's corpus score, compared with the first system's."""
 
     value: float
-    margin: float | None  # half of its 95 % bootstrap interval; None: a program that does not score lines
+    margin: float | None  # half of its 95 % bootstrap interval; None: no samples, or a program that scores no lines
     difference: float | None = None  # from the first system; None: this is the first
     bootstrap_p: float | None = None  # of the difference
     randomization_p: float | None = None
@@ -112,9 +112,7 @@ def compare(
         if all(of_lines.values()):
             metrics[program.name], _ = _test_significance(of_lines, LineScores(program.name), config.bootstrap_samples)
         else:
-            first, *others = (scores.score for scores in found)
-            compared = (ComparedScore(each, None, each - first) for each in others)
-            metrics[program.name] = (ComparedScore(first, None), *compared)
+            metrics[program.name] = _without_tests([scores.score for scores in found])
         signatures[program.name] = program.signature
     return Comparison(
         systems=tuple(systems),
@@ -127,6 +125,11 @@ def compare(
     )
 
 
+def _without_tests(values: Sequence[float]) -> tuple[ComparedScore, ...]:
+    first, *others = values
+    return ComparedScore(first, None), *(ComparedScore(each, None, each - first) for each in others)
+
+
 def _test_significance(
     systems: Mapping[str, Any], scorer: SacreMetric, num_samples: int
 ) -> tuple[tuple[ComparedScore, ...], str]:
@@ -134,7 +137,11 @@ def _test_significance(
 
     Args:
         systems: The translations of each, or for `LineScores` their scores.
+        num_samples: The number of samples of each test; with less than two there are no tests.
     """
+    if num_samples < 2:  # sacreBLEU takes 0 for its own defaults
+        values = [float(scorer.corpus_score(texts, None).score) for texts in systems.values()]
+        return _without_tests(values), str(scorer.get_signature())
     results: list[Any] = []
     for kind in ("ar", "bs"):
         test = PairedTest(list(systems.items()), {"": scorer}, references=None, test_type=kind, n_samples=num_samples)
