@@ -100,7 +100,8 @@ def test_headers_quotes_and_arrays(tmp_path: Path) -> None:
     assert read(tmp_path, "csv", data)[1:3] == (['a, "b"', " 1.50 ", "x\ny"], ["nan", "", "1e5"])
     assert read(tmp_path, "csv", b"x,de,en,x\n1,a,b,2\n").sources == ["a"]  # another column may occur twice
     rows = [{"id": 1, "translation": {"de": "ä\u2028b", "en": "c"}}, {"id": 2, "translation": {"de": "d", "en": "e"}}]
-    for data in (json_lines(rows), json.dumps(rows).encode(), json.dumps(rows, indent=1).encode()):
+    texts = json_lines(rows), json.dumps(rows).encode(), json.dumps(rows, indent=1).encode()
+    for data in (*texts, *(b"\n \r\n" + text for text in texts)):
         nested = read(tmp_path, "json", data, "translation.de", "translation.en")
         assert (nested.sources, nested.targets) == (["ä\u2028b", "d"], ["c", "e"])
     with pytest.raises(InputError, match="line 2: has no 'fr', .*'translation.fr'.* keys de, en$"):

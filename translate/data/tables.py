@@ -138,7 +138,7 @@ def _json_pairs(corpus: TableCorpus) -> Iterator[tuple[str, str]]:
 
 def _json_rows(path: Path, *, is_streamed: bool = False) -> Iterator[tuple[str, dict[str, Any]]]:
     """The rows of a file with one JSON object per line, or one array of objects, each with its place for errors."""
-    is_array = next(stream_lines(path), "").lstrip().startswith("[")
+    is_array = next(filter(str.strip, stream_lines(path)), "").lstrip().startswith("[")
     if is_array and is_streamed:
         raise InputError(f"{path}: is one JSON array, which cannot be streamed; write one object per line instead")
     texts = ["\n".join(stream_lines(path))] if is_array else stream_lines(path)
