@@ -1,7 +1,7 @@
 """Parallel corpora: sentences and their translations, read from files, tables and data sets of the Hugging Face Hub.
 
 Nothing is silently changed or dropped here: whatever cannot be used is an error that names its place. A sentence in a
-table may contain a newline; it is kept, and SentencePiece's normalisation turns it into a space.
+table may contain a newline; it is kept, and the tokenizer's normalisation decides what becomes of it.
 """
 
 import hashlib
