@@ -13,6 +13,7 @@ from harness import Toy, in_order, make_two_ways, write_run
 
 from translate.config.data import DataConfig, HubCorpus, TextCorpus
 from translate.decoding import Translator
+from translate.decoding.loading import load_own_translator
 from translate.evaluation.evaluate import evaluate, write_report
 from translate.evaluation.metrics import describe_scores
 from translate.exchange import export_run, import_model
@@ -113,6 +114,24 @@ def test_the_snippet_translates(
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         exec(code.replace('"..."', repr(line)), {})
     assert expected in printed.getvalue()
+
+
+def test_the_snippet_takes_a_language_token(make_opus: Callable[..., Path], tmp_path: Path, german: list[str]) -> None:
+    """As one token: SentencePiece would split it."""
+    pytest.importorskip("ctranslate2", reason="an extra is not installed")
+    folder = make_opus(tmp_path / "opus", tags=(">>deu<<", ">>eng<<"), end_bias=0.0)
+    import_model(str(folder), tmp_path / "run", command=["translate", "import"])
+    export_run(tmp_path / "run", to="ctranslate2", output=tmp_path / "out")
+    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert "such as `>>deu<<`" in card
+    [code] = re.findall(r"```python\n(.*?)```", card, flags=re.DOTALL)
+    lines = [f"{tag}{german[0]}" for tag in (">>deu<< ", ">>eng<<", "")]
+    translator = load_own_translator(tmp_path / "run", options={"device": "cpu"}).translator
+    names: dict[str, Any] = {}
+    with contextlib.redirect_stdout(io.StringIO()):
+        exec(code.replace('"out', f'"{tmp_path}/out'), names)
+    found = [names["translate"](line).strip() for line in lines]
+    assert found == [each.text.strip() for each in translator.translate(lines)] and len({*found}) == 3
 
 
 def test_an_imported_model_names_its_source_and_licence(make_opus: Callable[..., Path], tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """The ids of one sentence; a sentence of white space has none."""
-        if self._has_tags or self._is_looked_up:
+        if self.language_tokens or self._is_looked_up:
             return self.encode_lines([text], num_threads=1)[0]
         ids: list[int] = self._processor.encode(text)  # for a list, SentencePiece would start a thread
         return ids
@@ -97,7 +97,7 @@ class Tokenizer:
 
     def encode_lines(self, lines: Sequence[str], *, num_threads: int) -> list[list[int]]:
         """The ids of many sentences; the result does not depend on `num_threads`."""
-        if not (self._has_tags or self._is_looked_up):  # as all that are trained here
+        if not (self.language_tokens or self._is_looked_up):  # as all that are trained here
             ids: list[list[int]] = self._processor.encode([*lines], num_threads=num_threads)
             return ids
         split = [self.split_tag(line) for line in lines]
@@ -131,15 +131,16 @@ class Tokenizer:
 
         Only vocabularies of imported models have such tokens; one that is missing there is UNK.
         """
-        match = re.match(">>.*?<<", text) if self._has_tags else None
+        match = re.match(">>.*?<<", text) if self.language_tokens else None
         if match is None:
             return [], text
         return [int(self._processor.piece_to_id(match[0]))], text[match.end() :]
 
     @functools.cached_property
-    def _has_tags(self) -> bool:
-        tags = (token for token, piece in enumerate(self.all_pieces) if re.fullmatch(">>.*<<", piece))
-        return any(self._processor.is_unused(token) for token in tags)  # no trained model has unused pieces
+    def language_tokens(self) -> list[str]:
+        """The language tokens of an imported vocabulary, such as `>>deu<<`; SentencePiece would split them."""
+        found = [token for token, piece in enumerate(self.all_pieces) if re.fullmatch(">>.*<<", piece)]
+        return self.pieces([token for token in found if self._processor.is_unused(token)])  # as in no trained model
 
     @functools.cached_property
     def _ids(self) -> dict[str, int]:

@@ -13,6 +13,7 @@ from translate._version import __version__
 from translate.config.data import Corpus, DataConfig, HubCorpus, corpus_title
 from translate.config.decoding import DecodingConfig
 from translate.data.languages import Languages
+from translate.data.tokenizer import Tokenizer
 from translate.decoding.engines.ctranslate2 import ctranslate2_search, length_power
 from translate.evaluation.evaluate import EvaluationReport
 from translate.evaluation.metrics import Metric
@@ -60,6 +61,11 @@ def translate(line):
 
 
 print(translate("..."))"""
+_TRANSLATE_TAGGED = "import re\n\n" + _TRANSLATE_BATCH.replace(
+    "pieces = source.encode(line, out_type=str)",
+    """pieces = re.findall("^>>.*?<<", line)  # one token, which SentencePiece would split
+    pieces += source.encode(re.sub("^>>.*?<<", "", line), out_type=str)""",
+)
 _TRANSFORMERS_JS = """
 ```
 
@@ -133,6 +139,8 @@ def write_card(
     is_joint = run.tokenizers.source is run.tokenizers.target
     source, target = ("joint", "joint") if is_joint else ("source", "target")
     trust = ", trust_remote_code=True" if (directory / "modeling_translate.py").exists() else ""
+    if to == "ctranslate2" and run.tokenizers.source.language_tokens:
+        code = _TRANSLATE_TAGGED
     if (directory / "tokenizer.json").exists():
         code += _TRANSFORMERS_JS
     code = code.format(
@@ -153,7 +161,7 @@ def write_card(
         f"\n## Use\n\n```bash\npip install {packages}\n```\n\n```python",
         code,
         "```\n",
-        *_explain_tags(languages),
+        *_explain_tags(languages, run.tokenizers.source),
         f"The files have no exact counterpart of the run's {lost}, so some translations may differ.\n" if lost else "",
         "## Scores\n",
         *(_score_rows(scores) if scores else ["`translate eval` has not scored these weights."]),
@@ -221,10 +229,10 @@ def _score_rows(scores: Sequence[CardScores]) -> Iterator[str]:
             yield f"| {set_name} | {search} | {metric} | {score:.2f} | {shown} | {signature.replace('|', ' ')} |"
 
 
-def _explain_tags(languages: Languages) -> Iterator[str]:
+def _explain_tags(languages: Languages, tokenizer: Tokenizer) -> Iterator[str]:
     """How to tell the model which languages to translate, if it has to know."""
     (before, tag), of = languages.tags_of(languages.usual), "its own" if languages.tags == "both" else "the target"
-    if before:
+    if before := before or next(iter(tokenizer.language_tokens), None):
         yield f"Each source begins with the tag of {of} language, such as `{before}`.\n"
     if tag:
         yield f"Each translation begins with the tag of its language, such as `{tag}`: make it the decoder's prefix.\n"
