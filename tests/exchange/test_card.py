@@ -159,5 +159,6 @@ def test_a_model_of_several_languages_names_them(tmp_path: Path, kind: str, name
     assert "language:\n- de\n- en\n" in card and "# tiny: de → en, en → de\n" in card
     (tags,) = re.findall(r"```\n\n(Each .*?)\n## Scores", card, flags=re.DOTALL)
     assert in_order(tags, *named)
+    assert f"max_length={1 + ('prefix' in named)} + max_tokens" in card  # `generate` counts the prefix
     assert "\n| toy.de, toy.en (both directions) |" in card and "toy.en, toy.de" not in card
     assert summarize_run(loaded.directory).data == ["toy.de, toy.en (both directions)"]

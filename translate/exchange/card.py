@@ -34,7 +34,7 @@ model = AutoModelForSeq2SeqLM.from_pretrained("{name}"{trust})
 def translate(line):
     batch = tokenizer(line, return_tensors="pt")
     max_tokens = int({factor} * batch["input_ids"].shape[1]) + {constant}
-    [ids] = model.generate(**batch, max_length=1 + max_tokens)  # with the start symbol
+    [ids] = model.generate(**batch, max_length={start} + max_tokens)  # with {begins}
     return tokenizer.decode(ids, skip_special_tokens=True)
 
 
@@ -79,7 +79,7 @@ const model = await AutoModelForSeq2SeqLM.from_pretrained("{name}", {{ dtype: "q
 
 async function translate(line) {{
   const inputs = tokenizer(line);
-  const max_length = 1 + Math.floor({factor} * inputs.input_ids.dims[1]) + {constant}; // with the start symbol
+  const max_length = {start} + Math.floor({factor} * inputs.input_ids.dims[1]) + {constant}; // with {begins}
   const [ids] = await model.generate({{ ...inputs, num_beams: 1, max_length }});
   return tokenizer.decode(ids);
 }}
@@ -136,6 +136,7 @@ def write_card(
     if lost := ", ".join(find_lost_settings(config, to, has_start=not is_m2m100)):
         logger.warning(f"The files in {name} have no exact counterpart of the run's {lost} (section `decoding`)")
     scores = [*read_scores(run, description.versions), *scores]
+    has_tag = languages.tags in ("target", "both")
     is_joint = run.tokenizers.source is run.tokenizers.target
     source, target = ("joint", "joint") if is_joint else ("source", "target")
     trust = ", trust_remote_code=True" if (directory / "modeling_translate.py").exists() else ""
@@ -145,6 +146,8 @@ def write_card(
         code += _TRANSFORMERS_JS
     code = code.format(
         **{"name": name, "source": source, "target": target, "trust": trust, "power": length_power(config)},
+        start=1 + has_tag,
+        begins="the start symbol and the tag" if has_tag else "the start symbol",
         factor=config.max_length_factor,
         constant=config.max_length_constant,
         search=str(ctranslate2_search(config)).strip("{}").replace("'", '"'),
