@@ -148,6 +148,7 @@ ROWS: dict[str, list[str]] = {
     # serve
     **{f"serve run --host {host}": [f"--host {host}", "TRANSLATE_TOKEN"] for host in ("0.0.0.0", "::", "example.org")},
     "serve old --port 0": ["old"],
+    **{f"serve run --port 0 --token={token}": ["--token"] for token in ("", "grün")},
     "serve run --host 192.0.2.1 --token x": ["--host 192.0.2.1 --port 8000"],  # an address of no machine
 }
 

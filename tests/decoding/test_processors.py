@@ -142,6 +142,8 @@ PREFIXES = ForcedPrefix([[4, 5, 6], [], [6], [5, 6]])
         # ▁the ▁dog, and neither of its words by itself; nor anything that the start symbol would complete.
         (phrases([4, 0, 4], [START, 4]), [[[4, 0, 4], [1, 0, 4]]], [[BEGINNERS, NONE]]),
         (phrases([4, 0, 4], [START, 4]), [[[4, 0], [0, 4]]], [[NONE, NONE]]),
+        # A phrase of many tokens takes no more memory for each short one beside it.
+        (phrases([4, 0] * 50_000, *[[5]] * 50_000), [[[4], [0]]], [[{5}, {5}]]),
         # Punctuation completes a phrase at once.
         (phrases([4, 5]), [[[4], [0]]], [[{5}, NONE]]),
     ],

@@ -13,7 +13,7 @@ from translate.server import gate
 from translate.server.gate import Access
 
 MakeClient = Callable[..., TestClient]
-JSON = {"content-type": "application/json"}
+JSON, FORM = ({"content-type": f"application/{kind}"} for kind in ("json", "x-www-form-urlencoded"))
 
 
 def test_only_paths_without_secrets_need_no_token(make_client: MakeClient) -> None:
@@ -34,9 +34,14 @@ def test_only_paths_without_secrets_need_no_token(make_client: MakeClient) -> No
         assert client.post("/translate", json={"text": "Ja!"}, headers=header).status_code == 200
 
 
-def test_tokens_of_any_characters_are_compared() -> None:
-    access = Access(token="grün")
-    assert [access.allows(given) for given in ("grün", "grun", "", None)] == [True, False, False, False]
+def test_tokens_of_any_characters_are_compared(make_client: MakeClient) -> None:
+    access = Access(token="right")
+    assert [access.allows(given) for given in ("right", "grün", "\ud800", "", None)] == [True, *[False] * 4]
+    for kind, body in (
+        (JSON, b'{"q": "a", "target": "en", "api_key": "\\ud800"}'),
+        (FORM, b"q=a&target=en&api_key=%ff"),
+    ):
+        assert make_client(access).post("/translate", content=body, headers=kind).status_code == 403
 
 
 @pytest.mark.parametrize(
@@ -78,7 +83,7 @@ def test_bodies_that_are_too_large(make_client: MakeClient) -> None:
     client = make_client(body_bytes=1000)
     body = json.dumps({"text": "a" * 2000}).encode()
     for path in ("/translate", "/v2/translate"):
-        for kind in (JSON, {"content-type": "application/x-www-form-urlencoded"}):
+        for kind in (JSON, FORM):
             for content in (body, iter([body[:900], body[900:]])):
                 refused = client.post(path, content=content, headers=kind)
                 assert refused.status_code == 413 and "1000 bytes" in refused.text

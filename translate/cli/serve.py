@@ -1,6 +1,7 @@
 """`serve`: an HTTP server."""
 
 import logging
+import re
 import socket
 from pathlib import Path
 from typing import Annotated, Any
@@ -42,6 +43,8 @@ def serve(
       TRANSLATE_TOKEN=secret translate serve runs/demo --host 0.0.0.0
     """
     is_loopback = host.lower() in ("localhost", "127.0.0.1", "::1")
+    if token is not None and not re.fullmatch("[!-~]([ -~]*[!-~])?", token):
+        raise InputError("the token (TRANSLATE_TOKEN or --token) should be ASCII, as a header is, and not empty")
     if not (is_loopback or token):
         raise InputError(f"--host {host} is open to other machines: give a token too (TRANSLATE_TOKEN or --token)")
     try:

@@ -1,6 +1,7 @@
 """Logits processors: they lower the scores of next tokens before the search selects; see `loop.LogitsProcessor`."""
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -68,17 +69,18 @@ class ForbiddenPhrases:
     """
 
     def __init__(self, phrases: Sequence[Sequence[int]], words: WordTables) -> None:
-        ids = [torch.tensor(phrase, device=words.begins_word.device) for phrase in phrases]
-        # Aligned on the right, where the newest token is; _NONE on the left matches anything.
-        self._phrases = pad_sequence(ids, batch_first=True, padding_value=_NONE, padding_side="left")
-        self._last_ids = self._phrases[:, -1]
+        # One table for each length, without padding: one long phrase does not make many short ones expensive.
+        by_length = itertools.groupby(sorted(phrases, key=len), key=len)
+        tables = [torch.tensor(list(each), device=words.begins_word.device) for _, each in by_length]
+        self._last_ids = torch.cat([table[:, -1] for table in tables])
         self._begins_word = words.begins_word
         self._is_open = words.leaves_word_open[self._last_ids]
-        self._open_phrases = self._phrases[self._is_open]
+        self._beginnings = [table[:, :-1] for table in tables]
+        self._open_phrases = [table[words.leaves_word_open[table[:, -1]]] for table in tables]
 
     def __call__(self, scores: NextTokenScores, state: BeamState) -> NextTokenScores:
         """Forbids the tokens that complete a phrase."""
-        completes = _ends_with(state, self._phrases[:, :-1])
+        completes = _ends_with(state, self._beginnings)
         is_last = (state.lengths + 1 >= state.max_lengths)[:, None, None]
         _forbid(scores, self._last_ids.expand_as(completes), completes & (is_last | ~self._is_open))
         is_ending = _ends_with(state, self._open_phrases).any(dim=2)
@@ -143,10 +145,11 @@ def _newest_tokens(state: BeamState, count: int) -> Int[Tensor, "batch beam {cou
     return tokens.masked_fill((positions < 1)[:, None], _NONE)
 
 
-def _ends_with(state: BeamState, phrases: Int[Tensor, "phrases longest"]) -> Bool[Tensor, "batch beam phrases"]:
-    """Whether a hypothesis ends with a phrase, which may be empty."""
-    newest = _newest_tokens(state, phrases.shape[1])[:, :, None]
-    return ((newest == phrases) | (phrases == _NONE)).all(dim=3)
+def _ends_with(state: BeamState, tables: Sequence[Int[Tensor, "_ _"]]) -> Bool[Tensor, "batch beam phrases"]:
+    """Whether a hypothesis ends with each phrase of the tables, which may be empty; the last table has the longest."""
+    longest = tables[-1].shape[1]
+    newest = _newest_tokens(state, longest)[:, :, None]
+    return torch.cat([(newest[..., longest - each.shape[1] :] == each).all(dim=3) for each in tables], dim=2)
 
 
 def _longest(state: BeamState) -> int:

@@ -40,7 +40,11 @@ class Access(NamedTuple):
 
     def allows(self, given: str | None) -> bool:
         """Whether this is the token, compared in constant time."""
-        return self.token is None or (given is not None and hmac.compare_digest(given.encode(), self.token.encode()))
+        if self.token is None or given is None:
+            return self.token is None
+        return hmac.compare_digest(
+            given.encode(errors="surrogatepass"), self.token.encode()
+        )  # JSON may have surrogates
 
 
 class Metrics:
@@ -139,5 +143,6 @@ class Gate:
 
 def error_response(path: str, status: int, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
     """An error as JSON: in `error`, as in LibreTranslate, and for DeepL's clients also in `message`."""
+    message = message.encode(errors="backslashreplace").decode()  # it may quote a surrogate of the request
     body = {"error": message} | ({"message": message} if path.startswith("/v2/") else {})
     return JSONResponse(body, status, headers)

@@ -13,12 +13,14 @@ import torch
 from fastapi import HTTPException
 from fastapi import Request as HttpRequest
 
+from translate.config.decoding import DecodingConfig
 from translate.data.languages import Direction
 from translate.decoding import Request, Translation, Translator
 from translate.decoding.loading import LoadedTranslator, load_translator
 from translate.decoding.output.formats import CorpusScore, describe_scores
 from translate.documents.document import DocumentFormat, DocumentTranslation, translate_document, word_weights
 from translate.errors import InputError
+from translate.nearest import did_you_mean, nearest
 from translate.runs.directory import Checkpoint
 from translate.server import schema
 from translate.server.batching import BatchQueue, Found, Job
@@ -257,10 +259,15 @@ class ServedModel:
                 raise InputError(f"text {number} contains a surrogate, which is not a character")
 
     def _build_translator(self, options_json: str) -> Translator:
+        if len(options_json) > self.limits.characters:
+            raise InputError(f"options have {len(options_json)} characters; the limit is {self.limits.characters}")
         options, own = json.loads(options_json), self.translator.config
-        for name in _FIXED:
-            if name in options:
+        for name in options:
+            if name in _FIXED:
                 raise InputError(f"options.{name} cannot be set by a request; remove it")
+            if name not in DecodingConfig.model_fields:
+                meant = did_you_mean([f"options.{each}" for each in nearest(name, DecodingConfig.model_fields)])
+                raise InputError(f"unknown key options.{name[:80]}{meant}")
         beams = dict.fromkeys(("beam_size", "n_best", "mbr_candidates"), self.limits.beam_size)
         for name, most in (_LARGEST | beams).items():
             limit = max(most, getattr(own, name) or 0)
