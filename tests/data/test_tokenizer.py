@@ -8,6 +8,7 @@ import pytest
 import sentencepiece
 
 from translate.config.data import TokenizerConfig
+from translate.data.cache import DataCache
 from translate.data.tokenizer import (
     BOS_ID,
     EOS_ID,
@@ -99,6 +100,15 @@ def test_max_training_lines_are_evenly_spaced(monkeypatch: pytest.MonkeyPatch, g
     prepare_tokenizers(settings(max_training_lines=3, vocabulary="separate"), source, target)
     # By hand: floor(0 · 7/3), floor(1 · 7/3), floor(2 · 7/3)
     assert trained_on == [["s0", "s2", "s4", *target], ["s0", "s2", "s4"], target]
+
+
+def test_a_cached_model_depends_on_its_own_text_only(tmp_path: Path, german: list[str], english: list[str]) -> None:
+    cache, config = DataCache(folder=tmp_path), settings(vocabulary="separate")
+    texts = [(german, english), (german, english[1:]), (english, german)]
+    made = [(prepare_tokenizers(config, *each, cache=cache), cache.num_made) for each in texts]
+    (first, _), _, (swapped, _) = made
+    assert [number for _, number in made] == [2, 3, 3]
+    assert swapped.source.model_bytes == first.target.model_bytes
 
 
 def test_joint_and_separate_are_saved_and_loaded(tmp_path: Path, german: list[str], english: list[str]) -> None:

@@ -234,10 +234,9 @@ def prepare_tokenizers(
     if config.vocabulary == "separate":
         sides = {"source": [source_lines], "target": [target_lines]}
     settings = config.model_dump_json(exclude={"subword_sampling", "source_model", "target_model"})
-    digests = [] if cache is None else [text_digest(lines) for lines in (source_lines, target_lines)]
     models = []
     for side, texts in sides.items():
-        name = entry_name("model", side, settings, *digests)
+        name = "" if cache is None else entry_name("model", settings, *map(text_digest, texts))
         if cache is not None and (file := cache.find(name)) is not None:
             with contextlib.suppress(InputError):  # intact, but not a model: train it again
                 models.append(Tokenizer(file.file.read(file.num_bytes)))
