@@ -13,10 +13,10 @@ Made from the code by `make docs`: change the field in `translate/config/`, not 
 
 A config is a YAML file with the sections below; `translate train FILE key=value` overrides single keys, such as
 `model.d_model=256`. Every key has a default, except where none is given. A config may begin with `extends: NAME`, the
-path or preset's name of another config that gives the values left out. A relative path is looked up in `data.root`,
-then beside the config that names it, then in the working directory. `translate config show` prints the resolved
-config with the source of each value, `translate config describe KEY` what a key takes and means, and `translate config
-schema` a JSON Schema for editors.
+path or preset's name of another config that gives the values left out, but not its `name`. A relative path is looked up
+in `data.root`, then beside the config that names it, then in the working directory. `translate config show` prints the
+resolved config with the source of each value, `translate config describe KEY` what a key takes and means, and
+`translate config schema` a JSON Schema for editors.
 
 `translate init` writes a config for your text. By hand it takes a few lines:
 
