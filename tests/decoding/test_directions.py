@@ -79,7 +79,9 @@ def test_a_reverse_of_several_sources_and_one_target(toy: Toy, tmp_path: Path) -
     many, reverse, line = make("de-en", "fr-en"), make("en-de"), toy.sources[0]
     expected = translate.load(toy.path, reverse=reverse).translate(line).score
     loaded = translate.load(many, reverse=reverse)
-    assert translate.load(many, reverse=reverse, from_="de").translate(line).score == pytest.approx(expected)
+    german = translate.load(many, reverse=reverse, from_="de")
+    for given in (line, Request(line, to="en")):
+        assert german.translate(given).score == pytest.approx(expected)
     assert loaded.translate(line, from_="de").score == pytest.approx(expected)
     for wrong in (Request(line), Request(line, from_="fr")):
         with pytest.raises(InputError, match="de, fr it is|→ fr"):

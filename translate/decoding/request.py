@@ -39,7 +39,7 @@ class Request(NamedTuple):
     required: tuple[str, ...] = ()  # words and phrases that the translation contains
     terminology: Terminology | None = None  # the translations of its terms are required too
     to: str | None = None  # the language of the translation; None: the translator's
-    from_: str | None = None  # the language of the source; None: the translator's
+    from_: str | None = None  # the language of the source; None: the translator's, if the model translates it so
 
 
 def as_requests(lines: Any) -> Iterator[Request]:

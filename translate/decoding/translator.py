@@ -362,9 +362,7 @@ class Translator:
         encoded = tokenizers.source.encode_lines(sources, num_threads=torch.get_num_threads())
         inputs_by_line: list[list[SearchInput]] = []
         for line, (request, ids) in enumerate(zip(requests, encoded, strict=True), start=first_number):
-            direction = self.direction
-            if direction is None or request.to or request.from_:
-                direction = self.languages.choose(request.to or (direction and direction.target), request.from_)
+            direction = self._direction(request)
             self._check_reverse(direction)
             tag_ids, start_ids = self.tag_ids(direction)
             pieces = [(request.source, ids)]
@@ -390,6 +388,17 @@ class Translator:
                 )
                 inputs_by_line[-1].append(given)
         return inputs_by_line
+
+    def _direction(self, request: Request) -> Direction:
+        """The languages of a line; those that it does not name are the translator's, if the model translates so."""
+        to, from_ = request.to, request.from_
+        if self.direction is not None:
+            if not to and not from_:
+                return self.direction
+            to = to or self.direction.target
+            if to in self.languages.targets_of(self.direction.source):
+                from_ = from_ or self.direction.source
+        return self.languages.choose(to, from_)
 
     def _translation(self, given: SearchInput, hypotheses: list[Hypothesis]) -> Translation:
         """The translation of an input; of a beam, the reverse model ranks the hypotheses too."""
