@@ -60,7 +60,7 @@ def test_forbidden_words_are_not_there(toy: Toy, translator: MakeTranslator) -> 
     without = Translator(OwnEngine(toy.model, toy.tokenizers.target, forbidden=["dog"]), toy.tokenizers, free.config)
     for options in ({}, {"beam_size": 2}):
         assert not any("dog" in each.text.split() for each in without.translate(lines, **options))
-    with pytest.raises(InputError, match="^line 2: a phrase is both required and forbidden$"):
+    with pytest.raises(InputError, match="^line 2: 'dog' is required and contains a forbidden phrase$"):
         without.translate(["Haus", Request("Hund", required=("dog",))])
 
 

@@ -1,5 +1,6 @@
 """From a config and constraints to the settings of a search: which selection, which processors, how many slots."""
 
+import contextlib
 from typing import Any
 
 import pytest
@@ -27,10 +28,12 @@ WORDS = WordTables(torch.ones(11, dtype=torch.bool), torch.zeros(11, dtype=torch
 PLAIN = SearchInput(line=6, piece=0, source="", source_ids=[5, 7], source_truncated=False)
 
 
-def build(*inputs: SearchInput, forbidden: tuple[list[int], ...] = (), **options: Any) -> SearchSettings:
+def build(
+    *inputs: SearchInput, forbidden: tuple[list[int], ...] = (), words: WordTables = WORDS, **options: Any
+) -> SearchSettings:
     config = DecodingConfig.model_validate(options)
     device = torch.device("cpu")
-    return build_search_settings(config, inputs or (PLAIN,), forbidden=forbidden, words=WORDS, device=device)
+    return build_search_settings(config, inputs or (PLAIN,), forbidden=forbidden, words=words, device=device)
 
 
 def test_nothing_but_a_beam_by_default() -> None:
@@ -94,5 +97,28 @@ def test_required_phrases() -> None:
     for options in ({"search": "sample"}, {"beam_size": 6, "diversity_groups": 3}):
         with pytest.raises(InputError, match=r"need decoding\.search = beam and decoding\.diversity_groups = 1"):
             build(PLAIN, required, **options)
-    with pytest.raises(InputError, match="line 7: a phrase is both required and forbidden"):
-        build(required, forbidden=([5],))
+
+
+CONTINUES = WordTables(torch.arange(11) < 9, torch.arange(11) != 8)  # 9 and 10 continue a word, and 8 ends any
+
+
+@pytest.mark.parametrize(
+    ("required", "forbidden", "is_contradiction"),
+    [
+        ([5], [5], True),
+        ([5, 6], [5], True),
+        ([7, 5, 6], [5, 6], True),
+        ([5, 9], [5], False),  # another word
+        ([5, 9, 5], [5], True),
+        ([8, 9], [8], True),
+        ([5], [5, 6], False),
+    ],
+)
+def test_what_is_required_and_forbidden(required: list[int], forbidden: list[int], is_contradiction: bool) -> None:
+    for given, name in (
+        (PLAIN._replace(phrases=("a b",), phrase_ids=[required]), "'a b'"),
+        (PLAIN._replace(prefix_ids=required), "the prefix"),
+    ):
+        refused = pytest.raises(InputError, match=f"^line 7: {name} is required and contains a forbidden phrase$")
+        with refused if is_contradiction else contextlib.nullcontext():
+            build(PLAIN, given, forbidden=([4], forbidden), words=CONTINUES)

@@ -72,6 +72,13 @@ def encode_phrase(tokenizer: Tokenizer, text: str) -> list[int]:
     return ids
 
 
+def contains_phrase(ids: Sequence[int], phrase: Sequence[int], words: WordTables) -> bool:
+    """Whether a phrase occurs in text whose end is the end of a word, with no word that continues across its end."""
+    ends = (end for end in range(len(phrase), len(ids) + 1) if ids[end - len(phrase) : end] == phrase)
+    is_open = words.leaves_word_open[phrase[-1]]
+    return any(end == len(ids) or not is_open or words.begins_word[ids[end]] for end in ends)
+
+
 def unsatisfied_phrases(
     ids: Sequence[int], phrases: Sequence[Sequence[int]], *, begins_word: Bool[Tensor, " vocab"]
 ) -> list[int]:

@@ -9,7 +9,7 @@ from torch import Tensor
 from translate.config.decoding import DecodingConfig
 from translate.data.tokenizer import BOS_ID, EOS_ID
 from translate.decoding import processors
-from translate.decoding.constraints.phrases import RequiredPhrases, WordTables
+from translate.decoding.constraints.phrases import RequiredPhrases, WordTables, contains_phrase
 from translate.decoding.request import SearchInput
 from translate.decoding.search.beam import Scoring, SelectCandidates, select_best
 from translate.decoding.search.diverse import DiverseGroups
@@ -33,8 +33,9 @@ def build_search_settings(
         InputError: Settings or constraints exclude each other.
     """
     for each in inputs:
-        if any(phrase in forbidden for phrase in each.phrase_ids):
-            raise InputError(f"line {each.line + 1}: a phrase is both required and forbidden")
+        for name, ids in [("the prefix", each.prefix_ids), *zip(map(repr, each.phrases), each.phrase_ids, strict=True)]:
+            if any(contains_phrase(ids, phrase, words) for phrase in forbidden):
+                raise InputError(f"line {each.line + 1}: {name} is required and contains a forbidden phrase")
     words = WordTables(*(copy_to_device(table, device) for table in words))
     applied: list[LogitsProcessor] = []
     source_lengths = torch.tensor([len(each.source_ids) + 1 for each in inputs])
