@@ -60,7 +60,7 @@ def load(
         checkpoint: best: chosen on validation; last: the newest.
         ensemble: Other runs whose probabilities are averaged with this run's.
         reverse: A run that translates in reverse; its log-probability of the source also ranks the beam.
-        forbidden: Words and phrases that no translation contains.
+        forbidden: Words and phrases that no translation contains in the subwords that the tokenizer makes of them.
         to: The language of translations that name none, if the run has several.
         from_: The language of their sources.
         options: Settings of the config section `decoding`, such as `precision="bf16"`.

@@ -34,7 +34,7 @@ class OwnEngine:
         model: The model in evaluation mode; in training mode its dropout would stay on.
         target: The tokenizer of translations.
         ensemble: Other models with the same tokenizers, whose probabilities are averaged with this model's.
-        forbidden: Words and phrases that no translation contains.
+        forbidden: Words and phrases that no translation contains in the subwords that the tokenizer makes of them.
         shortlist: The target tokens that each source token allows; needed for `decoding.shortlist`.
     """
 
