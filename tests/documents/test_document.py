@@ -1,5 +1,6 @@
 """Whole documents: the identity gives them byte for byte, and other translations leave the markup as it is."""
 
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import get_args
@@ -120,6 +121,34 @@ def test_a_number_copied_once_becomes_its_placeholder(with_number: str, expected
     answers = {"Ich rufe 11 jetzt.": with_number, "Ich rufe jetzt.": "I go now."}
     found = translate_document("Ich rufe {x} jetzt.", "text", by(answers.__getitem__))
     assert found.text == expected and not found.problems
+
+
+def test_other_numbers_stay() -> None:
+    """A spelled-out number may be written with the digits of a placeholder's."""
+    answers = {
+        "Es ist elf Uhr.": "It is 11 o'clock.", "Hallo 11.": "Hello 11.", "Hallo.": "Hello.",
+        "Um elf kommt 11.": "At 11 comes.", "Um elf kommt.": "At 11 comes.",
+    }  # fmt: skip
+    for text, expected in (
+        ("Es ist elf Uhr. Hallo {x}.", "It is 11 o'clock. Hello {x}."),
+        ("Hallo {x}. Es ist elf Uhr.", "Hello {x}. It is 11 o'clock."),
+        ("Um elf kommt {x}.", "At 11 comes {x}."),
+    ):
+        assert translate_document(text, "text", by(answers.__getitem__)).text == expected
+
+
+@pytest.mark.parametrize(
+    "document_format, text",
+    [
+        ("html", "<b>a</b> " * 2000),
+        ("text", "%s " * 100_000),
+        ("markdown", "[a](b (" + ' "' * 12_000 + "))"),
+    ],
+)
+def test_the_time_is_linear(document_format: DocumentFormat, text: str) -> None:
+    started = time.process_time()
+    translate_document(text, document_format, by(str.upper))
+    assert time.process_time() - started < 4
 
 
 def test_the_alignment_is_asked_for_sentences_with_markup() -> None:

@@ -39,7 +39,7 @@ def carry(source: str, *targets: tuple[str, Sequence[int]], ends: Sequence[int] 
         sentences.append(sentence_of(layout, start, end, target, [{link: 1.0} for link in links]))
         start = end
         if without:
-            sentences[-1].words = without_placeholders(sentences[-1])
+            sentences[-1].words, sentences[-1].placeholders = without_placeholders(sentences[-1]), []
     return write_translation(segment, layout, sentences)
 
 
@@ -94,6 +94,8 @@ def test_several_sentences() -> None:
         ("{x} geht mit {y} weg", "geht mit weg"),
         ("Siehe ({x})", "Siehe ()"),
         ("Auf {x}", "Auf"),
+        ("Hund {x}:<b>Haus</b>", "Hund: Haus"),
+        ("Hund {x}...?!", "Hund...?!"),
     ],
 )
 def test_a_sentence_without_its_placeholders(source: str, expected: str) -> None:
@@ -113,6 +115,7 @@ def test_a_sentence_without_its_placeholders(source: str, expected: str) -> None
         ("<a>rote Tür</a> {x}", "red old door", [0, 1, 1], "<a>red old door</a> {x}"),
         ("{x} geht weg", "Goes away", [0, 1], "{x} Goes away"),
         ("Hallo {x}, hier.", "Here, hello.", [1, 0], "Here, hello {x}."),
+        ("Hund {x}:<b>Haus</b> da", "Dog: house there", [0, 1, 2], "Dog {x}: <b>house</b> there"),
     ],
 )
 def test_a_placeholder_that_was_left_out_follows_the_word_before(

@@ -172,12 +172,14 @@ def _read_sentences(layout: Layout) -> Iterator[Sentence]:
 def _choose(sentence: Sentence, forms: Sequence[list[SourceWord]], translations: Sequence[Translation]) -> Translation:
     """Choose the translation with placeholders if it has each of their numbers once, else the one without them.
 
-    Models trained on enough text copy numbers. For others, a sentence without its placeholders is easier.
+    Models trained on enough text copy numbers. For others, a sentence without its placeholders is easier. A number that
+    is in the translation without them, as 11 may be for a spelled-out one, is not a placeholder's.
     """
-    counts = Counter(re.findall(r"\d+", translations[0].text))
-    is_complete = all(counts[sentence.layout.text[each.start : each.end]] == 1 for each in sentence.placeholders)
-    chosen = translations[0 if is_complete else 1]
-    sentence.words = forms[0 if is_complete else 1]
+    chosen = translations[0]
+    found, *others = (Counter(re.findall(r"\d+", each.text)) for each in translations)
+    numbers = (sentence.layout.text[each.start : each.end] for each in sentence.placeholders)
+    if any(found[number] != 1 or number in others[0] for number in numbers):
+        chosen, sentence.words, sentence.placeholders = translations[1], forms[1], []
     sentence.target = _end_like(sentence.text, chosen.text)
     sentence.weights = diagonal(chosen.text, chosen.source)
     return chosen

@@ -16,7 +16,8 @@ _ESCAPE = re.compile(r"\\([!-/:-@[-`{-~])|&(?:#\w+|\w+);")
 _OPENING = {"Emphasis": 1, "Strong": 2, "Strikethrough": 1, "Link": 1, "Image": 2}  # characters that open a pair
 _KINDS: dict[str, Kind] = {"Text": "text", "Code": "placeholder", "SoftBreak": "break"}  # others are points
 
-_TITLE = re.compile(r"""\]\(.*\s(["'])(.+)\1\s*\)""", re.DOTALL)
+# An address, and a title after white space and the prefixes of quotes. Each character is read at most twice.
+_TITLE = re.compile(r"""\]\([\s>]*+(?:<(?:[^<>\n\\]|\\.)*+>|[^\s<]\S*+)[\s>]++(["'])(.+)\1[\s>]*\)""", re.DOTALL)
 
 MARKDOWN = Syntax(
     decode=lambda raw: _ESCAPE.sub(lambda match: match[1] or html.unescape(match[0]), raw),

@@ -175,14 +175,16 @@ def _pair_tags(items: Iterator[Item], decode: Callable[[str], str]) -> list[Item
 
 def _join_placeholders(items: Iterable[Item]) -> list[Item]:
     """Merge placeholders with no word between them into one, which keeps their order and spacing."""
-    joined: list[Item] = []
+    joined: list[list[Item]] = []
     last = -1  # position of the last placeholder, if no word follows it
     for item in items:
-        joined.append(item)
+        joined.append([item])
         if item.kind == "placeholder":
             if last >= 0:
-                joined[last:] = [item._replace(raw="".join(each.raw for each in joined[last:]))]
-            last = len(joined) - 1
+                joined[last] += itertools.chain(*joined[last + 1 :])
+                del joined[last + 1 :]
+            else:
+                last = len(joined) - 1
         elif item.kind not in ("text", "space") or re.search(r"[\w.!?…]", item.raw):
             last = -1
-    return joined
+    return [group[-1]._replace(raw="".join(item.raw for item in group)) for group in joined]

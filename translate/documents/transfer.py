@@ -5,15 +5,16 @@ Paired markup goes around the run of translated words with the greatest sum of (
 """
 
 import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, filterfalse
 from typing import NamedTuple
 
 from translate.documents.segments import Layout, Markup, Segment
 
+_NUMBER = re.compile(r"\d+")
 Weights = Sequence[Mapping[int, float]]  # for each word of the translation: weights of source words, if not zero
 
 
@@ -31,7 +32,7 @@ class Sentence:
 
     layout: Layout
     words: list[SourceWord]
-    placeholders: Sequence[Markup]
+    placeholders: Sequence[Markup]  # that are numbers in the words
     end: int  # in the plain text
     target: str
     weights: Weights
@@ -61,10 +62,11 @@ def without_placeholders(sentence: Sentence) -> list[SourceWord]:
         inside = placeholders_between(sentence.placeholders, word.start, word.end)
         for each in reversed(inside):
             text = text[: each.start - word.start] + text[each.end - word.start :]
-        if words and inside and inside[0].start == word.start and text.startswith(tuple(",.;:!?)")):
-            words[-1] = words[-1]._replace(text=words[-1].text + text)
-        elif text:
-            words.append(word._replace(text=text))
+        if words and inside and inside[0].start == word.start:
+            rest = text.lstrip(",.;:!?)")
+            words[-1] = words[-1]._replace(text=words[-1].text + text[: len(text) - len(rest)])
+            text = rest
+        words += [word._replace(text=text)] * bool(text)
     return words
 
 
@@ -86,7 +88,7 @@ class _Transfer:
     """Words are numbered within the segment; a place is a character index in the joined translation."""
 
     def __init__(self, segment: Segment, layout: Layout, sentences: Sequence[Sentence]) -> None:
-        self.syntax, self.layout = segment.syntax, layout
+        self.syntax, self.layout, self.sentences = segment.syntax, layout, sentences
         self.sources = [word for sentence in sentences for word in sentence.words]
         self.targets = [word for sentence in sentences for word in sentence.target.split()]
         self.text = " ".join(self.targets)
@@ -99,24 +101,29 @@ class _Transfer:
             for span, sentence in zip(self.source_spans, sentences, strict=True)
             for row in sentence.weights
         ]
-        # By paired markup that has been placed; None is the whole text.
+        # By paired markup that has been placed; None is the whole text. All lists are sorted.
         self.runs: dict[Markup | None, range] = {None: range(len(self.targets))}
         self.bounds: dict[Markup | None, tuple[int, int]] = {None: (0, len(self.text))}
-        self.best_targets: list[dict[int, int]] = []  # for each sentence: words of the greatest weight, by source word
-        self.copied: dict[int, Markup] = {}  # placeholders by word
+        self.free: dict[Markup | None, list[int]] = {None: list(range(len(self.targets)))}  # not in a pair inside it
         self.taken: dict[tuple[Markup | None, int], range] = {}  # runs by the pair around them and by word
+        self.inner: dict[Markup | None, list[tuple[int, int]]] = defaultdict(list)  # bounds of the pairs inside
+        self.links: dict[int, list[tuple[int, float]]] = defaultdict(list)  # words and weights, by source word
+        self.copied: dict[int, Markup] = {}  # placeholders by word
         self.inserted: dict[int, list[tuple[int, int, str]]] = defaultdict(list)  # by place
 
     def write(self) -> str:
         characters = [*map(self.syntax.encode, self.text), ""]
         self._write_breaks(characters)
         copied = self._write_placeholders(characters)
-        for targets in self.target_spans:
-            links = [(weight, -word, source) for word in targets for source, weight in self.weights[word].items()]
-            self.best_targets.append({source: -word for _, word, source in sorted(links)})
+        self.totals = [max(sum(row.values()), 1e-9) for row in self.weights]
+        for word, row in enumerate(self.weights):
+            for source, weight in row.items():
+                self.links[source].append((word, weight))
+        self.best_targets = {source: max(links, key=lambda link: link[1])[0] for source, links in self.links.items()}
         for number, markup in enumerate(self.layout.markup):
             if markup.kind == "paired":
                 self._place_paired(markup, number)
+        self.ends = {pair: [0, *accumulate((end for _, end in inner), max)] for pair, inner in self.inner.items()}
         for number, markup in enumerate(self.layout.markup):
             if markup.kind != "paired" and markup not in copied:
                 self._place_point(markup, number)
@@ -150,17 +157,18 @@ class _Transfer:
 
     def _write_placeholders(self, characters: list[str]) -> set[Markup]:
         """Write the placeholders whose numbers were copied, and align the numbers."""
-        missing = {self.layout.text[each.start : each.end]: each for each in self.layout.placeholders}
         copied = set()
-        for match in re.finditer(r"\d+", self.text):
-            placeholder = missing.pop(match[0], None)
-            if placeholder is not None:
-                copied.add(placeholder)
-                characters[match.start() : match.end()] = [placeholder.raw, *[""] * (len(match[0]) - 1)]
-                source = bisect_right(self.sources, placeholder.start, key=lambda word: word.start) - 1
-                word = bisect_right(self.starts, match.start()) - 1
-                self.weights[word] = {source: 1.0}
-                self.copied[word] = placeholder
+        for sentence, targets in zip(self.sentences, self.target_spans, strict=True):
+            missing = {self.layout.text[each.start : each.end]: each for each in sentence.placeholders}
+            for match in _NUMBER.finditer(self.text, self.starts[targets.start], self.starts[targets.stop]):
+                placeholder = missing.pop(match[0], None)
+                if placeholder is not None:
+                    copied.add(placeholder)
+                    characters[match.start() : match.end()] = [placeholder.raw, *[""] * (len(match[0]) - 1)]
+                    source = bisect_right(self.sources, placeholder.start, key=lambda word: word.start) - 1
+                    word = bisect_right(self.starts, match.start()) - 1
+                    self.weights[word] = {source: 1.0}
+                    self.copied[word] = placeholder
         return copied
 
     def _place_paired(self, pair: Markup, number: int) -> None:
@@ -170,24 +178,34 @@ class _Transfer:
         around = self.runs[pair.parent]
         sentences = [self.target_spans[self._sentence_at(self.sources[word].end)] for word in (inside[0], inside[-1])]
         words = range(max(around.start, sentences[0].start), min(around.stop, sentences[1].stop)) or around
-        scores = {}
-        for word in words:
-            weights = self.weights[word]
-            on_inside = sum(weights.get(place, 0.0) for place in min(inside, weights, key=len) if place in inside)
-            scores[word] = on_inside / max(sum(weights.values()), 1e-9) - 0.5
-        free = {word: score for word, score in scores.items() if (pair.parent, word) not in self.taken}
-        are_inside = (pair.start <= self.copied.get(word, pair).start < pair.end for word in free)
-        # A placeholder outside of the pair stays outside, so that no link is in another.
-        alone = {word: free[word] for word, is_inside in zip(free, are_inside, strict=True) if is_inside}
-        run = _best_run(alone) or _best_run(free) or self.taken[pair.parent, max(words, key=lambda word: scores[word])]
-        self.runs[pair] = run
-        self.taken |= {(pair.parent, word): run for word in run}
+        shares: dict[int, float] = defaultdict(float)  # of the attention that is inside the pair
+        for source in inside:
+            for word, weight in self.links[source]:
+                if word in words:
+                    shares[word] += weight / self.totals[word]
+
+        def is_outside(word: int) -> bool:  # a placeholder outside of the pair stays so: a link is not in another
+            return not pair.start <= self.copied.get(word, pair).start < pair.end
+
+        free = _between(self.free[pair.parent], words)
+        # The best run begins and ends with linked words. If none is free, any other word does.
+        candidates = _between(free, range(min(shares, default=0), max(shares, default=-1) + 1))
+        candidates += [next(filterfalse(is_outside, free), free[0])] if free else []
+        run = _best_run({word: shares[word] - 0.5 - len(self.targets) * is_outside(word) for word in candidates})
+        if run:
+            place = bisect_left(self.free[pair.parent], run.start)
+            del self.free[pair.parent][place : place + len(run)]
+            self.taken |= {(pair.parent, word): run for word in run}
+        else:
+            run = self.taken[pair.parent, max(shares, key=lambda word: (shares[word], -word), default=words.start)]
+        self.runs[pair], self.free[pair] = run, list(run)
         text = self.layout.text[pair.start : pair.end].strip()
         start = self._edges(run[0], without_punctuation=text[0].isalnum())[0]
         end = self._edges(run[-1], without_punctuation=text[-1].isalnum())[1]
         start = self._within(pair.parent, start)
         end = self._within(pair.parent, max(start, end))
         self.bounds[pair] = start, end
+        insort(self.inner[pair.parent], (start, end))
         self.inserted[start].append((2 * pair.depth + 2, number, pair.raw))
         self.inserted[end].append((-2 * pair.depth - 2, -number, pair.close))
 
@@ -204,16 +222,14 @@ class _Transfer:
         if not targets:  # the sentence has an empty translation
             target = min(targets.start, len(self.targets) - 1)
         elif before in sources and after in sources:
-            target = self.best_targets[sentence].get(anchor, targets.start)
+            target = self.best_targets.get(anchor, targets.start)
         else:
             target = targets[-1] if before in sources else targets[0]
         is_inside = right.isalnum() if not is_after else left.isalnum() or not (right.isalnum() or right == " ")
         place = self._within(point.parent, self._edges(target, without_punctuation=is_inside)[is_after])
         if point.kind == "placeholder":  # it stays outside of pairs that it was outside of
-            others = [
-                bounds for pair, bounds in self.bounds.items() if pair and not pair.start <= point.start < pair.end
-            ]
-            place = max([end for start, end in others if start < place < end], default=place)
+            begun = bisect_left(self.inner[point.parent], (place,))
+            place = max(place, self.ends.get(point.parent, [0])[begun])
         space_before = " " * (self.text[max(place - 1, 0) : place].isalnum() and not left.isalnum())
         space_after = " " * (self.text[place : place + 1].isalnum() and (point.is_spaced or not right.isalnum()))
         rank = -2 * point.depth - 1 if is_after else 2 * point.depth + 1
@@ -231,6 +247,11 @@ class _Transfer:
 
 def _spans(lengths: Sequence[int]) -> list[range]:
     return [range(end - length, end) for length, end in zip(lengths, accumulate(lengths), strict=True)]
+
+
+def _between(words: list[int], part: range) -> list[int]:
+    """The sorted words that are in a part of the translation."""
+    return words[bisect_left(words, part.start) : bisect_left(words, part.stop)]
 
 
 def _best_run(scores: Mapping[int, float]) -> range:
