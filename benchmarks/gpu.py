@@ -3,7 +3,8 @@
     python benchmarks/gpu.py            # needs a GPU, and ends with an error without one
     python benchmarks/gpu.py --only-look
 
-The models are the presets of the paper with random weights, and sentences are random: neither changes the speed.
+The models are the presets of the paper and, with its own small steps, multi30k; their weights are random, and sentences
+are too: neither changes the speed. With small steps the host, which starts each kernel, is slower than the GPU.
 Translations are kept to one length, because such a model does not know when to end.
 """
 
@@ -31,9 +32,11 @@ from translate.errors import InputError, RunError
 from translate.lint.dry_run import peak_memory
 from translate.model import Transformer
 from translate.model.device import choose_device
+from translate.training.preparation import resolve_step_tokens
 from translate.training.setup import build_train_step
 
 STEP_TOKENS = 25_000  # of the target in a step, which is one batch
+SMALL = "multi30k"  # has the steps of its preset
 MODES = {  # of training; the first is what the presets' own settings give
     "as the preset": {},
     "not deterministic": {"training.deterministic": False},
@@ -114,24 +117,27 @@ def build(config: Config, device: torch.device) -> Transformer:
     return Transformer(config.model, source_vocab_size=size, target_vocab_size=size, pad_id=PAD_ID).to(device)
 
 
-def measure_training(config: Config, device: torch.device, *, tokens: int = STEP_TOKENS, steps: int = 20) -> Measured:
-    """Target tokens a second in training steps on batches of `tokens`."""
+def measure_training(
+    config: Config, device: torch.device, *, tokens: int = STEP_TOKENS, num_batches: int = 1, steps: int = 20
+) -> Measured:
+    """Target tokens a second in training steps on some batches of `tokens`."""
     free_memory(device)
     draw = random.Random(1)
     train_step = build_train_step(build(config, device).train(), config.training, device=device)
     for fallback in train_step.fallbacks:
         print(fallback)
-    batches = [random_batch(config, tokens=tokens, draw=draw) for _ in range(4)]
+    groups = [[random_batch(config, tokens=tokens, draw=draw) for _ in range(num_batches)] for _ in range(4)]
     for number in range(1, 5 + steps):
         if number == 5:
             wait_for(device)
             started = time.perf_counter()
-        train_step([batches[number % len(batches)]], number=number, learning_rate=1e-6)
+        train_step(groups[number % len(groups)], number=number, learning_rate=1e-6)
     train_step.check_last_step()
     wait_for(device)
     seconds = time.perf_counter() - started
-    done = sum(batches[number % len(batches)].num_target_tokens for number in range(5, 5 + steps))
-    return Measured(done / seconds, peak_memory(device), f"{train_step.precision.name}, {train_step.layout}")
+    done = sum(batch.num_target_tokens for number in range(5, 5 + steps) for batch in groups[number % len(groups)])
+    remark = f"{train_step.precision.name}, {train_step.layout}, {1000 * seconds / steps:.0f} ms a step"
+    return Measured(done / seconds, peak_memory(device), remark)
 
 
 def measure_decoding(config: Config, device: torch.device, dtype: torch.dtype, *, lines: int = 1000) -> Measured:
@@ -193,19 +199,21 @@ def main() -> None:
         return
     peak = matrix_flops(device)
     print(f"a product of large matrices in bf16: {peak / 1e12:,.0f} TFLOP/s\n")
-    print(f"{'training':<18}{'mode':<19}{'target tokens/s':>16}{'share':>8}{'memory':>12}  precision, layout")
-    configs = {preset: load_config(preset).config for preset in PRESETS}
+    print(f"{'training':<18}{'mode':<19}{'target tokens/s':>16}{'share':>8}{'memory':>12}  precision, layout, step")
+    configs = {preset: resolve_step_tokens(load_config(preset).config) for preset in (*PRESETS, SMALL)}
     for preset, config in configs.items():
-        flops = flops_per_target_token(config)
+        flops, sizes = flops_per_target_token(config), {}
+        if preset == SMALL:
+            sizes = {"tokens": config.training.num_batch_tokens, "num_batches": config.training.accumulate_batches}
         for mode, overrides in MODES.items():
             try:
-                measured = measure_training(override_config(config, overrides), device)
+                measured = measure_training(override_config(config, overrides), device, **sizes)
             except (InputError, RunError, RuntimeError) as error:
                 print(f"{preset:<18}{mode:<19}failed: {str(error).splitlines()[0]}")
                 continue
             print(row(preset, mode, measured, f"{measured.tokens_per_second * flops / peak:.1%}"), flush=True)
         for machine in MACHINES:
-            if machine.num_gpus == 1:
+            if machine.num_gpus == 1 and preset != SMALL:
                 share = machine.shares[PRESETS.index(preset)]
                 print(
                     f"{preset:<18}{'on paper':<19}{machine.peak * share / flops:>16,.0f}{share:>8.1%}  {machine.name}"

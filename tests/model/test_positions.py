@@ -3,7 +3,10 @@
 import cmath
 import itertools
 import math
-from typing import get_args
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -75,6 +78,23 @@ def test_a_table_that_grew_in_inference_mode_serves_training(kind: str) -> None:
     logits = model(ids, ids)
     torch.testing.assert_close(logits, expected)
     logits.sum().backward()
+
+
+def test_no_thread_undoes_the_growth_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    positions, real, has_begun = SinusoidalPositions(d_model=4), sinusoidal_table, threading.Event()
+
+    def slow_if_short(num_positions: int, *given: Any, **options: Any) -> torch.Tensor:
+        has_begun.set()
+        time.sleep(0.2 if num_positions < 1000 else 0.0)
+        return real(num_positions, *given, **options)
+
+    monkeypatch.setattr("translate.model.positions.sinusoidal_table", slow_if_short)
+    with ThreadPoolExecutor() as pool:
+        short = pool.submit(positions.reserve, 300)
+        assert has_begun.wait(10)
+        pool.submit(positions.reserve, 700).result()
+        short.result()
+    assert len(positions.table) >= 700
 
 
 def test_learned_positions_are_added() -> None:

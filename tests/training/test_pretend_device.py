@@ -1,5 +1,7 @@
 """A training on a device other than the CPU: it learns the same, goes on there and here, and the host never waits."""
 
+import itertools
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from translate.runs.checkpoint import read_tensors
 from translate.runs.directory import RunDirectory
 from translate.runs.progress import Progress
 from translate.training import Paused
+from translate.training.loss import SummedLoss, label_smoothed_loss
 from translate.training.optimizer import AveragedWeights
 from translate.training.setup import build_train_step
 from translate.training.step import TrainStep
@@ -215,15 +218,39 @@ def test_fp16_waits_for_the_norm_that_decides_whether_a_step_is_repeated(pretend
     assert line.startswith("training/step.py:") and number == 1
 
 
-def test_a_loss_that_is_not_finite_is_found_one_step_later(pretend: PretendDevice) -> None:
+@pytest.mark.parametrize("what", ["loss and gradients", "only the loss"])
+def test_a_loss_that_is_not_finite_is_found_one_step_later(
+    pretend: PretendDevice, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
     step, batch = tiny_step(pretend, "fp32"), collate([EncodedPair([5, 6], [7])], [0])
     transformer = step.model
     step([batch], number=1, learning_rate=1e-3)
     before = [parameter.tolist() for parameter in transformer.parameters()]
-    hook = transformer.decoder.register_forward_hook(lambda module, inputs, output: output * float("nan"))
-    step([batch], number=2, learning_rate=1e-3)
-    hook.remove()
+    factor, addend = (math.nan, 0.0) if what == "loss and gradients" else (1.0, math.nan)
+
+    def spoiled(*given: Any, **options: Any) -> SummedLoss:
+        found = label_smoothed_loss(*given, **options)
+        return found._replace(loss=found.loss * factor + addend)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("translate.training.step.label_smoothed_loss", spoiled)
+        step([batch], number=2, learning_rate=1e-3)
     assert [parameter.tolist() for parameter in transformer.parameters()] == before  # the step made no update
     with pytest.raises(RunError, match="the loss is nan"):
         step([batch], number=3, learning_rate=1e-3)
     assert [parameter.tolist() for parameter in transformer.parameters()] == before
+
+
+def test_weights_of_a_step_that_failed_are_not_validated(
+    pretend: PretendDevice, on: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    losses = itertools.count(1)  # two batches a step
+
+    def spoiled(*given: Any, **options: Any) -> SummedLoss:
+        found = label_smoothed_loss(*given, **options)
+        return found._replace(loss=found.loss * (math.nan if next(losses) > 6 else 1.0))
+
+    monkeypatch.setattr("translate.training.step.label_smoothed_loss", spoiled)
+    with pytest.raises(RunError, match="step 4: the loss is nan"):
+        run_training(on("pretend", "training.r_drop=0"), tmp_path / "run")
+    assert [record["step"] for record in records_of(tmp_path / "run", "validation")] == [2]

@@ -35,12 +35,12 @@ def indices(micro_batches: list[MicroBatch]) -> list[tuple[int, ...]]:
 
 
 @pytest.mark.parametrize(
-    ("num_batches", "num", "expected"), [(1, 1, 1), (3, 1, 3), (3, 2, 3), (3, 3, 3), (3, 4, 6), (2, 4, 4), (2, 5, 6)]
+    ("num_batches", "num", "expected"), [(1, 1, 1), (3, 1, 3), (3, 2, 6), (3, 3, 3), (6, 8, 24), (2, 4, 4), (2, 5, 10)]
 )
-def test_at_least_so_many_and_nothing_is_lost(num_batches: int, num: int, expected: int) -> None:
+def test_all_workers_are_busy_and_nothing_is_lost(num_batches: int, num: int, expected: int) -> None:
     group = [batch(100 * number, 9) for number in range(num_batches)]
     cut = split_into_micro_batches(group, num, seed=1, step=1)
-    assert len(cut) == expected >= num
+    assert len(cut) == expected >= num and expected % num == 0
     assert sorted(sum(indices(cut), ())) == sorted(index for each in group for index in each.indices)
 
 

@@ -94,9 +94,9 @@ class MultiHeadAttention(nn.Module):
     ) -> tuple[Float[Tensor, "batch heads query head_dim"], KeyValue]:
         """Queries, keys and values of self-attention, in one product."""
         projected = self.input_projection(hidden).unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
-        query_and_key, (value,) = projected.split((2, 1))
+        query_and_key, value = projected.split((2, 1))
         query, key = query_and_key if rotary is None else rotate(query_and_key, rotary)
-        return query, KeyValue(key, value)
+        return query, KeyValue(key, value.squeeze(0))
 
     def project_query(
         self, hidden: Float[Tensor, "batch query d_model"]

@@ -73,13 +73,16 @@ class LoraProjection(Projection):
     def rows(self, hidden: Float[Tensor, "*batch features"], rows: slice) -> Float[Tensor, "*batch outputs"]:
         """Some of the outputs of `forward`: those of one or more whole matrices."""
         output = super().rows(hidden, rows)
-        if not self.is_merged:
-            size = self.out_features // len(self.matrices)
-            for name, update in self.lora.items():
-                first = self.matrices.index(name) * size - (rows.start or 0)
-                if 0 <= first < output.shape[-1]:
-                    output[..., first : first + size] += update(hidden) * self.scale
-        return output
+        if self.is_merged:
+            return output
+        size = self.out_features // len(self.matrices)
+        parts = output.split(size, dim=-1)
+        names = self.matrices[(rows.start or 0) // size :]  # as many of them as there are parts
+        adapted = [
+            part + self.lora[name](hidden) * self.scale if name in self.lora else part
+            for name, part in zip(names, parts, strict=False)
+        ]
+        return torch.cat(adapted, dim=-1)
 
 
 def add_lora(

@@ -4,6 +4,7 @@ All methods take positions as tensors, so a padded batch, a packed row and a ste
 """
 
 import math
+import threading
 from typing import Literal, assert_never
 
 import torch
@@ -12,6 +13,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from translate.config.schema import ModelConfig
+
+_GROWING = threading.Lock()
 
 
 class Positions(nn.Module):
@@ -78,8 +81,11 @@ class _TableOfSines(Positions):
         self.table: Tensor
 
     def reserve(self, length: int) -> None:
-        if length > len(self.table):
-            with torch.inference_mode(False):  # a table that grows during validation must serve training too
+        if length <= len(self.table):
+            return
+        # A table that grows during validation must serve training too, and one thread must not undo another's growth.
+        with torch.inference_mode(False), _GROWING:
+            if length > len(self.table):
                 table = sinusoidal_table(2 * length, self.table.shape[1], formula=self._formula)
                 self.table = table.to(self.table)
 

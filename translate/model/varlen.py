@@ -107,7 +107,7 @@ def flash_attention(
     """
     from torch.nn.attention.varlen import varlen_attn  # takes seconds to import, and older versions do not have it
 
-    query, key, value = (each[0].transpose(0, 1) for each in (query, key, value))  # (token, heads, head_dim)
+    query, key, value = (each.squeeze(0).transpose(0, 1) for each in (query, key, value))  # (token, heads, head_dim)
     q, k = mask.query, mask.key
     window = (-1, 0) if mask.is_causal else (-1, -1)
     output = varlen_attn(query, key, value, q.cu_seqlens, k.cu_seqlens, q.max_seqlen, k.max_seqlen, window_size=window)

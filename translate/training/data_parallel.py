@@ -44,13 +44,15 @@ WorkerResult = tuple[Tensor, Sequence[Tensor]]
 
 
 def split_into_micro_batches(batches: Sequence[Batch], num: int, *, seed: int, step: int) -> list[MicroBatch]:
-    """Split the batches of a step into at least `num` micro-batches, if there are that many pairs.
+    """Split the batches of a step so that `num` workers are as busy as possible.
 
     Every batch is split into the same number of parts. A part has every n-th pair, so all parts have about equally many
     tokens. Its pairs and its dropout masks depend only on its number, not on who computes it. So the training is the
     same wherever the number of parts is the same, except for the order in which gradients are summed.
     """
-    num_parts = -(-num // len(batches))
+    least = -(-num // len(batches))
+    # The time that a step takes: the rounds of micro-batches, and the share of a batch that is one.
+    num_parts = min(range(least, least + 4), key=lambda parts: (-(-len(batches) * parts // num) / parts, parts))
     parts = [Batch._make(rows[first::num_parts] for rows in batch) for batch in batches for first in range(num_parts)]
     full_parts = [part for part in parts if part.indices]
     return [MicroBatch(part, (seed, step, number)) for number, part in enumerate(full_parts)]

@@ -102,7 +102,7 @@ class _LabelSmoothedLoss(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, loss_gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        gradients = (None if each is None else each * loss_gradient for each in ctx.saved_tensors)
+        gradients = (None if each is None else each.mul_(loss_gradient) for each in ctx.saved_tensors)
         return *gradients, None, None, None
 
 

@@ -139,7 +139,8 @@ class TrainStep:
         On a GPU this would wait for the step, so the error comes with the next step, and this one makes no update.
         """
         norm, shapes = result.gradient_norm, describe_shapes(batches)
-        copied = start_copy_to_host(torch.stack([result.loss.float(), norm.float()]))
+        numbers = torch.stack([result.loss.float(), norm.float()])
+        copied = start_copy_to_host(numbers)
 
         def check() -> None:
             loss, norm = copied().tolist()
@@ -156,7 +157,7 @@ class TrainStep:
             return
         self.check_last_step()
         self._unchecked = check
-        self.optimizer.found_inf = (~norm.isfinite()).float()  # type: ignore[attr-defined]  # fused ones read it
+        self.optimizer.found_inf = (~numbers.isfinite().all()).float()  # type: ignore[attr-defined]  # fused ones read it
 
 
 class DeviceBatch(NamedTuple):

@@ -162,6 +162,8 @@ class Trainer:
     @record_function(VALIDATION_AND_SAVING)
     def _validate(self) -> None:
         """Validate and save, in an order in which a killed process loses nothing; a signal ends the scoring."""
+        with self._explain_failure(self.progress.step):
+            self.train_step.check_last_step()
         if self.progress.metrics_bytes is None:  # nothing is saved yet
             self._save()  # so that a run that has a best checkpoint has a last one
         try:
