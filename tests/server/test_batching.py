@@ -26,11 +26,12 @@ class FakeTranslator:
         self.gate = threading.Event()
 
     def translate_stream(
-        self, lines: Sequence[str], *, first_number: int, on_translated: Any, on_partial: Any
+        self, lines: Sequence[str], *, first_number: int, on_translated: Any, on_partial: Any, check: Any
     ) -> Iterator[Translation]:
         self.batches.append(list(lines))
         assert self.gate.wait(10)
         for number, line in reversed(list(enumerate(lines, start=first_number))):  # in another order
+            check()
             if line == "bad":
                 raise InputError(f"line {number + 1}: bad")
             if line == "worse":
@@ -107,7 +108,7 @@ async def test_waiting_jobs_share_the_next_batch_in_turns(
         "other": make_job(fake, "o", key="other"),
         "alone": make_job(fake, "a", key=None),
         "also alone": make_job(fake, "b", key=None),
-        "call": Job(["x"], call=lambda: 7),
+        "call": Job(["x"], call=lambda check: 7),
     }
     for job in jobs.values():
         queue.submit(job)
@@ -205,10 +206,24 @@ async def test_cancelled_jobs_are_dropped(make_queue: MakeQueue, fake: FakeTrans
     queue.submit(waiting)
     queue.submit(other)
     queue.cancel(waiting)
-    queue.cancel(first)  # which is being searched: it is abandoned at its next result
+    queue.cancel(first)  # which is being searched: it is abandoned at its next step
     fake.gate.set()
     assert await results(other) == ["OTHER"] and fake.batches == [["first"], ["other"]]
     assert not first.delivered and not waiting.delivered and queue.waiting_characters == 0
+
+    began = threading.Event()
+
+    def call(check: Callable[[], None]) -> None:
+        began.set()
+        while True:
+            check()
+            time.sleep(0.001)
+
+    queue.submit(endless := Job(["x"], call=call))
+    await until(began.is_set)
+    queue.cancel(endless)
+    queue.submit(last := make_job(fake, "last"))
+    assert await results(last) == ["LAST"] and not endless.delivered
 
 
 @asynchronous

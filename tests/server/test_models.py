@@ -76,6 +76,18 @@ def test_attention_is_limited(make_models: Make) -> None:
         with_loop(lambda: model.scoring_job(ScoreRequest(source=["a"], target=["b" * 20_000])))
 
 
+def test_calls_ask_after_each_batch_whether_they_are_cancelled(make_models: Make) -> None:
+    model = make_models(batch_tokens=1)["first"]
+    question, made = (
+        ScoreRequest(source=["Hund", "Haus"], target=["dog", "house"]),
+        model.translator.translate(["a", "b"]),
+    )
+    for make_job in (lambda: model.scoring_job(question), lambda: model.alignment_job(made, {})):
+        asked: list[int] = []
+        with_loop(make_job).call(asked.append)
+        assert asked == [1, 1]
+
+
 def test_ctranslate2_serves_from_the_first_request(make_models: Make) -> None:
     pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
     for engine in ("auto", "ctranslate2"):

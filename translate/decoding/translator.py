@@ -207,6 +207,7 @@ class Translator:
         on_finished: OnFinished = ignore_progress,
         on_translated: OnTranslated | None = None,
         on_partial: OnPartial | None = None,
+        check: Callable[[], object] = lambda: None,
     ) -> Iterator[Translation]:
         """Yield the translation of each line, in order, reading no further ahead than `look_ahead_lines`.
 
@@ -216,13 +217,15 @@ class Translator:
             on_translated: Receives each translation as soon as it is found, in any order.
             on_partial: Receives the text so far of each line, after each step of the search. The engine ctranslate2
                 never calls it; with auto, our own model searches.
+            check: Is called between the steps of the search, or between CTranslate2's batches, from any thread; what it
+                raises ends the search.
 
         Raises:
             TypeError: Something is neither a `str` nor a `Request`.
             InputError: A source is too long and decoding.long = error, or constraints contradict each other.
         """
         for buffer in read_buffers(as_requests(lines), max_items=self.config.look_ahead_lines):
-            yield from self._translate_buffer(buffer, first_number, on_finished, on_translated, on_partial)
+            yield from self._translate_buffer(buffer, first_number, on_finished, on_translated, on_partial, check)
             first_number += len(buffer)
 
     def align(self, translations: Iterable[Translation]) -> Iterator[Translation]:
@@ -231,13 +234,18 @@ class Translator:
             yield translation._replace(alignment=format_pharaoh(attention.links))
 
     def attend(
-        self, translations: Iterable[Translation], *, unit: Unit = "words"
+        self,
+        translations: Iterable[Translation],
+        *,
+        unit: Unit = "words",
+        on_finished: OnFinished = ignore_progress,
     ) -> Iterator[tuple[Translation, LineAttention]]:
         """Yield each translation with the attention of its forced decoding, reading ahead as `align` does."""
         for buffer in read_buffers(translations, max_items=self.config.look_ahead_lines):
             parts = [part for each in buffer for part in each.parts]
             pairs = [EncodedPair(list(part.source_ids), list(part.ids)) for part in parts]
-            forced = iter(self.force(pairs, directions=[part.direction for part in parts]))
+            directions = [part.direction for part in parts]
+            forced = iter(self.force(pairs, directions=directions, on_finished=on_finished))
             for translation in buffer:
                 yield translation, line_attention(translation, forced, self.tokenizers, unit=unit)
 
@@ -322,6 +330,7 @@ class Translator:
         on_finished: OnFinished,
         on_translated: OnTranslated | None,
         on_partial: OnPartial | None,
+        check: Callable[[], object],
     ) -> Iterator[Translation]:
         """Yield the translations of the lines in a buffer, which are searched together."""
         pieces = self._inputs(requests, first_number=first_number)
@@ -349,7 +358,7 @@ class Translator:
         # A reverse model ranks the whole beam.
         wanted = {} if self.reverse is None else {"n_best": self.config.beam_size}
         config = self.config.model_copy(update=wanted)
-        self.engine.search(SearchJob(inputs, config, on_found, on_step if on_partial else None))
+        self.engine.search(SearchJob(inputs, config, on_found, on_step if on_partial else None, check))
         for index, each in enumerate(inputs):
             if not each.has_words:  # is not searched
                 on_found(index, [])

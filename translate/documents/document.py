@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 
 from translate.data.languages import UNKNOWN, Direction
 from translate.decoding import ConditionCounts, Translation, Translator, count_conditions
+from translate.decoding.request import OnFinished, ignore_progress
 from translate.decoding.splitting import split_sentences
 from translate.documents.html import name_language, read_attributes, read_html
 from translate.documents.lines import read_subtitles, read_text
@@ -144,13 +145,15 @@ def _translate_text(
     )
 
 
-def word_weights(translator: Translator, translations: Sequence[Translation]) -> Iterator[Weights]:
+def word_weights(
+    translator: Translator, translations: Sequence[Translation], *, on_finished: OnFinished = ignore_progress
+) -> Iterator[Weights]:
     """Yield the cross-attention between the words of each translation and its source, as `translate_document` aligns.
 
     Weights of end symbols are left out. If the tokenizer's words are not those between spaces, for instance because it
     normalizes the text, words are aligned in order.
     """
-    for translation, attention in translator.attend(translations):
+    for translation, attention in translator.attend(translations, on_finished=on_finished):
         rows, num_sources = attention.rows, attention.num_sources
         is_same = (num_sources, len(rows)) == (len(translation.source.split()), len(translation.text.split()))
         yield rows if is_same else diagonal(translation.text, translation.source)

@@ -50,7 +50,8 @@ class Job:
         key: Jobs with the same key share batches; a job with None shares with no other.
         request: Makes what the translator gets of a text.
         finish: Converts a translation into a result, in the worker's thread.
-        call: Work other than translation; its value is the only result.
+        call: Work other than translation; its value is the only result. It gets a function to call between its batches,
+            which raises an error when the job is cancelled.
     """
 
     texts: Sequence[str]
@@ -58,7 +59,7 @@ class Job:
     key: Hashable = None
     request: Callable[[str], str | Request] = str
     finish: Callable[[Translation], Any] = lambda translation: translation
-    call: Callable[[], Any] | None = None
+    call: Callable[[Callable[..., None]], Any] | None = None
     shows_partial: bool = False
     num_taken: int = 0  # texts that have been put into batches
     is_cancelled: bool = False
@@ -149,7 +150,7 @@ class BatchQueue:
                 self._changed.notify()
 
     def cancel(self, job: Job) -> None:
-        """Drop a job; a batch is abandoned once all of its jobs are cancelled."""
+        """Drop a job; a batch is abandoned within a step once all of its jobs are cancelled."""
         with self._changed:
             job.is_cancelled = True
             if job in self._jobs:
@@ -225,11 +226,16 @@ class BatchQueue:
 
     def _compute(self, batch: list[tuple[Job, int]]) -> None:
         """Compute a batch and deliver its results, or deliver the error to all jobs without a result."""
+
+        def check(*_: object) -> None:
+            if all(job.is_cancelled for job, _ in batch):
+                raise _Abandoned
+
         try:
             if (call := batch[0][0].call) is not None:
-                batch[0][0].deliver(Found(0, call()))
+                batch[0][0].deliver(Found(0, call(check)))
             else:
-                self._translate(batch)
+                self._translate(batch, check)
         except _Abandoned:
             pass
         except Exception as error:
@@ -239,14 +245,12 @@ class BatchQueue:
                 self.cancel(job)
                 job.deliver(error)
 
-    def _translate(self, batch: list[tuple[Job, int]]) -> None:
+    def _translate(self, batch: list[tuple[Job, int]], check: Callable[[], None]) -> None:
         job, first_number = batch[0]  # in a batch of one job, the number seeds samples and appears in messages
         assert job.translator is not None
 
         def on_translated(number: int, translation: Translation) -> None:
             owner, index = batch[number - first_number]
-            if all(each.is_cancelled for each, _ in batch):
-                raise _Abandoned
             value = owner.finish(translation)
             with self._changed:
                 self._num_computing -= 1
@@ -256,8 +260,6 @@ class BatchQueue:
         parts: dict[int, str] = {}
 
         def on_partial(number: int, piece: int, text: str) -> None:
-            if job.is_cancelled:
-                raise _Abandoned
             parts[piece] = text
             shown = " ".join(parts[each] for each in sorted(parts) if parts[each])
             job.deliver(Found(batch[number - first_number][1], shown, is_partial=True))
@@ -267,5 +269,6 @@ class BatchQueue:
             first_number=first_number,
             on_translated=on_translated,
             on_partial=on_partial if job.shows_partial else None,
+            check=check,
         ):
             pass

@@ -125,7 +125,8 @@ class ServedModel:
     def alignment_job(self, translations: Sequence[Translation], options: Mapping[str, Any]) -> Job:
         """A job that aligns the words of translations; its result is a list of `Weights`."""
         translator = self._translator_for(json.dumps(options, sort_keys=True))
-        return Job([each.source for each in translations], call=lambda: list(word_weights(translator, translations)))
+        texts = [each.source for each in translations]
+        return Job(texts, call=lambda check: list(word_weights(translator, translations, on_finished=check)))
 
     def scoring_job(self, request: schema.ScoreRequest) -> Job:
         """A job that scores given translations; its result is a list of records.
@@ -138,7 +139,7 @@ class ServedModel:
         self._check_lengths([*request.source, *request.target])
         pairs = list(zip(request.source, request.target, strict=True))
         texts, translator = [*request.source, *request.target], self._toward(request)
-        return Job(texts, call=lambda: list(describe_scores(translator, pairs, CorpusScore())))
+        return Job(texts, call=lambda check: list(describe_scores(translator, pairs, CorpusScore(), on_finished=check)))
 
     def attention_job(self, request: schema.AttentionRequest) -> Job:
         """A job that captures the cross-attention; its result is an `AttentionAnswer`.
@@ -154,7 +155,7 @@ class ServedModel:
         if longest > _ATTENTION_TOKENS:
             raise InputError(f"attention: {longest} tokens; the limit is {_ATTENTION_TOKENS}: shorten the sentence")
 
-        def look() -> schema.AttentionAnswer:
+        def look(_: object) -> schema.AttentionAnswer:
             layers = [each for each in capture_attention(self.translator.model, pair.ids) if each.kind == "cross"]
             return schema.AttentionAnswer(
                 model=self.name,

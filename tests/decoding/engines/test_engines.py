@@ -233,6 +233,21 @@ def test_progress_counts_each_line_once(toy: Toy, make: MakeTranslator, workers:
     assert translations == dict(enumerate(found, start=3))
 
 
+def test_a_search_ends_with_what_its_check_raises(toy: Toy, make: MakeTranslator) -> None:
+    """Which is called before each step, or before each batch of CTranslate2; a batch has one line here."""
+    found, calls = dict[int, Translation](), list[int]()
+
+    def check() -> None:
+        calls.append(len(found))
+        if len(calls) > 3:
+            raise InterruptedError
+
+    translator = make(workers=1, batch_tokens=1)
+    with pytest.raises(InterruptedError):
+        list(translator.translate_stream(toy.sources[:12], on_translated=found.__setitem__, check=check))
+    assert len(calls) == 4 and len(found) <= 3
+
+
 @pytest.mark.parametrize("fond_of", [PAD_ID, BOS_ID])
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_symbols_that_are_never_generated(

@@ -249,7 +249,7 @@ def test_a_search_that_is_stopped_makes_no_further_step() -> None:
     model = StoppedModel([words_then_end(1, max_length=12), words_then_end(11, max_length=12)], beam_size=1)
     settings = SearchSettings(1, PLAIN, START, END)
     search = BeamSearch(model, settings, source_lengths=[1] * 2, max_lengths=[12] * 2, max_tokens=10)
-    assert [sentence for sentence, _ in search.run(range(2), stop=stop)] == [0]
+    assert [sentence for sentence, _ in search.run(range(2), is_stopped=stop.is_set)] == [0]
     assert len(model.num_rows) == 2
 
 

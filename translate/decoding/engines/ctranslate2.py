@@ -8,6 +8,7 @@ differently are left to our own search.
 import itertools
 import math
 import os
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -148,8 +149,13 @@ class CTranslate2Engine:
         ours = [index for index in set(range(len(inputs))).difference(fitting) if inputs[index].has_words]
         penalties = build_scoring(config).penalty(torch.arange(max(limits, default=0) + 2)).tolist()
         batches = self._batches(config, fitting, lengths)
-        waiting = [self._submit(job, batch, max(limits[index] for index in batch)) for batch in batches]
-        for batch, results in zip(batches, waiting, strict=True):
+        submitted = ((batch, self._submit(job, batch, max(limits[index] for index in batch))) for batch in batches)
+        # CTranslate2 cannot take back what it has: no more than keeps its workers busy.
+        waiting = deque(itertools.islice(submitted, 2 * (config.workers or torch.get_num_threads())))
+        while waiting:
+            job.check()
+            batch, results = waiting.popleft()
+            waiting.extend(itertools.islice(submitted, 1))
             longest = max(limits[index] for index in batch)
             found: dict[int, list[Hypothesis]] = {}
             for index, waited in zip(batch, results, strict=True):

@@ -20,11 +20,16 @@ class SearchJob(NamedTuple):
     config: DecodingConfig
     on_found: OnFound
     on_step: OnStep | None = None  # receives the hypotheses as they grow, if the engine can show them
+    check: Callable[[], object] = lambda: None  # is called between steps or batches; what it raises ends the search
 
     def part(self, indices: Sequence[int]) -> "SearchJob":
         """The job with some of the inputs; `on_found` still receives the indices of the whole job."""
         inputs = [self.inputs[index] for index in indices]
-        return SearchJob(inputs, self.config, lambda number, hypotheses: self.on_found(indices[number], hypotheses))
+
+        def on_found(number: int, hypotheses: list[Hypothesis]) -> None:
+            self.on_found(indices[number], hypotheses)
+
+        return self._replace(inputs=inputs, on_found=on_found, on_step=None)
 
 
 @runtime_checkable  # so that the test run can check that an engine is one

@@ -136,7 +136,12 @@ class OwnEngine:
             max_tokens=config.batch_tokens,
             device=device,
         )
-        for sentence, hypotheses in search.run(order, stop=stop, on_step=job.on_step):
+
+        def is_stopped() -> bool:
+            job.check()
+            return stop.is_set()
+
+        for sentence, hypotheses in search.run(order, is_stopped=is_stopped, on_step=job.on_step):
             if not hypotheses:
                 raise RunError(
                     f"line {inputs[sentence].line + 1}: the model gives no probability to any word: its weights"

@@ -6,7 +6,6 @@ others: each sentence has its own length, in the state and in the model's cache.
 
 import dataclasses
 import math
-import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice
@@ -128,13 +127,13 @@ class BeamSearch(Generic[Cache]):
 
     @torch.inference_mode()
     def run(
-        self, order: Sequence[int], *, stop: threading.Event | None = None, on_step: OnStep | None = None
+        self, order: Sequence[int], *, is_stopped: Callable[[], bool] = lambda: False, on_step: OnStep | None = None
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         """Search the sentences.
 
         Args:
             order: Their numbers. Neighbours of similar source lengths, the longest first, waste least.
-            stop: Ends the search within a step when it is set.
+            is_stopped: Is asked before each step; true ends the search.
             on_step: Shows the hypotheses as they grow. Those of greedy search only grow; a beam may change its mind.
 
         Yields:
@@ -142,7 +141,7 @@ class BeamSearch(Generic[Cache]):
             has no hypotheses if every token is forbidden, or if the model's log-probabilities are not numbers.
         """
         waiting = deque(order)
-        while (waiting or self.sentences) and not (stop and stop.is_set()):
+        while (waiting or self.sentences) and not is_stopped():
             if waiting and len(self.sentences) * JOINING_SHARE <= self.num_rows * (JOINING_SHARE - 1):
                 self._admit(waiting)
             elif not waiting and len(self.sentences) * 2 <= self.num_rows:
