@@ -40,6 +40,7 @@ def written(document_format: DocumentFormat, text: str) -> list[str]:
         ("html", "Gr&ouml;&szlig;e&nbsp;&#38; &lt;b&gt;", ["Größe & <b>"]),
         ("html", "a<!-- nein -->b <img alt='nein'>c <![CDATA[nein]]>d <![ nein>e", ["ab c d e"]),
         ("html", "<a title='nein'>a</a><input value=nein>b<li>c", ["a", "b", "c"]),
+        ("html", "a <![CDATA[nein > nein]]>b <![CDATA[nein > <b>nein", ["a b"]),
         ("html", "a <b c='>d", ["a"]),
         ("html", "Rot<x id='1'/> und <my-card>blau</my-card><g>grün</g>", ["Rot und", "blau", "grün"]),
         ("html", "<button><svg><text>nein</text></svg> Los</button> <sub>", ["Los"]),
@@ -148,10 +149,11 @@ def test_what_would_end_an_attribute_is_escaped() -> None:
 
 def test_what_would_be_markup_is_escaped() -> None:
     (segment,) = read("markdown", "a\n")
-    assert "".join(map(segment.syntax.encode, "*a_b` [c] <d> | e")) == "\\*a\\_b\\` \\[c\\] \\<d> \\| e"
+    encode = segment.syntax.encode
+    assert "".join(encode("*a_b` [c] <d> | e & &x &lt; &#9;")) == ("\\*a\\_b\\` \\[c\\] \\<d> \\| e & &x \\&lt; \\&#9;")
     words = ["-", "1.", "##", ">a", "---", "-a", "1.5"]
     assert list(filter(segment.syntax.unsafe.match, words)) == ["-", "1.", "##", ">a", "---"]
-    assert [read(kind, f"{CUE}\na\n")[0].syntax.encode("<") for kind in ("srt", "vtt")] == ["<", "&lt;"]
+    assert [read(kind, f"{CUE}\na\n")[0].syntax.encode("<") for kind in ("srt", "vtt")] == [["<"], ["&lt;"]]
 
 
 def test_markdown_without_its_parser(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,10 +3,9 @@
 Everything that is not translated is copied, so doctype, attributes, white space and errors stay as they are; a parser
 that builds a tree would write a different document. Python's own parser builds none, but before 3.11.14 it takes a
 minute for 100 KB of unfinished tags. Here each token is read once: an unfinished tag, comment or script extends to the
-end of the document. The tests compare the tokens with html5lib's.
+end of the document. The tests compare the tokens with html5lib's. CDATA sections end as in XML.
 """
 
-import functools
 import html
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -37,6 +36,7 @@ _ONE_TAG = r"""</?[a-z][^\s/>]*+
 _OPENING = re.compile(rf"(?!</){_ONE_TAG}", re.VERBOSE | re.IGNORECASE)
 _MARKUP = re.compile(
     rf"""<!--(?:-?>|.*?(?:--!?>|\Z))
+    | <!\[CDATA\[.*?(?:\]\]>|\Z)
     | <(?P<raw>script|style|textarea|iframe|noembed|noframes|xmp)(?=[\s/>]).*?(?=</(?P=raw)[\s/>]|\Z)
     | {_ONE_TAG}
     | <[!?/][^>]*>?""",
@@ -50,8 +50,8 @@ _SHOWN = {"alt", "title", "placeholder", "aria-label", "aria-description"}  # at
 _LABELLED = {"optgroup", "option", "track"}
 _NAMES = {"link", "script", "style"}  # a title of these is a name
 
-HTML = Syntax(html.unescape, functools.partial(html.escape, quote=False))
-_QUOTED = Syntax(html.unescape, html.escape)
+HTML = Syntax(html.unescape, lambda text: [html.escape(character, quote=False) for character in text])
+_QUOTED = Syntax(html.unescape, lambda text: list(map(html.escape, text)))
 
 
 def read_html(text: str) -> Iterator[Segment]:
@@ -84,14 +84,14 @@ def read_attributes(text: str) -> Iterator[Segment]:
 
 
 def name_language(text: str, direction: Direction) -> str:
-    """The document with the new language in its attributes `lang`, wherever they name the old one."""
+    """The document with the new language in its attributes `lang` that name the old one, where text is translated."""
     parts = []
-    for raw, is_all in ((item.raw, item.tag == "html") for item in read_items(text)):
-        for name in ("lang", "xml:lang"):
+    for raw, tag in ((item.raw, item.tag) for item in fold_untouched(read_items(text))):
+        for name in ("lang", "xml:lang") if not _is_untouched(tag, raw) else ():
             attribute = _attributes_of(raw).get(name)
             old = attribute and attribute[3] and attribute[3].partition("-")[0].lower()
-            if attribute and (old == direction.source or (old and is_all and direction.source == UNKNOWN)):
-                raw = raw[: attribute.start(3)] + direction.target + raw[attribute.end(3) :]
+            if attribute and (old == direction.source or (old and tag == "html" and direction.source == UNKNOWN)):
+                raw = raw[: attribute.start(3)] + direction.target.replace("_", "-") + raw[attribute.end(3) :]
         parts.append(raw)
     return "".join(parts)
 
@@ -111,6 +111,10 @@ def _value(attributes: Mapping[str, re.Match[str]], name: str) -> str:
 
 def _says_no(attributes: Mapping[str, re.Match[str]]) -> bool:
     return _value(attributes, "translate") == "no" or "notranslate" in _value(attributes, "class").split()
+
+
+def _is_untouched(tag: str, raw: str) -> bool:
+    return tag in _UNTOUCHED or _says_no(_attributes_of(raw))
 
 
 def read_tag(raw: str) -> Item:
@@ -137,7 +141,7 @@ def fold_untouched(items: Iterable[Item]) -> list[Item]:
         if is_end and (item.kind, item.tag) != ("close", element[0].tag):
             folded.append(_fold(element, folded))
             element, depth = [], 0
-        if not depth and not (item.kind == "open" and (item.tag in _UNTOUCHED or _says_no(_attributes_of(item.raw)))):
+        if not depth and not (item.kind == "open" and _is_untouched(item.tag, item.raw)):
             folded.append(item)
             continue
         element.append(item)
@@ -145,7 +149,9 @@ def fold_untouched(items: Iterable[Item]) -> list[Item]:
         if not depth:
             folded.append(_fold(element, folded))
             element = []
-    return [*folded, *([_fold(element, folded)] if element else [])]
+    if element:
+        folded.append(_fold(element, folded))
+    return folded
 
 
 def _fold(element: list[Item], before: list[Item]) -> Item:

@@ -3,6 +3,7 @@
 That parser gives the position of each event in the document, so everything else can be copied.
 """
 
+import functools
 import html
 import re
 from collections.abc import Iterator
@@ -13,19 +14,28 @@ from translate.documents.segments import Item, Kind, Segment, Syntax
 from translate.errors import import_extra
 
 _ESCAPE = re.compile(r"\\([!-/:-@[-`{-~])|&(?:#\w+|\w+);")
+_SPECIAL = re.compile(r"[\\`*_\[\]<|~]|&(?=#?\w+;)")
 _OPENING = {"Emphasis": 1, "Strong": 2, "Strikethrough": 1, "Link": 1, "Image": 2}  # characters that open a pair
 _KINDS: dict[str, Kind] = {"Text": "text", "Code": "placeholder", "SoftBreak": "break"}  # others are points
 
 # An address, and a title after white space and the prefixes of quotes. Each character is read at most twice.
 _TITLE = re.compile(r"""\]\([\s>]*+(?:<(?:[^<>\n\\]|\\.)*+>|[^\s<]\S*+)[\s>]++(["'])(.+)\1[\s>]*\)""", re.DOTALL)
 
+
+def _encode(text: str, special: re.Pattern[str]) -> list[str]:
+    characters = list(text)
+    for match in special.finditer(text):
+        characters[match.start()] = f"\\{match[0]}"
+    return characters
+
+
 MARKDOWN = Syntax(
     decode=lambda raw: _ESCAPE.sub(lambda match: match[1] or html.unescape(match[0]), raw),
-    encode=lambda character: f"\\{character}" if character in "\\`*_[]<|~" else character,
+    encode=functools.partial(_encode, special=_SPECIAL),
     unsafe=re.compile(r">|#{1,6}$|[-+]$|[-=]+$|\d{1,9}[.)]$"),
 )
 
-_QUOTED = MARKDOWN._replace(encode=lambda character: f"\\{character}" if character in "\\`*_[]<|~\"'" else character)
+_QUOTED = MARKDOWN._replace(encode=functools.partial(_encode, special=re.compile(f"{_SPECIAL.pattern}|[\"']")))
 
 
 def read_markdown(text: str) -> Iterator[Segment]:

@@ -42,7 +42,7 @@ class Syntax(NamedTuple):
     """How a format writes text."""
 
     decode: Callable[[str], str] = str  # raw text as a reader sees it
-    encode: Callable[[str], str] = str  # a character as the document writes it
+    encode: Callable[[str], list[str]] = list  # the characters of a text as the document writes them
     unsafe: re.Pattern[str] = re.compile("(?!)")  # is markup at the start of a line; its last character is escaped
 
 

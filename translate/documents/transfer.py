@@ -112,7 +112,7 @@ class _Transfer:
         self.inserted: dict[int, list[tuple[int, int, str]]] = defaultdict(list)  # by place
 
     def write(self) -> str:
-        characters = [*map(self.syntax.encode, self.text), ""]
+        characters = [*self.syntax.encode(self.text), ""]
         self._write_breaks(characters)
         copied = self._write_placeholders(characters)
         self.totals = [max(sum(row.values()), 1e-9) for row in self.weights]
