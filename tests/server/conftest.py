@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 from harness import make_toy, make_two_ways, tiny_config
+from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from translate.server.app import create_app
@@ -97,19 +98,25 @@ def client(runs: list[Path]) -> Iterator[TestClient]:
 
 
 @pytest.fixture
-def make_live(make_app: Callable[..., FastAPI]) -> Iterator[Callable[..., str]]:
-    """A function that starts a server on a free port, and gives its address."""
+def start() -> Iterator[Callable[[Starlette], str]]:
+    """A function that starts a server of an application on a free port, and gives its address."""
     running: list[tuple[DrainingServer, threading.Thread]] = []
 
-    def make(access: Access | None = None, **limits: Any) -> str:
+    def start(app: Starlette) -> str:
         listener = socket.create_server(("127.0.0.1", 0))
-        server = DrainingServer(make_app(access, **limits), seconds=60)
+        server = DrainingServer(app, seconds=60)
         thread = threading.Thread(target=server.run, args=([listener],))
         thread.start()
         running.append((server, thread))
         return f"http://127.0.0.1:{listener.getsockname()[1]}"
 
-    yield make
+    yield start
     for server, thread in running:
         server.should_exit = True
         thread.join()
+
+
+@pytest.fixture
+def make_live(make_app: Callable[..., FastAPI], start: Callable[[Starlette], str]) -> Callable[..., str]:
+    """A function that starts a server, with limits and access of a test's own, and gives its address."""
+    return lambda access=None, **limits: start(make_app(access, **limits))

@@ -1,7 +1,9 @@
 """The paths: their answers agree with the commands, and errors name the wrong key and value."""
 
+import asyncio
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,11 @@ from translate.decoding import Translation
 from translate.decoding.alignment import AlignmentLink
 from translate.decoding.loading import load_own_translator
 from translate.decoding.output.formats import CorpusScore, describe, describe_scores
-from translate.server.schema import TranslationAnswer
+from translate.server.app import create_app
+from translate.server.batching import Job
+from translate.server.gate import Access, Metrics
+from translate.server.models import ServedModel
+from translate.server.schema import Limits, TranslationAnswer
 from translate.visualize.attention import AttentionChoice, look_at_attention
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
@@ -76,6 +82,28 @@ def test_a_stream_ends_with_the_translations(client: TestClient, text: str | lis
     assert (last, done["model"], bool(partial)) == ("done", "first", text == GERMAN[0])
     for each in partial:  # greedy search only adds
         assert whole[0]["text"].startswith(each["text"]) and each["index"] == 0
+
+
+def test_a_stream_whose_client_has_gone_is_cancelled(make_models: Callable[..., dict[str, ServedModel]]) -> None:
+    """Before its first event."""
+    models, jobs = make_models(), list[Job]()
+    models["first"].queue.submit = jobs.append  # type: ignore[method-assign]
+    app = create_app(models, Limits(), Access(), Metrics())
+    headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+    scope = {
+        "type": "http", "method": "POST", "path": "/translate/stream", "query_string": b"", "http_version": "1.1",
+        "scheme": "http", "headers": headers,
+    }  # fmt: skip
+    messages = iter([{"type": "http.request", "body": b'{"text": "Hund"}'}, {"type": "http.disconnect"}])
+
+    async def receive() -> Any:
+        return next(messages)
+
+    async def send(message: Any) -> None:
+        await asyncio.sleep(10)  # the client has not read earlier answers
+
+    asyncio.run(app(scope, receive, send))
+    assert [job.is_cancelled for job in jobs] == [True]
 
 
 def test_scores_are_those_of_score(client: TestClient, runs: list[Path]) -> None:

@@ -6,6 +6,10 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
 
 from translate.server import connections
 
@@ -43,6 +47,32 @@ def test_idle_connections_and_slow_headers_are_closed(
         assert silent.recv(1) == b""
         with contextlib.suppress(ConnectionResetError):  # what was sent after the end
             assert slow.recv(1) == b""
+
+
+def test_clients_that_do_not_read_are_dropped(
+    start: Callable[[Starlette], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of an answer that is complete, or a stream; a client that reads slowly gets all."""
+    monkeypatch.setattr(connections, "HEADER_SECONDS", 0.4)
+    part = bytes(1_000_000)
+
+    async def whole(request: Request) -> Response:
+        return StreamingResponse(iter([part] * 30)) if request.url.path == "/stream" else Response(part * 30)
+
+    app = Starlette(routes=[Route("/{name}", whole)])
+    app.state.num_active, app.state.is_draining = 0, False
+    with connected(start(app), 3) as clients:
+        for client, path in zip(clients, (b"whole", b"stream", b"whole"), strict=True):
+            client.sendall(b"GET /" + path + b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        received = [0, 0, 0]
+        while data := clients[2].recv(500_000):  # for more than two seconds
+            received[2] += len(data)
+            time.sleep(0.04)
+        for number in (0, 1):
+            with contextlib.suppress(ConnectionResetError):
+                while data := clients[number].recv(500_000):
+                    received[number] += len(data)
+    assert max(received[:2]) < 30_000_000 < received[2]
 
 
 def test_an_answer_to_head_has_no_body(make_live: Callable[..., str]) -> None:

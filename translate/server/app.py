@@ -16,6 +16,7 @@ from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
 from fastapi.staticfiles import StaticFiles
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import Discriminator, Field, Tag
+from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException as HTTPError
 
 from translate._version import __version__
@@ -147,7 +148,10 @@ def _add_paths(
         model, job = _translation_job(models, question, is_stream=True)
         model.queue.submit(job)  # before the response starts, so that an error can still set the status
         headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}  # proxies must not buffer events
-        return StreamingResponse(_events(model, job), media_type="text/event-stream", headers=headers)
+        cancel = BackgroundTask(model.queue.cancel, job)  # if the client has gone before the first event
+        return StreamingResponse(
+            _events(model, job), media_type="text/event-stream", headers=headers, background=cancel
+        )
 
     @app.post("/translate/document")
     async def document(request: Request, question: schema.DocumentRequest) -> schema.DocumentAnswer:

@@ -8,7 +8,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 MAX_CONNECTIONS = 1000
-HEADER_SECONDS = 10.0  # the longest time without a request or its whole headers
+HEADER_SECONDS = 10.0  # the longest time without a request or its whole headers, or without reading any of an answer
 CROWDED_SECONDS = 1.0  # the same while more than half of the connections are open
 _QUIET_SECONDS = 0.5  # without requests, before a stopping server ends
 
@@ -25,7 +25,7 @@ class DrainingServer(uvicorn.Server):
         config.limit_concurrency, config.timeout_graceful_shutdown = MAX_CONNECTIONS, 1
         super().__init__(config)
         self.app_state, self.seconds = app.state, seconds
-        self.idle_since: dict[tuple[Any, Any], float] = {}  # by connection and its last request
+        self.idle_since: dict[tuple[Any, Any, int], float] = {}  # by connection, its last request and unsent bytes
 
     def handle_exit(self, sig: int, frame: Any) -> None:
         """Begin to stop; at the second signal, stop."""
@@ -33,14 +33,15 @@ class DrainingServer(uvicorn.Server):
         self.app_state.is_draining = True
 
     async def on_tick(self, counter: int) -> bool:
-        """Close idle connections, and return whether to stop."""
+        """Drop connections whose clients neither send requests nor read answers, and return whether to stop."""
         now, state, connections = time.monotonic(), self.app_state, list[Any](self.server_state.connections)
         limit = CROWDED_SECONDS if len(connections) > MAX_CONNECTIONS / 2 else HEADER_SECONDS
-        idle = [(each, each.cycle) for each in connections if each.cycle is None or each.cycle.response_complete]
+        states = [(each, each.cycle, each.transport.get_write_buffer_size()) for each in connections]
+        idle = [each for each in states if each[2] or each[1] is None or each[1].response_complete]
         self.idle_since = {each: self.idle_since.get(each, now) for each in idle}
-        for (connection, _), since in self.idle_since.items():
+        for (connection, *_), since in self.idle_since.items():
             if now - since > limit:
-                connection.transport.close()
+                connection.transport.abort()  # `close` would wait until the client has read all
         if state.num_active or not state.is_draining:
             self.last_active = now
         if now > min(self.last_active + _QUIET_SECONDS, self.drain_until):
