@@ -50,7 +50,7 @@ def test_batches_mix_languages(translator: Translator, both: Path, make_models: 
     async def jobs() -> list[Any]:
         ways = [model.translation_job([text], {}, model.choose(to, None)) for to, text in (("en", DOG), ("de", BACK))]
         assert ways[0].key == ways[1].key is not None
-        model.queue._translate([(job, 0) for job in ways])
+        model.queue._compute([(job, 0) for job in ways])
         return [(await job.events.get()).value.text for job in ways]
 
     assert asyncio.run(jobs()) == [translator.translate(DOG, to="en").text, translator.translate(BACK, to="de").text]
