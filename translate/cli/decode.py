@@ -229,7 +229,9 @@ class _Decoding(NamedTuple):
         for_all_lines = {name: path for name, path in files.items() if name not in by_line}
         source = open_lines(self.file)
         requests = read_requests(source, self.constraints)
-        translator, dependencies = load_for_parts(self.load, self.runs, for_all_lines, checkpoint=self.checkpoint)
+        translator, dependencies = load_for_parts(
+            self.load, self.runs, for_all_lines, checkpoint=self.checkpoint, num_lines=source.total or 0
+        )
         decoder = ShardedDecoder(
             translator, dependencies, self.output_format, output=self.output, alignments=self.alignments
         )

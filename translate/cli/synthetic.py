@@ -143,7 +143,8 @@ def _make_corpus(
             lines, references, inputs[:] = read(runs[0], config.data, direction)
         named = {"RUN": runs[:1], "ensemble": runs[1:]}
         with show_progress(f"Loading {', '.join(map(str, runs))}"):
-            translator, dependencies = load_for_parts(load, named, {}, checkpoint=checkpoint)
+            num_lines = sum(each["lines"] for each in inputs)
+            translator, dependencies = load_for_parts(load, named, {}, checkpoint=checkpoint, num_lines=num_lines)
         dependencies["pairs"] = f"{name} {nearest}"
         facts = {**dependencies, "text": json.dumps(inputs)}
         with explain_write_errors(output):
@@ -152,7 +153,7 @@ def _make_corpus(
         decoder = ShardedDecoder(
             translator, facts if nearest else dependencies, "text", output=corpus, alignments=None, pairs=pairs
         )
-        return DecodingJob(decoder, facts, sum(each["lines"] for each in inputs), (Request(line) for line in lines))
+        return DecodingJob(decoder, facts, num_lines, (Request(line) for line in lines))
 
     def finish(job: DecodingJob, counts: "ConditionCounts") -> None:
         """Write the provenance of the corpus, and print how to train on it."""

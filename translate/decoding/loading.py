@@ -3,6 +3,7 @@
 import functools
 import importlib.util
 import logging
+import math
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
@@ -214,31 +215,33 @@ class AutomaticEngine:
 
     def __init__(self, own: Engine, is_converted: Callable[[], bool], convert: Callable[[], CTranslate2Engine]) -> None:
         self.own, self.model, self.position_limit = own, own.model, own.position_limit
-        self._is_converted, self._convert = functools.cache(is_converted), functools.cache(convert)
-        self._has_failed, self._num_lines = False, 0
+        self._is_converted, self._convert = functools.cache(is_converted), convert
+        self._chosen: Engine | None = None  # from now on
+        self._num_lines = 0
 
     def check(self, config: DecodingConfig) -> None:
         """See `Engine.check`: our own model searches when CTranslate2 does not support a setting."""
         self.own.check(config)
 
-    def prepare(self) -> Literal["translate", "ctranslate2"]:
+    def prepare(self, num_lines: float = math.inf) -> Literal["translate", "ctranslate2"]:
         """See `Engine.prepare`."""
-        return self._faster(MANY_LINES).prepare()
+        self._chosen = self._choose(num_lines)
+        return self._chosen.prepare()
 
     def search(self, job: SearchJob) -> None:
         """See `Engine.search`. Showing hypotheses as they grow is left to our own model."""
         num_lines = sum(each.is_free for each in job.inputs)
         self._num_lines += num_lines
         is_ours = job.on_step is not None or num_lines == 0 or missing_settings(job.config)
-        (self.own if is_ours else self._faster(num_lines)).search(job)
+        (self.own if is_ours else self._choose(num_lines)).search(job)
 
-    def _faster(self, num_lines: int) -> Engine:
-        """CTranslate2 if there are enough lines to pay for its conversion, and our own model otherwise."""
+    def _choose(self, num_lines: float) -> Engine:
+        """CTranslate2 once there are enough lines to pay for its conversion, and our own model until then."""
+        is_some = max(num_lines, self._num_lines) >= FEW_LINES
         try:
-            is_enough = num_lines >= MANY_LINES or (self._num_lines >= FEW_LINES and self._is_converted())
-            if is_enough and not self._has_failed:
-                return self._convert()
+            if self._chosen is None and (num_lines >= MANY_LINES or (is_some and self._is_converted())):
+                self._chosen = self._convert()
         except (InputError, RunError) as error:
-            self._has_failed = True
+            self._chosen = self.own
             logger.warning(f"Searching without CTranslate2: {error}")
-        return self.own
+        return self._chosen or self.own

@@ -1,5 +1,6 @@
 """What `auto` means, and when a run is converted for CTranslate2."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 import torch
 from harness import Toy, write_run
 
+from translate.cli.terminal.parts import load_for_parts
 from translate.config.decoding import DecodingConfig
 from translate.decoding import Request, Translator, loading
 from translate.decoding.engines.ctranslate2_conversion import convert_run
@@ -92,6 +94,24 @@ def test_a_run_is_converted_as_soon_as_it_pays(
         assert texts(translator, toy.sources[number : number + 1]) == [expected[number]]
         assert len(caplog.messages) == 1 + (number > 0)
     assert caplog.messages == ["Searching with CTranslate2 in fp32"] * 2  # one line for each translator that was loaded
+
+
+@needs_ctranslate2
+@pytest.mark.parametrize(("num_lines", "engine"), [(19, "translate"), (20, "ctranslate2")])
+def test_all_parts_of_an_input_have_one_engine(
+    toy: Toy, run: Path, monkeypatch: pytest.MonkeyPatch, num_lines: int, engine: str
+) -> None:
+    """Whichever blocks a process translates, and however few lines they have."""
+    monkeypatch.setattr(loading, "MANY_LINES", 20)
+
+    def load() -> Translator:
+        return load_translator(run, options={"beam_size": 1, "workers": 1}, token_scores=False).translator
+
+    translator, dependencies = load_for_parts(load, {"RUN": [run]}, {}, checkpoint="best", num_lines=num_lines)
+    assert dependencies["engine"] == engine
+    for block in (toy.sources[:1], toy.sources[:19]):
+        for found in translator.translate(block):
+            assert math.isnan(found.score) is (engine == "ctranslate2")  # only CTranslate2 leaves it out
 
 
 @needs_ctranslate2

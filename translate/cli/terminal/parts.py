@@ -60,9 +60,17 @@ def decode_in_parts(
 
 
 def load_for_parts(
-    load: Callable[[], "Translator"], runs: Mapping[str, Sequence[Path]], files: Mapping[str, Path], *, checkpoint: str
+    load: Callable[[], "Translator"],
+    runs: Mapping[str, Sequence[Path]],
+    files: Mapping[str, Path],
+    *,
+    checkpoint: str,
+    num_lines: int,
 ) -> tuple["Translator", dict[str, str]]:
-    """Load a translator, and take the checksums of its runs and files.
+    """Load a translator, and take the checksums of its runs and files. One engine searches all blocks.
+
+    Args:
+        num_lines: Lines of the whole input.
 
     Raises:
         InputError: A checkpoint was replaced at the same time.
@@ -78,4 +86,5 @@ def load_for_parts(
                 unchanged.enter_context(require_unchanged(path))
         translator = load()
         paths = {**runs, **{name: [file] for name, file in files.items()}}
-        return translator, collect_dependencies(translator, paths, checkpoint=checkpoint)
+        dependencies = collect_dependencies(translator, paths, checkpoint=checkpoint)
+        return translator, {**dependencies, "engine": translator.engine.prepare(num_lines)}

@@ -1,5 +1,6 @@
 """The engine protocol: searches for translations as token ids. Our own model does all forced decoding."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
@@ -47,8 +48,8 @@ class Engine(Protocol):
         """
         ...
 
-    def prepare(self) -> Literal["translate", "ctranslate2"]:
-        """Load in advance what a long input would need; return the name of the engine that will search."""
+    def prepare(self, num_lines: float = math.inf) -> Literal["translate", "ctranslate2"]:
+        """Load what an input of this many lines needs; return the name of the engine that searches from now on."""
         ...
 
     def search(self, job: SearchJob) -> None:

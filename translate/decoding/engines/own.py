@@ -3,6 +3,7 @@
 `BeamSearch` in `search/loop.py` searches one share; its `step` is one step of beam search.
 """
 
+import math
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -62,7 +63,7 @@ class OwnEngine:
                 " shortlist=True"
             )
 
-    def prepare(self) -> Literal["translate"]:
+    def prepare(self, num_lines: float = math.inf) -> Literal["translate"]:
         """See `Engine.prepare`."""
         return "translate"
 
