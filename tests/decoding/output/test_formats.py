@@ -4,7 +4,8 @@ import json
 import math
 
 import pytest
-from harness import Toy
+import torch
+from harness import Toy, random_model
 
 from translate.config.decoding import DecodingConfig
 from translate.decoding import Translation, Translator
@@ -96,3 +97,16 @@ def test_records_of_scores(toy: Toy, translator: Translator) -> None:
         assert len(record["tokens"]) == len(record["token_log_probs"])
     assert total.log_prob == pytest.approx(sum(record["log_prob"] for record in everything))
     json.dumps(everything, allow_nan=False)
+
+
+def test_a_token_of_probability_0_leaves_json(toy: Toy) -> None:
+    model = random_model(toy.tokenizers, output_bias=True).eval()
+    target = toy.tokenizers.target.encode("dog")
+    with torch.no_grad():
+        model.output.bias[target[-1]] = -math.inf
+    total = CorpusScore()
+    (record,) = describe_scores(Translator(model, toy.tokenizers, DecodingConfig()), [("Hund", "dog")], total)
+    assert [record[key] for key in ("log_prob", "score", "perplexity")] == [None] * 3
+    assert [number is None for number in record["token_log_probs"]] == [token == target[-1] for token in [*target, -1]]
+    assert total.log_prob == -math.inf
+    json.dumps(record, allow_nan=False)

@@ -96,6 +96,11 @@ def _languages(direction: Direction | None, translator: Translator) -> dict[str,
     return {"source_language": source, "target_language": direction.target}
 
 
+def _finite(number: float) -> float | None:
+    """A number as JSON has it, without infinities."""
+    return number if math.isfinite(number) else None
+
+
 @dataclasses.dataclass
 class CorpusScore:
     """Sums over the pairs scored so far."""
@@ -129,6 +134,7 @@ def describe_scores(
         JSON types: `line` from 1, `source`, `target`, the languages as in `describe`, `tokens` (those that were scored,
         the end symbol `</s>` last), `log_prob` in nats, `score` (log_prob divided by the length penalty), `perplexity`
         per token, `token_log_probs` (one for each of `tokens`), and `flags`: source_truncated and target_truncated.
+        Numbers of a translation with a token of probability 0 are null where they are infinite.
     """
     target = translator.tokenizers.target
     for buffer in read_buffers(pairs, max_items=translator.config.look_ahead_lines):
@@ -147,9 +153,9 @@ def describe_scores(
                 "target": translation,
                 **languages,
                 "tokens": target.pieces([*score.ids, EOS_ID]),
-                "log_prob": score.log_prob,
-                "score": score.score,
-                "perplexity": math.exp(-score.log_prob / len(score.token_log_probs)),
-                "token_log_probs": score.token_log_probs,
+                "log_prob": _finite(score.log_prob),
+                "score": _finite(score.score),
+                "perplexity": _finite(math.exp(-score.log_prob / len(score.token_log_probs))),
+                "token_log_probs": list(map(_finite, score.token_log_probs)),
                 "flags": sorted(score.flags),
             }
