@@ -30,7 +30,8 @@ class DecodingConfig(Section):
     coverage_penalty: Annotated[float, Field(ge=0.0, le=10.0)] = 0.0
     """Beta of Wu et al. 2016: the score gains beta * the sum over source tokens of log(min(attention received, 1))."""
     max_length_factor: Annotated[float, Field(ge=0.0, le=100.0)] = 2.0
-    """A translation has at most factor * source tokens + constant tokens; those cut off are counted and reported."""
+    """A translation has at most factor * source tokens + constant tokens after its prefix; those cut off are counted
+    and reported."""
     max_length_constant: Annotated[int, Field(ge=1, le=10_000)] = 20
     """The constant of the maximum length."""
     min_length_factor: Annotated[float, Field(ge=0.0, le=100.0)] = 0.0

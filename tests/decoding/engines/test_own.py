@@ -52,6 +52,17 @@ def test_length_limit_by_hand(toy: Toy) -> None:
         assert translation.truncated and len(translation.ids) == int(1.5 * num_source) + 3
 
 
+def test_a_prefix_is_kept_whatever_the_limit(toy: Toy, translator: MakeTranslator) -> None:
+    """The maximum length counts what follows it; only positions that the model does not have are an error."""
+    prefix = "the green dog runs"
+    ids = toy.tokenizers.target.encode(prefix)
+    found = translator(max_length_factor=0.0, max_length_constant=2).translate(Request("Hund", prefix=prefix))
+    assert found.ids[: len(ids)] == ids and len(found.ids) <= len(ids) + 2
+    model = random_model(toy.tokenizers, positions="learned", max_positions=len(ids)).eval()
+    with pytest.raises(InputError, match=f"^line 2: the prefix has {len(ids)} tokens, .* for {len(ids) - 1}: shorten"):
+        Translator(model, toy.tokenizers, DecodingConfig()).translate(["Hund", Request("Hund", prefix=prefix)])
+
+
 def test_forbidden_words_are_not_there(toy: Toy, translator: MakeTranslator) -> None:
     """Not with other options of a call either; a word that is required too is an error of its line."""
     lines = [source for source in toy.sources if "Hund" in source][:7]

@@ -100,3 +100,5 @@ def test_maximum_lengths_by_hand() -> None:
     source_tokens = torch.tensor([1, 2, 7])
     assert maximum_lengths(source_tokens, config, position_limit=None).tolist() == [4, 6, 13]
     assert maximum_lengths(source_tokens, config, position_limit=5).tolist() == [4, 5, 5]
+    after = maximum_lengths(source_tokens, config, position_limit=11, prefix_tokens=torch.tensor([0, 5, 2]))
+    assert after.tolist() == [4, 11, 11]

@@ -116,7 +116,16 @@ class OwnEngine:
         source_lengths = torch.tensor([len(each.source_ids) + 1 for each in inputs])
         tags = [token for each in inputs for token in each.start_ids]  # one for each input, or none for any
         limit = self.position_limit and self.position_limit - bool(tags)
-        max_lengths = maximum_lengths(source_lengths, config, position_limit=limit).tolist()
+        prefix_tokens = torch.tensor([len(each.prefix_ids) for each in inputs])
+        max_lengths = maximum_lengths(
+            source_lengths, config, position_limit=limit, prefix_tokens=prefix_tokens
+        ).tolist()
+        for each, most in zip(inputs, max_lengths, strict=True):
+            if len(each.prefix_ids) >= most:
+                raise InputError(
+                    f"line {each.line + 1}: the prefix has {len(each.prefix_ids)} tokens, and the model has positions"
+                    f" for {most - 1}: shorten it"
+                )
         settings = build_search_settings(config, inputs, forbidden=self.forbidden, words=self.words, device=device)
         model = CachedDecoder(
             self.models,

@@ -106,12 +106,16 @@ def build_scoring(config: DecodingConfig) -> Scoring:
 
 
 def maximum_lengths(
-    source_tokens: Int[Tensor, " batch"], config: DecodingConfig, *, position_limit: int | None
+    source_tokens: Int[Tensor, " batch"],
+    config: DecodingConfig,
+    *,
+    position_limit: int | None,
+    prefix_tokens: Int[Tensor, " batch"] | int = 0,
 ) -> Int[Tensor, " batch"]:
-    """The most tokens that each translation has, its end symbol included.
+    """The most tokens that each translation has, its prefix and its end symbol included.
 
     Args:
         position_limit: The number of positions that the models have; None: no limit.
     """
-    lengths = (source_tokens * config.max_length_factor).long() + config.max_length_constant
+    lengths = (source_tokens * config.max_length_factor).long() + config.max_length_constant + prefix_tokens
     return lengths if position_limit is None else lengths.clamp(max=position_limit)
