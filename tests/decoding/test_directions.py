@@ -9,10 +9,12 @@ from harness import TAGS, Toy, assert_same, make_two_ways, write_lines, write_ru
 
 import translate
 from translate.data.batching import EncodedPair
+from translate.data.languages import Languages
 from translate.decoding import Request
 from translate.decoding.loading import load_own_translator, load_translator
 from translate.decoding.output.formats import CorpusScore, describe_scores, format_translations
 from translate.decoding.shortlist import make_shortlist, read_shortlist
+from translate.decoding.splitting import split_source
 from translate.errors import InputError
 from translate.runs.loading import load_run
 
@@ -39,6 +41,18 @@ def test_a_language_is_named_when_a_run_is_loaded_or_later(both: Toy) -> None:
         loaded.translate(lines)
     with pytest.raises(InputError, match="translates to en, de: 'fr' is not one of them"):
         translate.load(both.path, to="fr")
+
+
+def test_the_tag_leaves_room_for_text(both: Toy) -> None:
+    source = both.tokenizers.source
+    if both.config.data.tags == "target":
+        assert translate.load(both.path, to="en", max_source_tokens=1).translate("Hund").text
+        return
+    with pytest.raises(InputError, match="^decoding.max_source_tokens = 1: .* after the tag"):
+        translate.load(both.path, to="en", max_source_tokens=1)
+    tag = Languages(both.config.data).all_tags[0][0]  # a tag in the line itself, as of a corpus
+    pieces = split_source(f"{tag} Hund Haus", source.encode(f"{tag} Hund Haus"), source, limit=1)
+    assert "".join(text.removeprefix(tag) for text, _ in pieces) == " Hund Haus" and len(pieces) > 2
 
 
 def test_a_run_is_its_own_reverse(both: Toy) -> None:

@@ -23,6 +23,7 @@ from translate.decoding.alignment import (
     line_attention,
 )
 from translate.decoding.constraints.phrases import encode_phrase
+from translate.decoding.constraints.terminology import encode_terms
 from translate.decoding.engines.engine import Engine, SearchJob
 from translate.decoding.engines.own import OwnEngine
 from translate.decoding.ranking import choose_translation, rerank, spell, unmet_phrases
@@ -97,6 +98,8 @@ class Translator:
         positions, has_target_tag = self.engine.position_limit, self.languages.tags in ("target", "both")
         self.source_limit = _least(config.max_source_tokens, positions and positions - 1)
         self.target_limit = _least(config.max_target_tokens, positions and positions - 1 - has_target_tag)
+        if self.source_limit == 1 and self.languages.tags in ("source", "both"):
+            raise InputError("decoding.max_source_tokens = 1: leaves no room for text after the tag of the language")
 
     def _check_reverse(self, there: Direction) -> None:
         """Check that the reverse model, if there is one, goes back from where a text goes."""
@@ -377,11 +380,12 @@ class Translator:
             pieces = [(request.source, ids)]
             if limit is not None and self.config.long == "split":
                 pieces = split_source(request.source, ids, tokenizers.source, limit=limit - len(tag_ids))
+            term_ids = encode_terms(tokenizers.target, request.terminology) if request.terminology else {}
             inputs_by_line.append([])
             for number, (text, text_ids) in enumerate(pieces):
                 kept = truncate_ids(tag_ids + text_ids, limit, self.config, side="source", line=line)
-                terms = () if request.terminology is None else request.terminology.matches(text)
-                phrases = [*(() if len(pieces) > 1 else request.required), *terms]
+                terms = request.terminology.matches(text) if request.terminology else []
+                required = () if len(pieces) > 1 else request.required
                 given = SearchInput(
                     line=line,
                     piece=number,
@@ -391,12 +395,19 @@ class Translator:
                     direction=direction,
                     num_tags=len(tag_ids),
                     start_ids=start_ids,
-                    prefix_ids=tokenizers.target.encode(request.prefix) if request.prefix and number == 0 else [],
-                    phrases=phrases,
-                    phrase_ids=[encode_phrase(tokenizers.target, phrase) for phrase in phrases],
+                    prefix_ids=self._encode(request.prefix, line) if request.prefix.strip() and number == 0 else [],
+                    phrases=[*required, *terms],
+                    phrase_ids=[*(self._encode(each, line) for each in required), *map(term_ids.__getitem__, terms)],
                 )
                 inputs_by_line[-1].append(given)
         return inputs_by_line
+
+    def _encode(self, phrase: str, line: int) -> list[int]:
+        """The ids of a phrase that is required of a line, whose number errors name."""
+        try:
+            return encode_phrase(self.tokenizers.target, phrase)
+        except InputError as error:
+            raise InputError(f"line {line + 1}: {error}") from error
 
     def _direction(self, request: Request) -> Direction:
         """The languages of a line; those that it does not name are the translator's, if the model translates so."""

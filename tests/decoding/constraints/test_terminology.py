@@ -3,7 +3,12 @@
 from pathlib import Path
 
 import pytest
+from harness import random_model
 
+from translate.config.data import TokenizerConfig
+from translate.config.decoding import DecodingConfig
+from translate.data.tokenizer import Tokenizers, train_tokenizer
+from translate.decoding import Request, Translator
 from translate.decoding.constraints.terminology import Terminology, read_terminology
 from translate.errors import InputError
 
@@ -59,6 +64,20 @@ def test_empty_terms_are_refused() -> None:
     for targets in ({"": "dog"}, {"Hund": " "}):
         with pytest.raises(ValueError, match="must not be empty"):
             Terminology(targets)
+
+
+def test_what_the_vocabulary_cannot_spell_is_reported_at_once() -> None:
+    """A translation of a term before any line has the term; a phrase of a line, and its prefix, with its number."""
+    plain = train_tokenizer(["the dog runs"] * 3, TokenizerConfig(vocab_size=18, byte_fallback=False))
+    tokenizers = Tokenizers(plain, plain, "joint")
+    translator = Translator(random_model(tokenizers).eval(), tokenizers, DecodingConfig())
+    for request, place in (
+        (Request("dog", terminology=Terminology({"runs": "dog", "cat": "dög"})), ""),
+        (Request("dog", required=("dog", "dög")), "line 2: "),
+        (Request("dog", prefix="dög"), "line 2: "),
+    ):
+        with pytest.raises(InputError, match=f"^{place}the phrase 'dög': the target vocabulary cannot spell 'ö'$"):
+            translator.translate(["dog", request])
 
 
 def write(folder: Path, content: bytes) -> Path:

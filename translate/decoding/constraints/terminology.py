@@ -6,12 +6,14 @@ found as "Der Hund". Inflected forms are separate terms, one line each. The line
 of several terms at one place the longest is taken, and reading continues after it.
 """
 
+import functools
 import unicodedata
 from collections.abc import Mapping
 from pathlib import Path
 
 from translate.data.text import read_lines
-from translate.decoding.constraints.phrases import is_word_character
+from translate.data.tokenizer import Tokenizer
+from translate.decoding.constraints.phrases import encode_phrase, is_word_character
 from translate.errors import InputError
 
 _SENTENCE_ENDS = frozenset(".!?:…")
@@ -31,6 +33,7 @@ class Terminology:
             if not source.strip() or not target.strip():
                 raise ValueError(f"a term and its translation must not be empty, as in {source!r}: {target!r}")
         self._targets = {_normalize(source): target for source, target in targets.items()}
+        self.targets = frozenset(self._targets.values())
         self._at_beginning = {_uncapitalize(source): target for source, target in self._targets.items()}
         self._lengths = sorted({len(source) for source in self._targets}, reverse=True)
 
@@ -78,6 +81,16 @@ def read_terminology(path: Path) -> Terminology:
                 f" {earlier!r}; keep one of them"
             )
     return Terminology({source: target for source, (target, _) in found.items()})
+
+
+@functools.lru_cache(maxsize=4)
+def encode_terms(target: Tokenizer, terminology: Terminology) -> dict[str, list[int]]:
+    """The ids of all translations of terms, so that the first line reports one that cannot be required.
+
+    Raises:
+        InputError: The vocabulary cannot spell a translation.
+    """
+    return {phrase: encode_phrase(target, phrase) for phrase in sorted(terminology.targets)}
 
 
 def _normalize(text: str) -> str:
