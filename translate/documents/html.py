@@ -29,7 +29,7 @@ _RUBY = {"rt", "rp"}  # how a word is pronounced; their end tags may be missing
 _POINTS = _SCRIPTS | _RUBY | {"svg"}  # belong to the adjacent word
 _BLOCKS = {"canvas", "iframe", "noscript", "object", "pre", "script", "style", "template", "textarea"}
 _UNTOUCHED = _PLACEHOLDERS | _POINTS | _BLOCKS
-_LETTERS = re.compile(r"(?<!\w)(?:[A-Z][A-Za-z]?|[cdkm]m|[a-z])$")  # at the end of units and formulas
+_LETTERS = re.compile(r"(?<!\w)(?:[A-Z][A-Za-z]?|[cdkm]m|[a-z])\Z")  # at the end of units and formulas
 _VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
 _ONE_TAG = r"""</?[a-z][^\s/>]*+
       (?:[\s/]++ | [^\s/>][^\s/>=]*+ (?:\s*+=\s*+(?:"[^"]*+"?+ | '[^']*+'?+ | [^\s>]*+))?+)*+ >?"""
