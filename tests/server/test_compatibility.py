@@ -102,6 +102,14 @@ def test_lists_and_alternatives_of_libretranslate(client: TestClient, runs: list
     assert client.post("/translate", json=html).json() == {"translatedText": [page, "7"]}
 
 
+def test_texts_keep_their_line_ends(client: TestClient) -> None:
+    question = {"q": "grün\n\nHaus\n", "source": "de", "target": "en", "alternatives": 1}
+    expected = client.post("/translate", json=question).json()
+    answer = client.post("/translate", json=question | {"q": "grün\r\n\r\nHaus\r\n"}).json()
+    assert answer["translatedText"] == expected["translatedText"].replace("\n", "\r\n")
+    assert answer["alternatives"] == [each.replace("\n", "\r\n") for each in expected["alternatives"]]
+
+
 @pytest.mark.parametrize(
     "path, form, named",
     [

@@ -3,7 +3,9 @@
 import asyncio
 import functools
 import json
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from unittest.mock import AsyncMock, Mock
@@ -68,8 +70,35 @@ def test_a_disconnected_client_ends_the_jobs_of_its_document(
     monkeypatch.setattr(models["first"].queue, "submit", submitted.append)  # never answers
     request = Mock(receive=AsyncMock(return_value={"type": "http.disconnect"}))
     with pytest.raises(HTTPException, match="499"):
-        asyncio.run(models["first"].translate_documents(request, ["Hund"], "text", {}))
-    assert [(job.texts, job.is_cancelled) for job in submitted] == [(["Hund"], True)]
+        asyncio.run(models["first"].translate_documents(request, ["Hund", "Haus\nTür"], "text", {}))
+    assert [(job.texts, job.is_cancelled) for job in submitted] == [(["Hund", "Haus", "Tür"], True)]
+
+
+def test_the_number_of_documents_is_limited(make_client: Callable[..., TestClient]) -> None:
+    question = {"text": ["<p>1</p>"] * 11, "target_lang": "EN", "tag_handling": "html"}
+    response = make_client(texts=10).post("/v2/translate", json=question)
+    assert response.status_code == 400 and "11 texts" in response.json()["message"]
+
+
+def test_a_document_that_waits_for_a_thread_has_a_deadline(make_models: Callable[..., dict[str, ServedModel]]) -> None:
+    model, is_over = make_models()["first"], threading.Event()
+    model.limits = model.limits.model_copy(update={"seconds": 0.1})
+    model.document_threads = ThreadPoolExecutor(1)
+    model.document_threads.submit(is_over.wait)
+    with pytest.raises(HTTPException, match="504"):
+        asyncio.run(model.translate_documents(Mock(), ["Hund"], "text", {}))
+    is_over.set()
+
+
+def test_all_jobs_of_a_document_have_one_deadline(
+    make_models: Callable[..., dict[str, ServedModel]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, deadlines = make_models()["first"], list[float]()
+    results = Job.results
+    monkeypatch.setattr(Job, "results", lambda job, deadline: deadlines.append(deadline) or results(job, deadline))
+    connected = Mock(receive=lambda: asyncio.sleep(60))
+    asyncio.run(model.translate_documents(connected, ["<p title='Haus'>Ein <b>Hund</b></p>"], "html", {}))
+    assert len(deadlines) == 3 and len(set(deadlines)) == 1
 
 
 def test_a_full_queue_is_an_error(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,28 +93,39 @@ def translate_document(
     Raises:
         InputError: The extra `documents` is not installed, and the format needs it.
     """
-    byte_order_mark = "\ufeff" * text.startswith("\ufeff")
-    document = DocumentTranslation(text.removeprefix(byte_order_mark), 0, 0, 0, 0, [], ConditionCounts())
+    return translate_documents([text], document_format, translate, align, direction)[0]
+
+
+def translate_documents(
+    texts: Sequence[str],
+    document_format: DocumentFormat,
+    translate: Callable[[Sequence[str]], Iterable[Translation]],
+    align: Callable[[Sequence[Translation]], Iterable[Weights]] | None = None,
+    direction: Direction | None = None,
+) -> list[DocumentTranslation]:
+    """Translate documents as `translate_document` does, with the sentences of all documents in one call."""
+    marks = ["\ufeff" * text.startswith("\ufeff") for text in texts]
+    documents = [
+        DocumentTranslation(text.removeprefix(mark), 0, 0, 0, 0, [], ConditionCounts())
+        for text, mark in zip(texts, marks, strict=True)
+    ]
     if document_format in _ATTRIBUTES:
-        document = _translate_text(document, _ATTRIBUTES[document_format], translate, None)
-    document = _translate_text(document, READERS[document_format], translate, align)
-    written = document.text
+        documents = _translate_texts(documents, _ATTRIBUTES[document_format], translate, None)
+    documents = _translate_texts(documents, READERS[document_format], translate, align)
     if document_format == "html" and direction is not None and direction.target != UNKNOWN:
-        written = name_language(written, direction)
-    return document._replace(text=byte_order_mark + written)
+        documents = [document._replace(text=name_language(document.text, direction)) for document in documents]
+    return [document._replace(text=mark + document.text) for document, mark in zip(documents, marks, strict=True)]
 
 
-def _translate_text(
-    document: DocumentTranslation,
+def _translate_texts(
+    documents: Sequence[DocumentTranslation],
     read: Callable[[str], Iterator[Segment]],
     translate: Callable[[Sequence[str]], Iterable[Translation]],
     align: Callable[[Sequence[Translation]], Iterable[Weights]] | None,
-) -> DocumentTranslation:
-    """Translate what a reader finds in a document, and add it to the report."""
-    text, segments = document.text, list(read(document.text))
-    layouts = [lay_out(segment) for segment in segments]
-    sentences = [list(_read_sentences(layout)) for layout in layouts]
-    wanted = [sentence for each in sentences for sentence in each if any(map(str.isalpha, sentence.text))]
+) -> list[DocumentTranslation]:
+    """Translate what a reader finds in documents, and add it to their reports."""
+    pages = [_Page(document, read) for document in documents]
+    wanted = [sentence for page in pages for sentence in page.wanted]
     forms = [[each.words, *([without_placeholders(each)] if each.placeholders else [])] for each in wanted]
     lines = [join_words(form) for each in forms for form in each]
     translations = iter(list(translate(lines)) if lines else [])
@@ -122,27 +133,46 @@ def _translate_text(
         _choose(sentence, each, list(itertools.islice(translations, len(each))))
         for sentence, each in zip(wanted, forms, strict=True)
     ]
-    document.conditions.update(count_conditions(made))
     if align is not None:
         to_align = [pair for pair in zip(wanted, made, strict=True) if pair[0].layout.markup]
         weights = align([translation for _, translation in to_align])
         for (sentence, _), found in zip(to_align, weights, strict=True):
             sentence.weights = found
-    parts, position = [], 0
-    for segment, layout, each in zip(segments, layouts, sentences, strict=True):
-        is_same = all(sentence.target == sentence.text for sentence in each)
-        parts += [text[position : segment.start], segment.raw if is_same else write_translation(segment, layout, each)]
-        position = segment.start + len(segment.raw)
-    written = "".join([*parts, text[position:]])
-    is_placeholder = [each for layout in layouts for _, each in layout.written]
-    return document._replace(
-        text=written,
-        segments=document.segments + len({id(sentence.layout) for sentence in wanted}),
-        sentences=document.sentences + len(wanted),
-        tags=document.tags + is_placeholder.count(False),
-        placeholders=document.placeholders + is_placeholder.count(True),
-        problems=document.problems + _compare(text, segments, layouts, list(map(lay_out, read(written)))),
-    )
+    chosen = iter(made)
+    return [page.write(list(itertools.islice(chosen, len(page.wanted)))) for page in pages]
+
+
+class _Page:
+    """What a reader finds in a document."""
+
+    def __init__(self, document: DocumentTranslation, read: Callable[[str], Iterator[Segment]]) -> None:
+        self.document, self.read = document, read
+        self.segments = list(read(document.text))
+        self.layouts = [lay_out(segment) for segment in self.segments]
+        self.sentences = [list(_read_sentences(layout)) for layout in self.layouts]
+        self.wanted = [each for found in self.sentences for each in found if any(map(str.isalpha, each.text))]
+
+    def write(self, made: Sequence[Translation]) -> DocumentTranslation:
+        """The document with the translations of the wanted sentences, which are also in the sentences."""
+        document, text = self.document, self.document.text
+        document.conditions.update(count_conditions(made))
+        parts, position = [], 0
+        for segment, layout, each in zip(self.segments, self.layouts, self.sentences, strict=True):
+            is_same = all(sentence.target == sentence.text for sentence in each)
+            new = segment.raw if is_same else write_translation(segment, layout, each)
+            parts += [text[position : segment.start], new]
+            position = segment.start + len(segment.raw)
+        written = "".join([*parts, text[position:]])
+        is_placeholder = [each for layout in self.layouts for _, each in layout.written]
+        problems = _compare(text, self.segments, self.layouts, list(map(lay_out, self.read(written))))
+        return document._replace(
+            text=written,
+            segments=document.segments + len({id(sentence.layout) for sentence in self.wanted}),
+            sentences=document.sentences + len(self.wanted),
+            tags=document.tags + is_placeholder.count(False),
+            placeholders=document.placeholders + is_placeholder.count(True),
+            problems=document.problems + problems,
+        )
 
 
 def word_weights(

@@ -1,6 +1,5 @@
 """The requests and answers of LibreTranslate and DeepL, so that their clients can use this server."""
 
-import itertools
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -207,8 +206,9 @@ async def _translate_texts(
     """Translate texts line by line, or as HTML; returns the best translation of each, then its other ones."""
     if is_html:
         return [[each.text] for each in await model.translate_documents(request, texts, "html", {}, direction)]
-    divided, options = [text.split("\n") for text in texts], {"n_best": num_others + 1} if num_others else {}
-    job = model.translation_job(list(itertools.chain(*divided)), options, direction)
+    divided = [re.split(r"(\r?\n)", text) for text in texts]  # lines alternate with their ends
+    options = {"n_best": num_others + 1} if num_others else {}
+    job = model.translation_job([line for parts in divided for line in parts[::2]], options, direction)
     found = ([each.text, *(other.text for other in each.alternatives)] for each in await model.answer(request, job))
-    ranked = [list(itertools.islice(found, len(lines))) for lines in divided]
-    return [["\n".join(line[: rank + 1][-1] for line in lines) for rank in range(num_others + 1)] for lines in ranked]
+    ranked = [[[part] if place % 2 else next(found) for place, part in enumerate(parts)] for parts in divided]
+    return [["".join(part[: rank + 1][-1] for part in parts) for rank in range(num_others + 1)] for parts in ranked]

@@ -6,6 +6,7 @@ import functools
 import json
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from translate.data.languages import Direction
 from translate.decoding import Request, Translation, Translator
 from translate.decoding.loading import LoadedTranslator, load_translator
 from translate.decoding.output.formats import CorpusScore, describe_scores
-from translate.documents.document import DocumentFormat, DocumentTranslation, translate_document, word_weights
+from translate.documents.document import DocumentFormat, DocumentTranslation, translate_documents, word_weights
 from translate.errors import InputError
 from translate.nearest import did_you_mean, nearest
 from translate.runs.directory import Checkpoint
@@ -30,6 +31,7 @@ from translate.visualize.sentences import read_sentence
 
 _FIXED = ("engine", "precision", "device", "workers", "batch_tokens", "look_ahead_lines")
 _ATTENTION_TOKENS = 128  # per side; an answer holds their product for each head
+_DOCUMENTS = 64  # requests at once; their threads mostly wait for translations
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _LARGEST = {  # limits of a request, unless the run's own value is larger
     "max_length_factor": 4.0,
@@ -54,6 +56,7 @@ class ServedModel:
         on_batch = functools.partial(metrics.observe_batch, name)
         self.queue = BatchQueue(max_characters=limits.waiting_characters, num_workers=num_workers, on_batch=on_batch)
         metrics.waiting.labels(name).set_function(lambda: self.queue.waiting_characters)
+        self.document_threads = ThreadPoolExecutor(_DOCUMENTS, thread_name_prefix="documents")
         self.num_characters = 0  # translated so far
         self._translator_for = functools.lru_cache(maxsize=64)(self._build_translator)
         self._lacks = functools.lru_cache(maxsize=10_000)(translator.tokenizers.source.lacks)
@@ -100,7 +103,7 @@ class ServedModel:
         Raises:
             InputError: A setting is unknown, invalid, reserved for the server, or over its limit; or a text is.
         """
-        self._check_lengths(texts)
+        self._check_texts(texts)
         key = json.dumps(options, sort_keys=True)
         translator = self._translator_for(key)
 
@@ -136,7 +139,7 @@ class ServedModel:
         """
         if len(request.source) != len(request.target):
             raise InputError(f"{len(request.source)} texts in source, but {len(request.target)} in target")
-        self._check_lengths([*request.source, *request.target])
+        self._check_texts([*request.source, *request.target])
         pairs = list(zip(request.source, request.target, strict=True))
         texts, translator = [*request.source, *request.target], self._toward(request)
         return Job(texts, call=lambda check: list(describe_scores(translator, pairs, CorpusScore(), on_finished=check)))
@@ -148,7 +151,7 @@ class ServedModel:
             InputError: A text is empty or too long.
         """
         translator, source, target = self._toward(request), request.source, request.target
-        self._check_lengths([source, target])
+        self._check_texts([source, target])
         pair = read_sentence(translator, source, target=target)
         source_tag, target_tag = translator.tag_ids()
         longest = max(len(pair.source.pieces), len(pair.target_output.pieces))
@@ -167,13 +170,16 @@ class ServedModel:
 
         return Job([source, target], call=look)
 
-    async def results(self, job: Job) -> AsyncGenerator[Found]:
+    async def results(self, job: Job, deadline: float | None = None) -> AsyncGenerator[Found]:
         """Yield the results of a queued job as they arrive; it is cancelled when the generator is closed.
+
+        Args:
+            deadline: Time of the event loop's clock; None: the seconds of the limits from now.
 
         Raises:
             HTTPException: The answer took too long.
         """
-        deadline = asyncio.get_running_loop().time() + self.limits.seconds
+        deadline = deadline or asyncio.get_running_loop().time() + self.limits.seconds
         try:
             async for found in job.results(deadline):
                 if isinstance(found.value, schema.TranslationAnswer | Translation):
@@ -184,15 +190,18 @@ class ServedModel:
                         self.metrics.conditions.labels(self.name, condition).inc()
                 yield found
         except TimeoutError:
-            raise HTTPException(504, f"no answer within {self.limits.seconds:g} s; send smaller requests") from None
+            raise self._too_late() from None
         finally:
             self.queue.cancel(job)
 
-    async def answer(self, request: HttpRequest, job: Job) -> list[Any]:
+    async def answer(self, request: HttpRequest, job: Job, deadline: float | None = None) -> list[Any]:
         """Queue a job and wait for its results, in order; it is cancelled when the client disconnects.
 
+        Args:
+            deadline: As in `results`.
+
         Raises:
-            HTTPException: The queue is full.
+            HTTPException: The queue is full, or the answer took too long.
         """
 
         async def watch() -> None:
@@ -203,7 +212,7 @@ class ServedModel:
         self.queue.submit(job)
         watching = asyncio.create_task(watch())
         try:
-            async with contextlib.aclosing(self.results(job)) as results:
+            async with contextlib.aclosing(self.results(job, deadline)) as results:
                 found = {each.number: each.value async for each in results}
             return [found[number] for number in sorted(found)]
         finally:
@@ -217,45 +226,50 @@ class ServedModel:
         options: Mapping[str, Any],
         direction: Direction | None = None,
     ) -> list[DocumentTranslation]:
-        """Translate documents in threads, so that other requests do not wait while documents are parsed.
+        """Translate documents in a thread, so that other requests do not wait while documents are parsed.
 
         Raises:
             InputError: As in `translate_document`; or a setting or the number of sentences is over its limit.
-            HTTPException: The queue is full.
+            HTTPException: The queue is full, or the answer took too long.
         """
-        if any(map(_SURROGATE.search, texts)):
-            raise InputError("the document contains a surrogate, which is not a character")
+        self._check_texts(texts, max_characters=self.limits.body_bytes)
         loop = asyncio.get_running_loop()
+        deadline = loop.time() + self.limits.seconds
 
         async def answer(make_job: Callable[[], Job]) -> list[Any]:
-            return await self.answer(request, make_job())  # a job belongs to the event loop
+            return await self.answer(request, make_job(), deadline)  # a job belongs to the event loop
 
         def ask(make_job: Callable[[], Job]) -> list[Any]:
             return asyncio.run_coroutine_threadsafe(answer(make_job), loop).result()
 
-        def translate(text: str) -> DocumentTranslation:
-            return translate_document(
-                text,
+        def translate() -> list[DocumentTranslation]:
+            return translate_documents(
+                texts,
                 document_format,
                 lambda sentences: ask(lambda: self.translation_job(sentences, options, direction, is_raw=True)),
                 lambda made: ask(lambda: self.alignment_job(made, options))[0] if made else [],
                 direction,
             )
 
-        return await asyncio.gather(*(asyncio.to_thread(translate, text) for text in texts))
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await loop.run_in_executor(self.document_threads, translate)
+        except TimeoutError:
+            raise self._too_late() from None
 
     def _toward(self, request: schema.DirectedQuestion) -> Translator:
         return self.translator.toward(self.choose(request.to, request.from_))
 
-    def _check_lengths(self, texts: Sequence[str]) -> None:
-        limits = self.limits
-        if len(texts) > limits.texts:
-            raise InputError(f"{len(texts)} texts in a request; the limit is {limits.texts}: split the request")
+    def _too_late(self) -> HTTPException:
+        return HTTPException(504, f"no answer within {self.limits.seconds:g} s; send smaller requests")
+
+    def _check_texts(self, texts: Sequence[str], *, max_characters: int | None = None) -> None:
+        limit, longest = self.limits.texts, max_characters or self.limits.characters
+        if len(texts) > limit:
+            raise InputError(f"{len(texts)} texts in a request; the limit is {limit}: split the request")
         for number, text in enumerate(texts, start=1):
-            if len(text) > limits.characters:
-                raise InputError(
-                    f"text {number} has {len(text)} characters; the limit is {limits.characters}: split it"
-                )
+            if len(text) > longest:
+                raise InputError(f"text {number} has {len(text)} characters; the limit is {longest}: split it")
             if _SURROGATE.search(text):
                 raise InputError(f"text {number} contains a surrogate, which is not a character")
 

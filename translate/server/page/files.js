@@ -43,7 +43,7 @@ export function setUpFiles({ requestFor, chosenModel, onFile, announce, fail }) 
       const kind = binaryKind(new Uint8Array(bytes.slice(0, BEGINNING_BYTES)));
       const way = "Save it as plain text or HTML, and drop it again.";
       if (kind) return fail(new Error(`“${file.name}” is ${kind}, not UTF-8 text. ${way}`));
-      text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+      text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
     } catch {
       return fail(new Error(`“${file.name}” is not UTF-8 text. Save it as UTF-8, and drop it again.`));
     }
@@ -85,8 +85,10 @@ export function setUpFiles({ requestFor, chosenModel, onFile, announce, fail }) 
   }
 
   async function translateLines(name, text) {
-    const endsLine = text.endsWith("\n");
-    const lines = (endsLine ? text.slice(0, -1) : text).split("\n").map((line) => line.replace(/\r$/, ""));
+    const mark = text.startsWith("\ufeff") ? "\ufeff" : "";
+    const parts = text.slice(mark.length).split(/(\r?\n)/); // lines alternate with their ends
+    if (parts.length > 1 && !parts.at(-1)) parts.pop();
+    const lines = parts.filter((_, place) => place % 2 === 0);
     const request = requestFor();
     const records = [];
     result = { name: nameOf(name, chosenModel()) };
@@ -113,7 +115,8 @@ export function setUpFiles({ requestFor, chosenModel, onFile, announce, fail }) 
     const done = records.length === lines.length;
     if (!done && !signal.aborted) fail(new Error(`After line ${number(records.length)}: ${trouble.message}`));
     const count = plural(records.length, "line");
-    if (records.length) result.text = records.map((record) => record.text).join("\n") + (endsLine ? "\n" : "");
+    const made = records.map((record, line) => record.text + (parts[2 * line + 1] ?? ""));
+    if (records.length) result.text = mark + made.join("");
     if (done) end(doneSince(start), "Download");
     else end(`${signal.aborted ? "Cancelled" : "Stopped"} after ${count}`, `Download ${count}`);
     showConditions(part("file-conditions"), records, "line");
