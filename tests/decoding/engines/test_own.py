@@ -2,7 +2,6 @@
 
 import copy
 import itertools
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -113,12 +112,12 @@ def test_a_worker_that_fails_stops_the_others(translator: MakeTranslator, monkey
     num_found = 0
 
     def fail_or_go_on(
-        search: Any, order: Sequence[int], *, stop: threading.Event, on_step: Any
+        search: Any, order: Sequence[int], *, is_stopped: Callable[[], bool], on_step: Any
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         nonlocal num_found
         if 0 in order:
             raise RuntimeError("the first worker fails")
-        for sentence in itertools.takewhile(lambda _: not stop.is_set(), order):
+        for sentence in itertools.takewhile(lambda _: not is_stopped(), order):
             time.sleep(0.01)
             num_found += 1
             yield (sentence, [Hypothesis([], [0.0], 0.0, truncated=False)])
