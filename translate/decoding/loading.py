@@ -3,7 +3,6 @@
 import functools
 import importlib.util
 import logging
-import math
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
@@ -223,9 +222,9 @@ class AutomaticEngine:
         """See `Engine.check`: our own model searches when CTranslate2 does not support a setting."""
         self.own.check(config)
 
-    def prepare(self, num_lines: float = math.inf) -> Literal["translate", "ctranslate2"]:
+    def prepare(self, num_lines: int | None = None) -> Literal["translate", "ctranslate2"]:
         """See `Engine.prepare`."""
-        self._chosen = self._choose(num_lines)
+        self._chosen = self._choose(MANY_LINES if num_lines is None else num_lines)
         return self._chosen.prepare()
 
     def search(self, job: SearchJob) -> None:
@@ -235,7 +234,7 @@ class AutomaticEngine:
         is_ours = job.on_step is not None or num_lines == 0 or missing_settings(job.config)
         (self.own if is_ours else self._choose(num_lines)).search(job)
 
-    def _choose(self, num_lines: float) -> Engine:
+    def _choose(self, num_lines: int) -> Engine:
         """CTranslate2 once there are enough lines to pay for its conversion, and our own model until then."""
         is_some = max(num_lines, self._num_lines) >= FEW_LINES
         try:

@@ -124,7 +124,7 @@ class CTranslate2Engine:
         """See `Engine.check`."""
         check_ctranslate2(config)
 
-    def prepare(self, num_lines: float = math.inf) -> Literal["ctranslate2"]:
+    def prepare(self, num_lines: int | None = None) -> Literal["ctranslate2"]:
         """See `Engine.prepare`."""
         return "ctranslate2"
 

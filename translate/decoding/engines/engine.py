@@ -1,6 +1,5 @@
 """The engine protocol: searches for translations as token ids. Our own model does all forced decoding."""
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
@@ -48,8 +47,12 @@ class Engine(Protocol):
         """
         ...
 
-    def prepare(self, num_lines: float = math.inf) -> Literal["translate", "ctranslate2"]:
-        """Load what an input of this many lines needs; return the name of the engine that searches from now on."""
+    def prepare(self, num_lines: int | None = None) -> Literal["translate", "ctranslate2"]:
+        """Load what an input of this many lines needs; return the name of the engine that searches from now on.
+
+        Args:
+            num_lines: None: very many.
+        """
         ...
 
     def search(self, job: SearchJob) -> None:

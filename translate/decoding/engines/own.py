@@ -3,7 +3,6 @@
 `BeamSearch` in `search/loop.py` searches one share; its `step` is one step of beam search.
 """
 
-import math
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -63,7 +62,7 @@ class OwnEngine:
                 " shortlist=True"
             )
 
-    def prepare(self, num_lines: float = math.inf) -> Literal["translate"]:
+    def prepare(self, num_lines: int | None = None) -> Literal["translate"]:
         """See `Engine.prepare`."""
         return "translate"
 
