@@ -58,7 +58,7 @@ CASES = {
     "mbr": Case({"search": "sample", "mbr": "chrf", "mbr_candidates": 4}, in_position=2),
     "no repeats": Case({"no_repeat_ngram": 2}, in_position=2),
     "repetition": Case({"repetition_penalty": 1.3}, in_position=2),
-    "forbidden": Case(others={"forbidden": ["dog", "green house"]}, in_position=2, at_start=3),
+    "forbidden": Case(others={"forbidden": ["dog", "green house"]}, in_position=2, at_start=1),
     "prefix": Case(request={"prefix": "the dog"}, in_position=2, at_start=2),
     # How many tokens the sentences' lists have together.
     "shortlist": Case({"shortlist": True}, request={"prefix": "the dog"}, in_position=2, at_change=1, at_start=2),

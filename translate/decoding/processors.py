@@ -12,6 +12,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from translate.decoding.constraints.phrases import WordTables
 from translate.decoding.search.beam import BeamState, NextTokenScores
+from translate.model.device import copy_to_device
 
 _NONE = -1  # no token
 
@@ -69,22 +70,19 @@ class ForbiddenPhrases:
     """
 
     def __init__(self, phrases: Sequence[Sequence[int]], words: WordTables) -> None:
-        # One table for each length, without padding: one long phrase does not make many short ones expensive.
-        by_length = itertools.groupby(sorted(phrases, key=len), key=len)
-        tables = [torch.tensor(list(each), device=words.begins_word.device) for _, each in by_length]
-        self._last_ids = torch.cat([table[:, -1] for table in tables])
+        phrases, device = sorted(phrases, key=len), words.begins_word.device
         self._begins_word = words.begins_word
+        self._last_ids = copy_to_device(torch.tensor([phrase[-1] for phrase in phrases]), device)
         self._is_open = words.leaves_word_open[self._last_ids]
-        self._beginnings = [table[:, :-1] for table in tables]
-        self._open_phrases = [table[words.leaves_word_open[table[:, -1]]] for table in tables]
+        self._beginnings = _tables([phrase[:-1] for phrase in phrases], device)
+        self._open_phrases = _tables(list(itertools.compress(phrases, self._is_open.tolist())), device)
 
     def __call__(self, scores: NextTokenScores, state: BeamState) -> NextTokenScores:
         """Forbids the tokens that complete a phrase."""
         completes = _ends_with(state, self._beginnings)
         is_last = (state.lengths + 1 >= state.max_lengths)[:, None, None]
         _forbid(scores, self._last_ids.expand_as(completes), completes & (is_last | ~self._is_open))
-        is_ending = _ends_with(state, self._open_phrases).any(dim=2)
-        if is_ending.any():
+        if self._open_phrases and (is_ending := _ends_with(state, self._open_phrases).any(dim=2)).any():
             scores.masked_fill_(is_ending[:, :, None] & self._begins_word, -math.inf)
         return scores
 
@@ -143,6 +141,12 @@ def _newest_tokens(state: BeamState, count: int) -> Int[Tensor, "batch beam {cou
     positions = state.lengths[:, None] + torch.arange(1 - count, 1, device=state.ids.device)
     tokens = state.ids.take_along_dim(positions.clamp(min=0, max=state.ids.shape[2] - 1)[:, None], dim=2)
     return tokens.masked_fill((positions < 1)[:, None], _NONE)
+
+
+def _tables(phrases: Sequence[Sequence[int]], device: torch.device) -> list[Int[Tensor, "_ _"]]:
+    """Phrases, the shortest first, as one table for each length: padding would cost number times longest."""
+    by_length = itertools.groupby(phrases, key=len)
+    return [copy_to_device(torch.tensor(list(each), dtype=torch.long), device) for _, each in by_length]
 
 
 def _ends_with(state: BeamState, tables: Sequence[Int[Tensor, "_ _"]]) -> Bool[Tensor, "batch beam phrases"]:
