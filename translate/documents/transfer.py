@@ -7,9 +7,9 @@ Paired markup goes around the run of translated words with the greatest sum of (
 import re
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, filterfalse
+from itertools import accumulate, chain, filterfalse, islice
 from typing import NamedTuple
 
 from translate.documents.segments import Layout, Markup, Segment
@@ -187,14 +187,16 @@ class _Transfer:
         def is_outside(word: int) -> bool:  # a placeholder outside of the pair stays so: a link is not in another
             return not pair.start <= self.copied.get(word, pair).start < pair.end
 
-        free = _between(self.free[pair.parent], words)
-        # The best run begins and ends with linked words. If none is free, any other word does.
-        candidates = _between(free, range(min(shares, default=0), max(shares, default=-1) + 1))
-        candidates += [next(filterfalse(is_outside, free), free[0])] if free else []
+        free = self.free[pair.parent]
+        linked = range(
+            min(shares, default=0), max(shares, default=-1) + 1
+        )  # contains the best run, or else any word does
+        others = chain(filterfalse(is_outside, _between(free, words)), _between(free, words))
+        candidates = [*_between(free, linked), *islice(others, 1)]
         run = _best_run({word: shares[word] - 0.5 - len(self.targets) * is_outside(word) for word in candidates})
         if run:
-            place = bisect_left(self.free[pair.parent], run.start)
-            del self.free[pair.parent][place : place + len(run)]
+            place = bisect_left(free, run.start)
+            del free[place : place + len(run)]
             self.taken |= {(pair.parent, word): run for word in run}
         else:
             run = self.taken[pair.parent, max(shares, key=lambda word: (shares[word], -word), default=words.start)]
@@ -249,9 +251,9 @@ def _spans(lengths: Sequence[int]) -> list[range]:
     return [range(end - length, end) for length, end in zip(lengths, accumulate(lengths), strict=True)]
 
 
-def _between(words: list[int], part: range) -> list[int]:
+def _between(words: list[int], part: range) -> Iterator[int]:
     """The sorted words that are in a part of the translation."""
-    return words[bisect_left(words, part.start) : bisect_left(words, part.stop)]
+    return map(words.__getitem__, range(bisect_left(words, part.start), bisect_left(words, part.stop)))
 
 
 def _best_run(scores: Mapping[int, float]) -> range:
