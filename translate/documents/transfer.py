@@ -188,9 +188,8 @@ class _Transfer:
             return not pair.start <= self.copied.get(word, pair).start < pair.end
 
         free = self.free[pair.parent]
-        linked = range(
-            min(shares, default=0), max(shares, default=-1) + 1
-        )  # contains the best run, or else any word does
+        # The best run begins and ends with linked words. If none of them is free, any other word does.
+        linked = range(min(shares, default=0), max(shares, default=-1) + 1)
         others = chain(filterfalse(is_outside, _between(free, words)), _between(free, words))
         candidates = [*_between(free, linked), *islice(others, 1)]
         run = _best_run({word: shares[word] - 0.5 - len(self.targets) * is_outside(word) for word in candidates})
