@@ -54,7 +54,7 @@ def hash_lines(lines: Iterable[str], hash_text: Callable[[str], int] = hash) -> 
 
 
 def _stable_hash(text: str) -> int:
-    """A hash that is the same in all processes of a training, and slower than Python's."""
+    """A hash that is the same in every process. Python's own is faster, but differs from process to process."""
     digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "little", signed=True)
 

@@ -122,7 +122,7 @@ def _flat_rows(path: Path, kind: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _check_columns(columns: list[str], corpus: Table) -> None:
-    """Raise an InputError unless a corpus's columns that are given by name occur once in its header."""
+    """Check that each column that a corpus names occurs once in the header, or raise an InputError."""
     for key, column in (("source_column", corpus.source_column), ("target_column", corpus.target_column)):
         if isinstance(column, str) and columns.count(column) != 1:
             wrong = "is the name of several columns" if column in columns else "does not exist"

@@ -80,7 +80,7 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """The ids of one sentence; a sentence of white space has none."""
-        if self.language_tokens or self._is_looked_up:
+        if not self._is_plain:
             return self.encode_lines([text], num_threads=1)[0]
         ids: list[int] = self._processor.encode(text)  # for a list, SentencePiece would start a thread
         return ids
@@ -97,7 +97,7 @@ class Tokenizer:
 
     def encode_lines(self, lines: Sequence[str], *, num_threads: int) -> list[list[int]]:
         """The ids of many sentences; the result does not depend on `num_threads`."""
-        if not (self.language_tokens or self._is_looked_up):  # as all that are trained here
+        if self._is_plain:
             ids: list[list[int]] = self._processor.encode([*lines], num_threads=num_threads)
             return ids
         split = [self.split_tag(line) for line in lines]
@@ -141,6 +141,11 @@ class Tokenizer:
         """The language tokens of an imported vocabulary, such as `>>deu<<`; SentencePiece would split them."""
         found = [token for token, piece in enumerate(self.all_pieces) if re.fullmatch(">>.*<<", piece)]
         return self.pieces([token for token in found if self._processor.is_unused(token)])  # as in no trained model
+
+    @functools.cached_property
+    def _is_plain(self) -> bool:
+        """Whether SentencePiece's ids are the ids, as in every vocabulary that is trained here."""
+        return not (self.language_tokens or self._is_looked_up)
 
     @functools.cached_property
     def _ids(self) -> dict[str, int]:

@@ -144,7 +144,7 @@ def _newest_tokens(state: BeamState, count: int) -> Int[Tensor, "batch beam {cou
 
 
 def _tables(phrases: Sequence[Sequence[int]], device: torch.device) -> list[Int[Tensor, "_ _"]]:
-    """Phrases, the shortest first, as one table for each length: padding would cost number times longest."""
+    """One table of phrases for each length. Phrases come in order of length; a single table would need padding."""
     by_length = itertools.groupby(phrases, key=len)
     return [copy_to_device(torch.tensor(list(each), dtype=torch.long), device) for _, each in by_length]
 

@@ -251,7 +251,7 @@ def _spans(lengths: Sequence[int]) -> list[range]:
 
 
 def _between(words: list[int], part: range) -> Iterator[int]:
-    """The sorted words that are in a part of the translation."""
+    """Those of some sorted words that lie in a part of the translation."""
     return map(words.__getitem__, range(bisect_left(words, part.start), bisect_left(words, part.stop)))
 
 

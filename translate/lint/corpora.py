@@ -1,4 +1,4 @@
-"""Suspicious pairs of a corpus, and held-out text that also occurs in training, each with its lines."""
+"""Find suspicious pairs of a corpus, and held-out text that also occurs in training, and name their lines."""
 
 import re
 from collections import defaultdict

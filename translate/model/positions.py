@@ -134,8 +134,9 @@ class RotaryPositions(_TableOfSines):
         super().__init__(d_model=head_dim)
 
     def rotary(self, positions: Int[Tensor, "*batch position"]) -> Float[Tensor, "*batch 1 position half 2"]:
-        exact = self.table.to(torch.promote_types(self.table.dtype, torch.float32))  # no complex numbers in bf16
-        return exact[positions].unflatten(-1, (-1, 2)).flip(-1).unsqueeze(-4)
+        rows = self.table[positions]
+        exact = rows.to(torch.promote_types(rows.dtype, torch.float32))  # there are no complex numbers in bf16
+        return exact.unflatten(-1, (-1, 2)).flip(-1).unsqueeze(-4)
 
 
 def rotate(

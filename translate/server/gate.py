@@ -42,9 +42,8 @@ class Access(NamedTuple):
         """Whether this is the token, compared in constant time."""
         if self.token is None or given is None:
             return self.token is None
-        return hmac.compare_digest(
-            given.encode(errors="surrogatepass"), self.token.encode()
-        )  # JSON may have surrogates
+        found = given.encode(errors="surrogatepass")  # JSON may have surrogates
+        return hmac.compare_digest(found, self.token.encode())
 
 
 class Metrics:

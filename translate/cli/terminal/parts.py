@@ -67,7 +67,7 @@ def load_for_parts(
     checkpoint: str,
     num_lines: int,
 ) -> tuple["Translator", dict[str, str]]:
-    """Load a translator, and take the checksums of its runs and files. One engine searches all blocks.
+    """Load a translator whose engine is the same for all blocks, and compute the checksums of its runs and files.
 
     Args:
         num_lines: Lines of the whole input.
