@@ -157,7 +157,7 @@ def count_directions(
         pairs, count = seen.get(str(corpus.direction), (0, 0.0))
         seen[str(corpus.direction)] = pairs + report.num_kept, count + num_epochs * corpus.weight * report.num_kept
     total = sum(count for _, count in seen.values()) or 1.0
-    streamed = {"-".join(data.languages_of(corpus)) for corpus in data.train if is_stream(corpus)}
+    streamed = {str(Languages(data).of(corpus)) for corpus in data.train if is_stream(corpus)}
     found = []
     for direction, (pairs, count) in seen.items() if len(seen) > 1 else ():
         known = (None, None) if direction in streamed else (pairs, count / max(1, pairs))
