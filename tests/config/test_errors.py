@@ -1,5 +1,6 @@
 """What is wrong with a config: a message names the key, the value, its bound or the nearest key, and the place."""
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
@@ -125,7 +126,7 @@ WRONG: list[tuple[str, ...]] = [  # overrides, joined by " & ", and the words of
     ("data.train.0.source=x\udcff", "data.train.0.source", "'\\udcff'", "UTF-8"),
     (f"data.root={'[' * 240}{']' * 240}", "nested"),
     ("model..d_model=3", "'model..d_model=3'", "dotted.key=value"),
-    ("extends=demo", "'extends=demo'"),
+    ("extends=demo", "extends = 'demo'"),
 ]
 
 
@@ -184,6 +185,7 @@ def test_a_tag_of_two_corpora_is_one(run_yaml: None) -> None:
         ("decoding.beem_size", 2, "decoding.beem_size"),
         ("decoding.beam_size", "5", 'decoding.beam_size = "5"'),
         ("training.tf32", 1, "training.tf32 = 1"),
+        ("training.learning_rate", math.inf, "training.learning_rate = .inf"),
     ],
 )
 def test_overrides_in_python_are_as_strict(key: str, value: object, word: str) -> None:

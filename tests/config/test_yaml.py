@@ -1,6 +1,5 @@
 """Scalars by the YAML 1.2 core schema; errors with their place; what is written reads back."""
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -82,10 +81,9 @@ NUMBERS = [1e-9, 0.1 + 0.2, 1e300, 5e-324, 200_000, -0.0, True, None]
 @pytest.mark.parametrize("value", [*AWKWARD, "\x07", "-", *NUMBERS, [], {}])
 def test_what_is_written_reads_back_exactly(value: Any) -> None:
     assert "\n" not in dump_scalar(value)
-    for text in (dump_scalar(value), dump_yaml(value), json.dumps(value)):
+    for text in (dump_scalar(value), dump_yaml(value)):
         assert repr(parsed(text)) == repr(value)
-    for written in (dump_yaml, json.dumps):
-        assert parsed(written({"😀": [value]})) == {"😀": [value]}
+    assert parsed(dump_yaml({"😀": [value]})) == {"😀": [value]}
 
 
 COMMENTED = ["a #2", "#2", "3 # a", "null #2", "[a] # b", "'a' #"]

@@ -71,13 +71,11 @@ def load_config(
     base = config if isinstance(config, str) else values.pop("extends", None)
     path = Path("run") if base is None else find_config(base)
     document = Document({}, {}) if base is None else _read_extended(path, ())
-    given = [*values.items()]
-    if isinstance(overrides, Mapping):
-        given, overrides = [*given, *overrides.items()], ()
-    for key, value in given:
-        _apply_override(document, f"{key}={json.dumps(value, default=os.fspath)}", place=place)
-    for override in overrides:
-        _apply_override(document, override)
+    given, texts = (overrides, ()) if isinstance(overrides, Mapping) else ({}, overrides)
+    for key, value in (*values.items(), *given.items()):
+        _apply_override(document, key, value, place=place)
+    for text in texts:
+        _apply_override(document, *_parse_override(text))
     document.values.setdefault("name", re.sub(r"[^\w.-]+", "-", path.stem).lstrip(".-") or "run")
     _inherit_from_run(document, required=require_files)
     checked = _validate(document)
@@ -122,7 +120,7 @@ def override_config(config: Config, values: Mapping[str, Any]) -> Config:
     document = Document(config.model_dump(mode="json"), {})
     for key, value in values.items():
         if value is not None:
-            _apply_override(document, f"{key}={json.dumps(value)}")
+            _apply_override(document, key, value)
     return _validate(Document(document.values, {}))
 
 
@@ -180,19 +178,33 @@ def _convert_old_keys(document: Document, path: Path) -> None:
             logger.warning(f"{path}: {key} = {value!r} is ignored: {advice}")
 
 
-def _apply_override(document: Document, override: str, *, place: str = "command line") -> None:
-    key, equals, text = override.partition("=")
-    key = key.strip()
-    if not equals or not _DOTTED_KEY.fullmatch(key):
-        raise InputError(f"{override[:80]!r} is not an override: write dotted.key=value, such as model.d_model=256")
+def _parse_override(text: str) -> tuple[str, Any]:
+    key, equals, value = text.partition("=")
+    if not equals or not _DOTTED_KEY.fullmatch(key.strip()):
+        raise InputError(f"{text[:80]!r} is not an override: write dotted.key=value, such as model.d_model=256")
+    return key.strip(), parse_yaml(value, path=None, key=key.strip())[0]
+
+
+def _apply_override(document: Document, key: str, value: Any, *, place: str = "command line") -> None:
     if key == "extends":
-        raise InputError(f"{place}: {override[:80]!r}: extends is only allowed in a config file")
-    value, origins = parse_yaml(text, path=None, place=place, key=key)
-    while key:
-        origins.setdefault(key, Origin(place=place))
-        key, _, name = key.rpartition(".")
+        raise InputError(f"{place}: extends = {value!r}: extends is only allowed in a config file")
+    for name in reversed(key.split(".")):
         value = {name: value}
+    origins: dict[str, Origin] = {}
+    value = _copy_value(value, "", origins, Origin(place=place))
     document.values.update(_merge(document.values, value, "", document.origins, origins))
+
+
+def _copy_value(value: Any, key: str, origins: dict[str, Origin], origin: Origin) -> Any:
+    """Copy a value, with lists for tuples and text for paths, and give all dotted keys in it their origin."""
+    origins[key] = origin
+    if isinstance(value, Mapping):
+        return {str(name): _copy_value(each, join_key(key, str(name)), origins, origin) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_copy_value(each, join_key(key, str(index)), origins, origin) for index, each in enumerate(value)]
+    if isinstance(value, str | os.PathLike) and not is_unicode(value := os.fspath(value)):
+        raise InputError(f"{origin}: {key} = {value!r} is not Unicode text")
+    return value
 
 
 def _merge(below: Any, above: Any, key: str, origins: dict[str, Origin], new_origins: dict[str, Origin]) -> Any:

@@ -96,13 +96,12 @@ def read_yaml(path: Path, *, dotted_keys: bool = False, may_be_pipe: bool = True
 
 
 def parse_yaml(
-    text: str, *, path: Path | None, place: str = "command line", key: str = "", dotted_keys: bool = False
+    text: str, *, path: Path | None, key: str = "", dotted_keys: bool = False
 ) -> tuple[Any, dict[str, Origin]]:
     """Parse a YAML text into its value and the origin of each dotted key.
 
     Args:
-        path: File of the text; None: one value, after which there is no comment: `a #2` is text as a whole.
-        place: Where a text that is not from a file was given.
+        path: File of the text; None: a value on the command line, which has no comment: `a #2` is text as a whole.
         key: Dotted key of the value; empty for a whole file.
         dotted_keys: Whether keys of mappings may have dots.
 
@@ -112,7 +111,7 @@ def parse_yaml(
     origins: dict[str, Origin] = {}
 
     def origin(mark: yaml.Mark | None) -> Origin:
-        return Origin(path, mark if path else None, place)
+        return Origin(path, mark if path else None)
 
     def error(mark: yaml.Mark | None, message: str) -> InputError:
         return InputError(f"{origin(mark).position}: {'' if path else f'{key}: '}{message}")
@@ -138,9 +137,8 @@ def parse_yaml(
     def build_mapping(node: yaml.MappingNode, prefix: str) -> dict[str, Any]:
         values: dict[str, Any] = {}
         for key_node, value_node in node.value:
-            mark = key_node.start_mark
-            name = _join_surrogates(key_node.value) if isinstance(key_node, yaml.ScalarNode) else ""
-            if not name or not name.isprintable():
+            name, mark = key_node.value, key_node.start_mark
+            if not isinstance(key_node, yaml.ScalarNode) or not name or not name.isprintable():
                 raise error(mark, "a key must be a printable word")
             if "." in name and not dotted_keys:
                 raise error(mark, f"the key {name!r} has a dot; write the keys of a section as a mapping below it")
@@ -172,11 +170,6 @@ def parse_yaml(
         raise error(None, "nested too deeply, or an alias inside its own value") from problem
 
 
-def _join_surrogates(text: str) -> str:
-    """A text with one character for each pair of escapes that JSON writes for an emoji, such as `\\ud83d\\ude00`."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
-
-
 def _float(text: str) -> int | float:
     number = float(text.replace("_", "").lower().replace(".inf", "inf").replace(".nan", "nan"))
     is_whole = "." not in text and number.is_integer() and abs(number) < 2**53
@@ -184,7 +177,7 @@ def _float(text: str) -> int | float:
 
 
 _READERS: dict[str, Callable[[str], Any]] = {  # by kind of scalar
-    "str": lambda text: _join_surrogates(text).encode().decode(),  # an error for half a surrogate pair
+    "str": lambda text: text.encode().decode(),  # an error for half a surrogate pair, from an escape
     "null": lambda text: None,
     "bool": lambda text: {"true": True, "false": False}[text.lower()],
     "int": lambda text: int(text.replace("_", "")),
