@@ -24,16 +24,20 @@ class Terminology:
 
     Runs of white space count as one space, and letters with marks are the same however they are encoded (Unicode NFC).
 
+    Args:
+        places: Where a file has each translation, for errors.
+
     Raises:
         ValueError: A term or a translation is empty.
     """
 
-    def __init__(self, targets: Mapping[str, str]) -> None:
+    def __init__(self, targets: Mapping[str, str], *, places: Mapping[str, str] | None = None) -> None:
         for source, target in targets.items():
             if not source.strip() or not target.strip():
                 raise ValueError(f"a term and its translation must not be empty, as in {source!r}: {target!r}")
         self._targets = {_normalize(source): target for source, target in targets.items()}
         self.targets = frozenset(self._targets.values())
+        self.places = places or {}
         self._at_beginning = {_uncapitalize(source): target for source, target in self._targets.items()}
         self._lengths = sorted({len(source) for source in self._targets}, reverse=True)
 
@@ -80,7 +84,8 @@ def read_terminology(path: Path) -> Terminology:
                 f"{path}, line {number}: {source!r} is translated as {target!r}, but in line {its_number} as"
                 f" {earlier!r}; keep one of them"
             )
-    return Terminology({source: target for source, (target, _) in found.items()})
+    places = {target: f"{path}, line {number}" for target, number in found.values()}
+    return Terminology({source: target for source, (target, _) in found.items()}, places=places)
 
 
 @functools.lru_cache(maxsize=4)
@@ -88,9 +93,16 @@ def encode_terms(target: Tokenizer, terminology: Terminology) -> dict[str, list[
     """The ids of all translations of terms, so that the first line reports one that cannot be required.
 
     Raises:
-        InputError: The vocabulary cannot spell a translation.
+        InputError: The vocabulary cannot spell a translation; with the place in its file.
     """
-    return {phrase: encode_phrase(target, phrase) for phrase in sorted(terminology.targets)}
+    ids_by_phrase = {}
+    for phrase in sorted(terminology.targets):
+        try:
+            ids_by_phrase[phrase] = encode_phrase(target, phrase)
+        except InputError as error:
+            place = terminology.places.get(phrase)
+            raise InputError(f"{place}: {error}" if place else str(error)) from error
+    return ids_by_phrase
 
 
 def _normalize(text: str) -> str:
