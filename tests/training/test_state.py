@@ -1,5 +1,6 @@
 """Checkpoints that are damaged, lost or incomplete: passed over if another serves, else refused with the reasons."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,16 @@ def test_a_lost_best_checkpoint_is_replaced_by_the_next(stateful: Digits, finish
     assert f"The best weights so far, from step {lost}, are lost" in remark
     assert read_tensors(best).metadata["step"] == "16"
     assert progress_of(finished)["best_step"] == 16
+
+
+def test_a_best_checkpoint_newer_than_the_last_stays(stateful: Digits, finished: Path) -> None:
+    """As of a process that was killed between the two, whose validation is not repeated."""
+    best, last = map(RunDirectory(finished).checkpoint, ("best", "last"))
+    tensors, metadata, _ = read_tensors(last)
+    metadata["progress"] = json.dumps(json.loads(metadata["progress"]) | {"best_step": 1, "best_score": 1e6})
+    write_checkpoint(RunDirectory(finished), "last", tensors, metadata)
+    run_training(stateful("training.max_steps=16"), finished, resume=True)
+    assert str(progress_of(finished)["best_step"]) == read_tensors(best).metadata["step"] != "16"
 
 
 def test_files_named_like_kept_checkpoints_stay(stateful: Digits, finished: Path) -> None:

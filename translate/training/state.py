@@ -28,12 +28,12 @@ from translate.model.device import OutOfMemory
 from translate.model.lora import merged_matrices
 from translate.runs.checkpoint import (
     AVERAGE_PREFIX,
-    AVERAGED_KEY,
     MERGED_PREFIX,
     OPTIMIZER_PREFIX,
     WEIGHTS_PREFIX,
     add_prefix,
     find_trace_of_steps,
+    read_moment,
     read_newest_intact,
     read_tensors,
     with_prefix,
@@ -307,15 +307,19 @@ def _restore_kept(run: RunDirectory, progress: Progress, settings: TrainingConfi
 
     A `step-N` stays if the training keeps nothing or the file contradicts its name: this training did not write it.
 
-    If the best checkpoint is an average, the best validation's takes its place again. If it is lost, the next
-    validation's weights are kept.
+    If the best checkpoint is an average, the best validation's takes its place again. If it is newer than this
+    progress, it stays, because its score was better. If it is lost, the next validation's weights are kept.
     """
     best, kept = run.checkpoint("best"), run.checkpoint(f"step-{progress.best_step or 0}")
     try:
-        if progress.best_step is not None and AVERAGED_KEY in read_tensors(best, prefixes=()).metadata:
-            tensors, metadata, _ = read_tensors(kept)
-            logger.info(f"{best.name}, an average of checkpoints, is {kept.name} again while training continues")
-            write_checkpoint(run, "best", tensors, metadata)
+        if progress.best_step is not None:
+            step, averaged = read_moment(best, read_tensors(best, prefixes=()).metadata)
+            if averaged:
+                tensors, metadata, _ = read_tensors(kept)
+                logger.info(f"{best.name}, an average of checkpoints, is {kept.name} again while training continues")
+                write_checkpoint(run, "best", tensors, metadata)
+            else:
+                progress.best_step = max(step, progress.best_step)
     except OutOfMemory:
         raise
     except RunError as error:
