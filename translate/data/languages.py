@@ -135,6 +135,11 @@ class Languages:
         return Direction(from_ or sources.pop(), to or targets.pop())
 
 
+def unknown_language(code: str, known: Sequence[str]) -> str:
+    """What is wrong with the code of a language that a model does not have."""
+    return f"{code} is not a language of the model, which has {list_some(known, near=code) or 'none to choose from'}"
+
+
 def list_some(names: Sequence[str], *, near: str = "") -> str:
     """Names for a message: all of them, or a few and how many more there are.
 

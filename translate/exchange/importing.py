@@ -11,7 +11,7 @@ import torch
 from translate.atomic import atomic_folder, check_new_folder
 from translate.config.load import load_config
 from translate.config.yaml import parse_yaml
-from translate.data.languages import UNKNOWN, list_some
+from translate.data.languages import UNKNOWN, unknown_language
 from translate.data.tokenizer import Tokenizers
 from translate.errors import InputError
 from translate.exchange.foreign import (
@@ -154,7 +154,7 @@ def convert(foreign: ForeignModel, run: Path, overrides: Sequence[str]) -> Loade
     data, known = config.data, {*config.data.languages, UNKNOWN}
     for code in (data.target_language, *([data.source_language] if data.tags == "both" else [])):
         if data.languages and code not in known:
-            raise InputError(f"{code} is not a language of the model, which has {list_some(data.languages, near=code)}")
+            raise InputError(unknown_language(code, data.languages))
     model = build_model(config, tokenizers)
     _fill(model, foreign)
     return LoadedRun(run, config, tokenizers, model.eval(), step=0)

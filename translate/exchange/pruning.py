@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 from translate.bars import show_progress
-from translate.data.languages import list_some
+from translate.data.languages import unknown_language
 from translate.data.text import stream_lines
 from translate.data.tokenizer import BOS_ID, BYTE_PIECE, EOS_ID, SPACE, UNK_ID, Tokenizers
 from translate.errors import InputError
@@ -50,8 +50,7 @@ def prune(
     known, tag = data.get("languages", ()), data.get("language_tag", "{}")
     for code in languages:
         if code not in known:
-            has = list_some(known, near=code) or "no languages to choose from"
-            raise InputError(f"--keep-languages: {code} is not a language of the model, which has {has}")
+            raise InputError(f"--keep-languages: {unknown_language(code, known)}")
     if data.get("language_tags") == "both" and len({*languages}) == 1:
         raise InputError(f"--keep-languages: a translation needs two languages, not only {languages[0]}")
     tags = {f"{SPACE}{tag.format(code)}" for code in languages or known}
