@@ -128,25 +128,12 @@ def verify_run(path: Path) -> Verification:
             result.add_sound(file, f"tokenizer/{file.name}" in checksums)
     progress = _check_checkpoints(result)
     if os.path.lexists(run.metrics):
-        with result.check(run.metrics):
-            content = read_recorded(run)
-            num_bytes, expected = (progress.metrics_bytes, progress.metrics_sha256) if progress else (None, None)
-            if expected is not None and fingerprint(content[:num_bytes]) != expected:
-                raise DamageError(run.metrics, f"its first {num_bytes} bytes have changed since the last checkpoint")
-            num_records = content.count(b"\n")
-            result.add_sound(run.metrics, expected is not None, f"{num_records} records")
+        _check_metrics(result, progress)
     if os.path.lexists(run.shortlist):
         with result.check(run.shortlist):
             result.add_sound(run.shortlist, read_tensors(run.shortlist, prefixes=()).has_digest)
     for folder in evaluations:
-        result.known |= {folder, folder / CHECKSUMS}
-        listed: dict[str, str] = {}
-        with result.check(folder / CHECKSUMS):
-            listed = read_checksums(folder)
-        for file in (folder / "report.json", folder / "hypotheses.txt"):
-            if file.name in listed or os.path.lexists(file):
-                with result.check(file):
-                    result.add_sound(file, check_file(file, listed.get(file.name)))
+        _check_evaluation(result, folder)
     for folder in sorted(run.export.glob("ctranslate2-*")):
         with result.check(folder):
             if (result.run_format or 0) > 2 or os.path.lexists(folder / CHECKSUMS):  # older versions wrote none
@@ -192,3 +179,25 @@ def _check_checkpoints(result: Verification) -> Progress | None:
             result.add_sound(best, has_digest, f"{describe_moment(step, averaged)}, {num_parameters:,} parameters")
     result.files[first:] = sorted(result.files[first:])
     return progress
+
+
+def _check_metrics(result: Verification, progress: Progress | None) -> None:
+    path = result.run.metrics
+    with result.check(path):
+        content = read_recorded(result.run)
+        num_bytes, expected = (progress.metrics_bytes, progress.metrics_sha256) if progress else (None, None)
+        if expected is not None and fingerprint(content[:num_bytes]) != expected:
+            raise DamageError(path, f"its first {num_bytes} bytes have changed since the last checkpoint")
+        num_records = content.count(b"\n")
+        result.add_sound(path, expected is not None, f"{num_records} records")
+
+
+def _check_evaluation(result: Verification, folder: Path) -> None:
+    result.known |= {folder, folder / CHECKSUMS}
+    listed: dict[str, str] = {}
+    with result.check(folder / CHECKSUMS):
+        listed = read_checksums(folder)
+    for file in (folder / "report.json", folder / "hypotheses.txt"):
+        if file.name in listed or os.path.lexists(file):
+            with result.check(file):
+                result.add_sound(file, check_file(file, listed.get(file.name)))
