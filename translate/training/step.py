@@ -63,6 +63,13 @@ class TrainStep:
         self.loss_scale = LossScale()  # of fp16; part of the training's state
         self._parameters = list(self.model.parameters())
         self._unchecked: Callable[[], None] | None = None
+        batch_tokens = self.settings.num_batch_tokens
+        step_tokens = batch_tokens * self.settings.accumulate_batches
+        self._smaller_batch = (  # the hint if memory is not enough
+            f"Lower training.batch_tokens (now {batch_tokens}): with training.step_tokens={step_tokens} a step still"
+            " sees as many tokens. Or lower data.max_source_tokens and data.max_target_tokens, or make the model"
+            " smaller."
+        )
 
     def __call__(self, batches: Sequence[Batch], *, number: int, learning_rate: float) -> StepResult:
         """Make one step on the summed gradients of some batches, divided by their target tokens.
@@ -80,12 +87,6 @@ class TrainStep:
         micro_batches = split_into_micro_batches(batches, parallel.num_workers, seed=settings.seed, step=number)
         is_scaled, r_drop = precision.name == "fp16", settings.r_drop
         max_norm = math.inf if settings.max_gradient_norm is None else settings.max_gradient_norm
-        step_tokens = settings.num_batch_tokens * settings.accumulate_batches
-        smaller_batch = (
-            f"Lower training.batch_tokens (now {settings.batch_tokens}): with training.step_tokens={step_tokens} a step"
-            " still sees as many tokens. Or lower data.max_source_tokens and data.max_target_tokens, or make the model"
-            " smaller."
-        )
 
         def forward_backward(micro_batch: MicroBatch, backward: Callable[[Tensor], None]) -> Float[Tensor, " sums"]:
             batch = move_to_device(micro_batch.batch, precision.device, layout=self.layout, is_doubled=r_drop > 0.0)
@@ -105,7 +106,7 @@ class TrainStep:
             return sums.to(widest_float(sums.device))  # as many are added
 
         with precision.in_step():
-            with explain_out_of_memory(f"a step with {describe_shapes(batches)}", hint=smaller_batch):
+            with explain_out_of_memory(f"a step with {describe_shapes(batches)}", hint=self._smaller_batch):
                 while True:  # more than once only in fp16, with a smaller scale after an overflow
                     factor = (self.loss_scale.scale if is_scaled else 1.0) / num_tokens
                     loss, nll = parallel.all_reduce(parallel.run(forward_backward, micro_batches))
