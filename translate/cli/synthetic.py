@@ -8,7 +8,7 @@ import logging
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 from typer import Argument, Option
@@ -64,7 +64,8 @@ def distill(
       translate distill runs/a runs/b runs/c -o data/d --nearest-reference bleu
       translate distill runs/big --source news.de -o data/news
     """
-    _make_corpus("distill", runs, source, output, checkpoint, nearest, languages, options)
+    made = _SyntheticCorpus("distill", runs, source, output, checkpoint, nearest, languages, options)
+    decode_in_parts(made.prepare, made.finish)
 
 
 @takes_decoding_options("search beam_size to from_ temperature top_k top_p batch_tokens precision device")
@@ -92,30 +93,35 @@ def backtranslate(
       translate backtranslate runs/en-de news.en -o data/bt
       translate backtranslate runs/en-de news.en -o data/bt --search sample
     """
-    _make_corpus("backtranslate", [run], file, output, checkpoint, None, languages, options)
+    made = _SyntheticCorpus("backtranslate", [run], file, output, checkpoint, None, languages, options)
+    decode_in_parts(made.prepare, made.finish)
 
 
-def _make_corpus(
-    name: Literal["distill", "backtranslate"],
-    runs: Sequence[Path],
-    file: Path | None,
-    output: Path,
-    checkpoint: str,
-    nearest: Literal["bleu", "chrf"] | None,
-    languages: dict[str, Any],
-    options: dict[str, Any],
-) -> None:
-    """Translate a text, or the sources of the training data, in parts that a later start can reuse."""
-    corpus, inputs = output / "corpus.jsonl", list[dict[str, Any]]()
+class _SyntheticCorpus(NamedTuple):
+    """What a command line asks for: the text to translate, the runs, and the folder of the corpus."""
 
-    def load() -> "Translator":
+    command: Literal["distill", "backtranslate"]
+    runs: Sequence[Path]
+    file: Path | None  # None: the sources of the training data
+    output: Path
+    checkpoint: str
+    nearest: Literal["bleu", "chrf"] | None
+    languages: dict[str, Any]  # of --to and --from
+    options: dict[str, Any]  # settings of the section `decoding`
+
+    @property
+    def corpus(self) -> Path:
+        return self.output / "corpus.jsonl"
+
+    def load(self) -> "Translator":
+        """Load the translator, perhaps with an ensemble."""
         from translate.decoding.loading import load_translator
 
-        return load_translator(
-            runs[0], checkpoint=checkpoint, options=options, token_scores=False, ensemble=runs[1:], **languages
-        ).translator
+        first, *others = self.runs
+        how: dict[str, Any] = {"checkpoint": self.checkpoint, "options": self.options, **self.languages}
+        return load_translator(first, token_scores=False, ensemble=others, **how).translator
 
-    def prepare() -> DecodingJob:
+    def prepare(self) -> DecodingJob:
         """Check the files, read the text, load the translator, and collect the facts that must match on all ranks."""
         from translate.atomic import explain_write_errors
         from translate.config.load import read_resolved_config
@@ -125,37 +131,39 @@ def _make_corpus(
         from translate.decoding.synthetic import PairFormat
         from translate.runs.directory import open_run
 
+        output, corpus = self.output, self.corpus
         check_outputs({"--output": corpus})
         if output.exists() and not output.is_dir():
             raise InputError(f"--output {output}: is a file, not a folder; name another")
         for made in (corpus, output / "provenance.json"):
             if made.exists():
                 raise InputError(f"--output {output}: already has a {made.name}; name another folder, or remove it")
-        config = read_resolved_config(open_run(runs[0]).config)
-        direction = Languages(config.data).choose(**languages)
-        if nearest is not None:  # chosen from the whole beam
+        config = read_resolved_config(open_run(self.runs[0]).config)
+        direction = Languages(config.data).choose(**self.languages)
+        if self.nearest is not None:  # chosen from the whole beam
+            options = self.options
             if options.setdefault("n_best", options.get("beam_size", config.decoding.beam_size)) < 2:
                 raise InputError("--nearest-reference chooses among --n-best translations, but that is 1: raise it")
-            if file is not None:
+            if self.file is not None:
                 raise InputError("--nearest-reference cannot be combined with --source, which has no references")
         with show_progress("Reading the text"):
-            read = _read_training_data if file is None else functools.partial(_read_text, file)
-            lines, references, inputs[:] = read(runs[0], config.data, direction)
-        named = {"RUN": runs[:1], "ensemble": runs[1:]}
-        with show_progress(f"Loading {', '.join(map(str, runs))}"):
-            num_lines = sum(each["lines"] for each in inputs)
-            translator, dependencies = load_for_parts(load, named, {}, checkpoint=checkpoint, num_lines=num_lines)
-        dependencies["pairs"] = f"{name} {nearest}"
+            read = _read_training_data if self.file is None else functools.partial(_read_text, self.file)
+            lines, references, inputs = read(self.runs[0], config.data, direction)
+        named, num_lines = {"RUN": self.runs[:1], "ensemble": self.runs[1:]}, sum(each["lines"] for each in inputs)
+        with show_progress(f"Loading {', '.join(map(str, self.runs))}"):
+            translator, dependencies = load_for_parts(
+                self.load, named, {}, checkpoint=self.checkpoint, num_lines=num_lines
+            )
+        dependencies["pairs"] = f"{self.command} {self.nearest}"
         facts = {**dependencies, "text": json.dumps(inputs)}
         with explain_write_errors(output):
             output.mkdir(parents=True, exist_ok=True)
-        pairs = PairFormat(name == "backtranslate", nearest, references)
-        decoder = ShardedDecoder(
-            translator, facts if nearest else dependencies, "text", output=corpus, alignments=None, pairs=pairs
-        )
+        pairs = PairFormat(self.command == "backtranslate", self.nearest, references)
+        depends_on = facts if self.nearest else dependencies
+        decoder = ShardedDecoder(translator, depends_on, "text", output=corpus, alignments=None, pairs=pairs)
         return DecodingJob(decoder, facts, num_lines, (Request(line) for line in lines))
 
-    def finish(job: DecodingJob, counts: "ConditionCounts") -> None:
+    def finish(self, job: DecodingJob, counts: "ConditionCounts") -> None:
         """Write the provenance of the corpus, and print how to train on it."""
         from translate.atomic import write_text
         from translate.config.yaml import dump_scalar
@@ -163,24 +171,21 @@ def _make_corpus(
         from translate.decoding.synthetic import describe_origin
         from translate.fingerprint import fingerprint
 
+        translator, is_reversed = job.decoder.translator, self.command == "backtranslate"
         origin = {
             "command": ["translate", *sys.argv[1:]],
-            **describe_origin(runs, checkpoint, settings=job.decoder.translator.config, counts=counts),
-            "inputs": inputs,
-            "corpus": {"file": corpus.name, "sha256": fingerprint(corpus)},
+            **describe_origin(self.runs, self.checkpoint, settings=translator.config, counts=counts),
+            "inputs": json.loads(job.facts["text"]),
+            "corpus": {"file": self.corpus.name, "sha256": fingerprint(self.corpus)},
         }
-        write_text(output / "provenance.json", json.dumps(origin, indent=2, ensure_ascii=False) + "\n")
-        logger.info(f"{corpus} has all pairs, with flags. To train on it in addition to other corpora:")
-        values = ["kind: json", f"path: {dump_scalar(str(corpus.resolve()))}", "source_column: source"]
-        values += ["target_column: target", *["source_tag: <bt>"] * (name == "backtranslate")]
-        translator = job.decoder.translator
+        write_text(self.output / "provenance.json", json.dumps(origin, indent=2, ensure_ascii=False) + "\n")
+        logger.info(f"{self.corpus} has all pairs, with flags. To train on it in addition to other corpora:")
+        values = ["kind: json", f"path: {dump_scalar(str(self.corpus.resolve()))}", "source_column: source"]
+        values += ["target_column: target", *["source_tag: <bt>"] * is_reversed]
         if translator.languages.has_choice and translator.direction is not None:
-            codes = translator.direction[:: -1 if name == "backtranslate" else 1]
-            sides = zip(("source", "target"), codes, strict=True)
+            sides = zip(("source", "target"), translator.direction[:: -1 if is_reversed else 1], strict=True)
             values += [f"{side}_language: {code}" for side, code in sides if code != UNKNOWN]
         typer.echo("data:\n  train:\n    - " + "\n      ".join(values))
-
-    decode_in_parts(prepare, finish)
 
 
 def _read_training_data(run: Path, data: "DataConfig", direction: "Direction") -> Text:
@@ -200,12 +205,8 @@ def _read_training_data(run: Path, data: "DataConfig", direction: "Direction") -
     if not corpora:
         raise InputError(f"data.train of {run} has no corpus from {source} to {target}: give a text as --source FILE")
     inputs = [
-        {
-            "name": corpus.name,
-            "lines": len(corpus.sources),
-            "sha256": fingerprint(text_digest(corpus.sources), text_digest(corpus.targets)),
-        }
-        for corpus in corpora
+        {"name": each.name, "lines": len(each.sources), "sha256": fingerprint(*map(text_digest, each[1:3]))}
+        for each in corpora
     ]
     return *join_texts(corpora), inputs
 
