@@ -81,27 +81,15 @@ def load_translator(
         run, checkpoint=checkpoint, options=options, ensemble=ensemble, forbidden=forbidden
     )
     own = own.toward(to=to, from_=from_)
-    engine = ours = own.engine
-
-    def convert(*, is_new: bool = False) -> CTranslate2Engine:
-        assert isinstance(ours, OwnEngine)
-        folder = convert_run(loaded.directory, checkpoint=checkpoint)
-        try:
-            faster = CTranslate2Engine(ours, own.tokenizers, folder, own.config, has_token_scores=token_scores)
-        except RunError as error:  # damaged, and its checksums agree
-            if is_new:
-                raise RunError(f"{error}, although it was converted again; use --engine translate") from error
-            logger.warning(f"{error}; converting it again")
-            shutil.rmtree(folder, ignore_errors=True)
-            return convert(is_new=True)
-        logger.info(f"Searching with CTranslate2 in {own.config.precision}")
-        return faster
-
+    engine = own.engine
+    convert = functools.partial(
+        _load_ctranslate2, own, loaded.directory, checkpoint=checkpoint, token_scores=token_scores
+    )
     if given.engine == "ctranslate2" or given.precision == "int8":
         engine = convert()
     elif chosen.engine == "ctranslate2":
         conversion = functools.partial(find_conversion, loaded.directory, checkpoint=checkpoint)
-        engine = AutomaticEngine(ours, lambda: conversion().is_dir(), convert)
+        engine = AutomaticEngine(own.engine, lambda: conversion().is_dir(), convert)
     back = None
     if reverse is not None and Path(reverse).resolve() == loaded.directory.resolve():
         back = own.with_options(long="truncate")
@@ -109,6 +97,24 @@ def load_translator(
         same = own.config.model_dump(include={"precision", "device", "batch_tokens"})
         back = load_own_translator(reverse, checkpoint=checkpoint, options={**same, "long": "truncate"}).translator
     return LoadedTranslator(own.replace(engine=engine, reverse=back), loaded)
+
+
+def _load_ctranslate2(
+    own: Translator, run: Path, *, checkpoint: Checkpoint, token_scores: bool, is_new: bool = False
+) -> CTranslate2Engine:
+    """Load the converted model of a run; one that is damaged is converted again, once."""
+    assert isinstance(own.engine, OwnEngine)
+    folder = convert_run(run, checkpoint=checkpoint)
+    try:
+        faster = CTranslate2Engine(own.engine, own.tokenizers, folder, own.config, has_token_scores=token_scores)
+    except RunError as error:  # damaged, and its checksums agree
+        if is_new:
+            raise RunError(f"{error}, although it was converted again; use --engine translate") from error
+        logger.warning(f"{error}; converting it again")
+        shutil.rmtree(folder, ignore_errors=True)
+        return _load_ctranslate2(own, run, checkpoint=checkpoint, token_scores=token_scores, is_new=True)
+    logger.info(f"Searching with CTranslate2 in {own.config.precision}")
+    return faster
 
 
 def load_own_translator(
