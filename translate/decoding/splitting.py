@@ -17,7 +17,8 @@ import torch
 
 from translate.config.decoding import DecodingConfig
 from translate.data.tokenizer import Tokenizer
-from translate.decoding.request import Translation
+from translate.decoding.ranking import unmet_phrases
+from translate.decoding.request import Request, Translation
 from translate.errors import InputError
 
 CountTokens = Callable[[Sequence[str]], list[int]]  # the number of tokens of each text
@@ -68,10 +69,11 @@ def split_source(source: str, ids: list[int], tokenizer: Tokenizer, *, limit: in
     return list(zip(texts, encode(texts), strict=True))
 
 
-def join_translations(source: str, pieces: Sequence[Translation]) -> Translation:
+def join_translations(request: Request, pieces: Sequence[Translation], target: Tokenizer) -> Translation:
     """The translation of a line that was split: texts joined by spaces, log-probabilities and scores summed.
 
-    The n-th best translation joins the n-th best of each piece; a piece that has fewer gives its last.
+    The n-th best translation joins the n-th best of each piece; a piece that has fewer gives its last. The pieces were
+    searched without the required phrases, which may lie in any of them.
     """
     if len(pieces) == 1:
         return pieces[0]
@@ -79,18 +81,20 @@ def join_translations(source: str, pieces: Sequence[Translation]) -> Translation
     joined = []
     for rank in range(max(map(len, n_best_lists))):
         parts = [n_best[min(rank, len(n_best) - 1)] for n_best in n_best_lists]
+        ids = [token for part in parts for token in part.ids]
+        unmet = [phrase for part in parts for phrase in part.unmet]
         joined.append(
             Translation(
-                source=source,
+                source=request.source,
                 text=" ".join(part.text for part in parts if part.text),
-                ids=[token for part in parts for token in part.ids],
+                ids=ids,
                 log_prob=sum(part.log_prob for part in parts),
                 score=sum(part.score for part in parts),
                 truncated=any(part.truncated for part in parts),
                 source_truncated=any(part.source_truncated for part in parts),
                 token_log_probs=[log_prob for part in parts for log_prob in part.token_log_probs],
                 source_ids=[token for part in parts for token in part.source_ids],
-                unmet=tuple(phrase for part in parts for phrase in part.unmet),
+                unmet=(*unmet, *unmet_phrases(ids, request.required, target)),
                 tokens=[token for part in parts for token in part.tokens],
                 source_tokens=[token for part in parts for token in part.source_tokens],
                 direction=parts[0].direction,

@@ -26,7 +26,7 @@ from translate.decoding.constraints.phrases import encode_phrase
 from translate.decoding.constraints.terminology import encode_terms
 from translate.decoding.engines.engine import Engine, SearchJob
 from translate.decoding.engines.own import OwnEngine
-from translate.decoding.ranking import choose_translation, rerank, spell, unmet_phrases
+from translate.decoding.ranking import choose_translation, rerank, spell
 from translate.decoding.request import (
     OnFinished,
     Request,
@@ -247,8 +247,7 @@ class Translator:
         for buffer in read_buffers(translations, max_items=self.config.look_ahead_lines):
             parts = [part for each in buffer for part in each.parts]
             pairs = [EncodedPair(list(part.source_ids), list(part.ids)) for part in parts]
-            directions = [part.direction for part in parts]
-            forced = iter(self.force(pairs, directions=directions, on_finished=on_finished))
+            forced = iter(self.force(pairs, directions=[part.direction for part in parts], on_finished=on_finished))
             for translation in buffer:
                 yield translation, line_attention(translation, forced, self.tokenizers, unit=unit)
 
@@ -350,7 +349,8 @@ class Translator:
                 if is_last:
                     on_finished(1)
             if is_last:
-                joined[line] = self._join(requests[line], [part for _, part in sorted(parts[line].items())])
+                in_order = [part for _, part in sorted(parts[line].items())]
+                joined[line] = join_translations(requests[line], in_order, self.tokenizers.target)
                 if on_translated is not None:
                     on_translated(first_number + line, joined[line])
 
@@ -359,8 +359,7 @@ class Translator:
             on_partial(inputs[index].line, inputs[index].piece, spell(ids, self.tokenizers.target))
 
         # A reverse model ranks the whole beam.
-        wanted = {} if self.reverse is None else {"n_best": self.config.beam_size}
-        config = self.config.model_copy(update=wanted)
+        config = self.config.model_copy(update={} if self.reverse is None else {"n_best": self.config.beam_size})
         self.engine.search(SearchJob(inputs, config, on_found, on_step if on_partial else None, check))
         for index, each in enumerate(inputs):
             if not each.has_words:  # is not searched
@@ -423,25 +422,13 @@ class Translator:
     def _translation(self, given: SearchInput, hypotheses: list[Hypothesis]) -> Translation:
         """The translation of an input; of a beam, the reverse model ranks the hypotheses too."""
         if self.reverse is not None and hypotheses:
-            source_ids = self.reverse.tokenizers.target.encode(given.source)
             texts = [spell(each.ids, self.tokenizers.target) for each in hypotheses]
             there, reverse = given.direction, self.reverse
             if there and (self.languages.has_choice or reverse.languages.tags):
                 reverse = reverse.toward(to=there.source, from_=there.target)
-            scores = reverse.score(texts, [source_ids] * len(texts))
+            scores = reverse.score(texts, [reverse.tokenizers.target.encode(given.source)] * len(texts))
             hypotheses = rerank(hypotheses, [each.log_prob for each in scores], self.config)
         return choose_translation(given, hypotheses, self.tokenizers, self.config)
-
-    def _join(self, request: Request, parts: Sequence[Translation]) -> Translation:
-        """The translation of a line from its pieces' translations, which were searched without the required phrases."""
-        joined = join_translations(request.source, parts)
-        if not joined.pieces:
-            return joined
-        best, *others = (
-            each._replace(unmet=(*each.unmet, *unmet_phrases(each.ids, request.required, self.tokenizers.target)))
-            for each in (joined, *joined.alternatives)
-        )
-        return best._replace(alternatives=tuple(others))
 
 
 def _least(limit: int | None, most: int | None) -> int | None:
