@@ -128,31 +128,14 @@ def write_card(
         rounded: What the weights were rounded to; None: they stayed fp32.
         scores: Scores to show in addition to the run's own.
     """
-    config, sizes, languages = run.config.decoding, run.config.model, Languages(run.config.data)
+    sizes, languages = run.config.model, Languages(run.config.data)
     description = read_description(open_run(run.directory))
     origin = _describe_origin(run, description.imported)
-    library, packages, code = _LIBRARIES[to]
+    library, packages, _ = _LIBRARIES[to]
     is_m2m100 = to == "huggingface" and m2m100_vocabulary(run.model, run.tokenizers, run.config) is not None
-    if lost := ", ".join(find_lost_settings(config, to, has_start=not is_m2m100)):
+    if lost := ", ".join(find_lost_settings(run.config.decoding, to, has_start=not is_m2m100)):
         logger.warning(f"The files in {name} have no exact counterpart of the run's {lost} (section `decoding`)")
     scores = [*read_scores(run, description.versions), *scores]
-    has_tag = languages.tags in ("target", "both")
-    is_joint = run.tokenizers.source is run.tokenizers.target
-    source, target = ("joint", "joint") if is_joint else ("source", "target")
-    trust = ", trust_remote_code=True" if (directory / "modeling_translate.py").exists() else ""
-    if to == "ctranslate2" and run.tokenizers.source.language_tokens:
-        code = _TRANSLATE_TAGGED
-    if (directory / "tokenizer.json").exists():
-        code += _TRANSFORMERS_JS
-    code = code.format(
-        **{"name": name, "source": source, "target": target, "trust": trust, "power": length_power(config)},
-        start=1 + has_tag,
-        begins="the start symbol and the tag" if has_tag else "the start symbol",
-        factor=config.max_length_factor,
-        constant=config.max_length_constant,
-        search=str(ctranslate2_search(config)).strip("{}").replace("'", '"'),
-        penalty=_PENALTIES[config.length_penalty_kind].format(config.length_penalty),
-    )
     header = _describe_header(run.config.data, languages, origin, scores, library=library)
     lines = [
         f"---\n{yaml.safe_dump({key: value for key, value in header.items() if value}, sort_keys=False)}---\n",
@@ -162,7 +145,7 @@ def write_card(
         f"translate {__version__} exported {origin.weights}"
         + (f", rounded to {rounded}." if rounded else " and verified that the export computes the same numbers."),
         f"\n## Use\n\n```bash\npip install {packages}\n```\n\n```python",
-        code,
+        _example(directory, run, to=to, name=name),
         "```\n",
         *_explain_tags(languages, run.tokenizers.source),
         f"The files have no exact counterpart of the run's {lost}, so some translations may differ.\n" if lost else "",
@@ -178,6 +161,27 @@ def write_card(
         " its translations may be fluent and wrong, so have people check what matters.",
     ]
     (directory / "README.md").write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
+
+
+def _example(directory: Path, run: LoadedRun, *, to: str, name: str) -> str:
+    """Code that translates with the export."""
+    config, tokenizers, (_, _, code) = run.config.decoding, run.tokenizers, _LIBRARIES[to]
+    has_tag = Languages(run.config.data).tags in ("target", "both")
+    source, target = ("joint", "joint") if tokenizers.source is tokenizers.target else ("source", "target")
+    trust = ", trust_remote_code=True" if (directory / "modeling_translate.py").exists() else ""
+    if to == "ctranslate2" and tokenizers.source.language_tokens:
+        code = _TRANSLATE_TAGGED
+    if (directory / "tokenizer.json").exists():
+        code += _TRANSFORMERS_JS
+    return code.format(
+        **{"name": name, "source": source, "target": target, "trust": trust, "power": length_power(config)},
+        start=1 + has_tag,
+        begins="the start symbol and the tag" if has_tag else "the start symbol",
+        factor=config.max_length_factor,
+        constant=config.max_length_constant,
+        search=str(ctranslate2_search(config)).strip("{}").replace("'", '"'),
+        penalty=_PENALTIES[config.length_penalty_kind].format(config.length_penalty),
+    )
 
 
 def _describe_origin(run: LoadedRun, imported: dict[str, Any]) -> WeightsOrigin:
@@ -283,8 +287,7 @@ def read_scores(run: LoadedRun, versions: dict[str, str]) -> list[CardScores]:
     name = "validation" if len(which) < 2 else f"validation, mean of {', '.join(which)}"
     steps = {"validation": "step", "evaluation": "best_step"}  # only evaluation uses the run's own search
     for record in [each for each in read_metrics(directory) if run.step == each.get(steps.get(each["kind"], ""))][-1:]:
-        is_own = record["kind"] == "evaluation"
-        search = run.config.decoding.brief if is_own else "as in the training's validations"
+        search = run.config.decoding.brief if record["kind"] == "evaluation" else "as in the training's validations"
         version = f"version:{versions.get('sacrebleu')}"
         bleu = f"tok:{run.config.evaluation.bleu_tokenizer}|{version}"
         signatures = {"BLEU": bleu, "BLEU-lc": bleu, "chrF": version}
