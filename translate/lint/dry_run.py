@@ -5,7 +5,7 @@ import itertools
 import math
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -95,17 +95,8 @@ def dry_run(
         used = 0 if before is None or peak is None else max(0, peak - before)
         tried.append((used, epoch.shapes[number].tolist()))
     peak_bytes, largest = max(tried, key=lambda each: each[0])
-    size = config.training.accumulate_batches
-    num_steps = math.ceil(len(epoch) / size)
-    chosen = np.linspace(0, num_steps - 1, min(_MAX_TIMED_STEPS, num_steps)).astype(np.int64)  # spread over the epoch
-    np.random.Generator(np.random.PCG64(config.training.seed)).shuffle(chosen)
-    tokens, started = [], time.perf_counter()
-    for number in chosen.tolist():
-        tokens.append(step([epoch[batch] for batch in range(len(epoch))[number * size : (number + 1) * size]]))
-        if time.perf_counter() - started > max_seconds:
-            break
-    torch.get_device_module(device).synchronize()
-    model, speed = train_step.model, sum(tokens) / (time.perf_counter() - started)
+    num_timed, speed = _measure_speed(step, epoch, config, device=device, max_seconds=max_seconds)
+    model = train_step.model
     return DryRun(
         device=str(device),
         precision=train_step.precision.name,
@@ -114,11 +105,28 @@ def dry_run(
         num_trained_parameters=model.num_trained_parameters,
         largest_batch=dict(zip(("pairs", "source_tokens", "target_tokens"), largest, strict=True)),
         peak_bytes=peak_bytes or None,
-        num_timed_steps=len(tokens),
+        num_timed_steps=num_timed,
         target_tokens_per_second=speed,
         seconds_per_epoch=epoch.padding.num_target_tokens / speed,
         seconds_per_validation=sum(_time_validation(model, tokenizers, each, config) for each in validation) or None,
     )
+
+
+def _measure_speed(
+    step: Callable[[list[Batch]], int], epoch: Epoch, config: Config, *, device: torch.device, max_seconds: float
+) -> tuple[int, float]:
+    """Make steps of an epoch, spread over it, and return their number and the target tokens per second."""
+    size = config.training.accumulate_batches
+    num_steps = math.ceil(len(epoch) / size)
+    chosen = np.linspace(0, num_steps - 1, min(_MAX_TIMED_STEPS, num_steps)).astype(np.int64)
+    np.random.Generator(np.random.PCG64(config.training.seed)).shuffle(chosen)
+    tokens, started = [], time.perf_counter()
+    for number in chosen.tolist():
+        tokens.append(step([epoch[batch] for batch in range(len(epoch))[number * size : (number + 1) * size]]))
+        if time.perf_counter() - started > max_seconds:
+            break
+    torch.get_device_module(device).synchronize()
+    return len(tokens), sum(tokens) / (time.perf_counter() - started)
 
 
 def longest_batches(epoch: Epoch) -> list[int]:
