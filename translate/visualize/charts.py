@@ -140,24 +140,11 @@ def _matrix(panel: Matrix, is_page: bool) -> Spec:
         apart = [panel.columns[panel.order.index(place)] for place in range(num_columns)]
         places = f"order == 'apart' ? {list(panel.order)} : {places}"
         columns["labelExpr"] = f"order == 'apart' ? {_json(apart)}[datum.value] : {columns['labelExpr']}"
-    kind = "quantitative"
-    values: list[list[Any]] = [[_rounded(value) for value in row] for row in panel.values]
-    scale: Spec = {"type": "sqrt", "domain": [0, 1], "range": "heatmap", "interpolate": "rgb"}
-    legend: Spec = {"title": "weight", "values": [0, 0.1, 0.5, 1], "gradientLength": 200}
-    if panel.scale == "signed":
-        largest = max((abs(value) for row in values for value in row if value is not None), default=0.0)
-        limit = float(f"{largest:.2g}") or 1.0
-        scale = {"domain": [-limit, limit], "range": "diverging", "interpolate": "rgb", "clamp": True}
-        legend = {"title": None, "gradientLength": 200}
-    elif panel.scale == "visible":
-        kind = "nominal"
-        values = [["visible" if value else "not visible" for value in row] for row in values]
-        scale = {"domain": ["visible", "not visible"], "range": "ordinal"}
-        legend = {"title": None, "symbolType": "square"}
+    values, colour = _cells(panel)
     # Numbered cells overlap, so that no light shines between small ones.
     bands = 1 + 1.5 * num_columns / width, 1 + 1.5 * num_rows / height
     across, down = bands[0] if column_numbers else 0.95, bands[1] if row_numbers else 0.95
-    titles = {"query": panel.row_axis, "key": panel.column_axis, "value": legend["title"] or "value"}
+    titles = {"query": panel.row_axis, "key": panel.column_axis, "value": colour["legend"]["title"] or "value"}
     rows = enumerate(zip(panel.rows, values, strict=True))
     return {
         "width": width,
@@ -174,7 +161,7 @@ def _matrix(panel: Matrix, is_page: bool) -> Spec:
         "encoding": {
             "x": {"field": "column", "type": "ordinal", "axis": columns},
             "y": {"field": "row", "type": "ordinal", "axis": _axis(panel.rows, panel.row_axis, labelAngle=0)},
-            "color": {"field": "value", "type": kind, "scale": scale, "legend": legend},
+            "color": colour,
             "tooltip": _tooltip(titles),
         },
         "usermeta": {
@@ -186,18 +173,27 @@ def _matrix(panel: Matrix, is_page: bool) -> Spec:
     }
 
 
+def _cells(panel: Matrix) -> tuple[list[list[Any]], Spec]:
+    """The values of a matrix as they are shown, and the channel of their colours."""
+    values: list[list[Any]] = [[_rounded(value) for value in row] for row in panel.values]
+    scale: Spec = {"type": "sqrt", "domain": [0, 1], "range": "heatmap", "interpolate": "rgb"}
+    legend: Spec = {"title": "weight", "values": [0, 0.1, 0.5, 1], "gradientLength": 200}
+    if panel.scale == "visible":
+        values = [["visible" if value else "not visible" for value in row] for row in values]
+        scale = {"domain": ["visible", "not visible"], "range": "ordinal"}
+        legend = {"title": None, "symbolType": "square"}
+        return values, {"field": "value", "type": "nominal", "scale": scale, "legend": legend}
+    if panel.scale == "signed":
+        largest = max((abs(value) for row in values for value in row if value is not None), default=0.0)
+        limit = float(f"{largest:.2g}") or 1.0
+        scale = {"domain": [-limit, limit], "range": "diverging", "interpolate": "rgb", "clamp": True}
+        legend = {"title": None, "gradientLength": 200}
+    return values, _number("value", scale=scale, legend=legend)
+
+
 def _curves(panel: Curves, is_page: bool) -> Spec:
     has_minutes = any(series.minutes for series in panel.series)
-    rows: list[Spec] = []
-    for series in panel.series:
-        minutes: Sequence[float | None] = series.minutes or [None] * len(series.x)
-        for x, y, minute in zip(series.x, series.y, minutes, strict=True):
-            height = None if panel.is_log and not (y or 0) > 0 else _rounded(y)
-            rows.append({"name": series.name, "kind": series.kind, "x": x, "minutes": _rounded(minute), "y": height})
-        if series.marked:  # its text is on the side away from the curve
-            place, mark = series.marked
-            is_low = (series.y[place] or 0) < statistics.mean([y for y in series.y if y is not None] or [0.0])
-            rows[place - len(series.x)] |= {"mark": mark, "down": 14 if is_low else -14}
+    rows = _curve_rows(panel)
     has_marks = any(series.marked for series in panel.series)
     names, kinds = (list(dict.fromkeys(row[field] for row in rows)) for field in ("name", "kind"))
     scale = {"nice": False, "zero": False, "padding": 8}
@@ -243,6 +239,21 @@ def _curves(panel: Curves, is_page: bool) -> Spec:
         "layer": layers,
         "usermeta": {"header": list(titles.values()), "fields": list(titles), "grows": True},
     }
+
+
+def _curve_rows(panel: Curves) -> list[Spec]:
+    """The points of all curves; a marked one has the text of its mark."""
+    rows: list[Spec] = []
+    for series in panel.series:
+        minutes: Sequence[float | None] = series.minutes or [None] * len(series.x)
+        for x, y, minute in zip(series.x, series.y, minutes, strict=True):
+            height = None if panel.is_log and not (y or 0) > 0 else _rounded(y)
+            rows.append({"name": series.name, "kind": series.kind, "x": x, "minutes": _rounded(minute), "y": height})
+        if series.marked:  # its text is on the side away from the curve
+            place, mark = series.marked
+            is_low = (series.y[place] or 0) < statistics.mean([y for y in series.y if y is not None] or [0.0])
+            rows[place - len(series.x)] |= {"mark": mark, "down": 14 if is_low else -14}
+    return rows
 
 
 def _points(panel: Points, is_page: bool) -> Spec:
@@ -305,11 +316,10 @@ def _links(panel: Links, is_page: bool) -> Spec:
 
     thickness = {"symbolType": "stroke", "symbolSize": 400, **_GREY, "title": "weight", "values": [0.1, 0.5, 1]}
     titles = {"from": "source word", "to": "target word", "weight": "weight"}
-    across = {"domain": [0, 1], "nice": False}
     lines = {
         "mark": {"type": "rule", "strokeCap": "round", "opacity": 0.75},
         "encoding": {
-            "x": {"datum": 0, "type": "quantitative", "axis": None, "scale": across},
+            "x": {"datum": 0, "type": "quantitative", "axis": None, "scale": {"domain": [0, 1], "nice": False}},
             "x2": {"datum": 1},
             "y": side("source", orient="left"),
             "y2": {"field": "target"},
