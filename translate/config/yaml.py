@@ -116,17 +116,17 @@ def parse_yaml(
     def error(mark: yaml.Mark | None, message: str) -> InputError:
         return InputError(f"{origin(mark).position}: {'' if path else f'{key}: '}{message}")
 
-    def build(node: yaml.Node, key: str) -> Any:
+    def build(node: yaml.Node, dotted: str) -> Any:
         """Turn a node into its value, and record its origin; an alias becomes a copy."""
-        if key:  # in a mapping, whose position is already recorded
-            origins.setdefault(key, origin(node.start_mark))
+        if dotted:  # in a mapping, whose position is already recorded
+            origins.setdefault(dotted, origin(node.start_mark))
         if len(origins) > _MOST_VALUES:
             raise error(node.start_mark, f"more than {_MOST_VALUES} values")
         kind = node.tag.removeprefix(_TAG)
         if isinstance(node, yaml.MappingNode) and kind == "map":
-            return build_mapping(node, key)
+            return build_mapping(node, dotted)
         if isinstance(node, yaml.SequenceNode) and kind == "seq":
-            return [build(item, join_key(key, str(index))) for index, item in enumerate(node.value)]
+            return [build(item, join_key(dotted, str(index))) for index, item in enumerate(node.value)]
         if kind not in _READERS or not isinstance(node, yaml.ScalarNode):
             raise error(node.start_mark, f"the tag {node.tag!r} has no meaning in a config")
         try:
@@ -187,9 +187,8 @@ _READERS: dict[str, Callable[[str], Any]] = {  # by kind of scalar
 
 def dump_yaml(value: Any, *, is_short: bool = False) -> str:
     """Write a value as block YAML that `parse_yaml` reads back exactly; if short, with inner mappings on one line."""
-    style = None if is_short else False
     options: dict[str, Any] = {"sort_keys": False, "allow_unicode": True, "width": float("inf")}
-    return yaml.dump(value, Dumper=_Dumper, default_flow_style=style, **options)
+    return yaml.dump(value, Dumper=_Dumper, default_flow_style=None if is_short else False, **options)
 
 
 def dump_scalar(value: Any) -> str:
