@@ -42,9 +42,8 @@ def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> list[str
     word = _plain(name)
     others = [own for own, names in _OTHER_NAMES.items() if word in names.split()]
     parts = [each for each in plain.values() if set(word.split("_")) <= set(each.split("_"))]
-    close = difflib.get_close_matches(word, plain.values(), n=1, cutoff=cutoff)
     begins = [each for each in parts if each.startswith(word)]
-    for meant in ([word], others, begins, parts, close):
+    for meant in ([word], others, begins, parts, difflib.get_close_matches(word, plain.values(), n=1, cutoff=cutoff)):
         if found := [each for each in plain if plain[each] in meant]:
             return found[:3]
     return []

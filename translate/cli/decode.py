@@ -137,8 +137,7 @@ def decode(
     if interactive or is_typed(file):
         options["look_ahead_lines"] = 1
     runs = {"RUN": [run], "--ensemble": ensemble or [], "--reverse": [] if reverse is None else [reverse]}
-    how = checkpoint, options, languages
-    decoding = _Decoding(file, output, alignments, constraints, output_format, runs, *how)
+    decoding = _Decoding(file, output, alignments, constraints, output_format, runs, checkpoint, options, languages)
     if given["--document"]:
         decoding.translate_document(document_format)
     elif in_parts:
@@ -265,8 +264,7 @@ class _Decoding(NamedTuple):
         seconds = time.perf_counter() - started
         for problem in document.problems:
             logger.warning(problem)
-        rate = document.sentences / max(seconds, 1e-9)
-        logger.info(f"{document} in {seconds:.1f} s ({rate:.1f} sentences/s)")
+        logger.info(f"{document} in {seconds:.1f} s ({document.sentences / max(seconds, 1e-9):.1f} sentences/s)")
 
 
 @takes_decoding_options(

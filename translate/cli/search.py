@@ -55,9 +55,8 @@ def search(
     from translate.lint.check import log_findings
     from translate.training.search import Search, read_space
 
-    keys = read_space(space)
     directory = directory or Path("runs") / f"{base.name}-search"
-    study = Search(directory, base, keys, pruner=pruner, place=shown_path(space))
+    study = Search(directory, base, read_space(space), pruner=pruner, place=shown_path(space))
     show_only("translate.training.search")  # everything else is in the runs' logs
     command = ["translate", *sys.argv[1:]]
     inspect = functools.partial(log_findings, ignore_errors=ignore_errors)

@@ -72,9 +72,8 @@ class WeightedCorpus(Section):
     def swapped(self) -> Self:
         """The same corpus with its sides exchanged."""
         sides = ("source", "target") if isinstance(self, TextCorpus) else ("source_column", "target_column")
-        values = {one: getattr(self, other) for one, other in (sides, sides[::-1])}
         languages = {"source_language": self.target_language, "target_language": self.source_language}
-        return self.model_copy(update=values | languages)
+        return self.model_copy(update={one: getattr(self, other) for one, other in (sides, sides[::-1])} | languages)
 
 
 class NamedColumns(WeightedCorpus):
@@ -281,9 +280,8 @@ class DataConfig(Section):
     @property
     def told(self) -> dict[str, Any]:
         """The keys that an export or a fine-tuning of the model needs: its tags, and the languages that have one."""
-        languages = list(dict.fromkeys([*self.languages, *self.tagged]))
         tags = {"language_tags": self.tags, "language_tag": self.language_tag}
-        return {"languages": languages, **tags} if self.tags else {}
+        return {"languages": list(dict.fromkeys([*self.languages, *self.tagged])), **tags} if self.tags else {}
 
     def languages_of(self, corpus: WeightedCorpus) -> tuple[str, str]:
         """The languages of a corpus's source and target."""

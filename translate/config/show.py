@@ -96,8 +96,7 @@ def describe_presets() -> list[list[str]]:
     for name in preset_names():
         text = read_input(presets_directory() / f"{name}.yaml").decode()
         facts = {"data": "–", "minutes": "–", "BLEU": "–"} | dict(re.findall("(?m)^# (data|minutes|BLEU): (.+)$", text))
-        model = load_config(name).config.model
-        rows.append([name, facts["data"], model.brief, facts["minutes"], facts["BLEU"]])
+        rows.append([name, facts["data"], load_config(name).config.model.brief, facts["minutes"], facts["BLEU"]])
     return rows
 
 

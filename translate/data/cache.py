@@ -140,10 +140,9 @@ class DataCache:
     def make(self, name: str, write: Callable[[BinaryIO], object]) -> CachedFile | None:
         """Add an entry, which other processes see once it is complete; None if it cannot be written."""
         self.num_made += 1
-        path = self.folder / name
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            with atomic_write(path) as file:
+            with atomic_write(self.folder / name) as file:
                 write(file)
                 file.write(_checksum(file, file.tell()))
         except (OSError, RunError) as error:

@@ -94,8 +94,7 @@ class ShardedDecoder:
             raise InputError(f"{self.folder}: finished parts go into a folder of this name, but it is a file") from None
         except OSError as error:
             raise write_error(self.folder, error) from error
-        busy = "is running there: wait for it, stop it, or choose another --output"
-        with hold_lock(self.folder / "lock", busy=busy):
+        with hold_lock(self.folder / "lock", busy="is running there: wait for it, stop it, or choose another --output"):
             try:
                 yield
             finally:
@@ -125,8 +124,7 @@ class ShardedDecoder:
         dependencies = [self.dependencies, self.output_format, self.alignments is not None]
         fingerprints: list[str] = []
         first_line = lines_kept = 0
-        max_items = self.translator.config.look_ahead_lines
-        for number, block in enumerate(read_buffers(requests, max_items=max_items)):
+        for number, block in enumerate(read_buffers(requests, max_items=self.translator.config.look_ahead_lines)):
             lines = [[request.source, request.prefix, request.required] for request in block]
             fingerprints.append(fingerprint([dependencies, first_line, lines]))
             is_mine = number % world_size == rank

@@ -48,8 +48,7 @@ def read_markdown(text: str) -> Iterator[Segment]:
     flags = pyromark.Options
     options = flags.ENABLE_TABLES | flags.ENABLE_FOOTNOTES | flags.ENABLE_STRIKETHROUGH
     options |= flags.ENABLE_TASKLISTS | flags.ENABLE_YAML_STYLE_METADATA_BLOCKS
-    events = pyromark.Markdown(options=options).events_with_range(text)
-    return _Reader(text).read(events)
+    return _Reader(text).read(pyromark.Markdown(options=options).events_with_range(text))
 
 
 def read_titles(text: str) -> Iterator[Segment]:

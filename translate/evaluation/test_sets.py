@@ -38,8 +38,7 @@ def choose_test_sets(
     if (source is None) != (reference is None) or (source is not None and name is not None):
         raise InputError("--source and --reference go together, and not with --set")
     if source is not None and reference is not None:
-        corpus = TextCorpus(source=source, target=reference)
-        return {source.name: read_corpus(corpus, key="--source and --reference")}
+        return {source.name: read_corpus(TextCorpus(source=source, target=reference), key="--source and --reference")}
     data, keys = config.data, keys_by_name(config.data)
     if name is None:
         wanted = list(data.corpora("test"))

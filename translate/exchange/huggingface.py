@@ -69,7 +69,6 @@ def generation_settings(
         rows: The exported id of each of our ids.
     """
     config, languages = run_config.decoding, Languages(run_config.data)
-    stopping = {1: True, 1000: "never"}.get(config.patience, False)
     longest = TABLE_POSITIONS // 2 if config.max_length_factor else config.max_length_constant + 1
     has_start = rows[BOS_ID] != rows[EOS_ID]
     has_tag, tags = languages.tags in ("target", "both"), {languages.tags_of(each)[1] for each in languages.directions}
@@ -77,7 +76,7 @@ def generation_settings(
         **{key: rows[token] for key, token in SYMBOLS.items()},
         "suppress_tokens": [rows[token] for token in (PAD_ID, BOS_ID) if rows[token] != rows[EOS_ID]],
         "num_beams": config.beam_size,
-        "early_stopping": stopping,
+        "early_stopping": {1: True, 1000: "never"}.get(config.patience, False),
         "length_penalty": round(length_power(config), 9),  # 0 is a tiny number for CTranslate2
         "max_length": min(longest + has_tag, limit or TABLE_POSITIONS),
         "forced_bos_token_id": rows[tokenizers.target.tag_ids(*tags)[0]] if has_tag and len(tags) == 1 else None,

@@ -125,13 +125,12 @@ def check(config: Config, *, max_seconds: float = 10.0) -> Report:
 
     measured = None
     try:
-        validation = [*corpora.validation.values(), *corpora.validation_also.values()]
         with show_progress("Trying the longest batch, and the speed"):
             measured = dry_run(
                 config,
                 epoch,
                 tokenizers=tokenizers,
-                validation=validation,
+                validation=[*corpora.validation.values(), *corpora.validation_also.values()],
                 device=device,
                 initial=initial,
                 max_seconds=max_seconds,
@@ -203,8 +202,7 @@ def _inspect_text(
         suspects = find_suspects(survey, sample, *ids, vocab_size=vocab_size, known=known)
         if any(survey.is_reverse_of(other) for other in surveys[: len(reports)]):
             suspects = []
-        reasons = {} if filtered is None else filtered.left_out
-        left_out = {reason: count for reason, count in reasons.items() if count}
+        left_out = {reason: count for reason, count in (filtered.left_out if filtered else {}).items() if count}
         about = survey.key, survey.unit, survey.corpus.name, len(survey.corpus.sources), filtered and filtered.num_kept
         reports.append(CorpusReport(*about, left_out, len(sample.sources), tuple(suspects), tuple(spelling)))
     of_training = slice(len(training))
@@ -236,9 +234,8 @@ def _inspect_text(
 
 def _data_facts(data: TrainingData, epoch: Epoch, num_parameters: int) -> DataFacts:
     num_pairs = sum(report.num_pairs for report in data.batches.filter_reports)
-    num_left_out = num_pairs - sum(report.num_kept for report in data.batches.filter_reports)
     sizes = epoch.padding.num_target_tokens, len(epoch), num_parameters, data.tokenizers.target.vocab_size
-    return DataFacts(num_pairs, num_left_out, *sizes)
+    return DataFacts(num_pairs, num_pairs - sum(report.num_kept for report in data.batches.filter_reports), *sizes)
 
 
 def _plan(config: Config, steps_per_epoch: int, padding_share: float, measured: DryRun | None) -> TrainingPlan:

@@ -233,9 +233,8 @@ def _own_subwords(config: Config, tokenizers: Tokenizers) -> dict[str, float | N
         lines = join_texts(read_held_out(data, own).values())
     except InputError:
         return {}
-    threads = torch.get_num_threads()
     sides = zip((tokenizers.source, tokenizers.target), lines, strict=True)
-    ids = [tokenizer.encode_lines(side, num_threads=threads) for tokenizer, side in sides]
+    ids = [tokenizer.encode_lines(side, num_threads=torch.get_num_threads()) for tokenizer, side in sides]
     return {each.name: each.subwords_per_word for each in examine_vocabularies(tokenizers, ids, lines, share=1.0)}
 
 

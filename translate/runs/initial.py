@@ -67,8 +67,7 @@ class InitialWeights(NamedTuple):
             rows = tensors.get(name)
             if rows is not None and rows.shape[1:] == parameter.shape[1:] and 0 < len(rows) < len(parameter):
                 noise = torch.randn(len(parameter) - len(rows), *rows.shape[1:], generator=generator)
-                new = rows.mean(0) + _NOISE * rows.std(0) * noise
-                tensors[name] = torch.cat([rows, new])
+                tensors[name] = torch.cat([rows, rows.mean(0) + _NOISE * rows.std(0) * noise])
                 for token, same in related[not name.startswith("encoder")].items():
                     tensors[name][token] = rows[same]
         set_parameters(model, tensors, name=str(self.file))
@@ -122,8 +121,7 @@ def read_initial_weights(config: Config) -> InitialWeights | None:
     tensors, step, averaged = read_weights(run, checkpoint, last="training.initialize_checkpoint=last")
     file, recorded = run.checkpoint(checkpoint), [] if averaged else read_metrics(run)
     scores = [each.get("BLEU") for each in recorded if each["kind"] == "validation" and each["step"] == step]
-    bleu = scores[-1] if scores else None
-    return InitialWeights(file.resolve(), tensors, fingerprint(file), checkpoint, step, bleu)
+    return InitialWeights(file.resolve(), tensors, fingerprint(file), checkpoint, step, scores[-1] if scores else None)
 
 
 def check_unchanged(run: RunDirectory, initial: InitialWeights) -> None:

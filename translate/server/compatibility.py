@@ -149,8 +149,7 @@ def add_paths(app: FastAPI, models: Mapping[str, ServedModel]) -> None:
             raise InputError("glossary_id is not supported; remove it")
         names = ("`target_lang`", "`source_lang`")
         model, direction = choose_model(models, question.source_lang or "", question.target_lang, names=names)
-        is_html = bool(question.tag_handling)
-        found = await _translate_texts(request, model, direction, question.text, is_html=is_html)
+        found = await _translate_texts(request, model, direction, question.text, is_html=bool(question.tag_handling))
         source = "" if direction.source == UNKNOWN else direction.source.upper()
         return {
             "translations": [

@@ -197,7 +197,6 @@ def attention_page(attention: Attention) -> str:
     pair, choice = attention.pair, attention.choice
     last = max(each.layer for each in attention.layers if each.kind == choice.kind)
     layer, head = last if choice.layer is None else choice.layer, _MEAN if choice.head is None else choice.head
-    start = choice._replace(layer=layer, head=head)
     kinds = []
     for kind, texts in _KINDS.items():
         description = dict(zip(("name", "queries", "keys", "rowAxis", "columnAxis"), texts, strict=True))
@@ -226,7 +225,7 @@ def attention_page(attention: Attention) -> str:
         },
         "kinds": kinds,
         "colours": COLOURS,
-        "start": start._asdict(),
+        "start": choice._replace(layer=layer, head=head)._asdict(),
     }
     return fill_template(title=attention.title, data=data, scripts=["drawing.js", "attention.js"])
 

@@ -130,8 +130,7 @@ def principal_plane(vectors: Float[Tensor, "word d_model"]) -> tuple[Float[Tenso
     centred = (vectors - vectors.mean(dim=0)).double()
     _, singular, directions = torch.linalg.svd(centred, full_matrices=False)
     total = float(singular.square().sum()) or 1.0
-    places = centred @ directions[:2].T
-    return places.float(), [float(value) ** 2 / total for value in singular[:2]]
+    return (centred @ directions[:2].T).float(), [float(value) ** 2 / total for value in singular[:2]]
 
 
 def neighbour_plane(vectors: Float[Tensor, "word d_model"]) -> Float[Tensor, "word 2"]:

@@ -80,10 +80,9 @@ def _table_panels(name: str, positions: Positions, length: int) -> list[Panel]:
     order = []
     if isinstance(positions, SinusoidalPositions):  # sines have even dimensions
         order = [dimension // 2 + dimension % 2 * (width // 2) for dimension in range(width)]
-    products = (table @ table.T).tolist()
     return [
         Matrix(name, numbers, dimensions, table.tolist(), "position", "dimension", "signed", order=order),
-        Matrix(f"{name}: dot products", numbers, numbers, products, "position", "position", "signed"),
+        Matrix(f"{name}: dot products", numbers, numbers, (table @ table.T).tolist(), "position", "position", "signed"),
     ]
 
 

@@ -24,12 +24,11 @@ class SearchJob(NamedTuple):
 
     def part(self, indices: Sequence[int]) -> "SearchJob":
         """The job with some of the inputs; `on_found` still receives the indices of the whole job."""
-        inputs = [self.inputs[index] for index in indices]
 
         def on_found(number: int, hypotheses: list[Hypothesis]) -> None:
             self.on_found(indices[number], hypotheses)
 
-        return self._replace(inputs=inputs, on_found=on_found, on_step=None)
+        return self._replace(inputs=[self.inputs[index] for index in indices], on_found=on_found, on_step=None)
 
 
 @runtime_checkable  # so that the test run can check that an engine is one

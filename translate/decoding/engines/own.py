@@ -88,8 +88,7 @@ class OwnEngine:
             if self.model.device.type != "cpu":
                 self._search_share(job, order, stop)
                 return
-            wanted = config.workers or torch.get_num_threads()
-            num_workers = max(1, min(wanted, len(order) // LINES_PER_WORKER))
+            num_workers = max(1, min(config.workers or torch.get_num_threads(), len(order) // LINES_PER_WORKER))
 
             def work(worker: int) -> None:
                 torch.set_num_threads(1)

@@ -276,8 +276,6 @@ def update_state(
     new_scores = scoring.score(scores[:, :beam], new_lengths, covered).masked_fill(~is_found, -math.inf)
     found_scores = torch.cat((state.finished_scores, new_scores), dim=1)
     finished_scores, kept = (part[:, :beam] for part in found_scores.sort(dim=1, descending=True, stable=True))
-    finished_lengths = torch.cat((state.finished_lengths, new_lengths), dim=1).gather(1, kept)
-    finished_truncated = torch.cat((state.finished_truncated, ~ends[:, :beam]), dim=1).gather(1, kept)
 
     # The next best candidates take the slots, but none does when `patience` times `beam` hypotheses have finished.
     num_found = state.num_found + is_found.sum(dim=1)
@@ -313,8 +311,8 @@ def update_state(
         coverage=coverage.take_along_dim(parents[:, :, None], dim=1),
         num_found=num_found,
         finished_scores=finished_scores,
-        finished_lengths=finished_lengths,
-        finished_truncated=finished_truncated,
+        finished_lengths=torch.cat((state.finished_lengths, new_lengths), dim=1).gather(1, kept),
+        finished_truncated=torch.cat((state.finished_truncated, ~ends[:, :beam]), dim=1).gather(1, kept),
     )
 
 

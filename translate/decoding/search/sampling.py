@@ -54,8 +54,7 @@ class TokenSampler:
         batch, beam = scores.shape[:2]
         slots = torch.arange(beam, device=scores.device).expand(batch, -1)
         lines, positions = self.lines[state.sentences][:, None], state.lengths[:, None]
-        uniforms = uniform_numbers(self.seed, lines, slots, positions)
-        tokens = sample_tokens(self.probabilities(scores), uniforms)
+        tokens = sample_tokens(self.probabilities(scores), uniform_numbers(self.seed, lines, slots, positions))
         return Candidates(state.cumulative_scores + scores.gather(2, tokens[:, :, None])[:, :, 0], slots, tokens)
 
     def probabilities(self, scores: NextTokenScores) -> Float[Tensor, "batch beam vocab"]:

@@ -62,13 +62,12 @@ def build_search_settings(
     beam_size = num_samples if is_sampled else config.beam_size
     # For an n-best list the search keeps all hypotheses, because several may spell the same text.
     keeps_all = is_sampled or config.mbr != "none" or config.n_best > 1
-    num_best = beam_size if keeps_all else 1
     return SearchSettings(
         beam_size=beam_size,
         scoring=build_scoring(config),
         start_id=BOS_ID,
         end_id=EOS_ID,
-        num_best=num_best,
+        num_best=beam_size if keeps_all else 1,
         num_groups=1 if is_sampled else config.diversity_groups,
         num_open=beam_size if is_sampled else 1,
         select_candidates=_build_selection(config, inputs, words, device=device),
@@ -83,8 +82,7 @@ def _build_selection(
     if any(each.phrase_ids for each in inputs):
         if config.search != "beam" or config.diversity_groups > 1:
             raise InputError("required words need decoding.search = beam and decoding.diversity_groups = 1")
-        phrases = [each.phrase_ids for each in inputs]
-        return RequiredPhrases(phrases, begins_word=words.begins_word, end_id=EOS_ID)
+        return RequiredPhrases([each.phrase_ids for each in inputs], begins_word=words.begins_word, end_id=EOS_ID)
     if config.search == "sample":
         numbers = [each.line + (each.piece << 32) for each in inputs]
         return TokenSampler(
