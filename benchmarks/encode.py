@@ -26,7 +26,8 @@ def main() -> None:
     parser.add_argument("--vocabulary", type=int, default=8000)
     arguments = parser.parse_args()
 
-    from translate.config.data import TextCorpus, TokenizerConfig
+    from translate.config.data import TextCorpus
+    from translate.config.schema import TokenizerConfig
     from translate.data.cache import DataCache
     from translate.data.corpora import read_corpus
     from translate.data.token_store import encode_texts

@@ -148,7 +148,7 @@ def piped(name: str) -> Change:
 
 def other_tokenizer(content: bytes) -> bytes:
     """Sound in itself, and of the same size, but trained on other text."""
-    from translate.config.data import TokenizerConfig
+    from translate.config.schema import TokenizerConfig
     from translate.data.tokenizer import train_tokenizer
 
     return train_tokenizer(ENGLISH.split("\n") * 9, TokenizerConfig(vocab_size=290)).model_bytes

@@ -11,7 +11,7 @@ from harness import run_command as translate
 
 from translate.cli import OTHER_NAMES
 from translate.cli.terminal.help import Command, CommandGroup
-from translate.config.data import TokenizerConfig
+from translate.config.schema import TokenizerConfig
 from translate.decoding.output.formats import OutputFormat
 from translate.documents.document import DocumentFormat
 from translate.exchange.exporting import Format, Quantization

@@ -2,7 +2,7 @@
 
 import pytest
 
-from translate.config.data import TokenizerConfig
+from translate.config.schema import TokenizerConfig
 from translate.data.tokenizer import Tokenizer, train_tokenizer
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from translate.config.data import Augmentation, Corpus, TableCorpus, TextCorpus, TokenizerConfig, TsvCorpus
+from translate.config.data import Augmentation, Corpus, TableCorpus, TextCorpus, TsvCorpus
+from translate.config.schema import TokenizerConfig
 from translate.data import corpora
 from translate.data.corpora import (
     FileText,

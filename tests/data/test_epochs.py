@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from harness import values_of
 
-from translate.config.data import Augmentation, DataConfig, TokenizerConfig
+from translate.config.data import Augmentation, DataConfig
+from translate.config.schema import TokenizerConfig
 from translate.data.corpora import ParallelCorpus
 from translate.data.epochs import BatchSettings, Epoch, TrainingBatches
 from translate.data.extension import add_tags

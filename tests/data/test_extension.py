@@ -6,7 +6,7 @@ import pytest
 from harness import corpus_lines
 from sentencepiece import sentencepiece_model_pb2
 
-from translate.config.data import TokenizerConfig
+from translate.config.schema import TokenizerConfig
 from translate.data.extension import add_tags, extend_tokenizers, missing_characters
 from translate.data.tokenizer import END_OF_VOCABULARY, Tokenizer, Tokenizers, prepare_tokenizers
 from translate.errors import InputError

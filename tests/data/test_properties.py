@@ -8,7 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from translate.config.data import DataConfig, TextCorpus, TokenizerConfig
+from translate.config.data import DataConfig, TextCorpus
+from translate.config.schema import TokenizerConfig
 from translate.data import corpora, token_store
 from translate.data.corpora import ParallelCorpus, read_corpus
 from translate.data.epochs import BatchSettings, TrainingBatches

@@ -11,7 +11,8 @@ import pyarrow.parquet
 import pytest
 from harness import values_of
 
-from translate.config.data import Augmentation, DataConfig, HubCorpus, TableCorpus, TextCorpus, TokenizerConfig
+from translate.config.data import Augmentation, DataConfig, HubCorpus, TableCorpus, TextCorpus
+from translate.config.schema import TokenizerConfig
 from translate.data import tables
 from translate.data.corpora import ParallelCorpus
 from translate.data.epochs import BatchSettings, TrainingBatches

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 import sentencepiece
 
-from translate.config.data import TokenizerConfig
+from translate.config.schema import TokenizerConfig
 from translate.data.extension import add_pieces
 from translate.data.subword_sampling import SubwordSampler
 from translate.data.tokenizer import Tokenizer, train_tokenizer

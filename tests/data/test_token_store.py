@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from translate.config.data import TokenizerConfig
+from translate.config.schema import TokenizerConfig
 from translate.data import token_store
 from translate.data.cache import DataCache
 from translate.data.token_store import (

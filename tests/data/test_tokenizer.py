@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import sentencepiece
 
-from translate.config.data import TokenizerConfig
+from translate.config.schema import TokenizerConfig
 from translate.data.cache import DataCache
 from translate.data.tokenizer import (
     BOS_ID,

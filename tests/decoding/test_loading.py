@@ -8,8 +8,8 @@ import torch
 from harness import Toy, random_model, tiny_config, write_run
 
 import translate
-from translate.config.data import TokenizerConfig
 from translate.config.decoding import DecodingConfig
+from translate.config.schema import TokenizerConfig
 from translate.data.tokenizer import Tokenizers, train_tokenizer
 from translate.decoding import Translator
 from translate.decoding.counterparts import COUNTERPARTS, Counterparts

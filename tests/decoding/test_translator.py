@@ -12,8 +12,9 @@ import pytest
 import torch
 from harness import Toy, assert_same, random_model
 
-from translate.config.data import DataConfig, TokenizerConfig
+from translate.config.data import DataConfig
 from translate.config.decoding import DecodingConfig
+from translate.config.schema import TokenizerConfig
 from translate.data.batching import EncodedPair
 from translate.data.languages import Languages
 from translate.data.tokenizer import Tokenizers, train_tokenizer

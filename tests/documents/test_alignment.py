@@ -5,7 +5,7 @@ from unittest.mock import Mock
 import pytest
 import torch
 
-from translate.config.data import TokenizerConfig
+from translate.config.schema import TokenizerConfig
 from translate.data.tokenizer import Tokenizer, Tokenizers, train_tokenizer
 from translate.decoding import Translation, Translator
 from translate.decoding.alignment import ForcedDecoding, line_attention

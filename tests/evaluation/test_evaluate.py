@@ -8,9 +8,8 @@ import pytest
 import torch
 from harness import random_model, write_lines
 
-from translate.config.data import TokenizerConfig
 from translate.config.decoding import DecodingConfig
-from translate.config.schema import Config, EvaluationConfig
+from translate.config.schema import Config, EvaluationConfig, TokenizerConfig
 from translate.data.tokenizer import prepare_tokenizers
 from translate.decoding import Translation, Translator
 from translate.errors import InputError, RunError

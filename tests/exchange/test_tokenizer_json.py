@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from harness import ODD_TEXT, corpus_lines, model_to_export
 
-from translate.config.data import TokenizerConfig
+from translate.config.schema import TokenizerConfig
 from translate.data.extension import add_pieces, add_tags
 from translate.data.tokenizer import EOS_ID, Tokenizer, Tokenizers, train_tokenizer
 from translate.exchange.tokenizer_json import find_obstacle, write_tokenizer_json

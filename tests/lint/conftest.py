@@ -3,7 +3,7 @@
 import pytest
 from harness import corpus_lines
 
-from translate.config.data import TokenizerConfig
+from translate.config.schema import TokenizerConfig
 from translate.data.tokenizer import Tokenizer, train_tokenizer
 
 Text = tuple[list[str], list[str]]

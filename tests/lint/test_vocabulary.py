@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from translate.config.data import TokenizerConfig
 from translate.config.load import load_config, override_config
-from translate.config.schema import Config
+from translate.config.schema import Config, TokenizerConfig
 from translate.data.tokenizer import Tokenizers, train_tokenizer
 from translate.lint.vocabulary import (
     HISTOGRAM_ENDS,

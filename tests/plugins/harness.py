@@ -26,9 +26,8 @@ from safetensors.torch import save_file
 from typer.testing import CliRunner, Result
 
 from translate.cli import app
-from translate.config.data import TokenizerConfig
 from translate.config.load import load_config
-from translate.config.schema import Config, ModelConfig
+from translate.config.schema import Config, ModelConfig, TokenizerConfig
 from translate.data.batching import Batch, EncodedPair, collate
 from translate.data.extension import add_tags
 from translate.data.languages import Languages

@@ -7,9 +7,8 @@ import pytest
 import torch
 from harness import flip_a_bit, write_weights
 
-from translate.config.data import TokenizerConfig
 from translate.config.load import override_config
-from translate.config.schema import Config
+from translate.config.schema import Config, TokenizerConfig
 from translate.data.extension import add_tags, extend_tokenizers
 from translate.data.tokenizer import prepare_tokenizers
 from translate.errors import InputError, RunError

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from translate.config.data import TokenizerConfig
+from translate.config.schema import TokenizerConfig
 from translate.data import subword_sampling
 from translate.data.subword_sampling import SamplingPool, sample_lines
 from translate.data.tokenizer import Tokenizer, train_tokenizer

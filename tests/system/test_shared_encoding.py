@@ -10,7 +10,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from translate.config.data import DataConfig, TableCorpus, TokenizerConfig
+from translate.config.data import DataConfig, TableCorpus
+from translate.config.schema import TokenizerConfig
 from translate.data import streaming
 from translate.data.epochs import BatchSettings
 from translate.data.streaming import StreamedBatches, TrainingStreams

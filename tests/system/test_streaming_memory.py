@@ -15,7 +15,8 @@ pytestmark = [
 _PASS = """
 import sys
 from pathlib import Path
-from translate.config.data import DataConfig, TableCorpus, TokenizerConfig
+from translate.config.data import DataConfig, TableCorpus
+from translate.config.schema import TokenizerConfig
 from translate.data.epochs import BatchSettings
 from translate.data.streaming import StreamedBatches, TrainingStreams
 from translate.distributed.process_group import SINGLE_PROCESS

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from harness import ODD_TEXT, Toy, corpus_lines, make_toy, tiny_config, toy_sentences
 
-from translate.config.data import TokenizerConfig
+from translate.config.schema import TokenizerConfig
 from translate.data.tokenizer import EOS_ID, train_tokenizer
 from translate.decoding import Translator
 from translate.exchange import export_run

@@ -6,8 +6,8 @@ import pytest
 import torch
 from harness import MakeTranslator, random_model
 
-from translate.config.data import TokenizerConfig
 from translate.config.decoding import DecodingConfig
+from translate.config.schema import TokenizerConfig
 from translate.data.tokenizer import Tokenizers, prepare_tokenizers
 from translate.decoding import Translator
 

@@ -1,4 +1,4 @@
-"""The sections `model`, `training` and `evaluation`, and the whole `Config`: each key's meaning, default and bounds.
+"""The sections `tokenizer`, `model`, `training` and `evaluation`, and the whole `Config`: meanings, defaults, bounds.
 
 Sections are frozen data and know no class that they configure. The docstring under a field is its documentation, from
 which docs/config.md, `translate config schema` and the help of options are generated.
@@ -8,11 +8,52 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from translate.config.data import DataConfig, TokenizerConfig
+from translate.config.data import DataConfig, LanguageCode
 from translate.config.decoding import DecodingConfig
 from translate.config.section import Device, InputPath, NotNegativeInt, PositiveInt, Probability, Section, expecting
 
 _FREEZE = r"^(embeddings|(encoder|decoder)(\.[0-9]{1,4}(-[0-9]{1,4})?)?)$"
+
+
+class TokenizerConfig(Section):
+    """The SentencePiece tokenizer: trained on the training corpora, or given as a file."""
+
+    type: Literal["unigram", "bpe"] = "bpe"
+    """Segmentation model: unigram (Kudo 2018) or bpe (Sennrich et al. 2016)."""
+    vocabulary: Literal["joint", "separate"] = "joint"
+    """One vocabulary for both languages, or one per language."""
+    vocab_size: Annotated[int, Field(ge=8, le=1_000_000)] = 8000
+    """Number of subwords per vocabulary, including special symbols and bytes."""
+    character_coverage: Annotated[float, Field(ge=0.98, le=1.0)] = 1.0
+    """Share of the training text's characters that get a subword of their own; the rest are spelt in bytes."""
+    byte_fallback: bool = True
+    """Spell unknown characters in UTF-8 bytes, so that nothing is unknown; this takes 256 entries of the vocabulary."""
+    normalization: Literal["nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"] = "nmt_nfkc"
+    """Unicode normalisation before segmentation; `_cf` also folds case, and identity changes nothing."""
+    subword_sampling: Annotated[float, Field(gt=0.0, lt=1.0)] | None = None
+    """Segment again in every epoch, with unigram's alpha (0.1 to 0.5) or BPE's dropout (0.1); null segments once."""
+    max_training_lines: PositiveInt = 1_000_000
+    """Train the tokenizer on at most this many lines per language, evenly spaced over the corpus."""
+    add_characters: bool = False
+    """In fine-tuning, add an entry for each character of the training text that the run's vocabulary cannot spell or
+    spells in bytes, as far as character_coverage requires. All other entries and their embeddings stay."""
+    add_pieces: tuple[Annotated[str, Field(pattern=r"^[^\s▁]{1,100}$")], ...] = ()
+    """In fine-tuning, add these entries too, such as `<medical>`; each is one subword wherever it occurs."""
+    add_languages: dict[LanguageCode, LanguageCode | None] = {}
+    """In fine-tuning a multilingual run, add the tags of these languages, such as `{gsw: deu_Latn}`. The embedding of a
+    new tag begins as that of a related language of the run, or with null as the mean of all embeddings."""
+    source_model: InputPath | None = None
+    """A trained SentencePiece model for the source, or for both languages with a joint vocabulary."""
+    target_model: InputPath | None = None
+    """A trained SentencePiece model for the target; only for separate vocabularies."""
+
+    @model_validator(mode="after")
+    def _check_models_fit_vocabulary(self) -> Self:
+        if self.vocabulary == "joint" and self.target_model is not None:
+            raise ValueError("tokenizer.target_model needs tokenizer.vocabulary = 'separate'")
+        if self.vocabulary == "separate" and (self.source_model is None) != (self.target_model is None):
+            raise ValueError("tokenizer.source_model and tokenizer.target_model: give both or neither")
+        return self
 
 
 class ModelConfig(Section):

@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 import sentencepiece
 
 from translate.bars import show_progress
-from translate.config.data import TokenizerConfig
+from translate.config.schema import TokenizerConfig
 from translate.data.cache import DataCache, entry_name, text_digest
 from translate.data.text import SpacedText
 from translate.errors import InputError

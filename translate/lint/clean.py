@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from translate.atomic import atomic_folder, open_output, text_bytes
 from translate.bars import show_progress
-from translate.config.data import Corpus, TextCorpus, TokenizerConfig, WeightedCorpus, without_reverse
+from translate.config.data import Corpus, TextCorpus, WeightedCorpus, without_reverse
 from translate.config.load import LoadedConfig
+from translate.config.schema import TokenizerConfig
 from translate.config.show import annotated_yaml
 from translate.config.yaml import Origin
 from translate.data.corpora import read_corpus

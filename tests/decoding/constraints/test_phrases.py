@@ -15,7 +15,7 @@ import pytest
 import torch
 from tables import END, PLAIN, START, A, B, C, LazyTable, S, Table, all_sequences, random_table, run
 
-from translate.config.data import TokenizerConfig
+from translate.config.schema import TokenizerConfig
 from translate.data.tokenizer import Tokenizer, train_tokenizer
 from translate.decoding.constraints.phrases import (
     RequiredPhrases,

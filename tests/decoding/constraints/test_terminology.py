@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from harness import random_model
 
-from translate.config.data import TokenizerConfig
 from translate.config.decoding import DecodingConfig
+from translate.config.schema import TokenizerConfig
 from translate.data.tokenizer import Tokenizers, train_tokenizer
 from translate.decoding import Request, Translator
 from translate.decoding.constraints.terminology import Terminology, read_terminology

@@ -6,7 +6,7 @@ import random
 import pytest
 from harness import corpus_lines
 
-from translate.config.data import TokenizerConfig
+from translate.config.schema import TokenizerConfig
 from translate.data.tokenizer import Tokenizer, prepare_tokenizers
 from translate.decoding.output.words import Word, group_words, word_confidences
 
