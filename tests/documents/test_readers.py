@@ -65,6 +65,9 @@ def written(document_format: DocumentFormat, text: str) -> list[str]:
         ("srt", f"{CUE}\n- Eins\nzwei\n- <i>Drei</i>\n", ["Eins zwei", "Drei"]),  # a dialogue
         ("srt", f"{CUE}\n{{\\an8}}- Wo ist er?\n<i>– Hier.</i>\n", ["Wo ist er?", "Hier."]),
         ("srt", f"{CUE}\n<i>— Eins\n{{\\an8}}- Zwei</i>\n", ["Eins", "Zwei"]),
+        # No blank line between cues.
+        ("srt", f"{CUE}\n17 Hunde\n2\n00:00:03,000 --> 00:00:04,000\nzwei\n3\n", ["17 Hunde", "zwei 3"]),
+        ("vtt", "WEBVTT\n\n00:01.000 --> 00:02.000\nEins\n00:02.000 --> 00:03.000\n- a\n- b", ["Eins", "a", "b"]),
         ("vtt", "00:01.000 --> 00:02.000\nDas <ruby>Wort<rt>wort</rt></ruby> da", ["Das Wort da"]),
         ("html", "Das <ruby>Wort<rp>(<rt>wort<rp>)</ruby> da", ["Das Wort da"]),
         ("vtt", "WEBVTT\n00:01.000 --> 00:02.000\n\nNOTE\n00:01.000 --> 00:02.000\nnein\n\nSTYLE\na", []),

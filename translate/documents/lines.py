@@ -13,10 +13,14 @@ from translate.documents.segments import Item, Segment, Syntax
 
 _LINE = re.compile(r"[^\n]*\n?")
 _LIST_MARKER = re.compile(r"\s*(?:(?:[-*+•·–—>#]+|\d{1,3}[.)]|[a-z]\))\s+)*")  # before a line's text
-_BLOCK = re.compile(r"(?:^[^\S\n]*\S[^\n]*\n?)+", re.MULTILINE)
-# The times of a cue, after its name if it has one.
-_TIMES = re.compile(r"(?:[^\n]*\n)??\s*(?:\d+:)?\d+:\d+[.,]\d+\s*-->[^\n]*\n?")
-_VTT_BLOCK = re.compile(r"WEBVTT|NOTE\b|STYLE\b|REGION\b")
+_ROW = r"^[^\S\n]*\S[^\n]*\n?"
+_TIMES = r"^[^\S\n]*(?:\d+:)?\d+:\d+[.,]\d+[^\S\n]*-->[^\n]*\n?"
+# A cue ends at a blank line, and before the times of the next, and their number.
+_CUE = re.compile(
+    rf"^(?=WEBVTT|NOTE\b|STYLE\b|REGION\b)(?:{_ROW})+"
+    rf"|{_TIMES}(?P<text>(?:(?!(?:^[^\S\n]*\d+[^\S\n]*\n)?{_TIMES}){_ROW})*)",
+    re.MULTILINE,
+)
 _CUE_MARKUP = re.compile(r"(<[^<>\n]*>|\{\\[^{}\n]*\})")
 # What a speaker's text begins with: a dash, and tags before it.
 _DASH = re.compile(rf"[^\S\n]*(?:{_CUE_MARKUP.pattern}[^\S\n]*)*[-‐–—―]+\s*")
@@ -46,14 +50,12 @@ def read_subtitles(text: str, *, has_entities: bool) -> Iterator[Segment]:
     Args:
         has_entities: Whether text is encoded as in HTML: in WebVTT it is, in SubRip it is not.
     """
-    for block in _BLOCK.finditer(text):
-        times = _TIMES.match(block[0])
-        if times is None or _VTT_BLOCK.match(block[0]):
-            continue
-        speakers = [speaker.start() for speaker in _SPEAKER.finditer(block[0], times.end() + 1)]
-        for begin, end in pairwise([times.end(), *speakers, len(block[0])]):
-            dash = _DASH.match(block[0], begin, end)
-            raw = block[0][dash.end() if dash else begin : end]
+    for cue in _CUE.finditer(text):
+        cue_text = cue["text"] or ""
+        speakers = [speaker.start() for speaker in _SPEAKER.finditer(cue_text, 1)]
+        for begin, end in pairwise([0, *speakers, len(cue_text)]):
+            dash = _DASH.match(cue_text, begin, end)
+            raw = cue_text[dash.end() if dash else begin : end]
             items = [
                 read_tag(part) if number % 2 else Item("text", part)
                 for number, part in enumerate(_CUE_MARKUP.split(raw))
@@ -61,4 +63,5 @@ def read_subtitles(text: str, *, has_entities: bool) -> Iterator[Segment]:
             ]
             if items:
                 named = [item._replace(tag=item.tag.partition(".")[0]) for item in items]  # <c.red> ends at </c>
-                yield Segment(block.start() + end - len(raw), fold_untouched(named), HTML if has_entities else Syntax())
+                start = cue.start("text") + end - len(raw)
+                yield Segment(start, fold_untouched(named), HTML if has_entities else Syntax())
