@@ -126,6 +126,22 @@ def test_an_ensemble_shares_its_tags(two_ways: dict[str, Toy], tmp_path: Path) -
         load_translator(imported[0], ensemble=imported[1:])
 
 
+def test_an_ensemble_has_all_directions_of_the_first(two_ways: dict[str, Toy], toy: Toy, tmp_path: Path) -> None:
+    def make(name: str, run: Toy, **data: object) -> Path:
+        config = run.config.model_copy(update={"data": run.config.data.model_copy(update=data)})
+        return write_run(tmp_path / name, config, run.tokenizers, run.model)
+
+    for wrong in ({"source_language": "en", "target_language": "de"}, {"target_language": "fr"}):
+        with pytest.raises(InputError, match="other.* not de → en"):
+            load_translator(toy.path, ensemble=[make(f"other {len(wrong)}", toy, **wrong)])
+    load_translator(toy.path, ensemble=[make("unknown", toy, source_language="und", target_language="und")])
+    both = two_ways["source"]
+    one = make("one", both, train=both.config.data.train[:1])
+    with pytest.raises(InputError, match="not en → de"):
+        load_translator(both.path, ensemble=[one], to="de")
+    assert load_translator(one, ensemble=[both.path]).translator.direction == ("de", "en")
+
+
 def test_records_name_the_languages_only_where_there_is_a_choice(both: Toy, toy: Toy) -> None:
     for run, expected in ((both, {"source_language": "de", "target_language": "en"}), (toy, {})):
         translator = load_own_translator(run.path).translator.toward(to="en")

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from translate.config.decoding import DecodingConfig
 from translate.config.load import override_decoding, read_resolved_config
-from translate.data.languages import Languages
+from translate.data.languages import UNKNOWN, Languages
 from translate.decoding.counterparts import find_lacking
 from translate.decoding.engines.ctranslate2 import CTranslate2Engine, check_ctranslate2, missing_settings
 from translate.decoding.engines.ctranslate2_conversion import convert_run, find_conversion
@@ -159,6 +159,14 @@ def _load_other(path: Path, first: LoadedRun, config: DecodingConfig, *, checkpo
             f"{path} marks the direction {ours.usual} by other tags than {first.directory}: models that decode together"
             " must have the same data.language_tags and data.language_tag"
         )
+    known = {*theirs.sources, *theirs.targets}
+    for source in ours.sources:
+        for target in ours.targets_of(source):
+            if UNKNOWN not in {source, target} | known and target not in theirs.targets_of(source):
+                raise InputError(
+                    f"{path} translates {theirs}, and not {source} → {target}: models that decode together must have"
+                    f" all directions of the first, {first.directory}"
+                )
     return _prepare(other.model, config)
 
 
