@@ -5,18 +5,21 @@ import unicodedata
 from collections.abc import Callable, Sequence
 
 import pytest
-from harness import Toy
+from harness import Toy, random_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from translate.config.decoding import DecodingConfig
 from translate.config.load import override_config
 from translate.config.schema import Config
+from translate.data.tokenizer import Tokenizers
 from translate.decoding import Request, Translation, Translator
 from translate.decoding.constraints.terminology import Terminology
 from translate.decoding.output.formats import describe
 from translate.decoding.request import count_conditions
 from translate.decoding.splitting import split_sentences, split_text
 from translate.errors import InputError
+from translate.exchange.foreign import Vocabulary, reorder_sentencepiece
 
 MakeTranslator = Callable[..., Translator]
 
@@ -192,6 +195,20 @@ def test_a_split_line_as_a_record(translator: MakeTranslator, limit: int) -> Non
     (aligned,) = given.align(given.translate_stream(["Hund " + "x" * (3 * limit) + " Haus"]))
     assert len(aligned.pieces) > 2
     assert {int(link.split("-")[0]) for link in aligned.alignment.split()} <= {0, 1, 2}
+
+
+@pytest.mark.usefixtures("no_shape_checks")
+def test_the_language_token_of_a_split_line_counts_once(toy: Toy) -> None:
+    """Each piece begins with it, in the words that are aligned it is the first."""
+    source = toy.tokenizers.source
+    vocabulary = Vocabulary(["<unk>", "</s>", ">>deu<<", *source.all_pieces[4:]], 0, 1)
+    tokenizer = reorder_sentencepiece(source.model_bytes, vocabulary, name="a.spm")
+    tokenizers = Tokenizers(tokenizer, tokenizer, "joint")
+    config = DecodingConfig(device="cpu", beam_size=1, max_source_tokens=9)
+    given = Translator(random_model(tokenizers).eval(), tokenizers, config)
+    ((found, attention),) = given.attend(given.translate_stream([f">>deu<< {LONG}"]))
+    assert len(found.pieces) > 2 and all(piece.source.startswith(">>deu<< ") for piece in found.pieces)
+    assert attention.num_sources == 1 + len(LONG.split())
 
 
 def test_scoring_cuts_both_sides_or_refuses(toy: Toy, translator: MakeTranslator) -> None:

@@ -17,7 +17,7 @@ from translate.config.decoding import DecodingConfig
 from translate.config.schema import TokenizerConfig
 from translate.data.batching import EncodedPair
 from translate.data.languages import Languages
-from translate.data.tokenizer import Tokenizers, train_tokenizer
+from translate.data.tokenizer import EOS_ID, Tokenizers, train_tokenizer
 from translate.decoding import Request, Translation, Translator, request
 from translate.decoding.engines import own
 from translate.decoding.ranking import expected_utilities
@@ -46,6 +46,18 @@ def test_the_text_so_far_is_told_after_each_step(toy: Toy, translator: MakeTrans
         if options["beam_size"] == 1:  # what is told stays
             assert all(found.pieces[piece].text.startswith(text) for text in texts)
             assert texts[-1] == found.pieces[piece].text
+
+
+def test_a_translation_that_is_cut_at_the_last_position_is_aligned(toy: Toy) -> None:
+    """The attention of its last token is that of the step that predicted it."""
+    model = random_model(toy.tokenizers, positions="learned", max_positions=12, output_bias=True).eval()
+    with torch.no_grad():
+        model.output.bias[EOS_ID] = -1e4
+    given = Translator(model, toy.tokenizers, DecodingConfig(device="cpu", beam_size=1, max_length_constant=20))
+    ((found, attention),) = given.attend(given.translate_stream(["Hund läuft"]), unit="subwords")
+    assert found.truncated and len(found.ids) == len(attention.rows) == 12
+    (forced,) = given.force([EncodedPair(list(found.source_ids), found.ids[:-1])])
+    assert list(attention.rows[-1].values()) == pytest.approx(forced.attention[-1, :-1].tolist())
 
 
 def test_a_coverage_penalty_is_that_of_the_attention(toy: Toy, translator: MakeTranslator) -> None:
@@ -174,7 +186,7 @@ def test_a_sample_depends_on_the_seed_and_the_lines_number_alone(
 
 def test_minimum_bayes_risk_chooses_among_the_candidates(toy: Toy, translator: MakeTranslator) -> None:
     lines = toy.sources[:5]
-    for kind in ({"search": "sample", "temperature": 1.3, "seed": 3}, {"beam_size": 5}):
+    for kind in ({"search": "sample", "temperature": 1.3, "seed": 3}, {"beam_size": 5}, {"beam_size": 9}):
         candidates = translator(**kind, n_best=5).translate(lines)
         for utility in ("chrf", "bleu"):
             chosen = translator(**kind, mbr=utility, mbr_candidates=5).translate(lines)

@@ -111,16 +111,20 @@ def line_attention(
     rows: list[dict[int, float]] = []
     num_sources = 0
     is_inside_word = False
-    for part in translation.parts:
+    for number, part in enumerate(translation.parts):
         if unit == "words":
             source_units = [word.positions for word in group_words(tokenizers.source.pieces(part.source_ids))]
             target_units = [word.positions for word in group_words(tokenizers.target.pieces(part.ids))]
-            if is_inside_word and source_units and not part.source[:1].isspace():
+            tag_ids, text = tokenizers.source.split_tag(part.source)
+            source_units = source_units[len(tag_ids) if number else 0 :]  # later pieces repeat the language token
+            if is_inside_word and source_units and not text[:1].isspace():
                 num_sources -= 1  # the previous piece ends within this piece's first word
             is_inside_word = bool(source_units) and not part.source[-1:].isspace()
         else:
             source_units, target_units = ([[token] for token in range(len(ids))] for ids in (part.source_ids, part.ids))
         weights = next(forced).attention
+        if part.truncated:  # no row of an end symbol
+            weights = torch.cat((weights, weights[-1:]))
         for source, target in align_words(weights, source_words=source_units, target_words=target_units):
             links.append(AlignmentLink(source + num_sources, target + len(rows)))
         merged = merge_units(weights[:-1, :-1], source_units, target_units).tolist()

@@ -54,7 +54,7 @@ def choose_translation(
     # A hypothesis that was cut at its maximum length may omit phrases and still have the best score.
     ranked.sort(key=lambda pair: len(pair[1]))
     if config.mbr != "none":
-        ranked = [pair for pair in ranked if len(pair[1]) == len(ranked[0][1])]
+        ranked = [pair for pair in ranked if len(pair[1]) == len(ranked[0][1])][: config.mbr_candidates]
         texts = [spell(each.ids, tokenizers.target) for each, _ in ranked]
         utilities = expected_utilities(texts, utility=config.mbr)
         ranked = [ranked[utilities.index(max(utilities))]]

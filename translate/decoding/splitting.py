@@ -63,6 +63,7 @@ def split_source(source: str, ids: list[int], tokenizer: Tokenizer, *, limit: in
     if len(ids) <= limit:
         return [(source, ids)]
     tag_ids, rest = tokenizer.split_tag(source)  # each piece needs the language token
+    rest = rest.lstrip() if tag_ids else rest
     tag, max_tokens = source.removesuffix(rest), max(1, limit - len(tag_ids))
     parts = split_text(rest, max_tokens=max_tokens, count_tokens=lambda texts: list(map(len, encode(texts))))
     texts = [tag + part for part in parts]

@@ -246,7 +246,9 @@ class Translator:
         """Yield each translation with the attention of its forced decoding, reading ahead as `align` does."""
         for buffer in read_buffers(translations, max_items=self.config.look_ahead_lines):
             parts = [part for each in buffer for part in each.parts]
-            pairs = [EncodedPair(list(part.source_ids), list(part.ids)) for part in parts]
+            # The last token of a truncated part may be at the last position; the token before it predicts it.
+            ids = [part.ids[:-1] if part.truncated else part.ids for part in parts]
+            pairs = [EncodedPair(list(part.source_ids), each) for part, each in zip(parts, ids, strict=True)]
             forced = iter(self.force(pairs, directions=[part.direction for part in parts], on_finished=on_finished))
             for translation in buffer:
                 yield translation, line_attention(translation, forced, self.tokenizers, unit=unit)
