@@ -48,7 +48,10 @@ def test_a_report_scores_as_papers_do(run: Path, corpus: Path, tmp_path: Path) -
     kept = json.loads((run / "evaluation" / "first" / "report.json").read_text())
     assert [metric["name"] for metric in kept["conventions"]] == others
     assert [metric["name"] for metric in kept["metrics"]] == first
-    given = succeed("eval", "--hypotheses", corpus / "valid.en", "--reference", corpus / "valid.en", "--report")
+    files = ["--hypotheses", corpus / "valid.en", "--reference", corpus / "valid.en"]
+    assert "tok:char|" in succeed("eval", *files, "--tokenize", "char").stdout
+    assert "tok:char|" in succeed("eval", run, "--set", "first", "--tokenize", "char").stdout
+    given = succeed("eval", *files, "--report")
     assert [line[16:22] for line in given.stdout.splitlines()[5:10]] == ["100.00"] * 5
 
 

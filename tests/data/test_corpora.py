@@ -73,9 +73,13 @@ def test_paths_that_are_not_files_are_refused(tmp_path: Path, kind: str) -> None
 
 
 def test_tsv_has_columns_and_no_quoting(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.tsv", b'id\t"one\t"eins\nid2\ttwo\tzwei\textra\r\n')
+    path = write(tmp_path / "a.tsv", b'id\t"one\t"eins\nid2\ttwo\tzwei\r\n')
     corpus = read_corpus(TsvCorpus(path=path, source_column=2, target_column=1), key="data.train.0")
     assert (corpus.sources, corpus.targets) == (['"eins', "zwei"], ['"one', "two"])
+    for rows, wrong in ((b"eins\tone\nDrei\tPersonen\tthree people\n", 3), (b"eins\tone\n\n", 1)):
+        path = write(tmp_path / "a.tsv", rows)  # a stray tab would pair "Drei" with "Personen"
+        with pytest.raises(InputError, match=f"a.tsv, line 2: has {wrong} cells?, and the first line has 2; no cell"):
+            read_corpus(TsvCorpus(path=path), key="data.train.0")
 
 
 def test_tsv_columns_by_the_names_of_its_header(tmp_path: Path) -> None:
@@ -88,7 +92,7 @@ def test_tsv_columns_by_the_names_of_its_header(tmp_path: Path) -> None:
             assert survey_corpus("data.train.0", read, corpus).unit == "row"  # the first pair is row 1
     bad = (
         ("fr", "en", "'fr' does not exist; .* id, de, en; without a header"),
-        ("de", 3, "line 2: 3 .* 'de' .* 3 need 4"),
+        ("de", 3, "line 1: 3 .* 'de' .* 3 need 4"),
     )
     for source, target, message in bad:
         with pytest.raises(InputError, match=f"^data.train.0: {path}.*{message}"):

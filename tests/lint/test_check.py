@@ -287,3 +287,21 @@ def test_languages_and_directions(write: Write, text: dict[str, Lines], tmp_path
     ]
     copies = write({**text, "train.en": text["train.de"]}, *both)  # a fault of one corpus is not one of its reverse
     assert [each.message.partition(":")[0] for each in logged(copies) if each.name == "equal"] == ["data.train.0"]
+
+
+def test_what_the_target_loses_by_normalisation(text: dict[str, Lines], write: Write) -> None:
+    for share, severity in ((0.005, "note"), (0.06, "warning")):
+        for number in range(4, 4 + int(share * NUM_TRAIN)):
+            text["train.en"][number] = text["train.en"][number].rstrip(".") + " m²…"
+        finding = only(check(write(text)).findings, "targets_normalized")
+        assert finding.severity == severity and f"changes {int(share * NUM_TRAIN)} of {NUM_TRAIN:,}" in finding.message
+        assert "first on line 5," in finding.message and "² (U+00B2)" in finding.message and "…" in finding.message
+    config = write(text, "tokenizer.normalization=identity")
+    assert "targets_normalized" not in {finding.name for finding in check(config).findings}
+
+
+def test_references_without_spaces(text: dict[str, Lines], write: Write) -> None:
+    text["valid.en"] = [line.replace(" ", "") for line in text["valid.en"]]
+    assert "data.validation: the ref" in only(check(write(text)).findings, "bleu_without_spaces").message
+    config = write(text, "evaluation.bleu_tokenizer=char")
+    assert "bleu_without_spaces" not in {finding.name for finding in check(config).findings}

@@ -105,3 +105,16 @@ def test_what_a_training_takes_is_said_and_held_to_a_night(tmp_path: Path, monke
     assert 7 * 3600 < report["seconds"] < 9 * 3600
     assert load_config("slow.yaml").config.training.max_steps == report["num_steps"]
     assert "would be better" in Path("slow.yaml").read_text()
+
+
+def test_text_without_spaces_is_scored_and_kept_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chinese: with 13a, BLEU would be 0, and with nmt_nfkc each full-width mark would become an ASCII one."""
+    monkeypatch.chdir(tmp_path)
+    english = corpus_lines("train.en")[:1000]
+    write_lines(Path("a.de"), corpus_lines("train.de")[:1000])
+    words = {word: chr(0x4E00 + number) for number, word in enumerate(sorted({*" ".join(english).split()}))}
+    write_lines(Path("a.zh"), ["，".join(words[word] for word in line.split()) + "！" for line in english])
+    report = json.loads(succeed("init", "a.de", "a.zh", "--json").stdout)
+    config = load_config("de-zh.yaml").config
+    assert (config.evaluation.bleu_tokenizer, config.tokenizer.normalization) == ("zh", "identity")
+    assert not {each["name"] for each in report["findings"]} & {"targets_normalized", "bleu_without_spaces"}

@@ -32,6 +32,13 @@ def test_equal_texts() -> None:
     )
 
 
+def test_bleu_of_text_without_spaces_needs_another_tokenizer() -> None:
+    chinese = [line.replace(" ", "") for line in ENGLISH]
+    (told,) = find_mistakes({"a": [line[1:] for line in chinese]}, chinese)
+    assert "no spaces between words" in told and "--tokenize zh" in told
+    assert [*find_mistakes({"a": [line[1:] for line in chinese]}, chinese, bleu_tokenizer="zh")] == []
+
+
 def test_other_languages() -> None:
     (told,) = find_mistakes({"a": GOOD}, GERMAN)
     assert told == "a seems to be in another language than the references: is it the right file?"

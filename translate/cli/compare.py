@@ -11,6 +11,7 @@ from translate.cli.terminal.lines import aligned_columns, check_outputs, open_li
 from translate.cli.terminal.options import (
     JsonOption,
     MetricOption,
+    TokenizeOption,
     check_runs,
     find_runs,
     require_scores,
@@ -38,6 +39,7 @@ def compare(
     changes: Annotated[int, Option(metavar="N", min=0, max=1_000_000, help="Show the N largest gains and losses.")] = 5,
     output: Annotated[Path | None, Option("--output", "-o", metavar="FILE", help="Also write a page (.html).")] = None,
     metric: MetricOption = None,
+    tokenize: TokenizeOption = None,
     as_json: JsonOption = False,
     *,
     languages: dict[str, Any],
@@ -68,6 +70,7 @@ def compare(
     if first_run is None and source is None:
         raise InputError("files of translations need their source text: give --source and --reference")
     config = Config.model_construct() if first_run is None else read_resolved_config(open_run(first_run).config)
+    scoring = config.evaluation.tokenizing(tokenize)
     name, pairs = choose_test_set(config, source=source, reference=reference, name=set_name)
     from translate.evaluation.compare import compare
     from translate.evaluation.programs import MetricProgram
@@ -75,7 +78,7 @@ def compare(
     from translate.visualize.comparison import comparison_picture, comparison_tables
     from translate.visualize.page import choose_picture_file, save_picture
 
-    programs = MetricProgram.parse_all(metric, config.evaluation)
+    programs = MetricProgram.parse_all(metric, scoring)
     page = choose_picture_file(output, "html", name="comparison") if output else None
     check_outputs({"--output": output})
     names = [system.resolve().name for system in systems]
@@ -89,11 +92,13 @@ def compare(
         if len(lines) != len(pairs.targets):
             raise InputError(f"{label} has {len(lines):,} lines, but the test set {name} has {len(pairs.targets):,}")
     translations = {label: in_files.get(label) or _translate(named[label], pairs, languages) for label in named}
-    comparison = compare(
-        translations, pairs.sources, pairs.targets, config.evaluation, num_changes=changes, programs=programs
-    )
+    comparison = compare(translations, pairs.sources, pairs.targets, scoring, num_changes=changes, programs=programs)
     made_here = [label for label in named if label not in in_files]
-    for doubt in (doubts := [*find_mistakes(translations, pairs.targets, pairs.sources, translated_here=made_here)]):
+    tokenizer = scoring.bleu_tokenizer
+    doubts = list(
+        find_mistakes(translations, pairs.targets, pairs.sources, translated_here=made_here, bleu_tokenizer=tokenizer)
+    )
+    for doubt in doubts:
         logger.warning(doubt)
     shown = [f"{name}: {comparison.num_lines:,} lines", *map(_as_text, comparison_tables(comparison))]
     print_result("\n\n".join(shown), {"set": name, **comparison.to_document(), "warnings": doubts}, as_json=as_json)

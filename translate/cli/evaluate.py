@@ -17,6 +17,7 @@ from translate.cli.terminal.options import (
     JsonOption,
     MetricOption,
     RunArgument,
+    TokenizeOption,
     require_scores,
     takes_decoding_options,
     takes_languages,
@@ -42,6 +43,7 @@ def evaluate(
     samples: Annotated[int, Option(metavar="N", min=0, max=1_000_000, help="Also print N translations.")] = 0,
     report: Annotated[bool, Option("--report", help="Also score by conventions used in papers.")] = False,
     metric: MetricOption = None,
+    tokenize: TokenizeOption = None,
     as_json: JsonOption = False,
     *,
     languages: dict[str, Any],
@@ -60,8 +62,9 @@ def evaluate(
     if hypotheses is not None:
         unused = (run, source and not metric, set_name, samples, *languages.values(), options, checkpoint != "best")
         if reference is None or any(unused):
-            raise InputError("--hypotheses F takes only --reference F, which it needs, --report, --metric and --json")
-        scored = [_score_files(hypotheses, reference, source, metric=metric, report=report)]
+            options_taken = "--reference F, which it needs, --report, --metric, --tokenize and --json"
+            raise InputError(f"--hypotheses F takes only {options_taken}")
+        scored = [_score_files(hypotheses, reference, source, tokenize, metric=metric, report=report)]
         _print_scores(scored, metric=metric, report=report, as_json=as_json)
         return
     if run is None:
@@ -73,7 +76,8 @@ def evaluate(
 
     directory = open_run(run)
     config = read_resolved_config(directory.config)
-    programs = MetricProgram.parse_all(metric, config.evaluation)
+    scoring = config.evaluation.tokenizing(tokenize)
+    programs = MetricProgram.parse_all(metric, scoring)
     test_sets = choose_test_sets(config, source=source, reference=reference, name=set_name)
     from translate.decoding import count_conditions
     from translate.decoding.loading import load_translator
@@ -88,11 +92,13 @@ def evaluate(
     for name, pairs in test_sets.items():
         sources, references, searching = pairs.sources, pairs.targets, translator.toward(pairs.direction, **languages)
         with show_progress(f"Translating {name}", len(sources), unit="lines") as advance:
-            evaluation = evaluate(searching, sources, references, config.evaluation, on_finished=advance)
+            evaluation = evaluate(searching, sources, references, scoring, on_finished=advance)
         translations, texts = evaluation.translations, [each.text for each in evaluation.translations]
-        metrics = [*evaluation.metrics, *score_with(programs, sources, texts, references, config.evaluation)]
-        conventions = score_conventions(texts, references, config.evaluation) if report else ()
-        mistakes = find_mistakes({str(run): texts}, references, sources, translated_here=[str(run)])
+        metrics = [*evaluation.metrics, *score_with(programs, sources, texts, references, scoring)]
+        conventions = score_conventions(texts, references, scoring) if report else ()
+        mistakes = find_mistakes(
+            {str(run): texts}, references, sources, translated_here=[str(run)], bleu_tokenizer=scoring.bleu_tokenizer
+        )
         scores = describe_scores(metrics, conventions, mistakes)
         folder = report_folder(directory.evaluation, name, files=files, set_names=keys_by_name(config.data))
         settings = translator.config.model_dump(mode="json")
@@ -107,7 +113,13 @@ def evaluate(
 
 
 def _score_files(
-    hypotheses: Path, reference: Path, source: Path | None, *, metric: list[str] | None, report: bool
+    hypotheses: Path,
+    reference: Path,
+    source: Path | None,
+    tokenize: str | None,
+    *,
+    metric: list[str] | None,
+    report: bool,
 ) -> tuple[str, dict[str, Any]]:
     """Score translations in a file, without a run; returns a title and the scores."""
     from translate.config.schema import EvaluationConfig
@@ -115,7 +127,7 @@ def _score_files(
     from translate.evaluation.programs import MetricProgram, score_with
     from translate.lint.scored import find_mistakes
 
-    config = EvaluationConfig()
+    config = EvaluationConfig().tokenizing(tokenize)
     programs = MetricProgram.parse_all(metric, config)
     if source is None and any("{source}" in word for program in programs for word in program.command):
         raise InputError("--metric: the program reads {source}: name the text with --source F")
@@ -124,7 +136,8 @@ def _score_files(
     metrics = [*score_translations(texts, references, config)]
     metrics += score_with(programs, sources, texts, references, config)
     conventions = score_conventions(texts, references, config) if report else ()
-    scores = describe_scores(metrics, conventions, find_mistakes({str(hypotheses): texts}, references))
+    mistakes = find_mistakes({str(hypotheses): texts}, references, bleu_tokenizer=config.bleu_tokenizer)
+    scores = describe_scores(metrics, conventions, mistakes)
     return f"{hypotheses}: {len(lines):,} lines", {"name": str(hypotheses), "num_lines": len(lines), **scores}
 
 

@@ -29,7 +29,8 @@ class TokenizerConfig(Section):
     byte_fallback: bool = True
     """Spell unknown characters in UTF-8 bytes, so that nothing is unknown; this takes 256 entries of the vocabulary."""
     normalization: Literal["nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"] = "nmt_nfkc"
-    """Unicode normalisation before segmentation; `_cf` also folds case, and identity changes nothing."""
+    """Unicode normalisation before segmentation, and so of translations too: with nmt_nfkc a model writes ... for … and
+    m2 for m². `_cf` also folds case, and identity changes nothing."""
     subword_sampling: Annotated[float, Field(gt=0.0, lt=1.0)] | None = None
     """Segment again in every epoch, with unigram's alpha (0.1 to 0.5) or BPE's dropout (0.1); null segments once."""
     max_training_lines: PositiveInt = 1_000_000
@@ -278,6 +279,10 @@ class EvaluationConfig(Section):
     bootstrap_samples: Annotated[int, Field(ge=0, le=100_000)] = 1000
     """Number of bootstrap samples for the 95 % interval (Koehn 2004), and of samples for each test in
     `compare`; 0 and 1: no interval and no tests."""
+
+    def tokenizing(self, name: str | None) -> Self:
+        """The same with another tokenizer for BLEU; None: with its own."""
+        return self if name is None else self.model_copy(update={"bleu_tokenizer": name})
 
 
 class Config(Section):

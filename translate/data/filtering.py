@@ -112,7 +112,8 @@ def filter_pairs(
     """Apply the limits of the config to one corpus.
 
     Args:
-        source_lengths: Number of subwords of each source, without special symbols; `target_lengths` likewise.
+        source_lengths: Number of subwords of each source with its tags, without special symbols; `target_lengths`
+            likewise.
         batch_tokens: Most tokens on a side of a pair, with its special symbol.
 
     Returns:
@@ -122,6 +123,7 @@ def filter_pairs(
         InputError: A pair that is kept is too long for a batch.
     """
     max_source, max_target, ratio = limits.max_source_tokens, limits.max_target_tokens, limits.max_length_ratio
+    num_tags = [len((tag or "").split()) for tag in (corpus.source_tag, corpus.target_tag)]
     equal = repeated = np.zeros(len(source_lengths), dtype=np.bool_)
     if limits.leave_out:
         with show_progress("Looking for repeated pairs"):
@@ -129,8 +131,8 @@ def filter_pairs(
         equal, repeated = sides[0] == sides[1], ~find_new(hash_pairs(*sides))
     longer, shorter = np.maximum(source_lengths, target_lengths), np.minimum(source_lengths, target_lengths)
     rules = {
-        "empty source": source_lengths == 0,
-        "empty target": target_lengths == 0,
+        "empty source": source_lengths <= num_tags[0],
+        "empty target": target_lengths <= num_tags[1],
         f"source over data.max_source_tokens = {max_source}": source_lengths > max_source,
         f"target over data.max_target_tokens = {max_target}": target_lengths > max_target,
         f"lengths over data.max_length_ratio = {ratio}": longer > (ratio or np.inf) * np.maximum(shorter, 1),

@@ -90,20 +90,23 @@ def chunk_pairs(pairs: Iterator[tuple[str, str]]) -> Iterator[PairChunk]:
 
 
 def _flat_pairs(corpus: TsvCorpus | TableCorpus) -> Iterator[tuple[str, str]]:
-    """The pairs of a TSV or CSV. Every row of a CSV has as many cells as its header."""
+    """The pairs of a TSV or CSV. In a row with more or fewer cells than the first, cells may be shifted: an error."""
     rows, given = _flat_rows(corpus.path, corpus.kind), (corpus.source_column, corpus.target_column)
-    header = next(rows, (0, list[str]()))[1] if isinstance(corpus, TableCorpus) or corpus.has_header else []
+    _, first = next(rows, (0, list[str]()))
+    has_header = isinstance(corpus, TableCorpus) or corpus.has_header
+    header = first if has_header else []
     _check_columns(header, corpus)
     source, target = (header.index(column) if isinstance(column, str) else column for column in given)
-    needed, counted, is_csv = max(source, target) + 1, "" if header else ", counted from 0,", corpus.kind == "csv"
-    for line, row in rows:
-        if is_csv and len(row) != len(header):
-            problem = f"has {len(row)} cell{'s' * (len(row) > 1)}, and the header has {len(header)}"
-            raise InputError(f"{corpus.path}, line {line}: {problem}; put a cell with commas in double quotes")
-        if len(row) < needed:
-            problem = f"{len(row)} tab-separated column{'s' * (len(row) > 1)}, but source_column = {given[0]!r}"
-            problem += f" and target_column = {given[1]!r}{counted} need {needed}"
-            raise InputError(f"{corpus.path}, line {line}: {problem}")
+    if first and len(first) <= max(source, target):
+        counted = "" if header else ", counted from 0,"
+        problem = f"{len(first)} tab-separated column{'s' * (len(first) > 1)}, but source_column = {given[0]!r}"
+        problem += f" and target_column = {given[1]!r}{counted} need {max(source, target) + 1}"
+        raise InputError(f"{corpus.path}, line 1: {problem}")
+    for line, row in chain([] if has_header or not first else [(1, first)], rows):
+        if len(row) != len(first):
+            problem = f"has {len(row)} cell{'s' * (len(row) > 1)}, and the first line has {len(first)}"
+            hint = "put a cell with commas in double quotes" if corpus.kind == "csv" else "no cell may contain a tab"
+            raise InputError(f"{corpus.path}, line {line}: {problem}; {hint}")
         yield row[source], row[target]
 
 

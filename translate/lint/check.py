@@ -227,7 +227,10 @@ def _inspect_text(
         findings += vocabulary.vocabulary_findings(vocabularies, config)
     else:
         findings += vocabulary.segmentation_findings(vocabularies, config, tokenizers)
+    for survey, sample in zip(training, samples, strict=False):
+        findings += vocabulary.normalization_findings(survey, sample, tokenizers.target)
     for survey in held_out:
+        findings += vocabulary.bleu_findings(config, survey)
         findings += vocabulary.long_references(config, survey, tokenizers)
     return findings, reports, leaks, vocabulary.measure_lengths(*map(count_items, ids)), vocabularies
 

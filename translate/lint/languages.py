@@ -30,6 +30,7 @@ _MAX_DEVIATIONS = 7.0
 _MIN_CHARACTERS = 25
 _FEW_PAIRS = 200  # fewer pairs are not enough to learn a language's trigrams
 _NEARLY_ALL, _NEARLY_NONE = 0.9, 0.05  # of the lines of texts in different languages, and in the same
+_LONGEST_WORDS = 15.0  # characters per word, on average; more mean that words are not separated by spaces
 _JUDGED_LINES = 1000  # of a side that may be in another language as a whole
 
 Languages = tuple[NDArray[np.float64], NDArray[np.float64]]
@@ -42,6 +43,22 @@ class KnownLanguage(NamedTuple):
     counts: NDArray[np.float64]  # of trigrams
     key: str  # of the corpus
     lines: Sequence[str]
+
+
+def count_words(lines: Sequence[str]) -> int:
+    """The number of words in some lines; 0: they are not separated by spaces."""
+    num_words, num_characters = sum(len(line.split()) for line in lines), sum(map(len, lines))
+    return num_words if num_characters <= _LONGEST_WORDS * num_words else 0
+
+
+def explain_unspaced(references: Sequence[str], bleu_tokenizer: str) -> str | None:
+    """Why BLEU says nothing about text without spaces, such as Chinese; None: its tokenizer suits the references."""
+    if bleu_tokenizer not in ("13a", "intl", "none") or count_words(references):
+        return None
+    return (
+        f"the references have no spaces between words, so BLEU's tokenizer {bleu_tokenizer} takes whole clauses for"
+        " words: the score stays near 0, however good the translations are"
+    )
 
 
 def learn_known(samples: Mapping[str, tuple[Direction, Sequence[str], Sequence[str]]]) -> dict[str, KnownLanguage]:

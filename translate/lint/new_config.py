@@ -12,9 +12,12 @@ from translate.config.schema import TrainingConfig
 from translate.config.yaml import dump_yaml
 from translate.data.corpora import read_corpus
 from translate.data.languages import Direction
+from translate.data.tokenizer import normalize
 from translate.distributed.process_group import SINGLE_PROCESS
-from translate.lint.check import Report, check
-from translate.lint.vocabulary import count_words
+from translate.lint.check import MAX_INSPECTED_PAIRS, Report, check
+from translate.lint.corpora import take_sample
+from translate.lint.languages import count_words
+from translate.lint.vocabulary import MUCH_NORMALIZED, find_normalized
 from translate.training.setup import choose_place
 
 _MOST_SECONDS = 8 * 3600.0  # of a training: a night
@@ -76,6 +79,12 @@ def propose_config(direction: Direction, *, name: str, folder: Path) -> NewConfi
     device = choose_place(load_config("demo").config, SINGLE_PROCESS).type
     preset, num_epochs, settings = choose_settings(num_tokens, num_characters, device=device)
     base = load_config(preset).config
+    targets = take_sample(corpus, max_pairs=MAX_INSPECTED_PAIRS).targets
+    changed, _ = find_normalized(targets, normalize(targets, base.tokenizer.normalization))
+    if len(changed) >= MUCH_NORMALIZED * len(targets):
+        settings["tokenizer.normalization"] = "identity"
+    if not count_words(targets):
+        settings["evaluation.bleu_tokenizer"] = "zh" if direction.target.startswith("zh") else "char"
     data: dict[str, Any] = {f"{side}_language": code for side, code in direction._asdict().items()}
     for part in ("train", "validation", "test"):
         data[part] = {"kind": "text", "source": f"{part}.{direction.source}", "target": f"{part}.{direction.target}"}

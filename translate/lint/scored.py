@@ -1,9 +1,9 @@
-"""Signs that the wrong texts are scored: one file given twice, sides swapped, lines that were not translated."""
+"""Signs that the wrong texts are scored, or in the wrong way: one file given twice, sides swapped, no translation."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
-from translate.lint.languages import are_in_different_languages
+from translate.lint.languages import are_in_different_languages, explain_unspaced
 
 _FEW_LINES = 10  # so few may be equal, or look like another language, by chance
 _NEARLY_ALL = 0.98
@@ -15,6 +15,7 @@ def find_mistakes(
     sources: Sequence[str] | None = None,
     *,
     translated_here: Sequence[str] = (),
+    bleu_tokenizer: str = "13a",
 ) -> Iterator[str]:
     """Warnings about texts that were probably not meant to be scored against each other; nothing for a few lines.
 
@@ -24,6 +25,8 @@ def find_mistakes(
     """
     if len(references) < _FEW_LINES:
         return
+    if problem := explain_unspaced(references, bleu_tokenizer):
+        yield f"{problem}; score with --tokenize zh for Chinese, ja-mecab for Japanese, or char"
     texts = {**systems, "the references": references} | ({} if sources is None else {"the sources": sources})
     for (name, lines), (other, others) in combinations(texts.items(), 2):
         num_equal = sum(line == each for line, each in zip(lines, others, strict=True))

@@ -18,8 +18,9 @@ from translate.data.corpora import join_texts
 from translate.data.tokenizer import BYTE_PIECE, UNK_ID, Tokenizer, Tokenizers
 from translate.decoding.search.settings import maximum_lengths
 from translate.errors import InputError
-from translate.lint.corpora import Survey
+from translate.lint.corpora import Sample, Survey
 from translate.lint.findings import Finding, Severity, Unit
+from translate.lint.languages import count_words, explain_unspaced
 from translate.lint.misalignment import Ints, TokenIds, count_items, flatten
 from translate.lint.settings import read_initial_config
 
@@ -35,7 +36,7 @@ _FEW_ENTRIES = 100  # so few that all are needed
 _MANY_SUBWORDS = 2.5  # per word; Multi30k has 3.0 with a vocabulary of 500, and 1.3 with 8,000
 _MORE_SUBWORDS = 1.25  # in fine-tuning: subwords per word, relative to the run's own text
 _LEARNT_COUNT = 400  # an entry can still be learnt from half as many occurrences
-_LONGEST_WORDS = 15.0  # characters per word, on average; more mean that words are not separated by spaces
+MUCH_NORMALIZED, _LITTLE_NORMALIZED = 0.05, 0.001  # shares of the targets
 
 
 class SideSpelling(NamedTuple):
@@ -127,8 +128,7 @@ def spelling_findings(
             hint = "tokenizer.add_characters=true adds the training text's characters to the vocabulary"
         num_odd = side.num_unknown_tokens + side.num_byte_tokens
         share = num_odd / side.num_tokens
-        codes = ((character, f"U+{ord(character):04X}") for character in side.characters)
-        shown = " ".join(f"{character} ({code})" if character.isprintable() else code for character, code in codes)
+        shown = " ".join(map(_with_code, side.characters))
         lines = f"{side.num_lines:,} {unit}{'s' * (side.num_lines > 1)}, the first {side.first_line:,}"
         tokens = f"{num_odd:,} of {side.num_tokens:,} {side.side} tokens ({share:.2%})"
         message = f"{key}: {tokens}, in {lines}, {what}: {shown}"
@@ -164,12 +164,6 @@ def examine_vocabularies(
         numbers = tokenizer.vocab_size, len(counts), num_unused, num_rare, median, subwords
         reports.append(VocabularyReport(name, *numbers))
     return reports
-
-
-def count_words(lines: Sequence[str]) -> int:
-    """The number of words in some lines; 0: they are not separated by spaces."""
-    num_words, num_characters = sum(len(line.split()) for line in lines), sum(map(len, lines))
-    return num_words if num_characters <= _LONGEST_WORDS * num_words else 0
 
 
 def vocabulary_findings(vocabularies: Sequence[VocabularyReport], config: Config) -> Iterator[Finding]:
@@ -238,6 +232,37 @@ def _own_subwords(config: Config, tokenizers: Tokenizers) -> dict[str, float | N
     return {each.name: each.subwords_per_word for each in examine_vocabularies(tokenizers, ids, lines, share=1.0)}
 
 
+def find_normalized(lines: Sequence[str], normalized: Sequence[str]) -> tuple[list[int], Counter[str]]:
+    """The positions of lines that normalisation changes beyond white space, and how many of them lose a character."""
+    changed, lost = list[int](), Counter[str]()
+    for position, (line, other) in enumerate(zip(lines, normalized, strict=True)):
+        if "".join(line.split()) != "".join(other.replace("▁", " ").split()):
+            changed.append(position)
+            lost.update({*line} - {*other, " "})
+    return changed, lost
+
+
+def normalization_findings(survey: Survey, sample: Sample, tokenizer: Tokenizer) -> Iterator[Finding]:
+    """Targets of training that the tokenizer changes before segmentation: the model cannot write what they lose."""
+    changed, lost = find_normalized(sample.targets, tokenizer.normalize(sample.targets))
+    if (share := len(changed) / len(sample.targets)) < _LITTLE_NORMALIZED:
+        return
+    shown = " ".join(_with_code(character) for character, _ in lost.most_common(_NUM_CHARACTERS))
+    message = (
+        f"{survey.key}: normalisation changes {len(changed):,} of {len(sample.targets):,} targets, the first on"
+        f" {survey.unit} {int(sample.numbers[changed[0]]) + 1:,}, and the model will never write {shown}"
+    )
+    hint = "set tokenizer.normalization=identity if translations should keep these characters"
+    yield Finding("warning" if share >= MUCH_NORMALIZED else "note", "targets_normalized", message, hint)
+
+
+def bleu_findings(config: Config, survey: Survey) -> Iterator[Finding]:
+    """A held-out corpus whose references BLEU's tokenizer cannot split into words."""
+    if problem := explain_unspaced(survey.corpus.targets, config.evaluation.bleu_tokenizer):
+        hint = "set evaluation.bleu_tokenizer=zh for Chinese, ja-mecab for Japanese, or char"
+        yield Finding("warning", "bleu_without_spaces", f"{survey.key}: {problem}", hint)
+
+
 def long_references(config: Config, survey: Survey, tokenizers: Tokenizers) -> Iterator[Finding]:
     """References of a held-out corpus that are longer than the search may write."""
     corpus, decoding = survey.corpus, config.decoding
@@ -255,6 +280,11 @@ def long_references(config: Config, survey: Survey, tokenizers: Tokenizers) -> I
     )
     hint = "raise decoding.max_length_constant, or check whether these are translations"
     yield Finding("warning" if len(over) >= 0.01 * len(targets) else "note", "decoding_too_short", message, hint)
+
+
+def _with_code(character: str) -> str:
+    code = f"U+{ord(character):04X}"
+    return f"{character} ({code})" if character.isprintable() else code
 
 
 def _byte_ids(tokenizer: Tokenizer) -> NDArray[np.bool_]:

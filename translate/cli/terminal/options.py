@@ -33,6 +33,10 @@ MetricOption = Annotated[
     list[str] | None,
     Option(metavar="NAME=COMMAND", help="Also score with a program that reads {source}, {hypothesis} and {reference}."),
 ]
+TokenizeOption = Annotated[
+    Literal["13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "none"] | None,
+    Option(metavar="NAME", help="BLEU's tokenizer, such as zh. Default: evaluation.bleu_tokenizer, which is 13a."),
+]
 JsonOption = Annotated[bool, Option("--json", help="Print one JSON document, for machines.")]
 
 
