@@ -9,6 +9,7 @@ from translate.lint.languages import (
     Languages,
     find_wrong_languages,
     find_wrong_sides,
+    identify_sides,
     is_other_side,
     learn_known,
     learn_languages,
@@ -78,6 +79,19 @@ def test_a_text_of_the_other_side(some: Text, held_out: Text) -> None:
     assert not is_other_side(half, *some)
     assert not is_other_side([], *some)
     assert not is_other_side(held_out[1], some[0][:100], some[1][:100])  # too few to know the languages
+
+
+def test_text_says_which_language_it_is_in(some: Text) -> None:
+    def found(source: str, target: str, sides: Text) -> list[tuple[str, bool]]:
+        return list(identify_sides("a", Direction(source, target), sides))
+
+    assert found("de", "en", some) == found("gsw", "und", some) == []  # no text of these is known
+    assert found("en", "de", some) == [
+        ("a: its source should be en, but looks like de", True),
+        ("a: its target should be de, but looks like en", True),
+    ]
+    assert found("de", "fr", some) == [("a: its target should be fr, but looks like en", False)]
+    assert found("en", "de", (some[0][:9], some[1][:9])) == []  # too little text to be certain
 
 
 def test_a_corpus_that_names_the_wrong_languages(some: Text, held_out: Text) -> None:

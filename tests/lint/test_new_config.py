@@ -90,7 +90,16 @@ def test_init_writes_a_config_that_can_be_moved_and_changes_nothing_that_is_ther
     }
     assert [*sizes.values()] == [report["num_pairs"][part] for part in ("train", "validation", "test")]
     found = check.check(config)
-    assert {each.severity for each in found.findings} <= {"note"} and not found.leakage
+    (no,) = {each.message for each in found.findings if each.severity != "note"}
+    assert no.endswith("its source should be no, but looks like de") and not found.leakage
+
+
+def test_text_that_cannot_be_trained_on_is_no_success(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for code, other in (("de", "en"), ("en", "de")):
+        write_lines(Path(f"a.{code}"), corpus_lines(f"train.{other}")[:1000])
+    told = run_command("init", "a.de", "a.en")
+    assert told.exit_code == 1 and "Not ready: " in told.stdout and "translate train" not in told.stdout
 
 
 def test_what_a_training_takes_is_said_and_held_to_a_night(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

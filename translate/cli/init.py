@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-from typer import Argument, Option
+from typer import Argument, Exit, Option
 
 from translate.cli.terminal.console import show_only
 from translate.cli.terminal.lines import aligned_columns, print_result
@@ -67,11 +67,14 @@ def init(
     write_text(config, found.text)
     report, plan, sizes = found.report, found.report.plan, {part: len(pairs) for part, pairs in split.parts.items()}
     time = "it would fail" if plan.seconds is None else f"{describe_seconds(plan.seconds)} here"
+    is_ready = not report.count("error")
     commands = {
         f"translate train {config}": time,
         f"translate eval runs/{name}": "the scores on the test set",
         f"translate serve runs/{name}": "a page to translate on",
     }
+    if not is_ready:
+        commands = {f"translate check {config}": "where: line numbers are of the new files"}
     lengths = f"{report.lengths.mean_source:.0f} and {report.lengths.mean_target:.0f} subwords per sentence"
     rows = [("text", f"{direction.source} → {direction.target}, {len(whole.sources):,} pairs, {lengths}")]
     rows += [("left out", f"{count:,} {reason}") for reason, count in split.left_out.items()]
@@ -79,7 +82,9 @@ def init(
     size = f"{report.vocabularies[0].size:,} subwords, {plan.num_steps:,} steps"
     rows += [("config", f"{config}: preset {found.preset}, {size}"), ("findings", count_findings(report.findings))]
     text = [*aligned_columns(rows), *(each.draw() for each in report.findings if each.severity != "note")]
-    if sizes["train"] < _LITTLE_TEXT:
+    if not is_ready:
+        text += ["", f"Not ready: correct the text, remove {config} and {folder}, and run this command again."]
+    elif sizes["train"] < _LITTLE_TEXT:
         text += ["", fill(_ADVICE, "", "")]
     text += ["", *aligned_columns([(command, f"# {what}") for command, what in commands.items()])]
     about = {"preset": found.preset, "num_steps": plan.num_steps, "seconds": plan.seconds, "commands": [*commands]}
@@ -87,3 +92,5 @@ def init(
     pairs = {"given": len(whole.sources), **sizes}
     document = {"config": str(config), "languages": [*direction], "num_pairs": pairs, **about}
     print_result("\n".join(text), document, as_json=as_json)
+    if not is_ready:
+        raise Exit(1)

@@ -18,7 +18,7 @@ from translate.lint import vocabulary
 from translate.lint.corpora import find_leaks, find_suspects, survey_corpus, take_sample
 from translate.lint.dry_run import DryRun, dry_run
 from translate.lint.findings import LABEL_WIDTH, Finding, Leak, Suspects, Unit, by_severity, count_findings
-from translate.lint.languages import find_wrong_sides, learn_known
+from translate.lint.languages import find_wrong_sides, identify_sides, learn_known
 from translate.lint.misalignment import count_items
 from translate.lint.settings import DataFacts, settings_findings
 from translate.lint.vocabulary import Lengths, SideSpelling, VocabularyReport
@@ -217,9 +217,12 @@ def _inspect_text(
         findings.append(Finding("note", "first_segment", message, "raise it, for the check alone, to check more"))
     findings += [suspects.finding(report.key) for report in reports for suspects in report.suspects]
     for survey, sample in zip(surveys, samples, strict=True):
-        for message in find_wrong_sides(survey.key, directions[survey.key], sample[1:], known):
-            hint = "swap its sides, or correct its source_language and target_language"
-            findings.append(Finding("error", "wrong_language", message, hint))
+        direction, hint = directions[survey.key], "swap its sides, or correct its source_language and target_language"
+        wrong = dict.fromkeys(find_wrong_sides(survey.key, direction, sample[1:], known), True)
+        if not wrong and survey.key in train:
+            wrong = dict(identify_sides(survey.key, direction, sample[1:]))
+        for message, is_certain in wrong.items():
+            findings.append(Finding("error" if is_certain else "warning", "wrong_language", message, hint))
     findings += [leak.finding for leak in leaks]
     for each in reports:
         findings += vocabulary.spelling_findings(each.key, each.spelling, unit=each.unit, is_fine_tuning=not is_new)
