@@ -137,7 +137,7 @@ def test_the_snippet_takes_a_language_token(make_opus: Callable[..., Path], tmp_
 def test_an_imported_model_names_its_source_and_licence(make_opus: Callable[..., Path], tmp_path: Path) -> None:
     hub = pytest.importorskip("huggingface_hub", reason="the extra `huggingface` is not installed")
     folder = make_opus(tmp_path / "models--me--opus-mt-de-en" / "snapshots" / "0a1b")  # as in the cache of the Hub
-    (folder / "README.md").write_text("---\nlanguage: [de, en]\nlicense: cc-by-4.0\n---\n# opus\n")
+    (folder / "README.md").write_bytes(b"---\r\nlanguage: [de, en]\r\nlicense: cc-by-4.0\r\n---\r\n# opus\r\n")
     import_model(str(folder), tmp_path / "run", command=["translate", "import"])
     write_card(tmp_path, load_run(tmp_path / "run"), to="huggingface", name="mine")
     card = hub.ModelCard((tmp_path / "README.md").read_text(encoding="utf-8"))

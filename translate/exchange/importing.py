@@ -12,6 +12,7 @@ from translate.atomic import atomic_folder, check_new_folder
 from translate.config.load import load_config
 from translate.config.yaml import parse_yaml
 from translate.data.languages import UNKNOWN, unknown_language
+from translate.data.text import stream_lines
 from translate.data.tokenizer import Tokenizers
 from translate.errors import InputError
 from translate.exchange.foreign import (
@@ -81,7 +82,7 @@ def import_model(
         imported = convert(foreign, run, overrides)
         foreign.check((foreign.source, foreign.target), imported.model, imported.tokenizers)
     try:
-        header = read_input(folder / "README.md").decode().split("---\n")[1]
+        header = "\n".join(stream_lines(folder / "README.md")).split("---\n")[1]
         licence = parse_yaml(header, path=folder / "README.md", dotted_keys=True)[0]["license"]
     except (InputError, ValueError, LookupError, TypeError):
         licence = None
