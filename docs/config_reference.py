@@ -13,12 +13,12 @@ Made from the code by `make docs`: change the field in `translate/config/`, not 
 
 A config is a YAML file with the sections below; `translate train FILE key=value` overrides single keys, such as
 `model.d_model=256`. Every key has a default, except where none is given. A config may begin with `extends: NAME`, the
-path or preset's name of another config that gives the values left out, but not its `name`. A relative path is looked up
-in `data.root`, then beside the config that names it, then in the working directory. `translate config show` prints the
-resolved config with the source of each value, `translate config describe KEY` what a key takes and means, and
-`translate config schema` a JSON Schema for editors.
+path or preset name of another config, which gives the values that are left out, except its `name`. A relative path is
+looked up in `data.root`, then in the folder of the config that names it, then in the working directory. `translate
+config show` prints the resolved config with the source of each value, `translate config describe KEY` what a key
+takes and means, and `translate config schema` a JSON Schema for editors.
 
-`translate init` writes a config for your text. By hand it takes a few lines:
+`translate init` writes a config for your text. Writing one by hand takes a few lines:
 
 ```yaml
 # mine.yaml

@@ -17,7 +17,7 @@ def average(
     run: RunArgument,
     checkpoints: Annotated[
         list[str] | None,
-        Argument(metavar="CHECKPOINT", help="Such as step-4000. Default: all that were kept."),
+        Argument(metavar="CHECKPOINT", help="Such as step-4000. Default: all kept checkpoints."),
     ] = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Do not change the run.")] = False,
     as_json: JsonOption = False,
@@ -25,7 +25,7 @@ def average(
     """Average kept checkpoints of a run, and make the best-scoring average the best checkpoint.
 
     Tries the last 2, 3 and more checkpoints that training kept, and the best 2, 3 and more: see training.keep_last and
-    training.keep_best. The best checkpoint stays unless an average is better; the old one is kept as step-N.
+    training.keep_best. The best checkpoint stays unless an average is better; then the old one is kept as step-N.
 
     Examples:
       translate average runs/demo

@@ -59,15 +59,15 @@ def clean(
     config: ConfigArgument,
     output: Annotated[Path, Argument(metavar="OUT", help="A new folder.")],
     overrides: Overrides = None,
-    rule: Annotated[list[str] | None, Option(metavar="NAME", help="Apply only this rule and others so named.")] = None,
-    keep: Annotated[list[str] | None, Option(metavar="NAME", help="Do not apply this rule.")] = None,
+    rule: Annotated[list[str] | None, Option(metavar="NAME", help="Apply only this rule; repeat for several.")] = None,
+    keep: Annotated[list[str] | None, Option(metavar="NAME", help="Leave this rule out; repeat for several.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Write the training corpora without the pairs that `translate check` would report.
 
-    A rule is a kind of suspicious pairs; the page on training has a table. All but `ambiguous` are applied. Pairs are
-    removed, never changed. OUT has the rest as plain text, config.yaml to train on it, and all removed pairs with their
-    rules in removed.tsv.
+    A rule finds one kind of suspicious pair; the page on training lists all rules. All but `ambiguous` are applied.
+    Pairs are removed, never changed. OUT gets the rest as plain text, config.yaml to train on it, and all removed pairs
+    with their rules in removed.tsv.
 
     Examples:
       translate clean mine.yaml cleaned

@@ -1,4 +1,4 @@
-"""`compare`: which of several systems translates a test set best, whether significantly, and where."""
+"""`compare`: which of several systems translates a test set best, with significance, and which sentences differ."""
 
 import logging
 from pathlib import Path

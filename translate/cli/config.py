@@ -55,7 +55,7 @@ def describe_config(
 
 @config_app.command("schema")
 def print_schema() -> None:
-    """Print the JSON Schema of configs, with which an editor completes and checks them.
+    """Print the JSON Schema of configs, which editors use to complete and check them.
 
     Example:
       translate config schema > translate.schema.json
@@ -69,7 +69,7 @@ def print_schema() -> None:
 def list_presets(as_json: JsonOption = False) -> None:
     """Print the preset configs: their data, the size of the model, minutes on a CPU, and BLEU on the test set.
 
-    A dash means that nothing was measured. The page on recipes describes the conditions.
+    A dash means not measured. The page on recipes describes the conditions.
 
     Example:
       translate config presets

@@ -71,12 +71,12 @@ def decode(
         Literal["text", "jsonl"],
         Option("--format", metavar="NAME", help="text, or jsonl: JSON lines with tokens, scores, alignment and flags."),
     ] = "text",
-    alignments: Annotated[Path | None, Option(metavar="FILE", help="Write word alignments too, as 0-0 1-2.")] = None,
+    alignments: Annotated[Path | None, Option(metavar="FILE", help="Also write word alignments, as 0-0 1-2.")] = None,
     interactive: Annotated[bool, Option("--interactive", help="Answer each line of a pipe immediately.")] = False,
     ensemble: Annotated[list[Path] | None, Option(help="Average the probabilities with another run's.", **RUN)] = None,
     reverse: Annotated[Path | None, Option(help="Rerank the beam with a reverse-direction run.", **RUN)] = None,
     resume: Annotated[bool, Option("--resume", help="Keep finished parts in OUTPUT.parts, and reuse them.")] = False,
-    document: Annotated[bool, Option("--document", help="Translate a document's text, keep the rest.")] = False,
+    document: Annotated[bool, Option("--document", help="Translate a document's text; keep the rest.")] = False,
     document_format: Annotated[
         Literal["text", "paragraphs", "markdown", "html", "srt", "vtt"] | None,
         Option(help="Format of the document. Default: by its extension; paragraphs joins lines of plain text."),
@@ -87,11 +87,11 @@ def decode(
     ] = None,
     terminology: Annotated[
         Path | None,
-        Option(metavar="FILE", help="Lines of source, tab, target: the target is required wherever the source occurs."),
+        Option(metavar="FILE", help="Lines with source, tab, target: requires the target wherever the source occurs."),
     ] = None,
     forbid: Annotated[
         Path | None,
-        Option(metavar="FILE", help="Words and phrases, one per line, that no translation contains as they are spelt."),
+        Option(metavar="FILE", help="Words and phrases, one per line, that no translation contains in this spelling."),
     ] = None,
     *,
     languages: dict[str, Any],
@@ -237,7 +237,7 @@ class _Decoding(NamedTuple):
         return DecodingJob(decoder, {**dependencies, **by_line}, source.total, requests)
 
     def translate_document(self, document_format: "DocumentFormat | None") -> None:
-        """Translate a document, loading the translator only once the file has been checked; report what it contained.
+        """Translate a document, after checking the file and before loading the translator; report what it contained.
 
         Raises:
             InputError: A file cannot be used, or its name does not determine a format.
@@ -286,7 +286,7 @@ def score(
     """Score given translations by forced decoding: one JSON object per line, and the overall perplexity.
 
     log_prob is in nats and includes the end symbol; score is log_prob divided by the length penalty. Given translations
-    cannot be split: unless --long is error, a side with more tokens than the limit is truncated, flagged and counted.
+    cannot be split: except with --long error, a side with more tokens than the limit is truncated, flagged and counted.
 
     Examples:
       translate score runs/demo news.de news.en

@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 @takes_decoding_options("search beam_size length_penalty batch_tokens precision device")
 @takes_languages
 def evaluate(
-    run: Annotated[Path | None, Argument(help="A run directory; none with --hypotheses.", **RUN)] = None,
+    run: Annotated[Path | None, Argument(help="A run directory; not with --hypotheses.", **RUN)] = None,
     source: Annotated[Path | None, Option(metavar="F", help="Translate this text instead of the test sets.")] = None,
     reference: Annotated[Path | None, Option(metavar="F", help="References of --source or --hypotheses.")] = None,
     hypotheses: Annotated[Path | None, Option(metavar="F", help="Score these translations, without a run.")] = None,
@@ -144,11 +144,11 @@ def _score_files(
 def _print_scores(
     scored: Sequence[tuple[str, dict[str, Any]]], *, metric: list[str] | None, report: bool, as_json: bool
 ) -> None:
-    """Print a table of scores for each test set, with samples, and below them the signatures; or all of it as JSON.
+    """Print a table of scores for each test set with samples, then the signatures; or print everything as JSON.
 
     Args:
-        scored: For each test set a title and its report, perhaps with samples.
-        metric: The programs that were asked for; the command fails if the score of one is missing.
+        scored: A title and a report for each test set; the report may have samples.
+        metric: The requested programs; the command fails if the score of one is missing.
     """
     for _, document in scored:
         for warning in document["warnings"]:

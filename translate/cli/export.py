@@ -32,8 +32,8 @@ def import_(
 ) -> None:
     """Convert another toolkit's model into a run, and check that it gives the same numbers.
 
-    Reads M2M100, NLLB-200 and MarianMT models of Hugging Face, such as all of OPUS-MT, and Marian's own model.npz with
-    its decoder.yml, vocabularies and SentencePiece models. Anything that a run cannot represent is an error.
+    Reads M2M100, NLLB-200 and MarianMT models from Hugging Face, including all of OPUS-MT, and Marian's own model.npz
+    with its decoder.yml, vocabularies and SentencePiece models. Anything that a run cannot represent is an error.
 
     Examples:
       translate import Helsinki-NLP/opus-mt-de-en runs/opus
@@ -79,8 +79,8 @@ def export(
     """Export a run's model with a model card for another toolkit, and check that it gives the same numbers.
 
     For Hugging Face, a model with post-norm and sinusoidal positions becomes a MarianMT model, and an imported M2M100
-    or NLLB-200 model becomes one again. Any other model comes with a modelling file, which transformers loads with
-    `trust_remote_code=True`. An export to ONNX also runs in a browser, with transformers.js.
+    or NLLB-200 model becomes an M2M100 model. Any other model comes with a modelling file, which transformers loads
+    with `trust_remote_code=True`. An export to ONNX also runs in a browser, with transformers.js.
 
     Examples:
       translate export runs/demo --to ctranslate2 demo-ct2
@@ -103,7 +103,7 @@ def shortlist(
 ) -> None:
     """Learn the likely translations of each word from the run's training corpora, for decode --shortlist.
 
-    Decoding with a large vocabulary is then faster. The allowed words share the whole probability.
+    This speeds up decoding with a large vocabulary. The allowed words share the whole probability.
 
     Examples:
       translate shortlist runs/demo

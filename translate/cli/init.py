@@ -1,4 +1,4 @@
-"""`init`: from text to held-out sets, a config, and the commands that come next."""
+"""`init`: from text to held-out sets, a config, and the next commands."""
 
 from pathlib import Path
 from typing import Annotated
@@ -24,18 +24,18 @@ def init(
     source: Annotated[str, Argument(metavar="SOURCE", help=_SOURCE)],
     target: Annotated[Path | None, Argument(metavar="TARGET", help="The translations, line by line.")] = None,
     name: Annotated[
-        str | None, Option(metavar="NAME", help="Write NAME.yaml and the folder NAME. Default: such as de-en.")
+        str | None, Option(metavar="NAME", help="Write NAME.yaml and the folder NAME. Default: the languages.")
     ] = None,
     from_: Annotated[
-        str | None, Option("--from", metavar="CODE", help="The source's language, if no name says it.")
+        str | None, Option("--from", metavar="CODE", help="The source's language, if no name shows it.")
     ] = None,
-    to: Annotated[str | None, Option(metavar="CODE", help="The target's language, if no name says it.")] = None,
+    to: Annotated[str | None, Option(metavar="CODE", help="The target's language, if no name shows it.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Set up a training from text: hold out validation and test sets, and write a config for its size and this machine.
+    """Set up training from text: hold out validation and test sets, and write a config for its size and this machine.
 
-    The held-out sets share no sentence with training, and are the same each time. A short dry run says how long the
-    training will take. Nothing that exists is changed.
+    The held-out sets share no sentence with training, and are the same each time. A short dry run estimates how long
+    training will take. Existing files are never changed.
 
     Examples:
       translate init train.de train.en

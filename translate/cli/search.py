@@ -1,4 +1,4 @@
-"""`search`: tries settings of a config, and ranks the runs."""
+"""`search`: try settings of a config, and rank the runs."""
 
 import functools
 import shlex
@@ -32,10 +32,10 @@ def search(
 ) -> None:
     """Try settings of a config, and rank the runs by BLEU on validation.
 
-    SPACE gives each key choices, as model.dropout: [0.1, 0.2], or a range, as training.learning_rate: {low: 5e-4, high:
-    5e-3, log: true}.
+    SPACE gives each key choices, as in model.dropout: [0.1, 0.2], or a range, as in training.learning_rate: {low: 5e-4,
+    high: 5e-3, log: true}.
 
-    Each trial is a run of its own, DIR/trial-001 and so on. The same command continues a search that was stopped, and
+    Each trial is a separate run, DIR/trial-001 and so on. The same command continues a search that was stopped, and
     several processes can run it at the same time. Needs Optuna, which the extra `search` installs.
 
     Examples:

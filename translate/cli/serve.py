@@ -19,10 +19,10 @@ logger = logging.getLogger(__name__)
 def serve(
     runs: Annotated[list[Path], Argument(help="Run directories; the first is the default.", **RUN)],
     host: Annotated[str, Option(metavar="HOST", help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, Option(metavar="N", min=0, max=65535, help="The port; 0 takes a free one.")] = 8000,
+    port: Annotated[int, Option(metavar="N", min=0, max=65535, help="The port; 0 chooses a free one.")] = 8000,
     token: Annotated[
         str | None,
-        Option(envvar="TRANSLATE_TOKEN", metavar="TOKEN", help="Bearer token of requests. Better in the environment."),
+        Option(envvar="TRANSLATE_TOKEN", metavar="TOKEN", help="Bearer token for requests; safer in the environment."),
     ] = None,
     cors_origin: Annotated[
         list[str] | None,
@@ -34,8 +34,8 @@ def serve(
 ) -> None:
     """Start an HTTP server with a web page for translating.
 
-    By default it listens only to this machine. Any other --host needs a token, which requests carry in the header
-    Authorization: Bearer TOKEN. After SIGTERM or Ctrl-C it finishes open requests, then exits.
+    By default it accepts only requests from this machine. Any other --host needs a token, which requests send in the
+    header Authorization: Bearer TOKEN. After SIGTERM or Ctrl-C it finishes open requests, then exits.
 
     Examples:
       translate serve runs/demo

@@ -36,7 +36,7 @@ def picture_command(name: str) -> Decorator:
     output = Option("--output", "-o", metavar="FILE", help=f"Write to this file. Default: {name}.html.")
     output_format = Option(
         "--format",
-        help="html is a page for the browser; png and svg are figures. Default: by the ending of FILE, or html.",
+        help="html is a page for the browser; png and svg are figures. Default: by the extension of FILE, or html.",
     )
     dpi = Option(metavar="N", min=30, max=600, help="Dots per inch of a PNG. Default: 160.")
     options = {
@@ -165,7 +165,7 @@ def show_embeddings(
     file: "PictureFile",
     run: RunArgument,
     words: Annotated[list[str] | None, Argument(metavar="WORD", help="Default: content words of the text.")] = None,
-    source: Annotated[Path | None, Option(metavar="F", help="Show words of this text. Default: validation.")] = None,
+    source: Annotated[Path | None, Option(metavar="F", help="Show words from this text. Default: validation.")] = None,
     reference: Annotated[Path | None, Option(metavar="F", help="The same for the target language.")] = None,
     number: Annotated[int, Option(metavar="N", min=3, max=1000, help="Words per language on the map.")] = 40,
     neighbours: Annotated[int, Option(metavar="N", min=1, max=100, help="Neighbours per word.")] = 6,
@@ -207,12 +207,12 @@ def show_alignments(
         str,
         Option(
             metavar="N|mean|best",
-            help="Average the heads of this decoder layer, counted from 0; or of all (mean), or of the best one.",
+            help="Average the heads of this decoder layer, counted from 0, of all layers (mean), or of the best layer.",
         ),
     ] = "best",
     pharaoh: Annotated[
         Path | None,
-        Option(metavar="FILE", help="Write the links, as 0-0 1-2. Default: the picture's name in .align."),
+        Option(metavar="FILE", help="Write the links, as 0-0 1-2. Default: the picture's name with .align."),
     ] = None,
     first: Annotated[int, Option(metavar="N", min=1, max=1_000_000_000, help="First line in the picture.")] = 1,
     number: Annotated[int, Option(metavar="N", min=1, max=200, help="Number of lines in the picture.")] = 8,
@@ -261,7 +261,7 @@ def show_alignments(
 
 
 def _read_pairs(loaded: "LoadedTranslator", source: Path | None, reference: Path | None) -> "ParallelCorpus":
-    """Read the given texts, or the validation corpus; of several, the first."""
+    """Read the given texts, or the validation corpus, or the first of several."""
     from translate.evaluation.test_sets import choose_test_sets
 
     name = "validation" if source is None and reference is None else None

@@ -1,4 +1,4 @@
-"""`distill` and `backtranslate`: corpora translated by one model, to train another on."""
+"""`distill` and `backtranslate`: corpora translated by one model to train another."""
 
 import contextlib
 import functools
@@ -40,10 +40,10 @@ OutputFolder = Annotated[
 def distill(
     runs: Annotated[list[Path], Argument(help="The teacher; several form an ensemble.", **RUN)],
     output: OutputFolder,
-    source: Annotated[Path | None, Option(metavar="FILE", help="Translate this, not the training data.")] = None,
+    source: Annotated[Path | None, Option(metavar="FILE", help="Translate this instead of the training data.")] = None,
     nearest: Annotated[
         Literal["bleu", "chrf"] | None,
-        Option("--nearest-reference", metavar="NAME", help="Take the --n-best translation nearest by bleu or chrf."),
+        Option("--nearest-reference", metavar="NAME", help="Take the --n-best translation closest by bleu or chrf."),
     ] = None,
     checkpoint: CheckpointOption = "best",
     *,
@@ -81,8 +81,8 @@ def backtranslate(
 ) -> None:
     """Translate monolingual text with a reverse model, into a corpus whose targets are the original lines.
 
-    RUN translates in reverse: English to German, to train a model from German to English. It may translate both ways:
-    --to de. Beam search and a tag are best with little data; sampling (--search sample) is for large data and good
+    RUN translates in reverse: English to German, to train a model from German to English. If it translates both ways,
+    add --to de. Beam search and a tag are best with little data; sampling (--search sample) is for large data and good
     models (Edunov et al. 2018, section 5.3). The tag marks synthetic sources (Caswell et al. 2019): it is the
     source_tag in the printed lines for data.train.
 

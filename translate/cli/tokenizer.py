@@ -1,4 +1,4 @@
-"""`tokenizer train`, `encode` and `decode`: SentencePiece by itself."""
+"""`tokenizer train`, `encode` and `decode`: only SentencePiece."""
 
 import logging
 from pathlib import Path
@@ -30,11 +30,11 @@ def train_tokenizer(
     output: Annotated[Path, Option("--output", "-o", metavar="FILE", help="The model file to write.")],
     kind: Annotated[Literal["unigram", "bpe"], Option("--type", metavar="NAME", help="unigram or bpe.")] = "bpe",
     vocab_size: Annotated[
-        int, Option(metavar="N", min=8, max=1_000_000, help="Subwords, with symbols and bytes.")
+        int, Option(metavar="N", min=8, max=1_000_000, help="Number of subwords, including symbols and bytes.")
     ] = 8000,
     character_coverage: Annotated[
         float,
-        Option(metavar="X", min=0.98, max=1.0, help="Share of characters with a subword of their own, 0.98 to 1."),
+        Option(metavar="X", min=0.98, max=1.0, help="Share of characters that get their own subword, 0.98 to 1."),
     ] = 1.0,
     byte_fallback: Annotated[bool, Option(show_default=False, help="Spell unknown characters in bytes.")] = True,
     normalization: Annotated[

@@ -32,9 +32,9 @@ def train(
 ) -> None:
     """Train a tokenizer and a model from a config, into a run directory.
 
-    First the data and settings are checked; errors end the command with exit code 2, before anything is written.
+    The data and settings are checked first; errors end the command with exit code 2, before anything is written.
 
-    To continue a run, give its directory in place of the config, and --resume. A run takes precedence over a preset of
+    To continue a run, give its directory instead of a config, and --resume. A run takes precedence over a preset with
     the same name; demo.yaml is always the preset.
 
     Examples:

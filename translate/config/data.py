@@ -21,7 +21,7 @@ class Augmentation(Section):
     """Changes to pairs, each with its probability per pair; drawn again in every epoch.
 
     Clean text never has `EIN HUND LÄUFT`, but users type it. A held-out corpus is changed once, and identically in
-    every run, so that it shows how a model copes with such text.
+    every run, to show how a model copes with text like this.
     """
 
     upper_case: Chance = 0.0
@@ -40,7 +40,7 @@ class Augmentation(Section):
     @model_validator(mode="after")
     def _check_chances_of_cases(self) -> Self:
         if (total := self.upper_case + self.title_case + self.lower_case) > 1.0 + 1e-9:
-            raise ValueError(f"upper_case + title_case + lower_case = {total:g}: a pair has one of them, so at most 1")
+            raise ValueError(f"upper_case + title_case + lower_case = {total:g}: a pair has only one, so at most 1")
         return self
 
 
@@ -84,7 +84,7 @@ class NamedColumns(WeightedCorpus):
     target_column: str
     """Column of the translation; a dot leads into a nested column."""
     streaming: bool = False
-    """Read data.stream_segment_pairs pairs at a time and never hold the whole corpus in memory. With several streamed
+    """Read data.stream_segment_pairs pairs at a time, and never hold the whole corpus in memory. With several streamed
     corpora, `weight` is the share of a segment."""
 
 
@@ -109,7 +109,7 @@ class TsvCorpus(WeightedCorpus):
     source_column: Column = 0
     """Column of the source sentence: its number, counted from 0, or its name in the first line, the file's header."""
     target_column: Column = 1
-    """Column of the translation, likewise."""
+    """Column of the translation: its number, counted from 0, or its name in the header."""
 
     @property
     def has_header(self) -> bool:
@@ -220,7 +220,7 @@ class DataConfig(Section):
     target_language: str = "en"
     """Language code of the target."""
     language_tags: Literal["source", "target", "both"] | None = None
-    """How a model of several languages knows the direction. source: each source begins with the target language's
+    """How a model with several languages knows the direction. source: each source begins with the target language's
     tag; target: each target does; both: each side begins with its own language's tag. null is source if the training
     corpora have several target languages, and otherwise no tags."""
     language_tag: Annotated[
@@ -234,19 +234,19 @@ class DataConfig(Section):
     root: InputPath | None = None
     """Folder in which relative corpus paths are looked up first."""
     train: tuple[Corpus, ...] = ()
-    """Corpora to train on."""
+    """Training corpora."""
     sampling_temperature: Annotated[float, Field(ge=1.0, le=1000.0)] | None = None
     """Raise the weights of directions with little text: the share of a direction with n weighted pairs is proportional
     to n^(1/T) (Arivazhagan et al. 2019), and the largest direction keeps its weights. 1 and null change nothing; 5 is
     usual."""
     validation: OneOrByName | None = None
-    """Corpus that decides on the best checkpoint and on early stopping; or a corpus for each direction by name, such as
-    {de-en: …, en-de: …}, whose mean BLEU or loss decides."""
+    """Corpus that decides on the best checkpoint and on early stopping; or a named corpus for each direction, such as
+    {de-en: …, en-de: …}, and their mean BLEU or loss decides."""
     validation_also: CorporaByName = {}
     """More corpora to score at each validation, by name, such as the test set of the run being fine-tuned: they show
-    what the model forgets, and decide nothing. In a config that extends another, null removes one."""
+    what the model forgets, and affect no decision. In a config that extends another, null removes one."""
     test: CorporaByName = {}
-    """Corpora that `translate eval` reports on, by name. In a config that extends another, null removes one."""
+    """Test sets that `translate eval` reports on, by name. In a config that extends another, null removes one."""
     max_source_tokens: PositiveInt = 256
     """Training pairs whose source has more subwords are left out and counted."""
     max_target_tokens: PositiveInt = 256

@@ -18,8 +18,8 @@ class DecodingConfig(Section):
     beam_size: Annotated[int, Field(ge=1, le=1000)] = 5
     """Number of hypotheses kept per sentence; 1 is greedy search."""
     patience: Annotated[int, Field(ge=0, le=1000)] = 2
-    """Beam search ends when patience * beam_size hypotheses have finished (Kasai et al. 2022) or no other one can win.
-    0 is transformers' rule: beam_size have finished, and no other one would be among them at its present length."""
+    """Beam search ends when patience * beam_size hypotheses have finished (Kasai et al. 2022) or no open one can win. 0
+    is transformers' rule: beam_size have finished, and no open one would be among them at its present length."""
     n_best: Annotated[int, Field(ge=1, le=1000)] = 1
     """Number of translations per sentence, best first: distinct texts, fewer if the beam has fewer. Sampling draws this
     many, and a text that is drawn twice appears twice."""
@@ -30,8 +30,8 @@ class DecodingConfig(Section):
     coverage_penalty: Annotated[float, Field(ge=0.0, le=10.0)] = 0.0
     """Beta of Wu et al. 2016: the score gains beta * the sum over source tokens of log(min(attention received, 1))."""
     max_length_factor: Annotated[float, Field(ge=0.0, le=100.0)] = 2.0
-    """A translation has at most factor * source tokens + constant tokens after its prefix; those cut off are counted
-    and reported."""
+    """A translation has at most factor * source tokens + constant tokens after its prefix; translations that are cut
+    off are counted and reported."""
     max_length_constant: Annotated[int, Field(ge=1, le=10_000)] = 20
     """The constant of the maximum length."""
     min_length_factor: Annotated[float, Field(ge=0.0, le=100.0)] = 0.0
@@ -40,11 +40,12 @@ class DecodingConfig(Section):
     """The constant of the minimum length."""
     long: Literal["error", "truncate", "split"] = "split"
     """A source of more than max_source_tokens tokens is an error, is truncated, or is translated in pieces; with split,
-    `score` truncates. Such lines are counted and reported."""
+    `score` truncates. These lines are counted and reported."""
     max_source_tokens: PositiveInt | None = None
-    """Most subwords of a source; null: data.max_source_tokens. Learned positions allow model.max_positions - 1."""
+    """Maximum number of source subwords; null: data.max_source_tokens. Learned positions allow model.max_positions
+    - 1."""
     max_target_tokens: PositiveInt | None = None
-    """Most subwords of a translation given to `score`; null: data.max_target_tokens."""
+    """Maximum number of subwords in a translation given to `score`; null: data.max_target_tokens."""
     diversity_groups: Annotated[int, Field(ge=1, le=1000)] = 1
     """Number of beam groups; each is penalised for what earlier groups chose (Vijayakumar et al. 2018)."""
     diversity_strength: Annotated[float, Field(ge=0.0, le=100.0)] = 0.5
@@ -61,7 +62,8 @@ class DecodingConfig(Section):
     """Sampling depends on this seed and on the line number. The batch affects rounding, which changes up to one line in
     a hundred in fp32, and most lines in bf16."""
     mbr: Literal["none", "chrf", "bleu"] = "none"
-    """Minimum Bayes risk: of mbr_candidates translations, choose the one most similar to all others by this metric."""
+    """Minimum Bayes risk: choose the translation among mbr_candidates that is most similar to the others by this
+    metric."""
     mbr_candidates: Annotated[int, Field(ge=1, le=2000)] = 32
     """Number of samples for mbr; with beam search, at most this many of the beam's hypotheses."""
     reverse_weight: Annotated[float, Field(ge=0.0, le=10.0)] = 0.1
@@ -78,7 +80,7 @@ class DecodingConfig(Section):
     batch_tokens: Annotated[int, Field(ge=1, le=100_000_000)] = 8192
     """Source tokens that a worker decodes at once, including padding, times the beam size."""
     look_ahead_lines: Annotated[int, Field(ge=1, le=10_000_000)] = 2000
-    """Number of lines to read ahead and sort by length into even batches; the output keeps the order of the input."""
+    """Number of lines to read ahead and sort by length, for even batches; the output keeps the order of the input."""
     engine: Literal["auto", "translate", "ctranslate2"] = "auto"
     """Decoding backend: auto is CTranslate2 on a CPU, if it is installed and gives the same translations, and otherwise
     translate's own search. With precision = int8, auto is always CTranslate2."""
@@ -89,7 +91,7 @@ class DecodingConfig(Section):
     shortlist: bool = False
     """Allow only the words that the run's shortlist (`translate shortlist`) gives for the source."""
     workers: Annotated[int, Field(ge=1, le=1024)] | None = None
-    """Number of CPU threads that each search their own sentences; null: as many as torch has threads."""
+    """Number of CPU threads, each of which searches its own sentences; null: as many as torch has threads."""
     device: Device = "auto"
     """Device to compute on: auto, cpu, cuda, cuda:N, xpu or mps."""
 

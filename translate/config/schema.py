@@ -1,7 +1,7 @@
 """The sections `tokenizer`, `model`, `training` and `evaluation`, and the whole `Config`: meanings, defaults, bounds.
 
-Sections are frozen data and know no class that they configure. The docstring under a field is its documentation, from
-which docs/config.md, `translate config schema` and the help of options are generated.
+Sections are frozen data and do not know the classes that they configure. The docstring under a field is its
+documentation, from which docs/config.md, `translate config schema` and the help of options are generated.
 """
 
 from typing import Annotated, Literal, Self
@@ -25,11 +25,11 @@ class TokenizerConfig(Section):
     vocab_size: Annotated[int, Field(ge=8, le=1_000_000)] = 8000
     """Number of subwords per vocabulary, including special symbols and bytes."""
     character_coverage: Annotated[float, Field(ge=0.98, le=1.0)] = 1.0
-    """Share of the training text's characters that get a subword of their own; the rest are spelt in bytes."""
+    """Share of the training text's characters that get their own subword; the rest are spelt in bytes."""
     byte_fallback: bool = True
-    """Spell unknown characters in UTF-8 bytes, so that nothing is unknown; this takes 256 entries of the vocabulary."""
+    """Spell unknown characters in UTF-8 bytes, so nothing is unknown; this takes 256 entries of the vocabulary."""
     normalization: Literal["nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"] = "nmt_nfkc"
-    """Unicode normalisation before segmentation, and so of translations too: with nmt_nfkc a model writes ... for … and
+    """Unicode normalisation before segmentation, and thus of translations: with nmt_nfkc a model writes ... for … and
     m2 for m². `_cf` also folds case, and identity changes nothing."""
     subword_sampling: Annotated[float, Field(gt=0.0, lt=1.0)] | None = None
     """Segment again in every epoch, with unigram's alpha (0.1 to 0.5) or BPE's dropout (0.1); null segments once."""
@@ -42,7 +42,7 @@ class TokenizerConfig(Section):
     """In fine-tuning, add these entries too, such as `<medical>`; each is one subword wherever it occurs."""
     add_languages: dict[LanguageCode, LanguageCode | None] = {}
     """In fine-tuning a multilingual run, add the tags of these languages, such as `{gsw: deu_Latn}`. The embedding of a
-    new tag begins as that of a related language of the run, or with null as the mean of all embeddings."""
+    new tag starts as that of a related language of the run, or with null as the mean of all embeddings."""
     source_model: InputPath | None = None
     """A trained SentencePiece model for the source, or for both languages with a joint vocabulary."""
     target_model: InputPath | None = None
@@ -81,12 +81,12 @@ class ModelConfig(Section):
     norm_epsilon: Annotated[float, Field(ge=1e-30, le=0.1)] = 1e-5
     """Added to the variance in layer normalisation."""
     positions: Literal["sinusoidal", "fairseq", "learned", "rotary", "relative"] = "sinusoidal"
-    """Sinusoids, those of fairseq (as in M2M100 and NLLB-200), a learned table, rotary embeddings (Su et al. 2021) or
-    T5's relative bias (Raffel et al. 2020)."""
+    """Sinusoids, fairseq's sinusoids (as in M2M100 and NLLB-200), a learned table, rotary embeddings (Su et al. 2021)
+    or T5's relative bias (Raffel et al. 2020)."""
     max_positions: Annotated[int, Field(ge=1, le=1_000_000)] = 1024
-    """Number of learned positions, and thus a hard limit on the length of sequences; the other kinds have no limit."""
+    """Number of learned positions, and thus a hard limit on the length of sequences; other positions have no limit."""
     relative_buckets: Annotated[int, Field(ge=4, le=65536)] = 32
-    """Number of distance buckets of the relative bias."""
+    """Number of distance buckets in the relative bias."""
     relative_max_distance: Annotated[int, Field(ge=2, le=1_000_000)] = 128
     """Distances of this many tokens or more share the last bucket of the relative bias."""
     activation: Literal["relu", "gelu", "swish", "swiglu"] = "relu"
@@ -133,26 +133,27 @@ class TrainingConfig(Section):
     """A run to fine-tune: training starts from its weights and tokenizer, and inherits the keys of `model`, `tokenizer`
     and `data` that these determine. Step 0 is validated. null starts from random weights."""
     initialize_checkpoint: Literal["best", "last"] = "best"
-    """Checkpoint of that run to start from; averaged weights are taken where it has them."""
+    """Checkpoint of that run to start from, with averaged weights if it has them."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 1
     """Seed for initialisation, dropout, shuffling and subword sampling."""
     max_steps: PositiveInt = 100_000
     """Stop after this many optimizer steps."""
     max_epochs: PositiveInt | None = None
-    """Stop after this many passes over the data, if that comes first; null: no limit."""
+    """Stop after this many epochs, if that comes first; null: no limit."""
     batch_tokens: Annotated[
         Annotated[int, Field(ge=1, le=100_000_000)] | Literal["auto"],
         expecting("should be auto or a whole number from 1 to 100000000"),
     ] = 4096
-    """Most tokens in a batch on each of its two sides, including padding. auto takes as many as fit into the memory of
+    """Maximum number of tokens in a batch on each side, including padding. auto takes as many as fit into the memory of
     a GPU, found by doubling before the first step, but at most step_tokens (25,000 as in the paper if that is null);
-    elsewhere it takes at most 4096, since larger batches are no faster there. The run's config records the number, so
-    that a resumed run is exact."""
+    elsewhere it takes at most 4096, because larger batches are no faster there. The run's config records the number, so
+    a resumed run is exact."""
     accumulate_batches: Annotated[int, Field(ge=1, le=1_000_000)] = 1
     """Number of batches whose gradients are accumulated per optimizer step."""
     step_tokens: Annotated[int, Field(ge=1, le=1_000_000_000)] | None = None
-    """Tokens per optimizer step on each side, including padding: as many batches as come closest are accumulated, so
-    that a config trains alike whatever batch fits the machine. null: accumulate accumulate_batches batches."""
+    """Tokens per optimizer step on each side, including padding: the number of batches that comes closest is
+    accumulated, so a config trains the same way whatever batch fits the machine. null: accumulate accumulate_batches
+    batches."""
     optimizer: Literal["adam", "adamw"] = "adam"
     """Adam (Kingma and Ba 2015), or AdamW with decoupled weight decay (Loshchilov and Hutter 2019)."""
     adam_beta1: Probability = 0.9
@@ -175,7 +176,7 @@ class TrainingConfig(Section):
     """Probability mass moved from the target to the whole vocabulary."""
     r_drop: Annotated[float, Field(ge=0.0, le=1000.0)] = 0.0
     """Alpha of R-Drop (Wu et al. 2021), 5 in the paper: each pair is computed twice, with different dropout masks, and
-    the two predictions are pulled together. A step takes twice the time and memory; 0 turns it off."""
+    the loss pulls the two predictions together. A step takes twice the time and memory; 0 turns it off."""
     max_gradient_norm: Annotated[float, Field(gt=0.0)] | None = None
     """Gradients with a larger norm are scaled down to this norm; null: no clipping."""
     ema_decay: Annotated[float, Field(gt=0.0, lt=1.0)] | None = None
@@ -183,14 +184,15 @@ class TrainingConfig(Section):
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     """Precision of matrix products; weights and optimizer stay in fp32. auto is the faster of fp32 and bf16."""
     tf32: bool = True
-    """On CUDA, round the factors of fp32 products to 10 bits of mantissa: far faster, and just as good for training."""
+    """On CUDA, round the inputs of fp32 products to a mantissa of 10 bits: far faster, and just as good for
+    training."""
     deterministic: bool = True
-    """On a GPU, use only deterministic kernels, so that a resumed run is exact; false is somewhat faster. If a kernel
-    is missing, a warning names the operation, and training continues as with false."""
+    """On a GPU, use only deterministic kernels, so a resumed run is exact; false is somewhat faster. If a kernel is
+    missing, a warning names the operation, and training continues as with false."""
     batch_layout: Literal["auto", "padded", "packed"] = "auto"
     """packed computes no padding; auto is packed on CUDA if variable-length flash attention works, otherwise padded."""
     compile: bool = False
-    """Compile the layers with torch.compile, for long trainings on GPUs; on a CPU it made steps slower. If torch cannot
+    """Compile the layers with torch.compile, for long runs on GPUs; on a CPU it made steps slower. If torch cannot
     compile, a warning says why, and training continues without it."""
     freeze: tuple[Annotated[str, Field(pattern=_FREEZE)], ...] = ()
     """Parts whose weights are frozen: embeddings (of both languages, with learned positions and a tied output layer),
@@ -213,13 +215,13 @@ class TrainingConfig(Section):
     validate_every: PositiveInt = 1000
     """Number of steps between validations."""
     validation_beam_size: Annotated[int, Field(ge=1, le=1000)] = 1
-    """Beam size of validations during training; 1 is greedy search. Whatever `decoding` says, they search for one
-    translation of at most decoding.max_length_factor * source tokens + 10 tokens, or decoding.max_length_constant if
-    that is less. At the end the best checkpoint is also evaluated with the settings of `decoding`."""
+    """Beam size of validations during training; 1 is greedy search. Whatever `decoding` says, validations search for
+    one translation of at most decoding.max_length_factor * source tokens + 10 tokens, or decoding.max_length_constant
+    if that is less. At the end the best checkpoint is also evaluated with the settings of `decoding`."""
     save_every: PositiveInt = 1000
     """Number of steps between checkpoints to resume from; one is also written at every validation and at the end."""
     log_every: PositiveInt = 100
-    """Number of steps between lines of metrics."""
+    """Number of steps between log entries."""
     best_metric: Literal["bleu", "loss"] = "bleu"
     """Validation metric that decides on the best checkpoint and on early stopping."""
     patience: PositiveInt | None = None
@@ -227,9 +229,9 @@ class TrainingConfig(Section):
     sample_translations: NotNegativeInt = 3
     """Number of validation sentences to print with their translations at each validation."""
     keep_last: NotNegativeInt = 0
-    """Also keep the weights of this many last validations, each as checkpoints/step-N.safetensors."""
+    """Number of last validations whose weights are also kept, each as checkpoints/step-N.safetensors."""
     keep_best: NotNegativeInt = 0
-    """Also keep the weights of this many best validations, likewise."""
+    """Number of best validations whose weights are also kept, each as checkpoints/step-N.safetensors."""
     average_kept: bool = False
     """When training ends, average the last 2, 3, … keep_last kept checkpoints, and the best 2, 3, … keep_best ones
     (Junczys-Dowmunt et al. 2016). The average that validates best becomes the best checkpoint, if it is better."""
@@ -274,7 +276,7 @@ class EvaluationConfig(Section):
     """SacreBLEU's tokenizer; published scores of European languages use 13a."""
     programs: dict[Annotated[str, Field(pattern=r"^[\w.+-]+$")], str] = {}
     """Commands of programs that score files, by name, such as `comet: comet-score -s {source} -t {hypothesis} -r
-    {reference} --quiet`. They run only when `--metric NAME` asks for one, since a run may come from anybody."""
+    {reference} --quiet`. They run only when `--metric NAME` asks for one, because a run may come from anybody."""
     # No bound is lower than in an earlier version whose runs may have the value.
     bootstrap_samples: Annotated[int, Field(ge=0, le=100_000)] = 1000
     """Number of bootstrap samples for the 95 % interval (Koehn 2004), and of samples for each test in
@@ -295,7 +297,7 @@ class Config(Section):
     tokenizer: TokenizerConfig = TokenizerConfig()
     """How text becomes subwords."""
     model: ModelConfig = ModelConfig()
-    """Size and kind of the Transformer."""
+    """Size and architecture of the Transformer."""
     training: TrainingConfig = TrainingConfig()
     """How long and how fast training runs, and when it validates and saves."""
     decoding: DecodingConfig = DecodingConfig()

@@ -37,7 +37,7 @@ TokenizeOption = Annotated[
     Literal["13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "none"] | None,
     Option(metavar="NAME", help="BLEU's tokenizer, such as zh. Default: evaluation.bleu_tokenizer, which is 13a."),
 ]
-JsonOption = Annotated[bool, Option("--json", help="Print one JSON document, for machines.")]
+JsonOption = Annotated[bool, Option("--json", help="Print one JSON document for programs.")]
 
 
 def require_scores(metric: Sequence[str] | None, names: Iterable[str]) -> None:
@@ -232,7 +232,7 @@ def takes_languages(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command --to and --from; it receives both as `languages`, arguments of `load_translator`."""
     to = Option("--to", metavar="CODE", help="Translate to this language, if RUN has several.",
                 autocompletion=complete_language("targets"))  # fmt: skip
-    from_ = Option("--from", metavar="CODE", help="The text's language, for a RUN that must know it.",
+    from_ = Option("--from", metavar="CODE", help="The text's language, if RUN needs it.",
                    autocompletion=complete_language("sources"))  # fmt: skip
     options = {"to": Annotated[str | None, to], "from_": Annotated[str | None, from_]}
     return add_options(command, options, name="languages", gather=_check_languages)
