@@ -176,11 +176,11 @@ def require_file(path: Path, *, may_be_pipe: bool = False) -> None:
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         raise FileError(path, f"cannot be read ({getattr(error, 'strerror', None) or error})") from error
     if stat.S_ISDIR(mode):
-        raise FileError(path, "is a folder, and a file is needed")
+        raise FileError(path, "is a folder, but a file is needed")
     if stat.S_ISFIFO(mode) and not may_be_pipe:
-        raise FileError(path, "is a pipe, which can be read only once, and a file is needed; write it to a file first")
+        raise FileError(path, "is a pipe, which can be read only once, but a file is needed; write it to a file first")
     if not stat.S_ISREG(mode) and not stat.S_ISFIFO(mode):
-        raise FileError(path, "is a device or socket, and a file is needed")
+        raise FileError(path, "is a device or socket, but a file is needed")
     if not os.access(path, os.R_OK):
         raise FileError(path, f"cannot be read ({os.strerror(errno.EACCES)})")
     remember_input(path, str(path))

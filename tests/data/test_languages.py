@@ -74,7 +74,7 @@ def test_a_language_is_chosen_only_where_there_is_a_choice() -> None:
     with pytest.raises(InputError, match="translates from de, fr, en: 'cs' is not one of them"):
         known.choose("en", "cs")
     told = languages(*map(direction, ("de-en", "fr-en")), language_tags="both")
-    with pytest.raises(InputError, match="translates from de, fr: say which with --from"):
+    with pytest.raises(InputError, match="translates from de, fr: choose one with --from"):
         told.choose("en", names=("--to", "--from"))
     named = languages(*map(direction, ("und-en", "fr-en")), language_tags="both")
     assert named.choose("en", "und") == ("und", "en")  # a code like any other
@@ -102,7 +102,7 @@ def test_languages_of_the_vocabulary_can_be_chosen_too() -> None:
     many = {"languages": ["de", "en", "fr"], "language_tags": "both", "language_tag": "__{}__"}
     imported = languages(source_language="und", target_language="und", **many)
     assert imported.directions == [] and imported.choose("fr", "de") == ("de", "fr")
-    with pytest.raises(InputError, match="translates to de, en, fr: say which"):
+    with pytest.raises(InputError, match="translates to de, en, fr: choose one"):
         imported.choose()
     with pytest.raises(InputError, match="--to.*to="):
         imported.choose(from_="de")

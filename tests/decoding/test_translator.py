@@ -231,7 +231,7 @@ def test_reranking_adds_the_log_probability_of_the_source(toy: Toy, translator: 
 
 @pytest.mark.parametrize("settings", [{"search": "sample"}, {"mbr": "chrf", "n_best": 1}])
 def test_a_reverse_model_ranks_beams_alone(toy: Toy, settings: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match=r"^a reverse run ranks a beam: leave out decoding.search = sample and "):
+    with pytest.raises(InputError, match=r"^a reverse run reranks a beam: leave out decoding.search = sample and "):
         rerank(toy, [], **settings)
 
 

@@ -116,7 +116,7 @@ def test_a_program_that_fails(code: str, message: str) -> None:
         ("BLEU=cat {hypothesis}", "BLEU is a score of sacreBLEU"),
         ("a=cat {hyp}", "{hyp} is unknown; there are {source}, {hypothesis}, {reference}"),
         ("a=cat {reference}", "needs {hypothesis}"),
-        ("a=no-such-program {hypothesis}", "no-such-program is not a program here"),
+        ("a=no-such-program {hypothesis}", "no-such-program is not an installed program"),
         ("a=cat '{hypothesis}", "is not a command"),
         ("a=cat {hypothesis};a=wc {hypothesis}", "a names two programs"),
     ],

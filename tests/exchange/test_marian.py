@@ -122,8 +122,8 @@ def test_layouts(write_marian: WriteMarian, german: list[str], tmp_path: Path, o
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"type": "s2s"}, "a run cannot hold type = 's2s' (only 'transformer')"),
-        ({"right-left": True}, "a run cannot hold right-left = True (only False)"),
+        ({"type": "s2s"}, "a run cannot represent type = 's2s' (only 'transformer')"),
+        ({"right-left": True}, "a run cannot represent right-left = True (only False)"),
         ({"leave_out": "decoder_l2_context_Wk"}, "the weight decoder_l2_context_Wk is missing"),
         ({"leave_out": "Wemb"}, "the weight Wemb is missing"),
         ({"enc-depth": 1}, "the weights encoder_l2_ffn_W1, "),

@@ -1,4 +1,4 @@
-"""MarianMT folders: numbers and texts are those of transformers; what a run cannot hold is refused by its name."""
+"""MarianMT folders: numbers and texts are those of transformers; what a run cannot represent is refused by its name."""
 
 import json
 import shutil
@@ -144,7 +144,7 @@ def change_json(file: Path, **values: Any) -> None:
     [
         ("config.json", {"model_type": "mbart"}, "config.json: model_type = 'mbart'; MarianMT models"),
         ("config.json", {"activation_function": "tanh"}, "activation_function = 'tanh' (only 'relu' or "),
-        ("config.json", {"decoder_ffn_dim": 29}, "a run cannot hold decoder_ffn_dim = 29 (only 28)"),
+        ("config.json", {"decoder_ffn_dim": 29}, "a run cannot represent decoder_ffn_dim = 29 (only 28)"),
         ("config.json", {"encoder_layers": 3}, "the model in config.json: missing keys: model.encoder"),
         ("config.json", {"encoder_layers": 1}, "the model in config.json: unexpected keys: model.encoder"),
         (
@@ -189,7 +189,7 @@ def test_what_the_files_say_cannot_be_overridden(opus: tuple[Path, Path], tmp_pa
     name = "model.encoder.layers.1.fc1.weight"
     weight = foreign.weights[name]
     for weights, words in (
-        ({"decoder.extra": weight}, "the weights decoder.extra have no place in our model"),
+        ({"decoder.extra": weight}, "the weights decoder.extra are not part of our model"),
         ({name: weight[:-1]}, f"the weight {name} has the shape (27, 20), not (28, 20)"),
     ):
         with pytest.raises(InputError) as caught:
@@ -234,7 +234,7 @@ def test_a_name_on_the_hub_is_downloaded(
     assert (search.beam_size, search.length_penalty_kind, search.length_penalty) == (4, "average", 1.0)
     assert (search.max_length_factor, search.max_length_constant) == (0.0, 38)
     assert (config.tokenizer.type, config.tokenizer.vocabulary, config.model.output_bias) == ("unigram", "joint", True)
-    with pytest.raises(InputError, match="a/b: no such folder, and the Hugging Face Hub does not give it: 404"):
+    with pytest.raises(InputError, match="a/b: no such folder, nor could it be downloaded from the Hub: 404"):
         import_(Path("a/b"), tmp_path / "other")
     with pytest.raises(InputError, match="nowhere: no such folder, and not a name on the Hugging Face Hub, such as"):
         import_(Path("nowhere"), tmp_path / "other")

@@ -69,7 +69,7 @@ def assert_close(
 @pytest.mark.parametrize(
     ("overrides", "layout", "relative"),
     [
-        (("training.precision=fp32", "training.batch_layout=packed"), "attention pads for itself", 1e-5),
+        (("training.precision=fp32", "training.batch_layout=packed"), "attention pads internally", 1e-5),
         (("training.precision=bf16",), "flash attention keeps the sentences apart", 2e-3),
         (("training.precision=fp16",), "flash attention keeps the sentences apart", 5e-4),
     ],

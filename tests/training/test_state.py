@@ -29,7 +29,7 @@ def test_a_damaged_checkpoint_is_passed_over(
     stop_training(config, run, in_step=10, what=KeyboardInterrupt)
     (damaged,) = [line for line in caplog.messages if str(last) in line]
     assert "damaged" in damaged
-    assert "Therefore the run continues from previous.safetensors, of step 9" in caplog.messages
+    assert "So the run continues from previous.safetensors, of step 9" in caplog.messages
     assert previous.read_bytes() == last.read_bytes() == intact
     said = run_training(config, run, resume=True)
     assert "Continuing from step 9" in said
@@ -67,7 +67,7 @@ def test_files_named_like_kept_checkpoints_stay(stateful: Digits, finished: Path
     said = run_training(stateful("training.max_steps=16"), finished, resume=True)
     for step in run.kept_steps():
         assert run.checkpoint(f"step-{step}").read_bytes() == best
-        assert f"{run.checkpoint(f'step-{step}')}: stays, since this training did not write it" in said
+        assert f"{run.checkpoint(f'step-{step}')}: stays, because this training run did not write it" in said
     assert len(run.kept_steps()) == 2
 
 

@@ -50,7 +50,7 @@ def init(
     folder, config = Path(name), Path(f"{name}.yaml")
     if there := [str(path) for path in (config, folder, *sorted(folder.glob("*"))[:9]) if path.exists()]:
         train = f"train it with `translate train {config}`, or " if config.exists() else ""
-        raise InputError(f"{', '.join(there)}: exists already, and stays as it is; {train}choose another --name")
+        raise InputError(f"{', '.join(there)}: already exists and is not changed; {train}choose another --name")
     show_only("translate.data.tables")  # which units of a translation memory are not pairs
     corpora = read_named(named)
     whole = corpora["train"]

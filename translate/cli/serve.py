@@ -44,7 +44,7 @@ def serve(
     """
     is_loopback = host.lower() in ("localhost", "127.0.0.1", "::1")
     if token is not None and not re.fullmatch("[!-~]([ -~]*[!-~])?", token):
-        raise InputError("the token (TRANSLATE_TOKEN or --token) should be ASCII, as a header is, and not empty")
+        raise InputError("the token (TRANSLATE_TOKEN or --token) must be ASCII, like any header, and not empty")
     if not (is_loopback or token):
         raise InputError(f"--host {host} is open to other machines: give a token too (TRANSLATE_TOKEN or --token)")
     try:

@@ -352,7 +352,7 @@ class DataConfig(Section):
             if other != key:
                 direction = "-".join(self.languages_of(corpus))
                 raise ValueError(
-                    f"{other} and {key} are both {direction}, which would count twice in the mean that decides: give"
+                    f"{other} and {key} are both {direction}, which would count twice in the mean: give"
                     " each its source_language and target_language, or move one of them to data.validation_also"
                 )
             name = key.rpartition(".")[2]

@@ -332,7 +332,7 @@ def _check_languages(config: Config, origins: Mapping[str, Origin]) -> None:
         where = f" ({origin.position})" if (origin := origins.get("data.languages")) else ""
         raise InputError(
             f'data.languages: "{untagged[0]}"{where} has no tag, because no corpus of data.train gives it one: train on'
-            " it, leave it out, or begin with a run that knows it (training.initialize_from)"
+            " it, leave it out, or start from a run that knows it (training.initialize_from)"
         )
     for side, name in enumerate(("source_language", "target_language")):
         code, origin = getattr(data, name), origins.get(f"data.{name}")

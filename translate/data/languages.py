@@ -127,10 +127,10 @@ class Languages:
             raise InputError(f"both languages are {to}: change one of them ({names[0]}; {names[1]})")
         sources, targets = ({each[side] for each in usual} for side in (0, 1))
         if to is None and len(targets) != 1:
-            raise InputError(f"the model translates to {list_some(self.targets)}: say which with {names[0]}")
+            raise InputError(f"the model translates to {list_some(self.targets)}: choose one with {names[0]}")
         if from_ is None and len(sources) != 1:
             if self.tags == "both":
-                raise InputError(f"the model translates from {list_some(self.sources)}: say which with {names[1]}")
+                raise InputError(f"the model translates from {list_some(self.sources)}: choose one with {names[1]}")
             from_ = UNKNOWN  # nothing depends on it
         return Direction(from_ or sources.pop(), to or targets.pop())
 

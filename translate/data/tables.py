@@ -214,7 +214,7 @@ def _tmx_pairs(corpus: TableCorpus) -> Iterator[tuple[str, str]]:
         has = f"has {', '.join(languages)}" if languages else "has no text"
         raise InputError(f"{corpus.path}: no unit has both {wanted}; the file {has}")
     if others:
-        logger.info(f"{corpus.path}: {others:,} of {total:,} units do not have both {wanted}, and are not pairs")
+        logger.info(f"{corpus.path}: {others:,} of {total:,} units do not have both {wanted}, and are skipped")
 
 
 def find_language(codes: Iterable[str], language: str) -> str | None:

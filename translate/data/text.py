@@ -130,7 +130,7 @@ def require_unchanged(path: Path) -> Iterator[None]:
     before = _state(path)
     yield
     if _state(path) != before:
-        raise InputError(f"{path}: changed while it was read; start again when no program writes to it")
+        raise InputError(f"{path}: changed while it was read; start again when no program is writing to it")
 
 
 def _state(path: Path) -> tuple[int, ...] | None:

@@ -203,8 +203,8 @@ def resolve_auto(config: DecodingConfig, *, others: Sequence[str] = ()) -> Decod
         missing += ["decoding.engine = 'translate'"] if engine == "translate" else []
         if missing:
             raise InputError(
-                f"decoding.precision = 'int8': only CTranslate2 has it, which cannot search with {', '.join(missing)};"
-                " use bf16 or fp32"
+                f"decoding.precision = 'int8': only CTranslate2 supports it, and it cannot search with"
+                f" {', '.join(missing)}; use bf16 or fp32"
             )
         engine = "ctranslate2"
     elif engine == "ctranslate2":

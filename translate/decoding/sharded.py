@@ -108,7 +108,7 @@ class ShardedDecoder:
         if not self.folder.is_dir():
             raise RunError(
                 f"{self.folder}: rank 0 has created it, but this process does not see it; all processes must see the"
-                " same --output, on a disk that their machines share"
+                " same --output, on a disk that all machines share"
             )
 
     def translate_blocks(
@@ -161,7 +161,7 @@ class ShardedDecoder:
                 if part is None:
                     raise RunError(
                         f"{self.part_file(number)}: is missing, damaged or changed since it was written; run the same"
-                        " command again to translate it again. All processes must write to a disk that their machines"
+                        " command again to translate it again. All processes must write to a disk that all machines"
                         " share"
                     )
                 counts.update(part.counts)

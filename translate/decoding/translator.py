@@ -89,7 +89,7 @@ class Translator:
         self.languages = languages or Languages(DataConfig())
         self.direction = direction or self.languages.only
         if reverse is not None and not config.ranks_a_beam:
-            raise InputError("a reverse run ranks a beam: leave out decoding.search = sample and decoding.mbr")
+            raise InputError("a reverse run reranks a beam: leave out decoding.search = sample and decoding.mbr")
         if self.direction and self.direction.source in self.languages.sources:  # otherwise a text may name its own
             self._check_reverse(self.direction)
         check_search(config, num_layers=len(self.model.decoder.layers))

@@ -87,7 +87,7 @@ class MetricProgram(NamedTuple):
         if "hypothesis" not in fields:
             raise InputError(f"{where}: does not read the translations: it needs {{hypothesis}}, of {known}")
         if shutil.which(words[0]) is None:
-            raise InputError(f"{where}: {words[0]} is not a program here; give the path of one, or install it")
+            raise InputError(f"{where}: {words[0]} is not an installed program; install it, or give its path")
         return cls(name, words)
 
     def run(self, sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]) -> ProgramScores:

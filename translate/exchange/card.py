@@ -275,7 +275,7 @@ def read_scores(run: LoadedRun, versions: dict[str, str]) -> list[CardScores]:
         try:
             report = read_json(file, EvaluationReport)
         except FileError as error:
-            logger.warning(f"{error}; so the model card has no scores of it")
+            logger.warning(f"{error}; so the model card has no scores for it")
             continue
         if (report.step, report.averaged) == (run.step, [*run.averaged]):
             scores.append(

@@ -117,7 +117,7 @@ def require(name: str, values: Mapping[str, object], allowed: Mapping[str, tuple
         if key in values and values[key] not in choices
     ]
     if refused:
-        raise InputError(f"{name}: a run cannot hold {', '.join(refused)}")
+        raise InputError(f"{name}: a run cannot represent {', '.join(refused)}")
 
 
 def warn_of_lost(

@@ -232,6 +232,6 @@ def check_transformers(
         is_pruned = any(None in each for each in ids)  # their tokenizer joins subwords of ours to one that was pruned
         if not (same_ids or is_pruned) or text != tokenizers.target.decode(words[1]).strip():
             raise RunError(
-                f"the {made} tokenizer gives other tokens than the original one for {texts[0]!r}, or another text than"
+                f"the {made} tokenizer gives different tokens from the original for {texts[0]!r}, or another text than"
                 f" {text!r}; nothing was {made}"
             )

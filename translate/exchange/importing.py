@@ -181,4 +181,4 @@ def _fill(model: Transformer, foreign: ForeignModel) -> None:
         tensor.copy_(theirs if axis is None else theirs.index_select(axis, order))
     weights.pop(OUTPUT_BIAS[foreign.format], None)  # zeros in a model without it
     if weights:
-        raise InputError(f"the weights {', '.join(sorted(weights)[:5])} have no place in our model")
+        raise InputError(f"the weights {', '.join(sorted(weights)[:5])} are not part of our model")

@@ -185,5 +185,5 @@ def _check(
         for text in [tokenizer.decode(pair[side]) for pair in probes.pairs]:
             if tokenizer.encode(text) != [ids.get(piece, UNK_ID) for piece in original.encode(text, out_type=str)]:
                 raise RunError(
-                    f"the imported tokenizer gives other tokens for {text!r} than {spms[side]}; nothing is kept"
+                    f"the imported tokenizer gives different tokens for {text!r} than {spms[side]}; nothing is kept"
                 )

@@ -40,7 +40,7 @@ def download(name: str) -> Path:
     try:
         return Path(hub.snapshot_download(name, allow_patterns=patterns))
     except (OSError, ValueError) as error:
-        raise InputError(f"{name}: no such folder, and the Hugging Face Hub does not give it: {error}") from error
+        raise InputError(f"{name}: no such folder, nor could it be downloaded from the Hub: {error}") from error
 
 
 def read_pretrained(

@@ -172,7 +172,7 @@ def log_findings(
         logger.log(levels[finding.severity], text, extra={"bold": text[:LABEL_WIDTH]})
     errors = [finding for finding in findings if finding.severity == "error"]
     if errors and not ignore_errors:
-        option = "start all the same with --ignore-errors (Python: ignore_errors=True)"
+        option = "start anyway with --ignore-errors (Python: ignore_errors=True)"
         raise NotReady(f"Not ready: fix {count_findings(errors)} first, or {option}")
     return findings
 
@@ -214,7 +214,7 @@ def _inspect_text(
     if data.corpora.streams is not None:
         size = config.data.stream_segment_pairs
         message = f"only the first segment of the streamed corpora was checked (data.stream_segment_pairs = {size})"
-        findings.append(Finding("note", "first_segment", message, "raise it, for the check alone, to check more"))
+        findings.append(Finding("note", "first_segment", message, "raise it, only for the check, to check more"))
     findings += [suspects.finding(report.key) for report in reports for suspects in report.suspects]
     for survey, sample in zip(surveys, samples, strict=True):
         direction, hint = directions[survey.key], "swap its sides, or correct its source_language and target_language"

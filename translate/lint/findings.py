@@ -121,11 +121,11 @@ KINDS: dict[str, Kind] = {
     "leaked": Kind("have the source of a held-out pair", "remove them from data.train"),  # `check` has `Leak` for them
     "repeated": Kind("repeat an earlier pair",
                      "remove them unless they are intended, or skip them with data.leave_out=[repeated]", 0.10),
-    "near_repeated": Kind("repeat an earlier pair but for punctuation",
+    "near_repeated": Kind("repeat an earlier pair except for punctuation",
                           "remove them unless they are intended", 0.10),
     "ambiguous": Kind("repeat an earlier source with another target",
                       "normal in small numbers, and among paraphrases", 0.25, is_usual=False),
-    "boilerplate": Kind("have a side that is next to many unrelated lines", "remove them: they are no translations"),
+    "boilerplate": Kind("have a side that is next to many unrelated lines", "remove them: they are not translations"),
     "source_like_target": Kind("have a source that looks like the target language", _SWAPPED, 0.005, 0.5),
     "target_like_source": Kind("have a target that looks like the source language", _SWAPPED, 0.005, 0.5),
     "source_like_neither": Kind("have a source that may be in a third language", _FOREIGN),

@@ -60,11 +60,11 @@ def find_corpora(
         for each in (path, target):
             require_file(each)
             if _suffix(each).lower() in _KINDS:
-                raise InputError(f"{each}: is a table by its name, with both languages: name no other file with it")
+                raise InputError(f"{each}: is a table, judging by its name, and has both languages: name no other file")
         found = [code or (end if _CODE.fullmatch(end) else None) for code, end in zip(codes, endings, strict=True)]
         direction = _direction(found, f"the names {path.name} and {target.name} do not end in those of languages")
         if endings == [direction.target, direction.source]:
-            raise InputError(f"{path.name} and {target.name} are named the other way round than --from and --to")
+            raise InputError(f"{path.name} and {target.name} are the other way round from --from and --to")
         return direction, {"train": TextCorpus(source=path, target=target)}
     if kind := _KINDS.get(suffix.lower()):
         direction, columns = _choose_columns(source, table_columns(path, kind), codes, kind)
@@ -135,12 +135,12 @@ def read_named(corpora: Mapping[str, Corpus]) -> dict[str, ParallelCorpus]:
     """Read the corpora that a user named.
 
     Raises:
-        InputError: A corpus is damaged, misaligned or empty, or both sides seem to be in one language.
+        InputError: A corpus is damaged, misaligned or empty, or both sides seem to be in the same language.
     """
     read = {part: read_corpus(each, key=f"{part.replace('train', 'training')} text") for part, each in corpora.items()}
     name, sources, targets = read["train"][:3]
     if are_in_one_language(sources[:_JUDGED_LINES], targets[:_JUDGED_LINES]):
-        raise InputError(f"{name}: both sides seem to be in one language: check that the right files are named")
+        raise InputError(f"{name}: both sides seem to be in the same language: check that the right files are named")
     return read
 
 

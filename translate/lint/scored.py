@@ -39,4 +39,4 @@ def find_mistakes(
             guess = "is it the right file?"
             if sources is not None and not are_in_different_languages(lines, sources):
                 guess = "are the sources and the references swapped, or is it not translated?"
-            yield f"{name} seems to be in another language than the references: {guess}"
+            yield f"{name} seems to be in a different language from the references: {guess}"

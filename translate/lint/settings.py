@@ -146,7 +146,7 @@ SETTINGS_CHECKS = [
           " which Adam makes far stronger", "set training.optimizer=adamw"),
     Check("frozen_at_random", "warning", lambda case: bool(case.frozen) and case.is_new,
           "{frozen}: frozen weights keep their random initial values and learn nothing",
-          "name a run by training.initialize_from, or train all weights"),
+          "name a run as training.initialize_from, or train all weights"),
     Check("added_entries_frozen", "warning",
           lambda case: case.is_extended and (case.training.lora_rank > 0 or "embeddings" in case.training.freeze),
           "{frozen}: the embeddings of added vocabulary entries are frozen too, so they are never learnt",
@@ -178,7 +178,7 @@ SETTINGS_CHECKS = [
           lambda case: case.is_validated
           and case.training.validate_every <= case.training.max_steps <= case.patience_steps < math.inf,
           "training.patience = {training.patience} validations of {training.validate_every} steps reach"
-          " training.max_steps = {training.max_steps}: the training cannot stop early",
+          " training.max_steps = {training.max_steps}: training cannot stop early",
           "lower training.patience or training.validate_every if it should"),
     Check("beam_wide", "note", lambda case: case.decoding.ranks_a_beam and case.decoding.beam_size > 30,
           "decoding.beam_size = {decoding.beam_size}: beams over 30 or so are slow and translate worse",
@@ -225,8 +225,8 @@ DATA_CHECKS = [
     Check("very_many_epochs", "warning",
           lambda case: case.is_whole and case.epochs_trained > _MAX_EPOCHS and case.training.patience is None,
           "training.max_steps = {training.max_steps} passes {epochs_trained:,.0f} times over the {num_pairs:,} pairs,"
-          " at {steps_per_epoch} steps per epoch: published trainings on small corpora end after 50 to 100 times",
-          "set training.max_steps={most_steps} or fewer, or stop early by training.patience"),
+          " at {steps_per_epoch} steps per epoch: published runs on small corpora end after 50 to 100 times",
+          "set training.max_steps={most_steps} or fewer, or stop early with training.patience"),
 ]
 # fmt: on
 

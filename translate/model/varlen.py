@@ -1,7 +1,7 @@
 """Variable-length attention, over several sequences laid end to end in one row.
 
 Linear layers and norms treat each token separately, so a row is fine for them. Only attention must know where a
-sequence begins and ends. Flash attention takes these offsets (`cu_seqlens`); without it, attention pads for itself.
+sequence begins and ends. Flash attention takes these offsets (`cu_seqlens`); without it, attention pads internally.
 
 `pack` removes the padding. `flatten` keeps it and fills up the row, so that products have few different sizes.
 """

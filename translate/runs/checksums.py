@@ -91,7 +91,7 @@ def check_folder(folder: Path) -> None:
         if surplus := {file.name for file in folder.iterdir()} - {CHECKSUMS, *checksums}:
             raise DamageError(folder / CHECKSUMS, f"it has no checksum for {ascii(min(surplus))}")
     except DamageError as error:
-        raise RunError(f"{error.fact}; remove the folder {folder}, and it will be made again") from error
+        raise RunError(f"{error.fact}; remove the folder {folder}, and it will be created again") from error
 
 
 def check_inside(path: Path, folder: Path) -> None:

@@ -76,4 +76,4 @@ class RunLog(logging.Handler):
         if self._file is not None:
             self._file.close()
         self._file = None
-        logger.warning(f"{write_error(path, error)}. The training continues without its log")
+        logger.warning(f"{write_error(path, error)}. Training continues without its log")

@@ -154,7 +154,7 @@ def _check_checkpoints(result: Verification) -> Progress | None:
     if not resumable and (os.path.lexists(best) or run.kept_steps()):
         with result.check(run.checkpoint("last")):  # the config or the metrics may be damaged too
             if trace := find_trace_of_steps(run):
-                raise RunError(f"{trace} can translate, but the training cannot be continued")
+                raise RunError(f"{trace} can translate, but training cannot be continued")
     for path in resumable:
         with result.check(path):
             _, metadata, has_digest = read_tensors(path, prefixes=())

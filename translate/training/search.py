@@ -137,7 +137,7 @@ class Search:
         self.directory, self.base, self.space, self.place = directory, base, space, place
         steps, every, journal = base.training.max_steps, base.training.validate_every, directory / SEARCH_JOURNAL
         if base.data.validation is None:
-            raise InputError("data.validation: a search compares its trials there, and the config has none")
+            raise InputError("data.validation is missing: a search compares its trials on it")
         if pruner != "none" and ("training.max_steps" in space or steps < 2 * every):
             raise InputError(
                 f"training.validate_every = {every}: a pruner compares trials of equal length before their end; set it"

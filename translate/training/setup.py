@@ -197,14 +197,14 @@ def try_settings(
         if "determinis" in reason:  # the training itself reports all other errors
             precision = precision._replace(deterministic=False)
             fallbacks.append(
-                f"training.deterministic = true does not work on {precision.device}: {reason}. The training goes on"
+                f"training.deterministic = true does not work on {precision.device}: {reason}. Training continues"
                 " without it, so a resumed run will differ from one that was never stopped"
             )
     reason = why_no_step(is_compiled=True) if settings.compile else ""
     if reason:
         needed = "a C++ compiler, such as g++" if precision.device.type == "cpu" else "triton and a C compiler"
         fallbacks.append(
-            f"training.compile = true: torch cannot compile on this machine ({reason}). The training goes on as"
+            f"training.compile = true: torch cannot compile on this machine ({reason}). Training continues"
             f" with training.compile=false; to compile, install {needed}"
         )
     return precision, settings.compile and not reason, fallbacks

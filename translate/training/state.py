@@ -259,7 +259,7 @@ def _restore_last(training: Training) -> None:
             for sentence in damaged:
                 logger.warning(sentence)
             if damaged:
-                logger.warning(f"Therefore the run continues from {path.name}, of step {progress.step}")
+                logger.warning(f"So the run continues from {path.name}, of step {progress.step}")
             validated = training.data.corpora.validation.values(), training.data.tokenizers, training.config
             if progress.validation_fingerprint == validation_fingerprint(*validated, as_0_10_0=True):
                 progress.validation_fingerprint = training.progress.validation_fingerprint
@@ -331,7 +331,7 @@ def _restore_kept(run: RunDirectory, progress: Progress, settings: TrainingConfi
         if settings.keep_last or settings.keep_best or progress.kept:
             with contextlib.suppress(RunError):
                 is_own = read_tensors(file, prefixes=()).metadata == {"step": str(step)}
-        logger.info(f"{file}: {'is no longer kept' if is_own else 'stays, since this training did not write it'}")
+        logger.info(f"{file}: {'is no longer kept' if is_own else 'stays, because this training run did not write it'}")
         remove_superseded(run, [step] if is_own else [])
     there = run.kept_steps()
     progress.kept = {step: score for step, score in progress.kept.items() if step in there}

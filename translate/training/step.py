@@ -232,5 +232,5 @@ def choose_batch_layout(
         return "flash", "\nBatches are packed without padding; flash attention keeps the sentences apart"
     reason = f"flash attention for variable lengths: {reason}"
     if requested == "packed":
-        return "packed", f"\nBatches are packed, but attention pads for itself: {reason}"
+        return "packed", f"\nBatches are packed, but attention pads internally: {reason}"
     return "padded", f"\nBatches are padded: {reason}"

@@ -111,7 +111,7 @@ class Trainer:
                 tokens = f"{padding.num_computed:,} tokens, {padding.share:.1%} of them padding"
                 logger.info(f"Epoch {progress.epoch + 1:,}: {len(epoch):,} batches, {tokens}")
                 if epoch.num_resegmented:
-                    logger.info(f"  {epoch.num_resegmented:,} pairs were too long as sampled, and are not sampled")
+                    logger.info(f"  {epoch.num_resegmented:,} pairs became too long by sampling, and are not sampled")
                 if epoch.num_changed:
                     logger.info(f"  {epoch.num_changed:,} pairs changed by data.train's augment")
             yield group.batches

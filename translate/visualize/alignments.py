@@ -84,7 +84,7 @@ def alignments_picture(
         panels.append(Links(f"Line {number}", pair.source, pair.target, links))
         panels.append(
             Matrix(f"Line {number}: weights", [*pair.target, "</s>"], [*pair.source, "</s>"], pair.weights.tolist(),
-                   "target word predicted", "source word looked at", "weight")
+                   "target word predicted", "attended source word", "weight")
         )  # fmt: skip
     if error_rates:
         rows = [[str(layer), f"{error_rate:.3f}"] for layer, error_rate in enumerate(error_rates)]

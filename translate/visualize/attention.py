@@ -25,10 +25,10 @@ from translate.visualize.sentences import MERGED, SentencePair, Tokens, merge_wo
 
 AttentionKind = Literal["encoder", "decoder", "cross"]
 _KINDS: dict[AttentionKind, list[str]] = {  # a name, what looks and is looked at, and the labels of rows and columns
-    "encoder": ["encoder self-attention", "source", "source", "source token that looks", "source token looked at"],
+    "encoder": ["encoder self-attention", "source", "source", "attending source token", "attended source token"],
     "decoder": ["decoder self-attention", "target_input", "target_input",
-                "target token read, which looks", "target token looked at"],
-    "cross": ["cross-attention", "target_output", "source", "target token predicted", "source token looked at"],
+                "attending target token", "attended target token"],
+    "cross": ["cross-attention", "target_output", "source", "target token predicted", "attended source token"],
 }  # fmt: skip
 _MEAN = -1  # in place of a head's number: the mean of all heads
 _POSITIONS = {

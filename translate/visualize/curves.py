@@ -83,7 +83,7 @@ def curves_picture(runs: Sequence[Path], *, over: Literal["step", "minutes"] = "
             ("Perplexity", found, "perplexity", ",.2f"),
         ):
             rows.setdefault(title, [title]).append(f"{record[key]:{form}}" if key in record else "")
-    note = "BLEU, chrF, loss and perplexity are of the validation at the best step."
+    note = "BLEU, chrF, loss and perplexity come from the validation at the best step."
     panels.append(Table("Runs", ["", *records], list(rows.values()), note))
     options = [("step", "steps"), ("minutes", "time")]
     switch = Switch("over", "Over", options if over == "step" else options[::-1])

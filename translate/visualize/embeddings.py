@@ -171,7 +171,7 @@ def _map(
         Point(word, x, y, groups[word], f"Nearest: {neighbours[word]}", anchor)
         for word, (x, y), anchor in zip(vectors, places.tolist(), _anchors(list(vectors), places), strict=True)
     ]
-    note += " A word that has no room has a point only."
+    note += " A word without room for its label is only a point."
     return Points(f"Map of {side} words", *axes, points, note=note)
 
 

@@ -110,7 +110,7 @@ def _rotary_panels(positions: Positions, length: int) -> list[Panel]:
         Matrix("Sine of the angle", numbers, pairs, sine.tolist(), "position", "pair", "signed"),
         Matrix(
             "Dot products of one vector at two positions", numbers, numbers, products.tolist(), "position", "position",
-            "signed", note="In proportion to the product at the same position; of a vector with all pairs alike.",
+            "signed", note="Relative to the product at the same position, for a vector whose pairs are all equal.",
         ),
         Curves(
             "Dot product by distance", "distance in positions", "share of the product at distance 0",

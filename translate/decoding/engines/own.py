@@ -121,7 +121,7 @@ class OwnEngine:
         for each, most in zip(inputs, max_lengths, strict=True):
             if len(each.prefix_ids) >= most:
                 raise InputError(
-                    f"line {each.line + 1}: the prefix has {len(each.prefix_ids)} tokens, and the model has positions"
+                    f"line {each.line + 1}: the prefix has {len(each.prefix_ids)} tokens, but the model has positions"
                     f" for {most - 1}: shorten it"
                 )
         settings = build_search_settings(config, inputs, forbidden=self.forbidden, words=self.words, device=device)

@@ -45,7 +45,7 @@ def profile_steps(steps: Iterator[T], directory: Path, *, device: torch.device, 
             profiler.step()
     last = after_step + profiler.step_num
     if last < first:
-        logger.info("No profile: the training ended before step %d", first)
+        logger.info("No profile: training ended before step %d", first)
         return
     trace, table = directory / "trace.json.gz", directory / "time.txt"
     sort_by = "self_device_time_total" if has_streams(device) else "self_cpu_time_total"
