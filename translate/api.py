@@ -48,7 +48,7 @@ class Run:
 
     @property
     def metrics(self) -> list[Record]:
-        """The records of the training in order, with their `kind` (train or validation) and `step`."""
+        """The records of training in order, with their `kind` (train or validation) and `step`."""
         return read_metrics(open_run(self.path))
 
     @property
@@ -122,7 +122,7 @@ def train(
         InputError: The config or the data cannot be used, the check finds errors, or the directory holds a run and
             `resume` is off.
         RunError: Something failed during training; checkpoints written so far are intact.
-        KeyboardInterrupt: The training was interrupted and is saved, so that `resume` continues it.
+        KeyboardInterrupt: Training was interrupted; the run is saved, and `resume` continues it.
     """
     from translate.lint.check import log_findings
     from translate.training import train as train_run
@@ -135,7 +135,7 @@ def train(
         directory = named if run is None else Path(run)
         values = json.dumps([given, fspath(directory), overrides], default=fspath, ensure_ascii=False)
         call = f"translate.train with config, run, overrides: {values}"
-        num_threads = torch.get_num_threads()  # a training that works in several threads sets one for each
+        num_threads = torch.get_num_threads()  # a training run that works in several threads sets one for each
         try:
             inspect = functools.partial(log_findings, ignore_errors=ignore_errors)
             train_run(loaded, directory, resume=resume, command=[call], inspect=inspect)

@@ -1,7 +1,8 @@
 """Files that appear whole or not at all: written under a temporary name, flushed to the disk, then renamed.
 
-A process that is killed while writing leaves its temporary file; the next writer in that folder removes it. It knows
-such a leftover by its lock, which the kernel frees when a process ends, on this machine, in a container or on another.
+A process that is killed while writing leaves its temporary file; the next writer in that folder removes it. It
+recognises a leftover by its lock, which the kernel releases when a process ends, on this machine, in a container or on
+another.
 """
 
 import contextlib

@@ -21,7 +21,7 @@ def show_progress(
 ) -> contextlib.AbstractContextManager[Advance]:
     """A context that shows how far some work is, wherever messages are shown; it yields what counts the work.
 
-    Lines in the log come from a thread of their own. On a terminal only the main thread has bars.
+    A separate thread writes the log lines. On a terminal only the main thread has bars.
 
     Args:
         total: How much there is to do; None: not known.

@@ -1,6 +1,6 @@
 """The one way to open input files: it reports what is wrong with a file, and never waits for a pipe.
 
-Within a command, every file that is opened here is remembered, so that `atomic.open_output` never replaces an input.
+Within a command, every file that is opened here is remembered, so `atomic.open_output` never replaces an input.
 """
 
 import contextlib
@@ -61,7 +61,7 @@ class MissingFileError(FileError):
 
 @contextlib.contextmanager
 def protect_inputs() -> Iterator[None]:
-    """A context for one command, in which no output may be a file that was read, under whatever name."""
+    """A context for one command that forbids outputs to files that were read, under whatever name."""
     global _inputs
     before, _inputs = _inputs, {}
     try:

@@ -84,7 +84,7 @@ def configure_memory() -> None:
     """Prepare for training or a search: cache few compiled kernels, and keep freed memory in one arena for all threads.
 
     Linux hands out memory page by page and clears each page. If every step asks for it again, that takes as long as a
-    twentieth of the matrix products, and as a fifth on a virtual machine. Only glibc can be told to keep it.
+    twentieth of the matrix products, and as a fifth on a virtual machine. Only glibc has a setting that keeps it.
     """
     limit_kernel_caches()
     with contextlib.suppress(AttributeError, OSError, TypeError):
@@ -104,8 +104,7 @@ def limit_kernel_caches() -> None:
     """Cache few of the kernels that oneDNN compiles; to be called before the first bf16 product on a CPU.
 
     oneDNN compiles half a megabyte for each shape of a product and caches 1024 of them, twice. Attention has products
-    of many shapes, so that takes half of a training's memory and saves little time. Sizes set in the environment are
-    kept.
+    of many shapes, so that takes half of a run's memory and saves little time. Sizes set in the environment are kept.
 
     Raises:
         InputError: The environment sets a size of ideep that is not a positive number, which would crash PyTorch.

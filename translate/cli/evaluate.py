@@ -226,7 +226,7 @@ def tune_decode(
     changes = {f"decoding.{key}": value for key, value in chosen.settings.items()}
     if not dry_run:
         with lock_run(run):
-            # Read again, because a training may have continued with other settings in the meantime.
+            # Read again, because a training run may have continued with other settings in the meantime.
             write_config(directory, override_config(read_resolved_config(directory.config), changes))
     shown = " ".join(f"{key}={value}" for key, value in changes.items())
     document = {"set": set_name, "num_lines": num_lines, "tried": [each._asdict() for each in tried]}

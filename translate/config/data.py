@@ -272,7 +272,7 @@ class DataConfig(Section):
 
     @property
     def tagged(self) -> list[str]:
-        """The languages to which the training corpora give a tag."""
+        """The languages that have a tag because of the training corpora."""
         pairs = [self.languages_of(corpus) for corpus in self.train if self.tags]
         targets = {target for _, target in pairs}
         return list(dict.fromkeys(code for pair in pairs for code in pair if self.tags == "both" or code in targets))
@@ -289,7 +289,7 @@ class DataConfig(Section):
 
     @property
     def training_corpora(self) -> list[Corpus]:
-        """The corpora to train on, each of which is one, even if it is used in both directions."""
+        """The corpora to train on; a corpus that is used in both directions is listed once."""
         return list(without_reverse(self.corpora("train")).values())
 
     def corpora(self, *kinds: Literal["train", "validation", "validation_also", "test"]) -> dict[str, Corpus]:
@@ -312,7 +312,7 @@ class DataConfig(Section):
     @field_validator("train", "validation", "validation_also", "test")
     @classmethod
     def _use_both_directions(cls, given: Any, info: ValidationInfo) -> Any:
-        """Two corpora in place of each that is used in both directions; to a name, they add their directions."""
+        """Replace each corpus that is used in both directions with two, whose names end in their directions."""
         named, used = by_name(given), dict[str, Corpus]()
         if not any(corpus.both_directions for corpus in named.values()):
             return given

@@ -67,8 +67,8 @@ def batch_by_tokens(*lengths: Sequence[int], order: Sequence[int], max_tokens: i
 
     Args:
         lengths: For each side (source; or source and target) the length of each item with its special symbol.
-        order: The items, as positions in `lengths`, in the order in which they fill batches.
-        max_tokens: A longer item gets a batch of its own.
+        order: The items, as positions in `lengths`, in the order that fills the batches.
+        max_tokens: A longer item gets its own batch.
 
     Returns:
         The batches as lists of items, which together are `order`.
@@ -82,7 +82,7 @@ def cut_batches(widths: NDArray[np.signedinteger], *, max_tokens: int) -> NDArra
     """Find the first item of each batch of an epoch, and the number of all items at the end; see `batch_by_tokens`.
 
     Args:
-        widths: The longer side of each item, at least 1, in the order in which the items fill batches.
+        widths: The longer side of each item, at least 1, in the order that fills the batches.
     """
     borders = [0]
     while (first := borders[-1]) < len(widths):

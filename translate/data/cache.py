@@ -1,7 +1,7 @@
 """Files in the user's cache folder: token ids and tokenizers for the next training, and temporary files.
 
-The folder is where `datasets` keeps its own files (`HF_DATASETS_CACHE`), not `/tmp`, which is in memory on many
-machines. Nothing is deleted automatically. The user may delete it at any time: missing entries are computed again.
+The folder is where `datasets` keeps its own files (`HF_DATASETS_CACHE`), not `/tmp`, which many machines keep in
+memory. Nothing is deleted automatically. The user may delete it at any time: missing entries are computed again.
 """
 
 import hashlib
@@ -109,7 +109,7 @@ class CachedFile:
 
 
 class DataCache:
-    """The entries of all of this user's trainings; several processes may use them at once.
+    """The entries of all of this user's training runs; several processes may use them at once.
 
     The cache never fails: if its folder cannot be written, nothing is kept, and a warning says so.
     """

@@ -74,7 +74,7 @@ def read_corpus(corpus: Corpus, *, key: str, languages: Languages | None = None)
 
 
 def tag_corpus(read: ParallelCorpus, corpus: WeightedCorpus, languages: Languages) -> ParallelCorpus:
-    """A corpus with its direction and the tags of its languages, which come before its own tag."""
+    """A corpus with its direction and its language tags, which come before its own tag."""
     direction = languages.of(corpus)
     source_tag, target_tag = languages.tags_of(direction)
     source_tag = " ".join(filter(None, (source_tag, corpus.source_tag))) or None

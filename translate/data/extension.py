@@ -76,7 +76,7 @@ def missing_characters(
 
     Args:
         coverage: The share of all characters that need entries; the rarest beyond it get none.
-        pieces: Entries that are added anyway; characters that only occur in them need no entries of their own.
+        pieces: Entries that are added anyway; characters that occur only in them need no separate entries.
     """
     counts: Counter[str] = Counter()
     for lines in texts:
@@ -96,9 +96,9 @@ def missing_characters(
 def add_pieces(tokenizer: Tokenizer, tags: Collection[str], characters: Collection[str]) -> Tokenizer:
     """Append the entries that a vocabulary does not have yet.
 
-    A character gets the lowest score of all entries, so that unigram prefers every old entry and finds other unknown
-    characters as likely as before. If an imported model segments text into a piece that has no id, the piece gets one;
-    if it never segments text into an entry, or if the entry was pruned, it does so from now on.
+    A character gets the lowest score of all entries, so unigram prefers every old entry and other unknown characters
+    stay as likely as before. If an imported model segments text into a piece that has no id, the piece gets one; if it
+    never segments text into an entry, or if the entry was pruned, it does so from now on.
 
     Args:
         tags: Pieces that are matched before the text is segmented.

@@ -1,7 +1,7 @@
 """The languages of a model: the directions it translates in, and the tags that tell it which one is wanted.
 
 Source: a tag of the target language before each source: Johnson et al. 2017, https://arxiv.org/abs/1611.04558; tags of
-both languages, each before its own text: Fan et al. 2020, https://arxiv.org/abs/2010.11125 (M2M100).
+both languages, each before the text in it: Fan et al. 2020, https://arxiv.org/abs/2010.11125 (M2M100).
 """
 
 import contextlib
@@ -81,7 +81,7 @@ class Languages:
         """Check that the model can be tested on a corpus, which has this key.
 
         Raises:
-            InputError: It cannot be told a language, because no training corpus has it.
+            InputError: A language has no tag, because no training corpus has it.
         """
         direction = self.of(corpus)
         for verb, code, known in ("to", direction.target, self.targets), ("from", direction.source, self.sources):

@@ -1,6 +1,6 @@
 """Which target subword translates which source subword, and how likely: IBM model 1, learnt from sentence pairs by EM.
 
-A *cell* is one source token beside one target token of a pair; an *entry* is a source id and a target id that share a
+A *cell* is one source token with one target token of a pair; an *entry* is a source id and a target id that share a
 cell somewhere. Its key is source id · target_vocab_size + target id.
 """
 

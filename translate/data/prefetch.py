@@ -1,7 +1,7 @@
 """Prefetching: during a step, one thread makes the batches of the next steps, and another plans the next epoch.
 
 The threads do not change the batches, which are a function of the seed and the epoch and come in order. An epoch is
-planned when the training reaches the epoch before it. So the processes of a training, which stop after the same step,
+planned when training reaches the epoch before it. So the processes of a training run, which stop after the same step,
 have planned the same epochs, and none waits for another.
 """
 
@@ -39,7 +39,7 @@ def prefetch_steps(
     max_steps: int,
     max_epochs: int | None,
 ) -> Iterator[Iterator[StepBatches]]:
-    """A context in which the batches of a training's steps are prefetched, in order; at its end it waits for threads.
+    """A context in which the batches of a run's steps are prefetched, in order; at its end it waits for threads.
 
     An exception while preparing a step is raised in its place, after the steps before it.
 

@@ -251,7 +251,7 @@ class StreamedBatches:
         Raises:
             InputError: The first segment cannot be read, or the filter leaves no pair of it.
             RunError: A later segment cannot be read.
-            Cancelled: Another process of the training no longer needs the segment.
+            Cancelled: Another training process no longer needs the segment.
         """
         if self._newest is None or self._newest[0] != number:
             self._newest = None  # frees its memory

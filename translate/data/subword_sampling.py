@@ -2,7 +2,7 @@
 
 SentencePiece can sample too, but it seeds its generator differently in every process (seen with 0.2.3, whatever is
 passed to `set_random_generator_seed`), so a resumed run would not see what an uninterrupted run sees. The vocabulary
-and its scores are the model's; only the sampling is ours. No piece crosses a space, so each word is sampled by itself.
+and its scores are the model's; only the sampling is ours. No piece crosses a space, so each word is sampled separately.
 """
 
 import functools
@@ -35,7 +35,7 @@ _MAX_REMEMBERED_LATTICES = 40_000
 _NEVER = 2**62  # merges until the next dropped one
 _MIN_LINES_OF_POOL = 20_000  # with fewer lines, starting processes takes longer than sampling
 _MAX_PROCESSES = 8  # each remembers up to 180 MB of words
-_NICENESS = 5  # of the worker processes, so that the training goes first
+_NICENESS = 5  # of the worker processes, so that training goes first
 
 
 _Edge = tuple[int, list[int], float]

@@ -1,8 +1,8 @@
 """Reads pairs from tables: TSV, JSON, CSV, Parquet and TMX files, and data sets of the Hugging Face Hub.
 
-JSON and CSV are read here rather than by `datasets`, so that an error can name the line. `datasets` (seen with 5.2)
-counts rows from wherever its chunk began, fills in missing cells, guesses types, and crashes the process on a file that
-begins with `null`. It reads only the Hub, because importing it takes most of a second.
+JSON and CSV are read here rather than by `datasets`, so an error can name the line. `datasets` (seen with 5.2) counts
+rows from wherever its chunk began, fills in missing cells, guesses types, and crashes the process on a file that begins
+with `null`. It reads only the Hub, because importing it takes most of a second.
 """
 
 import csv
@@ -218,7 +218,7 @@ def _tmx_pairs(corpus: TableCorpus) -> Iterator[tuple[str, str]]:
 
 
 def find_language(codes: Iterable[str], language: str) -> str | None:
-    """The one of some codes that is a language's, or else the first of a variant, such as `de-AT` of `de`."""
+    """The code that equals the language's, or else the first code of a variant, such as `de-AT` of `de`."""
     wanted = language.lower().replace("_", "-")
     found = [code for code in codes if f"{code.lower()}-".replace("_", "-").startswith(f"{wanted}-")]
     return min(found, key=lambda code: len(code) > len(wanted), default=None)
@@ -334,7 +334,7 @@ def hub_columns(dataset: str, codes: Sequence[str | None]) -> tuple[str, dict[st
     """The splits of a data set of the Hub with their columns, and which of its configurations that is.
 
     Args:
-        codes: Two languages, by which a configuration such as `de-en` is chosen if there are several.
+        codes: Two languages, which choose a configuration such as `de-en` if there are several.
 
     Raises:
         InputError: It cannot be loaded, or has several configurations, none of them for these languages.

@@ -39,7 +39,7 @@ def iterate_lines(stream: io.BufferedIOBase | BinaryIO, name: str) -> Iterator[s
         name: The name of the stream in errors: a path, or `standard input`.
 
     Returns:
-        An iterator that reads no further than necessary, so that a pipe can be translated while it is written.
+        An iterator that reads no further than necessary, so a pipe can be translated while it is written.
 
     Raises:
         InputError: A line is not UTF-8 or has a NUL, or the stream begins like a binary or compressed file or UTF-16.

@@ -1,4 +1,4 @@
-"""The token ids of many lines: encoded by threads, by all processes of a training, or read from the cache.
+"""The token ids of many lines: encoded by threads, by all processes of a training run, or read from the cache.
 
 An id takes 2 or 4 bytes. A small number of ids stays in memory; more go to a file.
 """
@@ -42,7 +42,7 @@ class FileArray:
         return np.frombuffer(data, dtype=self._dtype)
 
     def map(self) -> NDArray[np.integer]:
-        """The whole array, whose pages are in memory once they are read, until it is no longer used."""
+        """The whole array; pages that have been read stay in memory until it is no longer used."""
         if self.size == 0:  # an empty file cannot be mapped
             return np.empty(0, dtype=self._dtype)
         with self._lock:

@@ -86,7 +86,7 @@ class Tokenizer:
         return ids
 
     def lacks(self, character: str) -> bool:
-        """Whether a character has no entry of its own: it is unknown, or spelt in bytes."""
+        """Whether a character has no separate entry: it is unknown, or spelt in bytes."""
         ids = self.encode(character)
         return UNK_ID in ids or any(BYTE_PIECE.fullmatch(piece) for piece in self.pieces(ids))
 
@@ -129,7 +129,7 @@ class Tokenizer:
     def split_tag(self, text: str) -> tuple[list[int], str]:
         """The id of the language token at the beginning of a text, such as `>>deu<<`, and the rest of the text.
 
-        Only vocabularies of imported models have such tokens; one that is missing there is UNK.
+        Only imported vocabularies have these tokens; a token that is missing there is UNK.
         """
         match = re.match(">>.*?<<", text) if self.language_tokens else None
         if match is None:

@@ -80,8 +80,8 @@ def select_shortlist(
     Args:
         source_counts: The number of times that each source id occurs in the corpus.
         target_counts: The same for target ids.
-        vocabulary: With a joint vocabulary a source token also allows itself, so that names and numbers can be copied,
-            if it occurs in a target of the corpus or in no source.
+        vocabulary: With a joint vocabulary a source token also allows itself, to copy names and numbers, if it occurs
+            in a target of the corpus or in no source.
         num_frequent: Target ids that are always allowed; at most those that occur. A batch pays for them once, not for
             each sentence, so many frequent ids and few translations make the shortest lists for the same coverage.
         num_translations: Ids that each source token allows in addition to the frequent ones.

@@ -1,9 +1,9 @@
 """Sources with more tokens than the model should get: refused, cut, or translated in pieces that are joined again.
 
-A line is split at the ends of sentences first, and within a word only as the last resort. Each level divides what the
-level before has left too long. No character is lost or doubled: the pieces, joined, are the line. A sentence stays
-alone, because models are trained on sentences, but very short ones ("Yes! Why?") join the next. Smaller units are
-packed into as few pieces as possible, all of about the same length.
+A line is split at the ends of sentences first, and within a word only as the last resort. Each level divides the parts
+that are still too long after the level before. No character is lost or doubled: the pieces, joined, are the line. A
+sentence stays alone, because models are trained on sentences, but very short ones ("Yes! Why?") join the next. Smaller
+units are packed into as few pieces as possible, all of about the same length.
 """
 
 import itertools

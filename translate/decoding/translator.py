@@ -66,7 +66,7 @@ class Translator:
         reverse: Translates in the opposite direction; its log-probability of the source also ranks the beam.
         languages: The languages of the model; None: as in a config that names none.
         direction: The direction of texts that do not name theirs; None: the model's only one.
-        name: Of its run, for messages.
+        name: The run's name, for messages.
 
     Raises:
         InputError: The config asks for something that the engine or the model does not support, or for something other

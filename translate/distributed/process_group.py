@@ -90,7 +90,7 @@ class World:
         return self.rank == 0
 
     def new_group(self) -> "World":
-        """Connect the same processes a second time, for a thread that exchanges data during a training."""
+        """Connect the same processes a second time, for a thread that exchanges data during training."""
         if self._control is None:
             return self
         return World(self.environment, dist.new_group(backend="gloo", timeout=_PATIENCE))

@@ -71,7 +71,7 @@ def decimals(name: str) -> int:
 
 
 def check_bleu_tokenizer(config: EvaluationConfig) -> None:
-    """Check that the tokenizer's package is installed, before a training or search whose result is to be scored.
+    """Check that the tokenizer's package is installed, before training or a search whose result will be scored.
 
     Raises:
         InputError: It is not installed.
@@ -94,7 +94,7 @@ def score_translations(
     *,
     effort: Literal["quick", "full"] = "full",
 ) -> tuple[Metric, ...]:
-    """The scores of `SCORES`, of translations against one reference each.
+    """The scores in `SCORES` of translations, with one reference each.
 
     Args:
         effort: "quick" omits the intervals, and TER, which takes seconds for a thousand lines; the other scores are

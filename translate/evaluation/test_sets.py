@@ -1,4 +1,4 @@
-"""The test sets of a run, read before torch is imported, so that a wrong name or a missing file is reported at once."""
+"""The test sets of a run, read before torch is imported, to report a wrong name or a missing file at once."""
 
 from pathlib import Path
 

@@ -249,7 +249,7 @@ def find_lost_settings(config: DecodingConfig, to: str, *, has_start: bool = Tru
     """The search settings that an export cannot have: all but those listed here and those of speed alone.
 
     Args:
-        has_start: The decoder starts with a symbol of its own, unlike M2M100's, which starts with the end symbol.
+        has_start: The decoder starts with a separate symbol, unlike M2M100's, which starts with the end symbol.
     """
     is_greedy = config.beam_size == 1
     kept = {"beam_size", "length_penalty", "max_length_factor", "max_length_constant", *_SPEED}

@@ -66,8 +66,8 @@ def import_model(
         The run as it is loaded.
 
     Raises:
-        InputError: There is no such model, a package is not installed, the model has something that a run cannot hold,
-            or `run` is not empty.
+        InputError: There is no such model, a package is not installed, the model has something that a run cannot
+            represent, or `run` is not empty.
         RunError: Our model computes different numbers, or the disk is full; nothing is left on disk.
         FileExistsError: Another program has written `run` in the meantime.
     """

@@ -1,4 +1,4 @@
-"""Reads M2M100 models of Hugging Face transformers; NLLB-200 is one of them, with a tokenizer of its own.
+"""Reads M2M100 models of Hugging Face transformers; NLLB-200 is one of them, with its own tokenizer.
 
 Each side begins with the tag of its language. A tag is one piece of our vocabulary, as the tags of corpora are.
 """

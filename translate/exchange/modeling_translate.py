@@ -221,7 +221,7 @@ class TranslateStack(nn.Module):
 
 
 def as_bias(visible: Tensor, dtype: torch.dtype) -> Tensor:
-    """0 where a key is visible; elsewhere the lowest number, not -inf, so that a row with only padding is not NaN."""
+    """0 where a key is visible; elsewhere the lowest number, not -inf, because a row with only padding would be NaN."""
     return torch.zeros(visible.shape, dtype=dtype, device=visible.device).masked_fill(~visible, torch.finfo(dtype).min)
 
 

@@ -1,1 +1,1 @@
-"""The checks of `translate check`: inspects settings and data before a training."""
+"""The checks of `translate check`: inspects settings and data before training."""

@@ -53,7 +53,7 @@ class CorpusReport(NamedTuple):
 
 
 class TrainingPlan(NamedTuple):
-    """The plan of the training, and how long it will take."""
+    """The training plan, and how long training will take."""
 
     steps_per_epoch: int
     num_steps: int
@@ -96,7 +96,7 @@ def plain(value: Any) -> Any:
 
 
 def check(config: Config, *, max_seconds: float = 10.0) -> Report:
-    """Prepare a training, try some of its steps, and inspect the text.
+    """Prepare a training run, try some of its steps, and inspect the text.
 
     Nothing is written.
 
@@ -104,7 +104,7 @@ def check(config: Config, *, max_seconds: float = 10.0) -> Report:
         max_seconds: The time for measuring the speed of steps.
 
     Raises:
-        InputError: The training would refuse the config or the data; the message is the training's.
+        InputError: Training would refuse the config or the data, with the same message.
     """
     configure_memory()
     device = choose_place(config, SINGLE_PROCESS)

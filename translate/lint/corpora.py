@@ -52,7 +52,7 @@ class Survey(NamedTuple):
     target_keys: Ints
 
     def is_reverse_of(self, other: "Survey") -> bool:
-        """Whether a corpus has the same pairs the other way round, so that their faults are the same."""
+        """Whether a corpus has the same pairs the other way round, and so the same faults."""
         directions = (self.corpus.direction or ())[::-1], other.corpus.direction or ()
         sides = (self.source_hashes, other.target_hashes), (self.target_hashes, other.source_hashes)
         return directions[0] == directions[1] and all(np.array_equal(*side) for side in sides)

@@ -1,4 +1,4 @@
-"""A dry run of a training: does its longest batch fit into memory, how fast is it, and how long will it take?"""
+"""A dry run of training: does its longest batch fit into memory, how fast is it, and how long will it take?"""
 
 import gc
 import itertools
@@ -67,7 +67,7 @@ def dry_run(
 
     Raises:
         InputError: The settings ask for something that this machine does not support.
-        RunError: The training would fail: out of memory, or the loss is not finite.
+        RunError: Training would fail: out of memory, or the loss is not finite.
     """
     before = peak_memory(device, restart=True)
     pairs, *sides = epoch.shapes.T

@@ -20,7 +20,7 @@ from translate.lint.languages import count_words
 from translate.lint.vocabulary import MUCH_NORMALIZED, find_normalized
 from translate.training.setup import choose_place
 
-_MOST_SECONDS = 8 * 3600.0  # of a training: a night
+_MOST_SECONDS = 8 * 3600.0  # of a training run: a night
 
 
 class NewConfig(NamedTuple):
@@ -64,13 +64,13 @@ def choose_settings(
 
 
 def propose_config(direction: Direction, *, name: str, folder: Path) -> NewConfig:
-    """Write and check a config for the files of a split, which will be in the folder NAME beside it.
+    """Write and check a config for the files of a split, which will be in the folder NAME next to it.
 
     Args:
         folder: Where the files are now.
 
     Raises:
-        InputError: The training would refuse the data.
+        InputError: Training would refuse the data.
     """
     source, target = (folder / f"train.{code}" for code in direction)
     corpus = read_corpus(TextCorpus(source=source, target=target), key="data.train")

@@ -145,7 +145,7 @@ def read_named(corpora: Mapping[str, Corpus]) -> dict[str, ParallelCorpus]:
 
 
 def split_pairs(corpus: ParallelCorpus, held_out: Mapping[str, ParallelCorpus]) -> Split:
-    """Hold out pairs that share no sentence with training, on neither side; near-duplicates count as the same.
+    """Hold out pairs that share no sentence with training on either side; near-duplicates count as the same.
 
     They are those that share their sentences with the fewest other pairs, usually with none, and have usual lengths.
     Which ones these are depends on the corpus alone.

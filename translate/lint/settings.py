@@ -17,7 +17,7 @@ from translate.runs.directory import RunDirectory
 from translate.training.optimizer import learning_rate
 
 # The paper's peak rate is d_model^-0.5 · 4000^-0.5. Rates in use with Adam are at most five times as high (fairseq's
-# and Marian's examples, and our presets: 0.4 to 1.8 times); below a twentieth, a training does not get far.
+# and Marian's examples, and our presets: 0.4 to 1.8 times); below a twentieth, a training run does not get far.
 _PAPER_WARMUP = 4000
 _MAX_RATE_FACTOR = 5.0
 _MIN_RATE_FACTOR = 0.05
@@ -25,7 +25,7 @@ _MIN_RATE_FACTOR = 0.05
 # 3.1), BERT at a fifth to a half (Devlin et al. 2019, arXiv 1810.04805, appendix A).
 _MAX_RATE_SHARE = 0.5
 _GOOD_RATE_SHARE = 0.2
-# Published trainings on small corpora see them 50 times (fairseq's example for IWSLT14) to 100 times (JoeyNMT's), our
+# Published runs on small corpora see them 50 times (fairseq's example for IWSLT14) to 100 times (JoeyNMT's), our
 # presets 10 to 20 times. Repeated without dropout, text teaches little after 4 times and nothing after 40 (Muennighoff
 # et al. 2023, arXiv 2305.16264).
 _MAX_EPOCHS = 100
@@ -47,7 +47,7 @@ class DataFacts(NamedTuple):
 
 
 def peak_rate(config: Config) -> float:
-    """The highest learning rate of a training, which every schedule has at the end of its warm-up."""
+    """The highest learning rate of a training run, which every schedule has at the end of its warm-up."""
     return learning_rate(max(1, config.training.warmup_steps), config.training, d_model=config.model.d_model)
 
 
@@ -248,7 +248,7 @@ def read_initial_config(config: Config) -> Config:
 
 
 def rate_findings(config: Config) -> Iterator[Finding]:
-    """A learning rate that is too high for fine-tuning to keep what the run has learnt.
+    """Warn of a learning rate at which fine-tuning forgets what the run has learnt.
 
     LoRA is not checked: its best rates are about ten times higher, and it forgets less (Biderman et al. 2024, arXiv
     2405.09673).

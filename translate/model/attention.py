@@ -70,7 +70,7 @@ class Projection(nn.Linear):
 class MultiHeadAttention(nn.Module):
     """Attention in several subspaces at once, their results projected back together.
 
-    One matrix holds the three input projections, so that self-attention needs a single product. The module
+    One matrix holds the three input projections, so self-attention needs a single product. The module
     `weights_dropout` is called with the attention weights: a forward hook on it sees exactly what the model used.
 
     Raises:

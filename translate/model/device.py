@@ -22,7 +22,7 @@ LOADING_HINT = "Close other programs, load fewer models, or use a machine with m
 def choose_device(name: str, *, key: str = "device") -> torch.device:
     """The device that a config names under `key`; `auto` takes a GPU if there is one, else the CPU.
 
-    Of several kinds, CUDA (which ROCm is too) comes before Intel's (xpu) and Apple's (mps).
+    If there are several kinds, CUDA (including ROCm) comes before Intel's (xpu) and Apple's (mps).
 
     Raises:
         InputError: This machine has no such device.
@@ -115,7 +115,7 @@ def check_free_memory(num_bytes: int, device: torch.device, *, doing: str, hint:
         free: int | None = module.mem_get_info(device)[0] + unused
     else:
         free = free_memory()
-        if free is not None and num_bytes > free:  # perhaps a training before this one kept what it freed
+        if free is not None and num_bytes > free:  # perhaps a training run before this one kept what it freed
             gc.collect()
             release_free_memory()
             free = free_memory()

@@ -1,7 +1,7 @@
 """Dropout whose masks are a function of a seed, whichever thread draws them.
 
 On a CPU, torch draws the numbers of a mask one after another, which takes as long as a matrix product. Here 16 random
-bits decide on each element, so that one draw of a fast generator serves four, and dropped elements are cleared bitwise.
+bits decide on each element, so one draw of a fast generator serves four, and dropped elements are cleared bitwise.
 """
 
 import contextlib

@@ -139,7 +139,7 @@ def merge_lora(model: nn.Module, weights: Mapping[str, Tensor]) -> dict[str, Ten
 
 @contextlib.contextmanager
 def lending(model: nn.Module, weights: Mapping[str, Tensor]) -> Iterator[None]:
-    """A context in which a model computes with other weights, without updates; afterwards its own are restored.
+    """A context that gives a model other weights, without updates, and restores its own at the end.
 
     Args:
         weights: As `merge_lora` gives them.

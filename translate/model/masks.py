@@ -53,7 +53,7 @@ def memory_visible(
 
 
 def varlen_mask(query: PackedSequences, key: PackedSequences, *, is_causal: bool) -> VarlenMask:
-    """The mask of packed sequences, and what it is after padding each to a row of its own."""
+    """The mask of packed sequences, and the mask after padding each sequence to its own row."""
     padded = None
     if not query.is_flash:
         lengths = key.cu_seqlens.diff()

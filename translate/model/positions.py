@@ -123,7 +123,7 @@ class LearnedPositions(Positions):
 
 
 class RotaryPositions(_TableOfSines):
-    """Queries and keys are turned by an angle that grows with their position, so that products see the distance.
+    """Queries and keys are turned by an angle that grows with their position, so products depend on the distance.
 
     Source: Su et al. 2021, https://arxiv.org/abs/2104.09864, equation 34; neighbouring dimensions form the pairs.
     """

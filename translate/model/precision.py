@@ -63,7 +63,7 @@ class MixedPrecision(NamedTuple):
     def in_step(self) -> Iterator[None]:
         """A context for a whole step, in all threads, with TF32 and deterministic kernels on CUDA as the settings say.
 
-        Deterministic kernels give the same bits each time, so that a resumed run equals one that was never stopped.
+        Deterministic kernels give the same bits each time, so a resumed run equals one that was never stopped.
         Without them flash attention's backward pass is faster.
         """
         if not has_streams(self.device):
@@ -88,7 +88,7 @@ class MixedPrecision(NamedTuple):
 
 @dataclasses.dataclass
 class LossScale:
-    """A power of two by which the loss is multiplied, so that small gradients do not vanish in fp16.
+    """A power of two that multiplies the loss, because small gradients would vanish in fp16.
 
     It grows and shrinks like the scale of `torch.amp.GradScaler`, but a step whose gradients overflow is not skipped:
     it is repeated with half the scale.

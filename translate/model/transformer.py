@@ -74,7 +74,7 @@ def build_final_norm(config: ModelConfig) -> nn.Module:
 
 
 class Encoder(nn.Module):
-    """Source ids in, one vector for each of them out. `SequenceClassifier` uses an encoder by itself."""
+    """Source ids in, one vector for each of them out. `SequenceClassifier` uses only an encoder."""
 
     def __init__(self, config: ModelConfig, *, tokens: nn.Embedding, pad_id: int) -> None:
         super().__init__()
@@ -232,7 +232,7 @@ def initialize(module: nn.Module, method: Literal["paper", "xavier"]) -> None:
     """Draw the weights of linear layers and embeddings from torch's global generator; biases become 0.
 
     paper: Like the code of the paper's authors, Xavier's uniform distribution for each projection (query, key and value
-    apart), and embeddings from N(0, 1 / d_model), so that scaled by sqrt(d_model) they have variance 1.
+    apart), and embeddings from N(0, 1 / d_model), which have variance 1 after scaling by sqrt(d_model).
     xavier: Xavier's uniform distribution for every matrix as it is stored, also for fused projections and embeddings.
 
     Source: Glorot and Bengio 2010; Vaswani et al. 2018, https://arxiv.org/abs/1803.07416 (tensor2tensor).

@@ -3,7 +3,7 @@
 Linear layers and norms treat each token separately, so a row is fine for them. Only attention must know where a
 sequence begins and ends. Flash attention takes these offsets (`cu_seqlens`); without it, attention pads internally.
 
-`pack` removes the padding. `flatten` keeps it and fills up the row, so that products have few different sizes.
+`pack` removes the padding. `flatten` keeps it and pads the row, so products have few different sizes.
 """
 
 from collections.abc import Callable
@@ -37,7 +37,7 @@ class PackedSequences(NamedTuple):
         return self._replace(ids=function(self.ids), cu_seqlens=function(self.cu_seqlens), slots=function(self.slots))
 
     def pad(self, row: Float[Tensor, "1 heads token head_dim"]) -> Float[Tensor, "sequence heads max_seqlen head_dim"]:
-        """Give each sequence a row of its own, with zeros after its end if the padding was removed."""
+        """Give each sequence its own row, with zeros after its end if the padding was removed."""
         num_slots, tokens = (len(self.cu_seqlens) - 1) * self.max_seqlen, row[0].transpose(0, 1)
         if self.is_padded:
             padded, _ = tokens.split([num_slots, len(tokens) - num_slots])

@@ -8,7 +8,7 @@
     checkpoints/last.safetensors       weights, optimizer and everything else that `--resume` needs
     checkpoints/previous.safetensors   the checkpoint before the last one, in case the last one is damaged
     metrics.jsonl                      one line for each log entry and validation
-    log.txt                            all messages of the training, with the time
+    log.txt                            all messages of training, with the time
     evaluation/NAME/                   hypotheses and scores of a test set
     shortlist.safetensors              likely translations of each word, if `translate shortlist` made it
     export/                            the model converted for other engines that were used

@@ -84,7 +84,7 @@ def write_tensors(
 def read_tensors(path: Path, *, prefixes: Sequence[str] = ("",)) -> TensorFile:
     """Read a safetensors file and check its digest.
 
-    The file is opened once and read through that handle, so a training may replace it at the same time.
+    The file is opened once and read through that handle, so a training run may replace it at the same time.
 
     Args:
         prefixes: Only tensors whose names begin with one of these are kept, without it; if two then have the same name,
@@ -182,7 +182,7 @@ def read_newest_intact(run: RunDirectory) -> Resumable | None:
 def find_trace_of_steps(run: RunDirectory) -> str:
     """Evidence that a run has made steps, even if it has no checkpoint to continue from; empty: there is none.
 
-    A training saves such a checkpoint before it writes any of this.
+    A training run saves such a checkpoint before it writes any of this.
     """
     best, kept = run.checkpoint("best"), [step for step in run.kept_steps() if step > 0]
     if best.exists():

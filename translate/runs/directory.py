@@ -25,7 +25,7 @@ from translate.runs.checksums import CHECKSUMS, check_file, check_inside, read_c
 SEARCH_JOURNAL = "journal.log"  # in the directory of a search
 LOCK_MARK = "lock of translate-nmt\n"  # the first line of a lock file
 FORMAT = 3  # Raised when an older toolkit cannot read a newer run. Formats 1 and 2 have no SHA256SUMS.
-Checkpoint = str  # best, last, or step-N if the training kept the weights of the validation at step N
+Checkpoint = str  # best, last, or step-N if training kept the weights of the validation at step N
 
 _TOKENIZER_MODELS = ("joint.model", "source.model", "target.model")
 _MAX_NAMES = 10

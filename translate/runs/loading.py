@@ -50,7 +50,7 @@ def load_run(path: Path, *, checkpoint: Checkpoint = "best", device: torch.devic
     """Load a run's config, tokenizers and model, ready to translate.
 
     Args:
-        checkpoint: best: chosen on validation; last: the newest; step-N: kept by the training. If it has a moving
+        checkpoint: best: chosen on validation; last: the newest; step-N: kept by training. If it has a moving
             average, that is loaded; LoRA's updates are added to the weights.
 
     Raises:

@@ -48,7 +48,7 @@ def hold_lock(file: Path, *, busy: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def lock_run(path: Path) -> Iterator[None]:
-    """Keep other trainings out of a run directory. If it was created for the lock and stays empty, it is removed.
+    """Keep other training runs out of a run directory. If it was created for the lock and stays empty, it is removed.
 
     Raises:
         InputError: Another process trains there; the message names it.

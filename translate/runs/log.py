@@ -1,4 +1,4 @@
-"""`log.txt` of a run: all messages of its training, each line with the time; a continued training appends to it."""
+"""`log.txt` of a run: all messages of its training, each line with the time; a continued run appends to it."""
 
 import datetime
 import io
@@ -18,7 +18,7 @@ _PACKAGE = logging.getLogger("translate")
 class RunLog(logging.Handler):
     """A context that writes the log messages of the package, from INFO on, and the error that ends the context, if any.
 
-    The text stays in memory until `open` names the file. If the file cannot be written, the training continues. Other
+    The text stays in memory until `open` names the file. If the file cannot be written, training continues. Other
     handlers receive the same messages as without this one.
     """
 

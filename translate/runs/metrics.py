@@ -1,4 +1,4 @@
-"""Reads the numbers that a training wrote to `metrics.jsonl`. Curves, model cards and run summaries need them."""
+"""Reads the numbers that a training run wrote to `metrics.jsonl`. Curves, model cards and run summaries need them."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""The progress of a training, which checkpoints hold as JSON in addition to tensors.
+"""The progress of a training run, which checkpoints hold as JSON in addition to tensors.
 
 This declares the format. Values of other types, as in an edited or damaged checkpoint, raise a single error.
 """
@@ -23,7 +23,7 @@ _OLD_NAMES = {"nats": "loss", "cross_entropy": "nll", "circumstances": "environm
 
 @dataclasses.dataclass
 class Progress:
-    """Counters of a training."""
+    """Counters of a training run."""
 
     __pydantic_config__ = _STRICT
     data_fingerprint: str  # of the training pairs and the tokenizers

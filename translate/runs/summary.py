@@ -89,7 +89,7 @@ def summarize_run(path: Path) -> RunSummary:
 def _sizes(path: Path) -> Iterator[int]:
     for folder, _, files in os.walk(path):
         for file in files:
-            with contextlib.suppress(OSError):  # a broken link, or a training has replaced the file
+            with contextlib.suppress(OSError):  # a broken link, or a training run has replaced the file
                 yield os.path.getsize(os.path.join(folder, file))
 
 

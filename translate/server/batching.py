@@ -1,8 +1,8 @@
 """One model for many requests: texts that arrive while a batch is computed form the next one.
 
-Worker threads take batches from the same queue. Requests take turns, one text at a time, so that a request with one
-text does not wait for another's thousand. Each text is answered as soon as it is translated, so that a short one does
-not wait for the long ones in its batch.
+Worker threads take batches from the same queue. Requests take turns, one text at a time, so a request with one text
+does not wait for another's thousand. Each text is answered as soon as it is translated, so a short one does not wait
+for the long ones in its batch.
 """
 
 import asyncio

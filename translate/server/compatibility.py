@@ -1,4 +1,4 @@
-"""The requests and answers of LibreTranslate and DeepL, so that their clients can use this server."""
+"""The requests and answers of LibreTranslate and DeepL, for their clients."""
 
 import json
 import re

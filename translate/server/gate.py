@@ -1,6 +1,6 @@
 """Middleware before the application: access, limits of bodies, metrics and security headers.
 
-It is plain ASGI, so that it covers everything the application serves, and bodies that arrive slowly.
+It is plain ASGI, so it covers everything that the application serves, and bodies that arrive slowly.
 """
 
 import asyncio

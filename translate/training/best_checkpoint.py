@@ -53,7 +53,7 @@ logger = logging.getLogger(__name__)
 
 @dataclasses.dataclass(eq=False)
 class BestCheckpoint:
-    """Chooses a training's best weights by its validations; without a corpus for them, the last weights are best."""
+    """Chooses a run's best weights by its validations; without a corpus for them, the last weights are best."""
 
     training: Training
     _: dataclasses.KW_ONLY
@@ -161,7 +161,7 @@ class BestCheckpoint:
     def average_kept(self) -> None:
         """Make an average of kept checkpoints the best one, if it is better; a signal ends this without a result.
 
-        A resumed training undoes this, and averages when it ends itself.
+        A resumed run undoes this, and averages when it ends itself.
         """
         settings, progress, corpora = self.settings, self.progress, self.corpora.validation
         windows = kept_windows(progress, last=settings.keep_last, best=settings.keep_best)
@@ -189,7 +189,7 @@ class BestCheckpoint:
     def evaluate(self) -> None:
         """Score the best checkpoint with the settings of `decoding`, unless all validations had them.
 
-        The record comes after the last checkpoint: a resumed training removes it, and writes its own at the end.
+        The record comes after the last checkpoint: a resumed run removes it, and writes its own at the end.
         """
         search, progress, corpora = self.config.decoding_settings(), self.progress, self.corpora.validation
         if not corpora or progress.best_step is None or search == validation_search(self.config):

@@ -47,8 +47,8 @@ def split_into_micro_batches(batches: Sequence[Batch], num: int, *, seed: int, s
     """Split the batches of a step so that `num` workers are as busy as possible.
 
     Every batch is split into the same number of parts. A part has every n-th pair, so all parts have about equally many
-    tokens. Its pairs and its dropout masks depend only on its number, not on who computes it. So the training is the
-    same wherever the number of parts is the same, except for the order in which gradients are summed.
+    tokens. Its pairs and its dropout masks depend only on its number, not on who computes it. So training is the same
+    wherever the number of parts is the same, except for the order in which gradients are summed.
     """
     least = -(-num // len(batches))
     # The time that a step takes: the rounds of micro-batches, and the share of a batch that is one.
@@ -156,7 +156,7 @@ class RankParallel:
     Build the optimizer after this, because FSDP replaces the parameters by sharded ones.
 
     Args:
-        forward: The same on all ranks. For FSDP it may still be on the CPU, so that a device never holds all of it.
+        forward: The same on all ranks. For FSDP it may still be on the CPU, so a device never holds all of it.
         layers: The modules whose weights FSDP gathers one at a time; all other weights are gathered together.
     """
 

@@ -1,4 +1,4 @@
-"""How much memory a training needs at least, known before any of it is allocated."""
+"""How much memory a training run needs at least, known before any of it is allocated."""
 
 import torch
 
@@ -14,7 +14,7 @@ _FP32 = 4  # bytes of a weight, its gradient, and each of its moments
 def check_training_fits(
     config: Config, num_weights: int, *, device: torch.device, batch_tokens: int, world: World
 ) -> None:
-    """Refuse a training that cannot fit in the free memory.
+    """Refuse a training run that cannot fit in the free memory.
 
     The needed memory is a lower bound: the weights, their gradients, both of Adam's moments and the moving average, but
     the weights alone if some are frozen; and what a batch keeps for the backward pass, without attention weights.

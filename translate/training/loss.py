@@ -29,7 +29,7 @@ def label_smoothed_loss(
 ) -> SummedLoss:
     """Cross-entropy of the logits `hidden · weightᵀ + bias` against a target mixed with the uniform distribution.
 
-    The vocabulary is wide, so the logits of a batch would be the largest tensor of a training; here they are never in
+    The vocabulary is wide, so the logits of a batch would be the largest tensor of training; here they are never in
     memory as a whole. Most of the work of the loss also yields their gradient, softmax minus target. So both products
     of the backward pass are computed here, a few rows at a time, in the memory of those rows' logits. Under autocast
     the products have its type, and the softmax is in fp32.

@@ -67,7 +67,7 @@ def learning_rate(step: int, config: TrainingConfig, *, d_model: int) -> float:
 class AveragedWeights:
     """An exponential moving average of the trained weights, which usually translates better than the weights.
 
-    In the first steps the decay is smaller, (1 + step) / (10 + step), so that the initial weights are soon forgotten.
+    In the first steps the decay is smaller, (1 + step) / (10 + step), to forget the initial weights soon.
 
     Source: Polyak and Juditsky 1992, https://doi.org/10.1137/0330046; the early decay: TensorFlow's
     `ExponentialMovingAverage`.

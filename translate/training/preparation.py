@@ -1,4 +1,4 @@
-"""The data of a training: corpora are read, tokenizers trained or loaded, pairs encoded, filtered and batched.
+"""The data of a training run: corpora are read, tokenizers trained or loaded, pairs encoded, filtered and batched.
 
 On a CPU `training.batch_tokens: auto` is a constant. On CUDA it is found by training steps on batches of the longest
 pairs, with twice as many tokens each time until memory runs out. The run's config then has the number.
@@ -45,7 +45,7 @@ _SHARE_OF_FREE_MEMORY = 0.9  # on CUDA; the rest is for fragments and for buffer
 
 
 class Corpora(NamedTuple):
-    """All corpora that a config names; those that are held out by their keys."""
+    """All corpora that a config names; held-out corpora by key."""
 
     train: list[ParallelCorpus]  # of streamed corpora the first segment
     streams: TrainingStreams | None  # the source of `train`, if any corpus is streamed
@@ -55,7 +55,7 @@ class Corpora(NamedTuple):
 
 
 class SeenDirection(NamedTuple):
-    """How often a training sees the pairs of a direction."""
+    """How often a training run sees the pairs of a direction."""
 
     direction: str
     num_pairs: int | None  # different ones, without those that are left out; None: some are streamed
@@ -71,7 +71,7 @@ class SeenDirection(NamedTuple):
 
 
 class TrainingData(NamedTuple):
-    """The data that a training learns from and is validated on."""
+    """The data that a training run learns from and is validated on."""
 
     corpora: Corpora
     tokenizers: Tokenizers
@@ -81,7 +81,7 @@ class TrainingData(NamedTuple):
 def prepare_data(
     config: Config, run: RunDirectory, *, device: torch.device, world: World, is_resumed: bool
 ) -> tuple[Config, TrainingData]:
-    """Prepare the data of a training in all of its processes. A resumed run has its own tokenizers.
+    """Prepare the data of a training run in all of its processes. A resumed run has its own tokenizers.
 
     Returns:
         The config with a number for `batch_tokens: auto`, and the data.
@@ -125,7 +125,7 @@ def prepare_data(
 
 
 def read_corpora(config: Config) -> Corpora:
-    """Read all corpora that will be needed, so that a missing test set is found before the training, not after it.
+    """Read all corpora that will be needed, to find a missing test set before training, not after it.
 
     Raises:
         InputError: A corpus cannot be used, or there is none to train on, or the translations could not be scored; the
@@ -150,7 +150,7 @@ def count_directions(
 ) -> list[SeenDirection]:
     """How often each direction is seen in some epochs; empty if there is only one, or nothing is filtered yet.
 
-    Of streamed corpora, every segment counts like the first one.
+    In streamed corpora, every segment counts like the first.
     """
     seen: dict[str, tuple[int, float]] = {}
     for corpus, report in zip(corpora, reports, strict=False):
@@ -196,7 +196,7 @@ def make_batches(
     world: World = SINGLE_PROCESS,
     is_resumed: bool = False,
 ) -> Batches:
-    """The batches of the training corpora; of streamed ones, a new run prepares the first segment here.
+    """The batches of the training corpora; if they are streamed, a new run prepares the first segment here.
 
     With `training.batch_tokens` = auto, batches are unlimited until `with_batch_tokens` gives them a limit.
 

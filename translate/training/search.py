@@ -187,7 +187,7 @@ class Search:
         Args:
             num_trials: How many settings to try, including earlier calls.
             sampler: Chooses settings at random, or by a tree-structured Parzen estimator from the trials so far.
-            minutes: The time of all trainings, including earlier calls; None: no limit.
+            minutes: The time of all training runs, including earlier calls; None: no limit.
             command: The command that the user typed, which the runs record.
             inspect: Inspects the first training, whose data the others share; see `train`.
 

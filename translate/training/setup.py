@@ -76,7 +76,7 @@ def choose_training_device(name: str, environment: DistributedEnvironment) -> to
 
 
 def describe_environment(settings: TrainingConfig, device: torch.device, *, num_processes: int) -> dict[str, str]:
-    """Everything apart from the settings that affects the last digits of a training, by name."""
+    """Everything apart from the settings that affects the last digits of a training run, by name."""
     environment = {"translate": __version__}
     # numpy shuffles and samples, sentencepiece segments, torch computes.
     environment |= {package: metadata.version(package) for package in ("torch", "numpy", "sentencepiece")}
@@ -166,7 +166,7 @@ def try_settings(
 ) -> tuple[MixedPrecision, bool, list[str]]:
     """Try deterministic kernels and `training.compile` where the settings ask for them, and drop those that fail.
 
-    No query covers all versions and devices, so this tries a step on a model with one layer in each stack. The training
+    No query covers all versions and devices, so this tries a step on a model with one layer in each stack. Training
     reuses the programs that it compiles.
 
     Returns:
@@ -194,7 +194,7 @@ def try_settings(
     fallbacks = []
     if precision.deterministic and has_streams(precision.device):
         reason = why_no_step(is_compiled=False)
-        if "determinis" in reason:  # the training itself reports all other errors
+        if "determinis" in reason:  # training itself reports all other errors
             precision = precision._replace(deterministic=False)
             fallbacks.append(
                 f"training.deterministic = true does not work on {precision.device}: {reason}. Training continues"
@@ -244,7 +244,7 @@ def choose_trained_weights(model: Transformer, settings: TrainingConfig) -> None
 
 
 def compile_layers(model: Transformer) -> None:
-    """Make torch compile each layer when it is first computed, in place, so that the weights keep their names.
+    """Make torch compile each layer when it is first computed, in place, so the weights keep their names.
 
     All layers of a kind share one program in which sizes are variables; only a size of one gets its own program.
     """

@@ -1,4 +1,4 @@
-"""Signals that stop a training: recorded when they arrive, and handled between two steps."""
+"""Signals that stop a training run: recorded when they arrive, and handled between two steps."""
 
 import contextlib
 import signal
@@ -14,7 +14,7 @@ _STOPPING_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")  # SIGHUP: the terminal is c
 
 
 class StoppedBySignal(KeyboardInterrupt):
-    """Raised when a training ends early because of a signal; it is saved and can be resumed."""
+    """Raised when a training run ends early because of a signal; it is saved and can be resumed."""
 
     def __init__(self, number: signal.Signals, *, step: int) -> None:
         super().__init__(f"stopped by {number.name} after step {step}")
@@ -23,7 +23,7 @@ class StoppedBySignal(KeyboardInterrupt):
 
 
 class StopRequests:
-    """Records the first signal that asks a training to stop, so that no step or file is left half done.
+    """Records the first signal that asks a training run to stop, so no step or file is left half done.
 
     From then on SIGINT has its default effect: the process ends at once.
     """
@@ -47,7 +47,7 @@ class StopRequests:
 
     @contextlib.contextmanager
     def abandoning(self, module: nn.Module) -> Iterator[None]:
-        """A context in which a recorded signal ends all work that calls the module, in each thread that calls it.
+        """A context where a recorded signal ends all work that calls the module, in every thread that calls it.
 
         It raises `Cancelled`. The signal handler cannot, because a thread pool or a lock may be half changed then.
         """

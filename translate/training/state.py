@@ -1,4 +1,4 @@
-"""The state of a training: what checkpoints hold, and how a run is started, or resumed from its last checkpoint.
+"""The state of a training run: what checkpoints hold, and how a run is started, or resumed from its last checkpoint.
 
 The last checkpoint holds the tensors that `save_last` names, and `runs.progress.Progress` as JSON. Everything else that
 a step needs is a function of the config, the data and these. Other checkpoints hold weights to translate with.
@@ -61,7 +61,7 @@ from translate.training.validation import validation_fingerprint
 
 logger = logging.getLogger(__name__)
 
-# A resumed run may end at another step, and log and save at others; anything else would make it another training.
+# A resumed run may end at another step, and log and save at others; anything else would make it another run.
 _MAY_CHANGE = {
     f"training.{name}"
     for name in (
@@ -77,7 +77,7 @@ def claim_run(
     """Lock a run directory, and find out whether to resume its run and which weights a new run starts from.
 
     Args:
-        held: Releases the lock when the training ends.
+        held: Releases the lock when training ends.
         log: Written into a resumed run from here on.
 
     Returns:
@@ -157,7 +157,7 @@ def _settings_of_run(config: Config, run: RunDirectory) -> TrainingConfig:
 
 @dataclasses.dataclass(eq=False)
 class Training:
-    """The inputs of a training, and the state that changes while it runs: model, optimizer, average and progress."""
+    """The inputs of training, and the state that changes while it runs: model, optimizer, average and progress."""
 
     config: Config
     run: RunDirectory
@@ -305,7 +305,7 @@ def _compare(run: RunDirectory, saved: Progress, new: Progress) -> None:
 def _restore_kept(run: RunDirectory, progress: Progress, settings: TrainingConfig) -> None:
     """Make the kept files agree with this progress: forget lost weights, and remove the weights of later steps.
 
-    A `step-N` stays if the training keeps nothing or the file contradicts its name: this training did not write it.
+    A `step-N` stays if training keeps nothing or the file contradicts its name: this run did not write it.
 
     If the best checkpoint is an average, the best validation's takes its place again. If it is newer than this
     progress, it stays, because its score was better. If it is lost, the next validation's weights are kept.

@@ -60,7 +60,7 @@ class TrainStep:
     fallbacks: Sequence[str] = ()  # settings that do not work on this device, and the alternative taken
 
     def __post_init__(self) -> None:
-        self.loss_scale = LossScale()  # of fp16; part of the training's state
+        self.loss_scale = LossScale()  # of fp16; part of training's state
         self._parameters = list(self.model.parameters())
         self._unchecked: Callable[[], None] | None = None
         batch_tokens = self.settings.num_batch_tokens

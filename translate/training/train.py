@@ -28,7 +28,7 @@ Inspect = Callable[[Config, TrainingData, int], object]
 
 
 class NotReady(InputError):
-    """The inspection of a training has found errors."""
+    """The checks before training have found errors."""
 
 
 def train(
@@ -53,14 +53,14 @@ def train(
             there. Nothing else changes: `training.max_steps` and the schedule stay, and `resume` continues exactly.
 
     Returns:
-        The progress at the end of the training.
+        The progress at the end of training.
 
     Raises:
         InputError: The config or the data cannot be used, the directory holds a run and `resume` is off, or another
             process trains there.
         RunError: Something failed during training; checkpoints written so far are intact.
-        StoppedBySignal: SIGINT, SIGTERM or SIGHUP came, and the training is saved. A `KeyboardInterrupt`.
-        Paused: `pause` asked for it before the end, and the training is saved.
+        StoppedBySignal: SIGINT, SIGTERM or SIGHUP was received, and the run is saved. A `KeyboardInterrupt`.
+        Paused: `pause` asked for it before the end, and the run is saved.
         SystemExit: On a rank > 0, when another rank raises one of these errors.
     """
     configure_memory()

@@ -30,7 +30,7 @@ _NOTABLE_WAITING = 0.1  # share of the time
 
 
 class Paused(Exception):
-    """Raised when a training ends early because its caller asked for it; it is saved and can be resumed."""
+    """Raised when a training run ends early because its caller asked for it; it is saved and can be resumed."""
 
 
 @dataclasses.dataclass(eq=False)

@@ -79,7 +79,7 @@ def validation_records(validations: Mapping[str, Validation], kind: str, *, step
 def describe_validation(
     record: Mapping[str, Any], *, is_best: bool = False, name: str | None = None
 ) -> tuple[str, str]:
-    """The log line of a validation record in two parts, scores and the rest; `name` is of one that decides nothing."""
+    """The log line of a validation record: the scores and the rest; `name` is a corpus that decides nothing."""
     what = f"Step {record['step']:,}: validation" if name is None else f"  {name}:"
     what += f" (mean of {len(record['mean_of'])})" if "mean_of" in record else ""
     scores = f"{what} BLEU {record['BLEU']:.2f}, chrF {record['chrF']:.2f}"
@@ -106,7 +106,7 @@ def validation_fingerprint(
     The order of the corpora does not affect it.
 
     Args:
-        as_0_10_0: As version 0.10.0 computed it, in which keys count that are not set.
+        as_0_10_0: As version 0.10.0 computed it, which also counts keys that are not set.
     """
     if not corpora:
         return None

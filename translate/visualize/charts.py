@@ -45,7 +45,7 @@ _GREY = {"symbolStrokeColor": "#808a96"}  # on white and on black
 
 
 def theme(name: Literal["light", "dark"], *, font: str) -> Spec:
-    """Vega's configuration with all colours, so that one specification serves light and dark pages."""
+    """Vega's configuration with all colours, so one specification serves light and dark pages."""
     colours: dict[str, Any] = COLOURS[name]
     ink, faint, line, series = (colours[each] for each in ("ink", "faint", "line", "series"))
     texts = {"labelColor": ink, "titleColor": faint, "titleFontWeight": "normal", "labelLimit": 300, "titleLimit": 600}

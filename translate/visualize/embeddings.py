@@ -82,10 +82,10 @@ def embeddings_picture(
 
 
 def content_words(lines: Sequence[str], count: int, tokenizer: Tokenizer) -> list[str]:
-    """The most frequent words of a text that probably have a meaning of their own.
+    """The most frequent words of a text that are probably content words.
 
-    These have at least four letters and occur in at most one line of fifty; words with an embedding of their own come
-    first. If a short text does not have enough of them, others follow by frequency.
+    These have at least four letters and occur in at most one line of fifty; words with their own embedding come first.
+    If a short text does not have enough of them, others follow by frequency.
     """
     pattern = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
     frequency = Counter(word for line in lines for word in dict.fromkeys(pattern.findall(line)))

@@ -16,8 +16,8 @@ _MAX_LINES = 10  # per error
 class ConsoleHandler(logging.Handler):
     """Prints bare messages on standard error, above the progress bar if there is one.
 
-    The stream is looked up for each message, so that redirection works. A record's `bold` and `dim` are the start and
-    the end of its message, which a terminal shows in that style.
+    The stream is looked up for each message, so redirection works. A record's `bold` and `dim` are the start and the
+    end of its message, which a terminal shows in that style.
     """
 
     def __init__(self) -> None:

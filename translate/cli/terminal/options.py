@@ -65,7 +65,7 @@ def complete_config(incomplete: str) -> list[str]:
 def complete_override(ctx: Any, incomplete: str) -> list[str]:
     """The keys of configs, and after a `=` their choices or their default.
 
-    A single key is offered with its values, so that the shell continues after the `=` without a space.
+    A single key is offered with its values, so the shell continues after the `=` without a space.
     """
     before = ctx.params.get("overrides") or []
     if before[-1:] == ["="]:  # bash treats `=` as a word of its own
@@ -293,7 +293,7 @@ def add_options(
         name: The command's parameter.
         gather: Makes the parameter's value from the command's other arguments and the options that are not None.
         panels: Panels of the help, and the options in each; None leaves all in one.
-        common: Of the options in panels, those that `--help` shows.
+        common: The options in panels that `--help` shows.
     """
     own, keyword = inspect.signature(command), inspect.Parameter.KEYWORD_ONLY
     parameters = {each.name: each.replace(kind=keyword) for each in own.parameters.values() if each.name != name}

@@ -58,7 +58,7 @@ def is_word_character(character: str) -> bool:
 
 
 def encode_phrase(tokenizer: Tokenizer, text: str) -> list[int]:
-    """The ids that spell a phrase in a translation, as words of their own: "dog" begins with the space before it.
+    """The ids that spell a phrase in a translation, as separate words: "dog" begins with the space before it.
 
     Raises:
         InputError: The phrase has no text, or the vocabulary cannot spell it.
@@ -124,9 +124,9 @@ def find_progress(
     """Which of its sentence's phrases each hypothesis contains: a pure function of its tokens.
 
     A phrase counts by its tokens. The end of its last word counts as one more token as soon as the next token
-    settles it: a hypothesis that has not paid for that yet must not crowd out those that have. A phrase that is begun
-    counts by its tokens so far, instead of the complete phrases inside it, if those have fewer. Once abandoned,
-    it counts for nothing.
+    settles it: a hypothesis that has not paid for that yet must not crowd out those that have. A started phrase counts
+    its tokens so far, instead of the complete phrases inside it, if those have fewer. Once abandoned, it counts for
+    nothing.
 
     Args:
         ids: The start symbol, then the generated tokens, then anything.

@@ -68,7 +68,7 @@ def read_terminology(path: Path) -> Terminology:
     """Read a UTF-8 file with one term per line: source, tab, target. Empty lines and comments (`#`) are skipped.
 
     Raises:
-        InputError: The file cannot be read, a line is not such a pair, or a term has two translations.
+        InputError: The file cannot be read, a line is not a pair, or a term has two translations.
     """
     found: dict[str, tuple[str, int]] = {}
     for number, line in enumerate(read_lines(path), start=1):
@@ -90,7 +90,7 @@ def read_terminology(path: Path) -> Terminology:
 
 @functools.lru_cache(maxsize=4)
 def encode_terms(target: Tokenizer, terminology: Terminology) -> dict[str, list[int]]:
-    """The ids of all translations of terms, so that the first line reports one that cannot be required.
+    """The ids of all translations of terms, computed at once to report terms that cannot be required at the first line.
 
     Raises:
         InputError: The vocabulary cannot spell a translation; with the place in its file.

@@ -33,7 +33,7 @@ class SearchJob(NamedTuple):
 
 @runtime_checkable  # so that the test run can check that an engine is one
 class Engine(Protocol):
-    """Finds the hypotheses of inputs. Settings come with each job, so that translators can share an engine."""
+    """Finds the hypotheses of inputs. Settings come with each job, so translators can share an engine."""
 
     model: Transformer  # our own model, for forced decoding
     position_limit: int | None  # most tokens on either side, with the special symbol; None: no limit

@@ -27,8 +27,8 @@ def group_words(pieces: Sequence[str]) -> list[Word]:
     """Group subwords into words. Each token belongs to exactly one word, so no tokens give no words.
 
     A word begins with the first piece and with each piece that begins with `▁`. A lone `▁` belongs to the next word, or
-    at the end to the last word, so that no word is empty unless the whole text is. If the text has no runs of spaces,
-    the words are those of `text.split(" ")`. An unknown token is spelt as its piece, and each byte that is not UTF-8 as
+    at the end to the last word, so no word is empty unless the whole text is. If the text has no runs of spaces, the
+    words are those of `text.split(" ")`. An unknown token is spelt as its piece, and each byte that is not UTF-8 as
     U+FFFD.
 
     Args:

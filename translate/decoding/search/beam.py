@@ -89,7 +89,7 @@ class Scoring(NamedTuple):
     ) -> Float[Tensor, "*batch"]:
         """An upper bound on the score of any continuation of an open hypothesis.
 
-        A cumulative score only falls, since each step adds the logarithm of a probability (logits processors can only
+        A cumulative score only falls, because each step adds the logarithm of a probability (logits processors can only
         lower it); the penalty never falls with the length, so it is largest at the maximum; coverage only takes away.
         So stopping by this bound is safe for every length penalty here, not a heuristic.
         """
@@ -175,7 +175,7 @@ def start_beam(
 
     Args:
         capacity: The longest maximum length of all.
-        start_id: The last token that the model reads before it predicts the first one; one for all, or for each.
+        start_id: The last token that the model reads before it predicts the first one: one for all, or one for each.
         sentences: The numbers of the sentences; None: 0, 1, ….
         num_open: Slots that hold a hypothesis at first: one, or all if they are independent.
         source_length: Positions of the coverage; 0: none is kept.
@@ -252,7 +252,7 @@ def update_state(
 ) -> BeamState:
     """Extend hypotheses by the selected tokens, and move those that end to the finished ones.
 
-    A hypothesis ends with the end symbol, or, as it is, at the maximum length of its sentence.
+    A hypothesis ends with the end symbol, or without it at the maximum length of its sentence.
 
     Args:
         log_probs: The model's, of the next token.

@@ -24,8 +24,8 @@ T = TypeVar("T")
 class LogWindow:
     """The steps since the last log entry: totals, and how fast they were. The time of validations does not count.
 
-    A checkpoint holds the totals of the open window by name, and a continued training begins with them; its speed is
-    that of its own steps. A total missing from an older checkpoint starts at 0.
+    A checkpoint holds the totals of the open window by name, and a continued run begins with them; its speed is that of
+    its own steps. A total missing from an older checkpoint starts at 0.
     """
 
     def __init__(self, config: Config, progress: Progress) -> None:
@@ -111,7 +111,7 @@ class LogWindow:
     def time_left(self) -> str:
         """The expected time of the remaining steps and validations, as text after a comma; empty at the end.
 
-        Steps are expected to take as long as in this log window. ≤ marks a training that may stop early.
+        Steps are expected to take as long as in this log window. ≤ marks a training run that may stop early.
         """
         steps, done, every = self.steps_left, self._progress.step, self._settings.validate_every
         if steps == 0:

@@ -54,7 +54,7 @@ def profile_steps(steps: Iterator[T], directory: Path, *, device: torch.device, 
         table.write_text(profiler.key_averages().table(sort_by=sort_by), encoding="utf-8")
         profiler.export_chrome_trace(str(trace))
         logger.info("Profile of steps %d to %d: %s; %s is for https://ui.perfetto.dev", first, last, table, trace)
-    except OSError as error:  # does not stop the training
+    except OSError as error:  # does not stop training
         logger.warning("The profile cannot be written: %s", error)
     del profiler  # and everything that it has recorded
     yield from steps

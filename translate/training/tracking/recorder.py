@@ -1,4 +1,4 @@
-"""Where the records of a training go: `metrics.jsonl`, trackers, and a progress bar."""
+"""Where the records of a training run go: `metrics.jsonl`, trackers, and a progress bar."""
 
 import contextlib
 import hashlib
@@ -25,12 +25,12 @@ _SECONDS_BETWEEN_TEXTS = 1.0  # reading a loss waits for the GPU
 
 
 class Recorder:
-    """Receives the records of a training: writes them to `metrics.jsonl`, gives them to trackers, and shows a bar.
+    """Receives the records of a training run: writes them to `metrics.jsonl`, gives them to trackers, and shows a bar.
 
-    The bar appears on a terminal only. Records of steps that a resumed training repeats are cut off first.
+    The bar appears on a terminal only. Records of steps that a resumed run repeats are cut off first.
 
     Args:
-        progress: The progress of the training when it starts or is resumed.
+        progress: The progress of training when it starts or is resumed.
         is_silent: Write and show nothing, as on ranks > 0.
 
     Raises:

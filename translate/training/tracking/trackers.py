@@ -1,4 +1,4 @@
-"""Services such as TensorBoard that receive the numbers of a training; a continued training keeps its run there."""
+"""Services such as TensorBoard that receive the numbers of a training run; when it is resumed, it continues there."""
 
 import contextlib
 import json
@@ -38,7 +38,7 @@ class TensorBoardTracker:
             self._writer.add_scalar(f"{kind}/{name}", value, step)
 
     def close(self, *, is_done: bool) -> None:
-        """Finish the service's run; a training that is not done was stopped or has failed."""
+        """Finish the service's run; a training run that is not done was stopped or has failed."""
         self._writer.close()
 
 
@@ -55,7 +55,7 @@ class WandbTracker(TensorBoardTracker):
             resume="allow",
             dir=run.path,
             config=config.model_dump(mode="json"),
-            allow_val_change=True,  # such as max_steps of a continued training
+            allow_val_change=True,  # such as max_steps of a continued run
             sync_tensorboard=True,
             settings=wandb.Settings(console="off", silent=True, symlink=False),
         )
@@ -165,7 +165,7 @@ class Trackers:
 
 
 def check_trackers(settings: TrainingConfig) -> None:
-    """Check, before data is prepared, that the packages of a training's trackers can be imported.
+    """Check, before data is prepared, that the packages of a run's trackers can be imported.
 
     Raises:
         InputError: One cannot be imported.
