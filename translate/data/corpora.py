@@ -118,11 +118,12 @@ def _text_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
             " line N of one must translate line N of the other"
         )
         if len(sources) and len(targets):
-            message += f". Judging by the lengths of the lines, they diverge near line {_slip_line(sources, targets)}"
+            line = _divergence_line(sources, targets)
+            message += f". Judging by the lengths of the lines, they diverge near line {line}"
         raise InputError(message) from error
 
 
-def _slip_line(source_lengths: NDArray[np.int32], target_lengths: NDArray[np.int32]) -> int:
+def _divergence_line(source_lengths: NDArray[np.int32], target_lengths: NDArray[np.int32]) -> int:
     """The line (from 1) at which the longer file most likely has its extra lines.
 
     Before it, line i pairs with line i, and from there on with line i + surplus. It is the place where the lengths of

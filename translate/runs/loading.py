@@ -121,7 +121,7 @@ def build_model(
     num_bytes = _WEIGHT_BYTES * count_weights(sizes, tokenizers)
     for place in {torch.device("cpu"), device or torch.device("cpu")}:
         check_free_memory(num_bytes, place, doing=doing, hint=hint)
-    with explain_out_of_memory(doing, hint=hint), contextlib.nullcontext() if saved is None else _Undrawn():
+    with explain_out_of_memory(doing, hint=hint), contextlib.nullcontext() if saved is None else _NoRandomInit():
         return Transformer(
             sizes,
             source_vocab_size=tokenizers.source.vocab_size,
@@ -130,11 +130,11 @@ def build_model(
         ).to(device)
 
 
-class _Undrawn(TorchFunctionMode):
-    """A context in which no random weights are drawn, for a model that gets saved ones."""
+class _NoRandomInit(TorchFunctionMode):
+    """A context that skips random initialisation, for a model whose weights are loaded."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Leave out what fills a tensor with random numbers; this takes half of the time of loading a model."""
+        """Skip functions that fill a tensor with random numbers, half of the time of loading a model."""
         if getattr(function, "__name__", "") in ("uniform_", "normal_", "kaiming_uniform_"):  # of torch.nn.init too
             return args[0] if args else kwargs["tensor"]
         return function(*args, **kwargs or {})
