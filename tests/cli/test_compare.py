@@ -21,7 +21,7 @@ def test_a_run_and_a_file_on_a_test_set(run: Path, corpus: Path, other: Path) ->
     page = other.parent / "page.html"
     result = succeed("compare", run, other, "--set", "first", "--changes", "1", "--output", page)
     lines = result.stdout.splitlines()
-    assert lines[0] == "first: 3 lines" and lines[2] == "Scores"
+    assert lines[0] == "first: 3 lines" and lines[2] == "Scores" and "so few lines (3)" in result.stderr
     assert lines[3].split() == ["System", "Score", "Δ", "p", "bootstrap", "p", "randomisation"]
     evaluated = translate("eval", run, "--set", "first").stdout.splitlines()
     name, system, score, *_ = lines[4].split()

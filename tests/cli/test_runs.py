@@ -24,6 +24,10 @@ def test_a_run_in_each_state(copied: Path) -> None:
     config = copied / "config.yaml"
     config.write_text(config.read_text().replace("max_steps: 3", "max_steps: 9"))
     assert states(folder) == {"copy": "can be resumed"}
+    text = config.read_text()
+    config.write_text(text.replace("max_epochs: null", "max_epochs: 1"))
+    assert states(folder) == {"copy": "finished"}
+    config.write_text(text)
     assert "translate train" in translate("info", copied).stdout.splitlines()[-1]
     (weights / "last.safetensors").write_bytes(b"junk")
     (weights / "best.safetensors").rename(weights / "other.safetensors")

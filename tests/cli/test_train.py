@@ -26,7 +26,12 @@ def test_train(trained: Result, corpus: Path) -> None:
 
 def test_a_run_is_continued_by_itself_and_by_its_config_alike(corpus: Path, copied: Path, tmp_path: Path) -> None:
     """Where it has ended, it says how it is extended."""
-    assert "training.max_steps=N" in translate("train", copied, "--resume").stderr
+    before = (copied / "config.yaml").read_bytes(), (copied / "metrics.jsonl").read_bytes()
+    assert in_order((ended := succeed("train", copied, "--resume")).stderr, "already ended", "training.max_steps=N")
+    fewer = translate("train", copied, "--resume", "training.max_steps=2")
+    assert fewer.exit_code == 2 and in_order(fewer.stderr, "3 steps", "training.max_steps = 2")
+    assert ((copied / "config.yaml").read_bytes(), (copied / "metrics.jsonl").read_bytes()) == before
+    assert "BLEU" not in ended.stderr
     other = Path(shutil.copytree(copied, tmp_path / "other"))
     steps = ["training.max_steps=6", "--resume"]
     Path("elsewhere").mkdir()

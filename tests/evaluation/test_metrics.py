@@ -92,6 +92,7 @@ def test_intervals_of_hopeless_translations() -> None:
     for metric in by_name(hypotheses, references, bootstrap_samples=10).values():
         assert metric.interval is not None
         assert {type(metric.score), *map(type, metric.interval)} == {float}  # which JSON can hold
+        assert metric.interval.low >= 0.0
 
 
 def test_no_interval_unless_wanted() -> None:

@@ -127,6 +127,7 @@ def test_kept_files_that_are_gone_are_forgotten(
     run.checkpoint(f"step-{lost}").unlink()
     run.checkpoint("step-28").unlink(missing_ok=True)
     assert {"checkpoints/step-28.safetensors"} <= {*verify_run(path).unsound}
+    run.metrics.write_bytes(b"".join(run.metrics.read_bytes().splitlines(keepends=True)[:-1]))  # not evaluated yet
     said = run_training(digits(*NOISY), path, resume=True)
     assert any(f"The best weights so far, from step {lost}, are lost" in line for line in said)
     assert run.checkpoint("best").read_bytes() == average and len(records_of(path, "average")) == 0

@@ -62,8 +62,9 @@ def test_stopped_and_continued_is_never_stopped(
         assert progress["validated_step"] != number, "a stop does not wait for a validation"
     for _ in range(2):  # the second time it is at its end
         said = run_training(config, run, resume=True)
-        assert any(line.startswith("Stopped early: 2 validations") for line in said) == (overrides == UNCHANGING)
         assert state_of(run) == state_of(tmp_path / "straight")
+    assert said[-1].startswith("Training has already ended") and not any("BLEU" in line for line in said)
+    assert ("Stopped early: 2 validations" in (run / "log.txt").read_text()) == (overrides == UNCHANGING)
     assert [record["step"] for record in state_of(run).metrics] == steps
 
 

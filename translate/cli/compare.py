@@ -22,6 +22,8 @@ from translate.messages import wrap
 
 logger = logging.getLogger(__name__)
 
+_FEW_LINES = 100  # tests of significance with fewer say little
+
 if TYPE_CHECKING:
     from translate.data.corpora import ParallelCorpus
     from translate.visualize.panels import Table
@@ -98,6 +100,8 @@ def compare(
     doubts = list(
         find_mistakes(translations, pairs.targets, pairs.sources, translated_here=made_here, bleu_tokenizer=tokenizer)
     )
+    if comparison.num_lines < _FEW_LINES:
+        doubts.append(f"p and ± mean little with so few lines ({comparison.num_lines}): use {_FEW_LINES} or more")
     for doubt in doubts:
         logger.warning(doubt)
     shown = [f"{name}: {comparison.num_lines:,} lines", *map(_as_text, comparison_tables(comparison))]

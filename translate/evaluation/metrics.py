@@ -162,7 +162,8 @@ def score_corpus(
     interval = None
     if samples > 1:
         mean, half = float(result._mean), float(result._ci)  # NumPy's floats are not JSON's
-        interval = Interval(mean - half, mean + half)
+        lowest = 0.0 if name in {each.name for each in SCORES} else -math.inf  # a program's scores may be negative
+        interval = Interval(max(mean - half, lowest), mean + half)
     return Metric(name, float(result.score), interval, str(scorer.get_signature()))
 
 

@@ -54,6 +54,11 @@ def read_recorded(run: RunDirectory) -> bytes:
     return read_input(run.metrics, at_most=2**30) if run.metrics.exists() else b""
 
 
+def is_evaluated(records: Sequence[Record]) -> bool:
+    """Whether a training has ended with the evaluation of its best checkpoint, the last record that it writes."""
+    return bool(records) and records[-1]["kind"].startswith("evaluation")
+
+
 def best_record(records: Sequence[Record], metric: Literal["bleu", "loss"]) -> Record | None:
     """The validation whose weights are the best checkpoint, by the metric that the config calls `best_metric`."""
     key, sign = ("BLEU", 1) if metric == "bleu" else ("nll", -1)

@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from translate.config.schema import TrainingConfig
 from translate.config.section import NotNegativeInt
 from translate.data.tables import StreamPosition
 from translate.errors import RunError
@@ -47,6 +48,15 @@ class Progress:
     loss_scale: LossScale = dataclasses.field(default_factory=LossScale)
     environment: dict[str, str] = dataclasses.field(default_factory=dict)  # see `describe_environment`
     stream: dict[str, Any] | None = None  # where this epoch begins in streamed corpora; see `StreamedBatches.position`
+
+    def has_ended(self, settings: TrainingConfig) -> bool:
+        """Whether there is nothing left to train: all steps or epochs are done, or patience has run out."""
+        is_past_epochs = settings.max_epochs is not None and self.epoch >= settings.max_epochs
+        return self.step >= settings.max_steps or is_past_epochs or self.is_out_of_patience(settings)
+
+    def is_out_of_patience(self, settings: TrainingConfig) -> bool:
+        """Whether too many validations in a row have not been better."""
+        return settings.patience is not None and self.validations_without_better >= settings.patience
 
     def keep(self, score: float | None, *, last: int, best: int) -> None:
         """Keep the weights of this step's validation if it is among the last or best; drop those that no longer are.

@@ -16,7 +16,7 @@ from translate.errors import InputError, RunError
 from translate.files import read_json
 from translate.runs.directory import RunDirectory, open_run, read_description
 from translate.runs.lock import is_locked
-from translate.runs.metrics import best_record, read_metrics
+from translate.runs.metrics import best_record, is_evaluated, read_metrics
 
 State = Literal["in training", "finished", "can be resumed", "imported", "without a checkpoint to resume"]
 
@@ -55,13 +55,14 @@ def summarize_run(path: Path) -> RunSummary:
     best = best_record(records, config.training.best_metric) or {}
     step = int(max((record["step"] for record in records), default=0))
     max_steps = config.training.max_steps
+    may_end_early = config.training.max_epochs is not None or config.training.patience is not None
     weights = [file for file in (run.checkpoint("best"), run.checkpoint("last")) if file.is_file()]
     state: State = "can be resumed"
     if description.imported:
         state = "imported"
     elif is_locked(run.lock):
         state = "in training"
-    elif max_steps is not None and step >= max_steps:
+    elif (max_steps is not None and step >= max_steps) or (may_end_early and is_evaluated(records)):
         state = "finished"
     elif not (run.checkpoint("last").is_file() or run.previous.is_file()):
         state = "without a checkpoint to resume"

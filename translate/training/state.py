@@ -52,6 +52,7 @@ from translate.runs.initial import InitialWeights, check_unchanged, read_initial
 from translate.runs.loading import check_same_tensors, get_parameters
 from translate.runs.lock import lock_run
 from translate.runs.log import RunLog
+from translate.runs.metrics import is_evaluated, read_metrics
 from translate.runs.progress import Progress
 from translate.training.optimizer import AveragedWeights, expected_state
 from translate.training.preparation import TrainingData, override_training, resolve_step_tokens
@@ -203,10 +204,13 @@ def remove_superseded(run: RunDirectory, steps: Iterable[int]) -> None:
 
 def start_or_resume(
     training: Training, *, is_resumed: bool, initial: InitialWeights | None, command: list[str], log: RunLog
-) -> None:
+) -> bool:
     """Create the run before the first step, or restore the state of its last checkpoint.
 
     A new run has the command that the user typed, and the log is written into it from here on.
+
+    Returns:
+        Whether there is anything to do: False if the run has ended and been evaluated.
     """
     config, run, data, world = training.config, training.run, training.data, training.world
 
@@ -229,22 +233,28 @@ def start_or_resume(
         }
     )
     if not is_resumed:
-        return
-    _restore_last(training)
-    if training.progress.step >= config.training.max_steps:
-        logger.info("Training has already ended; to extend it, set training.max_steps=N with a larger N")
-    if isinstance(data.batches, StreamedBatches):
+        return True
+    has_finished = _restore_last(training)
+    if has_finished:
+        extend = "to extend it, give a larger limit, such as training.max_steps=N"
+        logger.info(f"Training has already ended, after {training.progress.step:,} steps; {extend}")
+    elif isinstance(data.batches, StreamedBatches):
         data.batches.continue_from(training.progress.epoch, training.progress.stream)
+    return not has_finished
 
 
-def _restore_last(training: Training) -> None:
-    """Restore the state from `save_last`, even with another number of processes; report damage and changed data."""
+def _restore_last(training: Training) -> bool:
+    """Restore the state from `save_last`, even with another number of processes; report damage and changed data.
+
+    Returns:
+        Whether the run has ended and been evaluated: then nothing is restored, and its files stay as they are.
+    """
     model, optimizer, world = training.train_step.model, training.train_step.optimizer, training.world
     run, average, saved = training.run, training.average, dict[str, Tensor]()
 
-    def read() -> tuple[Progress, bool]:
-        """The progress, and whether a checkpoint holds it."""
-        progress, found = training.progress, read_newest_intact(run)
+    def read() -> tuple[Progress, bool, bool]:
+        """The progress, whether a checkpoint holds it, and whether it is that of a finished run."""
+        progress, found, settings = training.progress, read_newest_intact(run), training.config.training
         if found is None:
             logger.info(f"{run.path} has no checkpoint yet: training starts at the first step")
         else:
@@ -263,20 +273,26 @@ def _restore_last(training: Training) -> None:
             validated = training.data.corpora.validation.values(), training.data.tokenizers, training.config
             if progress.validation_fingerprint == validation_fingerprint(*validated, as_0_10_0=True):
                 progress.validation_fingerprint = training.progress.validation_fingerprint
+            if progress.step > settings.max_steps:
+                made = f"{run.path} has already made {progress.step:,} steps"
+                raise InputError(f"{made}, so it cannot be resumed with training.max_steps = {settings.max_steps}")
+            if progress.has_ended(settings) and is_evaluated(read_metrics(run)):
+                return progress, True, True
             _compare(run, progress, training.progress)
         write_config(run, training.config)
-        _restore_kept(run, progress, training.config.training)
-        return progress, found is not None
+        _restore_kept(run, progress, settings)
+        return progress, found is not None, False
 
-    training.progress, has_checkpoint = world.run_on_rank_0(read)
-    if not has_checkpoint:
-        return
+    training.progress, has_checkpoint, has_finished = world.run_on_rank_0(read)
+    if has_finished or not has_checkpoint:
+        return has_finished
     if average is not None:
         load_model_state_dict(model, with_prefix(saved, AVERAGE_PREFIX), world)
         average.copy_from(model)
     if training.progress.step > 0:
         load_optimizer_state_dict(model, optimizer, with_prefix(saved, OPTIMIZER_PREFIX), world)
     load_model_state_dict(model, with_prefix(saved, WEIGHTS_PREFIX), world)
+    return False
 
 
 def _compare(run: RunDirectory, saved: Progress, new: Progress) -> None:

@@ -98,7 +98,8 @@ def train(
 
         # Start or resume.
         training = Training(config, run, data, train_step, world)
-        start_or_resume(training, is_resumed=is_resumed, initial=initial, command=command, log=log)
+        if not start_or_resume(training, is_resumed=is_resumed, initial=initial, command=command, log=log):
+            return training.progress
         log_setup(train_step)
 
         # Loop: train, validate, save.
@@ -111,5 +112,5 @@ def train(
         # End.
         best = trainer.best.description
         logger.info(f"Training ended after {training.progress.step:,} steps{best and f'; best checkpoint: {best}'}")
-        logger.info(f"Next: translate eval {directory}")
+        logger.info(f"Next: translate {'eval' if config.data.test else 'decode'} {directory}")
         return training.progress

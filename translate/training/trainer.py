@@ -86,7 +86,7 @@ class Trainer:
                 if self._owes_validation() and not self._is_over():
                     self._validate()
                     self._stop_if_asked()
-        if self._is_out_of_patience():
+        if progress.is_out_of_patience(settings):
             metric = "BLEU" if settings.best_metric == "bleu" else "loss"
             logger.info(f"Stopped early: {progress.validations_without_better} validations without a better {metric}")
         is_validated = progress.validated_step == progress.step  # then a line for the step would come too late
@@ -201,13 +201,7 @@ class Trainer:
         return is_due and self.progress.validated_step != step
 
     def _is_over(self) -> bool:
-        max_steps, max_epochs = self.settings.max_steps, self.settings.max_epochs
-        is_past_epochs = max_epochs is not None and self.progress.epoch >= max_epochs
-        return self.progress.step >= max_steps or is_past_epochs or self._is_out_of_patience()
-
-    def _is_out_of_patience(self) -> bool:
-        patience = self.settings.patience
-        return patience is not None and self.progress.validations_without_better >= patience
+        return self.progress.has_ended(self.settings)
 
     def _stop_if_asked(self) -> None:
         step = self.progress.step
