@@ -37,6 +37,7 @@ def test_a_language_is_named_when_a_run_is_loaded_or_later(both: Toy) -> None:
     assert {each.direction for each in to_english} == {("de", "en")}
     toward = translate.load(both.path, engine="translate", to="de")
     assert_same(toward.translate([Request(line, to="en") for line in lines]), to_english)
+    assert_same(toward.translate([Request(line, from_="de") for line in lines]), to_english)
     with pytest.raises(InputError, match="translates to en, de: .*to="):
         loaded.translate(lines)
     with pytest.raises(InputError, match="translates to en, de: 'fr' is not one of them"):
@@ -94,8 +95,8 @@ def test_a_reverse_of_several_sources_and_one_target(toy: Toy, tmp_path: Path) -
     expected = translate.load(toy.path, reverse=reverse).translate(line).score
     loaded = translate.load(many, reverse=reverse)
     german = translate.load(many, reverse=reverse, from_="de")
-    for given in (line, Request(line, to="en")):
-        assert german.translate(given).score == pytest.approx(expected)
+    for found in (german.translate(line), german.translate(Request(line, to="en")), german.translate(line, to="en")):
+        assert found.score == pytest.approx(expected)
     assert loaded.translate(line, from_="de").score == pytest.approx(expected)
     for wrong in (Request(line), Request(line, from_="fr")):
         with pytest.raises(InputError, match="de, fr it is|→ fr"):

@@ -136,8 +136,11 @@ class Translator:
     def toward(
         self, direction: Direction | None = None, *, to: str | None = None, from_: str | None = None
     ) -> "Translator":
-        """The same translator, whose texts have this direction, or these languages, unless they name theirs."""
-        direction = direction or (self.languages.choose(to, from_) if to or from_ else self.direction)
+        """The same translator, whose texts have this direction, or these languages, unless they name theirs.
+
+        A language that is not named stays the same, if the model translates so.
+        """
+        direction = direction or (self._direction(to, from_) if to or from_ else self.direction)
         return self if direction == self.direction else self.replace(direction=direction)
 
     def replace(self, **arguments: Any) -> "Translator":
@@ -375,7 +378,7 @@ class Translator:
         encoded = tokenizers.source.encode_lines(sources, num_threads=torch.get_num_threads())
         inputs_by_line: list[list[SearchInput]] = []
         for line, (request, ids) in enumerate(zip(requests, encoded, strict=True), start=first_number):
-            direction = self._direction(request)
+            direction = self._direction(request.to, request.from_)
             self._check_reverse(direction)
             tag_ids, start_ids = self.tag_ids(direction)
             pieces = [(request.source, ids)]
@@ -410,13 +413,13 @@ class Translator:
         except InputError as error:
             raise InputError(f"line {line + 1}: {error}") from error
 
-    def _direction(self, request: Request) -> Direction:
+    def _direction(self, to: str | None, from_: str | None) -> Direction:
         """The languages of a line; those that it does not name are the translator's, if the model translates so."""
-        to, from_ = request.to, request.from_
         if self.direction is not None:
             if not to and not from_:
                 return self.direction
-            to = to or self.direction.target
+            if not to and from_ != self.direction.target:
+                to = self.direction.target
             if to in self.languages.targets_of(self.direction.source):
                 from_ = from_ or self.direction.source
         return self.languages.choose(to, from_)
