@@ -171,6 +171,8 @@ def test_constraints_of_a_split_line(translator: MakeTranslator, limit: int) -> 
     assert first.text.startswith("the the") and not second.text.startswith("the the")
     assert "runs runs" in first.text and first.unmet == second.unmet == ()
     assert translation.unmet == (absent,) and "unmet" in translation.flags
+    between = Terminology({"grün. Der": absent, "Hund läuft": "runs runs"})  # the first lies in both pieces
+    assert given.translate(Request(LONG, terminology=between)).unmet == (absent,)
 
 
 def test_a_split_line_as_a_record(translator: MakeTranslator, limit: int) -> None:

@@ -18,7 +18,7 @@ _NONE = -1  # no token
 
 
 class ForcedPrefix:
-    """Forces each sentence's translation to begin with given tokens, whose scores stay the model's.
+    """Forces each sentence's translation to begin with given tokens, and does not change their scores.
 
     A forced token that another processor forbids is forbidden: then the sentence has no translation.
 

@@ -30,8 +30,8 @@ class Request(NamedTuple):
     """A line to translate, and the constraints on its translation.
 
     A line that is too long is translated in pieces. Its prefix then begins the first piece, and each term constrains
-    the piece that contains it. The required phrases do not constrain any piece, because it is not known which piece
-    needs them; phrases that the whole translation does not contain are reported as unmet.
+    the piece that contains the whole term. The required phrases do not constrain any piece, because it is not known
+    which piece needs them; phrases that the whole translation does not contain are reported as unmet.
     """
 
     source: str

@@ -74,16 +74,17 @@ def join_translations(request: Request, pieces: Sequence[Translation], target: T
     """The translation of a line that was split: texts joined by spaces, log-probabilities and scores summed.
 
     The n-th best translation joins the n-th best of each piece; a piece that has fewer gives its last. The pieces were
-    searched without the required phrases, which may lie in any of them.
+    searched without the required phrases, which may lie in any of them, and without terms that two of them share.
     """
     if len(pieces) == 1:
         return pieces[0]
+    terms = request.terminology.matches(request.source) if request.terminology else ()
+    phrases = [*terms, *request.required]
     n_best_lists = [(piece, *piece.alternatives) for piece in pieces]
     joined = []
     for rank in range(max(map(len, n_best_lists))):
         parts = [n_best[min(rank, len(n_best) - 1)] for n_best in n_best_lists]
         ids = [token for part in parts for token in part.ids]
-        unmet = [phrase for part in parts for phrase in part.unmet]
         joined.append(
             Translation(
                 source=request.source,
@@ -95,7 +96,7 @@ def join_translations(request: Request, pieces: Sequence[Translation], target: T
                 source_truncated=any(part.source_truncated for part in parts),
                 token_log_probs=[log_prob for part in parts for log_prob in part.token_log_probs],
                 source_ids=[token for part in parts for token in part.source_ids],
-                unmet=(*unmet, *unmet_phrases(ids, request.required, target)),
+                unmet=unmet_phrases(ids, phrases, target),
                 tokens=[token for part in parts for token in part.tokens],
                 source_tokens=[token for part in parts for token in part.source_tokens],
                 direction=parts[0].direction,

@@ -122,3 +122,11 @@ def test_what_is_required_and_forbidden(required: list[int], forbidden: list[int
         refused = pytest.raises(InputError, match=f"^line 7: {name} is required and contains a forbidden phrase$")
         with refused if is_contradiction else contextlib.nullcontext():
             build(PLAIN, given, forbidden=([4], forbidden), words=CONTINUES)
+
+
+def test_a_prefix_that_other_settings_forbid() -> None:
+    with pytest.raises(InputError, match="^line 7: the prefix is required"):
+        build(PLAIN._replace(prefix_ids=[5, 9]), forbidden_ids=[[7], [5]], words=CONTINUES)  # exactly these ids
+    build(PLAIN._replace(prefix_ids=[5, 6, 5]), no_repeat_ngram=2)
+    with pytest.raises(InputError, match="^line 7: the prefix repeats .*decoding.no_repeat_ngram = 2"):
+        build(PLAIN._replace(prefix_ids=[5, 6, 5, 6]), no_repeat_ngram=2)

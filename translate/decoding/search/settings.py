@@ -32,10 +32,22 @@ def build_search_settings(
     Raises:
         InputError: Settings or constraints exclude each other.
     """
+    if (largest := max(map(max, config.forbidden_ids), default=-1)) >= len(words.begins_word):
+        raise InputError(
+            f"decoding.forbidden_ids: {largest} is not an id: the vocabulary has {len(words.begins_word)} subwords"
+        )
+    exact = words._replace(leaves_word_open=torch.zeros_like(words.leaves_word_open))
+    never = [*((phrase, words) for phrase in forbidden), *((list(ids), exact) for ids in config.forbidden_ids)]
     for each in inputs:
         for name, ids in [("the prefix", each.prefix_ids), *zip(map(repr, each.phrases), each.phrase_ids, strict=True)]:
-            if any(contains_phrase(ids, phrase, words) for phrase in forbidden):
+            if any(contains_phrase(ids, phrase, table) for phrase, table in never):
                 raise InputError(f"line {each.line + 1}: {name} is required and contains a forbidden phrase")
+        size = config.no_repeat_ngram
+        ngrams = list(zip(*(each.prefix_ids[start:] for start in range(size)), strict=False))
+        if len({*ngrams}) < len(ngrams):
+            raise InputError(
+                f"line {each.line + 1}: the prefix repeats subwords, and decoding.no_repeat_ngram = {size}"
+            )
     words = WordTables(*(copy_to_device(table, device) for table in words))
     applied: list[LogitsProcessor] = []
     source_lengths = torch.tensor([len(each.source_ids) + 1 for each in inputs])
@@ -47,10 +59,6 @@ def build_search_settings(
     if forbidden:
         applied.append(processors.ForbiddenPhrases(forbidden, words))
     if config.forbidden_ids:
-        if (largest := max(map(max, config.forbidden_ids))) >= len(words.begins_word):
-            raise InputError(
-                f"decoding.forbidden_ids: {largest} is not an id: the vocabulary has {len(words.begins_word)} subwords"
-            )
         exact = words._replace(leaves_word_open=torch.zeros_like(words.leaves_word_open))
         applied.append(processors.ForbiddenPhrases(config.forbidden_ids, exact))
     if config.no_repeat_ngram:
