@@ -189,3 +189,9 @@ def test_a_forced_language_and_lost_settings(tmp_path: Path, caplog: pytest.LogC
     assert written["min_length"] == 7  # with the start symbol and the tag
     assert "repetition_penalty = 1.25" in caplog.text and "repetition_penalty" not in written
     assert import_(tmp_path / "back", tmp_path / "again").config.decoding == config.decoding
+    file.write_text(json.dumps({"forced_bos_token_id": tag, "decoder_start_token_id": 2}))
+    shape = json.loads((folder / "config.json").read_text()) | {"max_position_embeddings": 12_001}
+    (folder / "config.json").write_text(json.dumps(shape))
+    others = import_(folder, tmp_path / "others", keep_languages=["deu_Latn", "fra_Latn"]).config
+    assert (others.data.languages, others.data.target_language) == (("deu_Latn", "fra_Latn"), "und")
+    assert others.decoding.max_length_constant == 10_000 - 1  # without the tag

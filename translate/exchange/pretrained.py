@@ -132,6 +132,7 @@ def search_settings(
     warn_of_lost(place, given, defaults=defaults, kept=[*_KEPT, *_NO_SEARCH, *kept])
     # Theirs counts the start symbol, and the end symbol if it is forced there.
     most = min(given.get("max_new_tokens") or given.get("max_length", MOST) - 1, config.max_position_embeddings - 1)
+    most = min(most, 10_000)  # the most that ours takes
     never = {PAD_ID, BOS_ID, *target.only_ours}
     ids = {row: token for token, row in enumerate(target.rows) if token not in never}
     forbidden = [each for each in given.get("bad_words_ids", ()) if each != [config.eos_token_id]]

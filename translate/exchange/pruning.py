@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 from translate.bars import show_progress
-from translate.data.languages import unknown_language
+from translate.data.languages import UNKNOWN, unknown_language
 from translate.data.text import stream_lines
 from translate.data.tokenizer import BOS_ID, BYTE_PIECE, EOS_ID, SPACE, UNK_ID, Tokenizers
 from translate.errors import InputError
@@ -62,8 +62,9 @@ def prune(
     rows, ids = foreign.target.rows, {row: token for token, row in enumerate(sides[1].rows) if token != BOS_ID}
     search = foreign.sections["decoding"]
     forbidden = [[ids.get(rows[token]) for token in each] for each in search["forbidden_ids"]]
+    is_left_out = languages and data["target_language"] not in languages  # what `forced_bos_token_id` names
     sections = foreign.sections | {
-        "data": data | {"languages": [*(languages or known)]},
+        "data": data | {"languages": [*(languages or known)]} | ({"target_language": UNKNOWN} if is_left_out else {}),
         "decoding": search | {"forbidden_ids": [each for each in forbidden if None not in each]},
     }
     report = f"pruned from {len(foreign.target.rows):,} to {len(sides[1].rows):,} subwords"
