@@ -94,6 +94,7 @@ def test_lists_and_alternatives_of_libretranslate(client: TestClient, runs: list
     }
     one = client.post("/translate", json=question | {"q": "grün Hund"}).json()
     assert one == {key: value[0] for key, value in answer.items()}
+    assert client.post("/translate", json=question | {"q": " "}).json()["alternatives"] == []  # only one text
     form = {"q": "grün Hund\nJa!", "source": "de", "target": "en", "alternatives": "1", "format": "text"}
     lines = client.post("/translate", data=form).json()  # joined by rank
     assert lines["translatedText"] == f"{found[0].text}\n{found[1].text}"

@@ -74,6 +74,25 @@ def test_a_disconnected_client_ends_the_jobs_of_its_document(
     assert [(job.texts, job.is_cancelled) for job in submitted] == [(["Hund", "Haus", "Tür"], True)]
 
 
+def test_a_document_that_is_dropped_drops_its_job(
+    make_models: Callable[..., dict[str, ServedModel]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, submitted = make_models()["first"], list[Job]()
+
+    async def drop() -> None:
+        is_asked = asyncio.Event()
+        monkeypatch.setattr(model.queue, "submit", lambda job: submitted.append(job) or is_asked.set())
+        connected = Mock(receive=lambda: asyncio.sleep(60))
+        task = asyncio.create_task(model.translate_documents(connected, ["Hund"], "text", {}))
+        await is_asked.wait()
+        task.cancel()
+        await asyncio.wait([task])
+        await asyncio.sleep(0.1)
+        assert [job.is_cancelled for job in submitted] == [True]
+
+    asyncio.run(drop())
+
+
 def test_the_number_of_documents_is_limited(make_client: Callable[..., TestClient]) -> None:
     question = {"text": ["<p>1</p>"] * 11, "target_lang": "EN", "tag_handling": "html"}
     response = make_client(texts=10).post("/v2/translate", json=question)

@@ -46,6 +46,11 @@ def test_options_of_the_server_are_defaults_of_requests(make_models: Make) -> No
     assert same.translator is job.translator and same.key == job.key
 
 
+def test_an_n_best_list_has_a_beam_of_whole_groups(make_models: Make) -> None:
+    model = make_models(beam_size=6, diversity_groups=3)["first"]
+    assert with_loop(lambda: model.translation_job(["a"], {"n_best": 7})).translator.config.beam_size == 9
+
+
 @pytest.mark.parametrize("options", [{"search": "sample"}, {"long": "error"}])
 def test_requests_that_share_no_batch(make_models: Make, options: dict[str, Any]) -> None:
     job = with_loop(lambda: make_models()["first"].translation_job(["a"], options, shows_partial=True))

@@ -85,12 +85,12 @@ def read_attributes(text: str) -> Iterator[Segment]:
 
 def name_language(text: str, direction: Direction) -> str:
     """The document with the new language in its attributes `lang` that name the old one, where text is translated."""
-    parts = []
+    parts, source = [], re.split("[-_]", direction.source)[0].lower()
     for raw, tag in ((item.raw, item.tag) for item in fold_untouched(read_items(text))):
         for name in ("lang", "xml:lang") if not _is_untouched(tag, raw) else ():
             attribute = _attributes_of(raw).get(name)
             old = attribute and attribute[3] and attribute[3].partition("-")[0].lower()
-            if attribute and (old == direction.source or (old and tag == "html" and direction.source == UNKNOWN)):
+            if attribute and (old == source or (old and tag == "html" and direction.source == UNKNOWN)):
                 raw = raw[: attribute.start(3)] + direction.target.replace("_", "-") + raw[attribute.end(3) :]
         parts.append(raw)
     return "".join(parts)

@@ -186,7 +186,7 @@ async def libretranslate(
     found = await _translate_texts(request, model, direction, given, is_html=is_html, num_others=count)
     answer: dict[str, Any] = {"translatedText": [best for best, *_ in found]}
     if count:
-        answer["alternatives"] = [list(dict.fromkeys(others)) for _, *others in found]
+        answer["alternatives"] = [list(dict.fromkeys(texts))[1:] for texts in found]
     if question.source == "auto" and direction.source != UNKNOWN:  # the model's only one: nobody has looked at the text
         answer["detectedLanguage"] = [{"language": direction.source}] * len(given)
     is_one = isinstance(question.q, str)

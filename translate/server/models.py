@@ -6,7 +6,7 @@ import functools
 import json
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -239,8 +239,11 @@ class ServedModel:
         async def answer(make_job: Callable[[], Job]) -> list[Any]:
             return await self.answer(request, make_job(), deadline)  # a job belongs to the event loop
 
+        asked: list[Future[list[Any]]] = []
+
         def ask(make_job: Callable[[], Job]) -> list[Any]:
-            return asyncio.run_coroutine_threadsafe(answer(make_job), loop).result()
+            asked.append(asyncio.run_coroutine_threadsafe(answer(make_job), loop))
+            return asked[-1].result()
 
         def translate() -> list[DocumentTranslation]:
             return translate_documents(
@@ -256,6 +259,9 @@ class ServedModel:
                 return await loop.run_in_executor(self.document_threads, translate)
         except TimeoutError:
             raise self._too_late() from None
+        finally:
+            for each in asked:
+                each.cancel()
 
     def _toward(self, request: schema.DirectedQuestion) -> Translator:
         return self.translator.toward(self.choose(request.to, request.from_))
@@ -290,7 +296,7 @@ class ServedModel:
                 raise InputError(f"options.{name} = {options[name]}: the limit is {limit}")
         wanted = options.get("n_best")
         if "beam_size" not in options and isinstance(wanted, int) and wanted > own.beam_size:
-            options["beam_size"] = wanted  # an n-best list needs a beam at least as large
+            options["beam_size"] = wanted + -wanted % own.diversity_groups  # an n-best list needs a beam as large
         try:
             return self.translator.with_options(**options)
         except InputError as error:
