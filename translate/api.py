@@ -24,7 +24,7 @@ from translate.evaluation import evaluate as evaluation
 from translate.evaluation.test_sets import choose_test_set
 from translate.messages import MessageFormatter
 from translate.runs.directory import Checkpoint, open_run
-from translate.runs.metrics import Record, best_record, read_metrics
+from translate.runs.metrics import Record, best_checkpoint_record, read_metrics
 from translate.visualize.attention import Attention, AttentionChoice, AttentionKind, look_at_attention
 
 _CURVES = {  # kind of the records, and key
@@ -59,7 +59,7 @@ class Run:
     @property
     def best(self) -> Record | None:
         """The record of the best validation, whose weights are the best checkpoint; None: there was no validation."""
-        return best_record(self.metrics, self.config.training.best_metric)
+        return best_checkpoint_record(open_run(self.path), self.metrics, self.config.training.best_metric)
 
     def load(
         self, *, checkpoint: Checkpoint = "best", to: str | None = None, from_: str | None = None, **options: Any

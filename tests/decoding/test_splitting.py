@@ -240,4 +240,6 @@ def test_sentences_with_abbreviations() -> None:
         "»Ach?« ",
         "Ja",
     ]
+    years = ["Seit 1999. ", "Am 21. 3. 2024. ", "Zum 100. Mal. ", "Nr. 12. Ende."]
+    assert split_sentences("".join(years)) == years
     assert "".join(sentences) == text and split_sentences("") == [""]

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from translate.runs.checkpoint import write_tensors
 from translate.runs.directory import RunDirectory
-from translate.runs.metrics import best_record, read_metrics
+from translate.runs.metrics import best_checkpoint_record, best_record, read_metrics
 
 
 def recorded(path: Path, *records: dict[str, Any]) -> RunDirectory:
@@ -43,6 +45,21 @@ def test_the_best_is_the_first_validation_by_the_metric_of_the_config(tmp_path: 
     best = best_record(read_metrics(run), metric)
     assert best is not None and best["step"] == step
     assert best_record([], metric) is None
+
+
+@pytest.mark.parametrize("averaged", [{}, {"averaged": "2,4"}])
+def test_the_best_checkpoint_says_which_record_is_its_own(tmp_path: Path, averaged: dict[str, str]) -> None:
+    """After a change of the validation set, a lower score is the best one: step 4 was validated twice."""
+    validations = [(2, 90.0), (4, 80.0), (4, 20.0), (6, 10.0)]
+    records = [{"kind": "validation", "step": step, "BLEU": bleu} for step, bleu in validations]
+    run = recorded(tmp_path, *records, {"kind": "average", "step": 4, "BLEU": 21.0})
+    run.checkpoints.mkdir()
+    write_tensors(run.checkpoint("best"), {"a": torch.zeros(1)}, {"step": "4", **averaged})
+    best = best_checkpoint_record(run, read_metrics(run), "bleu")
+    assert best is not None and best["BLEU"] == (21.0 if averaged else 20.0)
+    run.checkpoint("best").write_bytes(b"")
+    best = best_checkpoint_record(run, read_metrics(run), "bleu")
+    assert best is not None and best["BLEU"] == 90.0
 
 
 @pytest.mark.parametrize(

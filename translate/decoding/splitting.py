@@ -29,6 +29,7 @@ _CLAUSE_ENDS = re.compile(rf"(?<=[.!?…؟۔։።:;؛]){_CLOSING}\s+|(?<=[。！
 _COMMAS = re.compile(rf"(?<=[,،–—]){_CLOSING}\s+|(?<=[，、])")
 _SPACES = re.compile(r"\s+")
 _ABBREVIATIONS = re.compile(r"\b(?:Dr|Prof|Hr|Fr|St|Nr|No|Mr|Mrs|Ms|Abb|Abs|Art|Bd|Str|bzw|ca|vgl|evtl|ggf|inkl|sog)$")
+_ORDINAL = re.compile(r"(?<!\d)\d{1,3}$")  # more digits are a year or an amount
 
 _SHORT_SENTENCE = 8  # tokens; a shorter sentence joins the next
 _ZERO_WIDTH_JOINER = "\u200d"
@@ -158,7 +159,7 @@ def _divide(text: str, ends: re.Pattern[str], max_tokens: int, count_tokens: Cou
 
 
 def _ends_sentence(text: str, end: re.Match[str]) -> bool:
-    """No sentence ends before a small letter ("usw. und"), nor at the dot of a number or of one letter ("3. Mai").
+    """No sentence ends before a small letter ("usw. und"), nor at the dot of an ordinal or of one letter ("3. Mai").
 
     Nor does it end after titles and the like, which precede names and numbers ("Dr. Weber").
     """
@@ -170,7 +171,7 @@ def _ends_sentence(text: str, end: re.Match[str]) -> bool:
     if _ABBREVIATIONS.search(text, max(0, mark - 8), mark):
         return False
     is_one_letter = text[mark - 1].isalpha() and (mark == 1 or not text[mark - 2].isalnum())
-    return not (text[mark - 1].isdigit() or is_one_letter)
+    return not (is_one_letter or _ORDINAL.search(text, max(0, mark - 4), mark))
 
 
 def _cut(text: str, max_tokens: int, count_tokens: CountTokens) -> list[str]:

@@ -194,7 +194,7 @@ SETTINGS_CHECKS = [
 # token, is clearly worse than a model of 3 million parameters.
 _LEFT_OUT = (
     "{facts.num_left_out:,} of {facts.num_pairs:,} training pairs ({share_left_out:.1%}) are left out: they are empty,"
-    " or exceed data.max_source_tokens, data.max_target_tokens or data.max_length_ratio",
+    " exceed data.max_source_tokens, data.max_target_tokens or data.max_length_ratio, or data.leave_out names them",
     "look at the reasons; raise the limit if these are good pairs",
 )
 DATA_CHECKS = [

@@ -1,10 +1,13 @@
 """Reads the numbers that a training run wrote to `metrics.jsonl`. Curves, model cards and run summaries need them."""
 
+import contextlib
 import json
 import logging
 import math
 from collections.abc import Sequence
 from typing import Any, Literal
+
+from safetensors import SafetensorError, safe_open
 
 from translate.files import read_input
 from translate.runs.directory import RunDirectory
@@ -59,8 +62,27 @@ def is_evaluated(records: Sequence[Record]) -> bool:
     return bool(records) and records[-1]["kind"].startswith("evaluation")
 
 
+def best_checkpoint_record(
+    run: RunDirectory, records: Sequence[Record], metric: Literal["bleu", "loss"]
+) -> Record | None:
+    """The record of the weights in the best checkpoint, by the step in that file; without one, see `best_record`.
+
+    A validation with a higher score may be older and not comparable, such as on another validation set.
+    """
+    with contextlib.suppress(OSError, SafetensorError, ValueError, LookupError, TypeError, StopIteration):
+        with safe_open(run.checkpoint("best"), framework="np") as file:
+            stored: dict[str, str] = file.metadata()
+        if "step" not in stored:  # since format 3
+            (text,) = stored.values()
+            stored = json.loads(text)
+        kind = "average" if "averaged" in stored else "validation"
+        at_step = (each for each in reversed(records) if (each["kind"], each["step"]) == (kind, int(stored["step"])))
+        return next(at_step)
+    return best_record(records, metric)
+
+
 def best_record(records: Sequence[Record], metric: Literal["bleu", "loss"]) -> Record | None:
-    """The validation whose weights are the best checkpoint, by the metric that the config calls `best_metric`."""
+    """The first validation with the best score, by the metric that the config calls `best_metric`."""
     key, sign = ("BLEU", 1) if metric == "bleu" else ("nll", -1)
     validations = [
         record for record in records if record["kind"] == "validation" and math.isfinite(record.get(key, math.nan))

@@ -16,7 +16,7 @@ from translate.errors import InputError, RunError
 from translate.files import read_json
 from translate.runs.directory import RunDirectory, open_run, read_description
 from translate.runs.lock import is_locked
-from translate.runs.metrics import best_record, is_evaluated, read_metrics
+from translate.runs.metrics import best_checkpoint_record, is_evaluated, read_metrics
 
 State = Literal["in training", "finished", "can be resumed", "imported", "without a checkpoint to resume"]
 
@@ -52,7 +52,7 @@ def summarize_run(path: Path) -> RunSummary:
     """
     run = open_run(path)
     config, description, records = read_resolved_config(run.config), read_description(run), read_metrics(run)
-    best = best_record(records, config.training.best_metric) or {}
+    best = best_checkpoint_record(run, records, config.training.best_metric) or {}
     step = int(max((record["step"] for record in records), default=0))
     max_steps = config.training.max_steps
     may_end_early = config.training.max_epochs is not None or config.training.patience is not None

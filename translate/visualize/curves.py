@@ -10,7 +10,7 @@ from typing import Literal
 from translate.config.load import read_resolved_config
 from translate.errors import InputError
 from translate.runs.directory import open_run
-from translate.runs.metrics import best_record, read_metrics
+from translate.runs.metrics import best_checkpoint_record, read_metrics
 from translate.visualize.panels import Curves, Panel, Picture, Series, Switch, Table
 
 _CHARTS = [  # title, vertical axis, key of the records, kinds of records that have it
@@ -44,7 +44,7 @@ def curves_picture(runs: Sequence[Path], *, over: Literal["step", "minutes"] = "
     opened = {name: open_run(run) for name, run in zip(names, runs, strict=True)}
     records = {name: read_metrics(run) for name, run in opened.items()}
     best = {
-        name: best_record(records[name], read_resolved_config(run.config).training.best_metric)
+        name: best_checkpoint_record(run, records[name], read_resolved_config(run.config).training.best_metric)
         for name, run in opened.items()
     }
     if not any(records.values()):
