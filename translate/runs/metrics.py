@@ -69,15 +69,15 @@ def best_checkpoint_record(
 
     A validation with a higher score may be older and not comparable, such as on another validation set.
     """
-    with contextlib.suppress(OSError, SafetensorError, ValueError, LookupError, TypeError, StopIteration):
-        with safe_open(run.checkpoint("best"), framework="np") as file:
-            stored: dict[str, str] = file.metadata()
-        if "step" not in stored:  # since format 3
-            (text,) = stored.values()
-            stored = json.loads(text)
-        kind = "average" if "averaged" in stored else "validation"
-        at_step = (each for each in reversed(records) if (each["kind"], each["step"]) == (kind, int(stored["step"])))
-        return next(at_step)
+    if (best := run.checkpoint("best")).is_file():
+        with contextlib.suppress(OSError, SafetensorError, ValueError, LookupError, TypeError, StopIteration):
+            with safe_open(best, framework="np") as file:
+                stored: dict[str, str] = file.metadata()
+            if "step" not in stored:  # since format 3
+                (text,) = stored.values()
+                stored = json.loads(text)
+            of_best = "average" if "averaged" in stored else "validation", int(stored["step"])
+            return next(each for each in reversed(records) if (each["kind"], each["step"]) == of_best)
     return best_record(records, metric)
 
 
