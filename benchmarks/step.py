@@ -19,7 +19,7 @@ from time_to_quality import read_setting, scheduled, step_batches
 PRODUCTS = ("aten::mm", "aten::addmm")
 KINDS = {  # names of operations, or of one that they are part of
     "softmax and loss over the vocabulary": ("_LabelSmoothedLoss", "_LabelSmoothedLossBackward"),
-    "dropout": ("_Dropped", "_DroppedBackward"),
+    "dropout": ("_DropoutFunction", "_DropoutFunctionBackward"),
     "attention: products": ("aten::bmm", "aten::baddbmm"),
     "attention: softmax and masks": ("aten::_softmax", "aten::_softmax_backward_data", "aten::masked_fill"),
     "layer normalisation": ("aten::native_layer_norm", "aten::native_layer_norm_backward"),

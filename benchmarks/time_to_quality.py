@@ -92,10 +92,10 @@ def averaged(model: Any, average: Any) -> Iterator[None]:
     """A context in which a model has its averaged weights, and no dropout."""
     import torch
 
-    from translate.model.lora import lending
+    from translate.model.lora import using_weights
 
     model.eval()
-    with torch.inference_mode(), lending(model, average.tensors):
+    with torch.inference_mode(), using_weights(model, average.tensors):
         yield
     model.train()
 

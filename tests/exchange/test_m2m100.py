@@ -34,7 +34,10 @@ def assert_same_run(one: LoadedRun, other: LoadedRun) -> None:
     weights, expected = get_parameters(one.model), get_parameters(other.model)
     assert all(torch.equal(weights[name], each) for name, each in expected.items())
     assert one.tokenizers.source.model_bytes == other.tokenizers.source.model_bytes
-    assert (one.config.data.told, one.config.decoding) == (other.config.data.told, other.config.decoding)
+    assert (one.config.data.language_settings, one.config.decoding) == (
+        other.config.data.language_settings,
+        other.config.decoding,
+    )
 
 
 @pytest.fixture(scope="module", params=CODES)

@@ -286,7 +286,7 @@ def test_languages_come_back(tmp_path: Path, kind: str) -> None:
     export_run(tmp_path / "pruned", to="huggingface", output=tmp_path / "back")
     again = import_(tmp_path / "back", tmp_path / "again")
     assert again.tokenizers.source.model_bytes == pruned.tokenizers.source.model_bytes
-    assert again.config.data.told == pruned.config.data.told
+    assert again.config.data.language_settings == pruned.config.data.language_settings
     for to, lines in (("en", made.sources[:3]), ("de", made.references[:3])):
         ours, theirs = (load_own_translator(run).translator for run in (made.path, tmp_path / "run"))
         assert_same(theirs.translate(lines, to=to, from_="de" if to == "en" else "en", beam_size=1),

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from translate.model import Transformer, pack
 from translate.model.attention import MultiHeadAttention, Projection
 from translate.model.layers import FeedForward
-from translate.model.lora import LoraProjection, add_lora, is_lora, lending, merge_lora, merged_matrices
+from translate.model.lora import LoraProjection, add_lora, is_lora, merge_lora, merged_matrices, using_weights
 
 Build = Callable[..., Transformer]
 PAD, VOCAB = 3, 23
@@ -161,7 +161,7 @@ def test_a_model_is_lent_merged_weights_and_gets_its_own_back_even_after_an_erro
     expected, own = model(source, target), {name: tensor.data_ptr() for name, tensor in model.named_parameters()}
     merged = {name: tensor.detach() for name, tensor in merge_lora(model, dict(model.named_parameters())).items()}
     plain.load_state_dict(merged, strict=False)
-    with pytest.raises(RuntimeError, match="on purpose"), lending(model, merged):
+    with pytest.raises(RuntimeError, match="on purpose"), using_weights(model, merged):
         assert torch.equal(model(source, target), plain(source, target)), "not the very same numbers"
         assert torch.equal(copy.deepcopy(model)(source, target), plain(source, target))
         raise RuntimeError("on purpose")

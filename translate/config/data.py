@@ -278,7 +278,7 @@ class DataConfig(Section):
         return list(dict.fromkeys(code for pair in pairs for code in pair if self.tags == "both" or code in targets))
 
     @property
-    def told(self) -> dict[str, Any]:
+    def language_settings(self) -> dict[str, Any]:
         """The keys that an export or a fine-tuning of the model needs: its tags, and the languages that have one."""
         tags = {"language_tags": self.tags, "language_tag": self.language_tag}
         return {"languages": list(dict.fromkeys([*self.languages, *self.tagged])), **tags} if self.tags else {}

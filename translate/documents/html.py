@@ -74,7 +74,7 @@ def read_attributes(text: str) -> Iterator[Segment]:
     for item in fold_untouched(read_items(text)):
         attributes = _attributes_of(item.raw)
         about = {_value(attributes, key).rpartition(":")[2] for key in ("name", "property")}  # such as og:title
-        for name, match in attributes.items() if not _says_no(attributes) else ():
+        for name, match in attributes.items() if not _is_untranslated(attributes) else ():
             is_shown = name in _SHOWN and item.tag not in _NAMES
             is_shown |= name == "label" and item.tag in _LABELLED
             is_shown |= name == "content" and item.tag == "meta" and bool(about & {"description", "title"})
@@ -109,12 +109,12 @@ def _value(attributes: Mapping[str, re.Match[str]], name: str) -> str:
     return (attributes[name][3] or "").lower() if name in attributes else ""
 
 
-def _says_no(attributes: Mapping[str, re.Match[str]]) -> bool:
+def _is_untranslated(attributes: Mapping[str, re.Match[str]]) -> bool:
     return _value(attributes, "translate") == "no" or "notranslate" in _value(attributes, "class").split()
 
 
 def _is_untouched(tag: str, raw: str) -> bool:
-    return tag in _UNTOUCHED or _says_no(_attributes_of(raw))
+    return tag in _UNTOUCHED or _is_untranslated(_attributes_of(raw))
 
 
 def read_tag(raw: str) -> Item:

@@ -158,7 +158,7 @@ def write_marian_tokenizer(
         "source_lang": config.data.source_language,
         "target_lang": config.data.target_language,
         **{key: name for key, name in pieces.items() if name in files["vocab.json"]},
-        **config.data.told,
+        **config.data.language_settings,
         **({} if limit is None else {"model_max_length": limit}),
         "clean_up_tokenization_spaces": False,
     }

@@ -26,7 +26,7 @@ from translate.memory import configure_memory
 from translate.runs.initial import read_initial_weights
 from translate.runs.loading import count_weights
 from translate.training import preparation
-from translate.training.preparation import SeenDirection, TrainingData, count_directions, resolve_batch_tokens
+from translate.training.preparation import DirectionCount, TrainingData, count_directions, resolve_batch_tokens
 from translate.training.setup import choose_place
 from translate.training.train import NotReady
 
@@ -62,7 +62,7 @@ class TrainingPlan(NamedTuple):
     padding_share: float  # of all tokens computed in an epoch
     seconds: float | None  # with validations; None: nothing was measured
     validation_seconds: float | None  # the part of `seconds` for validations
-    directions: tuple[SeenDirection, ...] = ()  # how often each is seen, if there are several
+    directions: tuple[DirectionCount, ...] = ()  # how often each is seen, if there are several
 
 
 class Report(NamedTuple):

@@ -26,7 +26,7 @@ class KeyValue(NamedTuple):
         return KeyValue(function(self.key), function(self.value))
 
 
-class Attended(NamedTuple):
+class AttentionOutput(NamedTuple):
     """The output of attention and its weights."""
 
     output: Float[Tensor, "*batch query value_dim"]
@@ -41,7 +41,7 @@ def scaled_dot_product_attention(
     visible: Bool[Tensor, "..."] | None = None,
     bias: Float[Tensor, "..."] | None = None,
     dropout: Callable[[Tensor], Tensor] | None = None,
-) -> Attended:
+) -> AttentionOutput:
     """softmax(query · keyᵀ / sqrt(head_dim) + bias) · value, over the visible keys.
 
     Args:
@@ -56,7 +56,7 @@ def scaled_dot_product_attention(
     if visible is not None:
         scores = scores.masked_fill(~visible, -math.inf)
     weights = scores.softmax(dim=-1)
-    return Attended((weights if dropout is None else dropout(weights)) @ value, weights)
+    return AttentionOutput((weights if dropout is None else dropout(weights)) @ value, weights)
 
 
 class Projection(nn.Linear):

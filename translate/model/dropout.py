@@ -42,7 +42,7 @@ class Dropout(nn.Module):
             return hidden
         if hidden.device.type != "cpu" or torch.compiler.is_compiling():
             return F.dropout(hidden, self.p)
-        dropped: Tensor = _Dropped.apply(hidden, min(round(self.p * 65536), 65535))  # type: ignore[no-untyped-call]
+        dropped: Tensor = _DropoutFunction.apply(hidden, min(round(self.p * 65536), 65535))  # type: ignore[no-untyped-call]
         return dropped
 
 
@@ -64,7 +64,7 @@ def dropout_seeded(*seed: int, device: torch.device) -> Iterator[None]:
         _seeded.bits = before
 
 
-class _Dropped(torch.autograd.Function):
+class _DropoutFunction(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, dropped_of_65536: int) -> Tensor:
         bits = getattr(_seeded, "bits", None) or np.random.SFC64(int(torch.randint(2**63 - 1, ())))

@@ -138,7 +138,7 @@ def merge_lora(model: nn.Module, weights: Mapping[str, Tensor]) -> dict[str, Ten
 
 
 @contextlib.contextmanager
-def lending(model: nn.Module, weights: Mapping[str, Tensor]) -> Iterator[None]:
+def using_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> Iterator[None]:
     """A context that gives a model other weights, without updates, and restores its own at the end.
 
     Args:

@@ -23,7 +23,7 @@ from translate._version import __version__
 from translate.errors import InputError, RunError
 from translate.server import compatibility, schema
 from translate.server.batching import Job
-from translate.server.gate import NO_TOKEN, Access, Gate, Metrics, error_response
+from translate.server.gate import NO_TOKEN, Access, AccessMiddleware, Metrics, error_response
 from translate.server.models import ServedModel, find_model
 
 _PAGE = files("translate.server") / "page"
@@ -51,7 +51,7 @@ def create_app(models: Mapping[str, ServedModel], limits: schema.Limits, access:
     )
     app.state.num_active, app.state.is_draining = 0, False
     app.add_middleware(compatibility.FormsAsJson)
-    app.add_middleware(Gate, access=access, metrics=metrics, max_bytes=limits.body_bytes)
+    app.add_middleware(AccessMiddleware, access=access, metrics=metrics, max_bytes=limits.body_bytes)
     if access.cors_origins:
         app.add_middleware(
             CORSMiddleware,

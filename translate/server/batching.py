@@ -38,7 +38,7 @@ class Found(NamedTuple):
     is_partial: bool = False  # the translation so far
 
 
-class _Abandoned(Exception):
+class _Cancelled(Exception):
     """All clients have disconnected."""
 
 
@@ -229,14 +229,14 @@ class BatchQueue:
 
         def check(*_: object) -> None:
             if all(job.is_cancelled for job, _ in batch):
-                raise _Abandoned
+                raise _Cancelled
 
         try:
             if (call := batch[0][0].call) is not None:
                 batch[0][0].deliver(Found(0, call(check)))
             else:
                 self._translate(batch, check)
-        except _Abandoned:
+        except _Cancelled:
             pass
         except Exception as error:
             if not isinstance(error, InputError):

@@ -70,7 +70,7 @@ class Metrics:
         self.batch_seconds.labels(model).observe(seconds)
 
 
-class Gate:
+class AccessMiddleware:
     """Refuses requests that are not allowed or whose body has more than `max_bytes`, counts all, and adds headers."""
 
     def __init__(self, app: ASGIApp, *, access: Access, metrics: Metrics, max_bytes: int) -> None:

@@ -21,7 +21,7 @@ from translate.distributed.state import full_state_dict, full_tensor, is_sharded
 from translate.errors import InputError
 from translate.evaluation.evaluate import spread_samples
 from translate.model import Transformer
-from translate.model.lora import lending, merge_lora
+from translate.model.lora import merge_lora, using_weights
 from translate.runs.checkpoint import AVERAGED_KEY, WEIGHTS_PREFIX, add_prefix, read_tensors, write_checkpoint
 from translate.runs.directory import Checkpoint, RunDirectory
 from translate.runs.loading import (
@@ -93,7 +93,7 @@ class BestCheckpoint:
                     model = build_model(self.config, self.tokenizers, device=model.device)
                     set_parameters(model, {name: full_tensor(each) for name, each in weights.items()}, name="the model")
                 else:
-                    lent.enter_context(lending(model, weights))
+                    lent.enter_context(using_weights(model, weights))
                 result = self._score(model, self.corpora.validation)
                 others = self._score(model, self.corpora.validation_also)
             seconds = sum(each.seconds for each in (*result.values(), *others.values()))
@@ -130,7 +130,7 @@ class BestCheckpoint:
         found: dict[str, Validation] = {}
         for key, corpus in corpora.items():
             num_lines = 2 * len(corpus.sources[world.rank :: world.size])  # scored, then translated
-            with self.recorder.validating(num_lines) as advance, self.stop.abandoning(every_position):
+            with self.recorder.validating(num_lines) as advance, self.stop.cancelling(every_position):
                 score = partial(validate, search=search, world=world, on_finished=advance)
                 found[key.rpartition(".")[2]] = score(model, tokenizers, corpus, self.config)
         return found

@@ -54,7 +54,7 @@ class Corpora(NamedTuple):
     validation_also: dict[str, ParallelCorpus]
 
 
-class SeenDirection(NamedTuple):
+class DirectionCount(NamedTuple):
     """How often a training run sees the pairs of a direction."""
 
     direction: str
@@ -147,7 +147,7 @@ def read_corpora(config: Config) -> Corpora:
 
 def count_directions(
     data: DataConfig, corpora: Iterable[ParallelCorpus], reports: Iterable[FilterReport], *, num_epochs: float = 1.0
-) -> list[SeenDirection]:
+) -> list[DirectionCount]:
     """How often each direction is seen in some epochs; empty if there is only one, or nothing is filtered yet.
 
     In streamed corpora, every segment counts like the first.
@@ -161,7 +161,7 @@ def count_directions(
     found = []
     for direction, (pairs, count) in seen.items() if len(seen) > 1 else ():
         known = (None, None) if direction in streamed else (pairs, count / max(1, pairs))
-        found.append(SeenDirection(direction, known[0], round(count), known[1], count / total))
+        found.append(DirectionCount(direction, known[0], round(count), known[1], count / total))
     return found
 
 

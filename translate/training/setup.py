@@ -173,7 +173,7 @@ def try_settings(
         The precision, whether to compile the layers, and a warning for each that fails.
     """
 
-    def why_no_step(*, is_compiled: bool) -> str:
+    def explain_failure(*, is_compiled: bool) -> str:
         one_layer = model.model_copy(update={"num_encoder_layers": 1, "num_decoder_layers": 1})
         try:
             with torch.random.fork_rng(devices=[]):
@@ -193,14 +193,14 @@ def try_settings(
 
     fallbacks = []
     if precision.deterministic and has_streams(precision.device):
-        reason = why_no_step(is_compiled=False)
+        reason = explain_failure(is_compiled=False)
         if "determinis" in reason:  # training itself reports all other errors
             precision = precision._replace(deterministic=False)
             fallbacks.append(
                 f"training.deterministic = true does not work on {precision.device}: {reason}. Training continues"
                 " without it, so a resumed run will differ from one that was never stopped"
             )
-    reason = why_no_step(is_compiled=True) if settings.compile else ""
+    reason = explain_failure(is_compiled=True) if settings.compile else ""
     if reason:
         needed = "a C++ compiler, such as g++" if precision.device.type == "cpu" else "triton and a C compiler"
         fallbacks.append(

@@ -46,7 +46,7 @@ class StopRequests:
                 signal.signal(number, handler)
 
     @contextlib.contextmanager
-    def abandoning(self, module: nn.Module) -> Iterator[None]:
+    def cancelling(self, module: nn.Module) -> Iterator[None]:
         """A context where a recorded signal ends all work that calls the module, in every thread that calls it.
 
         It raises `Cancelled`. The signal handler cannot, because a thread pool or a lock may be half changed then.

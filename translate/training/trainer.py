@@ -58,7 +58,7 @@ class Trainer:
         With `profiles`, a profile of some steps is written into the run.
         """
         settings, progress = self.settings, self.progress
-        if self._owes_validation():  # of another run's weights, or the run was stopped before the validation was done
+        if self._needs_validation():  # of another run's weights, or the run was stopped before the validation was done
             self._validate()
         self._stop_if_asked()
         prefetched = prefetch_steps(
@@ -80,10 +80,10 @@ class Trainer:
                     self.recorder.record(self._log_step())
                     self.window.restart()
                 # A validation, which also follows the last step, saves when it is done.
-                if progress.step % settings.save_every == 0 and not (self._owes_validation() or self._is_over()):
+                if progress.step % settings.save_every == 0 and not (self._needs_validation() or self._is_over()):
                     self._save()
                 self._stop_if_asked()
-                if self._owes_validation() and not self._is_over():
+                if self._needs_validation() and not self._is_over():
                     self._validate()
                     self._stop_if_asked()
         if progress.is_out_of_patience(settings):
@@ -195,7 +195,7 @@ class Trainer:
         save_last(self.training)
         self._is_saved = True
 
-    def _owes_validation(self) -> bool:
+    def _needs_validation(self) -> bool:
         step, is_fine_tuning = self.progress.step, self.settings.initialize_from is not None
         is_due = step % self.settings.validate_every == 0 and (step > 0 or is_fine_tuning)
         return is_due and self.progress.validated_step != step
@@ -210,7 +210,7 @@ class Trainer:
             logger.info(f"Stopping after step {step:,} ({number.name}); press Ctrl-C again to quit at once")
             self._save()
             raise StoppedBySignal(number, step=step)
-        if self.pause is not None and not (self._owes_validation() or self._is_over()) and self.pause(self.progress):
+        if self.pause is not None and not (self._needs_validation() or self._is_over()) and self.pause(self.progress):
             logger.info(f"Pausing after step {step:,}")
             self._save()
             raise Paused
