@@ -63,8 +63,6 @@ def average(
         tried: list[ScoredAverage] = []
         for name, names in {"best": ("best",), **windows}.items():
             steps = load_average(directory, names, loaded.model)
-            if len({*steps}) < len(steps):
-                raise InputError(f"{run}: two of {', '.join(names)} have the weights of the same step")
             with show_progress("Validating", 2 * num_lines, unit="lines") as advance:
                 score = functools.partial(validate, config=config, on_finished=advance)
                 scored = [score(loaded.model, loaded.tokenizers, pairs) for pairs in test_sets.values()]

@@ -273,12 +273,15 @@ def _restore_last(training: Training) -> bool:
             validated = training.data.corpora.validation.values(), training.data.tokenizers, training.config
             if progress.validation_fingerprint == validation_fingerprint(*validated, as_0_10_0=True):
                 progress.validation_fingerprint = training.progress.validation_fingerprint
+            if progress.data_fingerprint != training.progress.data_fingerprint:
+                other = "data.train is not what this run was trained on; restore it, or start a new run"
+                raise InputError(f"{run.path}: {other}")
             if progress.step > settings.max_steps:
                 made = f"{run.path} has already made {progress.step:,} steps"
                 raise InputError(f"{made}, so it cannot be resumed with training.max_steps = {settings.max_steps}")
             if progress.has_ended(settings) and is_evaluated(read_metrics(run)):
                 return progress, True, True
-            _compare(run, progress, training.progress)
+            _compare(progress, training.progress)
         write_config(run, training.config)
         _restore_kept(run, progress, settings)
         return progress, found is not None, False
@@ -295,10 +298,8 @@ def _restore_last(training: Training) -> bool:
     return False
 
 
-def _compare(run: RunDirectory, saved: Progress, new: Progress) -> None:
-    """Check that a resumed run has its own data, log what else has changed, and record that in its progress."""
-    if saved.data_fingerprint != new.data_fingerprint:
-        raise InputError(f"{run.path}: data.train is not what this run was trained on; restore it, or start a new run")
+def _compare(saved: Progress, new: Progress) -> None:
+    """Log what has changed since a resumed run was saved, and record that in its progress."""
     changes = [
         f"{name} {new.environment.get(name, 'unknown')} (it was {before})"
         for name, before in saved.environment.items()
