@@ -59,6 +59,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
+os.environ["HF_HUB_OFFLINE"] = "1"  # no test needs the network
+
 # Trainings cache encoded data for the next start: here in a temporary folder, not in the user's cache.
 os.environ["HF_DATASETS_CACHE"] = tempfile.mkdtemp(prefix="translate-tests-")
 atexit.register(shutil.rmtree, os.environ["HF_DATASETS_CACHE"], ignore_errors=True)

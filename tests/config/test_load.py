@@ -239,6 +239,7 @@ def test_missing_files_are_all_reported_with_the_places(tmp_path: Path, error: E
     assert in_order(target, "data.train.0.target = ..: ", "folder", "(folder/c.yaml:2:38)", f"{here}, {here.parent}")
     message = error("data.root=none", name="folder/c.yaml", require_files=True)
     assert in_order(message, "data.root = none: ", "(command line)", f"{here}/none\n")
+    assert "data.root=DIR" in error(name="folder/c.yaml", require_files=True)
     assert load_config("folder/c.yaml").config.data.train == (TextCorpus(source=Path("a.de"), target=Path("..")),)
 
 

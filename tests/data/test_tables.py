@@ -175,11 +175,16 @@ def test_bad_tables(tmp_path: Path, capfd: pytest.CaptureFixture[str], kind: str
 
 def test_the_hub_is_asked_for_what_the_config_says(monkeypatch: pytest.MonkeyPatch) -> None:
     import datasets
+    from huggingface_hub import constants
 
     asked = []
 
+    def unreachable() -> None:
+        raise OSError("no network")
+
     def load(*args: object, **options: object) -> datasets.Dataset:
         asked.append((args, options))
+        assert constants.HF_HUB_OFFLINE, "it would retry for most of a minute"
         columns = {"translation": [{"de": "eins", "en": "one"}, {"de": "zwei", "en": "two"}]}
         features = datasets.Features({"translation": datasets.Translation(languages=["de", "en"])})
         return datasets.Dataset.from_dict(columns, features=features).select([1])  # as a split such as train[1:] does
@@ -188,10 +193,13 @@ def test_the_hub_is_asked_for_what_the_config_says(monkeypatch: pytest.MonkeyPat
         raise RuntimeError("generation failed") from ConnectionError("no route to host\nand more")
 
     monkeypatch.setattr(datasets, "load_dataset", load)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("huggingface_hub.utils.get_session", unreachable)
     columns = {"source_column": "translation.de", "target_column": "translation.en"}
     hub = HubCorpus(dataset="wmt14", subset="de-en", split="train[1:]", revision="abc", **columns)  # type: ignore[arg-type]
     corpus = read_corpus(hub, key="data.train.0")
     assert corpus[:3] == ("wmt14 (split train[1:], subset de-en, revision abc)", ["zwei"], ["two"])
+    assert not constants.HF_HUB_OFFLINE
     assert asked == [(("wmt14", "de-en"), {"split": "train[1:]", "revision": "abc"})]
     monkeypatch.setattr(datasets, "load_dataset", fail)
     with pytest.raises(InputError, match=r"^data\.train\.1: wmt14 \(split train.*ConnectionError: no route to host\)"):

@@ -66,7 +66,7 @@ def test_all_of_a_run_over_steps_and_over_time(make_run: MakeRun, tmp_path: Path
     assert (validated.name, validated.kind, validated.x, validated.minutes) == ("demo", "validation", [1.0], [2.5])
     assert (validated.y, validated.marked) == ([2.0], (0, "best 2"))
     (bleu,) = chart(picture, "BLEU on validation").series
-    assert (bleu.name, bleu.y, bleu.marked) == ("demo", [30.0], (0, "best 30"))
+    assert (bleu.name, bleu.y, bleu.marked) == ("demo", [30.0], (0, "best 30.00"))
     for name, ys in [("Learning rate", [0.001, 0.002]), ("Speed", [100.0, 50.0]), ("Gradient norm", [1.5, 1.5])]:
         assert chart(picture, name).series[0].y == ys
     assert table(picture) == {
@@ -84,7 +84,7 @@ def test_the_best_validation_is_the_first_that_chose_the_checkpoint(make_run: Ma
     final = {"kind": "final", "step": 8, "BLEU": 99.0, "loss": 0.1}  # a kind of record that this version does not know
     picture = curves_picture([make_run(tmp_path / "demo", *records, final, best_metric="loss")])
     (bleu,) = chart(picture, "BLEU on validation").series
-    assert bleu.x == [2.0, 4.0, 6.0, 8.0] and bleu.y[-1] is None and bleu.marked == (2, "best 25")
+    assert bleu.x == [2.0, 4.0, 6.0, 8.0] and bleu.y[-1] is None and bleu.marked == (2, "best 25.00")
     assert (table(picture)["Best step"], table(picture)["BLEU"]) == (["6"], ["25.00"])
 
 

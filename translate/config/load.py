@@ -400,6 +400,8 @@ def _find_files(config: Config, origins: dict[str, Origin], *, required: bool) -
 
     root = config.data.root and find(config.data.root, "data.root")
     found = typing.cast(Config, replace_paths(config, ""))
+    if len(problems) > 1 and root is None:
+        problems.append("If they are all in another folder, name it with data.root=DIR")
     if required and problems:
         raise InputError("\n".join(problems))
     return found

@@ -389,6 +389,24 @@ def _load(corpus: HubCorpus, **options: bool) -> Any:
 
 
 @contextmanager
+def offline_if_unreachable() -> Iterator[None]:
+    """A context that has only the cache of the Hub if the Hub cannot be reached: retries would take most of a minute."""
+    from huggingface_hub import constants
+    from huggingface_hub.utils import get_session
+
+    before = constants.HF_HUB_OFFLINE
+    try:
+        if not before:
+            get_session().head(constants.ENDPOINT, timeout=10)
+    except Exception:  # whatever the HTTP client raises
+        constants.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE = before
+
+
+@contextmanager
 def _quiet_datasets() -> Iterator[None]:
     """`datasets` without progress bars and log lines; its errors contain everything important."""
     import datasets
@@ -398,7 +416,7 @@ def _quiet_datasets() -> Iterator[None]:
     datasets.disable_progress_bars()
     datasets.logging.set_verbosity(datasets.logging.CRITICAL + 1)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), offline_if_unreachable():
             warnings.simplefilter("ignore")
             yield
     finally:

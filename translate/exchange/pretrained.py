@@ -8,6 +8,7 @@ import torch
 
 from translate.config.load import load_config
 from translate.config.section import MOST
+from translate.data.tables import offline_if_unreachable
 from translate.data.tokenizer import BOS_ID, PAD_ID
 from translate.decoding.counterparts import NAMES, from_settings, known_settings
 from translate.errors import InputError, import_extra
@@ -38,9 +39,12 @@ def download(name: str) -> Path:
     import_extra("transformers")
     hub, patterns = import_extra("huggingface_hub"), [*_PATTERNS, "README.md"]
     try:
-        return Path(hub.snapshot_download(name, allow_patterns=patterns))
+        with offline_if_unreachable():
+            return Path(hub.snapshot_download(name, allow_patterns=patterns))
     except (OSError, ValueError) as error:
-        raise InputError(f"{name}: no such folder, nor could it be downloaded from the Hub: {error}") from error
+        reason = str(error).partition("\n")[0].partition(". ")[0]
+        hint = "check the network and the name, or download its files elsewhere and import their folder"
+        raise InputError(f"{name}: no such folder, nor could it be downloaded from the Hub ({reason}); {hint}") from error
 
 
 def read_pretrained(

@@ -199,7 +199,9 @@ def _curves(panel: Curves, is_page: bool) -> Spec:
     scale = {"nice": False, "zero": False, "padding": 8}
     padding = 26 if has_marks else 8
     up: Spec = {"title": panel.y_axis, "scale": {**scale, "padding": padding}, "axis": {"tickCount": 5}}
-    if panel.is_log:
+    up["scale"]["zero"] = panel.begins_at_zero
+    heights = [row["y"] for row in rows if row["y"]]
+    if panel.is_log and heights and max(heights) > 3 * min(heights):  # a log scale with a smaller range has no numbers
         up["scale"] = {"type": "log", "nice": False, "padding": padding}
     along = {"title": {"expr": "over"} if has_minutes else panel.x_axis, "tickCount": 6}
     colour = {"color": {"field": "name", "scale": {"domain": names}, "legend": _STROKES}}

@@ -63,11 +63,13 @@ def curves_picture(runs: Sequence[Path], *, over: Literal["step", "minutes"] = "
             if shown:
                 xs, minutes = [record["step"] for record in shown], [record["minutes_so_far"] for record in shown]
                 ys = [record[key] if math.isfinite(record[key]) else None for record in shown]
-                marks = [(place, f"best {each[key]:.4g}") for place, each in enumerate(shown) if each is best[name]]
+                form = ".2f" if key == "BLEU" else ".4g"
+                marks = [(place, f"best {each[key]:{form}}") for place, each in enumerate(shown) if each is best[name]]
                 kind = {"train": "training"}.get(kind, kind.removeprefix("validation/"))
                 series.append(Series(name, xs, ys, kind, minutes, marks[0] if marks else None))
         if series:
-            panels.append(Curves(title, "step", y_axis, series, is_log=key in ("nll", "gradient_norm")))
+            is_log, is_speed = key in ("nll", "gradient_norm"), key == "target_tokens_per_second"
+            panels.append(Curves(title, "step", y_axis, series, is_log=is_log, begins_at_zero=is_speed))
     rows: dict[str, list[str]] = {}
     for name, of_run in records.items():
         speeds = [record["target_tokens_per_second"] for record in of_run if "target_tokens_per_second" in record]

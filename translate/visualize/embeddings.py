@@ -56,7 +56,7 @@ def embeddings_picture(
     tables = "Source and target have separate tables, whose directions cannot be compared, so each has its own map."
     if model.config.tie_embeddings == "all":
         groups = source | target | dict.fromkeys(source.keys() & target.keys(), "both")
-        shown = [*list(source)[:10], *list(target)[:10]]
+        shown = [*dict.fromkeys([*list(source)[:10], *list(target)[:10]])]
         sides = [("source and target", tokenizers.source, source_table, groups, shown)]
         tables = "Source and target share one table of embeddings."
     panels: list[Panel] = []

@@ -44,7 +44,8 @@ class Curves(NamedTuple):
     x_axis: str
     y_axis: str
     series: Sequence[Series]
-    is_log: bool = False  # the vertical axis
+    is_log: bool = False  # the vertical axis, unless its range is small
+    begins_at_zero: bool = False  # the vertical axis
     note: str = ""
 
 
