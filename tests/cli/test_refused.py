@@ -30,6 +30,8 @@ ROWS: dict[str, list[str]] = {
     "train demo --lr 1": ["--lr;", "training.learning_rate=…?"],
     "check demo --max-steps=9": ["--max-steps;", "training.max_steps=…?"],
     "tokenizer train a.de": ["'--output'"],
+    "train runs/gone --resume": ["runs/gone", "`translate runs`"],
+    "serve run --port 99999": ["'--port': it ", "65535"],
     "export run out": ["'--to'"],
     # init
     "init gone.de gone.en": ["gone.de"],
@@ -69,6 +71,7 @@ ROWS: dict[str, list[str]] = {
     "decode run a.de -o out --engine ctranslate2 --resume": ["--resume", "--engine ctranslate2"],
     "decode run pipe -o out --resume": ["pipe", "once"],
     "decode run a.de -o out --prefix pipe --resume": ["pipe", "once"],
+    "decode run --search sample --beam-size 4": ["--beam-size", "--search beam"],
     "decode run --device abacus": ["device = abacus"],
     "decode run --device cuda:99": ["device = cuda:99"],
     "decode run --n-best 3": ["decoding.n_best = 3", "decoding.beam_size = 2"],  # the run's own beam size
@@ -95,6 +98,7 @@ ROWS: dict[str, list[str]] = {
     "average run step-1 step-1": ["training.keep_last"],
     # compare
     "compare run": ["run", "two"],
+    "compare run gone": ["gone", "`translate runs`"],
     "compare run a.en --source a.de": ["--source", "--reference"],
     "compare run a.en": ["first, second", "--set"],
     "compare a.en b.en": ["--source", "--reference"],

@@ -68,7 +68,7 @@ def test_paths_that_are_not_files_are_refused(tmp_path: Path, kind: str) -> None
         with pytest.raises(InputError, match=f"^data.validation: {path}: .*{message}"):
             read_corpus(corpus_of_kind(kind, path), key="data.validation")
     empty = write(tmp_path / "empty", b"")
-    with pytest.raises(InputError, match="^data.validation: .*empty"):
+    with pytest.raises(InputError, match="^data.validation: .*empty" + ("$" if kind == "text" else "")):
         read_corpus(corpus_of_kind(kind, empty), key="data.validation")
 
 

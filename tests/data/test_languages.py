@@ -63,7 +63,7 @@ def test_both_directions_of_a_corpus_are_two_corpora() -> None:
 
 def test_a_language_is_chosen_only_where_there_is_a_choice() -> None:
     known = languages(*map(direction, ("de-en", "fr-en", "en-de")))
-    assert known.choose("de") == ("en", "de")
+    assert known.choose("de") == known.choose("DE", "En") == ("en", "de")
     assert known.choose("en") == ("und", "en")  # the model is not told the source's language
     assert known.choose("en", "fr") == ("fr", "en")
     assert known.choose("de", "fr") == ("fr", "de")  # a direction without training data

@@ -194,7 +194,7 @@ def test_the_hub_is_asked_for_what_the_config_says(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(datasets, "load_dataset", load)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr("huggingface_hub.utils.get_session", unreachable)
+    monkeypatch.setattr("huggingface_hub.get_session", unreachable)
     columns = {"source_column": "translation.de", "target_column": "translation.en"}
     hub = HubCorpus(dataset="wmt14", subset="de-en", split="train[1:]", revision="abc", **columns)  # type: ignore[arg-type]
     corpus = read_corpus(hub, key="data.train.0")

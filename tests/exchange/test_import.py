@@ -18,6 +18,7 @@ def test_an_imported_run_is_a_run(make_opus: Callable[..., Path], german: list[s
     result = translate("import", folder, run, "decoding.device=cpu")
     assert (result.exit_code, result.stdout) == (0, "")
     assert "Model: de → en, " in result.stderr and "it gives the same numbers. Next: translate decode" in result.stderr
+    assert json.loads(translate("info", run, "--json").stdout)["max_steps"] is None
     again = translate("import", folder, run)
     assert again.exit_code == 2 and "is not an empty folder" in again.stderr
 

@@ -234,7 +234,7 @@ def test_a_name_on_the_hub_is_downloaded(
     assert (search.beam_size, search.length_penalty_kind, search.length_penalty) == (4, "average", 1.0)
     assert (search.max_length_factor, search.max_length_constant) == (0.0, 38)
     assert (config.tokenizer.type, config.tokenizer.vocabulary, config.model.output_bias) == ("unigram", "joint", True)
-    with pytest.raises(InputError, match="a/b: no such folder, nor could .* from the Hub .404.; .* import their folder"):
+    with pytest.raises(InputError, match="a/b: no such folder, nor could .* the Hub .404.; .* import their folder"):
         import_(Path("a/b"), tmp_path / "other")
     with pytest.raises(InputError, match="nowhere: no such folder, and not a name on the Hugging Face Hub, such as"):
         import_(Path("nowhere"), tmp_path / "other")

@@ -137,7 +137,7 @@ def test_a_run_that_was_probably_meant_is_named(tmp_path: Path, monkeypatch: pyt
         "runs/dmo": "^runs/dmo: .*did you mean runs/demo[?]$",
         "wide": "^wide: .*did you mean runs/wide[?]$",
         "runs": "^runs .*run.json; .*copy the whole run again.*did you mean runs/demo or runs/wide[?]$",
-        "other": "^other: no such run directory$",
+        "other": "^other: no such run directory; `translate runs` ",
         "empty": "^empty .*run.json; ",
         "letter.txt": "^letter.txt: is a file",
     }.items():

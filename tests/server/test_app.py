@@ -168,6 +168,12 @@ def test_errors(client: TestClient, path: str, question: dict[str, Any], status:
     assert words in response.json()["error"]
 
 
+def test_a_body_that_is_not_utf8(client: TestClient) -> None:
+    body, headers = '{"text": "läuft"}'.encode("latin-1"), {"content-type": "application/json"}
+    response = client.post("/translate", content=body, headers=headers)
+    assert response.status_code == 400 and "not UTF-8 text" in response.json()["error"]
+
+
 def test_openapi(client: TestClient) -> None:
     """The schema has examples and errors; FastAPI's own pages, which load scripts from another host, are off."""
     assert "page/docs.js" in client.get("/docs").text and client.get("/redoc").status_code == 404

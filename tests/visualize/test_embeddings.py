@@ -88,8 +88,9 @@ def test_a_joint_vocabulary_has_one_map(make_translator: MakeTranslator) -> None
     (hund,) = [point for point in points.points if point.label == "Hund"]
     assert hund.note.startswith("Nearest: ") and hund.note.count(",") == 1 and "Hund" not in hund.note
     assert [row[0] for row in table.rows][:5] == words and len(table.rows) == 10
-    same = embeddings_picture(translator, [], sources=SOURCES, targets=SOURCES, num_words=5, num_neighbours=2, name="toy")
-    assert [row[0] for row in same.panels[1].rows] == words  # type: ignore[union-attr]
+    texts = {"sources": SOURCES, "targets": SOURCES}
+    _, table = embeddings_picture(translator, [], num_words=5, num_neighbours=2, name="toy", **texts).panels
+    assert [row[0] for row in table.rows] == words  # type: ignore[union-attr]
     vocabulary = {piece.lstrip("▁") for piece in translator.tokenizers.source.pieces(range(320))}
     for row in table.rows:  # among the whole vocabulary
         assert {part.rsplit(" ", 1)[0].lstrip("-") for part in row[1].split(", ")} <= vocabulary

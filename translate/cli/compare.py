@@ -64,7 +64,7 @@ def compare(
     from translate.runs.directory import open_run
 
     for system in systems:
-        if system.is_dir():
+        if system.is_dir() or not (system.suffix or system.exists()):
             check_runs(system)
         else:
             require_file(system)

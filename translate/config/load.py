@@ -272,7 +272,8 @@ def find_config(name: str, *, beside: Path | None = None) -> Path:
     what = f"{name!r} is a directory, not a config" if name and os.path.isdir(candidates[0]) else f"no config {name!r}"
     beside_it = [each for each in nearest_paths(candidates[0], Path("runs")) if each.endswith("ml") or is_run(each)]
     meant = did_you_mean(beside_it + nearest(path.stem, preset_names(), cutoff=0.75))
-    raise InputError(f"{what}: looked for {looked}; the presets are {', '.join(preset_names())}{meant}")
+    others = f"the presets are {', '.join(preset_names())}" if len(candidates) > 1 else "`translate runs` lists runs"
+    raise InputError(f"{what}: looked for {looked}; {others}{meant}")
 
 
 def _candidates(name: str, origin: Origin | None, *, root: Path | None = None) -> list[Path]:

@@ -67,7 +67,8 @@ def read_corpus(corpus: Corpus, *, key: str, languages: Languages | None = None)
     except InputError as error:
         raise InputError(f"{key}: {error}") from error.__cause__
     if not len(sources):
-        raise InputError(f"{key}: {name} has no sentence pair")
+        reason = ": both files are empty" if isinstance(corpus, TextCorpus) else ""
+        raise InputError(f"{key}: {name} has no sentence pair{reason}")
     named = f"{name} with {corpus.source_tag}" if corpus.source_tag else name
     read = ParallelCorpus(named, sources, targets, corpus.weight, corpus.source_tag, augment=corpus.augment)
     return read if languages is None else tag_corpus(read, corpus, languages)

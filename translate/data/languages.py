@@ -116,7 +116,8 @@ class Languages:
             InputError: The model does not have the language, or has a choice of several; or the two are the same, and
                 the model has not been trained to copy.
         """
-        from_ = None if from_ == UNKNOWN and UNKNOWN not in self.sources else from_
+        from_ = None if from_ == UNKNOWN and UNKNOWN not in self.sources else _spelled(from_, self.sources)
+        to = _spelled(to, self.targets)
         for code, known, verb in (from_, self.sources, "from"), (to, self.targets, "to"):
             if code is not None and code not in known:
                 raise InputError(
@@ -133,6 +134,11 @@ class Languages:
                 raise InputError(f"the model translates from {list_some(self.sources)}: choose one with {names[1]}")
             from_ = UNKNOWN  # nothing depends on it
         return Direction(from_ or sources.pop(), to or targets.pop())
+
+
+def _spelled(code: str | None, known: Sequence[str]) -> str | None:
+    """A code as the model spells it: case does not count."""
+    return next((each for each in known if code and code not in known and each.lower() == code.lower()), code)
 
 
 def unknown_language(code: str, known: Sequence[str]) -> str:

@@ -390,9 +390,8 @@ def _load(corpus: HubCorpus, **options: bool) -> Any:
 
 @contextmanager
 def offline_if_unreachable() -> Iterator[None]:
-    """A context that has only the cache of the Hub if the Hub cannot be reached: retries would take most of a minute."""
-    from huggingface_hub import constants
-    from huggingface_hub.utils import get_session
+    """A context in which the Hub is its local cache if it cannot be reached: retries would take most of a minute."""
+    from huggingface_hub import constants, get_session
 
     before = constants.HF_HUB_OFFLINE
     try:

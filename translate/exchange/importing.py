@@ -104,9 +104,10 @@ def _read_pretrained(folder: Path) -> ForeignModel:
     file, readers = folder / "config.json", {"marian": read_marian_mt, "m2m_100": read_m2m100}
     model_type = read_mapping(file).get("model_type") if file.is_file() else "marian"  # which says what is missing
     if model_type not in readers:
+        own = " (an export of a run: use the run itself)" if model_type == "translate" else ""
         raise InputError(
-            f"{file}: model_type = {model_type!r}; MarianMT models ('marian'), such as those of OPUS-MT, M2M100 and"
-            " NLLB-200 ('m2m_100'), and Marian's own files can be imported"
+            f"{file}: model_type = {model_type!r}{own}; MarianMT models ('marian'), such as those of OPUS-MT, M2M100"
+            " and NLLB-200 ('m2m_100'), and Marian's own files can be imported"
         )
     return readers[model_type](folder)
 

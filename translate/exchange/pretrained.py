@@ -43,8 +43,9 @@ def download(name: str) -> Path:
             return Path(hub.snapshot_download(name, allow_patterns=patterns))
     except (OSError, ValueError) as error:
         reason = str(error).partition("\n")[0].partition(". ")[0]
+        problem = f"no such folder, nor could it be downloaded from the Hub ({reason})"
         hint = "check the network and the name, or download its files elsewhere and import their folder"
-        raise InputError(f"{name}: no such folder, nor could it be downloaded from the Hub ({reason}); {hint}") from error
+        raise InputError(f"{name}: {problem}; {hint}") from error
 
 
 def read_pretrained(

@@ -224,7 +224,7 @@ def check_holds_run(path: Path) -> None:
     if not path.is_dir():
         runs = [each for each in nearest_paths(path, Path("runs")) if RunDirectory(Path(each)).description.is_file()]
         problem = "is a file, not a run directory" if path.exists() else "no such run directory"
-        raise InputError(f"{path}: {problem}{did_you_mean(runs)}")
+        raise InputError(f"{path}: {problem}{did_you_mean(runs) or '; `translate runs` lists runs'}")
     if not os.access(path, os.R_OK | os.X_OK):
         raise InputError(f"{path}: its files cannot be reached: check the permissions of that folder")
     if not os.path.lexists(RunDirectory(path).description):

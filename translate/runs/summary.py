@@ -74,7 +74,7 @@ def summarize_run(path: Path) -> RunSummary:
         num_parameters=_count_parameters(weights[0]) if weights else None,
         num_bytes=sum(_sizes(path)),
         step=step,
-        max_steps=max_steps,
+        max_steps=None if description.imported else max_steps,
         minutes=records[-1]["minutes_so_far"] if records else 0.0,
         best_bleu=best.get("BLEU"),
         best_step=int(best["step"]) if best else None,

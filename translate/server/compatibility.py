@@ -119,7 +119,7 @@ def choose_model(
         for code in [None] if is_any else filter(None, [find(source, known.sources)]):
             if (to := find(target, known.targets_of(code) if code else known.targets)) is not None:
                 return model, model.choose(to, code, names=names)
-    available = ", ".join(str(model.languages) for model in models.values())
+    available = ", ".join(dict.fromkeys(str(model.languages) for model in models.values()))
     raise HTTPException(400, f"no model translates {source or 'any'} to {target}; available: {available}")
 
 

@@ -27,6 +27,7 @@ from translate.training.tracking.recorder import Recorder
 logger = logging.getLogger(__name__)
 
 _NOTABLE_WAITING = 0.1  # share of the time
+_WARM_STEPS = 100  # before them, reading the first batches dominates
 
 
 class Paused(Exception):
@@ -154,7 +155,8 @@ class Trainer:
         if is_shown:
             quality, speed = describe_step(record)
             logger.info(f"{quality}{speed}{time_left}", extra={"dim": f"{speed}{time_left}"})
-        if record["waiting"] >= _NOTABLE_WAITING and not self._has_reported_waiting:
+        is_notable = record["waiting"] >= _NOTABLE_WAITING and progress.step >= _WARM_STEPS
+        if is_notable and not self._has_reported_waiting:
             self._has_reported_waiting = True
             logger.info(f"{record['waiting']:.0%} of the time of the last steps was spent {WAITING_FOR_DATA}")
         return record

@@ -80,7 +80,8 @@ def explain_usage(error: Any) -> str:
     if type(error).__name__ == "NoArgsIsHelpError":  # the help is printed
         raise error
     wrong = getattr(error, "option_name", None)
-    message = error.message if wrong else error.format_message().replace("Value error, ", "")
+    message = error.message if wrong else error.format_message()
+    message = message.replace("Value error, ", "").replace("Input should", "it should")
     message = message[0].lower() + message[1:].rstrip(".").replace(". Did", "; did")
     if choice := re.search(r"'([^']*)' is not one of (.*)", message):
         from translate.config.errors import suggested_choice

@@ -47,6 +47,9 @@ export function setUpFiles({ requestFor, chosenModel, onFile, announce, fail }) 
     } catch {
       return fail(new Error(`“${file.name}” is not UTF-8 text. Save it as UTF-8, and drop it again.`));
     }
+    if (!text.trim()) return fail(new Error(`“${file.name}” is empty.`));
+    const isOffice = /\.(docx?|odt|rtf|pdf|epub|xlsx?|ods|pptx?)$/i.test(file.name);
+    if (isOffice) return fail(new Error(`“${file.name}” is plain text by its content. Rename it to .txt, and drop it again.`));
     fail(null);
     const format = DOCUMENTS[file.name.toLowerCase().split(".").at(-1)];
     await (format ? translateDocument(file.name, text, format) : translateLines(file.name, text));
