@@ -59,7 +59,7 @@ def test_settings_of_the_load_and_of_a_call(toy: Toy, run: Path) -> None:
         ({"chekpoint": "last"}, "^unknown option chekpoint; did you mean checkpoint\\?$"),
         ({"alignment_layer": 1}, "^decoding.alignment_layer = 1: the decoder has layers 0 to 0; -1 is the last$"),
         ({"forbidden": "dog"}, "^forbidden = 'dog': should be a list, such as \\['dog'\\]$"),
-        ({"reverse": "nowhere"}, "^nowhere: no such run directory$"),
+        ({"reverse": "nowhere"}, "^nowhere: no such run directory; "),
         ({"checkpoint": "last"}, "last.safetensors"),
     ],
 )

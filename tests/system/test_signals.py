@@ -13,6 +13,7 @@ import pytest
 from harness import state_of
 
 from translate.errors import InputError
+from translate.runs.checkpoint import read_tensors
 from translate.runs.directory import RunDirectory
 from translate.training import train
 
@@ -106,4 +107,5 @@ def test_the_lock_dies_with_its_process(trainings: Any, tmp_path: Path) -> None:
             train(trainings.config(FOREVER), run, resume=resume, command=["test"])
     os.kill(process, signal.SIGKILL)
     assert trainings.wait() == -signal.SIGKILL
-    train(trainings.config("training.max_steps=1"), run, resume=True, command=["test"])
+    step = read_tensors(RunDirectory(run).checkpoint("last")).metadata["step"]
+    train(trainings.config(f"training.max_steps={step}"), run, resume=True, command=["test"])
