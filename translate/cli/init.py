@@ -74,7 +74,7 @@ def init(
         f"translate serve runs/{name}": "a page to translate on",
     }
     if not is_ready:
-        commands = {f"translate check {config}": "where: line numbers are of the new files"}
+        commands = {f"translate check {config}": f"shows the lines, counted in {folder}"}
     lengths = f"{report.lengths.mean_source:.0f} and {report.lengths.mean_target:.0f} subwords per sentence"
     rows = [("text", f"{direction.source} → {direction.target}, {len(whole.sources):,} pairs, {lengths}")]
     rows += [("left out", f"{count:,} {reason}") for reason, count in split.left_out.items()]
