@@ -11,7 +11,7 @@ from harness import state_of
 from trainings import Digits, progress_of, records_of, run_training
 
 from translate.errors import RunError
-from translate.training import step
+from translate.training import step, trainer
 from translate.training.tracking.log_window import LogWindow
 
 CUDA_MESSAGE = "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 139 GiB of which …"
@@ -67,6 +67,7 @@ def test_a_notable_share_of_waiting_is_told_once(
 ) -> None:
     numbers = LogWindow.numbers
     monkeypatch.setattr(LogWindow, "numbers", lambda self: numbers(self) | {"waiting": 0.125})
+    monkeypatch.setattr(trainer, "_WARM_STEPS", 5)
     said = run_training(digits("training.max_steps=10", "training.log_every=5"), tmp_path / "run")
     assert sum(line.startswith("12% of the time") for line in said) == 1
 

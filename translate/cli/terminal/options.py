@@ -258,9 +258,7 @@ def _check_settings(arguments: dict[str, Any], **options: Any) -> dict[str, Any]
 
         directory = open_run(run)
         directory.checkpoint(arguments["checkpoint"])
-        config = override_decoding(read_resolved_config(directory.config), options)
-        if config.decoding_settings().search == "sample" and "beam_size" in options:
-            raise InputError("--beam-size has no effect when sampling: leave it out, or give --search beam")
+        override_decoding(read_resolved_config(directory.config), options)
     return options
 
 
