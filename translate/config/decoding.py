@@ -39,8 +39,8 @@ class DecodingConfig(Section):
     min_length_constant: Annotated[int, Field(ge=0, le=10_000)] = 0
     """The constant of the minimum length."""
     long: Literal["error", "truncate", "split"] = "split"
-    """A source of more than max_source_tokens tokens is an error, is truncated, or is translated in pieces; with split,
-    `score` truncates. These lines are counted and reported."""
+    """A source of more than max_source_tokens tokens is an error, is truncated, or is translated in pieces. With split,
+    `score` truncates instead. Lines that are truncated or split are counted and reported."""
     max_source_tokens: PositiveInt | None = None
     """Maximum number of source subwords; null: data.max_source_tokens. Learned positions allow model.max_positions
     - 1."""

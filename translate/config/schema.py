@@ -133,7 +133,7 @@ class TrainingConfig(Section):
     """A run to fine-tune: training starts from its weights and tokenizer, and inherits the keys of `model`, `tokenizer`
     and `data` that these determine. Step 0 is validated. null starts from random weights."""
     initialize_checkpoint: Literal["best", "last"] = "best"
-    """Checkpoint of that run to start from, with averaged weights if it has them."""
+    """Checkpoint of that run to start from. If the checkpoint has averaged weights, they are used."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 1
     """Seed for initialisation, dropout, shuffling and subword sampling."""
     max_steps: PositiveInt = 100_000

@@ -58,7 +58,7 @@ def load_translator(
         options: Values of `DecodingConfig` that replace the run's; None keeps the run's value.
         ensemble: Other runs whose probabilities are averaged with this run's.
         reverse: A run for the opposite direction; the beam is ranked by its log-probability of the source too. A run
-        that translates both ways can be its own reverse model.
+            that translates both ways can be its own reverse model.
         forbidden: Words and phrases that no translation contains in the subwords that the tokenizer makes of them.
         token_scores: Whether translations need the log-probabilities of their tokens, which cost CTranslate2 time.
             Without them, scores of greedy search are NaN.

@@ -54,7 +54,7 @@ def count_words(lines: Sequence[str]) -> int:
 
 
 def explain_unspaced(references: Sequence[str], bleu_tokenizer: str) -> str | None:
-    """Why BLEU says nothing about text without spaces, such as Chinese; None: its tokenizer suits the references."""
+    """Why BLEU cannot score references without spaces, such as Chinese; None if BLEU's tokenizer suits them."""
     if bleu_tokenizer not in ("13a", "intl", "none") or count_words(references):
         return None
     return (

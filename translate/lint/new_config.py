@@ -74,7 +74,8 @@ def propose_config(direction: Direction, *, name: str, folder: Path) -> NewConfi
     """
     source, target = (folder / f"train.{code}" for code in direction)
     corpus = read_corpus(TextCorpus(source=source, target=target), key="data.train")
-    num_tokens = [1.3 * count_words(side) or 0.7 * sum(map(len, side)) for side in corpus[1:3]]
+    num_words = [count_words(side) for side in corpus[1:3]]
+    num_tokens = [1.3 * words or 0.7 * sum(map(len, side)) for words, side in zip(num_words, corpus[1:3], strict=True)]
     num_characters = len(set(chain.from_iterable(chain(corpus.sources, corpus.targets))))
     device = choose_place(load_config("demo").config, SINGLE_PROCESS).type
     preset, num_epochs, settings = choose_settings(num_tokens, num_characters, device=device)
@@ -83,7 +84,7 @@ def propose_config(direction: Direction, *, name: str, folder: Path) -> NewConfi
     changed, _ = find_normalized(targets, normalize(targets, base.tokenizer.normalization))
     if len(changed) >= MUCH_NORMALIZED * len(targets):
         settings["tokenizer.normalization"] = "identity"
-    if not count_words(targets):
+    if not num_words[1]:
         settings["evaluation.bleu_tokenizer"] = "zh" if direction.target.startswith("zh") else "char"
     data: dict[str, Any] = {f"{side}_language": code for side, code in direction._asdict().items()}
     for part in ("train", "validation", "test"):

@@ -53,7 +53,7 @@ logger = logging.getLogger(__name__)
 
 @dataclasses.dataclass(eq=False)
 class BestCheckpoint:
-    """Chooses a run's best weights by its validations; without a corpus for them, the last weights are best."""
+    """Chooses a run's best weights by its validations; without a validation corpus, the last weights are best."""
 
     training: Training
     _: dataclasses.KW_ONLY

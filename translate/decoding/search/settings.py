@@ -32,12 +32,14 @@ def build_search_settings(
     Raises:
         InputError: Settings or constraints exclude each other.
     """
-    if (largest := max(map(max, config.forbidden_ids), default=-1)) >= len(words.begins_word):
-        raise InputError(
-            f"decoding.forbidden_ids: {largest} is not an id: the vocabulary has {len(words.begins_word)} subwords"
-        )
-    exact = words._replace(leaves_word_open=torch.zeros_like(words.leaves_word_open))
-    never = [*((phrase, words) for phrase in forbidden), *((list(ids), exact) for ids in config.forbidden_ids)]
+    never = [(phrase, words) for phrase in forbidden]
+    if config.forbidden_ids:
+        if (largest := max(map(max, config.forbidden_ids))) >= len(words.begins_word):
+            raise InputError(
+                f"decoding.forbidden_ids: {largest} is not an id: the vocabulary has {len(words.begins_word)} subwords"
+            )
+        exact = _without_words(words)
+        never += [(list(ids), exact) for ids in config.forbidden_ids]
     for each in inputs:
         for name, ids in [("the prefix", each.prefix_ids), *zip(map(repr, each.phrases), each.phrase_ids, strict=True)]:
             if any(contains_phrase(ids, phrase, table) for phrase, table in never):
@@ -59,8 +61,7 @@ def build_search_settings(
     if forbidden:
         applied.append(processors.ForbiddenPhrases(forbidden, words))
     if config.forbidden_ids:
-        exact = words._replace(leaves_word_open=torch.zeros_like(words.leaves_word_open))
-        applied.append(processors.ForbiddenPhrases(config.forbidden_ids, exact))
+        applied.append(processors.ForbiddenPhrases(config.forbidden_ids, _without_words(words)))
     if config.no_repeat_ngram:
         applied.append(processors.NoRepeatedNgrams(config.no_repeat_ngram))
     if config.repetition_penalty > 1.0:
@@ -82,6 +83,11 @@ def build_search_settings(
         processors=tuple(applied),
         has_coverage=config.coverage_penalty > 0,
     )
+
+
+def _without_words(words: WordTables) -> WordTables:
+    """The tables for ids that are forbidden wherever they occur, even within a word."""
+    return words._replace(leaves_word_open=torch.zeros_like(words.leaves_word_open))
 
 
 def _build_selection(
