@@ -18,8 +18,9 @@ from translate.config.decoding import DecodingConfig
 from translate.config.load import read_resolved_config
 from translate.decoding.request import ConditionCounts, Translation
 from translate.fingerprint import fingerprint
-from translate.runs.checkpoint import read_step, read_tensors
+from translate.runs.checkpoint import read_tensors
 from translate.runs.directory import Checkpoint, RunDirectory
+from translate.runs.metadata import read_step
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ from translate.memory import check_fits_memory
 from translate.model.device import OutOfMemory, check_loading
 from translate.runs.checksums import DamageError, compare
 from translate.runs.directory import Checkpoint, RunDirectory
+from translate.runs.metadata import METADATA_KEY, read_step, split_metadata
 from translate.runs.metrics import read_metrics
 from translate.runs.progress import Progress
 
@@ -38,9 +39,6 @@ WEIGHTS_PREFIX = "model."
 AVERAGE_PREFIX = "average."
 MERGED_PREFIX = "merged."
 OPTIMIZER_PREFIX = "optimizer."
-AVERAGED_KEY = "averaged"  # metadata of an average of checkpoints: their steps
-_METADATA_KEY = "translate"
-_OLD_METADATA_KEYS = {"step", "progress", "sha256"}  # of formats 1 and 2
 _ERROR_NUMBER = re.compile(r"os error (\d+)")  # in the text of safetensors' errors
 
 
@@ -70,7 +68,7 @@ def write_tensors(
     text = json.dumps({**metadata, "sha256": digest.hexdigest()}, sort_keys=True, ensure_ascii=False)
     try:
         with atomic_write(path) as file:
-            save_file(tensors, file.name, {_METADATA_KEY: text})
+            save_file(tensors, file.name, {METADATA_KEY: text})
             # safetensors has replaced the open file by one of its own, which only its owner may read.
             os.chmod(file.name, os.fstat(file.fileno()).st_mode)
             if keep_old_as is not None:
@@ -97,7 +95,7 @@ def read_tensors(path: Path, *, prefixes: Sequence[str] = ("",)) -> TensorFile:
     try:
         with _open(path) as file:
             names = sorted(file.keys())
-            metadata, expected = _split_metadata(path, file.metadata() or {})
+            metadata, expected = split_metadata(path, file.metadata() or {})
             digest = hashlib.sha256(json.dumps(metadata, sort_keys=True).encode())
             chosen = {
                 name.removeprefix(prefix): name
@@ -133,7 +131,7 @@ def write_checkpoint(
             leftover.unlink()
     is_newer = False
     with contextlib.suppress(OSError, FileError, SafetensorError, RunError), _open(path) as file:
-        old_metadata, _ = _split_metadata(path, file.metadata() or {})
+        old_metadata, _ = split_metadata(path, file.metadata() or {})
         is_newer = which == "last" and old_metadata.get("step", metadata["step"]) != metadata["step"]
     write_tensors(path, tensors, metadata, keep_old_as=run.previous if is_newer else None)
 
@@ -198,19 +196,6 @@ def find_trace_of_steps(run: RunDirectory) -> str:
     return f"step {steps[-1]:.0f} of {run.metrics.name}" if steps else ""
 
 
-def read_step(path: Path, metadata: Mapping[str, str]) -> int:
-    """The step at which a checkpoint was saved; a RunError if it is missing from the metadata."""
-    step = metadata.get("step", "")
-    if not re.fullmatch("[0-9]{1,16}", step):
-        raise RunError(f"{path}: does not name its step, so it is not a checkpoint of this toolkit")
-    return int(step)
-
-
-def read_moment(path: Path, metadata: Mapping[str, str]) -> tuple[int, tuple[int, ...]]:
-    """The step of a checkpoint, and for an average of checkpoints the steps of all of them; see `read_step`."""
-    return read_step(path, metadata), tuple(map(int, re.findall("[0-9]{1,16}", metadata.get(AVERAGED_KEY, ""))))
-
-
 def read_progress(path: Path, metadata: Mapping[str, str]) -> Progress:
     """The progress when a checkpoint was saved; a RunError if it is missing from the metadata or has wrong types."""
     step = read_step(path, metadata)
@@ -243,19 +228,6 @@ def _open(path: Path) -> Any:
 def _update_digest(digest: "hashlib._Hash", name: str, tensor: Tensor) -> None:
     digest.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
     digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
-
-
-def _split_metadata(path: Path, stored: dict[str, str]) -> tuple[dict[str, str], str | None]:
-    """A file's metadata and digest; the digest is None for formats 1 and 2."""
-    if stored.keys() <= _OLD_METADATA_KEYS:
-        return {key: text for key, text in stored.items() if key != "sha256"}, None
-    try:
-        metadata = json.loads(stored[_METADATA_KEY])
-        if wrong := [key for key, text in metadata.items() if not isinstance(text, str)]:
-            raise TypeError(f"{ascii(wrong[0])} is not text")
-        return metadata, metadata.pop("sha256")
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise DamageError(path, f"its metadata cannot be read: {error}") from error
 
 
 def _link(source: Path, target: Path) -> None:

@@ -16,8 +16,9 @@ from translate.errors import InputError, RunError
 from translate.model import Transformer
 from translate.model.device import LOADING_HINT, check_free_memory, explain_out_of_memory
 from translate.model.lora import is_lora
-from translate.runs.checkpoint import AVERAGE_PREFIX, MERGED_PREFIX, WEIGHTS_PREFIX, read_moment, read_tensors
+from translate.runs.checkpoint import AVERAGE_PREFIX, MERGED_PREFIX, WEIGHTS_PREFIX, read_tensors
 from translate.runs.directory import Checkpoint, RunDirectory, list_names, open_run
+from translate.runs.metadata import read_moment
 
 _WEIGHT_BYTES = 4  # of fp32
 

@@ -9,8 +9,10 @@ from typing import Any, Literal
 
 from safetensors import SafetensorError, safe_open
 
+from translate.errors import RunError
 from translate.files import read_input
 from translate.runs.directory import RunDirectory
+from translate.runs.metadata import read_moment, split_metadata
 
 logger = logging.getLogger(__name__)
 
@@ -70,13 +72,11 @@ def best_checkpoint_record(
     A validation with a higher score may be older and not comparable, such as on another validation set.
     """
     if (best := run.checkpoint("best")).is_file():
-        with contextlib.suppress(OSError, SafetensorError, ValueError, LookupError, TypeError, StopIteration):
+        with contextlib.suppress(OSError, SafetensorError, RunError, StopIteration):
             with safe_open(best, framework="np") as file:
-                stored: dict[str, str] = file.metadata()
-            if "step" not in stored:  # since format 3
-                (text,) = stored.values()
-                stored = json.loads(text)
-            of_best = "average" if "averaged" in stored else "validation", int(stored["step"])
+                metadata, _ = split_metadata(best, file.metadata() or {})
+            step, averaged = read_moment(best, metadata)
+            of_best = "average" if averaged else "validation", step
             return next(each for each in reversed(records) if (each["kind"], each["step"]) == of_best)
     return best_record(records, metric)
 

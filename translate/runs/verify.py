@@ -12,7 +12,7 @@ from translate.config.load import read_resolved_config
 from translate.errors import InputError, RunError
 from translate.fingerprint import fingerprint
 from translate.model.device import OutOfMemory
-from translate.runs.checkpoint import find_trace_of_steps, read_moment, read_progress, read_step, read_tensors
+from translate.runs.checkpoint import find_trace_of_steps, read_progress, read_tensors
 from translate.runs.checksums import CHECKSUMS, DamageError, check_file, check_folder, check_inside, read_checksums
 from translate.runs.directory import (
     NewerFormatError,
@@ -23,6 +23,7 @@ from translate.runs.directory import (
     read_description,
 )
 from translate.runs.loading import describe_moment
+from translate.runs.metadata import read_moment, read_step
 from translate.runs.metrics import read_recorded
 from translate.runs.progress import Progress
 

@@ -22,7 +22,7 @@ from translate.errors import InputError
 from translate.evaluation.evaluate import spread_samples
 from translate.model import Transformer
 from translate.model.lora import merge_lora, using_weights
-from translate.runs.checkpoint import AVERAGED_KEY, WEIGHTS_PREFIX, add_prefix, read_tensors, write_checkpoint
+from translate.runs.checkpoint import WEIGHTS_PREFIX, add_prefix, read_tensors, write_checkpoint
 from translate.runs.directory import Checkpoint, RunDirectory
 from translate.runs.loading import (
     SavedWeights,
@@ -33,6 +33,7 @@ from translate.runs.loading import (
     read_weights,
     set_parameters,
 )
+from translate.runs.metadata import AVERAGED_KEY
 from translate.runs.progress import Progress
 from translate.training.signals import StopRequests
 from translate.training.state import Training

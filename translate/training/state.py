@@ -33,7 +33,6 @@ from translate.runs.checkpoint import (
     WEIGHTS_PREFIX,
     add_prefix,
     find_trace_of_steps,
-    read_moment,
     read_newest_intact,
     read_tensors,
     with_prefix,
@@ -52,6 +51,7 @@ from translate.runs.initial import InitialWeights, check_unchanged, read_initial
 from translate.runs.loading import check_same_tensors, get_parameters
 from translate.runs.lock import lock_run
 from translate.runs.log import RunLog
+from translate.runs.metadata import read_moment
 from translate.runs.metrics import is_evaluated, read_metrics
 from translate.runs.progress import Progress
 from translate.training.optimizer import AveragedWeights, expected_state

@@ -1,0 +1,39 @@
+"""The metadata of checkpoints, read without importing torch: their digest, and the step that they were saved at."""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from translate.errors import RunError
+from translate.runs.checksums import DamageError
+
+METADATA_KEY = "translate"
+AVERAGED_KEY = "averaged"  # of an average of checkpoints: their steps
+_OLD_METADATA_KEYS = {"step", "progress", "sha256"}  # of formats 1 and 2
+
+
+def split_metadata(path: Path, stored: dict[str, str]) -> tuple[dict[str, str], str | None]:
+    """A file's metadata and digest; the digest is None for formats 1 and 2."""
+    if stored.keys() <= _OLD_METADATA_KEYS:
+        return {key: text for key, text in stored.items() if key != "sha256"}, None
+    try:
+        metadata = json.loads(stored[METADATA_KEY])
+        if wrong := [key for key, text in metadata.items() if not isinstance(text, str)]:
+            raise TypeError(f"{ascii(wrong[0])} is not text")
+        return metadata, metadata.pop("sha256")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise DamageError(path, f"its metadata cannot be read: {error}") from error
+
+
+def read_step(path: Path, metadata: Mapping[str, str]) -> int:
+    """The step at which a checkpoint was saved; a RunError if it is missing from the metadata."""
+    step = metadata.get("step", "")
+    if not re.fullmatch("[0-9]{1,16}", step):
+        raise RunError(f"{path}: does not name its step, so it is not a checkpoint of this toolkit")
+    return int(step)
+
+
+def read_moment(path: Path, metadata: Mapping[str, str]) -> tuple[int, tuple[int, ...]]:
+    """The step of a checkpoint, and for an average of checkpoints the steps of all of them; see `read_step`."""
+    return read_step(path, metadata), tuple(map(int, re.findall("[0-9]{1,16}", metadata.get(AVERAGED_KEY, ""))))
