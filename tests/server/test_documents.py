@@ -4,8 +4,9 @@ import asyncio
 import functools
 import json
 import threading
+import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from unittest.mock import AsyncMock, Mock
@@ -78,19 +79,57 @@ def test_a_document_that_is_dropped_drops_its_job(
     make_models: Callable[..., dict[str, ServedModel]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, submitted = make_models()["first"], list[Job]()
+    start = asyncio.run_coroutine_threadsafe
+
+    def start_slowly(*arguments: Any) -> Any:
+        future = start(*arguments)
+        time.sleep(0.1)  # the event loop drops the document before the thread goes on
+        return future
 
     async def drop() -> None:
         is_asked = asyncio.Event()
+        monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", start_slowly)
         monkeypatch.setattr(model.queue, "submit", lambda job: submitted.append(job) or is_asked.set())
         connected = Mock(receive=lambda: asyncio.sleep(60))
         task = asyncio.create_task(model.translate_documents(connected, ["Hund"], "text", {}))
         await is_asked.wait()
         task.cancel()
         await asyncio.wait([task])
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.3)
         assert [job.is_cancelled for job in submitted] == [True]
 
     asyncio.run(drop())
+
+
+def test_a_dropped_document_asks_for_nothing_more(
+    make_models: Callable[..., dict[str, ServedModel]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, submitted = make_models()["first"], list[Job]()
+    is_parsing, is_dropped = threading.Event(), threading.Event()
+    ends: list[type[BaseException]] = []
+
+    def parse(texts: list[str], kind: str, translate: Callable[[list[str]], Any], *_: Any) -> None:
+        is_parsing.set()
+        is_dropped.wait()
+        try:
+            translate(texts)
+        except BaseException as error:
+            ends.append(type(error))
+
+    async def drop() -> None:
+        connected = Mock(receive=lambda: asyncio.sleep(60))
+        task = asyncio.create_task(model.translate_documents(connected, ["Hund"], "text", {}))
+        await asyncio.to_thread(is_parsing.wait)
+        task.cancel()
+        await asyncio.wait([task])
+        is_dropped.set()
+        while not ends:
+            await asyncio.sleep(0.01)
+
+    monkeypatch.setattr(model.queue, "submit", submitted.append)
+    monkeypatch.setattr("translate.server.models.translate_documents", parse)
+    asyncio.run(drop())
+    assert (submitted, ends) == ([], [CancelledError])
 
 
 def test_the_number_of_documents_is_limited(make_client: Callable[..., TestClient]) -> None:

@@ -6,7 +6,7 @@ import functools
 import json
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -236,14 +236,17 @@ class ServedModel:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.limits.seconds
 
-        async def answer(make_job: Callable[[], Job]) -> list[Any]:
-            return await self.answer(request, make_job(), deadline)  # a job belongs to the event loop
+        tasks: list[asyncio.Task[list[Any]]] = []
+        is_over = False
 
-        asked: list[Future[list[Any]]] = []
+        async def answer(make_job: Callable[[], Job]) -> list[Any]:  # jobs and tasks belong to the event loop
+            if is_over:
+                raise asyncio.CancelledError
+            tasks.append(asyncio.create_task(self.answer(request, make_job(), deadline)))
+            return await tasks[-1]
 
         def ask(make_job: Callable[[], Job]) -> list[Any]:
-            asked.append(asyncio.run_coroutine_threadsafe(answer(make_job), loop))
-            return asked[-1].result()
+            return asyncio.run_coroutine_threadsafe(answer(make_job), loop).result()
 
         def translate() -> list[DocumentTranslation]:
             return translate_documents(
@@ -260,8 +263,9 @@ class ServedModel:
         except TimeoutError:
             raise self._too_late() from None
         finally:
-            for each in asked:
-                each.cancel()
+            is_over = True
+            for task in tasks:
+                task.cancel()
 
     def _toward(self, request: schema.DirectedQuestion) -> Translator:
         return self.translator.toward(self.choose(request.to, request.from_))
