@@ -33,7 +33,7 @@ _NOT_TEXT: dict[bytes, tuple[str, str]] = {  # by the first bytes: what a file i
     rb"PK\x03\x04.{26}mimetypeapplication/vnd\.oasis\.opendocument\.spreadsheet": ("an ODF spreadsheet", _TABLE),
     rb"PK\x03\x04.{26}mimetypeapplication/vnd\.oasis\.opendocument": ("an ODF document", _TEXT),
     rb"PK\x03\x04.{26}mimetypeapplication/epub": ("an EPUB book", "convert it to HTML"),
-    rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": ("a file of an older Word, Excel or PowerPoint", _TEXT),
+    rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": ("an old Word, Excel or PowerPoint file", _TEXT),
     rb"\{\\rtf1[\\ ]": ("an RTF file", _TEXT),
     rb"\x89PNG\r|\xff\xd8\xff|GIF8[79]a[^\n]*\0|II\*\0|MM\0\*|RIFF.{4}WEBP": ("an image", _IMAGE),
     rb"SQLite format 3\0": ("an SQLite database", "export its text as CSV"),

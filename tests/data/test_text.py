@@ -105,7 +105,7 @@ def zipped(*names: str) -> bytes:
         ("an EPUB book", zipped("mimetype=application/epub+zip", "a.xhtml")),
         ("a PDF file", b"%PDF-1.4\n%"),
         ("an RTF file", rb"{\rtf1\ansi Hund}"),
-        ("a file of an older Word, Excel or PowerPoint", bytes.fromhex("d0cf11e0a1b11ae1")),
+        ("an old Word, Excel or PowerPoint file", bytes.fromhex("d0cf11e0a1b11ae1")),
         ("an image", b"\x89PNG\r\n\x1a\n"),
         ("an image", b"GIF89a\1\0\1\0"),
         ("an SQLite database", b"SQLite format 3\0"),

@@ -129,7 +129,7 @@ def _add_paths(
             Discriminator(_kind),
         ],
     ) -> schema.TranslateAnswer | Annotated[dict[str, Any], Field(examples=[{"translatedText": "A dog is running."}])]:
-        """Translate one or several texts. A request with the field `q` is LibreTranslate's, and so is its answer."""
+        """Translate one or several texts. A request with the field `q` is LibreTranslate's, and gets its answer."""
         if isinstance(question, compatibility.LibreTranslateRequest):
             request.state.is_libretranslate = True
             if not (request.state.is_allowed or access.allows(question.api_key)):

@@ -1,8 +1,8 @@
 """One model for many requests: texts that arrive while a batch is computed form the next one.
 
 Worker threads take batches from the same queue. Requests take turns, one text at a time, so a request with one text
-does not wait for another's thousand. Each text is answered as soon as it is translated, so a short one does not wait
-for the long ones in its batch.
+does not wait for a request with a thousand. Each text is answered as soon as it is translated, so a short one does not
+wait for the long ones in its batch.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 BATCH_TEXTS = 128
 BATCH_CHARACTERS = 16_000  # a batch takes no more texts once it has this many
-LINGER = 0.5  # workers wait for their share for this part of the last batch's time, at most a second
+LINGER = 0.5  # how long workers wait for their share, as a fraction of the last batch's time; at most a second
 
 
 class Found(NamedTuple):
@@ -48,10 +48,10 @@ class Job:
 
     Args:
         key: Jobs with the same key share batches; a job with None shares with no other.
-        request: Makes what the translator gets of a text.
+        request: Makes the translator's input from a text.
         finish: Converts a translation into a result, in the worker's thread.
-        call: Work other than translation; its value is the only result. It gets a function to call between its batches,
-            which raises an error when the job is cancelled.
+        call: Work other than translation; its value is the only result. Its argument is a function to call between
+            batches, which raises an error once the job is cancelled.
     """
 
     texts: Sequence[str]
@@ -210,8 +210,8 @@ class BatchQueue:
     def _gather(self) -> int:
         """Wait for a worker's share of all texts, but not for long; returns the share.
 
-        Smaller batches are slow, and larger ones leave other workers idle. Clients that were answered send new texts a
-        few at a time, and a batch of the first few would be small.
+        Smaller batches are slow, and larger ones leave other workers idle. Clients that have been answered send new
+        texts a few at a time, and a batch of the first few would be small.
         """
         while not self._is_closed:
             waiting = sum(job.num_results - job.num_taken for job in self._jobs)

@@ -30,7 +30,7 @@ class LibreTranslateRequest(BaseModel):
     model_config = ConfigDict(strict=True, use_attribute_docstrings=True)
 
     q: Annotated[str | list[str], Field(examples=["Ein Hund läuft."])]
-    """A text, whose lines are translated one by one, or a list of texts."""
+    """A text or a list of texts; their lines are translated one by one."""
     source: Annotated[str, Field(examples=["de"])] = "auto"
     target: Annotated[str, Field(min_length=2, examples=["en"])]
     format: Literal["text", "html"] = "text"
@@ -98,7 +98,7 @@ def choose_model(
     """The first model for these languages, and its direction. EN-US means EN; the source may be `auto`, or empty.
 
     Args:
-        names: The service's keys of the target's and of the source's language.
+        names: The service's keys for the target and the source language.
 
     Raises:
         HTTPException: No model translates between them.
@@ -128,7 +128,7 @@ def add_paths(app: FastAPI, models: Mapping[str, ServedModel]) -> None:
 
     @app.get("/languages", responses=schema.example([{"code": "de", "name": "de", "targets": ["en"]}]))
     async def languages() -> list[dict[str, Any]]:
-        """The languages in LibreTranslate's format: each with its targets, unless these are very many: all others."""
+        """The languages in LibreTranslate's format; one with very many targets lists none if they are all others."""
         targets: dict[str, dict[str, None]] = {}
         mutual = {code for model in models.values() for code in model.languages.mutual}
         for known in (model.languages for model in models.values()):

@@ -8,13 +8,13 @@ import uvicorn
 from starlette.applications import Starlette
 
 MAX_CONNECTIONS = 1000
-HEADER_SECONDS = 10.0  # the longest time without a request or its whole headers, or without reading any of an answer
+HEADER_SECONDS = 10.0  # the longest time until a request's headers are complete, or without reading any of an answer
 CROWDED_SECONDS = 1.0  # the same while more than half of the connections are open
-_QUIET_SECONDS = 0.5  # without requests, before a stopping server ends
+_QUIET_SECONDS = 0.5  # a stopping server ends after this long without requests
 
 
 class DrainingServer(uvicorn.Server):
-    """Serves until a signal arrives and open requests are answered; a second one, or the time limit, stops at once."""
+    """Serves until a signal arrives and open requests are answered; a second signal, or the time limit, ends it."""
 
     drain_until, last_active, num_unanswered = math.inf, 0.0, 0
 

@@ -71,7 +71,7 @@ class Metrics:
 
 
 class AccessMiddleware:
-    """Refuses requests that are not allowed or whose body has more than `max_bytes`, counts all, and adds headers."""
+    """Refuses forbidden requests and bodies of more than `max_bytes`, counts all requests, and adds headers."""
 
     def __init__(self, app: ASGIApp, *, access: Access, metrics: Metrics, max_bytes: int) -> None:
         self.app, self.access, self.metrics, self.max_bytes = app, access, metrics, max_bytes

@@ -98,7 +98,7 @@ class ServedModel:
         """A job that translates texts; its results are `TranslationAnswer`s, and partial texts.
 
         Args:
-            is_raw: Give `Translation`s instead.
+            is_raw: The results are `Translation`s instead.
 
         Raises:
             InputError: A setting is unknown, invalid, reserved for the server, or over its limit; or a text is.
@@ -300,7 +300,7 @@ class ServedModel:
                 raise InputError(f"options.{name} = {options[name]}: the limit is {limit}")
         wanted = options.get("n_best")
         if "beam_size" not in options and isinstance(wanted, int) and wanted > own.beam_size:
-            options["beam_size"] = wanted + -wanted % own.diversity_groups  # an n-best list needs a beam as large
+            options["beam_size"] = wanted + -wanted % own.diversity_groups  # a beam holds at least n_best hypotheses
         try:
             return self.translator.with_options(**options)
         except InputError as error:
@@ -311,7 +311,7 @@ def find_model(models: Mapping[str, ServedModel], name: str | None) -> ServedMod
     """The model with this name, or the first if it is None.
 
     Raises:
-        HTTPException: It does not exist.
+        HTTPException: No model has this name.
     """
     if name is not None and name not in models:
         raise HTTPException(404, f"model = {name!r} does not exist; choose from {', '.join(models)}")

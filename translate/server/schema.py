@@ -19,7 +19,7 @@ def example(answer: Any, kind: str = "application/json") -> dict[int | str, dict
 
 
 class Question(BaseModel):
-    """A request: unknown keys and other types are errors."""
+    """A request; unknown keys and wrong types are errors."""
 
     model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
 
@@ -73,7 +73,7 @@ class TranslationAnswer(Answer):
     score: Annotated[Score, Field(examples=[-0.54])]
     """Log-probability in nats with the search's penalties; null where the search computes none."""
     conditions: Annotated[list[str], Field(examples=[[]])]
-    """Conditions to know about, named like the `flags` of `translate decode --format jsonl`."""
+    """What may be wrong with the translation, named like the `flags` of `translate decode --format jsonl`."""
     unknown_characters: str
     """Characters of the source that are not in the vocabulary."""
     alternatives: Annotated[list[Alternative], Field(examples=[[]])]
@@ -152,7 +152,7 @@ class AttentionRequest(DirectedQuestion):
 
 
 class AttentionAnswer(Answer):
-    """Attention weights of each head while it predicts the translation."""
+    """Attention weights of each head as the model predicts the translation."""
 
     model: Annotated[str, Field(examples=["demo"])]
     source_tokens: Annotated[list[str], Field(examples=[["▁Hunde", "</s>"]])]
@@ -160,7 +160,7 @@ class AttentionAnswer(Answer):
     target_tokens: Annotated[list[str], Field(examples=[["▁dogs", "</s>"]])]
     """The rows, each with the attention that predicted its token; the last is the end symbol."""
     num_tags: Annotated[tuple[int, int], Field(examples=[[0, 0]])]
-    """How many tokens at the beginning of the source and of the target are tags of languages."""
+    """How many tokens at the beginning of the source and of the target are language tags."""
     layers: Annotated[list[list[list[list[float]]]], Field(examples=[[[[[0.91, 0.09], [0.12, 0.88]]]]])]
     """Weights by layer, head, target token and source token, each counted from 0, to four decimal places."""
 
@@ -174,7 +174,7 @@ class ModelAnswer(Answer):
     directions: Annotated[dict[str, list[str]], Field(examples=[{"de": ["en"]}])]
     """Each source language with the languages that the model has been trained to translate it to."""
     languages: Annotated[list[str], Field(examples=[[]])]
-    """Languages each of which the model translates to every other one, such as the 200 of NLLB."""
+    """Languages that the model translates in all directions, such as the 200 of NLLB."""
     step: Annotated[int, Field(examples=[2000])]
     """The training step of its weights."""
     engine: Annotated[str, Field(examples=["translate"])]
@@ -195,9 +195,9 @@ class Limits(Question):
     beam_size: int = MAX_BEAM
     """Also the limit of n_best and mbr_candidates."""
     waiting_characters: int = 1_000_000
-    """Waiting characters per model, of all requests together."""
+    """Characters in a model's queue, of all requests together."""
     seconds: float = 60.0
-    """Deadline of an answer."""
+    """Time limit of an answer."""
 
 
 class ModelsAnswer(Answer):

@@ -67,7 +67,7 @@ async function request(path, body, signal) {
 async function renewToken() {
   asking ??= askForToken(Boolean(token)).finally(() => (asking = null));
   const given = await asking;
-  if (!given) throw new ServerError("This server needs a token. Reload the page to give one.");
+  if (!given) throw new ServerError("This server needs a token. Reload the page to enter it.");
   token = given;
   sessionStorage.setItem("token", token);
 }

@@ -3,9 +3,9 @@
 import { find, make, makeSvg, number, segments } from "./elements.js";
 
 const [LEAST_CELL, CELL] = [15, 30]; // pixels
-const CHARACTER = 7.8; // about the width of one in a label
+const CHARACTER = 7.8; // approximate width of a label's character, in pixels
 
-/** Open the dialog with the server's answer: tokens, and `layers` of heads of weights by target and source token. */
+/** Open the dialog with the server's answer; `layers` are weights by layer, head, target token and source token. */
 export function showAttention({ layers, source_tokens, target_tokens }, name) {
   const found = { layers, sources: source_tokens.map(readable), targets: target_tokens.map(readable) };
   const dialog = find("#attention");
@@ -20,7 +20,7 @@ export function showAttention({ layers, source_tokens, target_tokens }, name) {
     const weights = weightsOf(layers[view.layer], view.head);
     picture.replaceChildren(heatMap(found, weights, readout));
     inWords.replaceChildren(...describe(found, weights).map((text) => make("li", {}, text)));
-    readout.textContent = "Each row is a token of the translation; stronger cells are source tokens it attended to more.";
+    readout.textContent = "Each row is a token of the translation; the stronger a cell, the more attention its source token gets.";
   };
   const numbers = layers.map((_, layer) => [layer, String(layer)]);
   const heads = [["mean", "mean"], ...layers[0].map((_, head) => [head, String(head)])];

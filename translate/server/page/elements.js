@@ -73,13 +73,13 @@ const CONDITIONS = {
   unmet: "A required phrase is missing.",
 };
 
-const MOST_CHARACTERS = 20; // of the unknown ones that are listed
+const MOST_CHARACTERS = 20; // unknown ones that a warning lists
 
 /** A record's conditions; unknown characters are one, even if bytes can spell them. */
 export const conditionsOf = ({ conditions, unknown_characters }) =>
   unknown_characters ? [...new Set([...conditions, "unspellable"])] : conditions;
 
-/** Fill a list with the conditions of translations in plain words; `unit` is what is counted if there are several. */
+/** Fill a list with the conditions of translations in plain words; `unit`: what to count, such as "line". */
 export function showConditions(list, records, unit) {
   const counts = {};
   for (const name of records.flatMap(conditionsOf)) counts[name] = (counts[name] ?? 0) + 1;

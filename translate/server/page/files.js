@@ -1,4 +1,4 @@
-// Files: plain text line by line, which keeps the number of lines, and a document with its markup as a whole.
+// Files: plain text is translated line by line, which keeps the number of lines; a document is translated as a whole.
 
 import { call } from "./api.js";
 import { describeConditions, find, make, number, plural, showConditions, showWarnings } from "./elements.js";
@@ -9,7 +9,7 @@ const CHARACTERS_AT_ONCE = 8000;
 const LINES_SHOWN = 5;
 const DOCUMENTS = { md: "markdown", markdown: "markdown", html: "html", htm: "html", xhtml: "html", srt: "srt", vtt: "vtt" };
 
-// What a file is that is not text, by its first bytes: as in files.py of the package.
+// Kinds of files that are not text, by their first bytes; as in the package's files.py.
 const NOT_TEXT = [
   [/^%PDF-\d\.\d\s/, "a PDF file"],
   [/^PK\x03\x04.*PK\x03\x04.{26}word\//s, "a Word file"],
@@ -18,7 +18,7 @@ const NOT_TEXT = [
   [/^PK\x03\x04.{26}mimetypeapplication\/vnd\.oasis\.opendocument\.spreadsheet/s, "an ODF spreadsheet"],
   [/^PK\x03\x04.{26}mimetypeapplication\/vnd\.oasis\.opendocument/s, "an ODF document"],
   [/^PK\x03\x04.{26}mimetypeapplication\/epub/s, "an EPUB book"],
-  [/^\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1/, "a file of an older Word, Excel or PowerPoint"],
+  [/^\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1/, "an old Word, Excel or PowerPoint file"],
   [/^\{\\rtf1[\\ ]/, "an RTF file"],
   [/^(\x89PNG\r|\xff\xd8\xff|GIF8[79]a[^\n]*\0|II\*\0|MM\0\*|RIFF.{4}WEBP)/s, "an image"],
   [/^SQLite format 3\0/, "an SQLite database"],
@@ -49,7 +49,7 @@ export function setUpFiles({ requestFor, chosenModel, onFile, announce, fail }) 
     }
     if (!text.trim()) return fail(new Error(`“${file.name}” is empty.`));
     const isOffice = /\.(docx?|odt|rtf|pdf|epub|xlsx?|ods|pptx?)$/i.test(file.name);
-    if (isOffice) return fail(new Error(`“${file.name}” is plain text by its content. Rename it to .txt, and drop it again.`));
+    if (isOffice) return fail(new Error(`“${file.name}” contains plain text. Rename it to .txt, and drop it again.`));
     fail(null);
     const format = DOCUMENTS[file.name.toLowerCase().split(".").at(-1)];
     await (format ? translateDocument(file.name, text, format) : translateLines(file.name, text));
@@ -83,7 +83,7 @@ export function setUpFiles({ requestFor, chosenModel, onFile, announce, fail }) 
     part("file-progress").value = answer ? part("file-progress").max : 0;
     if (!answer) return;
     part("file-facts").textContent = plural(answer.sentences, "sentence");
-    const problems = answer.problems.map((problem) => `Look at ${problem}.`);
+    const problems = answer.problems.map((problem) => `Check ${problem}.`);
     showWarnings(part("file-conditions"), [...describeConditions(answer.conditions, "sentence"), ...problems]);
   }
 
@@ -188,7 +188,7 @@ export function setUpFiles({ requestFor, chosenModel, onFile, announce, fail }) 
 
 function binaryKind(bytes) {
   let beginning = ""; // one character per byte
-  const size = 4096; // as many arguments as a call may have
+  const size = 4096; // a call takes only so many arguments
   for (let from = 0; from < bytes.length; from += size) {
     beginning += String.fromCharCode(...bytes.subarray(from, from + size));
   }

@@ -13,7 +13,7 @@ const read = () => JSON.parse(localStorage.getItem("history") ?? "[]");
 const write = (entries) => localStorage.setItem("history", JSON.stringify(entries.slice(0, MOST_KEPT)));
 const isKept = () => localStorage.getItem("keep-history") !== "no";
 
-/** Keep this translation after the pause, instead of the one that waits. */
+/** Keep this translation after the pause, and drop the one that still waits. */
 export function keepSoon(entry) {
   latest = entry;
   clearTimeout(timer);

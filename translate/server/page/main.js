@@ -87,7 +87,7 @@ function drawSource() {
   find("#source-facts").textContent = text ? plural(text.length, "character") : "";
 }
 
-/** The source word at a point or, without one, at the cursor. */
+/** Highlight a source word and the words that belong to it; without a word, none. */
 function lightSource(word) {
   if (!word) return page.light(null);
   const index = Number(word.parentElement.dataset.sentence);

@@ -10,10 +10,10 @@ const MOST_CACHED = 1000;
 const cache = new Map(); // records by request, so that only changed sentences are sent
 
 export class Pane {
-  sentences = []; // each with its source `text`, the `gap` before it, its `element` and, once it is there, its `record`
+  sentences = []; // each with its source `text`, the `gap` before it, its `element`, and its `record` once translated
   model = null;
 
-  /** `page` is the one of main.js. */
+  /** `page` is that of main.js. */
   constructor(page, model) {
     this.page = page;
     this.element = find("#pane").content.firstElementChild.cloneNode(true);
@@ -36,7 +36,7 @@ export class Pane {
     this.choose(model);
   }
 
-  /** Choose a model and its languages; those that it does not have, or that are not given, are replaced. */
+  /** Choose a model and two of its languages; one that it lacks is replaced by another. */
   choose(name, from = this.model?.source_language, to = this.model?.target_language) {
     const model = this.page.models.find((model) => model.name === name);
     const source_language = from in model.directions ? from : model.source_language;
@@ -152,7 +152,7 @@ export class Pane {
     if (navigator.clipboard) {
       await navigator.clipboard.writeText(this.text);
     } else {
-      // Without HTTPS, a page of another machine has no clipboard API; a selection can still be copied.
+      // Without HTTPS, a page from another machine has no clipboard API; a selection can still be copied.
       getSelection().selectAllChildren(this.output);
       document.execCommand("copy");
       getSelection().removeAllRanges();
@@ -174,7 +174,7 @@ export class Pane {
     this.page.light({ index: sentence.index, sources: new Set(sources), pane: this, target });
   }
 
-  /** Mark the words that a mark of the page means here; return their text. */
+  /** Mark this pane's words that belong to the page's highlight; return their text. */
   mark(light) {
     for (const word of this.output.querySelectorAll(".lit")) word.classList.remove("lit");
     const sentence = light && this.sentences[light.index];
@@ -303,7 +303,7 @@ export class Pane {
     return call("attention", { source: text, target: hypothesis.text, ...languagesOf(this.model) });
   }
 
-  /** Alternatives have no alignment: link each token to the one with the most attention in the last layer. */
+  /** Alternatives have no alignment: link each token to the source token with the most attention in the last layer. */
   async alignAlternative(sentence, hypothesis) {
     const found = await this.attention(sentence, hypothesis).catch(() => null);
     if (!found) return;

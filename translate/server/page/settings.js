@@ -20,7 +20,7 @@ const SETTINGS = [
   { key: "top_k", label: "Top k", min: 0, max: 100, step: 1, when: forSampling,
     hint: "Draw from the k most probable tokens; 0 allows all." },
   { key: "top_p", label: "Top p", min: 0.05, max: 1, step: 0.05, when: forSampling,
-    hint: "Draw from the tokens that share this probability." },
+    hint: "Draw from the most probable tokens, up to this total probability." },
   { key: "seed", label: "Seed", min: 0, max: 100, step: 1, when: forSampling,
     hint: "The same seed draws the same translations." },
   { key: "no_repeat_ngram", label: "No repeated n-grams", min: 0, max: 8, step: 1,
