@@ -2,10 +2,10 @@
 
     python benchmarks/choices.py demo --seeds 1 2 3
 
-The choices are bf16, against fp32; and batches of like lengths, against as many batches of as many pairs in a random
-order, which is what a shuffling loader gives; and the number of batches in a step, each of another length. All else is
-the same: the pairs of an epoch, the tokens of a step, the number of steps, the seed. Compared is the validation set at
-the end of the training; behind ± is the standard deviation over seeds.
+The choices are bf16, against fp32; batches of similar lengths, against as many batches of as many pairs in a random
+order, as a shuffling loader makes them; and the number of batches in a step, each of another length. All else is the
+same: the pairs of an epoch, the tokens of a step, the number of steps, the seed. The scores are those of the validation
+set at the end of training; after ± is the standard deviation over seeds.
 """
 
 import argparse
@@ -31,7 +31,7 @@ class Outcome(NamedTuple):
 
 
 def shuffle_pairs() -> None:
-    """From now on, in this process, lengths do not matter to which batch a pair is in."""
+    """Make this process put pairs into batches regardless of their lengths."""
     import numpy as np
 
     epochs: Any = importlib.import_module("translate.data.epochs")
@@ -42,7 +42,7 @@ def shuffle_pairs() -> None:
         return generator.permutation(len(lengths))
 
     def cut_evenly(widths: Any, *, max_tokens: int) -> Any:
-        """As many batches as in the order of lengths."""
+        """As many batches as the order of lengths would make."""
         borders = cut_batches(np.sort(widths), max_tokens=max_tokens)
         return np.linspace(0, len(widths), len(borders)).round().astype(np.int64)
 

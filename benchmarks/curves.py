@@ -1,9 +1,9 @@
-"""Do we train what torch.nn.Transformer trains? Loss curves from the same weights, over the same batches.
+"""Does our training equal that of torch.nn.Transformer? Loss curves from the same weights, over the same batches.
 
     python benchmarks/curves.py DIR --steps 200
 
-DIR holds train.de and train.en, as for benchmarks/train.py. Nothing is dropped out, so that all compute the same
-function: our fp32 step should differ from the tutorial's loop by rounding alone, and bf16 by its coarser rounding.
+DIR contains train.de and train.en, as for benchmarks/train.py. There is no dropout, so all compute the same function:
+our fp32 step should differ from the tutorial's loop only by rounding, and bf16 by its coarser rounding.
 """
 
 import argparse
@@ -103,7 +103,7 @@ def train_reference(batches: list[Any], vocab_size: int) -> list[float]:
 
 
 def main() -> None:
-    """Train three times and print the curves, and how far they are apart."""
+    """Train three times and print the curves, and how far apart they are."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--steps", type=int, default=200)
@@ -122,9 +122,7 @@ def main() -> None:
     reference = curves.pop("torch.nn.Transformer")
     for name, curve in curves.items():
         apart = [abs(mine - theirs) for mine, theirs in zip(curve, reference, strict=True)]
-        print(
-            f"{name}: apart from torch.nn.Transformer by {statistics.mean(apart):.1e} a step, at most {max(apart):.1e}"
-        )
+        print(f"{name}: {statistics.mean(apart):.1e} per step from torch.nn.Transformer, at most {max(apart):.1e}")
 
 
 if __name__ == "__main__":

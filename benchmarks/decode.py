@@ -3,12 +3,12 @@
     python benchmarks/decode.py RUN --source test.de --reference test.en
 
 Each engine runs in a process of its own, loads once (not timed) and waits for its turn; the turns alternate, so that a
-noisy machine is noisy for all. Before that each engine tries its thread layouts and batch sizes once, on the first
-lines, and keeps the fastest. Times are of whole files: text in, detokenised text out; only "ctranslate2 alone" is given
-subwords and gives subwords. "auto" is what `translate decode` does where CTranslate2 is installed.
+noisy machine is noisy for all. Before that, each engine tries its thread layouts and batch sizes once, on the first
+lines, and keeps the fastest. Times are of whole files: text in, detokenised text out; only "ctranslate2 alone" gets
+subwords and returns subwords. "auto" is what `translate decode` does where CTranslate2 is installed.
 
-Needs the extras `ctranslate2`, `huggingface` and `onnx`, and a RUN with a shortlist. An engine is left out, and
-said, if its package or the shortlist is missing. "onnx" is the code of docs/exporting.md, which searches greedily.
+Needs the extras `ctranslate2`, `huggingface` and `onnx`, and a RUN with a shortlist. An engine whose package or
+shortlist is missing is reported and left out. "onnx" is the code of docs/exporting.md, which searches greedily.
 """
 
 import argparse
@@ -113,7 +113,7 @@ def build_ctranslate2(
 
     Args:
         alone: The input is tokenised before the time begins, and the output is left as subwords.
-        patience: A beam search ends with so many times its size of hypotheses; "auto" does with 2.
+        patience: A beam search ends with this many times its size of finished hypotheses; "auto" has 2.
     """
     import ctranslate2
 
@@ -180,7 +180,7 @@ def build_huggingface(run: Path, layout: Layout) -> Translate:
 
 
 def build_onnx(run: Path, layout: Layout, *, quantization: Literal["int8"] | None = None) -> Translate:
-    """The code of the documentation, with ONNX Runtime alone, on batches of sentences of like length."""
+    """The code of the documentation, with ONNX Runtime alone, on batches of sentences of similar length."""
     import onnxruntime
 
     from translate.data.tokenizer import load_tokenizers
@@ -209,7 +209,7 @@ def build_onnx(run: Path, layout: Layout, *, quantization: Literal["int8"] | Non
 def in_batches(
     sources: list[list[int]], layout: Layout, translate: Callable[[list[list[int]]], list[str]]
 ) -> list[str]:
-    """Batches of sentences of like length, the longest first, over the workers; results in the old order."""
+    """Batches of sentences of similar length, the longest first, over the workers; results in the old order."""
     order = sorted(range(len(sources)), key=lambda index: -len(sources[index]))
     batches = [order[begin : begin + layout.batch] for begin in range(0, len(order), layout.batch)]
     results: dict[int, str] = {}

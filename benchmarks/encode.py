@@ -2,9 +2,9 @@
 
     python benchmarks/encode.py DIR --threads 1 2 4 --turns 5
 
-DIR holds train.de and train.en (any pair of files with these names will do; --repeat makes a large one of a small). The
-turns alternate, so that a noisy machine is noisy for all. Lines of both sides are counted. With more threads than cores
-nothing is to be gained, and one part of the work, the making of Python's lists, is done by one thread at a time.
+DIR contains train.de and train.en (any pair of files with these names will do; --repeat makes small files large). The
+turns alternate, so that a noisy machine is noisy for all. Lines of both sides are counted. More threads than cores gain
+nothing, and one part of the work, making Python's lists, is done by one thread at a time.
 """
 
 import argparse
@@ -22,7 +22,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--turns", type=int, default=5)
-    parser.add_argument("--repeat", type=int, default=1, help="how often each line is there")
+    parser.add_argument("--repeat", type=int, default=1, help="how often to repeat each line")
     parser.add_argument("--vocabulary", type=int, default=8000)
     arguments = parser.parse_args()
 
@@ -44,7 +44,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.environ["HF_DATASETS_CACHE"] = folder
         cache = DataCache()
-        encode(max(arguments.threads), cache)()  # so that it is there, and the machine is warm
+        encode(max(arguments.threads), cache)()  # so that the cache exists, and the machine is warm
         ways = {f"{number} thread{'s' * (number > 1)}": encode(number, None) for number in arguments.threads}
         ways["from the cache"] = encode(1, cache)
         print_table(measure(ways, turns=arguments.turns), num_lines=len(lines))

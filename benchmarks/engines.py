@@ -47,7 +47,7 @@ def print_ratios(rates: Mapping[str, Sequence[float]]) -> None:
     """Print how many times as fast as the others each of our modes was: the median over the turns.
 
     Args:
-        rates: By engine, of each turn.
+        rates: The rate of each turn, by engine.
     """
     ours = [name for name in rates if name.startswith(("auto", "ours"))]
     for name in ours:

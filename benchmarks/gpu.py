@@ -1,11 +1,11 @@
-"""What a GPU does: tokens a second and memory of training and decoding, beside the numbers of docs/scaling.md.
+"""How fast a GPU trains and decodes: tokens per second and memory, next to the numbers of docs/scaling.md.
 
     python benchmarks/gpu.py            # needs a GPU, and ends with an error without one
     python benchmarks/gpu.py --only-look
 
-The models are the presets of the paper and, with its own small steps, multi30k; their weights are random, and sentences
-are too: neither changes the speed. With small steps the host, which starts each kernel, is slower than the GPU.
-Translations are kept to one length, because such a model does not know when to end.
+The models are the presets of the paper and, with its own small steps, multi30k. Their weights and the sentences are
+random, which does not change the speed. With small steps the host, which starts each kernel, is slower than the GPU.
+Translations are kept to one length, because an untrained model does not know when to end.
 """
 
 import argparse
@@ -85,7 +85,7 @@ def describe(device: torch.device) -> str:
 
 
 def wait_for(device: torch.device) -> None:
-    """Wait until the device has done all that it was given."""
+    """Wait until the device has finished its work."""
     torch.zeros((), device=device).item()
 
 
@@ -120,7 +120,7 @@ def build(config: Config, device: torch.device) -> Transformer:
 def measure_training(
     config: Config, device: torch.device, *, tokens: int = STEP_TOKENS, num_batches: int = 1, steps: int = 20
 ) -> Measured:
-    """Target tokens a second in training steps on some batches of `tokens`."""
+    """Target tokens per second in training steps on some batches of `tokens`."""
     free_memory(device)
     draw = random.Random(1)
     train_step = build_train_step(build(config, device).train(), config.training, device=device)
@@ -136,12 +136,12 @@ def measure_training(
     wait_for(device)
     seconds = time.perf_counter() - started
     done = sum(batch.num_target_tokens for number in range(5, 5 + steps) for batch in groups[number % len(groups)])
-    remark = f"{train_step.precision.name}, {train_step.layout}, {1000 * seconds / steps:.0f} ms a step"
+    remark = f"{train_step.precision.name}, {train_step.layout}, {1000 * seconds / steps:.0f} ms per step"
     return Measured(done / seconds, peak_memory(device), remark)
 
 
 def measure_decoding(config: Config, device: torch.device, dtype: torch.dtype, *, lines: int = 1000) -> Measured:
-    """Target tokens a second in translations of `LENGTH` tokens."""
+    """Target tokens per second in translations of `LENGTH` tokens."""
     free_memory(device)
     draw, vocab_size = random.Random(1), config.tokenizer.vocab_size
     model = build(config, device).to(dtype).eval()
@@ -175,7 +175,7 @@ def measure_decoding(config: Config, device: torch.device, dtype: torch.dtype, *
 
 
 def free_memory(device: torch.device) -> None:
-    """Forget what earlier measurements have used."""
+    """Free the memory of earlier measurements."""
     gc.collect()
     if device.type != "cpu":
         torch.accelerator.empty_cache()

@@ -1,12 +1,12 @@
-"""A corpus of invented words, as large as you like, and what a command takes on it: seconds, processor time, memory.
+"""A corpus of invented words, as large as you like, and what a command needs for it: seconds, processor time, memory.
 
     python benchmarks/large_corpus.py DIR --pairs 450000
     python benchmarks/large_corpus.py DIR --measure check DIR/config.yaml training.threads=2
 
 The first line writes DIR/train.de, DIR/train.en, 3,000 pairs to validate on, and DIR/config.yaml, which extends
 transformer-base. Words occur as often as Zipf's law says. Each has one translation, neighbours change places, and
-sentences are as long as those of WMT14. The same seed gives the same bytes. The second line runs `translate` on it, and
-looks ten times per second at the memory of the process that is not the page cache's (Linux alone tells it).
+sentences are as long as those of WMT14. The same seed gives the same bytes. The second line runs `translate` on the
+corpus, and measures the memory of its process, without the page cache, ten times per second (only on Linux).
 """
 
 import argparse

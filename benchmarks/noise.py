@@ -3,13 +3,13 @@
     python benchmarks/noise.py DIR OUT
     python benchmarks/noise.py DIR OUT --train --seeds 1 2
 
-DIR holds Multi30k as plain text: train.de, train.en, val.de, val.en, test_2016_flickr.de and test_2016_flickr.en. The
-first line writes OUT/noisy with 5 % of noise, an eighth of each kind, and its truth, OUT/noisy/truth.tsv; the same seed
-gives the same bytes. It runs `translate clean` on that into OUT/cleaned, and prints precision and recall of each kind.
-Five kinds take the place of pairs, and three are inserted:
+DIR contains Multi30k as plain text: train.de, train.en, val.de, val.en, test_2016_flickr.de and test_2016_flickr.en.
+The first line writes OUT/noisy with 5 % of noise, an eighth of each kind, and its truth, OUT/noisy/truth.tsv; the same
+seed gives the same bytes. It runs `translate clean` on that into OUT/cleaned, and prints precision and recall of each
+kind. Five kinds take the place of pairs, and three are inserted:
 
 - misaligned: blocks of 30 pairs, whose targets are one or two lines further on, or shuffled
-- wrong language: a side is a line of the other side's language, of another pair, or a French, Spanish or Dutch sentence
+- wrong language: one side is a line of another pair in the other side's language, or French, Spanish or Dutch
 - copies: the target is the source, or the source is the target
 - lengths: the target ends after 30 to 60 % of its words, or the target of another pair follows it
 - encodings: UTF-8 of the German side was read as Windows-1252 or Latin-1, once or twice, or letters were lost (U+FFFD)

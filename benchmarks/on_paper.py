@@ -1,4 +1,4 @@
-"""What training the presets of the paper takes, worked out from their shapes: nothing is run.
+"""What it takes to train the presets of the paper, calculated from their shapes: nothing is run.
 
     python benchmarks/on_paper.py
 
@@ -35,7 +35,7 @@ MACHINES = (
     Machine("1 x H100", 1, 989e12, (0.10, 0.18)),
     Machine("8 x H100", 8, 989e12, (0.05, 0.09)),
 )
-# Bytes a second in each direction: all links of one GPU, or all of one machine.
+# Bytes per second in each direction: all links of one GPU, or all of one machine.
 NETWORKS = (
     ("NVLink of an A100", 8, 300e9),
     ("NVLink of an H100", 8, 450e9),
@@ -46,7 +46,7 @@ NETWORKS = (
 
 
 def flops_per_target_token(config: Config, *, length: int = LENGTH) -> float:
-    """Matrix products, forward and backward, of a target token and of as many source tokens: one.
+    """FLOP of the matrix products, forward and backward, for one target token and one source token.
 
     Each weight multiplies once forward and twice backward, and a multiplication with its addition is 2 FLOP.
     """
@@ -67,12 +67,12 @@ def num_parameters(config: Config) -> int:
 
 
 def all_reduce_bytes(num_weights: int, *, num_gpus: int) -> float:
-    """What a GPU of a ring sends in a step, and receives."""
+    """Bytes that each GPU of a ring sends in a step, and receives."""
     return 2.0 * (num_gpus - 1) / num_gpus * num_weights * GRADIENT_BYTES
 
 
 def report() -> str:
-    """All of it, as text."""
+    """The whole report, as text."""
     configs = [load_config(preset).config for preset in PRESETS]
     flops = [flops_per_target_token(config) for config in configs]
     weights = [num_parameters(config) for config in configs]

@@ -1,4 +1,4 @@
-"""What full training, LoRA and frozen parts cost: parameters, bytes of gradients and optimizer, and time a step.
+"""What full training, LoRA and frozen parts cost: parameters, bytes of gradients and optimizer, and time per step.
 
     python benchmarks/partial_tuning.py --turns 5
 
@@ -88,7 +88,7 @@ def main() -> None:
                 step([batch], number=number, learning_rate=1e-4)
                 if turn:
                     times[way].append(time.process_time() - started)
-    print("| | trained parameters | optimizer and gradients | time a step |\n|---|---|---|---|")
+    print("| | trained parameters | optimizer and gradients | time per step |\n|---|---|---|---|")
     for way, step in steps.items():
         moments = sum(each.nbytes for state in step.optimizer.state.values() for each in state.values())
         gradients = 4 * step.model.num_trained_parameters

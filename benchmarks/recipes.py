@@ -1,17 +1,17 @@
-"""The ablation table of docs/recipes.md: variants of presets, some seeds each, on three sets.
+"""The ablation table of docs/recipes.md: variants of presets, each with some seeds, on three sets.
 
     python benchmarks/recipes.py DIR OUT --seeds 1 2 3 --only fast fast-no-weight-decay
 
-DIR holds Multi30k as plain text: train.de, train.en, val.de, val.en, test_2016_flickr.de and test_2016_flickr.en. The
-last tenth of the training pairs is held out: nothing is trained on it, and no setting is chosen by it. OUT gets the
-split and a run for each variant and seed; what is there already is not trained again, and a training that was
-interrupted goes on, so the command can be repeated until the table is whole. Every run is `translate train` with the
-overrides of VARIANTS, and every score is `translate eval` with the run's own search.
+DIR contains Multi30k as plain text: train.de, train.en, val.de, val.en, test_2016_flickr.de and test_2016_flickr.en.
+The last tenth of the training pairs is held out: nothing is trained on it, and no setting is chosen by it. OUT gets the
+split and a run for each variant and seed. Finished runs are not trained again, and an interrupted one continues, so the
+command can be repeated until the table is complete. Every run is `translate train` with the overrides of VARIANTS, and
+every score is `translate eval` with the run's own search.
 
-Significance is that of the first variant against each other one, by paired approximate randomisation on the held-out
-set, with the translations of all seeds joined.
+Significance compares the first variant with each other one, by paired approximate randomisation on the held-out set,
+with the translations of all seeds joined.
 
-With --changed, a second table has greedy search on copies of the validation set that are all changed in one way.
+With --changed, a second table scores greedy search on copies of the validation set, each changed in one way.
 """
 
 import argparse

@@ -1,15 +1,15 @@
-"""A server under load: throughput and latency against plain decoding, whether answers are right, what memory does.
+"""A server under load: its speed against plain decoding, its latency, its memory, and whether its answers are right.
 
     python benchmarks/serve.py RUN --source test.de [--requests 10000] [--only load,abuse,memory]
 
 It starts `translate serve RUN` on a free port of this machine, with the settings that follow `--`, and stops it again.
 
-load: the lines are sent one a request by 1, 8 and 64 clients, and each answer is compared with `translate decode`'s.
-Before and after each turn the same lines are decoded in a process that has loaded the model, so that the ratio is of
-the same minutes: other work on the machine slows both. "of CPU" compares the processor time of the two processes, which
-other work hardly changes; the client, a third process, is not in it. abuse: clients that hang up, that send nothing or
-malformed bodies or 10 MB, and that do not read; lines that are asked for meanwhile are answered as before. memory: as
-many requests as --requests, and the server's resident memory over them.
+load: 1, 8 and 64 clients send one line per request, and each answer is compared with `translate decode`'s. Before and
+after each turn the same lines are decoded in a process that has loaded the model, so that both are measured in the same
+minutes: other work on the machine slows both. "of CPU" compares the processor time of the two processes, which other
+work hardly changes; it does not count the client, a third process. abuse: clients that hang up, that send nothing or
+malformed bodies or 10 MB, and that do not read; lines that are asked for meanwhile are answered as before. memory: the
+server's resident memory over as many requests as --requests.
 """
 
 import argparse
@@ -93,7 +93,7 @@ class Decoder:
 def ask_all(
     address: str, lines: Sequence[str], expected: Sequence[str], *, num_clients: int
 ) -> tuple[float, list[float], int]:
-    """Send each line in a request of its own; the seconds in all and of each, and the answers that were wrong."""
+    """Send each line in its own request; returns the seconds of all and of each, and the number of wrong answers."""
     waiting = queue.SimpleQueue[tuple[str, str]]()
     for pair in zip(lines, expected, strict=False):
         waiting.put(pair)

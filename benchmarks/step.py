@@ -2,7 +2,7 @@
 
     python benchmarks/step.py DIR --precisions bf16 fp32 --layouts auto packed
 
-DIR holds Multi30k as plain text: train.de, train.en, val.de and val.en. The steps are those of the preset
+DIR contains Multi30k as plain text: train.de, train.en, val.de and val.en. The steps are those of the preset
 multi30k-fast, on one thread, whose operations PyTorch's profiler can assign. The bound is the time of the same matrix
 products alone, on data that is in the cache: each shape that occurred, at its best of several runs, times how often it
 occurred. No step with PyTorch's own products can be faster.
@@ -96,7 +96,7 @@ def profile_steps(folder: Path, precision: str, layout: str, num_steps: int, ove
     dtype = {"bf16": torch.bfloat16, "fp32": torch.float32}[precision]
     bound = sum(number * best_seconds(name, shapes, dtype) for (name, *shapes), number in products.items())
     total = sum(kinds.values())
-    print(f"\n{precision}, {layout}: {seconds:.3f} s a step, {tokens / num_steps / seconds:,.0f} target tokens/s")
+    print(f"\n{precision}, {layout}: {seconds:.3f} s per step, {tokens / num_steps / seconds:,.0f} target tokens/s")
     print(f"The products alone: {bound / num_steps:.3f} s, {bound / num_steps / seconds:.0%} of the step\n")
     print("| kind of operation | share of the step |\n|---|---:|")
     for kind, microseconds in kinds.most_common():

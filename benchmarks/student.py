@@ -2,9 +2,9 @@
 
     python benchmarks/student.py DIR OUT --seeds 1 2 3
 
-DIR holds Multi30k as plain text: train.de, train.en, val.de, val.en, test_2016_flickr.de and test_2016_flickr.en. OUT
-gets four teachers, their translations of the training data, and a student for each direction and seed. What is there
-already is not made again, and a training that was interrupted goes on, so the command can be repeated. Every part is a
+DIR contains Multi30k as plain text: train.de, train.en, val.de, val.en, test_2016_flickr.de and test_2016_flickr.en.
+OUT gets four teachers, their translations of the training data, and a student for each direction and seed. What is
+there already is not made again, and an interrupted training continues, so the command can be repeated. Every part is a
 command of `translate`. The students of both directions share the teachers.
 """
 

@@ -2,9 +2,9 @@
 
     python benchmarks/time_to_quality.py DIR OUT --minutes 4 8 16
 
-DIR holds Multi30k as plain text: train.de, train.en, val.de and val.en. All have the subwords of our preset, which are
-trained before the clock starts, and two threads. First the speed of each is measured, in turns: the steps that it makes
-in a minute. Only this needs a quiet machine. Then each makes as many steps as fit in the minutes. Its score is
+DIR contains Multi30k as plain text: train.de, train.en, val.de and val.en. All have two threads, and the subwords of
+our preset, which are trained before the clock starts. First the speed of each is measured, in turns: the steps that it
+makes in a minute. Only this needs a quiet machine. Then each makes as many steps as fit in the minutes. Its score is
 sacreBLEU on val.de with the same greedy search for all.
 
 - ours: the preset multi30k-fast, and multi30k from 12 minutes on, with its schedule stretched to the minutes.
@@ -14,8 +14,8 @@ sacreBLEU on val.de with the same greedy search for all.
   memory settings, and our batches, schedule, decay, dropout, label smoothing and moving average. Its rate is 1e-3, as
   in our preset multi30k-marian, because MarianMT is post-norm, which does not learn at our presets' rates.
 
-OUT/speeds.json and OUT/results.json have what is measured, so the command can be repeated until all is there; with
---only-speeds it ends after the first part. Needs the extras `huggingface` and, for the picture, `pictures`.
+OUT/speeds.json and OUT/results.json keep what has been measured, so the command can be repeated until all is there;
+with --only-speeds it ends after the first part. Needs the extras `huggingface` and, for the picture, `pictures`.
 """
 
 import argparse
@@ -310,7 +310,7 @@ def main() -> None:
     parser.add_argument("output", type=Path)
     parser.add_argument("--minutes", type=float, nargs="+", default=[4.0, 8.0, 16.0])
     parser.add_argument("--only", nargs="+", choices=list(CONTESTANTS), default=list(CONTESTANTS))
-    parser.add_argument("--only-speeds", action="store_true", help="end before the trainings")
+    parser.add_argument("--only-speeds", action="store_true", help="only measure the speeds; train nothing")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=20.0, help="of a turn, in which the speed is measured")
     parser.add_argument("--threads", type=int, default=2)
@@ -329,7 +329,7 @@ def main() -> None:
         for key, (name, minutes) in measured.items():
             if len(speeds.setdefault(key, [])) <= turn:
                 speeds[key].append(in_new_process(measure_speed, name, minutes, arguments))
-                print(f"{key}: {speeds[key][-1]:.1f} steps a minute", flush=True)
+                print(f"{key}: {speeds[key][-1]:.1f} steps per minute", flush=True)
                 speeds_file.write_text(json.dumps(speeds, indent=2) + "\n", encoding="utf-8")
     if arguments.only_speeds:
         return

@@ -2,7 +2,7 @@
 
     python benchmarks/train.py DIR --steps 20 --turns 5
 
-DIR holds train.de and train.en of Multi30k (any pair of files with these names will do). Every engine has its own
+DIR contains train.de and train.en of Multi30k (any pair of files with these names will do). Every engine has its own
 process and sees the same batches in the same order. Their turns alternate, so that a noisy machine is noisy for all.
 Target tokens are counted without padding. Shares of the peak refer to a large matrix product measured in the same run.
 
@@ -107,7 +107,7 @@ def position_table(length: int, width: int) -> Any:
 
 
 def run_transformer(transformer: Any, source_ids: Any, target_ids: Any, source: Any, target: Any) -> Any:
-    """torch.nn.Transformer on embeddings of both sides, as the tutorials call it: without padding or later targets."""
+    """torch.nn.Transformer on embeddings of both sides, as the tutorials call it, with all masks."""
     import torch
 
     from translate.data.tokenizer import PAD_ID
@@ -253,7 +253,7 @@ class Turn(NamedTuple):
 
 
 def serve(name: str, corpus: Corpus, threads: int, warmup: int, connection: Connection) -> None:
-    """An engine's process: warms up, then trains on the batches that it receives the numbers of."""
+    """An engine's process: warms up, then trains on the batches whose numbers it receives."""
     import torch
 
     torch.set_num_threads(threads)

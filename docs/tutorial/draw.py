@@ -113,7 +113,7 @@ def curves(
 
     Args:
         series: The heights of each curve, by its name.
-        x: Where the heights stand; None: at 0, 1, ….
+        x: The position of each height; None: 0, 1, ….
     """
     points = []
     for name, heights in series.items():

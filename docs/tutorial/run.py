@@ -1,7 +1,7 @@
 """Run the code of pages, and write their output and pictures.
 
 The Python blocks of a page run in order and share their names. What a block
-prints stands below it, in a text block. A page can be a notebook as well.
+prints is below it, in a text block. A page can also become a notebook.
 """
 
 import contextlib
