@@ -101,7 +101,7 @@ def title_case(text: str) -> str:
 
 
 def add_typos(text: str, generator: np.random.Generator) -> str:
-    """Swap, delete, insert or replace a letter in one of ten words and at least one, but never a word's first letter.
+    """Swap, delete, insert or replace a letter in a tenth of the words, at least in one, but never the first letter.
 
     New letters are drawn from the text itself, so they belong to its script.
     """

@@ -56,7 +56,7 @@ def collate(pairs: Sequence[EncodedPair], indices: Sequence[int]) -> Batch:
 
 
 def collate_sources(sources: Sequence[Sequence[int]]) -> Int[Tensor, "batch source"]:
-    """Make the encoder's input: tokens, EOS (for an empty sentence alone), and padding on the right."""
+    """Make the encoder's input: tokens, EOS and padding on the right; an empty sentence is EOS alone."""
     return _padded(flatten(sources), after=EOS_ID)
 
 

@@ -91,7 +91,7 @@ def balance_directions(corpora: Sequence[ParallelCorpus], temperature: float | N
     for each in corpora:
         sizes[each.direction] = sizes.get(each.direction, 0.0) + each.weight * len(each.sources)
     exponent = 1.0 - 1.0 / (temperature or 1.0)
-    # Rounded, because the last bits of a power differ between machines, and `data_fingerprint` has the weights.
+    # Rounded, because the last bits of a power differ between machines, and `data_fingerprint` covers the weights.
     factors = {direction: round((max(sizes.values()) / size) ** exponent, 9) for direction, size in sizes.items()}
     return [each._replace(weight=each.weight * factors[each.direction]) for each in corpora]
 

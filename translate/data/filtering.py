@@ -46,7 +46,7 @@ def log_reports(reports: Iterable[FilterReport]) -> None:
 
 
 def hash_lines(lines: Iterable[str], hash_text: Callable[[str], int] = hash) -> NDArray[np.int64]:
-    """The 64-bit hash of each line without its case and with single spaces; by default, it is valid in this process.
+    """The 64-bit hash of each line without its case and with single spaces; by default, valid only in this process.
 
     The chance that two different sentences of ten million share a hash is one in 300,000.
     """
@@ -95,7 +95,7 @@ def near_duplicate_key(line: str, *, keep_digits: bool = False) -> str:
     """What is left of a line: its letters and digits. A line with an empty key duplicates nothing.
 
     Letters are in their compatibility form (NFKC) and lowercase, and words are one space apart. Punctuation, symbols
-    and invisible characters are removed. Each digit is 0, unless they are kept.
+    and invisible characters are removed. Each digit becomes 0, unless digits are kept.
     """
     key = " ".join(unicodedata.normalize("NFKC", line).casefold().translate(_KEY_CHARACTERS).split())
     return key if keep_digits else key.translate(_ONE_DIGIT)

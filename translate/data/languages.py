@@ -150,7 +150,7 @@ def list_some(names: Sequence[str], *, near: str = "") -> str:
     """Names for a message: all of them, or a few and how many more there are.
 
     Args:
-        near: What should have been one of them; if they are many, the most similar ones come first.
+        near: The name that was given; if there are many, the most similar ones come first.
     """
     if len(names) <= _MOST_SHOWN:
         return ", ".join(names)

@@ -169,7 +169,7 @@ class TrainingStreams:
     def segment(self, number: int, *, check: Check = lambda: None) -> list[ParallelCorpus]:
         """Read segment `number`, counted from 0: the corpora of `data.train`, and the next part of each streamed one.
 
-        If its position is not known, it must come after the segment that was read last, and all between are read too.
+        If its position is not known, it must come after the segment that was read last; all in between are read too.
 
         Raises:
             InputError: A corpus cannot be read, or has changed since the position was saved.

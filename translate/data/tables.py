@@ -225,7 +225,7 @@ def find_language(codes: Iterable[str], language: str) -> str | None:
 
 
 def _tmx_units(path: Path) -> Iterator[dict[str, str]]:
-    """The text of each unit, by the code of its language, without codes of formatting; the first of a code's texts."""
+    """The text of each unit by language code, without formatting; if a code has several texts, the first."""
     from defusedxml import EntitiesForbidden
     from defusedxml.ElementTree import iterparse
 
@@ -255,7 +255,7 @@ def _language(variant: Any) -> str:
 
 
 def _text(segment: Any) -> str:
-    """The text of a segment; of the elements in it, only highlighted text is text, and the others are formatting."""
+    """The text of a segment; of the elements in it, only highlighted text counts, and the others are formatting."""
     parts = ((_text(each) if each.tag == "hi" else "") + (each.tail or "") for each in segment)
     return "".join([segment.text or "", *parts])
 

@@ -43,7 +43,7 @@ def probe(model: Transformer, *, position_limit: int | None, is_trial: bool = Fa
     source_size, target_size = model.encoder.embedder.tokens.num_embeddings, model.output.out_features
     lengths = list(_LENGTHS[1:2] if is_trial else _LENGTHS)
     if model.config.positions == "relative" and not is_trial:
-        # Long enough for every distance bucket, as far as a model of a usual size allows.
+        # Long enough for every distance bucket, unless that takes more than 1,000 tokens.
         farthest = min(model.config.relative_max_distance + 11, 1000)
         lengths.append((farthest, farthest + 2))
     pairs = [EncodedPair(draw(source, source_size), draw(target, target_size)) for source, target in lengths]

@@ -29,7 +29,7 @@ class ForcedDecoding(NamedTuple):
     attention: Float[Tensor, "target source"]  # cross-attention of one layer, the mean over its heads
 
     def after(self, num_target: int, num_source: int) -> "ForcedDecoding":
-        """The view without the first tokens of both sides, the tags of languages."""
+        """The view without the language tags, the first tokens of both sides."""
         log_probs, ranks, attention = self
         return ForcedDecoding(log_probs[num_target:], ranks[num_target:], attention[num_target:, num_source:])
 
@@ -123,7 +123,7 @@ def line_attention(
         else:
             source_units, target_units = ([[token] for token in range(len(ids))] for ids in (part.source_ids, part.ids))
         weights = next(forced).attention
-        if part.truncated:  # no row of an end symbol
+        if part.truncated:  # without a row for the end symbol
             weights = torch.cat((weights, weights[-1:]))
         for source, target in align_words(weights, source_words=source_units, target_words=target_units):
             links.append(AlignmentLink(source + num_sources, target + len(rows)))

@@ -107,7 +107,7 @@ def _load_ctranslate2(
     folder = convert_run(run, checkpoint=checkpoint)
     try:
         faster = CTranslate2Engine(own.engine, own.tokenizers, folder, own.config, has_token_scores=token_scores)
-    except RunError as error:  # damaged, and its checksums agree
+    except RunError as error:  # damaged, although its checksums agree
         if is_new:
             raise RunError(f"{error}, although it was converted again; use --engine translate") from error
         logger.warning(f"{error}; converting it again")

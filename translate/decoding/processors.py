@@ -60,9 +60,9 @@ class ForbiddenPhrases:
     """Forbids token sequences, single words or longer ones; each is matched exactly as its list of ids spells it.
 
     A word that merely continues is another word: `▁dog` does not forbid `▁dog ma`. So a phrase whose last word may
-    continue is complete only with the next token, if that begins a word or ends the sentence, and there the hypothesis
-    is stopped; a beam has alternatives by then, and greedy search must go on. Other phrases are complete at once, and
-    so is any phrase in the last position of a sentence.
+    continue is complete only with the next token, if that begins a word or ends the sentence. Such tokens are then
+    forbidden: a beam has other hypotheses by then, and greedy search has to continue the word. Other phrases are
+    complete at once, and so is any phrase in the last position of a sentence.
 
     Args:
         phrases: The ids of each phrase; none is empty.

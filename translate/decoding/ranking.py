@@ -28,7 +28,7 @@ Utility = Literal["chrf", "bleu"]
 
 
 def spell(ids: list[int], target: Tokenizer) -> str:
-    """The text of a hypothesis with spaces for line breaks and NUL, all of which byte fallback can generate."""
+    """The text of a hypothesis, with spaces in place of line breaks and NUL, which byte fallback can generate."""
     return in_one_line(target.decode(ids))
 
 
@@ -105,7 +105,7 @@ def rerank(
 
 
 def expected_utilities(candidates: Sequence[str], *, utility: Utility) -> list[float]:
-    """How good each candidate is on average, in points of 100, if each of the candidates may be the right translation.
+    """The mean utility of each candidate, from 0 to 100, where every candidate may be the right translation.
 
     The candidate with the greatest expected utility has minimum Bayes risk. All candidates weigh the same, so a
     translation that was sampled twice counts twice. A candidate is also compared with itself, as in the papers.
@@ -122,7 +122,7 @@ def expected_utilities(candidates: Sequence[str], *, utility: Utility) -> list[f
 
 
 def pairwise_utilities(texts: Sequence[str], *, utility: Utility) -> Float[Tensor, "hypotheses references"]:
-    """The utility, in points of 100, of each text given each text as the reference: sacreBLEU's `sentence_score`."""
+    """The utility, from 0 to 100, of each text with each text as the reference: sacreBLEU's `sentence_score`."""
     return _chrf(texts) if utility == "chrf" else _bleu(texts)
 
 
@@ -172,7 +172,7 @@ def _bleu(texts: Sequence[str]) -> Float[Tensor, "hypotheses references"]:
 def _compare_ngrams(
     texts: Sequence[str | tuple[str, ...]], max_order: int
 ) -> Iterator[tuple[Float[Tensor, "hypotheses references"], Float[Tensor, " texts"]]]:
-    """For each order, the number of n-grams that each two texts have in common, and the number that each text has.
+    """For each order, the number of n-grams that each pair of texts has in common, and the number that each text has.
 
     Each occurrence of an n-gram, the first, the second, …, has its own column, so a product gives the smaller count.
     """

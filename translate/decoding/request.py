@@ -43,10 +43,10 @@ class Request(NamedTuple):
 
 
 def as_requests(lines: Any) -> Iterator[Request]:
-    """Yield the request that each line is, or that it asks for if it is text.
+    """Yield each line as a request; text is a request without constraints.
 
     Raises:
-        TypeError: Something is neither a `str` nor a `Request`, or the lines are not several.
+        TypeError: Something is neither a `str` nor a `Request`, or `lines` is a single one.
     """
     wanted = "translate() takes a str or a list of str"
     if isinstance(lines, str | Request | bytes | bytearray | Mapping) or not isinstance(lines, Iterable):
@@ -79,12 +79,12 @@ class SearchInput(NamedTuple):
 
     @property
     def is_free(self) -> bool:
-        """Whether there is something to translate without constraints, as every engine does."""
+        """Whether there is something to translate and no constraint on it, so that every engine can."""
         return self.has_words and not (self.prefix_ids or self.phrase_ids)
 
 
 class Translation(NamedTuple):
-    """The translation of one line, its scores and its condition. As text it is `text`; in a notebook, a picture."""
+    """The translation of one line, its scores and its condition. `str()` gives `text`; a notebook shows a picture."""
 
     source: str
     text: str

@@ -178,7 +178,7 @@ class ShardedDecoder:
 
 
 def write_part(file: Path, block_fingerprint: str, part: OutputPart) -> None:
-    """Write a part after a checksum of its content and of its block's fingerprint, which covers all it depends on."""
+    """Write a part; its first line is a checksum of its content and of the fingerprint of its block."""
     content = json.dumps(part)
     with atomic_write(file) as opened:
         opened.write(f"{fingerprint(block_fingerprint, content)}\n{content}".encode())

@@ -142,7 +142,7 @@ def _split(text: str, ends: re.Pattern[str]) -> list[str]:
 
 
 def _divide(text: str, ends: re.Pattern[str], max_tokens: int, count_tokens: CountTokens) -> list[str]:
-    """A text divided at these ends, with neighbours joined again as far as they should and fit."""
+    """A text divided at these ends; neighbours that are short enough are joined again."""
     units = _split(text, ends)
     sizes = count_tokens(units)
     even = sum(sizes) / max(1, math.ceil(sum(sizes) / max_tokens))
@@ -175,7 +175,7 @@ def _ends_sentence(text: str, end: re.Match[str]) -> bool:
 
 
 def _cut(text: str, max_tokens: int, count_tokens: CountTokens) -> list[str]:
-    """Halves of halves that fit, or single characters; combining marks stay with their character if possible."""
+    """A text halved until its parts fit or are single characters; combining marks stay with theirs if possible."""
     if len(text) == 1 or count_tokens([text])[0] <= max_tokens:
         return [text]
     middle = len(text) // 2

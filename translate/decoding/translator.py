@@ -102,7 +102,7 @@ class Translator:
             raise InputError("decoding.max_source_tokens = 1: leaves no room for text after the tag of the language")
 
     def _check_reverse(self, there: Direction) -> None:
-        """Check that the reverse model, if there is one, goes back from where a text goes."""
+        """Check that the reverse model, if there is one, translates back."""
         reverse, sources = self.reverse, self.languages.sources
         if reverse is None:
             return
@@ -266,7 +266,7 @@ class Translator:
         """Forced decoding: token log-probabilities, and the attention that alignments are made from.
 
         Args:
-            pairs: Token ids without the tags of languages, which are added here and are not in the result either.
+            pairs: Token ids without language tags, which are added here and are not in the result either.
             directions: The direction of each pair; None: the translator's.
 
         Raises:
@@ -367,7 +367,7 @@ class Translator:
         config = self.config.model_copy(update={} if self.reverse is None else {"n_best": self.config.beam_size})
         self.engine.search(SearchJob(inputs, config, on_found, on_step if on_partial else None, check))
         for index, each in enumerate(inputs):
-            if not each.has_words:  # is not searched
+            if not each.has_words:  # the engine skips it
                 on_found(index, [])
         yield from (joined[line] for line in range(len(requests)))
 

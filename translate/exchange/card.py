@@ -246,7 +246,7 @@ def _explain_tags(languages: Languages, tokenizer: Tokenizer) -> Iterator[str]:
 
 
 def find_lost_settings(config: DecodingConfig, to: str, *, has_start: bool = True) -> list[str]:
-    """The search settings that an export cannot have: all but those listed here and those of speed alone.
+    """The search settings that an export loses: all but those listed here and those that only affect speed.
 
     Args:
         has_start: The decoder starts with a separate symbol, unlike M2M100's, which starts with the end symbol.

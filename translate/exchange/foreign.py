@@ -37,7 +37,7 @@ class Vocabulary(NamedTuple):
     eos: int
     start: int | None = None  # the decoder's first input; None: a vector of zeros instead of a token
     pad: int | None = None
-    symbols: frozenset[str] = frozenset()  # subwords that are no text: those with a space are tags of languages
+    symbols: frozenset[str] = frozenset()  # subwords that never come from text; those with a space are language tags
     kept: frozenset[int] | None = None  # the ids that are left after pruning, apart from special symbols; None: all
 
     @property
@@ -79,7 +79,7 @@ class ForeignModel(NamedTuple):
     files: list[Path]  # everything that the model was read from
     reader: dict[str, str]  # package and version
     check: Callable[[tuple[Vocabulary, Vocabulary], Transformer, Tokenizers], None]
-    """Compares ours with the other toolkit's, given the vocabularies of both sides; raises RunError."""
+    """Compares our model with the other toolkit's, given the vocabularies of both sides; raises RunError."""
 
 
 def read_mapping(path: Path) -> dict[str, Any]:

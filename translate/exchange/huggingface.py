@@ -61,8 +61,8 @@ def generation_settings(
     """The run's search as the settings of a `GenerationConfig`, as far as it has them.
 
     `generate` divides the log-probability by length^length_penalty, as our kind `average` does. If all targets begin
-    with the same tag, it is forced as the first token. Its lengths include the start symbol and the tag, and its
-    penalty for repetition includes the start symbol, which must not be the end symbol too.
+    with the same tag, it is forced as the first token. `generate` counts the start symbol and the tag in lengths, and
+    also penalizes a repetition of the start symbol, which therefore must not be the end symbol.
 
     Args:
         limit: The most tokens that the model takes; None: no limit.
@@ -77,7 +77,7 @@ def generation_settings(
         "suppress_tokens": [rows[token] for token in (PAD_ID, BOS_ID) if rows[token] != rows[EOS_ID]],
         "num_beams": config.beam_size,
         "early_stopping": {1: True, 1000: "never"}.get(config.patience, False),
-        "length_penalty": round(length_power(config), 9),  # 0 is a tiny number for CTranslate2
+        "length_penalty": round(length_power(config), 9),  # CTranslate2 has a tiny number for 0
         "max_length": min(longest + has_tag, limit or TABLE_POSITIONS),
         "forced_bos_token_id": rows[tokenizers.target.tag_ids(*tags)[0]] if has_tag and len(tags) == 1 else None,
         "min_length": 1 + has_tag + config.min_length_constant if config.min_length_constant else None,
@@ -229,7 +229,7 @@ def check_transformers(
         ids = [[source_ids.get(token) for token in tokenizer(text)["input_ids"]] for text in texts]
         text = tokenizer.decode([int(rows[token]) for token in words[1]], skip_special_tokens=True)
         same_ids = ids == [[*before, *tokenizers.source.encode(text), EOS_ID] for text in texts]
-        is_pruned = any(None in each for each in ids)  # their tokenizer joins subwords of ours to one that was pruned
+        is_pruned = any(None in each for each in ids)  # their tokenizer joins our subwords into one that was pruned
         if not (same_ids or is_pruned) or text != tokenizers.target.decode(words[1]).strip():
             raise RunError(
                 f"the {made} tokenizer gives different tokens from the original for {texts[0]!r}, or another text than"

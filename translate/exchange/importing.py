@@ -102,7 +102,7 @@ def import_model(
 
 def _read_pretrained(folder: Path) -> ForeignModel:
     file, readers = folder / "config.json", {"marian": read_marian_mt, "m2m_100": read_m2m100}
-    model_type = read_mapping(file).get("model_type") if file.is_file() else "marian"  # which says what is missing
+    model_type = read_mapping(file).get("model_type") if file.is_file() else "marian"  # its reader says what is missing
     if model_type not in readers:
         own = " (an export of a run: use the run itself)" if model_type == "translate" else ""
         raise InputError(

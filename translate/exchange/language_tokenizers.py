@@ -31,7 +31,7 @@ def load_tokenizer(folder: Path) -> Any:
 
 
 def language_tags(tokenizer: Any) -> tuple[str, dict[str, int]]:
-    """The tag of a language with {} for its code, and the ids of all tags by code; those of our exports are named."""
+    """The tag of a language with {} for its code, and the ids of all tags by code; our exports name both."""
     name, own = type(tokenizer).__name__, tokenizer.init_kwargs
     tag, codes = TAGS.get(name) or own.get("language_tag", ""), own.get("languages", ())
     if name == "M2M100Tokenizer":
@@ -48,7 +48,7 @@ def is_symbol(subword: str) -> bool:
 
 
 def choose_language(theirs: Any, ours: Tokenizer) -> list[int]:
-    """Let a tokenizer take text for the first language that both know; returns our ids of what it puts before."""
+    """Set a tokenizer to the first language that both know; returns our ids of what it puts before a text."""
     if not hasattr(theirs, "src_lang"):
         return []
     tag, languages = language_tags(theirs)
@@ -86,7 +86,7 @@ def _tags(config: Config) -> list[str]:
 def write_tokenizer(vocabulary: Vocabulary, tokenizer: Tokenizer, config: Config, directory: Path) -> bool:
     """Write an `M2M100Tokenizer` or `NllbTokenizer`, unless the vocabulary cannot be that of one.
 
-    Both have text, then tags, then unused entries. The first has fixed languages; the second has no unused pieces.
+    Both have text, then tags, then unused entries. M2M100's has fixed languages, and NLLB's has no unused pieces.
     """
     data, names, kinds = config.data, vocabulary.subwords, ModelProto.SentencePiece
     tags = _tags(config)

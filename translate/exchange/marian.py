@@ -40,7 +40,7 @@ _ALLOWED: dict[str, tuple[object, ...]] = {
     "transformer-decoder-ffn-depth": (0, 2),
     "transformer-tied-layers": ([],),
     "transformer-pool": (False,),
-    "right-left": (False,),  # the order of the target's subwords, which no number shows
+    "right-left": (False,),  # reverses the target's subwords, which a comparison of numbers does not show
     "ulr": (False,),
     "lemma-dim-emb": (0,),
     "factors-combine": ("sum",),
@@ -168,7 +168,7 @@ def _check(
     probes = probe(model, position_limit=None)
     with tempfile.TemporaryDirectory() as temporary:
         converted, files, sides = Path(temporary, "converted"), [], []
-        for side, vocabulary in enumerate(vocabularies):  # here subwords are numbers, which YAML cannot misread
+        for side, vocabulary in enumerate(vocabularies):  # subwords are named by numbers, which YAML cannot misread
             names = [str(token) for token in range(len(vocabulary.subwords))]
             names[vocabulary.unk], names[vocabulary.eos] = _SYMBOLS
             files.append(Path(temporary, f"{side}.yml"))

@@ -1,4 +1,4 @@
-"""Reads what all models of Hugging Face transformers have alike: files, weights, and settings of model and search."""
+"""Reads what all models of Hugging Face transformers have in common: files, weights, settings of model and search."""
 
 import re
 from pathlib import Path
@@ -58,7 +58,7 @@ def read_pretrained(
         needed: The files that each model of this kind has.
 
     Returns:
-        The model, and the fields of its `ForeignModel` that all models have alike; `sections` lack the tying.
+        The model, and the fields of its `ForeignModel` that all models have in common; `sections` lack the tying.
 
     Raises:
         InputError: The package is not installed, the folder is damaged or incomplete, or its model has something that
@@ -78,7 +78,7 @@ def read_pretrained(
         settings["activation_function"] = "swish"  # the same by another name
     same = {f"decoder_{key}": (settings.get(f"encoder_{key}"),) for key in ("attention_heads", "ffn_dim")}
     depths = {f"num_{side}_layers": settings.get(f"{side}_layers", 12) for side in ("encoder", "decoder")}
-    load_config({"model": depths}, place=str(place))  # has bounds; transformers would build for hours
+    load_config({"model": depths}, place=str(place))  # checks bounds; transformers would build for hours
     require(str(place), settings, known_settings(of) | same)
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
@@ -117,7 +117,7 @@ def search_settings(
     """A `GenerationConfig` as our section `decoding`; a warning names the settings that ours does not have.
 
     Args:
-        languages: Each target begins with its language's tag, which theirs counts as generated, and ours does not.
+        languages: Each target begins with its language's tag, which `generate` counts as generated, and we do not.
     """
     given = {key: value for key, value in generation.to_dict().items() if value is not None}
     defaults: dict[str, Any] = getattr(type(generation), "_get_default_generation_params", dict)()

@@ -1,4 +1,4 @@
-"""Prunes the vocabulary of a model that is imported: what given text never needs is left out.
+"""Prunes the vocabulary of a model that is imported: subwords that given text never needs are left out.
 
 The subwords that stay keep their embeddings, so all logits are the same, and text is segmented as before unless it has
 a subword that was left out: that is spelt with shorter ones.
@@ -21,7 +21,7 @@ from translate.errors import InputError
 from translate.exchange.foreign import ForeignModel, Vocabulary
 
 _LINES_AT_ONCE = 10_000
-_MIN_SHARE = 0.001  # of a text's characters: the single characters of a script that is so frequent stay
+_MIN_SHARE = 0.001  # of a text's characters; single characters are kept for scripts that are as frequent
 
 
 def prune(
@@ -32,7 +32,7 @@ def prune(
     Bytes and the single characters of the text's scripts stay too.
 
     Args:
-        tokenizers: Those of the whole model.
+        tokenizers: The tokenizers of the whole model.
         languages: Codes of the languages to keep; empty: all.
         texts: Files with one sentence per line, in all languages that the model will be used for; empty: all subwords
             stay.
@@ -78,7 +78,7 @@ def prune(
 
 
 def _count(tokenizers: Tokenizers, texts: Sequence[Path]) -> list[Counter[int]]:
-    """How often each subword occurs in text, for each side; with a joint vocabulary on either."""
+    """How often each subword occurs in text, for each side; with a joint vocabulary both have the same counts."""
     distinct = list(dict.fromkeys(tokenizers[:2]))
     counts = [Counter[int]() for _ in distinct]
     with show_progress("Counting subwords"):

@@ -1,7 +1,7 @@
 """Writes a run's SentencePiece model as a tokenizer.json, which transformers.js reads in a browser.
 
 transformers.js has no table of SentencePiece's normalisation. So the file asks for NFKC, and names the characters for
-which SentencePiece does something else. Rare text may still get other subwords: docs/exporting.md names it.
+which SentencePiece does something else. Rare text may still get other subwords: docs/exporting.md says which.
 """
 
 import json
@@ -89,7 +89,7 @@ def _replace(text: str, content: str, *, kind: str = "String") -> dict[str, Any]
 
 
 def _bpe(model: Any) -> dict[str, Any]:
-    """With every way to join two pieces to a third; the best pieces come first."""
+    """A BPE model, with every way to join two pieces into a third; the best pieces come first."""
     scores = {piece.piece: piece.score for piece in model.pieces if piece.type == _PIECE.NORMAL}
     joined = sorted(scores, key=scores.__getitem__, reverse=True)
     splits = [(piece[:cut], piece[cut:]) for piece in joined for cut in range(len(piece) - 1, 0, -1)]
@@ -104,7 +104,7 @@ def _bpe(model: Any) -> dict[str, Any]:
 
 
 def _unigram(model: Any) -> dict[str, Any]:
-    """With byte fallback, all pieces are spelt in bytes, and a single byte is worse than any subword."""
+    """A unigram model. With byte fallback, pieces are spelt in bytes, and a single byte is worse than any subword."""
     lowest, in_bytes = min(piece.score for piece in model.pieces), model.trainer_spec.byte_fallback
     vocabulary = []
     for piece in model.pieces:

@@ -1,4 +1,4 @@
-"""Training corpora without the pairs that break rules, which are the kinds of pairs that `translate check` reports.
+"""Training corpora without the pairs that break a rule; the rules are the kinds of pairs that `check` reports.
 
 All pairs are judged, then those that are kept are written. A large text is in a file, as in training. In memory are the
 four hashes of each pair, and the rule that it breaks: 33 bytes.
@@ -111,7 +111,7 @@ def _judge(
             broken[found[rule]] = np.minimum(broken[found[rule]], rules.index(rule))
 
     mark(inspection.find_everywhere(survey))
-    for keys, hashes in zip(survey[5:], held_out, strict=False):  # those of targets only if they are sources too
+    for keys, hashes in zip(survey[5:], held_out, strict=False):  # of targets only if they are sources too
         mark({"leaked": np.flatnonzero(np.isin(keys, np.concatenate([keys[:0], *hashes])) & (keys != 0))})
     if any(map(_SLOW.match, rules)):
         tokenizer, threads, num_blocks = _train_tokenizer(survey), os.cpu_count() or 1, -(-num_pairs // _BLOCK_PAIRS)
@@ -162,7 +162,7 @@ def _write(
     """Write the pairs that break no rule, and add the others to the table."""
     pairs = zip(broken, survey.corpus.sources, survey.corpus.targets, strict=True)
     with open_output(files[0]) as sources, open_output(files[1]) as targets:
-        for file, side in zip((sources, targets), survey.corpus[1:3], strict=True):  # reading a file removes a mark
+        for file, side in zip((sources, targets), survey.corpus[1:3], strict=True):  # reading a file removes one mark
             file.write(text_bytes("\ufeff" * side[int(broken.argmax())].startswith("\ufeff")))
         for line, (rule, source, target) in enumerate(pairs, start=1):
             if rule < len(rules):

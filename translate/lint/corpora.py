@@ -19,7 +19,7 @@ from translate.lint.misalignment import Ints, Misaligned, ShiftedLines, TokenIds
 
 [_EMPTY] = hash_lines([""])
 _NUM_EXAMPLES = 3
-_MANY_PARTNERS = 10  # next to which a line is boilerplate, if it is seldom next to the same line again
+_MANY_PARTNERS = 10  # a line next to so many others is boilerplate, unless it is often next to the same line
 _ALIKE = 0.15  # of two lines' trigrams. Two lines of Multi30k share 7 % on average, two translations of one line 59 %
 _RUN_PAIRS = 500  # per run of a sample; a run alone is enough to show whether its lines are shifted
 
@@ -99,7 +99,7 @@ def find_suspects(
     unlikely = misalignment.find_unlikely_lengths(*map(count_items, survey.corpus[1:3]))
     everywhere["unlikely_length"] = np.setdiff1d(unlikely, everywhere["empty"])
     found, misaligned = inspect_closely(survey, sample, *ids, vocab_size=vocab_size, known=known)
-    # `clean` alone reports single pairs that are unrelated: its tokens have no case.
+    # Only `clean` reports single pairs that are unrelated: its tokens have no case.
     return list_suspects(survey, everywhere) + list_suspects(survey, found, misaligned.shifts, sample.numbers)
 
 

@@ -58,7 +58,7 @@ def dry_run(
     initial: InitialWeights | None = None,
     max_seconds: float = 10.0,
 ) -> DryRun:
-    """Make real training steps on real batches, the longest first; the weights are thrown away.
+    """Make real training steps on real batches, the longest first; the weights are discarded.
 
     Args:
         validation: The corpora of a validation; some of their lines are translated, to time it.
@@ -132,7 +132,7 @@ def _measure_speed(
 def longest_batches(epoch: Epoch) -> list[int]:
     """The numbers of the batch with the longest sentence and the batch with the most tokens, often the same one.
 
-    Attention needs the most memory for the first, the output layer for the second; the model decides which needs more.
+    Attention needs the most memory for the first, the output layer for the second; which one wins depends on the model.
     """
     pairs, sources, targets = epoch.shapes.T
     longest = int(np.lexsort((pairs, np.maximum(sources, targets)))[-1])

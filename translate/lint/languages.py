@@ -30,7 +30,7 @@ _MAX_DEVIATIONS = 7.0
 _MIN_CHARACTERS = 25
 _FEW_PAIRS = 200  # fewer pairs are not enough to learn a language's trigrams
 _NEARLY_ALL, _NEARLY_NONE = 0.9, 0.05  # of the lines of texts in different languages, and in the same
-# Nats a character: Danish is 0.37 less likely as Norwegian, Galician 0.7 as Portuguese, German 0.65 to 0.8 as English.
+# Nats per character: Danish is 0.37 less likely as Norwegian, Galician 0.7 as Portuguese, German 0.65-0.8 as English.
 _CLEARLY, _IDENTIFIED_LINES, _IDENTIFIED_CHARACTERS = 0.2, 200, 1000
 _LONGEST_WORDS = 15.0  # characters per word, on average; more mean that words are not separated by spaces
 _JUDGED_LINES = 1000  # of a side that may be in another language as a whole
@@ -147,7 +147,7 @@ def are_in_one_language(lines: Sequence[str], others: Sequence[str]) -> bool:
 def _shares_of_own(lines: Sequence[str], others: Sequence[str]) -> list[float] | None:
     """For each of two texts the share of its odd lines that are far likelier with its even lines than with the other's.
 
-    None: the texts are too short, or one only repeats itself, as a model does that has no language yet.
+    None: the texts are too short, or one only repeats itself, as the output of an untrained model does.
     """
     languages = learn_languages(lines[::2], others[::2])
     if languages is None or 2 * len({*lines}) < len(lines):

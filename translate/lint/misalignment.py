@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from translate.data.batching import EncodedPair
 from translate.data.lexicon import NULL_ID, learn_lexicon
 
-# Beyond this are 16 of Multi30k's 29,000 training pairs, which are free or wrong ("@@" for a sentence), and none of the
-# embedded corpus's 13,000. Of targets that end after 30 to 60 % of their words, or go on for another sentence, 73 %.
+# This finds 16 of Multi30k's 29,000 training pairs, which are free or wrong ("@@" for a sentence), none of the embedded
+# corpus's 13,000, and 73 % of targets that end after 30 to 60 % of their words or go on for another sentence.
 _MAX_LENGTH_DEVIATIONS = 4.0
 _FEW_LENGTHS = 20  # fewer are too few to estimate the usual deviation
 _OFFSETS = (-2, -1, 0, 1, 2)
@@ -140,7 +140,7 @@ def _evidence(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """For each line and offset, the evidence in nats that the target there translates the line.
 
-    And for each line the share that its own target has in the evidence that it could have; NaN: there is little.
+    The second array is, for each line, the share of the possible evidence that its target has; NaN: there is little.
 
     Only the best translations of each subword count, each by how much likelier it is next to its source than overall.
     """

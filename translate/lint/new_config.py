@@ -24,7 +24,7 @@ _MOST_SECONDS = 8 * 3600.0  # of a training run: a night
 
 
 class NewConfig(NamedTuple):
-    """A config, and what `translate check` says of it."""
+    """A config, and what `translate check` says about it."""
 
     text: str  # YAML
     preset: str
@@ -42,7 +42,7 @@ def choose_settings(
 
     Args:
         num_tokens: Roughly, of the sources and of the targets.
-        num_characters: How many different ones there are.
+        num_characters: The number of different characters.
         device: The kind of device that will train.
     """
     scale = math.sqrt(sum(num_tokens) / 900_000)

@@ -29,10 +29,10 @@ _KINDS = {".tsv": "tsv", ".csv": "csv", ".json": "json", ".jsonl": "json", ".par
 _CODE = re.compile("(?!id$|ID$)([a-z]{2}|[A-Z]{2})|([a-z]{2,3}|[A-Z]{2,3})[-_][A-Za-z]{2,4}")  # id numbers rows
 _SIDES = {"source", "src"}, {"target", "tgt", "trg"}  # names of columns that name no language
 _COLUMNS = "source_column", "target_column"
-_JUDGED_LINES = 5000  # from whose trigrams it is seen whether the sides are in one language
+_JUDGED_LINES = 5000  # lines whose trigrams show whether both sides are in one language
 _FEWEST_PAIRS, _MOST_CHARACTERS = 1000, 5000  # the latter on a side: several times data.max_source_tokens
 _MOST_HELD_OUT, _HELD_OUT_SHARE = 1000, 20  # sets as large as Multi30k's, or one pair in twenty
-_BREAKS = re.compile("[\r\n\0]+")  # which cells of tables may have
+_BREAKS = re.compile("[\r\n\0]+")  # which cells of tables may contain
 
 
 class Split(NamedTuple):

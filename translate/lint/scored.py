@@ -17,7 +17,7 @@ def find_mistakes(
     translated_here: Sequence[str] = (),
     bleu_tokenizer: str = "13a",
 ) -> Iterator[str]:
-    """Warnings about texts that were probably not meant to be scored against each other; nothing for a few lines.
+    """Warnings about texts that were probably not meant to be scored against each other; none for a few lines.
 
     Args:
         systems: The translations of each system, by its name.

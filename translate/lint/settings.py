@@ -47,7 +47,7 @@ class DataFacts(NamedTuple):
 
 
 def peak_rate(config: Config) -> float:
-    """The highest learning rate of a training run, which every schedule has at the end of its warm-up."""
+    """The highest learning rate of a training run, which every schedule reaches at the end of its warm-up."""
     return learning_rate(max(1, config.training.warmup_steps), config.training, d_model=config.model.d_model)
 
 
@@ -67,7 +67,7 @@ class Case:
         self.is_validated = config.data.validation is not None
         self.depth = max(config.model.num_encoder_layers, config.model.num_decoder_layers)
         warmup = training.warmup_steps if training.warmup_steps < max_steps else max(1, max_steps // 10)
-        self.warmup = warmup  # a good one
+        self.warmup = warmup  # the one to suggest
         self.or_warmup = f", or training.warmup_steps={_PAPER_WARMUP}" if max_steps > _PAPER_WARMUP else ""
         self.peak, self.usual = peak_rate(config), usual_rate(config.model.d_model)
         self.rate, self.rate_hint = "is", f"try training.learning_rate={self.usual:.0e}"

@@ -112,7 +112,7 @@ def examine_spelling(
 def spelling_findings(
     key: str, spelling: Sequence[SideSpelling], *, unit: Unit, is_fine_tuning: bool = False
 ) -> Iterator[Finding]:
-    """Characters without an entry: a warning from 0.1 % of the tokens on if they are lost, from 2 % on as bytes.
+    """Characters without an entry: a warning from 0.1 % of the tokens on if lost, from 2 % on if spelt as bytes.
 
     If most letters of a script are lost, that is an error.
     """
@@ -147,7 +147,7 @@ def examine_vocabularies(
     Args:
         ids: Token ids of the sources, and of the targets.
         lines: The same text.
-        share: The part of the training corpora that this is, 0 to 1; what is rare is estimated for the whole.
+        share: The part of the training corpora that this text is, 0 to 1; rare entries are estimated for the whole.
     """
     sides = [*zip(("source", "target"), (tokenizers.source, tokenizers.target), ids, lines, strict=True)]
     if tokenizers.vocabulary == "joint":

@@ -188,7 +188,7 @@ class BestCheckpoint:
 
     @record_function(VALIDATION_AND_SAVING)
     def evaluate(self) -> None:
-        """Score the best checkpoint with the settings of `decoding`, unless all validations had them.
+        """Score the best checkpoint with the settings of `decoding`, unless all validations used them.
 
         The record comes after the last checkpoint: a resumed run removes it, and writes its own at the end.
         """

@@ -51,7 +51,7 @@ def split_into_micro_batches(batches: Sequence[Batch], num: int, *, seed: int, s
     wherever the number of parts is the same, except for the order in which gradients are summed.
     """
     least = -(-num // len(batches))
-    # The time that a step takes: the rounds of micro-batches, and the share of a batch that is one.
+    # The time of a step: the rounds of micro-batches, times the share of a batch that each of them is.
     num_parts = min(range(least, least + 4), key=lambda parts: (-(-len(batches) * parts // num) / parts, parts))
     parts = [Batch._make(rows[first::num_parts] for rows in batch) for batch in batches for first in range(num_parts)]
     full_parts = [part for part in parts if part.indices]

@@ -16,8 +16,8 @@ def check_training_fits(
 ) -> None:
     """Refuse a training run that cannot fit in the free memory.
 
-    The needed memory is a lower bound: the weights, their gradients, both of Adam's moments and the moving average, but
-    the weights alone if some are frozen; and what a batch keeps for the backward pass, without attention weights.
+    The needed memory is a lower bound: the weights, their gradients, both of Adam's moments and the moving average, or
+    only the weights if some are frozen; and what a batch keeps for the backward pass, without attention weights.
 
     Args:
         batch_tokens: The tokens of the largest batch, on its longer side.

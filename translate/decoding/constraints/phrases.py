@@ -73,7 +73,7 @@ def encode_phrase(tokenizer: Tokenizer, text: str) -> list[int]:
 
 
 def contains_phrase(ids: Sequence[int], phrase: Sequence[int], words: WordTables) -> bool:
-    """Whether a phrase occurs in text whose end is the end of a word, with no word that continues across its end."""
+    """Whether a phrase occurs in a text and no word continues across its end; the end of the text ends a word."""
     ends = (end for end in range(len(phrase), len(ids) + 1) if ids[end - len(phrase) : end] == phrase)
     is_open = words.leaves_word_open[phrase[-1]]
     return any(end == len(ids) or not is_open or words.begins_word[ids[end]] for end in ends)
@@ -82,7 +82,7 @@ def contains_phrase(ids: Sequence[int], phrase: Sequence[int], words: WordTables
 def unsatisfied_phrases(
     ids: Sequence[int], phrases: Sequence[Sequence[int]], *, begins_word: Bool[Tensor, " vocab"]
 ) -> list[int]:
-    """Which of the required phrases are missing in a translation, by their places in `phrases`.
+    """The places in `phrases` of the required phrases that a translation does not contain.
 
     If a phrase is required several times, the last entries are reported.
 
@@ -123,8 +123,8 @@ def find_progress(
 ) -> PhraseProgress:
     """Which of its sentence's phrases each hypothesis contains: a pure function of its tokens.
 
-    A phrase counts by its tokens. The end of its last word counts as one more token as soon as the next token
-    settles it: a hypothesis that has not paid for that yet must not crowd out those that have. A started phrase counts
+    A phrase counts as many as it has tokens, and the end of its last word counts as one more as soon as the next token
+    confirms it: a hypothesis that has not paid for that yet must not crowd out those that have. A started phrase counts
     its tokens so far, instead of the complete phrases inside it, if those have fewer. Once abandoned, it counts for
     nothing.
 
@@ -180,17 +180,17 @@ def find_progress(
 class RequiredPhrases:
     """Selects candidates so that each translation contains its sentence's phrases, as often as they are required.
 
-    Hypotheses that have satisfied few required tokens look better than those that have paid for them, and would crowd
-    them out. So they do not compete: the beam is divided over banks, each of the hypotheses that have satisfied equally
-    many. Slots are dealt out in rounds: in each round, every bank gives its best candidate, the fullest bank first,
-    until no slot is open. So banks with few candidates leave their share to the others, and a narrow beam, above all
-    greedy search, puts phrases in early.
+    Hypotheses that have satisfied few required tokens look better than those that have paid for more, and would crowd
+    those out. So they do not compete: the beam is divided into banks of hypotheses that have satisfied equally many.
+    Slots are dealt out in rounds: in each round, every bank gives its best candidate, the fullest bank first, until no
+    slot is open. So banks with few candidates leave their share to the others, and a narrow beam, above all greedy
+    search, puts phrases in early.
 
     Candidates are the best continuations of all hypotheses together, each hypothesis's best token and its best token
-    that begins a word, and its next tokens of missing phrases, begun or not. No token is forbidden because it continues
-    the last word of a phrase, as `▁dog` before `s`: that word may be wanted too. The hypothesis only falls back into a
-    bank of those that have satisfied less, while its best token that begins a word keeps the "dog". The end symbol is
-    not a candidate while a phrase is missing.
+    that begins a word, and its next tokens of missing phrases, begun or not. A token that continues the last word of a
+    phrase, as `s` after `▁dog`, is not forbidden, because that word may be wanted too. It only puts the hypothesis back
+    into a bank that has satisfied less, while the best token that begins a word keeps the "dog". The end symbol is not
+    a candidate while a phrase is missing.
 
     A hypothesis that reaches its maximum length finishes as it is, perhaps without phrases: `unsatisfied_phrases`. A
     sentence without phrases gets what `select_best` gives.

@@ -90,7 +90,7 @@ def read_terminology(path: Path) -> Terminology:
 
 @functools.lru_cache(maxsize=4)
 def encode_terms(target: Tokenizer, terminology: Terminology) -> dict[str, list[int]]:
-    """The ids of all translations of terms, computed at once to report terms that cannot be required at the first line.
+    """The ids of the translations of all terms, computed together: a term that cannot be spelled is an error at once.
 
     Raises:
         InputError: The vocabulary cannot spell a translation; with the place in its file.

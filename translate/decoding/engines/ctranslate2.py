@@ -45,7 +45,7 @@ def missing_settings(config: DecodingConfig) -> list[str]:
 
 
 def check_ctranslate2(config: DecodingConfig, others: Sequence[str] = ()) -> None:
-    """Check that CTranslate2 can search with these settings, and with others, such as an ensemble.
+    """Check that CTranslate2 can search with these settings, and with other requests, such as an ensemble.
 
     Raises:
         InputError: It cannot.
@@ -108,7 +108,7 @@ class CTranslate2Engine:
                 compute_type=compute_type,
                 inter_threads=config.workers or torch.get_num_threads(),
                 intra_threads=1,
-                max_queued_batches=-1,  # as many as a buffer has
+                max_queued_batches=-1,  # no limit: `search` limits them
             )
             if has_our_numbers:
                 exact = self._translator if compute_type == "float32" else load_in_fp32(folder)
@@ -131,9 +131,10 @@ class CTranslate2Engine:
     def search(self, job: SearchJob) -> None:
         """See `Engine.search`. CTranslate2 does not show hypotheses as they grow.
 
-        Our own search translates what has constraints or too many tokens for the converted model, and what CTranslate2
-        has searched otherwise: a batch has one maximum length, the largest of its sentences, so a sentence that has
-        reached its own may have gone too far; and CTranslate2 may generate symbols that ours never does.
+        Our own search translates sentences that have constraints or too many tokens for the converted model, and those
+        that CTranslate2 has searched differently: a batch has one maximum length, the largest of its sentences, so a
+        sentence that has reached its own may have gone too far; and CTranslate2 may generate symbols that ours never
+        does.
         """
         inputs, config = job.inputs, job.config
         lengths = [len(each.source_ids) + 1 for each in inputs]
@@ -150,7 +151,7 @@ class CTranslate2Engine:
         penalties = build_scoring(config).penalty(torch.arange(max(limits, default=0) + 2)).tolist()
         batches = self._batches(config, fitting, lengths)
         submitted = ((batch, self._submit(job, batch, max(limits[index] for index in batch))) for batch in batches)
-        # CTranslate2 cannot take back what it has: no more than keeps its workers busy.
+        # Queued batches cannot be cancelled, so CTranslate2 gets only enough to keep its workers busy.
         waiting = deque(itertools.islice(submitted, 2 * (config.workers or torch.get_num_threads())))
         while waiting:
             job.check()
@@ -224,11 +225,11 @@ class CTranslate2Engine:
         config: DecodingConfig,
         num_start: int,
     ) -> list[Hypothesis]:
-        """The hypotheses by the run's own scoring.
+        """The hypotheses ranked by the run's own scoring; none if CTranslate2 may have left out a better one.
 
-        Empty if CTranslate2 may have left out a better one. In the last step more can end than it can return;
-        it leaves out the worst by its own length penalty, and none is longer than the longest. They are assumed
-        to be no shorter than the shortest either. Its lengths include the start tokens.
+        In the last step more hypotheses can end than CTranslate2 returns. It leaves out the worst by its own length
+        penalty. They are no longer than the longest that it returns, and are assumed to be no shorter than the
+        shortest. Its lengths include the start tokens.
         """
         alpha = length_power(config)
         ranked = []
@@ -268,7 +269,7 @@ class CTranslate2Engine:
 
 
 def ctranslate2_search(config: DecodingConfig) -> dict[str, Any]:
-    """The beam search of a config as CTranslate2's options, to get all hypotheses: the run's own scoring chooses."""
+    """The beam search of a config as CTranslate2's options; they return all hypotheses, for the run's own scoring."""
     patience = 1 if config.beam_size == 1 else config.patience or 2
     return {
         "beam_size": config.beam_size,
@@ -279,7 +280,7 @@ def ctranslate2_search(config: DecodingConfig) -> dict[str, Any]:
 
 
 def length_power(config: DecodingConfig) -> float:
-    """CTranslate2's length penalty, by which it keeps the `beam_size` best hypotheses, as ours does.
+    """CTranslate2's length penalty, by which it ranks finished hypotheses.
 
     It is close to the run's own, but never 0, because then CTranslate2 would stop at the first hypothesis.
     """

@@ -73,7 +73,7 @@ def convert_run(run_path: Path, *, checkpoint: Checkpoint) -> Path:
     try:
         check_folder(folder)
     except RunError:
-        import_extra("ctranslate2")  # else nothing is removed
+        import_extra("ctranslate2")  # before anything is removed
         shutil.rmtree(folder, ignore_errors=True)
         loaded = load_run(run_path, checkpoint=checkpoint)
         with contextlib.suppress(FileExistsError), atomic_folder(folder) as temporary:  # another process was quicker
@@ -196,7 +196,7 @@ def _fill_stack(spec: Any, stack: Encoder | Decoder, *, embeddings: Any) -> None
         if isinstance(positions, RelativePositions):
             layer_spec.self_attention.relative_attention_bias = _array(positions.table)
             layer_spec.self_attention.relative_attention_max_distance = np.int32(positions.max_distance)
-        if isinstance(layer, DecoderLayer):  # its query has a layer of its own there
+        if isinstance(layer, DecoderLayer):  # CTranslate2 has a separate layer for the query
             _fill(layer_spec.attention.layer_norm, layer.cross_attention_add_and_norm.norm)
             _fill(layer_spec.attention.linear[0], layer.cross_attention.input_projection, slice(d_model))
             _fill(layer_spec.attention.linear[1], layer.cross_attention.input_projection, slice(d_model, None))

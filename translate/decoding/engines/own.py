@@ -106,13 +106,13 @@ class OwnEngine:
                         stop.set()  # before the executor waits for the other workers
             finally:
                 torch.set_num_threads(num_threads)
-                release_free_memory()  # a server would keep the most that a request has ever taken
+                release_free_memory()  # otherwise a server keeps the memory of its largest request
 
     def _search_share(self, job: SearchJob, order: Sequence[int], stop: threading.Event) -> None:
         """Search the sentences of one worker, until all are done or another worker fails."""
         inputs, config, device = job.inputs, job.config, self.model.device
         source_lengths = torch.tensor([len(each.source_ids) + 1 for each in inputs])
-        tags = [token for each in inputs for token in each.start_ids]  # one for each input, or none for any
+        tags = [token for each in inputs for token in each.start_ids]  # one for each input, or none at all
         limit = self.position_limit and self.position_limit - bool(tags)
         prefix_tokens = torch.tensor([len(each.prefix_ids) for each in inputs])
         max_lengths = maximum_lengths(

@@ -97,7 +97,7 @@ def _languages(direction: Direction | None, translator: Translator) -> dict[str,
 
 
 def _finite(number: float) -> float | None:
-    """A number as JSON has it, without infinities."""
+    """The number, or None if JSON cannot express it."""
     return number if math.isfinite(number) else None
 
 

@@ -4,7 +4,7 @@ A sentence has `beam` slots. At each step they take the best continuations: `sel
 diversifies or keeps to constraints. `update_state` then extends the hypotheses. One of the `beam` best that ends with
 the end symbol becomes a finished hypothesis, which never changes, and leaves its slot to the next best continuation, if
 the selection has given more than `beam`. The search ends with `patience` times `beam` finished hypotheses, or when no
-open one can still win. This is the search of fairseq and CTranslate2 with patience, and a stop that is exact.
+open one can still win. This is the search of fairseq and CTranslate2, with patience and an exact stopping criterion.
 
 With a patience of 1 the search of a confident model would end too early: unlikely hypotheses fill the finished ones
 before the best has ended. Source: Kasai et al. 2022, https://arxiv.org/abs/2204.05424.
@@ -216,7 +216,7 @@ def largest(
     """The `count` largest of `values + offsets` in each sentence, and their indices in the flattened (beam, vocab).
 
     The result is exactly that of `torch.topk`, in descending order, but several times as fast on a CPU. The k largest
-    numbers lie in the k chunks with the largest maxima: a chunk outside has k numbers, one in each of the others, that
+    numbers are in the k chunks with the largest maxima: a chunk outside has k numbers, one in each of the others, that
     are at least as large as all of its own. So one pass for the maxima is enough, and k chunks to search.
     """
     batch, beam, vocab = values.shape
@@ -319,7 +319,7 @@ def update_state(
 def is_done(state: BeamState, *, scoring: Scoring, num_best: int = 1) -> Bool[Tensor, " batch"]:
     """Whether no open hypothesis can still come among the `num_best` best; safe by `Scoring.upper_bound`.
 
-    With a patience of 0 it is a guess, the one of transformers' `early_stopping=False`: no open hypothesis would come
+    With a patience of 0 it is a guess, that of transformers' `early_stopping=False`: no open hypothesis would come
     among all finished ones if it ended now. A sentence with a NaN score is done too: nothing that follows can be
     compared.
     """

@@ -31,7 +31,7 @@ from translate.model.device import copy_to_device, copy_to_host
 
 Cache = TypeVar("Cache")
 
-JOINING_SHARE = 8  # new sentences join once one row in eight is free: every time costs an encoder call
+JOINING_SHARE = 8  # new sentences join once one row in eight is free: each time costs an encoder call
 
 
 class NextTokens(NamedTuple):

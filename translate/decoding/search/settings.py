@@ -124,7 +124,7 @@ def maximum_lengths(
     position_limit: int | None,
     prefix_tokens: Int[Tensor, " batch"] | int = 0,
 ) -> Int[Tensor, " batch"]:
-    """The most tokens that each translation has, its prefix and its end symbol included.
+    """The most tokens that each translation may have, its prefix and its end symbol included.
 
     Args:
         position_limit: The number of positions that the models have; None: no limit.

@@ -78,7 +78,7 @@ class Recorder:
         return show_progress("Validating", num_lines, unit="lines")
 
     def record(self, record: dict[str, Any]) -> None:
-        """Keep a record with `kind` and `step`, of which trackers get the numbers.
+        """Keep a record with `kind` and `step`; trackers get its numbers.
 
         The kind is train, validation, validation/NAME, average or evaluation.
         """
