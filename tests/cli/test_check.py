@@ -87,13 +87,15 @@ def test_errors(folder: Path, quick: None) -> None:
 @pytest.mark.parametrize("is_dirty", [False, True])
 def test_json(folder: Path, quick: None, is_dirty: bool) -> None:
     if is_dirty:
-        spoil(folder / "valid.de", 3, "Der Hund hat mit dem traurigen \U0001f40c gespielt.")
+        spoil(folder / "valid.de", 3, "Der Hund hat mit dem traurigen \U0001f40c &amp; gespielt.")
     result = succeed("check", "mine.yaml", "--json")
     assert result.stderr == ""
     document = json.loads(result.stdout)
     assert document["format"] == 1 and document["name"] == "mine"
     assert document["marian_lacks"] == ["model.norm = 'pre' (it has 'post')"]
     assert [corpus["key"] for corpus in document["corpora"]] == ["data.train.0", "data.validation"]
-    assert [finding["name"] for finding in document["findings"]] == ["characters_in_bytes"] * is_dirty
+    assert {finding["name"] for finding in document["findings"]} == {*["characters_in_bytes", "markup"] * is_dirty}
+    suspects = [each for corpus in document["corpora"] for each in corpus["suspects"]]
+    assert [each["examples"][0]["line"] for each in suspects] == [3] * is_dirty
     strict = translate("check", "mine.yaml", "--json", "--strict", "training.warmup_steps=100")
     assert strict.exit_code == 1 and json.loads(strict.stdout)["findings"][0]["severity"] == "warning"

@@ -14,7 +14,7 @@ from translate.config.load import load_config
 from translate.config.schema import Config
 from translate.errors import RunError
 from translate.lint import check as module
-from translate.lint.check import Report, check, log_findings
+from translate.lint.check import check, log_findings
 from translate.lint.findings import KINDS, Finding
 from translate.training.preparation import TrainingData, make_batches, make_tokenizers, read_corpora
 from translate.training.train import NotReady
@@ -102,20 +102,6 @@ def test_clean_text_is_silent(
     tokenizers = make_tokenizers(config, corpora)
     epoch = make_batches(config, corpora, tokenizers).epoch(0)
     assert report.plan.padding_share == epoch.padding.share and report.plan.steps_per_epoch == len(epoch)
-
-
-def test_document_is_json_with_every_field(text: dict[str, Lines], write: Write, quick: None) -> None:
-    text["train.en"][6] = text["train.de"][6]
-    report = check(write(text))
-    document = json.loads(json.dumps(report.to_document()))
-    assert set(document) == {"format", "rehearsal", *Report._fields} - {"dry_run"}
-    assert set(document["findings"][0]) == {"severity", "name", "message", "mend", "examples"}
-    assert document["findings"][0]["name"] == "equal"
-    (suspects,) = document["corpora"][0]["suspects"]
-    assert (suspects["kind"], suspects["num_pairs"], suspects["num_inspected"]) == ("equal", 1, NUM_TRAIN)
-    (place,) = suspects["examples"]
-    assert place["line"] == place["last_line"] == 7 and place["source"] == place["target"] == text["train.de"][6]
-    assert document["rehearsal"]["largest_batch"]["pairs"] >= 1
 
 
 def test_each_suspicion_at_its_line(text: dict[str, Lines], write: Write, quick: None) -> None:
@@ -237,7 +223,6 @@ def test_a_training_that_would_fail(text: dict[str, Lines], write: Write, monkey
     finding = only(report.findings, "training_fails")
     assert finding.severity == "error" and finding.message == "out of memory. Lower training.batch_tokens"
     assert report.dry_run is None and report.plan.seconds is None
-    assert json.dumps(report.to_document())
 
 
 def test_a_large_corpus_is_sampled(

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +10,7 @@ import typer
 from typer import Argument, Option
 
 from translate.cli.terminal.console import has_colour, show_only
-from translate.cli.terminal.lines import print_json, print_result
+from translate.cli.terminal.lines import plain, print_json, print_result
 from translate.cli.terminal.options import ConfigArgument, JsonOption, Overrides, RunArgument
 from translate.errors import InputError
 from translate.messages import fill
@@ -44,13 +44,10 @@ def check(
     from translate.lint.check import check as check_training
 
     report = check_training(loaded)
-    from translate.decoding.counterparts import find_lacking
-
-    lacking = find_lacking(loaded.model, "marian_mt")
     if as_json:
-        print_json(report.to_document() | {"marian_lacks": lacking})
+        print_json(plain(report))
     else:
-        typer.echo("\n".join(_lines(report, lacking)), color=has_colour(sys.stdout))
+        typer.echo("\n".join(_lines(report)), color=has_colour(sys.stdout))
     if report.count("error") or (strict and report.count("warning")):
         raise typer.Exit(1)
 
@@ -89,7 +86,6 @@ def clean(
     if key := next((key for key, corpus in corpora.items() if is_stream(corpus)), None):
         hint = f"clean compares all pairs of a corpus, so read it as a whole, with {key}.streaming=false"
         raise InputError(f"{key}.streaming = true: {hint}")
-    from translate.lint.check import plain
     from translate.lint.clean import clean as clean_corpora
 
     cleaned, lines = clean_corpora(loaded, output, rules), []
@@ -119,7 +115,7 @@ def verify(run: RunArgument, as_json: JsonOption = False) -> None:
 
     result = verify_run(run)
     names = {"run": str(run), "sound": not result.unsound, "version": result.writer, "created": result.created}
-    document = {**names, "run_format": result.run_format, "files": [file._asdict() for file in result.files]}
+    document = {**names, "run_format": result.run_format, "files": plain(result.files)}
     when = f" on {result.created[:10]}" if result.created else ""
     by = "an unknown version" if result.writer is None else f"translate {result.writer}{when}"
     width = max((len(file.name) for file in result.files), default=0)
@@ -129,14 +125,14 @@ def verify(run: RunArgument, as_json: JsonOption = False) -> None:
         raise typer.Exit(1)
 
 
-def _lines(report: "Report", marian_lacks: Sequence[str]) -> Iterator[str]:
+def _lines(report: "Report") -> Iterator[str]:
     """Draw the report: data, lengths, model and training, and the findings."""
     from translate.lint.findings import LABEL_WIDTH, count_findings
 
     yield from _data_lines(report)
     yield ""
     yield from _training_lines(report)
-    keys = ", ".join(text.partition(" (")[0] for text in marian_lacks)
+    keys = ", ".join(text.partition(" (")[0] for text in report.marian_lacks)
     unlike = f" with a modelling file (not MarianMT: {keys})" if keys else ""
     yield _row("export", f"ctranslate2, onnx, huggingface{unlike}")
     yield ""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from translate.bars import show_progress
-from translate.cli.terminal.lines import aligned_columns, check_outputs, open_lines, print_result
+from translate.cli.terminal.lines import aligned_columns, check_outputs, open_lines, plain, print_result
 from translate.cli.terminal.options import (
     JsonOption,
     MetricOption,
@@ -105,7 +105,7 @@ def compare(
     for doubt in doubts:
         logger.warning(doubt)
     shown = [f"{name}: {comparison.num_lines:,} lines", *map(_as_text, comparison_tables(comparison))]
-    print_result("\n\n".join(shown), {"set": name, **comparison.to_document(), "warnings": doubts}, as_json=as_json)
+    print_result("\n\n".join(shown), {"set": name, **plain(comparison), "warnings": doubts}, as_json=as_json)
     if page is not None:
         save_picture(comparison_picture(comparison, test_set=name), page)
     require_scores(metric, comparison.metrics)

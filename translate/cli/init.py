@@ -6,7 +6,7 @@ from typing import Annotated
 from typer import Argument, Exit, Option
 
 from translate.cli.terminal.console import show_only
-from translate.cli.terminal.lines import aligned_columns, print_result
+from translate.cli.terminal.lines import aligned_columns, plain, print_result
 from translate.cli.terminal.options import JsonOption
 from translate.errors import InputError
 from translate.messages import fill
@@ -56,7 +56,6 @@ def init(
     whole = corpora["train"]
     split = split_pairs(whole, {part: corpora[part] for part in corpora.keys() - {"train"}})
     from translate.atomic import atomic_folder, write_text
-    from translate.lint.check import plain
     from translate.lint.findings import count_findings
     from translate.lint.new_config import propose_config
     from translate.training.tracking.log_window import describe_seconds

@@ -61,13 +61,6 @@ class Comparison(NamedTuple):
     frequencies: tuple[Bucket, ...]  # recall of the references' words, by their frequency
     changes: tuple[Change, ...]
 
-    def to_document(self) -> dict[str, Any]:
-        """All of it for JSON."""
-        return self._asdict() | {
-            "metrics": {name: [score._asdict() for score in scores] for name, scores in self.metrics.items()},
-            **{key: [each._asdict() for each in getattr(self, key)] for key in ("lengths", "frequencies", "changes")},
-        }
-
 
 def compare(
     systems: Mapping[str, Sequence[str]],

@@ -4,7 +4,7 @@ import logging
 import math
 import time
 from itertools import chain, zip_longest
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
@@ -12,6 +12,7 @@ from translate.bars import show_progress
 from translate.config.schema import Config
 from translate.data.epochs import Epoch
 from translate.data.languages import UNKNOWN, Direction
+from translate.decoding.counterparts import find_lacking
 from translate.distributed.process_group import SINGLE_PROCESS
 from translate.errors import RunError
 from translate.lint import vocabulary
@@ -35,7 +36,6 @@ logger = logging.getLogger(__name__)
 MAX_INSPECTED_PAIRS = 50_000
 """The number of evenly spaced pairs of a larger corpus that the slow inspections examine."""
 _LONG_SAVE_SECONDS = 2 * 3600.0
-_JSON_NAMES = {"hint": "mend", "dry_run": "rehearsal"}  # keys of the document that differ from the fields' names
 
 
 class CorpusReport(NamedTuple):
@@ -76,23 +76,11 @@ class Report(NamedTuple):
     vocabularies: tuple[VocabularyReport, ...]
     plan: TrainingPlan
     dry_run: DryRun | None  # None: it failed, and a finding says why
+    marian_lacks: list[str]  # what a MarianMT model would need
 
     def count(self, severity: str) -> int:
         """The number of findings of one severity."""
         return sum(finding.severity == severity for finding in self.findings)
-
-    def to_document(self) -> dict[str, Any]:
-        """The report for JSON; its keys stay the same in every version."""
-        return {"format": 1, **plain(self)}
-
-
-def plain(value: Any) -> Any:
-    """Named tuples as the objects of a JSON document."""
-    if hasattr(value, "_asdict"):
-        value = {_JSON_NAMES.get(name, name): item for name, item in value._asdict().items()}
-    if isinstance(value, dict):
-        return {name: plain(item) for name, item in value.items()}
-    return [plain(item) for item in value] if isinstance(value, tuple | list) else value
 
 
 def check(config: Config, *, max_seconds: float = 10.0) -> Report:
@@ -148,7 +136,8 @@ def check(config: Config, *, max_seconds: float = 10.0) -> Report:
         message = f"checkpoints are {seconds / 3600:.1f} hours apart, so that much work is lost if the process dies"
         findings.append(Finding("note", "checkpoints_far_apart", message, "lower training.save_every"))
     found = config.name, tuple(by_severity(findings)), tuple(reports), tuple(leaks)
-    return Report(*found, lengths, tuple(vocabularies), plan, measured)
+    lacking = find_lacking(config.model, "marian_mt")
+    return Report(*found, lengths, tuple(vocabularies), plan, measured, lacking)
 
 
 def log_findings(

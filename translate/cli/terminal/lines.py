@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 Line = TypeVar("Line")
 
 STANDARD_OUTPUT = Path("/dev/stdout")
+_JSON_NAMES = {"hint": "mend", "dry_run": "rehearsal"}  # fields that had other names in early versions
 _NUMBER = re.compile(r"[+-]?[0-9][0-9.,e+-]*|")  # or nothing
 
 
@@ -162,6 +163,15 @@ def open_line_output(path: Path, *, end: str = "\n") -> Iterator[Callable[[str],
 def print_json(document: Mapping[str, Any]) -> None:
     """Print one JSON document, the result of a command with --json; docs/json.md has the schemas."""
     write_lines([json.dumps({"format": 1, **document}, indent=2)], None)
+
+
+def plain(value: Any) -> Any:
+    """Named tuples as the objects of a JSON document."""
+    if hasattr(value, "_asdict"):
+        value = {_JSON_NAMES.get(name, name): item for name, item in value._asdict().items()}
+    if isinstance(value, dict):
+        return {name: plain(item) for name, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, tuple | list) else value
 
 
 def print_result(text: str, document: Mapping[str, Any] | None = None, *, as_json: bool) -> None:
