@@ -11,12 +11,11 @@ from functools import partial
 from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]  # made on import
 
 from translate.config.schema import TokenizerConfig
-from translate.data.tokenizer import Tokenizer, Tokenizers
+from translate.data.tokenizer import SPACE, Tokenizer, Tokenizers
 from translate.errors import InputError
 
 logger = logging.getLogger(__name__)
 
-_SPACE = "▁"
 _LINES_AT_ONCE = 10_000
 _NUM_SHOWN = 20
 
@@ -58,7 +57,7 @@ def add_tags(tokenizers: Tokenizers, source_tags: Sequence[str], target_tags: Se
 
 
 def _add_tags(tokenizer: Tokenizer, tags: Sequence[str]) -> Tokenizer:
-    new = [f"{_SPACE}{tag}" for tag in tags if tokenizer.tag_id(tag) is None]  # SentencePiece begins words with a space
+    new = [f"{SPACE}{tag}" for tag in tags if tokenizer.tag_id(tag) is None]  # SentencePiece begins words with a space
     tagged, rest = add_pieces(tokenizer, new, ()), tokenizer.encode("a")
     for tag in tags:
         if (found := tagged.encode(f"{tag} a")) != [tagged.tag_id(tag), *rest]:

@@ -22,11 +22,10 @@ from itertools import chain, count
 import numpy as np
 
 from translate.data.token_store import Check, TokenChunk, flatten, results_in_order
-from translate.data.tokenizer import UNK_ID, Tokenizer
+from translate.data.tokenizer import SPACE, UNK_ID, Tokenizer
 
 logger = logging.getLogger(__name__)
 
-_SPACE = "▁"
 _UNKNOWN_PENALTY = 10.0  # as in SentencePiece: added cost of an unknown character over the least likely piece
 _NUMBERS_AT_ONCE = 8192
 # A remembered word takes some 400 bytes (BPE), and a lattice 450 for each character (unigram): about 150 MB in all.
@@ -67,7 +66,7 @@ class SubwordSampler:
         symbols = sorted(self._symbols, key=len, reverse=True)
         self._symbol_pattern = re.compile(f"({'|'.join(map(re.escape, symbols)) or '(?!)'})")
         self._max_length = max(map(len, self._ids), default=1)
-        self._words_are_apart = not any(_SPACE in piece[1:] for piece in self._scores)
+        self._words_are_apart = not any(SPACE in piece[1:] for piece in self._scores)
         self._unknown_score = min(self._scores.values(), default=0.0) - _UNKNOWN_PENALTY
         self._merged_word = functools.lru_cache(_MAX_REMEMBERED_WORDS)(lambda word: self._merge(word, _NEVER, iter(())))
         self._lattice = functools.lru_cache(_MAX_REMEMBERED_LATTICES)(self._make_lattice)
@@ -91,11 +90,11 @@ class SubwordSampler:
         return [tag + ids for (tag, _), ids in zip(split, sampled, strict=True)]
 
     def _words(self, text: str) -> list[str]:
-        text = text.replace(" ", _SPACE)
+        text = text.replace(" ", SPACE)
         words = [text]
         if self._words_are_apart:
-            first, *others = text.split(_SPACE)
-            words = [first, *(_SPACE + word for word in others)]
+            first, *others = text.split(SPACE)
+            words = [first, *(SPACE + word for word in others)]
         return [part for word in words for part in self._symbol_pattern.split(word) if part]
 
     def _ids_of(self, pieces: list[str]) -> list[int]:

@@ -288,12 +288,6 @@ def train_tokenizer(
     return Tokenizer(model.getvalue())
 
 
-def normalize(lines: Sequence[str], normalization: str) -> list[str]:
-    """The text that a new tokenizer would segment, with `▁` for spaces; see `tokenizer.normalization`."""
-    normalized: list[str] = sentencepiece.SentencePieceNormalizer(rule_name=normalization).normalize([*lines])
-    return normalized
-
-
 def _training_failure(message: str, config: TokenizerConfig, text_name: str) -> str:
     """Explain SentencePiece's error in our own words; a test shows that its limits are exact."""
     limits = (

@@ -62,7 +62,7 @@ class TrainingPlan(NamedTuple):
     padding_share: float  # of all tokens computed in an epoch
     seconds: float | None  # with validations; None: nothing was measured
     validation_seconds: float | None  # the part of `seconds` for validations
-    directions: tuple[DirectionCount, ...] = ()  # how often each is seen, if there are several
+    directions: list[DirectionCount]  # how often each is seen, if there are several
 
 
 class Report(NamedTuple):
@@ -127,9 +127,7 @@ def check(config: Config, *, max_seconds: float = 10.0) -> Report:
         findings.append(Finding("error", "training_fails", str(error), "fix this, and check again"))
     num_parameters = measured.num_trained_parameters if measured else count_weights(config.model, tokenizers)
     facts = _data_facts(data, epoch, num_parameters)
-    plan = _plan(config, facts.num_steps(config), epoch.padding.share, measured)
-    seen = count_directions(config.data, corpora.train, batches.filter_reports, num_epochs=plan.num_epochs)
-    plan = plan._replace(directions=tuple(seen))
+    plan = _plan(config, data, facts.num_steps(config), epoch.padding.share, measured)
     findings += settings_findings(config, facts)
     between_saves = min(config.training.save_every, config.training.validate_every, plan.num_steps) / plan.num_steps
     if (seconds := (plan.seconds or 0.0) * between_saves) > _LONG_SAVE_SECONDS:
@@ -233,8 +231,10 @@ def _data_facts(data: TrainingData, epoch: Epoch, num_parameters: int) -> DataFa
     return DataFacts(num_pairs, num_pairs - sum(report.num_kept for report in data.batches.filter_reports), *sizes)
 
 
-def _plan(config: Config, steps_per_epoch: int, padding_share: float, measured: DryRun | None) -> TrainingPlan:
-    training = config.training
+def _plan(
+    config: Config, data: TrainingData, steps_per_epoch: int, padding_share: float, measured: DryRun | None
+) -> TrainingPlan:
+    training, reports = config.training, data.batches.filter_reports
     num_steps = min(training.max_steps, (training.max_epochs or math.inf) * steps_per_epoch)
     num_epochs = num_steps / steps_per_epoch
     num_validations = 0 if config.data.validation is None else math.ceil(num_steps / training.validate_every)
@@ -244,4 +244,5 @@ def _plan(config: Config, steps_per_epoch: int, padding_share: float, measured: 
         validation_seconds = num_validations * (measured.seconds_per_validation or 0.0)
         seconds = num_epochs * measured.seconds_per_epoch + validation_seconds
     numbers = steps_per_epoch, int(num_steps), num_epochs, num_validations
-    return TrainingPlan(*numbers, padding_share, seconds, validation_seconds)
+    directions = count_directions(config.data, data.corpora.train, reports, num_epochs=num_epochs)
+    return TrainingPlan(*numbers, padding_share, seconds, validation_seconds, directions)

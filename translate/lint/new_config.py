@@ -6,13 +6,14 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import sentencepiece
+
 from translate.config.data import TextCorpus
 from translate.config.load import load_config
 from translate.config.schema import TrainingConfig
 from translate.config.yaml import dump_yaml
 from translate.data.corpora import read_corpus
 from translate.data.languages import Direction
-from translate.data.tokenizer import normalize
 from translate.distributed.process_group import SINGLE_PROCESS
 from translate.lint.check import MAX_INSPECTED_PAIRS, Report, check
 from translate.lint.corpora import take_sample
@@ -81,7 +82,8 @@ def propose_config(direction: Direction, *, name: str, folder: Path) -> NewConfi
     preset, num_epochs, settings = choose_settings(num_tokens, num_characters, device=device)
     base = load_config(preset).config
     targets = take_sample(corpus, max_pairs=MAX_INSPECTED_PAIRS).targets
-    changed, _ = find_normalized(targets, normalize(targets, base.tokenizer.normalization))
+    normalizer = sentencepiece.SentencePieceNormalizer(rule_name=base.tokenizer.normalization)
+    changed, _ = find_normalized(targets, normalizer.normalize(targets))
     if len(changed) >= MUCH_NORMALIZED * len(targets):
         settings["tokenizer.normalization"] = "identity"
     if not num_words[1]:

@@ -62,7 +62,7 @@ def summarize_run(path: Path) -> RunSummary:
         state = "imported"
     elif is_locked(run.lock):
         state = "in training"
-    elif (max_steps is not None and step >= max_steps) or (may_end_early and is_evaluated(records)):
+    elif step >= max_steps or (may_end_early and is_evaluated(records)):
         state = "finished"
     elif not (run.checkpoint("last").is_file() or run.previous.is_file()):
         state = "without a checkpoint to resume"

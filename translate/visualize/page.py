@@ -68,9 +68,8 @@ def save_picture(picture: Picture | str, file: PictureFile) -> None:
         InputError: The picture is too large for a figure.
         RunError: The file cannot be written.
     """
-    picture = printable(picture)
     if isinstance(picture, str):
-        content = picture.encode()
+        content = printable(picture).encode()
     elif file.format == "html":
         content = picture_page(picture).encode()
     else:
