@@ -34,14 +34,9 @@ ROWS: dict[str, list[str]] = {
     "serve run --port 99999": ["'--port': it ", "65535"],
     "export run out": ["'--to'"],
     # init
-    "init gone.de gone.en": ["gone.de"],
     "init a.de": ["a.de", "translations", ".tmx"],
-    "init a.de a.de": ["both sides are de", "--from"],
-    "init a.de empty": ["a.de", "empty", "--from"],
     "init a.de a.en --from fr/x": ["--from fr/x"],
     "init a.de a.en --name x/y": ["--name", "'x/y'"],
-    "init a.de a.en --name run": ["run", "--name"],
-    "init a.de b.en": ["a.de", "3", "b.en", "1"],
     "init a.de a.en": ["a.de, a.en", "1 of 3 pairs", "2 repeating", "1,000", "translate import"],
     "export run out --to ctrnslate2": ["'--to'", "'ctrnslate2'", "'ctranslate2', 'huggingface'", "ctranslate2?"],
     # eval
@@ -97,7 +92,6 @@ ROWS: dict[str, list[str]] = {
     "average run step-1 step-1": ["training.keep_last"],
     # compare
     "compare run": ["run", "two"],
-    "compare run gone": ["gone", "`translate runs`"],
     "compare run a.en --source a.de": ["--source", "--reference"],
     "compare run a.en": ["first, second", "--set"],
     "compare a.en b.en": ["--source", "--reference"],
@@ -119,7 +113,6 @@ ROWS: dict[str, list[str]] = {
     "backtranslate both a.en -o out": ["en, de", "--to"],
     "backtranslate run a.en -o out": ["a.en", "en", "run", "de"],
     # show
-    "show attention nowhere Hund": ["nowhere"],
     "show attention both Hund": ["en, de", "--to"],
     "show masks both Hund --to fr": ["en, de", "'fr'"],
     "show alignments both --source a.de --reference a.en": ["en, de", "--to"],
@@ -127,7 +120,6 @@ ROWS: dict[str, list[str]] = {
     "show attention run Hund --kind both": ["'both'", "'encoder', 'decoder', 'cross'"],
     "show masks run Hund --target dog --target dog": ["1", "--target", "2"],
     "show positions old": ["old", "run.json"],
-    "show curves run nowhere": ["nowhere"],
     "show embeddings run --source a.de": ["--source", "--reference"],
     "show alignments run --source a.de --reference b.en": ["a.de", "3", "b.en", "1"],
     "show alignments run --source a.de --reference a.en --layer 1": ["--layer 1"],

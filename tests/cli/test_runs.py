@@ -7,6 +7,8 @@ import pytest
 from filelock import FileLock
 from harness import run_command as translate
 
+from translate.runs.loading import load_run
+
 
 def states(folder: Path) -> dict[str, str]:
     """The state of each run, by name."""
@@ -42,19 +44,13 @@ def test_a_run_in_each_state(copied: Path) -> None:
 def test_the_facts(run: Path) -> None:
     found = json.loads(translate("info", run, "--json").stdout)
     assert (found["languages"], found["data"]) == (["de-en"], ["train.de, train.en"])
+    assert found["num_parameters"] == load_run(run).model.num_parameters
     assert (found["step"], found["max_steps"], found["checkpoints"]) == (3, 3, ["best", "last", "previous"])
     lines = translate("info", run).stdout.splitlines()
     assert lines[0] == str(run) and f"{found['num_parameters']:,} parameters" in lines[3]
     header, row = translate("runs", run.parent).stdout.splitlines()
     assert header.split()[:4] == ["run", "languages", "parameters", "steps"]
     assert row.split()[:6] == [str(run), "de-en", f"{found['num_parameters']:,}", "3", "of", "3"]
-
-
-def test_the_number_of_parameters_is_the_models(run: Path) -> None:
-    from translate.runs.loading import load_run
-
-    found = json.loads(translate("info", run, "--json").stdout)
-    assert found["num_parameters"] == load_run(run).model.num_parameters
 
 
 def test_where_runs_are_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Path) -> None:
