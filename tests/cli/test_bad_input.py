@@ -5,20 +5,18 @@ Pipes, closed streams and signals are in `tests/system/test_streams.py`.
 
 import bz2
 import gzip
-import io
 import json
 import lzma
 import os
 import re
 import shutil
 import stat
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from harness import corpus_lines, flip_a_bit, in_order
+from harness import corpus_lines, flip_a_bit, in_order, zipped
 from harness import run_command as translate
 from typer.testing import Result
 
@@ -31,14 +29,6 @@ Change = Callable[[Path], object]  # of a run
 GERMAN = "Ein Hund läuft.\nZwei Männer kochen.\nDie Straße ist grün.\n"
 ENGLISH = "A dog runs.\nTwo men cook.\nThe street is green.\n"
 LATIN = "Hund\nGröße\n".encode("latin-1")
-
-
-def zipped(*names: str) -> bytes:
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w") as file:
-        for name in names:
-            file.writestr(name, "x")
-    return content.getvalue()
 
 
 CUT_GZIP = gzip.compress(GERMAN.encode() * 1000)[:-10]

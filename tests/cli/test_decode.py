@@ -23,8 +23,7 @@ def decode(learnt: Path) -> Decode:
     """Decodes 12 lines, which training has not seen."""
 
     def run(*arguments: object) -> Result:
-        result = succeed("decode", learnt, learnt.parent / "new.de", *arguments)
-        return result
+        return succeed("decode", learnt, learnt.parent / "new.de", *arguments)
 
     return run
 

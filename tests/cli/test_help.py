@@ -11,7 +11,7 @@ from harness import run_command as translate
 
 from translate.cli import OTHER_NAMES
 from translate.cli.terminal.help import Command, CommandGroup
-from translate.config.schema import TokenizerConfig
+from translate.config.schema import EvaluationConfig, TokenizerConfig
 from translate.decoding.output.formats import OutputFormat
 from translate.documents.document import DocumentFormat
 from translate.exchange.exporting import Format, Quantization
@@ -49,6 +49,7 @@ def test_a_name_of_another_toolkit_is_answered_with_commands_that_exist(hint: st
 CHOICES = {  # the options whose choices are known elsewhere: help must not import what knows them
     "decode --document-format": DocumentFormat,
     "decode --format": OutputFormat,
+    "eval --tokenize": EvaluationConfig.model_fields["bleu_tokenizer"].annotation,
     "export --to": Format,
     "export --quantization": Quantization,
     "show attention --kind": AttentionKind,

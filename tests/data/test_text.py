@@ -5,10 +5,10 @@ import gzip
 import io
 import lzma
 import os
-import zipfile
 from pathlib import Path
 
 import pytest
+from harness import zipped
 
 from translate.data.text import iterate_lines, read_lines, require_unchanged, stream_lines
 from translate.errors import InputError
@@ -84,14 +84,6 @@ def test_other_encodings_are_named_with_the_place_and_the_fix(
 def test_other_compression_is_named(tmp_path: Path, program: str, data: bytes) -> None:
     for packed in (write(tmp_path / "a.de", data), write(tmp_path / "a.gz", gzip.compress(data))):
         assert f"is compressed with {program};" in failure(packed)
-
-
-def zipped(*names: str) -> bytes:
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w") as file:
-        for name in names:
-            file.writestr(name.partition("=")[0], name.partition("=")[2])
-    return content.getvalue()
 
 
 @pytest.mark.parametrize(

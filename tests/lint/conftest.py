@@ -1,5 +1,7 @@
 """Text of the embedded corpus for the inspections: a fault is put in, or nothing may be found."""
 
+from pathlib import Path
+
 import pytest
 from harness import corpus_lines
 
@@ -31,3 +33,10 @@ def some(embedded: Text) -> Text:
 def tokenizer(some: Text) -> Tokenizer:
     """A joint vocabulary of these pairs."""
     return train_tokenizer([*some[0], *some[1]], TokenizerConfig(vocab_size=2000))
+
+
+@pytest.fixture
+def text(clean_config: Path) -> dict[str, list[str]]:
+    """Clean text by file name, to be spoilt."""
+    names = ("train.de", "train.en", "valid.de", "valid.en")
+    return {name: clean_config.with_name(name).read_text(encoding="utf-8").splitlines() for name in names}

@@ -27,13 +27,6 @@ Write = Callable[..., Config]
 
 
 @pytest.fixture
-def text(clean_config: Path) -> dict[str, Lines]:
-    """Clean text by file name, to be spoilt."""
-    names = ("train.de", "train.en", "valid.de", "valid.en")
-    return {name: clean_config.with_name(name).read_text(encoding="utf-8").splitlines() for name in names}
-
-
-@pytest.fixture
 def write(clean_config: Path) -> Write:
     """A function that writes the text and gives the config for it."""
 

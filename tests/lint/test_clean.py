@@ -16,13 +16,6 @@ from translate.lint.findings import KINDS, choose_rules
 Lines = list[str]
 
 
-@pytest.fixture
-def text(clean_config: Path) -> dict[str, Lines]:
-    """Clean text by file name, to be spoilt."""
-    names = ("train.de", "train.en", "valid.de", "valid.en")
-    return {name: clean_config.with_name(name).read_text(encoding="utf-8").splitlines() for name in names}
-
-
 def write(folder: Path, text: dict[str, Lines]) -> None:
     for name, lines in text.items():
         (folder / name).write_bytes("".join(f"{line}\n" for line in lines).encode())

@@ -1,12 +1,9 @@
 """Texts that were probably not meant to be scored are told, and others are not."""
 
-from pathlib import Path
-
 from harness import corpus_lines
 
 from translate.lint.scored import find_mistakes
 
-DATA = Path(__file__).parents[2] / "data"
 GERMAN, ENGLISH = corpus_lines("train.de")[:800], corpus_lines("train.en")[:800]
 GOOD = [line.replace("the", "a", 1) for line in ENGLISH]
 

@@ -365,7 +365,6 @@ def test_languages_of_one_model(browser: Any, make_live: Callable[..., str], bot
     check(DOG, to="en", **{"from": "de"})
     assert source.locator("option").all_inner_texts() == ["English", "German", "Italian"]
     assert target.locator("option").all_inner_texts() == ["English", "Italian"]
-    assert page.get_by_label("English").count() >= 0
     english = output(page).evaluate("node => node.textContent")
     page.locator("#swap").click()
     settle(page)
