@@ -4,8 +4,8 @@
 # make test-slow     run the tests that take minutes
 # make test-gpu      on a machine with a GPU, run the tests that need one and print how fast it is (docs/scaling.md)
 # make check         lint, types and fast tests
-# make notebook      run docs/first-model.ipynb, and keep what its cells give
-# make tutorial      run the code of docs/tutorial, and write its output and pictures anew
+# make notebook      run docs/first-model.ipynb, and keep the output of its cells
+# make tutorial      run the code of docs/tutorial, and write its output and pictures again
 # make docs          write docs/config.md from the code, build the pages of docs/ as a site in build/site, and check their links
 
 PYTHON ?= python3

@@ -62,7 +62,7 @@ def find_corpora(
             if _suffix(each).lower() in _KINDS:
                 raise InputError(f"{each}: is a table, judging by its name, and has both languages: name no other file")
         found = [code or (end if _CODE.fullmatch(end) else None) for code, end in zip(codes, endings, strict=True)]
-        direction = _direction(found, f"the names {path.name} and {target.name} do not end in those of languages")
+        direction = _direction(found, f"the names {path.name} and {target.name} do not end in language codes")
         if endings == [direction.target, direction.source]:
             raise InputError(f"{path.name} and {target.name} are the other way round from --from and --to")
         return direction, {"train": TextCorpus(source=path, target=target)}

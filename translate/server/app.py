@@ -150,7 +150,7 @@ def _add_paths(
         model, job = _translation_job(models, question, is_stream=True)
         model.queue.submit(job)  # before the response starts, so that an error can still set the status
         headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}  # proxies must not buffer events
-        cancel = BackgroundTask(model.queue.cancel, job)  # if the client has gone before the first event
+        cancel = BackgroundTask(model.queue.cancel, job)  # if the client disconnects before the first event
         return StreamingResponse(
             _events(model, job), media_type="text/event-stream", headers=headers, background=cancel
         )

@@ -187,7 +187,7 @@ async def libretranslate(
     answer: dict[str, Any] = {"translatedText": [best for best, *_ in found]}
     if count:
         answer["alternatives"] = [list(dict.fromkeys(texts))[1:] for texts in found]
-    if question.source == "auto" and direction.source != UNKNOWN:  # the model's only one: nobody has looked at the text
+    if question.source == "auto" and direction.source != UNKNOWN:  # the model's only one; the text is not examined
         answer["detectedLanguage"] = [{"language": direction.source}] * len(given)
     is_one = isinstance(question.q, str)
     return {key: value[0] if is_one else value for key, value in answer.items()}

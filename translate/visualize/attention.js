@@ -16,7 +16,7 @@ const seriesLook = (number) => ({
   stroke: seriesColour(number), "stroke-dasharray": DASHES[Math.floor(number / colours().series.length) % DASHES.length],
 });
 
-/** The colour of a number as [red, green, blue]: weights by their root, so that small ones are seen; others up to ± `limit`. */
+/** The colour of a number as [red, green, blue]: weights by their root, so that small ones show; others up to ± `limit`. */
 function colourOf(scale, value, limit = 1) {
   const stops = colours()[scale].map((hex) => [1, 3, 5].map((start) => parseInt(hex.slice(start, start + 2), 16)));
   const place = scale === "weight" ? Math.sqrt(value) : 0.5 + value / (2 * limit);
@@ -60,7 +60,7 @@ function makeCanvas(width, height, label, paint) {
   return canvas;
 }
 
-/** One line that says what is pointed at or focused; read aloud, but not while one moves quickly. */
+/** A line that describes what the mouse or the focus is on; screen readers read it, but not during quick moves. */
 function makeReadout(hint) {
   const output = make("output", { class: "readout", "aria-live": "polite" }, hint);
   output.say = (text) => { if (output.textContent !== (text || hint)) output.textContent = text || hint; };
@@ -88,7 +88,7 @@ function rove(container, rows) {
   });
 }
 
-/** Call with the element under the mouse, when a hand moves it: not when a page that scrolls moves under it. */
+/** Call with the element under the mouse when the mouse moves, not when the page scrolls under it. */
 function whenPointedAt(element, look) {
   element.addEventListener("mousemove", (event) => { if (event.movementX || event.movementY) look(event.target); });
 }
@@ -121,7 +121,7 @@ function headWeights(kind, layer, head, unit) {
   return unit === "words" ? mergeWords(kind, subwords) : subwords;
 }
 
-/** Summed over the pieces of a word that is looked at, averaged over those of a word that looks. */
+/** Weights between words: sums over the pieces of a key word, means over the pieces of a query word. */
 function mergeWords(kind, subwords) {
   const queryWords = data.tokens[kind.queries].words;
   const keyWords = data.tokens[kind.keys].words;
@@ -242,7 +242,7 @@ function drawMatrix(kind) {
   ];
 }
 
-/** Tokens beside or above a small matrix, each as high or as wide as its row or column. */
+/** Tokens next to a small matrix or above it, each as high or as wide as its row or column. */
 function makeTokens(texts, side, place) {
   const tokens = make("div", { class: `beside ${place}`, "aria-hidden": "true" }, ...texts.map((text) => make("span", {}, text)));
   tokens.style.setProperty("--side", `${side}px`);
@@ -251,7 +251,7 @@ function makeTokens(texts, side, place) {
 
 /** Small pictures of heads in rows of layers; a click on one shows it large.
  *
- * `side` is that of a cell in matrices, whose tokens are shown; null: the pictures are no matrices.
+ * `side` is that of a cell in matrices, whose tokens are shown; null: the pictures are not matrices.
  */
 function makeThumbnails(kind, paint, size, view, side = null) {
   const grid = make("div", { class: side === null ? "thumbnails" : "thumbnails matrices" });
