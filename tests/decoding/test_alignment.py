@@ -1,5 +1,6 @@
 """Forced decoding against the full forward pass of each pair alone; links between words by hand, from one table."""
 
+import functools
 import threading
 
 import pytest
@@ -10,6 +11,7 @@ from translate.data.batching import EncodedPair
 from translate.data.tokenizer import BOS_ID, EOS_ID
 from translate.decoding.alignment import AlignmentLink, align_words, alignment_error_rate, force_decode, format_pharaoh
 from translate.decoding.output.words import group_words
+from translate.model.attention import scaled_dot_product_attention
 from translate.model.transformer import record_attention
 
 # Two target subwords and the end symbol, four source subwords and the end symbol. Without the end symbol's column the
@@ -114,11 +116,18 @@ def test_attention_is_the_mean_over_the_heads_of_the_layer(toy: Toy, pairs: list
     torch.testing.assert_close(forced.attention, weights[0].mean(dim=0).cpu(), rtol=0, atol=1e-5)
 
 
-def test_a_thread_sees_its_own_calls_alone(toy: Toy, pairs: list[EncodedPair]) -> None:
+def test_a_thread_sees_its_own_calls_alone(toy: Toy, pairs: list[EncodedPair], monkeypatch: pytest.MonkeyPatch) -> None:
+    """And other threads compute as they always do, with the fused kernel, so they get the same bits."""
+    used: list[int] = []
+    monkeypatch.setattr(
+        "translate.model.attention.scaled_dot_product_attention",
+        lambda *args, **options: used.append(threading.get_ident()) or scaled_dot_product_attention(*args, **options),
+    )
+    force = functools.partial(force_decode, toy.model, pairs[:2], max_tokens=1)
     with record_attention(toy.model, layer=0) as recorded:
-        thread = threading.Thread(target=force_decode, args=(toy.model, pairs[:2]), kwargs={"max_tokens": 1})
+        thread = threading.Thread(target=lambda: force(attention_layer=None))
         thread.start()
         thread.join()
-        assert recorded == []
-        force_decode(toy.model, pairs[:2], max_tokens=1)
-    assert len(recorded) == 2
+        assert recorded == used == []
+        force()
+    assert len(recorded) == 2 and set(used) == {threading.get_ident()}

@@ -1,6 +1,7 @@
 """`evaluate` is translating and scoring; its report holds all of it; test sets are found by name or refused."""
 
 import hashlib
+import itertools
 import json
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from translate.config.decoding import DecodingConfig
 from translate.config.schema import Config, EvaluationConfig, TokenizerConfig
 from translate.data.tokenizer import prepare_tokenizers
 from translate.decoding import Translation, Translator
+from translate.distributed.process_group import DistributedEnvironment, World
 from translate.errors import InputError, RunError
 from translate.evaluation.evaluate import evaluate, report_folder, write_report
 from translate.evaluation.metrics import Interval, Metric, describe_scores, score_translations
@@ -39,6 +41,19 @@ def test_evaluate_is_translate_and_score(translator: Translator) -> None:
     scores = {metric.name: metric.score for metric in evaluation.metrics}
     assert {name: evaluation.score(name) for name in scores} == scores
     assert list(scores) == ["BLEU", "BLEU-lc", "chrF", "TER"]
+
+
+def test_processes_sample_what_one_samples(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sample depends on the number of its line, whichever process translates it."""
+    monkeypatch.setattr("translate.evaluation.evaluate.score_translations", lambda *args, **options: [])
+    sampling = translator.with_options(search="sample")
+    shares = [
+        evaluate(sampling, SOURCES, REFERENCES, CONFIG, world=World(DistributedEnvironment(rank, 3, rank, 3), None))
+        for rank in range(3)
+    ]
+    together = itertools.chain.from_iterable(share.translations for share in shares)
+    alone = evaluate(sampling, SOURCES, REFERENCES, CONFIG).translations
+    assert [each.text for each in together] == [each.text for each in alone]
 
 
 def test_evaluate_shows_its_progress(translator: Translator) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import ExitStack
 from typing import Literal, NamedTuple
 
 import torch
@@ -26,7 +27,7 @@ class ForcedDecoding(NamedTuple):
 
     token_log_probs: list[float]  # nats
     token_ranks: list[int]  # how many other tokens the model finds more probable
-    attention: Float[Tensor, "target source"]  # cross-attention of one layer, the mean over its heads
+    attention: Float[Tensor, "target source"]  # cross-attention of one layer, the mean over its heads; or empty
 
     def after(self, num_target: int, num_source: int) -> "ForcedDecoding":
         """The view without the language tags, the first tokens of both sides."""
@@ -39,7 +40,7 @@ def force_decode(
     pairs: Sequence[EncodedPair],
     *,
     max_tokens: int,
-    attention_layer: int = -1,
+    attention_layer: int | None = -1,
     on_finished: OnFinished = ignore_progress,
 ) -> list[ForcedDecoding]:
     """The log-probability of each token of given translations, and the attention that each was predicted with.
@@ -47,7 +48,8 @@ def force_decode(
     Args:
         pairs: Token ids without special symbols.
         max_tokens: The most tokens in a batch on each side, padding included.
-        attention_layer: The index of the decoder layer whose attention is recorded; negative ones count from the end.
+        attention_layer: The index of the decoder layer whose attention is recorded; negative ones count from the
+            end. None: no attention is recorded.
 
     Raises:
         OutOfMemory: The device does not have enough memory.
@@ -62,10 +64,13 @@ def force_decode(
     ):
         for indices in batch_by_tokens(lengths, order=order, max_tokens=max_tokens):
             batch = collate([pairs[index] for index in indices], indices).to(model.device)
-            with torch.inference_mode(), record_attention(model, layer=attention_layer) as recorded:
+            recorded: list[Tensor] = []
+            with torch.inference_mode(), ExitStack() as hooks:
+                if attention_layer is not None:
+                    recorded = hooks.enter_context(record_attention(model, layer=attention_layer))
                 hidden = model.decoder(batch.target_input_ids, model.encoder(batch.source_ids))
                 log_probs, ranks = _rate_tokens(batch.target_output_ids, model=model, hidden=hidden)
-            attention = recorded[0].float().mean(dim=1).cpu()
+            attention = recorded[0].float().mean(dim=1).cpu() if recorded else torch.empty(len(indices), 0, 0)
             for row, index in enumerate(indices):
                 rows, columns = len(pairs[index].target) + 1, len(pairs[index].source) + 1
                 forced[index] = ForcedDecoding(

@@ -261,6 +261,7 @@ class Translator:
         pairs: Sequence[EncodedPair],
         *,
         directions: Sequence[Direction | None] | None = None,
+        has_attention: bool = True,
         on_finished: OnFinished = ignore_progress,
     ) -> list[ForcedDecoding]:
         """Forced decoding: token log-probabilities, and the attention that alignments are made from.
@@ -277,7 +278,7 @@ class Translator:
             self.model,
             [EncodedPair(tag + ids.source, start + ids.target) for (tag, start), ids in zip(tags, pairs, strict=True)],
             max_tokens=self.config.batch_tokens,
-            attention_layer=self.config.alignment_layer,
+            attention_layer=self.config.alignment_layer if has_attention else None,
             on_finished=on_finished,
         )
         return [each.after(len(start), len(tag)) for each, (tag, start) in zip(forced, tags, strict=True)]
@@ -321,7 +322,7 @@ class Translator:
         ]
         scoring = build_scoring(self.config)
         scores = []
-        found = self.force(pairs, on_finished=on_finished)
+        found = self.force(pairs, has_attention=False, on_finished=on_finished)
         for source, target, pair, forced in zip(encoded, targets, pairs, found, strict=True):
             total = sum(forced.token_log_probs)
             score = float(scoring.score(torch.tensor(total), torch.tensor(len(forced.token_log_probs))))

@@ -95,6 +95,10 @@ class World:
             return self
         return World(self.environment, dist.new_group(backend="gloo", timeout=_PATIENCE))
 
+    def share(self, number: int) -> slice:
+        """This process's part of a number of items; the parts of all ranks, joined in their order, are all items."""
+        return slice(number * self.rank // self.size, number * (self.rank + 1) // self.size)
+
     def all_gather(self, value: T) -> list[T]:
         """Return the values of all processes, by rank, on each of them."""
         if self._control is None:

@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -56,7 +57,7 @@ def evaluate(
 
     Args:
         effort: See `score_translations`.
-        world: The processes that translate together: each takes every n-th line, and gets all translations.
+        world: The processes that translate together: each takes a part of the lines, and gets all translations.
         on_finished: Shows the progress of this process.
 
     Raises:
@@ -64,16 +65,16 @@ def evaluate(
         InputError: The numbers of lines differ, there are no lines, or the tokenizer's package is missing.
     """
     check_bleu_tokenizer(config)
-    own = sources[world.rank :: world.size]
-    translations = gather_lines(lambda: list(translator.translate_stream(own, on_finished=on_finished)), world)
+    own = world.share(len(sources))
+    translate = partial(translator.translate_stream, first_number=own.start, on_finished=on_finished)
+    translations = gather_lines(lambda: list(translate(sources[own])), world)
     metrics = score_translations([translation.text for translation in translations], references, config, effort=effort)
     return Evaluation(translations, metrics)
 
 
 def gather_lines(work: Callable[[], list[T]], world: World) -> list[T]:
-    """Gather the results for all lines, in their order, from processes that each work on every n-th line."""
-    shares = world.all_gather(world.run_cancellable(work))
-    return [shares[line % world.size][line // world.size] for line in range(sum(map(len, shares)))]
+    """Gather the results for all lines, in their order, from processes that each work on their share."""
+    return list(itertools.chain.from_iterable(world.all_gather(world.run_cancellable(work))))
 
 
 @dataclasses.dataclass

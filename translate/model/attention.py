@@ -1,6 +1,7 @@
 """Scaled dot-product attention, and multi-head attention with one fused projection; head_dim is d_model / heads."""
 
 import math
+import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -136,13 +137,21 @@ class MultiHeadAttention(nn.Module):
         between are faster.
         """
         wants_gradients = self.training or torch.is_grad_enabled()
-        if self.weights_dropout._forward_hooks or (wants_gradients and not has_streams(query.device)):
+        if self._has_hook() or (wants_gradients and not has_streams(query.device)):
             return scaled_dot_product_attention(
                 query, *key_value, visible=visible, bias=bias, dropout=self.weights_dropout
             ).output
         mask = visible if bias is None else bias if visible is None else bias.masked_fill(~visible, -math.inf)
         dropout = self.weights_dropout.p if self.training else 0.0
         return F.scaled_dot_product_attention(query, *key_value, attn_mask=mask, dropout_p=dropout)
+
+    def _has_hook(self) -> bool:
+        """Whether a hook wants the weights; one with a `thread` wants those of this thread alone."""
+        hooks = self.weights_dropout._forward_hooks
+        if not hooks:
+            return False
+        here = threading.get_ident()
+        return any(getattr(hook, "thread", here) == here for hook in tuple(hooks.values()))
 
     def forward(
         self,

@@ -258,16 +258,19 @@ def log_probabilities(logits: Float[Tensor, "*batch vocab"]) -> Float[Tensor, "*
 
 @contextlib.contextmanager
 def record_attention(model: Transformer, *, layer: int) -> Iterator[list[Float[Tensor, "batch heads query source"]]]:
-    """Record the cross-attention weights of a decoder layer: each call in this thread appends them to the list."""
+    """Record the cross-attention weights of a decoder layer: each call in this thread appends them to the list.
+
+    Other threads go on with torch's fused kernel, so their results do not depend on what happens beside them.
+    """
     decoder_layer = model.decoder.layers[layer]
     assert isinstance(decoder_layer, DecoderLayer)
-    thread = threading.get_ident()
     recorded: list[Tensor] = []
 
     def record(module: nn.Module, inputs: object, weights: Tensor) -> None:
         if threading.get_ident() == thread:
             recorded.append(weights)
 
+    record.thread = thread = threading.get_ident()  # type: ignore[attr-defined]  # see `MultiHeadAttention._has_hook`
     handle = decoder_layer.cross_attention.weights_dropout.register_forward_hook(record)
     try:
         yield recorded

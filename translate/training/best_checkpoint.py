@@ -68,6 +68,7 @@ class BestCheckpoint:
         self.corpora, self.tokenizers, _ = training.data
         self.model = training.train_step.model
         self.superseded: set[int] = set()  # kept steps that the last validation's weights replace
+        self._is_best = False  # whether the last validation's score is
         self._averaged: tuple[int, ...] = ()  # the steps of the checkpoints whose average is the best checkpoint
 
     @property
@@ -102,7 +103,7 @@ class BestCheckpoint:
             is_best = progress.best_score is None or score > progress.best_score
             progress.validations_without_better = 0 if is_best else progress.validations_without_better + 1
             self._log_validation(result, others, is_best=is_best)
-        progress.validated_step = progress.step
+        progress.validated_step, self._is_best = progress.step, is_best
         if is_best:
             progress.best_step, progress.best_score = progress.step, score
         before = {*progress.kept}
@@ -113,7 +114,7 @@ class BestCheckpoint:
     def write(self) -> None:
         """Write the weights that were just validated, if they are the best so far or must be kept; rank 0 does it."""
         step = self.progress.step
-        names = ["best"] * (step == self.progress.best_step) + [f"step-{step}"] * (step in self.progress.kept)
+        names = ["best"] * self._is_best + [f"step-{step}"] * (step in self.progress.kept)
         tensors = full_state_dict(add_prefix(self._weights(), WEIGHTS_PREFIX), self.world) if names else {}
         for name in names if self.world.is_main_process else []:
             write_checkpoint(self.run, name, tensors, {"step": str(step)})
@@ -130,7 +131,7 @@ class BestCheckpoint:
         world, tokenizers, every_position = self.world, self.tokenizers, model.decoder.final_norm
         found: dict[str, Validation] = {}
         for key, corpus in corpora.items():
-            num_lines = 2 * len(corpus.sources[world.rank :: world.size])  # scored, then translated
+            num_lines = 2 * len(corpus.sources[world.share(len(corpus.sources))])  # scored, then translated
             with self.recorder.validating(num_lines) as advance, self.stop.cancelling(every_position):
                 score = partial(validate, search=search, world=world, on_finished=advance)
                 found[key.rpartition(".")[2]] = score(model, tokenizers, corpus, self.config)

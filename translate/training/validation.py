@@ -135,7 +135,7 @@ def validate(
 
     Args:
         search: How to search for the translations; None: as validations do during training.
-        world: The processes that validate together: each takes every n-th line, and gets the results of all lines.
+        world: The processes that validate together: each takes a part of the lines, and gets the results of all.
         on_finished: Shows the progress of this process, which scores each of its lines and then translates it.
 
     Raises:
@@ -147,12 +147,12 @@ def validate(
     if settings.precision == "int8":  # int8 would need converting the model for CTranslate2
         settings = settings.model_copy(update={"precision": "fp32"})
     settings = resolve_auto(settings)
-    sources, targets = (lines[world.rank :: world.size] for lines in (corpus.sources, corpus.targets))
+    own = world.share(len(corpus.sources))
 
     def score() -> list[tuple[float, int]]:
         """The log-probability and the number of target tokens of each line."""
-        target_ids = [tokenizers.target.encode(line) for line in targets]
-        scores = translator.score(sources, target_ids, on_finished=on_finished)
+        target_ids = [tokenizers.target.encode(line) for line in corpus.targets[own]]
+        scores = translator.score(corpus.sources[own], target_ids, first_number=own.start, on_finished=on_finished)
         return [(score.log_prob, len(score.token_log_probs)) for score in scores]
 
     release_free_memory()  # kept by the training steps

@@ -107,16 +107,19 @@ def test_memory_is_kept_during_a_search_and_returned_after_it(
     assert done[2:] == ["keep", "search", "return"]
 
 
-def test_a_worker_that_fails_stops_the_others(translator: MakeTranslator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first one fails at once; the other, left alone, would go on for five seconds."""
+@pytest.mark.parametrize("failing", [0, 1])
+def test_a_worker_that_fails_stops_the_others(
+    translator: MakeTranslator, monkeypatch: pytest.MonkeyPatch, failing: int
+) -> None:
+    """One fails at once; the other, left alone, would go on for five seconds."""
     num_found = 0
 
     def fail_or_go_on(
         search: Any, order: Sequence[int], *, is_stopped: Callable[[], bool], on_step: Any
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         nonlocal num_found
-        if 0 in order:
-            raise RuntimeError("the first worker fails")
+        if failing in order:
+            raise RuntimeError("a worker fails")
         for sentence in itertools.takewhile(lambda _: not is_stopped(), order):
             time.sleep(0.01)
             num_found += 1
@@ -124,7 +127,7 @@ def test_a_worker_that_fails_stops_the_others(translator: MakeTranslator, monkey
 
     monkeypatch.setattr(BeamSearch, "run", fail_or_go_on)
     num_threads = torch.get_num_threads()
-    with pytest.raises(RuntimeError, match="the first worker fails"):
+    with pytest.raises(RuntimeError, match="a worker fails"):
         translator(beam_size=1, workers=2).translate(["Hund"] * 1000)
     assert num_found < 250 and torch.get_num_threads() == num_threads
 

@@ -92,8 +92,12 @@ class OwnEngine:
 
             def work(worker: int) -> None:
                 torch.set_num_threads(1)
-                # Every n-th sentence: all workers get equal work, and the same sentences each time.
-                self._search_share(job, order[worker::num_workers], stop)
+                try:
+                    # Every n-th sentence: all workers get equal work, and the same sentences each time.
+                    self._search_share(job, order[worker::num_workers], stop)
+                except BaseException:
+                    stop.set()  # at once: `map` gives the error after the results of the workers before
+                    raise
 
             num_threads = torch.get_num_threads()
             configure_memory()
