@@ -25,7 +25,7 @@ def made(tokenizer: Tokenizer, source: str, text: str) -> Translation:
 def weights_of(tokenizer: Tokenizer, translation: Translation, *attention: torch.Tensor) -> list[dict[int, float]]:
     translator = Mock(spec=Translator)
     tokenizers = Tokenizers(tokenizer, tokenizer, "joint")
-    forced = iter([ForcedDecoding([], [], each) for each in attention])
+    forced = iter([ForcedDecoding([], each) for each in attention])
     translator.attend.return_value = [(translation, line_attention(translation, forced, tokenizers, unit="words"))]
     return [dict(row) for row in next(iter(word_weights(translator, [translation])))]
 

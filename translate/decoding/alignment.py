@@ -26,13 +26,11 @@ class ForcedDecoding(NamedTuple):
     """The model's view of one pair. The last row, and the last column of the attention, belong to the end symbols."""
 
     token_log_probs: list[float]  # nats
-    token_ranks: list[int]  # how many other tokens the model finds more probable
     attention: Float[Tensor, "target source"]  # cross-attention of one layer, the mean over its heads; or empty
 
     def after(self, num_target: int, num_source: int) -> "ForcedDecoding":
         """The view without the language tags, the first tokens of both sides."""
-        log_probs, ranks, attention = self
-        return ForcedDecoding(log_probs[num_target:], ranks[num_target:], attention[num_target:, num_source:])
+        return ForcedDecoding(self.token_log_probs[num_target:], self.attention[num_target:, num_source:])
 
 
 def force_decode(
@@ -69,28 +67,24 @@ def force_decode(
                 if attention_layer is not None:
                     recorded = hooks.enter_context(record_attention(model, layer=attention_layer))
                 hidden = model.decoder(batch.target_input_ids, model.encoder(batch.source_ids))
-                log_probs, ranks = _rate_tokens(batch.target_output_ids, model=model, hidden=hidden)
+                log_probs = _rate_tokens(batch.target_output_ids, model=model, hidden=hidden)
             attention = recorded[0].float().mean(dim=1).cpu() if recorded else torch.empty(len(indices), 0, 0)
             for row, index in enumerate(indices):
                 rows, columns = len(pairs[index].target) + 1, len(pairs[index].source) + 1
-                forced[index] = ForcedDecoding(
-                    log_probs[row, :rows].tolist(), ranks[row, :rows].tolist(), attention[row, :rows, :columns]
-                )
+                forced[index] = ForcedDecoding(log_probs[row, :rows].tolist(), attention[row, :rows, :columns])
             on_finished(len(indices))
     return [forced[index] for index in range(len(pairs))]
 
 
 def _rate_tokens(
     ids: Int[Tensor, "batch target"], *, model: Transformer, hidden: Float[Tensor, "batch target d_model"]
-) -> tuple[Float[Tensor, "batch target"], Int[Tensor, "batch target"]]:
-    """The log-probabilities and ranks of these tokens, without holding the whole vocabulary for the whole batch."""
+) -> Float[Tensor, "batch target"]:
+    """The log-probabilities of these tokens, without holding the whole vocabulary for the whole batch."""
     found = []
     for rows, tokens in zip(hidden.flatten(0, 1).split(_POSITIONS), ids.flatten().split(_POSITIONS), strict=True):
         log_probs = log_probabilities(model.output(rows))
-        given = log_probs.gather(1, tokens[:, None])
-        found.append((given[:, 0].cpu(), (log_probs > given).sum(dim=1).cpu()))
-    log_probs, ranks = (torch.cat(parts).view(ids.shape) for parts in zip(*found, strict=True))
-    return log_probs, ranks
+        found.append(log_probs.gather(1, tokens[:, None])[:, 0].cpu())
+    return torch.cat(found).view(ids.shape)
 
 
 class AlignmentLink(NamedTuple):
