@@ -74,7 +74,7 @@ def test_one_step_by_hand() -> None:
     assert select_best(state, log_probs).beam_indices[0, 1] == 1
     state = advance(state, log_probs)
     # A END 0.3 has finished; B A 0.25 and A B 0.2 go on.
-    assert state.finished_ids[0, 0, :3].tolist() == [START, A, END]
+    assert state.slot_ids[0, 2, :3].tolist() == [START, A, END]
     assert state.finished_scores.exp().tolist() == [[pytest.approx(0.3), 0.0]]
     assert state.finished_lengths.tolist() == [[2, 0]] and state.finished_truncated.tolist() == [[False, False]]
     assert state.cumulative_scores.exp().tolist() == [pytest.approx([0.25, 0.2])]

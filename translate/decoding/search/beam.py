@@ -121,11 +121,6 @@ class BeamState(NamedTuple):
         return self.slot_ids[:, : self.parents.shape[1]]
 
     @property
-    def finished_ids(self) -> Int[Tensor, "batch beam capacity"]:
-        """The start symbol and the tokens of finished hypotheses."""
-        return self.slot_ids[:, self.parents.shape[1] :]
-
-    @property
     def num_finished(self) -> Int[Tensor, " batch"]:
         """The number of slots that hold a finished hypothesis."""
         return (self.finished_scores > -math.inf).sum(dim=1)
@@ -332,7 +327,7 @@ def is_done(state: BeamState, *, scoring: Scoring, num_best: int = 1) -> Bool[Te
 def finished_hypotheses(state: BeamState) -> list[list[Hypothesis]]:
     """The finished hypotheses of each sentence, the best score first."""
     beam = state.parents.shape[1]
-    finished = (state.finished_ids, state.slot_log_probs[:, beam:], *state[-3:])  # these are the fields `finished_…`
+    finished = (state.slot_ids[:, beam:], state.slot_log_probs[:, beam:], *state[-3:])  # the last: `finished_…`
     return [
         [
             Hypothesis(ids[slot][1 : length + truncated[slot]], log_probs[slot][1 : length + 1], score, truncated[slot])
