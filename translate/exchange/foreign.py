@@ -147,7 +147,12 @@ def reorder_sentencepiece(model_bytes: bytes, vocabulary: Vocabulary, *, name: s
     Raises:
         InputError: The bytes are not a SentencePiece model, or it splits into words or characters.
     """
-    model = _parse(model_bytes, name=name)
+    try:
+        model = ModelProto.FromString(model_bytes)
+    except DecodeError as error:
+        raise InputError(
+            f"{name}: is not a SentencePiece model ({len(model_bytes)} bytes); copy it again from its source"
+        ) from error
     if model.trainer_spec.model_type not in (_UNIGRAM, _BPE):
         raise InputError(
             f"{name}: is a SentencePiece model of words or characters; only unigram and bpe can be imported"
@@ -177,7 +182,7 @@ def reorder_sentencepiece(model_bytes: bytes, vocabulary: Vocabulary, *, name: s
 
 def describe_sentencepiece(model_bytes: bytes) -> dict[str, object]:
     """The settings of the config's section `tokenizer` that a model determines."""
-    model = _parse(model_bytes, name="the SentencePiece model")
+    model = ModelProto.FromString(model_bytes)
     normalization = model.normalizer_spec.name
     known = ("nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity")
     return {
@@ -185,13 +190,3 @@ def describe_sentencepiece(model_bytes: bytes) -> dict[str, object]:
         "byte_fallback": model.trainer_spec.byte_fallback,
         **({"normalization": normalization} if normalization in known else {}),
     }
-
-
-def _parse(model_bytes: bytes, *, name: str) -> Any:
-    """The protocol buffer of a SentencePiece model."""
-    try:
-        return ModelProto.FromString(model_bytes)
-    except DecodeError as error:
-        raise InputError(
-            f"{name}: is not a SentencePiece model ({len(model_bytes)} bytes); copy it again from its source"
-        ) from error
