@@ -31,27 +31,6 @@ def test_the_notebooks_queries_find_their_values(
     torch.testing.assert_close(attended.weights, torch.tensor([expected_weights]))
 
 
-def test_rows_sum_to_one_and_invisible_cells_are_exactly_zero() -> None:
-    query, key, value = torch.randn(BATCH, QUERY, 11), torch.randn(BATCH, KEY, 11), torch.randn(BATCH, KEY, 13)
-    visible = torch.rand(BATCH, QUERY, KEY) < 0.5
-    visible[..., 0] = True
-    assert 0 < (~visible).sum() < visible.numel()
-    attended = scaled_dot_product_attention(query, key, value, visible=visible)
-    assert attended.output.shape == (BATCH, QUERY, 13)
-    torch.testing.assert_close(attended.weights.sum(dim=-1), torch.ones(BATCH, QUERY))
-    assert (attended.weights[~visible] == 0.0).all()
-    assert (attended.weights[visible] > 0.0).all()
-
-
-def test_a_bias_is_added_to_the_scores() -> None:
-    # By hand: equal scores and a bias of ln 4 on the first of two keys: 4 : 1.
-    attended = scaled_dot_product_attention(
-        torch.zeros(1, 3), torch.zeros(2, 3), torch.tensor([[5.0], [0.0]]), bias=torch.tensor([[math.log(4.0), 0.0]])
-    )
-    torch.testing.assert_close(attended.weights, torch.tensor([[0.8, 0.2]]))
-    torch.testing.assert_close(attended.output, torch.tensor([[4.0]]))
-
-
 def test_dropout_acts_on_the_weights_and_the_weights_returned_are_those_before_it() -> None:
     attended = scaled_dot_product_attention(torch.zeros(1, 3), torch.zeros(2, 3), VALUES[:2], dropout=lambda w: 2 * w)
     torch.testing.assert_close(attended.weights, torch.tensor([[0.5, 0.5]]))

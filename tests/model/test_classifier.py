@@ -56,16 +56,16 @@ def test_dropout_acts_in_training_alone() -> None:
     assert torch.equal(classifier(IDS), classifier(IDS))
 
 
-def small_encoder(*, positions: str = "sinusoidal") -> Encoder:
+def small_model(*, positions: str = "sinusoidal") -> Transformer:
     config = ModelConfig(
         d_model=18, num_heads=3, d_ff=29, num_encoder_layers=1, num_decoder_layers=1, positions=positions, dropout=0.0
     )
-    return Transformer(config, source_vocab_size=VOCAB, target_vocab_size=VOCAB, pad_id=PAD).encoder
+    return Transformer(config, source_vocab_size=VOCAB, target_vocab_size=VOCAB, pad_id=PAD)
 
 
 @pytest.mark.parametrize("pooling", ["mean", "first"])
 def test_neighbours_in_the_batch_change_nothing(pooling: str) -> None:
-    classifier = SequenceClassifier(small_encoder(), num_labels=5, pooling=pooling).eval()
+    classifier = SequenceClassifier(small_model().encoder, num_labels=5, pooling=pooling).eval()
     together = classifier(IDS)
     assert together.shape == (3, 5)
     for row, length in enumerate([4, 2, 1]):
@@ -73,8 +73,7 @@ def test_neighbours_in_the_batch_change_nothing(pooling: str) -> None:
 
 
 def test_it_shares_a_translation_models_encoder() -> None:
-    config = ModelConfig(d_model=18, num_heads=3, d_ff=29, num_encoder_layers=1, num_decoder_layers=1, dropout=0.0)
-    model = Transformer(config, source_vocab_size=VOCAB, target_vocab_size=VOCAB, pad_id=PAD)
+    model = small_model()
     classifier = SequenceClassifier(model.encoder, num_labels=2)
     before = model(IDS, IDS).detach()
     assert {id(p) for p in model.encoder.parameters()} <= {id(p) for p in classifier.parameters()}
@@ -97,7 +96,7 @@ def presence_of_seven(rows: int) -> tuple[Tensor, Tensor]:
 
 
 def test_it_learns_whether_a_token_is_there() -> None:
-    classifier = SequenceClassifier(small_encoder(positions="relative"), num_labels=2, dropout=0.0)
+    classifier = SequenceClassifier(small_model(positions="relative").encoder, num_labels=2, dropout=0.0)
     ids, labels = presence_of_seven(1000)
     assert ((ids == 7).any(dim=1) == labels.bool()).all()
     assert 0.4 < labels.float().mean() < 0.6

@@ -2,27 +2,9 @@
 
 import torch
 
-from translate.model.masks import causal_visible, padding_visible, target_visible
+from translate.model.masks import padding_visible, target_visible
 
 PAD = 3
-
-
-def test_no_peek_of_ten_positions() -> None:
-    expected = [
-        [1, 0, 0, 0, 0, 0, 0, 0, 0, 0],
-        [1, 1, 0, 0, 0, 0, 0, 0, 0, 0],
-        [1, 1, 1, 0, 0, 0, 0, 0, 0, 0],
-        [1, 1, 1, 1, 0, 0, 0, 0, 0, 0],
-        [1, 1, 1, 1, 1, 0, 0, 0, 0, 0],
-        [1, 1, 1, 1, 1, 1, 0, 0, 0, 0],
-        [1, 1, 1, 1, 1, 1, 1, 0, 0, 0],
-        [1, 1, 1, 1, 1, 1, 1, 1, 0, 0],
-        [1, 1, 1, 1, 1, 1, 1, 1, 1, 0],
-        [1, 1, 1, 1, 1, 1, 1, 1, 1, 1],
-    ]
-    visible = causal_visible(10)
-    assert visible.dtype == torch.bool
-    assert torch.equal(visible, torch.tensor(expected, dtype=torch.bool)[None, None])
 
 
 def test_padding_is_never_seen() -> None:
@@ -43,8 +25,3 @@ def test_a_target_sees_neither_padding_nor_the_future() -> None:
     visible = target_visible(ids, pad_id=PAD)
     assert visible.shape == (3, 1, 5, 5)
     assert torch.equal(visible[:, 0], torch.tensor(expected, dtype=torch.bool))
-
-
-def test_no_query_is_without_a_key() -> None:
-    ids = torch.tensor([[5, PAD, PAD], [5, 6, 7]])
-    assert target_visible(ids, pad_id=PAD).any(dim=-1).all()
