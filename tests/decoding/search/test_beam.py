@@ -225,13 +225,3 @@ def test_against_a_loop(seed: int) -> None:
         assert found[is_real].tolist() == pytest.approx([total for total, _, _ in wanted], abs=1e-6)
         assert candidates.beam_indices[row][is_real].tolist() == [parent for _, parent, _ in wanted]
         assert candidates.tokens[row][is_real].tolist() == [token for _, _, token in wanted]
-
-
-@pytest.mark.parametrize(("num_groups", "strength"), [(1, 0.7), (3, 0.0)])
-def test_one_group_or_no_strength_is_beam_search(num_groups: int, strength: float) -> None:
-    for seed in range(10):
-        state = random_state(seed, rows=6, beam=5)
-        scores = torch.randn(6, 5, 601).log_softmax(dim=2)
-        candidates = DiverseGroups(num_groups, strength=strength)(state, scores)
-        expected = select_best(state, scores)
-        assert all(torch.equal(*parts) for parts in zip(candidates, expected, strict=True))

@@ -8,7 +8,7 @@ import torch
 
 from translate.config.decoding import DecodingConfig
 from translate.decoding.search.beam import Scoring
-from translate.decoding.search.settings import build_scoring, maximum_lengths
+from translate.decoding.search.settings import maximum_lengths
 
 KINDS = ["gnmt", "average", "none"]
 
@@ -87,12 +87,6 @@ def test_an_unsafe_bound_would_be_noticed() -> None:
     """The total itself, as if length did not matter."""
     assert count_violations(Scoring("gnmt", 1.0), Scoring("none")) > 100
     assert count_violations(Scoring("average", 1.0), Scoring("gnmt", 1.0)) > 100
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_config_names_the_scoring(kind: str) -> None:
-    config = DecodingConfig(length_penalty_kind=kind, length_penalty=0.7, coverage_penalty=0.2)
-    assert build_scoring(config) == Scoring(kind, 0.7, 0.2)
 
 
 def test_maximum_lengths_by_hand() -> None:
