@@ -2,10 +2,10 @@
 
 import time
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
-from harness import Toy, random_model
+from harness import MakeTranslator, Toy, random_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,8 +20,6 @@ from translate.decoding.request import count_conditions
 from translate.decoding.splitting import split_sentences, split_text
 from translate.errors import InputError
 from translate.exchange.foreign import Vocabulary, reorder_sentencepiece
-
-MakeTranslator = Callable[..., Translator]
 
 
 def count_words(texts: Sequence[str]) -> list[int]:

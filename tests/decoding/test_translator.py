@@ -5,12 +5,12 @@ Expected values come from the full forward pass (`model(source, target)`), which
 
 import copy
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 import torch
-from harness import Toy, assert_same, random_model
+from harness import MakeTranslator, Toy, assert_same, random_model
 
 from translate.config.data import DataConfig
 from translate.config.decoding import DecodingConfig
@@ -26,8 +26,6 @@ from translate.decoding.search.loop import BeamSearch
 from translate.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
-
-MakeTranslator = Callable[..., Translator]
 
 
 @pytest.mark.parametrize("options", [{"beam_size": 1}, {"beam_size": 4}, {"beam_size": 4, "diversity_groups": 2}])

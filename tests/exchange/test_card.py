@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import Toy, in_order, make_two_ways, write_run
+from harness import Toy, import_, in_order, make_two_ways, write_run
 
 from translate.config.data import DataConfig, HubCorpus, TextCorpus
 from translate.decoding import Translator
 from translate.decoding.loading import load_own_translator
 from translate.evaluation.evaluate import evaluate, write_report
 from translate.evaluation.metrics import describe_scores
-from translate.exchange import export_run, import_model
+from translate.exchange import export_run
 from translate.exchange.card import CardScores, read_scores, write_card
 from translate.runs.directory import RunDirectory
 from translate.runs.loading import load_run
@@ -120,7 +120,7 @@ def test_the_snippet_takes_a_language_token(make_opus: Callable[..., Path], tmp_
     """As one token: SentencePiece would split it."""
     pytest.importorskip("ctranslate2", reason="an extra is not installed")
     folder = make_opus(tmp_path / "opus", tags=(">>deu<<", ">>eng<<"), end_bias=0.0)
-    import_model(str(folder), tmp_path / "run", command=["translate", "import"])
+    import_(folder, tmp_path / "run")
     export_run(tmp_path / "run", to="ctranslate2", output=tmp_path / "out")
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert "such as `>>deu<<`" in card
@@ -138,7 +138,7 @@ def test_an_imported_model_names_its_source_and_licence(make_opus: Callable[...,
     hub = pytest.importorskip("huggingface_hub", reason="the extra `huggingface` is not installed")
     folder = make_opus(tmp_path / "models--me--opus-mt-de-en" / "snapshots" / "0a1b")  # as in the cache of the Hub
     (folder / "README.md").write_bytes(b"---\r\nlanguage: [de, en]\r\nlicense: cc-by-4.0\r\n---\r\n# opus\r\n")
-    import_model(str(folder), tmp_path / "run", command=["translate", "import"])
+    import_(folder, tmp_path / "run")
     write_card(tmp_path, load_run(tmp_path / "run"), to="huggingface", name="mine")
     card = hub.ModelCard((tmp_path / "README.md").read_text(encoding="utf-8"))
     assert card.data.license == "cc-by-4.0" and card.data.language == ["de", "en"]

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 import torch
-from harness import make_m2m100
+from harness import import_, make_m2m100
 
 from translate.data.tokenizer import UNK_ID
 from translate.decoding.loading import load_own_translator
 from translate.errors import InputError
-from translate.exchange import export_run, import_model
+from translate.exchange import export_run
 from translate.exchange.language_tokenizers import load_tokenizer
 from translate.exchange.m2m100 import read_m2m100
 from translate.runs.loading import LoadedRun, get_parameters, load_run
@@ -23,10 +23,6 @@ transformers = pytest.importorskip("transformers", reason="the extra `huggingfac
 pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses:UserWarning")
 
 CODES = {"m2m100": ("de", "en", "fr"), "nllb": ("deu_Latn", "eng_Latn", "fra_Latn")}
-
-
-def import_(folder: Path, run: Path, *overrides: str, **options: Any) -> Any:
-    return import_model(str(folder), run, overrides=overrides, command=["translate", "import"], **options)
 
 
 def assert_same_run(one: LoadedRun, other: LoadedRun) -> None:

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import sentencepiece
 import yaml
+from harness import import_
 
 from translate.decoding.counterparts import COUNTERPARTS
 from translate.decoding.loading import load_own_translator
 from translate.errors import InputError
-from translate.exchange import import_model
 from translate.model import device
 from translate.model.device import OutOfMemory
 from translate.runs.loading import load_run
@@ -79,10 +79,6 @@ def write_marian(spms: tuple[bytes, bytes], tmp_path: Path) -> WriteMarian:
         return folder
 
     return write
-
-
-def import_(folder: Path, run: Path, *overrides: str) -> Any:
-    return import_model(str(folder), run, overrides=overrides, command=["translate", "import"])
 
 
 SETTINGS: dict[str, Callable[[str], dict[str, Any]]] = {  # of a model with a choice, which is known there or not

@@ -2,18 +2,18 @@
 
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from harness import Toy, assert_same, make_two_ways, write_lines
+from harness import Toy, assert_same, import_, make_two_ways, write_lines
 
 from translate.decoding.counterparts import COUNTERPARTS
 from translate.decoding.loading import load_own_translator
 from translate.errors import InputError, RunError
-from translate.exchange import export_run, import_model
+from translate.exchange import export_run
 from translate.exchange.importing import convert
 from translate.exchange.marian_mt import read_marian_mt
 from translate.exchange.pretrained import search_settings
@@ -25,10 +25,6 @@ transformers = pytest.importorskip("transformers", reason="the extra `huggingfac
 MakeOpus = Callable[..., Path]
 
 pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses:UserWarning")
-
-
-def import_(folder: Path, run: Path, *overrides: str, texts: Sequence[Path] = ()) -> Any:
-    return import_model(str(folder), run, overrides=overrides, command=["translate", "import"], texts=texts)
 
 
 def generate(folder: Path, texts: list[str], **options: Any) -> list[str]:

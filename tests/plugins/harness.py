@@ -34,10 +34,11 @@ from translate.data.extension import add_tags
 from translate.data.languages import Languages
 from translate.data.tokenizer import PAD_ID, Tokenizers, prepare_tokenizers
 from translate.decoding import Translation, Translator
+from translate.exchange import import_model
 from translate.model import Transformer
 from translate.runs.checkpoint import add_prefix, read_tensors, write_checkpoint, write_tensors
 from translate.runs.directory import Checkpoint, RunDirectory, create_run
-from translate.runs.loading import build_model, get_parameters
+from translate.runs.loading import LoadedRun, build_model, get_parameters
 from translate.runs.progress import Progress
 
 Sentences = tuple[list[str], list[str]]
@@ -233,6 +234,11 @@ def _fairseq_spm() -> bytes:
         sentence_iterator=iter(lines), model_writer=model, minloglevel=2, num_threads=1, **settings
     )
     return model.getvalue()
+
+
+def import_(folder: Path, run: Path, *overrides: str, **options: Any) -> LoadedRun:
+    """Import another toolkit's model as `translate import` does."""
+    return import_model(str(folder), run, overrides=overrides, command=["translate", "import"], **options)
 
 
 def make_m2m100(folder: Path, kind: str, **settings: Any) -> Path:

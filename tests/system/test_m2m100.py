@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from harness import corpus_lines, make_m2m100
+from harness import corpus_lines, import_, make_m2m100
 
 from translate.decoding.loading import load_own_translator
-from translate.exchange import import_model
 from translate.exchange.language_tokenizers import load_tokenizer
 from translate.exchange.m2m100 import read_m2m100
 
@@ -39,7 +38,7 @@ def test_a_trained_model_translates_alike_in_three_directions(tmp_path: Path) ->
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
     model.eval().save_pretrained(folder)
-    import_model(str(folder), tmp_path / "run", command=["translate", "import"])
+    import_(folder, tmp_path / "run")
     rows = read_m2m100(folder).source.rows
     translator = load_own_translator(tmp_path / "run", options={"device": "cpu", "beam_size": 1}).translator
     for source, target in directions:

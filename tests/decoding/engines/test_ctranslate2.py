@@ -2,15 +2,14 @@
 
 import math
 import re
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import Toy, write_run
+from harness import MakeTranslator, Toy, write_run
 
-from translate.decoding import Translator, loading
+from translate.decoding import loading
 from translate.decoding.engines import ctranslate2 as engine
 from translate.decoding.engines.ctranslate2_conversion import convert_run
 from translate.decoding.engines.engine import SearchJob
@@ -21,8 +20,6 @@ from translate.fingerprint import fingerprint
 from translate.runs.checksums import read_checksums, write_checksums
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
-
-MakeTranslator = Callable[..., Translator]
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
 

@@ -2,21 +2,18 @@
 
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from harness import TAGS, Toy, assert_same, random_model, tiny_config, write_run
+from harness import TAGS, MakeTranslator, Toy, assert_same, random_model, tiny_config, write_run
 
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID
 from translate.decoding import Request, Translation, Translator
 from translate.decoding.engines.ctranslate2 import missing_settings
 from translate.decoding.loading import load_translator
 from translate.errors import InputError
-
-MakeTranslator = Callable[..., Translator]
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from harness import Toy, random_model
+from harness import MakeTranslator, Toy, random_model
 
 from translate.config.decoding import DecodingConfig
 from translate.config.schema import Config, ModelConfig
@@ -22,8 +22,6 @@ from translate.errors import InputError, RunError
 from translate.model import device
 from translate.runs import loading
 from translate.runs.loading import build_model
-
-MakeTranslator = Callable[..., Translator]
 
 REFUSAL = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of …")
 TOLD = r" \(CUDA out of memory. Tried to allocate 20.00 GiB\)\. "

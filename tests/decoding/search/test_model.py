@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from harness import Toy
 from torch import Tensor
 
 from translate.config.decoding import DecodingConfig
@@ -16,8 +17,6 @@ from translate.decoding.engines.own import OwnEngine
 from translate.decoding.search.loop import NextTokenModel
 from translate.decoding.search.model import CachedDecoder
 from translate.model import Transformer
-
-Toy = Any  # conftest.py's: test modules cannot import each other
 
 
 def build(toy: Toy, *, beam_size: int, **options: Any) -> CachedDecoder:

@@ -127,14 +127,14 @@ def test_fewer_validation_lines_than_processes(trainings: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "first, overrides, message",
+    "override, message",
     [
-        ("", ("warmup_step=3",), "translate: unknown key training.warmup_step"),
-        ("", ("device=cuda:7",), "translate: training.device = cuda:7: this machine has no such device"),
+        ("warmup_step=3", "translate: unknown key training.warmup_step"),
+        ("device=cuda:7", "translate: training.device = cuda:7: this machine has no such device"),
     ],
 )
-def test_errors_are_told_once(trainings: Any, first: str, overrides: tuple[str, ...], message: str) -> None:
-    ended = trainings.try_to(2, "run", *overrides, first=first)
+def test_errors_are_told_once(trainings: Any, override: str, message: str) -> None:
+    ended = trainings.try_to(2, "run", override)
     assert all(each.code in (2, -signal.SIGTERM) for each in ended), ended
     assert ended[1].said == ""
     assert message in ended[0].said
