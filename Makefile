@@ -75,7 +75,7 @@ clean:
 
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(INSTALL) --editable .
+	$(INSTALL) --editable '.[serve]'
 	touch $@
 
 $(VENV)/installed-for-tests: $(VENV)/installed

@@ -192,9 +192,11 @@ def dump_yaml(value: Any, *, is_short: bool = False) -> str:
 
 
 def dump_scalar(value: Any) -> str:
-    """Write a number, text, null, or empty list or mapping as YAML on one line."""
+    """Write a value as YAML on one line."""
     for style in (None, '"'):
-        text = yaml.dump(value, Dumper=_Dumper, default_style=style, allow_unicode=True, width=float("inf"))
+        text = yaml.dump(
+            value, Dumper=_Dumper, default_style=style, default_flow_style=True, allow_unicode=True, width=float("inf")
+        )
         text = text.removesuffix("\n").removesuffix("\n...")
         if "\n" not in text:
             break
