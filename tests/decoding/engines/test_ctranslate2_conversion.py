@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -9,13 +10,14 @@ from harness import Toy, model_to_export, write_run
 from pretend_device import PretendDevice
 
 from translate.config.schema import Config
+from translate.decoding.engines import ctranslate2_conversion
 from translate.decoding.engines.ctranslate2_conversion import (
     check_conversion,
     convert_run,
     load_in_fp32,
     write_ctranslate2,
 )
-from translate.errors import RunError
+from translate.errors import RunError, import_extra
 from translate.runs.checkpoint import add_prefix, write_tensors
 from translate.runs.loading import build_model, get_parameters
 from translate.runs.verify import verify_run
@@ -74,6 +76,20 @@ def test_a_model_is_converted_once(toy: Toy, tmp_path: Path) -> None:
     second = convert_run(run, checkpoint="best")
     assert second != first
     assert {folder.name for folder in (run / "export").iterdir()} == {first.name, second.name}
+
+
+def test_a_conversion_that_another_process_has_finished_is_kept(
+    toy: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, written = write_run(tmp_path / "run", toy.config, toy.tokenizers, toy.model), list[int]()
+
+    def import_slowly(package: str) -> ModuleType:
+        monkeypatch.undo()
+        written.append((convert_run(run, checkpoint="best") / "model.bin").stat().st_mtime_ns)
+        return import_extra(package)
+
+    monkeypatch.setattr(ctranslate2_conversion, "import_extra", import_slowly)
+    assert [(convert_run(run, checkpoint="best") / "model.bin").stat().st_mtime_ns] == written
 
 
 def test_a_run_of_another_device_is_exported_on_the_cpu(toy: Toy, tmp_path: Path, pretend: PretendDevice) -> None:

@@ -70,10 +70,10 @@ def convert_run(run_path: Path, *, checkpoint: Checkpoint) -> Path:
         RunError: The run is damaged or cannot be written to, or the converted model computes different numbers.
     """
     folder = find_conversion(run_path, checkpoint=checkpoint)
+    import_extra("ctranslate2")  # it takes time, in which another process may finish, so the folder is checked after it
     try:
         check_folder(folder)
     except RunError:
-        import_extra("ctranslate2")  # before anything is removed
         shutil.rmtree(folder, ignore_errors=True)
         loaded = load_run(run_path, checkpoint=checkpoint)
         with contextlib.suppress(FileExistsError), atomic_folder(folder) as temporary:  # another process was quicker
