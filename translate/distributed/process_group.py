@@ -13,7 +13,7 @@ import secrets
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple, NoReturn, TypeVar, cast
+from typing import NamedTuple, TypeVar, cast
 
 import torch
 import torch.distributed as dist
@@ -36,6 +36,10 @@ _LOST = ("gloo", "nccl", "connection closed by peer", "connection reset", "broke
 
 class Cancelled(BaseException):
     """Raised in work that is abandoned, because its result is no longer needed."""
+
+
+class SilentExit(SystemExit):
+    """Raised in a process, with its exit code, because another process reports an error."""
 
 
 class DistributedEnvironment(NamedTuple):
@@ -74,7 +78,7 @@ def read_environment(variables: Mapping[str, str]) -> DistributedEnvironment:
 class World:
     """All processes of a command, from the point of view of one.
 
-    Every method but `exit` must be called by all processes, in the same order.
+    Every method must be called by all processes, in the same order.
 
     Args:
         control: Connects the processes on the CPU; None: this process is the only one.
@@ -122,7 +126,7 @@ class World:
 
         Raises:
             InputError: The work raised it here, and on no lower rank; the same holds for a RunError.
-            SystemExit: The work failed on another process, whose exit code this is.
+            SilentExit: The work failed on another process, whose exit code this is.
         """
         if self._control is None:
             return work()
@@ -137,7 +141,7 @@ class World:
         if not failed:
             return results[0]
         if error is None or failed[0] != self.rank:
-            self.exit(codes[failed[0]])
+            raise SilentExit(codes[failed[0]])
         raise type(error)(str(error) if self.is_main_process else f"{self.environment}: {error}") from error
 
     def run_cancellable(self, work: Callable[[], T]) -> T:
@@ -167,22 +171,13 @@ class World:
         first = self.run_on_all_ranks(work if goes_first else lambda: None)
         return cast(T, self.run_on_all_ranks(lambda: first if goes_first else work()))
 
-    def exit(self, code: int) -> NoReturn:
-        """End this process silently, after the process that reports the error has ended.
-
-        If this process ended first, torchrun would end the reporting one too, perhaps before its message appears.
-        """
-        with contextlib.suppress(RuntimeError):
-            self.max(code)  # fails as soon as the reporting process has ended
-        raise SystemExit(code)
-
     def check_same_on_all_ranks(self, facts: Mapping[str, str]) -> None:
         """End all processes if a fact, by name, is not the same everywhere."""
         first, *others = self.all_gather(dict(facts))
         for number, theirs in enumerate(others, start=2):
             names = sorted({name for name, _ in first.items() ^ theirs.items()})
             if names and not self.is_main_process:
-                self.exit(2)
+                raise SilentExit(2)
             if names:
                 different = (f"{name} = {theirs.get(name)} (there it is {first.get(name)})" for name in names)
                 raise InputError(
@@ -197,6 +192,8 @@ SINGLE_PROCESS = World(DistributedEnvironment(), None)
 @contextlib.contextmanager
 def join_world(*, timeout: datetime.timedelta = STEP_TIMEOUT) -> Iterator[World]:
     """Join the processes that this one was started with; ranks > 0 log only errors from then on.
+
+    A process that leaves with `SilentExit` first waits until the process that reports the error has ended.
 
     Args:
         timeout: How long to wait until all processes have come together, and for each exchange within a step.
@@ -225,9 +222,14 @@ def join_world(*, timeout: datetime.timedelta = STEP_TIMEOUT) -> Iterator[World]
             f"{environment}: the processes did not come together at {address} within {timeout.total_seconds():.0f} s"
             f" ({_first_sentence(error)}). Check that all were started with the same address and that its port is open"
         ) from error
+    world = World(environment, control)
     try:
-        yield World(environment, control)
+        yield world
     except BaseException as error:
+        if isinstance(error, SilentExit):
+            # If this process ended first, torchrun would end the reporting one too, perhaps before its message appears.
+            with contextlib.suppress(RuntimeError):
+                world.max(0)  # fails as soon as the reporting process has ended
         atexit.register(dist.destroy_process_group)  # after the error is printed: this ends the other processes
         is_lost = isinstance(error, dist.DistError) or any(word in str(error).lower() for word in _LOST)
         if not (isinstance(error, RuntimeError) and is_lost):

@@ -8,7 +8,7 @@ from types import FrameType
 
 from torch import nn
 
-from translate.distributed.process_group import Cancelled, World
+from translate.distributed.process_group import Cancelled, SilentExit, World
 
 _STOPPING_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")  # SIGHUP: the terminal is closed; Windows does not have it
 
@@ -74,4 +74,4 @@ def interrupted_together(world: World) -> Iterator[None]:
     except KeyboardInterrupt as stop:
         if world.is_main_process:
             raise
-        world.exit(stop.exit_code if isinstance(stop, StoppedBySignal) else 130)
+        raise SilentExit(stop.exit_code if isinstance(stop, StoppedBySignal) else 130) from stop

@@ -12,7 +12,7 @@ from torch.profiler import record_function
 from translate.data.batching import Batch
 from translate.data.prefetch import StepBatches, prefetch_steps
 from translate.data.streaming import StreamedBatches
-from translate.distributed.process_group import Cancelled
+from translate.distributed.process_group import Cancelled, SilentExit
 from translate.errors import RunError
 from translate.model.device import OutOfMemory
 from translate.runs.progress import Progress
@@ -224,7 +224,7 @@ class Trainer:
         except RunError as error:
             world = self.training.world
             if not world.is_main_process and not isinstance(error, OutOfMemory):  # rank 0 reports it too
-                world.exit(1)
+                raise SilentExit(1) from error
             hint = "With other settings it is a new run; with more free memory, --resume continues this one. "
             raise RunError(
                 f"step {step}: {error} {hint if isinstance(error, OutOfMemory) else ''}"

@@ -73,3 +73,27 @@ epochs.TrainingBatches._resegment, step.TrainStep.__call__ = slowly, until_ended
 def test_ends_where_one_is_further_ahead(streamed: Any, ending: str, words: str) -> None:
     ended = streamed.try_to(2, "run", first=_ONE_IS_SLOW.format(ending=ending))
     assert words in ended[0].said + ended[1].said, ended
+
+
+_NEXT_SEGMENT_FAILS = """
+import os, signal, time
+from translate.data import streaming
+from translate.training import step
+segment, step_original = streaming.TrainingStreams.segment, step.TrainStep.__call__
+def without_the_second(self, number, **options):
+    if number == 1 and os.environ["RANK"] == "1":
+        raise streaming.InputError("train.json: no such file")
+    return segment(self, number, **options)
+def until_stopped(self, batches, *, number, learning_rate):
+    if number == 2 and os.environ["RANK"] == "1":
+        time.sleep(1)
+        os.kill(os.getpid(), signal.SIGTERM)
+    return step_original(self, batches, number=number, learning_rate=learning_rate)
+streaming.TrainingStreams.segment, step.TrainStep.__call__ = without_the_second, until_stopped
+"""
+
+
+def test_stops_where_one_cannot_read_the_next_segment(streamed: Any) -> None:
+    ended = streamed.try_to(2, "run", first=_NEXT_SEGMENT_FAILS)
+    assert "stopped by SIGTERM after step 2, and saved" in ended[0].said, ended
+    assert ended[1].said == ""
