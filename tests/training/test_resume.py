@@ -6,7 +6,8 @@ import os
 import random
 import signal
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ import torch
 from harness import make_format_2, state_of, write_reversed_digits
 from trainings import Digits, happening, progress_of, records_of, run_training, stop_training
 
-from translate.errors import InputError
+from translate.data.epochs import Epoch, TrainingBatches
+from translate.errors import InputError, RunError
 from translate.runs.checkpoint import read_tensors, write_checkpoint
 from translate.runs.directory import RunDirectory
 from translate.runs.verify import verify_run
@@ -66,6 +68,35 @@ def test_stopped_and_continued_is_never_stopped(
     assert said[-1].startswith("Training has already ended") and not any("BLEU" in line for line in said)
     assert ("Stopped early: 2 validations" in (run / "log.txt").read_text()) == (overrides == UNCHANGING)
     assert [record["step"] for record in state_of(run).metrics] == steps
+
+
+@pytest.mark.parametrize("error", [StoppedBySignal, RunError])
+def test_every_step_is_saved_where_it_waits_for_an_epoch(
+    stateful: Digits, straight: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+) -> None:
+    """A signal ends the wait, and so does an epoch that cannot be planned."""
+    plan, run, is_reached = TrainingBatches.epoch, tmp_path / "run", threading.Event()
+
+    def plan_third(self: TrainingBatches, number: int, *, check: Callable[[], None], **options: Any) -> Epoch:
+        if number == 2:
+            assert is_reached.wait(timeout=60)
+            if error is RunError:
+                raise RunError("the disk is full")
+            time.sleep(0.2)
+            os.kill(os.getpid(), signal.SIGTERM)
+            deadline = time.monotonic() + 20
+            while time.monotonic() < deadline:
+                check()
+                time.sleep(0.01)
+        return plan(self, number, check=check, **options)
+
+    with monkeypatch.context() as patch, happening(in_step=6, what=is_reached.set):  # the last of the second epoch
+        patch.setattr(TrainingBatches, "epoch", plan_third)
+        with pytest.raises(error):
+            run_training(stateful("training.save_every=100"), run)
+    assert progress_of(run)["step"] == 6
+    run_training(stateful(), run, resume=True)
+    assert state_of(run) == state_of(straight)
 
 
 def test_a_training_on_augmented_text_goes_on_as_if_never_stopped(stateful: Digits, tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ def prefetch_steps(
     batches_per_step: int,
     max_steps: int,
     max_epochs: int | None,
+    wait_for: Callable[[Future[Epoch]], object] = lambda planned: None,
 ) -> Iterator[Iterator[StepBatches]]:
     """A context in which the batches of a run's steps are prefetched, in order; at its end it waits for threads.
 
@@ -50,6 +51,8 @@ def prefetch_steps(
         batches_per_step: The last step of an epoch may have fewer.
         max_steps: The number of steps; no epoch after them is planned.
         max_epochs: The number of epochs, counted from epoch 0; None: no limit.
+        wait_for: Called before each epoch, in the thread that takes the steps; may wait until the epoch is planned, or
+            raise an exception to end the steps.
     """
     is_closed = threading.Event()
 
@@ -70,7 +73,9 @@ def prefetch_steps(
         for number in count(epoch):
             if num_left <= 0 or (max_epochs is not None and number >= max_epochs):
                 return
-            planned = (next_epoch or plan(number)).result()
+            next_epoch = next_epoch or plan(number)
+            wait_for(next_epoch)
+            planned = next_epoch.result()
             end = min(-(-len(planned) // batches_per_step), first + num_left)
             num_left -= max(0, end - first)
             if num_left > 0 and (max_epochs is None or number + 1 < max_epochs):

@@ -5,11 +5,13 @@ import dataclasses
 import logging
 import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, wait
 from typing import Any
 
 from torch.profiler import record_function
 
 from translate.data.batching import Batch
+from translate.data.epochs import Epoch
 from translate.data.prefetch import StepBatches, prefetch_steps
 from translate.data.streaming import StreamedBatches
 from translate.distributed.process_group import Cancelled, SilentExit
@@ -27,6 +29,7 @@ from translate.training.tracking.recorder import Recorder
 logger = logging.getLogger(__name__)
 
 _NOTABLE_WAITING = 0.1  # share of the time
+_SECONDS_BETWEEN_CHECKS = 1.0  # for signals, while training waits for an epoch
 _WARM_STEPS = 100  # before them, reading the first batches dominates
 
 
@@ -69,6 +72,7 @@ class Trainer:
             batches_per_step=settings.accumulate_batches,
             max_steps=0 if self._is_over() else settings.max_steps - progress.step,
             max_epochs=settings.max_epochs,
+            wait_for=self._wait_for,
         )
         with prefetched as groups:
             steps = self.window.timed(self._steps(groups))
@@ -205,15 +209,28 @@ class Trainer:
     def _is_over(self) -> bool:
         return self.progress.has_ended(self.settings)
 
-    def _stop_if_asked(self) -> None:
+    def _wait_for(self, planned: Future[Epoch]) -> None:
+        """Wait until all processes have planned an epoch, and save if one of them cannot; a signal ends the wait."""
+        world, is_waiting = self.training.world, 1
+        while is_waiting:
+            wait([planned], timeout=_SECONDS_BETWEEN_CHECKS)
+            self._stop_on_signal()
+            is_waiting = world.max(int(not planned.done()))
+        if world.max(int(planned.exception() is not None)):
+            self._save()
+
+    def _stop_on_signal(self) -> None:
         step = self.progress.step
         if received := self.training.world.max(self.stop.received or 0):  # by any process
             number = signal.Signals(received)
             logger.info(f"Stopping after step {step:,} ({number.name}); press Ctrl-C again to quit at once")
             self._save()
             raise StoppedBySignal(number, step=step)
+
+    def _stop_if_asked(self) -> None:
+        self._stop_on_signal()
         if self.pause is not None and not (self._needs_validation() or self._is_over()) and self.pause(self.progress):
-            logger.info(f"Pausing after step {step:,}")
+            logger.info(f"Pausing after step {self.progress.step:,}")
             self._save()
             raise Paused
 

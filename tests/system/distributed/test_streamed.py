@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from harness import stream_digits
-from trainings import assert_same_tensors
+from trainings import assert_same_tensors, progress_of
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def without_the_second(self, number, **options):
         raise streaming.InputError("train.json: no such file")
     return segment(self, number, **options)
 def until_stopped(self, batches, *, number, learning_rate):
-    if number == 2 and os.environ["RANK"] == "1":
+    if number == 2 and os.environ["RANK"] == "1" and {is_stopped}:
         time.sleep(1)
         os.kill(os.getpid(), signal.SIGTERM)
     return step_original(self, batches, number=number, learning_rate=learning_rate)
@@ -93,7 +93,15 @@ streaming.TrainingStreams.segment, step.TrainStep.__call__ = without_the_second,
 """
 
 
-def test_stops_where_one_cannot_read_the_next_segment(streamed: Any) -> None:
-    ended = streamed.try_to(2, "run", first=_NEXT_SEGMENT_FAILS)
-    assert "stopped by SIGTERM after step 2, and saved" in ended[0].said, ended
-    assert ended[1].said == ""
+@pytest.mark.parametrize("is_stopped", [True, False])
+def test_saves_where_one_cannot_read_the_next_segment(streamed: Any, is_stopped: bool) -> None:
+    """Whether it stops before that segment is needed or not, after the last step of the first segment."""
+    rarely = ("save_every=1000", "validate_every=1000")
+    ended = streamed.try_to(2, "run", *rarely, first=_NEXT_SEGMENT_FAILS.format(is_stopped=is_stopped))
+    words = ["stopped by SIGTERM after step 2, and saved", ""]
+    if not is_stopped:
+        words = ["", "process 2 of 2"]
+        assert "segment 2 of the training data: " in ended[1].said and "train.json: no such file" in ended[1].said
+    assert all(expected in each.said for expected, each in zip(words, ended, strict=True)), ended
+    assert not any("Traceback" in each.said for each in ended)
+    assert progress_of(streamed.directory / "run")["step"] == 2
