@@ -187,6 +187,7 @@ def browser() -> Iterator[Any]:
     chromium = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
     if chromium is None:
         pytest.skip("no chromium: apt-get install chromium, or name it in CHROMIUM")
+    playwright.expect.set_options(timeout=60_000)  # milliseconds
     with playwright.sync_playwright() as driver:
         # Without the sandbox, since it is all our own, and containers have none.
         started = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])

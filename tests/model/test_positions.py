@@ -91,7 +91,7 @@ def test_no_thread_undoes_the_growth_of_another(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("translate.model.positions.sinusoidal_table", slow_if_short)
     with ThreadPoolExecutor() as pool:
         short = pool.submit(positions.reserve, 300)
-        assert has_begun.wait(10)
+        has_begun.wait()
         pool.submit(positions.reserve, 700).result()
         short.result()
     assert len(positions.table) >= 700

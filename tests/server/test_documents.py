@@ -4,7 +4,6 @@ import asyncio
 import functools
 import json
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from pathlib import Path
@@ -78,12 +77,12 @@ def test_a_disconnected_client_ends_the_jobs_of_its_document(
 def test_a_document_that_is_dropped_drops_its_job(
     make_models: Callable[..., dict[str, ServedModel]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model, submitted = make_models()["first"], list[Job]()
+    model, submitted, is_dropped = make_models()["first"], list[Job](), threading.Event()
     start = asyncio.run_coroutine_threadsafe
 
     def start_slowly(*arguments: Any) -> Any:
         future = start(*arguments)
-        time.sleep(0.1)  # the event loop drops the document before the thread goes on
+        is_dropped.wait()  # the event loop drops the document before the thread goes on
         return future
 
     async def drop() -> None:
@@ -95,8 +94,9 @@ def test_a_document_that_is_dropped_drops_its_job(
         await is_asked.wait()
         task.cancel()
         await asyncio.wait([task])
-        await asyncio.sleep(0.3)
-        assert [job.is_cancelled for job in submitted] == [True]
+        is_dropped.set()
+        while [job.is_cancelled for job in submitted] != [True]:
+            await asyncio.sleep(0.01)
 
     asyncio.run(drop())
 

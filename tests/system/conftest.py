@@ -87,17 +87,19 @@ class Processes:
         self._server = subprocess.Popen(
             [sys.executable, "-c", _SERVER], stdin=-1, stdout=-1, text=True, encoding="utf-8", env=environment
         )
+        # Its port is given to no other program while it is bound, but rank 0 may listen there: both reuse addresses.
+        self._address = socket.socket()
+        self._address.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._address.bind(("127.0.0.1", 0))
+        self.port = str(self._address.getsockname()[1])
         self.logs: list[Path] = []
         self.processes: list[int] = []
 
     def start(self, size: int, python: str, arguments: Sequence[str] = ()) -> None:
         """Start a world; `processes` are their ids and `logs` what they say, by rank."""
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
         shared = {"WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1"}
         environments = [
-            {**shared, "MASTER_PORT": str(port), "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(size)
+            {**shared, "MASTER_PORT": self.port, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(size)
         ]
         if size == 1:
             environments = [{}]
@@ -130,6 +132,7 @@ class Processes:
         """End the server."""
         self._server.kill()
         self._server.communicate()
+        self._address.close()
 
     def _answer(self) -> list[int]:
         assert self._server.stdout is not None
@@ -226,12 +229,12 @@ class Job:
 
 
 @pytest.fixture
-def torchrun(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Job]]:
+def torchrun(server: Processes, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Job]]:
     """A function that starts torchrun, with options of its own, on a `translate` command."""
     folder, jobs = tmp_path_factory.mktemp("torchrun"), list[Job]()
 
     def start(*options: str, arguments: list[str], num_processes: int = 2) -> Job:
-        jobs.append(Job(folder / str(len(jobs)), list(options), arguments, num_processes))
+        jobs.append(Job(folder / str(len(jobs)), ["--master-port", server.port, *options], arguments, num_processes))
         return jobs[-1]
 
     yield start

@@ -81,20 +81,21 @@ _LONG = [pytest.mark.slow, pytest.mark.timeout(900)]
     "num_kills, precision", [(3, "fp32"), pytest.param(20, "fp32", marks=_LONG), pytest.param(20, "bf16", marks=_LONG)]
 )
 def test_killed_again_and_again(trainings: Any, tmp_path: Path, num_kills: int, precision: str) -> None:
-    overrides = (f"training.max_steps={6 + 4 * num_kills}", f"training.precision={precision}")
-    trainings.run(tmp_path / "straight", *overrides)
+    settings = [f"training.precision={precision}", "training.max_steps=100000"]  # which it never reaches
     run, draw = RunDirectory(tmp_path / "killed"), random.Random(f"{num_kills} {precision}")
     hits, mark = {"writing": 0, "validating": 0}, tmp_path / "validating"
     for number in range(num_kills):
         mark.unlink(missing_ok=True)
         first = MARK_VALIDATIONS.format(mark=str(mark))
-        process = trainings.start(trainings.arguments(run.path, *overrides, resume=True), first=first)
+        process = trainings.start(trainings.arguments(run.path, *settings, resume=True), first=first)
         wait_for(MOMENTS[number % len(MOMENTS)], run, mark, process, draw)
         os.kill(process, signal.SIGKILL)
         assert trainings.wait() == -signal.SIGKILL, "it ended before it was killed"
         hits["writing"] += bool(half_written(run))
         hits["validating"] += mark.exists()
-    said = trainings.run(run.path, *overrides, resume=True)
+    settings[1] = f"training.max_steps={last_step(run) + 3}"
+    said = trainings.run(run.path, *settings, resume=True)
     assert "Continuing from step" in said
+    trainings.run(tmp_path / "straight", *settings)
     assert state_of(run.path) == state_of(tmp_path / "straight")
     assert num_kills < 20 or min(hits.values()) > 0, f"no kill hit what it aimed at: {hits}"

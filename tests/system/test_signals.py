@@ -21,7 +21,7 @@ FOREVER = "training.max_steps=100000"
 
 
 def wait_until(condition: Callable[[], object], trainings: Any) -> None:
-    deadline = time.monotonic() + 60.0
+    deadline = time.monotonic() + 100.0
     while not condition():
         assert time.monotonic() < deadline, trainings.log.read_text(encoding="utf-8")
         time.sleep(0.002)
@@ -57,25 +57,20 @@ def test_a_signal_saves_and_says_how_to_go_on(trainings: Any, tmp_path: Path) ->
 
 def test_a_second_interrupt_leaves_at_once_out_of_a_write(trainings: Any, tmp_path: Path) -> None:
     run, slow = tmp_path / "run", tmp_path / "slow"
-    # A disk that takes a minute, in a call that lets no other Python code run meanwhile.
+    # A disk that takes ten minutes from when `slow` is gone, in a call that lets no other Python code run meanwhile.
     slow_disk = (
         "import ctypes, os; fsync = os.fsync\n"
-        f"os.fsync = lambda file: ctypes.PyDLL(None).sleep(60) if os.path.exists({str(slow)!r}) else fsync(file)"
+        f"os.fsync = lambda file, slow={str(slow)!r}: "
+        "os.remove(slow) or ctypes.PyDLL(None).sleep(600) if os.path.exists(slow) else fsync(file)"
     )
     settings = (FOREVER, "training.save_every=100000", "training.validate_every=100000")
     process = trainings.start(trainings.arguments(run, *settings), first=slow_disk)
     wait_until(lambda: metrics_bytes(run), trainings)
     slow.touch()
     os.kill(process, signal.SIGINT)
-    wait_until(
-        lambda: list((run / "checkpoints").glob("*.tmp")) or trainings.log.read_text().count("SIGINT"), trainings
-    )
-    time.sleep(0.2)
-    started = time.monotonic()
+    wait_until(lambda: not slow.exists(), trainings)
     os.kill(process, signal.SIGINT)
     assert trainings.wait() == -signal.SIGINT  # what a shell calls 130
-    assert time.monotonic() - started < 1.0
-    slow.unlink()
     trainings.run(run, "training.max_steps=4", *settings[1:], resume=True)
 
 

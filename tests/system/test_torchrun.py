@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from harness import state_of
 
-OVERRIDES = ("training.max_steps=100", "training.validate_every=40", "training.batch_tokens=1100")
+OVERRIDES = ("training.max_steps=300", "training.validate_every=120", "training.batch_tokens=1100")
 
 
 @pytest.mark.slow
@@ -20,7 +20,7 @@ def test_it_starts_them_again_and_they_go_on(torchrun: Callable[..., Any], train
     assert job.process.wait() == 0, job.said
     assert "another process has ended or does not answer, and this one cannot continue alone" in job.said
     assert "Continuing from step" in job.said
-    assert job.said.count("ended after 100 steps") == 1, "the first process alone speaks"
+    assert job.said.count("ended after 300 steps") == 1, "the first process alone speaks"
     straight = torchrun(arguments=trainings.arguments(tmp_path / "straight", *OVERRIDES))
     assert straight.process.wait() == 0, straight.said
     assert state_of(tmp_path / "killed") == state_of(tmp_path / "straight")

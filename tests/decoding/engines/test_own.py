@@ -1,7 +1,6 @@
 """What only our own search does: workers, length limits, forbidden words, and what is said when it cannot go on."""
 
 import copy
-import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -109,25 +108,22 @@ def test_memory_is_kept_during_a_search_and_returned_after_it(
 def test_a_worker_that_fails_stops_the_others(
     translator: MakeTranslator, monkeypatch: pytest.MonkeyPatch, failing: int
 ) -> None:
-    """One fails at once; the other, left alone, would go on for five seconds."""
-    num_found = 0
+    """One fails at once; the other, left alone, would go on for ever."""
 
     def fail_or_go_on(
         search: Any, order: Sequence[int], *, is_stopped: Callable[[], bool], on_step: Any
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
-        nonlocal num_found
         if failing in order:
             raise RuntimeError("a worker fails")
-        for sentence in itertools.takewhile(lambda _: not is_stopped(), order):
+        while not is_stopped():
             time.sleep(0.01)
-            num_found += 1
-            yield (sentence, [Hypothesis([], [0.0], 0.0, truncated=False)])
+        yield from ()
 
     monkeypatch.setattr(BeamSearch, "run", fail_or_go_on)
     num_threads = torch.get_num_threads()
     with pytest.raises(RuntimeError, match="a worker fails"):
         translator(beam_size=1, workers=2).translate(["Hund"] * 1000)
-    assert num_found < 250 and torch.get_num_threads() == num_threads
+    assert torch.get_num_threads() == num_threads
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import time
 from typing import Any
 
 import pytest
@@ -84,9 +83,7 @@ def test_an_error_is_told_once(processes: Any, python: str, code: int, told: lis
 
 
 def test_a_process_that_dies_is_told_of(processes: Any) -> None:
-    started = time.monotonic()
     ended = processes.run(2, in_world("if world.rank == 0: os.kill(os.getpid(), signal.SIGKILL)\nworld.max(1)"))
-    assert time.monotonic() - started < 20
     assert [each.code for each in ended] in ([-signal.SIGKILL, 1], [-signal.SIGKILL, -signal.SIGTERM])
     if ended[1].code == 1:  # it heard of it before it was ended
         assert ended[1].said.startswith("translate: process 2 of 2 (on ")

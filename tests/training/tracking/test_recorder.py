@@ -4,8 +4,8 @@ import json
 import logging
 import re
 import sys
-import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from harness import files_up_to, state_of, terminal
@@ -70,7 +70,9 @@ def test_metrics_that_cannot_be_written(tmp_path: Path) -> None:
 def test_a_bar_asks_for_its_text_once_a_second_and_a_validation_has_one_below(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_terminal: bool
 ) -> None:
-    asked: list[str] = []
+    asked, now = list[str](), 1000.0
+    monkeypatch.setattr("tqdm.std.time", lambda: now)
+    monkeypatch.setattr("translate.training.tracking.recorder.time", SimpleNamespace(perf_counter=lambda: now))
 
     def describe() -> str:
         asked.append("loss 3.210, 5,000 tok/s, 12 min left")
@@ -81,10 +83,10 @@ def test_a_bar_asks_for_its_text_once_a_second_and_a_validation_has_one_below(
         monkeypatch.setattr(logging.getLogger("translate"), "level", logging.INFO)
         with Recorder(RunDirectory(tmp_path), Config(), Progress("data")) as recorder:
             for number in range(50):
-                time.sleep(0.15 * (number == 49))  # tqdm draws ten times a second
+                now += 0.15 * (number == 49)  # tqdm draws ten times a second
                 recorder.advance(describe, num_steps=7000)
             with recorder.validating(20) as advance:
-                time.sleep(0.15)
+                now += 0.15
                 advance(9)
         text = read()
     if not is_terminal:
