@@ -66,7 +66,7 @@ def test_the_other_direction_swaps_languages_and_columns_only() -> None:
 
 
 def test_both_directions_have_as_many_steps_as_two_models() -> None:
-    one, both = load_config("multi30k").config, load_config("multi30k-both").config
+    one, both = load_config("multi30k-fast").config, load_config("multi30k-both").config
     assert (both.model, both.tokenizer) == (one.model, one.tokenizer)
     assert both.training == one.training.model_copy(update={"max_steps": 2 * one.training.max_steps})
     for kind, key in (("train", ""), ("validation", "data.validation."), ("test", "data.test.test_2016_flickr-")):
