@@ -464,7 +464,7 @@ def test_a_file_that_cannot_be_translated(page: Page) -> None:
     expect(page.locator("#trouble")).to_contain_text("“text.de” is not UTF-8 text")
     give_file(page, b"%PDF-1.7\n%\xe2\xe3", "brief.pdf")
     expect(page.locator("#trouble")).to_contain_text("“brief.pdf” is a PDF file")
-    for content, name, problem in ((b"\n", "a.txt", "is empty"), (DOG.encode(), "a.docx", "is plain text")):
+    for content, name, problem in ((b"\n", "a.txt", "is empty"), (DOG.encode(), "a.docx", "contains plain text")):
         give_file(page, content, name)
         expect(page.locator("#trouble")).to_contain_text(f"“{name}” {problem}")
     give_file(page, DOG.encode())
