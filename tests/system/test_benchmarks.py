@@ -51,7 +51,7 @@ TURNS = {  # arguments, and words of the output
         ["| de to en | validation |"],
     ),
     "time_to_quality.py": (
-        f"toy timed --minutes 0.001 0.002 --turns 1 --seconds 0.1 --threads 1 --override {SMALL}",
+        f"toy timed --minutes 0.001 --turns 1 --seconds 0.1 --threads 1 --override {SMALL}",
         ["| ours | ", "| marian | ", "| tutorial | "],
     ),
     "train.py": (
