@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import succeed, write_reversed_digits
+from harness import in_order, succeed, write_reversed_digits
 
 pytestmark = [pytest.mark.system, pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX shell")]
 
@@ -114,6 +114,17 @@ def test_a_signal_is_never_lost(tmp_path: Path, is_writing: bool) -> None:
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, env=ENVIRONMENT)
     message = b"" if is_writing else b"translate: stopped by SIGTERM\n"
     assert (result.returncode, result.stdout, result.stderr) == (143, b"", message)
+
+
+def test_a_crash_in_native_code_shows_what_python_was_doing() -> None:
+    program = (
+        "import signal; from translate.cli.terminal.process import run_command_line\n"
+        "def multiply(prog_name): signal.raise_signal(signal.SIGSEGV)\n"
+        "run_command_line(multiply)\n"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=ENVIRONMENT)
+    assert result.returncode == -signal.SIGSEGV
+    assert in_order(result.stderr, "Segmentation fault", "in multiply", "in run_command_line")
 
 
 def test_a_result_is_escaped_on_a_terminal_alone(folder: Path) -> None:

@@ -3,6 +3,7 @@
 import atexit
 import contextlib
 import errno
+import faulthandler
 import gc
 import io
 import logging
@@ -98,6 +99,7 @@ def run_command_line(app: Callable[..., object]) -> None:
     atexit.register(gc.freeze)  # else Python searches torch's objects for garbage before it exits, for 0.15 s
     if os.name == "posix":
         _open_standard_streams()
+        faulthandler.enable(2)  # a crash in native code then shows what Python was doing
         _end_by_signals()
     try:
         app(prog_name="translate")
