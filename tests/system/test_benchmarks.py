@@ -27,12 +27,16 @@ ENGINES = ["ours fp32", "tutorial fp32", "huggingface fp32"]  # of train.py; non
 if choose_precision("auto", torch.device("cpu")) == "bf16":  # elsewhere a step in bf16 takes minutes
     ENGINES += ["ours bf16", "huggingface bf16 malloc"]
 
+DECODERS = ["auto int8", "ours fp32", "ctranslate2 alone int8, patience 2", "huggingface fp32", "onnx fp32"]
+DECODERS += ["without cache fp32"]  # of decode.py, one of each kind
+
 TURNS = {  # arguments, and words of the output
     "choices.py": (f"tiny.yaml {SMALL} --seeds 1 --choices fp32", ["BLEU", "fp32"]),
     "curves.py": ("words --steps 1 --every 1 --batch-tokens 64", ["1"]),
     "decode.py": (
-        "run --source toy/val.de --reference toy/val.en --repeats 1 --threads 1 --beam-sizes 1",
-        ["auto fp32", "ours fp32", "without cache fp32"],
+        "run --source toy/val.de --reference toy/val.en --repeats 1 --threads 1 --beam-sizes 1"
+        f" --engines {shlex.join(DECODERS)}",
+        [f"{name}  " for name in DECODERS],
     ),
     "encode.py": ("toy --threads 1 --turns 1 --vocabulary 300", ["lines"]),
     "large_corpus.py": ("large --pairs 20", ["20 pairs", "config.yaml"]),
@@ -47,7 +51,7 @@ TURNS = {  # arguments, and words of the output
         ["bf16, auto", "fp32, packed", "matrix products", "The products alone"],
     ),
     "student.py": (
-        f"toy students --seeds 1 --steps 1 --to en --override {SMALL} tokenizer.vocab_size=320",
+        f"toy students --seeds 1 --teachers 1 --steps 1 --to en --override {SMALL} tokenizer.vocab_size=320",
         ["| de to en | validation |"],
     ),
     "time_to_quality.py": (
