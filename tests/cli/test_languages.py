@@ -5,15 +5,17 @@ from pathlib import Path
 
 import pytest
 import yaml
-from harness import page_data, write_lines
+from harness import in_order, page_data, write_lines, write_run
 from harness import run_command as translate
 
 from translate.decoding.loading import load_own_translator
 from translate.decoding.sharded import ShardedDecoder
+from translate.runs.loading import load_run
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
 GERMAN, ENGLISH = ["Hund läuft", "Haus", "grün und Hund"], ["dog runs", "house", "green and and dog"]
+FRENCH = ["chien court", "maison", "vert et chien"]
 OWN = ["--engine", "translate", "--precision", "fp32", "--beam-size", "2"]
 
 
@@ -78,6 +80,24 @@ def test_a_synthetic_corpus_has_languages(both: Path, command: str) -> None:
     assert [row[made] for row in rows] == translations(both, ENGLISH, "de")
     (corpus,) = yaml.safe_load(result.stdout)["data"]["train"]
     assert (corpus[f"{given}_language"], corpus[f"{made}_language"]) == ("en", "de")
+
+
+def test_a_corpus_of_several_languages_does_not_claim_one(both: Path) -> None:
+    """Unless --from chooses the training corpora of one."""
+    write_lines(Path("toy.fr"), FRENCH)
+    loaded = load_run(both)
+    data = loaded.config.data
+    french = data.train[0].model_copy(update={"source": Path("toy.fr"), "source_language": "fr"})
+    config = loaded.config.model_copy(update={"data": data.model_copy(update={"train": (*data.train, french)})})
+    run = write_run(Path("run"), config, loaded.tokenizers, loaded.model)
+    for chosen, expected, sources in (([], "und", GERMAN + FRENCH), (["--from", "fr"], "fr", FRENCH)):
+        out = f"out-{expected}"
+        result = translate("distill", run, "-o", out, "--to", "en", *chosen, *OWN)
+        (corpus,) = yaml.safe_load(result.stdout)["data"]["train"]
+        assert (corpus["source_language"], corpus["target_language"]) == (expected, "en")
+        rows = [json.loads(line) for line in Path(out, "corpus.jsonl").read_text().splitlines()]
+        assert [row["source"] for row in rows] == sources
+        assert in_order(result.stderr, "de, fr", "--from") == (not chosen)
 
 
 def test_pictures(both: Path) -> None:

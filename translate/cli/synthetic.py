@@ -167,7 +167,7 @@ class _SyntheticCorpus(NamedTuple):
         """Write the provenance of the corpus, and print how to train on it."""
         from translate.atomic import write_text
         from translate.config.yaml import dump_scalar
-        from translate.data.languages import UNKNOWN
+        from translate.data.languages import UNKNOWN, Direction, list_some
         from translate.decoding.synthetic import describe_origin
         from translate.fingerprint import fingerprint
 
@@ -179,12 +179,22 @@ class _SyntheticCorpus(NamedTuple):
             "corpus": {"file": self.corpus.name, "sha256": fingerprint(self.corpus)},
         }
         write_text(self.output / "provenance.json", json.dumps(origin, indent=2, ensure_ascii=False) + "\n")
-        logger.info(f"{self.corpus} has all pairs, with flags. To train on it in addition to other corpora:")
         values = ["kind: json", f"path: {dump_scalar(str(self.corpus.resolve()))}", "source_column: source"]
         values += ["target_column: target", *["source_tag: <bt>"] * is_reversed]
-        if translator.languages.has_choice and translator.direction is not None:
-            sides = zip(("source", "target"), translator.direction[:: -1 if is_reversed else 1], strict=True)
-            values += [f"{side}_language: {code}" for side, code in sides if code != UNKNOWN]
+        languages, direction = translator.languages, translator.direction or Direction(UNKNOWN, UNKNOWN)
+        sides = ("target", "source") if is_reversed else ("source", "target")
+        named, hint = [f"{side}_language: {code}" for side, code in zip(sides, direction, strict=True)], ""
+        if languages.has_choice or languages.are_named:
+            values += named
+            if direction.source == UNKNOWN:
+                given = [code for code in languages.sources if direction.target in languages.targets_of(code)]
+                logger.warning(
+                    f"Each {sides[0]} may be in any of {list_some(given)}, so their language is {UNKNOWN}:"
+                    " choose one with --from"
+                )
+        elif UNKNOWN not in direction:
+            hint = f" (if those name their languages, add {' and '.join(named)})"
+        logger.info(f"{self.corpus} has all pairs, with flags. To train on it in addition to other corpora{hint}:")
         typer.echo("data:\n  train:\n    - " + "\n      ".join(values))
 
 

@@ -56,6 +56,11 @@ class Languages:
         return len(self.targets) > 1 or (self.tags == "both" and len(self.sources) > 1)
 
     @property
+    def are_named(self) -> bool:
+        """Whether the training corpora name their languages."""
+        return any(corpus.source_language or corpus.target_language for corpus in self._data.train)
+
+    @property
     def only(self) -> Direction | None:
         """The direction of a text that names no language; None: it must name one."""
         with contextlib.suppress(InputError):
