@@ -99,8 +99,9 @@ def test_services_choose_a_direction(served: TestClient, translator: Translator)
     libre = {"q": BACK, "source": "en", "target": "de"}
     assert served.post("/translate", json=libre).json() == {"translatedText": to_german}
     # Nobody has looked at the text: the answer says what it was taken for, and is not sure of it.
-    auto = served.post("/translate", json=libre | {"source": "auto"}).json()
-    assert auto == {"translatedText": to_german, "detectedLanguage": {"language": "en"}}
+    for any_language in ("auto", "AUTO", ""):
+        auto = served.post("/translate", json=libre | {"source": any_language}).json()
+        assert auto == {"translatedText": to_german, "detectedLanguage": {"language": "en"}}
     (deepl,) = served.post("/v2/translate", json={"text": [BACK], "target_lang": "DE"}).json()["translations"]
     assert (deepl["text"], deepl["detected_source_language"]) == (to_german, "EN")
     response = served.post("/translate", json=libre | {"source": "auto", "target": "it"})

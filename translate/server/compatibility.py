@@ -16,6 +16,7 @@ from translate.errors import InputError
 from translate.server import schema
 from translate.server.models import ServedModel
 
+_ANY = ("", "auto")  # in place of a source language, in any case
 _MOST_TARGETS = 100  # the table of 200 languages would have 450 kB
 _FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 
@@ -113,7 +114,7 @@ def choose_model(
         same = [code for code in codes if parts(code)[0] == parts(language)[0]]
         return min(same, key=lambda code: parts(code) != parts(language), default=None)
 
-    is_any = source.lower() in ("", "auto")
+    is_any = source.lower() in _ANY
     for model in models.values():
         known = model.languages
         for code in [None] if is_any else filter(None, [find(source, known.sources)]):
@@ -187,7 +188,9 @@ async def libretranslate(
     answer: dict[str, Any] = {"translatedText": [best for best, *_ in found]}
     if count:
         answer["alternatives"] = [list(dict.fromkeys(texts))[1:] for texts in found]
-    if question.source == "auto" and direction.source != UNKNOWN:  # the model's only one; the text is not examined
+    if (
+        question.source.lower() in _ANY and direction.source != UNKNOWN
+    ):  # the model's only one; the text is not examined
         answer["detectedLanguage"] = [{"language": direction.source}] * len(given)
     is_one = isinstance(question.q, str)
     return {key: value[0] if is_one else value for key, value in answer.items()}
