@@ -32,7 +32,8 @@ VALIDATION = {"kind": "validation", "loss": 0.1, "BLEU-lc": 33.0}
 @pytest.fixture
 def run(toy: Toy, tmp_path: Path) -> RunDirectory:
     """A run at step 150, with validations at three steps and reports on two test sets, one of older weights."""
-    config = toy.config.model_copy(update={"data": DataConfig(train=(TEXT, HUB))})
+    data = DataConfig(source_language="pt-BR", target_language="eng_Latn", train=(TEXT, HUB))
+    config = toy.config.model_copy(update={"data": data})
     run = RunDirectory(write_run(tmp_path / "run", config, toy.tokenizers, toy.model, step=150))
     records = [VALIDATION | {"step": step, "BLEU": step / 5, "chrF": step / 3} for step in (100, 150, 200)]
     run.metrics.write_text("".join(json.dumps(each) + "\n" for each in [*records, {"kind": "train", "step": 150}]))
@@ -77,7 +78,7 @@ def test_the_hub_reads_the_header(run: RunDirectory, tmp_path: Path) -> None:
     write_card(tmp_path, loaded, to="ctranslate2", name="mine", rounded="int8", scores=[own])
     card = hub.ModelCard((tmp_path / "README.md").read_text(encoding="utf-8"))
     data = card.data.to_dict()
-    assert data["language"] == ["de", "en"] and data["library_name"] == "ctranslate2"
+    assert data["language"] == ["eng", "pt"] and data["library_name"] == "ctranslate2"
     assert data["pipeline_tag"] == "translation" and data["datasets"] == ["me/mine"]
     assert "license" not in data  # that of one corpus is not known
     found = [(each.dataset_name, each.metric_type, each.metric_value) for each in card.data.eval_results]

@@ -204,7 +204,7 @@ def _describe_header(
     data: DataConfig, languages: Languages, origin: WeightsOrigin, scores: Sequence[CardScores], *, library: str
 ) -> dict[str, Any]:
     """What the Hub reads: languages, licence, data and scores. Empty values are left out."""
-    codes = {code.partition("_")[0] for code in (*languages.sources, *languages.targets)}
+    codes = {re.split("[-_]", code)[0] for code in (*languages.sources, *languages.targets)}
     results = [
         {
             "task": {"type": "translation"},
