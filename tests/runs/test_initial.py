@@ -9,6 +9,7 @@ from harness import flip_a_bit, write_weights
 
 from translate.config.load import override_config
 from translate.config.schema import Config, TokenizerConfig
+from translate.config.show import resolved_yaml
 from translate.data.extension import add_tags, extend_tokenizers
 from translate.data.tokenizer import prepare_tokenizers
 from translate.errors import InputError, RunError
@@ -69,7 +70,8 @@ def test_a_new_language_begins_as_a_related_one(config: Config, lines: list[str]
     old = build_model(config, tokenizers)
     run = create_run(tmp_path / "run", config=config, tokenizers=tokenizers, command=[])
     write_weights(run, old, "best", 7)
-    added = {"tokenizer.add_languages": {"gsw": "de", "nds": None}, "data.source_language": "gsw"}
+    new_corpora = [{"kind": "text", "source": "a", "target": "b", "source_language": each} for each in ("gsw", "nds")]
+    added = {"tokenizer.add_languages": {"gsw": "de", "nds": None}, "data.train": new_corpora}
     extended, tuned = add_tags(tokenizers, ["<2nds>", "<2gsw>"], []), override_config(tuning(config, run), added)
     new = build_model(tuned, extended)
     read(tuned).give_to(new, seed=3, related=related_tags(tuned, extended))
@@ -83,6 +85,22 @@ def test_a_new_language_begins_as_a_related_one(config: Config, lines: list[str]
             InputError, match=rf"does not know the language {unknown}; it knows de, en\. .*add_languages"
         ):
             read(override_config(tuned, {key: value}))
+    with pytest.raises(InputError, match=r"tokenizer\.add_languages: no corpus of data\.train has the language nds,"):
+        read(override_config(tuned, {"data.train": new_corpora[:1]}))
+
+
+@pytest.mark.parametrize(
+    ("tags", "words"), [(None, "has no language tags"), ("source", "as its target the language gsw")]
+)
+def test_languages_that_would_get_no_tag_are_refused(
+    config: Config, run: RunDirectory, tags: str | None, words: str
+) -> None:
+    """Of a run without tags, and of one whose sources have none of their own."""
+    base = override_config(config, {"data.language_tags": tags})
+    run.config.write_text(resolved_yaml(base))
+    added = {"tokenizer.add_languages": {"gsw": "de"}, "data.source_language": "gsw"}
+    with pytest.raises(InputError, match=rf"tokenizer\.add_languages: .*{words}"):
+        read(override_config(tuning(base, run), added))
 
 
 def test_where_they_are_from(

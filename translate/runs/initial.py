@@ -77,11 +77,23 @@ def check_languages(config: Config, base: Languages, *, run: Path) -> None:
     """Check that a multilingual base run knows all languages of its fine-tuning, except for those that are added.
 
     Raises:
-        InputError: It does not know one, perhaps one that `tokenizer.add_languages` names as related.
+        InputError: It does not know one, perhaps one that `tokenizer.add_languages` names as related; or that key would
+            add no tag.
     """
     known = sorted({*(base.sources if base.tags == "both" else ()), *base.targets})  # those with a tag
     added = config.tokenizer.add_languages
     codes = {code for each in Languages(config.data).directions for code in (each if base.tags == "both" else each[1:])}
+    if added and not base.tags:
+        raise InputError(
+            f"tokenizer.add_languages: training.initialize_from = {run} has no language tags to add to; leave it out,"
+            " because the languages of the training corpora decide on tags"
+        )
+    if unused := sorted(added.keys() - codes):
+        side = "" if base.tags == "both" else "as its target "
+        raise InputError(
+            f"tokenizer.add_languages: no corpus of data.train has {side}the language {list_some(unused)}, so there is"
+            " nothing to learn it from; add such a corpus, or leave it out"
+        )
     codes |= {*config.data.languages}
     for code in sorted({*(codes - added.keys()), *filter(None, added.values())} - {*known}) if base.tags else ():
         raise InputError(
