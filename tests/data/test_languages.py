@@ -106,10 +106,16 @@ def test_languages_of_the_vocabulary_can_be_chosen_too() -> None:
         imported.choose()
     with pytest.raises(InputError, match="--to.*to="):
         imported.choose(from_="de")
+    there = languages(source_language="und", target_language="fr", **many)
+    assert there.choose(from_="de") == ("de", "fr") and there.only is None and there.usual == ("de", "fr")
+    for from_, option in (None, "--from"), ("fr", "--to"):
+        with pytest.raises(InputError, match=f"choose one with {option}"):
+            there.choose(from_=from_)
     alone = languages(source_language="und", target_language="und", **many | {"languages": ["de"]})
     assert alone.choose() == alone.usual == ("und", "de")
     tuned = languages(direction("gsw-de"), **many)
     assert tuned.choose() == ("gsw", "de") and tuned.choose("fr", "gsw") == ("gsw", "fr")
+    assert tuned.choose(from_="fr") == ("fr", "de")
     assert tuned.tags_of(Direction("gsw", "de")) == ("__gsw__", "__de__")
     assert tuned.all_tags == (["__gsw__"], ["__de__"])
     assert tuned.targets_of("gsw") == ["de"] and tuned.targets_of("de") == ["en", "fr"] and tuned.usual == ("gsw", "de")

@@ -181,6 +181,16 @@ def test_a_forced_language_and_lost_settings(tmp_path: Path, caplog: pytest.LogC
     assert (config.data.source_language, config.data.target_language) == ("deu_Latn", "eng_Latn")
     assert len(config.decoding.forbidden_ids) == 3 and [UNK_ID] in map(list, config.decoding.forbidden_ids)
     assert "repetition_penalty = 1.5" in caplog.text and "forced_bos" not in caplog.text
+    import_(folder, tmp_path / "any")
+    export_run(tmp_path / "any", to="huggingface", output=tmp_path / "kept")
+    assert json.loads((tmp_path / "kept" / "generation_config.json").read_text())["forced_bos_token_id"] == tag
+    translator = load_own_translator(tmp_path / "any", options={"device": "cpu", "beam_size": 1}).translator
+    default, english, french = (
+        translator.translate(["Hund"], to=to, from_="deu_Latn") for to in (None, *CODES["nllb"][1:])
+    )
+    assert default == english != french
+    with pytest.raises(InputError, match="choose one with --to"):
+        translator.translate(["dog"], from_="eng_Latn")
     penalized = ["data.source_language=deu_Latn", "decoding.repetition_penalty=1.25"]
     import_(folder, tmp_path / "penalized", *penalized, keep_languages=codes)
     export_run(tmp_path / "penalized", to="huggingface", output=tmp_path / "back")

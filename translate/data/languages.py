@@ -43,6 +43,9 @@ class Languages:
         self.sources, self.targets = (
             list(dict.fromkeys([*(each[side] for each in self.directions), *self.mutual])) for side in (0, 1)
         )
+        targets = {each.target for each in self.directions} or {data.target_language} & {*self.mutual}
+        self.default_target = targets.pop() if len(targets) == 1 else None
+        """The target of a text whose own language is in no direction; None: the text must name one."""
         self.tags = data.tags
         """Which side has language tags: see `data.language_tags`; None: neither."""
 
@@ -76,7 +79,8 @@ class Languages:
         """The languages to offer for a source: those that it is trained with, and the other mutual ones."""
         others = self.mutual if source in self.mutual else ()
         trained = [each.target for each in self.directions if each.source == source]
-        return list(dict.fromkeys([*trained, *(code for code in others if code != source)]))
+        first = [self.default_target] if self.default_target in others else []
+        return list(dict.fromkeys([*trained, *(code for code in (*first, *others) if code != source)]))
 
     def of(self, corpus: WeightedCorpus) -> Direction:
         """The direction of a corpus."""
@@ -113,7 +117,7 @@ class Languages:
         """The direction in which to translate.
 
         Args:
-            to: The language of the translations; None: the model's only one.
+            to: The language of the translations; None: the only one from `from_`, or the default.
             from_: The language of the sources; None: the only one, or any if the model does not need to know.
             names: What the caller calls these two, for errors.
 
@@ -132,6 +136,8 @@ class Languages:
         if to is not None and to == from_ and not usual:
             raise InputError(f"both languages are {to}: change one of them ({names[0]}; {names[1]})")
         sources, targets = ({each[side] for each in usual} for side in (0, 1))
+        if to is None and not usual and from_ != self.default_target:
+            to = self.default_target
         if to is None and len(targets) != 1:
             raise InputError(f"the model translates to {list_some(self.targets)}: choose one with {names[0]}")
         if from_ is None and len(sources) != 1:

@@ -12,7 +12,7 @@ import torch
 
 from translate.atomic import write_text
 from translate.config.schema import Config, ModelConfig
-from translate.data.languages import Languages
+from translate.data.languages import UNKNOWN, Direction, Languages
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizers
 from translate.decoding.agreement import check_agreement, probe
 from translate.decoding.counterparts import find_lacking, to_settings
@@ -60,9 +60,9 @@ def generation_settings(
 ) -> dict[str, Any]:
     """The run's search as the settings of a `GenerationConfig`, as far as it has them.
 
-    `generate` divides the log-probability by length^length_penalty, as our kind `average` does. If all targets begin
-    with the same tag, it is forced as the first token. `generate` counts the start symbol and the tag in lengths, and
-    also penalizes a repetition of the start symbol, which therefore must not be the end symbol.
+    `generate` divides the log-probability by length^length_penalty, as our kind `average` does. The tag of the default
+    target is forced as the first token. `generate` counts the start symbol and the tag in lengths, and also penalizes a
+    repetition of the start symbol, which therefore must not be the end symbol.
 
     Args:
         limit: The most tokens that the model takes; None: no limit.
@@ -71,7 +71,8 @@ def generation_settings(
     config, languages = run_config.decoding, Languages(run_config.data)
     longest = TABLE_POSITIONS // 2 if config.max_length_factor else config.max_length_constant + 1
     has_start = rows[BOS_ID] != rows[EOS_ID]
-    has_tag, tags = languages.tags in ("target", "both"), {languages.tags_of(each)[1] for each in languages.directions}
+    default = languages.default_target
+    has_tag, tag = languages.tags in ("target", "both"), default and languages.tags_of(Direction(UNKNOWN, default))[1]
     return {
         **{key: rows[token] for key, token in SYMBOLS.items()},
         "suppress_tokens": [rows[token] for token in (PAD_ID, BOS_ID) if rows[token] != rows[EOS_ID]],
@@ -79,7 +80,7 @@ def generation_settings(
         "early_stopping": {1: True, 1000: "never"}.get(config.patience, False),
         "length_penalty": round(length_power(config), 9),  # CTranslate2 has a tiny number for 0
         "max_length": min(longest + has_tag, limit or TABLE_POSITIONS),
-        "forced_bos_token_id": rows[tokenizers.target.tag_ids(*tags)[0]] if has_tag and len(tags) == 1 else None,
+        "forced_bos_token_id": rows[tokenizers.target.tag_ids(tag)[0]] if tag else None,
         "min_length": 1 + has_tag + config.min_length_constant if config.min_length_constant else None,
         "no_repeat_ngram_size": config.no_repeat_ngram or None,
         "repetition_penalty": config.repetition_penalty if config.beam_size > 1 and has_start else None,
