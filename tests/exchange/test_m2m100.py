@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from harness import import_, make_m2m100
+from harness import import_, make_m2m100, make_two_ways
 
 from translate.data.tokenizer import UNK_ID
 from translate.decoding.loading import load_own_translator
@@ -100,6 +100,17 @@ def test_there_and_back(imported: tuple[str, Path, Path], tmp_path: Path) -> Non
     assert "languages" in (tmp_path / "back" / "README.md").read_text()
     again = import_(tmp_path / "back", tmp_path / "again")
     assert_same_run(again, load_run(run))
+
+
+def test_an_own_run_with_tags_like_those_of_nllb(tmp_path: Path) -> None:
+    """It is an M2M100 model, but its vocabulary, with bytes and without `<mask>`, is not that of an `NllbTokenizer`."""
+    shape = {"positions": "fairseq", "tie_embeddings": "all"}
+    run = make_two_ways(tmp_path, ["both"], num_steps=0, model=shape, data={"language_tag": "{}"})["both"].path
+    export_run(run, to="huggingface", output=tmp_path / "back")
+    assert json.loads((tmp_path / "back" / "config.json").read_text())["model_type"] == "m2m_100"
+    again = import_(tmp_path / "back", tmp_path / "again")
+    assert again.config.data.languages == ("de", "en")
+    assert again.tokenizers.source.all_pieces == load_run(run).tokenizers.source.all_pieces
 
 
 @pytest.mark.parametrize(("to", "package"), [("ctranslate2", "ctranslate2"), ("onnx", "onnxruntime")])

@@ -80,16 +80,18 @@ def m2m100_vocabulary(model: Transformer, tokenizers: Tokenizers, config: Config
 
 
 def _tags(config: Config) -> list[str]:
-    return [f"{SPACE}{config.data.language_tag.format(code)}" for code in config.data.languages]
+    data = config.data
+    return [f"{SPACE}{data.language_tag.format(code)}" for code in data.language_settings["languages"]]
 
 
 def write_tokenizer(vocabulary: Vocabulary, tokenizer: Tokenizer, config: Config, directory: Path) -> bool:
     """Write an `M2M100Tokenizer` or `NllbTokenizer`, unless the vocabulary cannot be that of one.
 
-    Both have text, then tags, then unused entries. M2M100's has fixed languages, and NLLB's has no unused pieces.
+    Both have text, then tags, then unused entries. M2M100's has fixed languages; NLLB's has `<mask>` and no
+    unused pieces.
     """
     data, names, kinds = config.data, vocabulary.subwords, ModelProto.SentencePiece
-    tags = _tags(config)
+    languages, tags = data.language_settings["languages"], _tags(config)
     model = ModelProto.FromString(tokenizer.model_bytes)
     pieces, after = {piece.piece: piece for piece in model.pieces}, model.pieces[tokenizer.vocab_size + 1 :]
     end = names.index(tags[0]) if {*tags} & {*names} else len(names)
@@ -97,16 +99,16 @@ def write_tokenizer(vocabulary: Vocabulary, tokenizer: Tokenizer, config: Config
     if names[end:last] != tags or not all(is_unused[last:]):
         return False
     known = import_extra("transformers.models.m2m_100.tokenization_m2m_100").FAIRSEQ_LANGUAGE_CODES
-    sets = [key for key, codes in known.items() if codes == [*data.languages]]
+    sets = [key for key, codes in known.items() if codes == languages]
     if data.language_tag == TAGS["M2M100Tokenizer"] and sets:
         settings: dict[str, Any] = {"tokenizer_class": "M2M100Tokenizer", "language_codes": sets[0]}
         ids = {name: row for row, name in enumerate(names[:end])}
         write_text(directory / "vocab.json", json.dumps(ids, indent=2, ensure_ascii=False) + "\n")
-    elif data.language_tag == TAGS["NllbTokenizer"] and not (any(is_unused[4:end]) or after):
+    elif data.language_tag == TAGS["NllbTokenizer"] and "<mask>" in names and not (any(is_unused[4:end]) or after):
         special = {row: name.removeprefix(SPACE) for row, name in enumerate(names) if row < 4 or end <= row < last}
         special |= {row: name for row, name in enumerate(names) if name == "<mask>"}
         added = {str(row): {"content": name, "special": True, "normalized": False} for row, name in special.items()}
-        settings = {"tokenizer_class": "NllbTokenizer", "extra_special_tokens": [*data.languages]}
+        settings = {"tokenizer_class": "NllbTokenizer", "extra_special_tokens": languages}
         settings |= {"added_tokens_decoder": added}
     else:
         return False
