@@ -135,6 +135,27 @@ def test_the_snippet_takes_a_language_token(make_opus: Callable[..., Path], tmp_
     assert found == [each.text.strip() for each in translator.translate(lines)] and len({*found}) == 3
 
 
+@pytest.mark.parametrize("kind", ["target", "both"])
+def test_the_snippet_begins_a_translation_with_its_tag(tmp_path: Path, kind: str) -> None:
+    pytest.importorskip("ctranslate2", reason="an extra is not installed")
+    search = {"length_penalty": 1.5, "max_length_factor": 0.5, "max_length_constant": 3}  # lengths matter
+    toy = make_two_ways(tmp_path, [kind], num_steps=150, decoding=search)[kind]
+    export_run(toy.path, to="ctranslate2", output=tmp_path / "out")
+    [code] = re.findall(r"```python\n(.*?)```", (tmp_path / "out" / "README.md").read_text("utf-8"), flags=re.DOTALL)
+    names: dict[str, Any] = {}
+    with contextlib.redirect_stdout(io.StringIO()):
+        exec(code.replace('"out', f'"{tmp_path}/out'), names)
+    translator = load_own_translator(toy.path, options={"device": "cpu"}).translator
+    before, piece = ("__{}__ ", "▁__{}__") if kind == "both" else ("", "▁<to-{}>")
+    for lines, source, target in (toy.sources, "de", "en"), (toy.references, "en", "de"):
+        found = [names["translate"](before.format(source) + line, piece.format(target)).strip() for line in lines]
+        expected = translator.toward(to=target, from_=source).translate(lines)
+        assert found == [each.text.strip() for each in expected]
+    assert names["translate"](before.format("de") + toy.sources[0]) == names["translate"](
+        before.format("de") + toy.sources[0], piece.format("en")
+    )
+
+
 def test_an_imported_model_names_its_source_and_licence(make_opus: Callable[..., Path], tmp_path: Path) -> None:
     hub = pytest.importorskip("huggingface_hub", reason="the extra `huggingface` is not installed")
     folder = make_opus(tmp_path / "models--me--opus-mt-de-en" / "snapshots" / "0a1b")  # as in the cache of the Hub

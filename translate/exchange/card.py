@@ -66,6 +66,13 @@ _TRANSLATE_TAGGED = "import re\n\n" + _TRANSLATE_BATCH.replace(
     """pieces = re.findall("^>>.*?<<", line)  # one token, which SentencePiece would split
     pieces += source.encode(re.sub("^>>.*?<<", "", line), out_type=str)""",
 )
+_WITH_PREFIX = {  # changes of code for translations that begin with a tag
+    "def translate(line)": 'def translate(line, tag="{tag}")',
+    "options |= {{": 'options |= {{"target_prefix": [[tag]], ',
+    "{constant}": "{constant} + 1",
+    "result.hypotheses": "[pieces[1:] for pieces in result.hypotheses]",
+    "len(each[1]) ** {power}": "(len(each[1]) + 1) ** {power}",
+}
 _TRANSFORMERS_JS = """
 ```
 
@@ -147,7 +154,7 @@ def write_card(
         f"\n## Use\n\n```bash\npip install {packages}\n```\n\n```python",
         _example(directory, run, to=to, name=name),
         "```\n",
-        *_explain_tags(languages, run.tokenizers.source),
+        *_explain_tags(languages, run.tokenizers.source, to=to),
         f"The files have no exact counterpart of the run's {lost}, so some translations may differ.\n" if lost else "",
         "## Scores\n",
         *(_score_rows(scores) if scores else ["`translate eval` has not scored these weights."]),
@@ -166,17 +173,22 @@ def write_card(
 def _example(directory: Path, run: LoadedRun, *, to: str, name: str) -> str:
     """Code that translates with the export."""
     config, tokenizers, (_, _, code) = run.config.decoding, run.tokenizers, _LIBRARIES[to]
-    has_tag = Languages(run.config.data).tags in ("target", "both")
+    languages = Languages(run.config.data)
+    _, tag = languages.tags_of(languages.usual)
     source, target = ("joint", "joint") if tokenizers.source is tokenizers.target else ("source", "target")
     trust = ", trust_remote_code=True" if (directory / "modeling_translate.py").exists() else ""
     if to == "ctranslate2" and tokenizers.source.language_tokens:
         code = _TRANSLATE_TAGGED
+    if to == "ctranslate2" and tag:
+        for before, after in _WITH_PREFIX.items():
+            code = code.replace(before, after)
     if (directory / "tokenizer.json").exists():
         code += _TRANSFORMERS_JS
     return code.format(
         **{"name": name, "source": source, "target": target, "trust": trust, "power": length_power(config)},
-        start=1 + has_tag,
-        begins="the start symbol and the tag" if has_tag else "the start symbol",
+        tag=" ".join(tokenizers.target.pieces(tokenizers.target.tag_ids(tag))),
+        start=1 + bool(tag),
+        begins="the start symbol and the tag" if tag else "the start symbol",
         factor=config.max_length_factor,
         constant=config.max_length_constant,
         search=str(ctranslate2_search(config)).strip("{}").replace("'", '"'),
@@ -236,13 +248,14 @@ def _score_rows(scores: Sequence[CardScores]) -> Iterator[str]:
             yield f"| {set_name} | {search} | {metric} | {score:.2f} | {shown} | {signature.replace('|', ' ')} |"
 
 
-def _explain_tags(languages: Languages, tokenizer: Tokenizer) -> Iterator[str]:
+def _explain_tags(languages: Languages, tokenizer: Tokenizer, *, to: str) -> Iterator[str]:
     """How to tell the model which languages to translate, if it has to know."""
     (before, tag), of = languages.tags_of(languages.usual), "its own" if languages.tags == "both" else "the target"
     if before := before or next(iter(tokenizer.language_tokens), None):
         yield f"Each source begins with the tag of {of} language, such as `{before}`.\n"
     if tag:
-        yield f"Each translation begins with the tag of its language, such as `{tag}`: make it the decoder's prefix.\n"
+        prefix = "the decoder's prefix" + (", as the code does with `tag`" if to == "ctranslate2" else "")
+        yield f"Each translation begins with the tag of its language, such as `{tag}`: make it {prefix}.\n"
 
 
 def find_lost_settings(config: DecodingConfig, to: str, *, has_start: bool = True) -> list[str]:
