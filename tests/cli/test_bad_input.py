@@ -205,6 +205,8 @@ TRAINED: dict[str, list[str]] = {
     "corpus-none": ["data.train=[]"],
     "corpus-missing": ["data.train.0.source=gone.de"],
     "corpus-language": ["data.test.first.target_language=fr"],
+    "corpus-source-language": ["data.test.first.source_language=fr"],
+    "corpus-unnamed-language": ["data.train.0.source_language=fr", "data.train.0.target_language=en"],
     "corpus-folder": ["data.train.0.source=/"],
     "corpus-name-override": ["data.train.0.source=x\udcff.de"],
     "corpus-vocabulary": ["tokenizer.vocab_size=8000"],

@@ -5,6 +5,7 @@ import pytest
 from harness import values_of
 
 from translate.config.data import Augmentation, DataConfig, TextCorpus
+from translate.config.schema import Config
 from translate.data import epochs
 from translate.data.augmentation import add_typos, augment_corpus, draw_changes, read_held_out, title_case
 from translate.data.corpora import ParallelCorpus
@@ -100,7 +101,7 @@ def test_a_held_out_corpus_is_changed_alike_in_every_run(tmp_path_factory: pytes
         for name, size in {"long": 1300, "short": 1100, "again": 1100}.items()
     }
     data = DataConfig(test=corpora)
-    long, short, again = read_held_out(data, data.corpora("test")).values()
+    long, short, again = read_held_out(Config(data=data), data.corpora("test")).values()
     assert short == again and short.augment is None
     assert list(short.sources[:1000]) == list(long.sources[:1000]) != lines[:1000]
     pairs = list(zip(lines, long.sources, long.targets, strict=True))

@@ -1,11 +1,14 @@
 """The languages of a config: directions, tags, and the choice of a direction."""
 
+import contextlib
+import itertools
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
-from translate.config.data import DataConfig
+from translate.config.data import DataConfig, TsvCorpus
 from translate.data.languages import Direction, Languages
 from translate.errors import InputError
 
@@ -128,6 +131,48 @@ def test_a_language_is_translated_to_itself_only_after_such_training() -> None:
         known.choose("en", "en", names=("--to", "--from"))
     trained = languages(direction("de-en"), copies)
     assert trained.choose("en", "en") == ("en", "en") and trained.choose("en", "de") == ("de", "en")
+
+
+@pytest.mark.parametrize("tags", [None, "both"])
+@pytest.mark.parametrize("names", [["de-en"], ["de-en", "en-de"], ["fr-en", "en-fr"], ["de-en", "fr-en", "en-en"]])
+def test_a_held_out_corpus_has_a_direction_that_can_be_chosen(names: list[str], tags: str | None) -> None:
+    known = languages(*map(direction, names), language_tags=tags)
+    for source, target in itertools.product(("de", "en", "fr", "cs"), repeat=2):
+        corpus = TsvCorpus(kind="tsv", path=Path("a"), source_language=source, target_language=target)
+        try:
+            known.choose(target, source)
+        except InputError:
+            with pytest.raises(InputError, match=f"data.test.a is {source}-{target}, but the model translates "):
+                known.check(corpus, key="data.test.a", is_tuned=False)
+        else:
+            known.check(corpus, key="data.test.a", is_tuned=False)
+
+
+def test_the_base_of_a_fine_tuning_may_have_more_sources_than_the_new_corpora() -> None:
+    known = languages(direction("en-fr"), languages=["de", "en", "fr"], language_tags="source")
+    for code, is_known in {"cs-de": True, "en-cs": False}.items():
+        corpus = TsvCorpus.model_validate({"kind": "tsv", "path": "a", **direction(code)})
+        with contextlib.nullcontext() if is_known else pytest.raises(InputError, match="is en-cs, .* to fr, de, en:"):
+            known.check(corpus, key="data.test.a", is_tuned=True)
+        with pytest.raises(InputError, match=f"is {code}, but the model translates"):
+            known.check(corpus, key="data.test.a", is_tuned=False)
+    # An import of a model with source tags names the languages that it translates to alone.
+    imported = languages(source_language="und", target_language="und", languages=["de", "fr"], language_tags="source")
+    assert not imported.instead_of(Direction("en", "fr"), is_tuned=False)
+    nameless = languages(source_language="und", target_language="und")
+    assert not nameless.instead_of(Direction("en", "fr"), is_tuned=False)
+    many = languages(source_language="und", target_language="und", languages=["de", "en"], language_tags="both")
+    assert not many.instead_of(Direction("en", "de"), is_tuned=False)
+    assert many.instead_of(Direction("fr", "de"), is_tuned=False) == "from de, en"
+
+
+def test_a_held_out_corpus_without_languages_has_a_direction_of_the_training_corpora() -> None:
+    corpus, key = TsvCorpus(kind="tsv", path=Path("a")), "data.validation"
+    for names in ["fr-en", "en-fr"], ["de-fr", "fr-de", "en-fr", "fr-en"]:
+        with pytest.raises(InputError, match=r"data.validation names no languages, .* de-en, .*source_language"):
+            languages(*map(direction, names)).check(corpus, key=key, is_tuned=False)
+    for known in (languages({}), languages({"both_directions": True}), languages(*map(direction, ("fr-de", "de-en")))):
+        known.check(corpus, key=key, is_tuned=False)
 
 
 def test_a_corpus_without_languages_among_others_with_them_is_refused() -> None:

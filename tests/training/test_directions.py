@@ -90,7 +90,7 @@ def test_the_tokenizer_sees_each_direction_as_often_as_the_model(
     config = digits(
         "data.train=[{kind: text, source: train.in, target: train.out, source_language: de, target_language: en}, "
         "{kind: text, source: few.in, target: few.out, source_language: fr, target_language: de}]",
-        *("data.validation.both_directions=true", "tokenizer.vocab_size=300", "tokenizer.byte_fallback=true"),
+        *("tokenizer.vocab_size=300", "tokenizer.byte_fallback=true"),
     )
     balanced = config.model_copy(update={"data": config.data.model_copy(update={"sampling_temperature": 1000.0})})
     with pytest.raises(InputError, match="is de-cs, but the model translates to en, de"):
@@ -113,6 +113,11 @@ def test_a_run_begun_from_several_directions_keeps_its_languages(digits: Digits,
     )
     config = load_config(str(tmp_path / "tune.yaml"), require_files=True).config
     assert (config.data.language_tags, config.data.languages) == ("source", ("de", "en"))
+    files = f"source: {tmp_path}/validation.in, target: {tmp_path}/validation.out"
+    also = f"data.validation_also.fr={{kind: text, {files}, source_language: fr}}"
+    assert read_corpora(load_config(str(tmp_path / "tune.yaml"), [also], require_files=True).config).validation_also
+    with pytest.raises(InputError, match="data.validation_also.fr is fr-en, but the model translates from de, en"):
+        read_corpora(digits(*BOTH, also))
     said = run_training(config, tmp_path / "tuned")
     assert not any("Vocabulary extended" in each for each in said)
     run_training(config, tmp_path / "tuned", resume=True)

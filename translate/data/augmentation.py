@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from translate.config.data import Augmentation, DataConfig
+from translate.config.data import Augmentation
+from translate.config.schema import Config
 from translate.data.corpora import ParallelCorpus, read_corpus, store_pairs
 from translate.data.languages import Languages
 from translate.data.tables import PairChunk
@@ -70,11 +71,11 @@ def augment_corpus(corpus: ParallelCorpus, *, with_typos: bool = True) -> Parall
     return corpus._replace(sources=sources, targets=targets, augment=None)
 
 
-def read_held_out(data: DataConfig, keys: Iterable[str]) -> dict[str, ParallelCorpus]:
+def read_held_out(config: Config, keys: Iterable[str]) -> dict[str, ParallelCorpus]:
     """Read corpora to validate or test on, changed as their `augment` says; see `read_corpus` and `Languages.check`."""
-    corpora, languages, read = data.corpora(), Languages(data), dict[str, ParallelCorpus]()
+    corpora, languages, read = config.data.corpora(), Languages(config.data), dict[str, ParallelCorpus]()
     for key in keys:
-        languages.check(corpora[key], key=key)
+        languages.check(corpora[key], key=key, is_tuned=config.training.initialize_from is not None)
         read[key] = augment_corpus(read_corpus(corpora[key], key=key, languages=languages))
     return read
 

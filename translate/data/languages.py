@@ -86,19 +86,38 @@ class Languages:
         """The direction of a corpus."""
         return Direction(*self._data.languages_of(corpus))
 
-    def check(self, corpus: WeightedCorpus, *, key: str) -> None:
-        """Check that the model can be tested on a corpus, which has this key.
+    def instead_of(self, direction: Direction, *, is_tuned: bool) -> str:
+        """What the model translates, for a message, if it does not translate in a direction; otherwise an empty text.
+
+        Args:
+            is_tuned: Whether the model was fine-tuned. Like an imported one, it may translate from more languages than
+                its config names.
+        """
+        (source, target), is_imported = direction, not self._data.train
+        may_have_more = is_tuned or is_imported
+        if target not in self.targets and not (is_imported and UNKNOWN in self.targets):
+            return f"to {list_some(self.targets, near=target)}"
+        if source not in self.sources and (self.tags == "both" or not (may_have_more or source == UNKNOWN)):
+            return f"from {list_some(self.sources, near=source)}"
+        return str(self) if source == target and direction not in self.directions and not may_have_more else ""
+
+    def check(self, corpus: WeightedCorpus, *, key: str, is_tuned: bool) -> None:
+        """Check that the model can be tested on a corpus, which has this key; for `is_tuned` see `instead_of`.
 
         Raises:
-            InputError: A language has no tag, because no training corpus has it.
+            InputError: It does not translate in the corpus's direction; or the corpus names no languages, and no
+                training corpus has those of `data`.
         """
-        direction = self.of(corpus)
-        for verb, code, known in ("to", direction.target, self.targets), ("from", direction.source, self.sources):
-            if known and code not in known and (verb == "to" or self.tags == "both"):
-                raise InputError(
-                    f"{key} is {direction}, but the model translates {verb} {list_some(known, near=code)}: correct its"
-                    " source_language and target_language, or train on that language too"
-                )
+        direction, is_named = self.of(corpus), corpus.source_language or corpus.target_language
+        translated = self.instead_of(direction, is_tuned=is_tuned)
+        if not (translated or is_named or is_tuned or direction in self.directions):
+            translated = str(self)
+        if translated:
+            taken = f"is {direction}" if is_named else f"names no languages, so it is {direction}"
+            raise InputError(
+                f"{key} {taken}, but the model translates {translated}: give it the right source_language and"
+                " target_language, or train on that direction too"
+            )
 
     def tags_of(self, direction: Direction) -> tuple[str | None, str | None]:
         """The tags before each source and before each target in a direction, where there are any."""

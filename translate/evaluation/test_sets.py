@@ -51,7 +51,7 @@ def choose_test_sets(
         raise InputError("the run's config names no data.test: give --source and --reference, or --set validation")
     if not chosen:
         raise InputError(f"--set {name}: the run's sets are {', '.join(keys) or 'none'}")
-    return dict(zip(chosen, read_held_out(data, chosen.values()).values(), strict=True))
+    return dict(zip(chosen, read_held_out(config, chosen.values()).values(), strict=True))
 
 
 def choose_test_set(

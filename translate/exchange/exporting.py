@@ -86,7 +86,7 @@ def _evaluate_export(run: LoadedRun, folder: Path, *, checkpoint: Checkpoint) ->
     Raises:
         InputError: The run has no validation corpus, or CTranslate2 does not support its search.
     """
-    corpora = read_held_out(run.config.data, run.config.data.corpora("validation"))
+    corpora = read_held_out(run.config, run.config.data.corpora("validation"))
     if not corpora:
         raise InputError(f"--evaluate: {run.directory} has no data.validation in its config; leave --evaluate out")
     options = {"engine": "ctranslate2"}

@@ -219,12 +219,12 @@ def segmentation_findings(
 
 def _own_subwords(config: Config, tokenizers: Tokenizers) -> dict[str, float | None]:
     """Subwords per word in the initial run's validation corpus, by vocabulary; empty: its files do not exist."""
-    data = read_initial_config(config).data
-    own = data.corpora("validation")
+    initial = read_initial_config(config)
+    own = initial.data.corpora("validation")
     if not own or any(isinstance(corpus, HubCorpus) for corpus in own.values()):  # might need a download
         return {}
     try:
-        lines = join_texts(read_held_out(data, own).values())
+        lines = join_texts(read_held_out(initial, own).values())
     except InputError:
         return {}
     sides = zip((tokenizers.source, tokenizers.target), lines, strict=True)

@@ -135,7 +135,7 @@ def read_corpora(config: Config) -> Corpora:
     check_bleu_tokenizer(config.evaluation)
     if not data.train:
         raise InputError("data.train names no corpus: there is nothing to train on")
-    streams, held_out = TrainingStreams(data), read_held_out(data, data.corpora())
+    streams, held_out = TrainingStreams(data), read_held_out(config, data.corpora())
     return Corpora(
         balance_directions(streams.first, data.sampling_temperature),
         streams if data.is_streamed else None,
