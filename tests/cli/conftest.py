@@ -98,4 +98,6 @@ def learnt(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run from German to English and back, which has learnt nothing; each source has the tag of the target."""
-    return make_two_ways(tmp_path_factory.mktemp("both"), ["source"], num_steps=0)["source"].path
+    test = {"toy": {"kind": "text", "source": "toy.de", "target": "toy.en", "both_directions": True}}
+    folder = tmp_path_factory.mktemp("both")
+    return make_two_ways(folder, ["source"], num_steps=0, data={"test": test})["source"].path

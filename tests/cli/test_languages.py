@@ -69,6 +69,14 @@ def test_eval_and_compare_with_given_texts(both: Path) -> None:
     assert unnamed.exit_code == 2 and "--to" in unnamed.stderr
 
 
+def test_compare_refuses_a_set_that_a_run_cannot_translate(both: Path, run: Path) -> None:
+    refused = translate("compare", both, run, "--set", "toy-en-de")
+    assert refused.exit_code == 2 and refused.stdout == ""
+    assert f"{run} translates to en, but the test set toy-en-de is en-de:" in refused.stderr
+    found = translate("compare", both, run, "--set", "toy-de-en", "--json")
+    assert json.loads(found.stdout)["systems"] == ["source", "run"], found.stderr
+
+
 @pytest.mark.parametrize("command", ["distill", "backtranslate"])
 def test_a_synthetic_corpus_has_languages(both: Path, command: str) -> None:
     text = ["toy.en"] if command == "backtranslate" else []

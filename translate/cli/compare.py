@@ -26,6 +26,7 @@ _FEW_LINES = 100  # tests of significance with fewer say little
 
 if TYPE_CHECKING:
     from translate.data.corpora import ParallelCorpus
+    from translate.data.languages import Direction
     from translate.visualize.panels import Table
 
 
@@ -74,6 +75,8 @@ def compare(
     config = Config.model_construct() if first_run is None else read_resolved_config(open_run(first_run).config)
     scoring = config.evaluation.tokenizing(tokenize)
     name, pairs = choose_test_set(config, source=source, reference=reference, name=set_name)
+    for run in filter(Path.is_dir, systems):
+        _check_direction(run, pairs.direction, set_name=name)
     from translate.evaluation.compare import compare
     from translate.evaluation.programs import MetricProgram
     from translate.lint.scored import find_mistakes
@@ -109,6 +112,21 @@ def compare(
     if page is not None:
         save_picture(comparison_picture(comparison, test_set=name), page)
     require_scores(metric, comparison.metrics)
+
+
+def _check_direction(run: Path, direction: "Direction | None", *, set_name: str) -> None:
+    """Check that a run translates in the direction of a test set, if it has one."""
+    from translate.config.load import read_resolved_config
+    from translate.data.languages import Languages
+    from translate.runs.directory import open_run
+
+    config = read_resolved_config(open_run(run).config)
+    languages, is_tuned = Languages(config.data), config.training.initialize_from is not None
+    if direction and (translated := languages.instead_of(direction, is_tuned=is_tuned)):
+        raise InputError(
+            f"{run} translates {translated}, but the test set {set_name} is {direction}: leave this run out, or give"
+            " --source and --reference"
+        )
 
 
 def _translate(run: Path, pairs: "ParallelCorpus", languages: dict[str, Any]) -> list[str]:
