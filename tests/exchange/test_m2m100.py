@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 import torch
-from harness import import_, make_m2m100, make_two_ways
+from harness import import_, make_m2m100, make_two_ways, write_lines
+from trainings import run_training
 
+from translate.config.load import load_config
 from translate.data.tokenizer import UNK_ID
 from translate.decoding.loading import load_own_translator
 from translate.errors import InputError
@@ -111,6 +113,55 @@ def test_an_own_run_with_tags_like_those_of_nllb(tmp_path: Path) -> None:
     again = import_(tmp_path / "back", tmp_path / "again")
     assert again.config.data.languages == ("de", "en")
     assert again.tokenizers.source.all_pieces == load_run(run).tokenizers.source.all_pieces
+
+
+def finetune(base: Path, run: Path, german: list[str], languages: tuple[str, str], **sections: Any) -> Path:
+    """Two steps on German text and the same words in reverse."""
+    folder = run.parent
+    write_lines(folder / "train.in", german[:20])
+    write_lines(folder / "train.out", [" ".join(reversed(text.split())) for text in german[:20]])
+    corpus = {"kind": "text", "source": str(folder / "train.in"), "target": str(folder / "train.out")}
+    corpus |= dict(zip(("source_language", "target_language"), languages, strict=True))
+    training = {"initialize_from": str(base), "max_steps": 2, "learning_rate": 0.02, "warmup_steps": 1, "device": "cpu"}
+    training |= sections.pop("training", {})
+    sections |= {"data": {"train": [corpus]}, "training": training}
+    sections["decoding"] = {"max_length_factor": 0.0, "max_length_constant": 28}
+    config = load_config(sections, require_files=True).config
+    run_training(config, run)
+    return run
+
+
+@pytest.mark.parametrize("imported", ["m2m100"], indirect=True)
+def test_after_lora_it_is_an_m2m100_model_again(
+    imported: tuple[str, Path, Path], german: list[str], tmp_path: Path
+) -> None:
+    kind, folder, run = imported
+    source, target, other = CODES[kind]
+    tuned = finetune(run, tmp_path / "tuned", german, (source, target), training={"lora_rank": 4})
+    export_run(tuned, to="huggingface", output=tmp_path / "out")
+    before, after = (transformers.AutoModelForSeq2SeqLM.from_pretrained(each) for each in (folder, tmp_path / "out"))
+    assert type(after) is type(before) is transformers.M2M100ForConditionalGeneration
+    assert torch.equal(before.model.shared.weight, after.model.shared.weight)
+    for to in (target, other):
+        found, theirs = (
+            generate(each, german[:5], source=source, target=to, num_beams=1) for each in (tmp_path / "out", folder)
+        )
+        assert translate(tuned, folder, german[:5], source=source, target=to) == found != theirs
+
+
+@pytest.mark.parametrize("imported", ["nllb"], indirect=True)
+def test_a_language_is_added(imported: tuple[str, Path, Path], german: list[str], tmp_path: Path) -> None:
+    kind, _, run = imported
+    code, english, _ = CODES[kind]
+    added = finetune(run, tmp_path / "added", german, (code, "gsw"), tokenizer={"add_languages": {"gsw": code}})
+    again = finetune(added, tmp_path / "again", german, ("gsw", english), training={"lora_rank": 4})
+    for tuned in (added, again):
+        translator = load_own_translator(tuned, options={"device": "cpu", "beam_size": 1}).translator
+        assert {code, english, "gsw"} <= {*translator.languages.targets}
+        assert translator.languages.directions == [(code, "gsw") if tuned == added else ("gsw", english)]
+        found = [translator.translate(german[:5], to=to, from_=english) for to in (code, "gsw")]
+        assert all(each.text for each in found[1])
+        assert all(one.score != other.score for one, other in zip(*found, strict=True))  # both began with one embedding
 
 
 @pytest.mark.parametrize(("to", "package"), [("ctranslate2", "ctranslate2"), ("onnx", "onnxruntime")])
