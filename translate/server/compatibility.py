@@ -188,9 +188,7 @@ async def libretranslate(
     answer: dict[str, Any] = {"translatedText": [best for best, *_ in found]}
     if count:
         answer["alternatives"] = [list(dict.fromkeys(texts))[1:] for texts in found]
-    if (
-        question.source.lower() in _ANY and direction.source != UNKNOWN
-    ):  # the model's only one; the text is not examined
+    if question.source.lower() in _ANY and direction.source != UNKNOWN:  # the model's only one, not detected
         answer["detectedLanguage"] = [{"language": direction.source}] * len(given)
     is_one = isinstance(question.q, str)
     return {key: value[0] if is_one else value for key, value in answer.items()}
