@@ -44,7 +44,7 @@ def test_every_choice_is_exported_or_refused(tmp_path: Path, key: str, value: st
         with pytest.raises(InputError, match=f"model.{key} = {value!r}"):
             to_settings(model.config, to)
         return
-    languages = {"source_language": "und", "languages": ("de", "en"), "language_tags": "both"}
+    languages = {"source_language": "und", "target_language": "und", "languages": ("de", "en"), "language_tags": "both"}
     data = DataConfig.model_validate(languages if to == "m2m_100" else {})
     config = Config.model_construct(model=model.config, data=data)
     if to == "ctranslate2":

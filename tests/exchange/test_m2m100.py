@@ -160,7 +160,6 @@ def test_a_language_is_added(imported: tuple[str, Path, Path], german: list[str]
         assert {code, english, "gsw"} <= {*translator.languages.targets}
         assert translator.languages.directions == [(code, "gsw") if tuned == added else ("gsw", english)]
         found = [translator.translate(german[:5], to=to, from_=english) for to in (code, "gsw")]
-        assert all(each.text for each in found[1])
         assert all(one.score != other.score for one, other in zip(*found, strict=True))  # both began with one embedding
 
 
