@@ -69,15 +69,10 @@ def main() -> None:
     for source, target in DIRECTIONS:
         if target not in arguments.to:
             continue
-        others = [
-            {
-                "kind": "json",
-                "path": str(path),
-                "source_column": "source" if language == source else "target",
-                "target_column": "target" if language == source else "source",
-            }
-            for path, language in texts
-        ]
+        others = []
+        for path, language in texts:
+            sides = ("source", "target") if language == source else ("target", "source")
+            others.append({"kind": "json", "path": str(path), "source_column": sides[0], "target_column": sides[1]})
         runs = [output / f"student-{source}-{target}-{seed}" for seed in arguments.seeds]
         for seed, run in zip(arguments.seeds, runs, strict=True):
             settings = [

@@ -115,7 +115,7 @@ def compare(
 
 
 def _check_direction(run: Path, direction: "Direction | None", *, set_name: str) -> None:
-    """Check that a run translates in the direction of a test set, if it has one."""
+    """Check that a run can translate in the direction of a test set; a set that names none passes."""
     from translate.config.load import read_resolved_config
     from translate.data.languages import Languages
     from translate.runs.directory import open_run

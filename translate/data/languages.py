@@ -45,7 +45,7 @@ class Languages:
         )
         targets = {each.target for each in self.directions} or {data.target_language} & {*self.mutual}
         self.default_target = targets.pop() if len(targets) == 1 else None
-        """The target of a text whose own language is in no direction; None: the text must name one."""
+        """The language to translate to if a text names none and its own is in no direction; None: it must name one."""
         self.tags = data.tags
         """Which side has language tags: see `data.language_tags`; None: neither."""
 
@@ -87,7 +87,7 @@ class Languages:
         return Direction(*self._data.languages_of(corpus))
 
     def instead_of(self, direction: Direction, *, is_tuned: bool) -> str:
-        """What the model translates, for a message, if it does not translate in a direction; otherwise an empty text.
+        """Say what the model translates instead, if it cannot translate in a direction; otherwise return an empty text.
 
         Args:
             is_tuned: Whether the model was fine-tuned. Like an imported one, it may translate from more languages than
@@ -102,10 +102,14 @@ class Languages:
         return str(self) if source == target and direction not in self.directions and not may_have_more else ""
 
     def check(self, corpus: WeightedCorpus, *, key: str, is_tuned: bool) -> None:
-        """Check that the model can be tested on a corpus, which has this key; for `is_tuned` see `instead_of`.
+        """Check that the model can translate in the direction of a held-out corpus.
+
+        Args:
+            key: The corpus's key in the config, for the message.
+            is_tuned: See `instead_of`.
 
         Raises:
-            InputError: It does not translate in the corpus's direction; or the corpus names no languages, and no
+            InputError: It cannot translate in the corpus's direction; or the corpus names no languages, and no
                 training corpus has those of `data`.
         """
         direction, is_named = self.of(corpus), corpus.source_language or corpus.target_language
