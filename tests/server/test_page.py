@@ -508,6 +508,11 @@ def test_the_token_is_asked_for_until_it_is_right(open_page: OpenPage) -> None:
 def scenes(page: Page) -> Iterator[str]:
     """Put the page into each of its states."""
     yield "empty"
+    page.route("**/translate/stream", lambda route: None)
+    page.locator("#source").fill(DOG)
+    page.locator(".busy").wait_for()
+    yield "waiting"
+    page.unroute("**/translate/stream")
     write(page, f"{DOG} {ARTISTS}")
     yield "text"
     page.locator(".sentence").nth(1).click()
@@ -515,6 +520,7 @@ def scenes(page: Page) -> Iterator[str]:
     yield "alternatives"
     page.locator("#compare").click()
     expect(output(page, 1).locator(".word").first).to_be_visible()
+    settle(page)
     yield "two models"
     page.locator("#open-settings").click()
     yield "settings"

@@ -66,7 +66,6 @@ export class Pane {
     this.closeAlternatives();
     this.sentences = sentences.map((sentence, index) => {
       const element = make("span", { className: "sentence", tabIndex: index ? -1 : 0 });
-      element.setAttribute("role", "button");
       const record = cache.get(`${key} ${sentence.text}`);
       const shown = { ...sentence, index, element, record };
       if (record) this.draw(shown);
@@ -127,6 +126,7 @@ export class Pane {
     const other = this.page.otherText(this, sentence.index);
     const changed = other === undefined ? [] : changedWords(text, other);
     element.classList.remove("pending");
+    element.setAttribute("role", "button"); // only a button that has a name
     element.classList.toggle("doubtful", conditionsOf(record).some((name) => name !== "split"));
     element.replaceChildren(...wordSpans(text, (word) => (changed[word] ? "differs" : "")));
   }
