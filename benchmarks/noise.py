@@ -226,7 +226,7 @@ def report(pairs: list[Pair], removed: Path) -> None:
     rows = [line.split("\t") for line in read_lines(removed)[1:]]
     rules = {int(number) - 1: rule for _, number, rule, *_ in rows}
     originals = Counter(rule for number, rule in rules.items() if not pairs[number].kind)
-    print("| noise | planted | removed | recall | removed by its rules | of these, original pairs | precision |")
+    print("| noise | injected | removed | recall | removed by rules for it | of these, not injected | precision |")
     print("|---|---:|---:|---:|---:|---:|---:|")
     for kind, own in KINDS.items():
         planted = [number for number, pair in enumerate(pairs) if pair.kind == kind]
