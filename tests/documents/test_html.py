@@ -47,6 +47,7 @@ def test_tokens_are_those_of_html5lib(text: str) -> None:
         ('<!DOCTYPE html><html lang="de"><p>x', "de", '<!DOCTYPE html><html lang="en"><p>x'),
         ("<HTML xml:lang=de-AT Lang='DE'>", "de", "<HTML xml:lang=en Lang='en'>"),
         ('<p lang="pt-BR"><p lang="pt">', "pt_BR", '<p lang="en"><p lang="en">'),
+        ('<html lang="de">', "deu_Latn", '<html lang="en">'),
         ('<html lang="fr"><p lang="de">x</p>', "de", '<html lang="fr"><p lang="en">x</p>'),  # a quotation in French
         ('<html lang="de"><p lang="de">x</p>', "und", '<html lang="en"><p lang="de">x</p>'),  # the model is not told
         ('<html lang=""><a hreflang="de">&lt;b lang="de"&gt;</a><!-- <p lang="de"> -->', "de", None),

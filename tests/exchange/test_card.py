@@ -78,7 +78,7 @@ def test_the_hub_reads_the_header(run: RunDirectory, tmp_path: Path) -> None:
     write_card(tmp_path, loaded, to="ctranslate2", name="mine", rounded="int8", scores=[own])
     card = hub.ModelCard((tmp_path / "README.md").read_text(encoding="utf-8"))
     data = card.data.to_dict()
-    assert data["language"] == ["eng", "pt"] and data["library_name"] == "ctranslate2"
+    assert data["language"] == ["en", "pt"] and data["library_name"] == "ctranslate2"
     assert data["pipeline_tag"] == "translation" and data["datasets"] == ["me/mine"]
     assert "license" not in data  # that of one corpus is not known
     found = [(each.dataset_name, each.metric_type, each.metric_value) for each in card.data.eval_results]

@@ -86,10 +86,11 @@ def test_text_says_which_language_it_is_in(some: Text) -> None:
         return list(identify_sides("a", Direction(source, target), sides))
 
     assert found("de", "en", some) == found("gsw", "und", some) == []  # no text of these is known
-    assert found("en", "de", some) == [
-        ("a: its source should be en, but looks like de", True),
-        ("a: its target should be de, but looks like en", True),
-    ]
+    for wrong in ("en", "de"), ("eng_Latn", "deu_Latn"):
+        assert found(*wrong, some) == [
+            (f"a: its source should be {wrong[0]}, but looks like de", True),
+            (f"a: its target should be {wrong[1]}, but looks like en", True),
+        ]
     assert found("de", "fr", some) == [("a: its target should be fr, but looks like en", False)]
     assert found("en", "de", (some[0][:9], some[1][:9])) == []  # too little text to be certain
 

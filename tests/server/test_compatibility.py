@@ -5,16 +5,22 @@ import urllib.error
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import deepl
 import pytest
+from fastapi import FastAPI
 from libretranslatepy import LibreTranslateAPI
 from starlette.testclient import TestClient
 
+from translate.config.data import DataConfig
+from translate.data.languages import Languages
 from translate.decoding.loading import load_own_translator
 from translate.documents.document import translate_document, word_weights
+from translate.server.compatibility import add_paths
 from translate.server.gate import Access
+from translate.server.models import ServedModel
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
@@ -101,6 +107,18 @@ def test_lists_and_alternatives_of_libretranslate(client: TestClient, runs: list
     assert lines["alternatives"] == ["\n".join(each.alternatives[0].text for each in found)]
     html = {"q": [PAGE, "7"], "source": "de", "target": "en", "format": "html"}
     assert client.post("/translate", json=html).json() == {"translatedText": [page, "7"]}
+
+
+def test_clients_see_the_usual_codes_of_nllb() -> None:
+    data = {"languages": ["deu_Latn", "zho_Hant"], "language_tags": "both", "source_language": "und"}
+    app, languages = FastAPI(), Languages(DataConfig.model_validate(data))
+    add_paths(app, {"nllb": cast(ServedModel, SimpleNamespace(languages=languages))})
+    client = TestClient(app)
+    assert [each["language"] for each in client.get("/v2/languages").json()] == ["DE", "ZH-HANT"]
+    assert [(each["code"], each["targets"]) for each in client.get("/languages").json()] == [
+        ("de", ["zh-Hant"]),
+        ("zh-Hant", ["de"]),
+    ]
 
 
 def test_texts_keep_their_line_ends(client: TestClient) -> None:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from translate.config.data import DataConfig, WeightedCorpus
 from translate.errors import InputError
+from translate.language_codes import find_language
 from translate.nearest import nearest
 
 UNKNOWN = "und"
@@ -148,13 +149,9 @@ class Languages:
             InputError: The model does not have the language, or has a choice of several; or the two are the same, and
                 the model has not been trained to copy.
         """
-        from_ = None if from_ == UNKNOWN and UNKNOWN not in self.sources else _spelled(from_, self.sources)
-        to = _spelled(to, self.targets)
-        for code, known, verb in (from_, self.sources, "from"), (to, self.targets, "to"):
-            if code is not None and code not in known:
-                raise InputError(
-                    f"the model translates {verb} {list_some(known, near=code)}: '{code}' is not one of them"
-                )
+        if from_ == UNKNOWN and UNKNOWN not in self.sources:
+            from_ = None
+        from_, to = _find(from_, self.sources, "from"), _find(to, self.targets, "to")
         usual = [each for each in self.directions if to in (None, each.target) and from_ in (None, each.source)]
         if to is not None and to == from_ and not usual:
             raise InputError(f"both languages are {to}: change one of them ({names[0]}; {names[1]})")
@@ -170,9 +167,12 @@ class Languages:
         return Direction(from_ or sources.pop(), to or targets.pop())
 
 
-def _spelled(code: str | None, known: Sequence[str]) -> str | None:
-    """A code as the model spells it: case does not count."""
-    return next((each for each in known if code and code not in known and each.lower() == code.lower()), code)
+def _find(code: str | None, known: Sequence[str], verb: str) -> str | None:
+    """The code as the model spells it."""
+    found = code and find_language(code, known, with_variants=False)
+    if code is not None and not found:
+        raise InputError(f"the model translates {verb} {list_some(known, near=code)}: '{code}' is not one of them")
+    return found
 
 
 def unknown_language(code: str, known: Sequence[str]) -> str:

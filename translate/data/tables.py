@@ -22,6 +22,7 @@ from translate.config.data import HubCorpus, TableCorpus, TsvCorpus
 from translate.data.text import open_bytes, require_unchanged, stream_lines
 from translate.errors import InputError
 from translate.files import require_file
+from translate.language_codes import find_language
 
 logger = logging.getLogger(__name__)
 
@@ -205,7 +206,7 @@ def _tmx_pairs(corpus: TableCorpus) -> Iterator[tuple[str, str]]:
     for unit in _tmx_units(corpus.path):
         languages |= dict.fromkeys(unit)
         total += 1
-        source, target = find_language(unit, corpus.source_column), find_language(unit, corpus.target_column)
+        source, target = find_language(corpus.source_column, unit), find_language(corpus.target_column, unit)
         if source is not None and target is not None:
             num_pairs += 1
             yield unit[source], unit[target]
@@ -215,13 +216,6 @@ def _tmx_pairs(corpus: TableCorpus) -> Iterator[tuple[str, str]]:
         raise InputError(f"{corpus.path}: no unit has both {wanted}; the file {has}")
     if others:
         logger.info(f"{corpus.path}: {others:,} of {total:,} units do not have both {wanted}, and are skipped")
-
-
-def find_language(codes: Iterable[str], language: str) -> str | None:
-    """The code that equals the language's, or else the first code of a variant, such as `de-AT` of `de`."""
-    wanted = language.lower().replace("_", "-")
-    found = [code for code in codes if f"{code.lower()}-".replace("_", "-").startswith(f"{wanted}-")]
-    return min(found, key=lambda code: len(code) > len(wanted), default=None)
 
 
 def _tmx_units(path: Path) -> Iterator[dict[str, str]]:

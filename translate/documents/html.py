@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from translate.data.languages import UNKNOWN, Direction
 from translate.documents.segments import Item, Segment, Syntax
+from translate.language_codes import find_language, standard_code
 
 # Text does not continue across these tags. All others without a hyphen are inline, as in browsers.
 _BOUNDARIES = {
@@ -85,13 +86,13 @@ def read_attributes(text: str) -> Iterator[Segment]:
 
 def name_language(text: str, direction: Direction) -> str:
     """The document with the new language in its attributes `lang` that name the old one, where text is translated."""
-    parts, source = [], re.split("[-_]", direction.source)[0].lower()
+    parts, target = list[str](), standard_code(direction.target)
     for raw, tag in ((item.raw, item.tag) for item in fold_untouched(read_items(text))):
         for name in ("lang", "xml:lang") if not _is_untouched(tag, raw) else ():
             attribute = _attributes_of(raw).get(name)
-            old = attribute and attribute[3] and attribute[3].partition("-")[0].lower()
-            if attribute and (old == source or (old and tag == "html" and direction.source == UNKNOWN)):
-                raw = raw[: attribute.start(3)] + direction.target.replace("_", "-") + raw[attribute.end(3) :]
+            is_any = tag == "html" and direction.source == UNKNOWN
+            if attribute and attribute[3] and (is_any or find_language(attribute[3], direction[:1])):
+                raw = raw[: attribute.start(3)] + target + raw[attribute.end(3) :]
         parts.append(raw)
     return "".join(parts)
 

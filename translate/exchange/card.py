@@ -19,6 +19,7 @@ from translate.evaluation.evaluate import EvaluationReport
 from translate.evaluation.metrics import Metric
 from translate.exchange.language_tokenizers import m2m100_vocabulary
 from translate.files import FileError, read_json
+from translate.language_codes import standard_code
 from translate.runs.directory import open_run, read_description
 from translate.runs.loading import LoadedRun, describe_moment
 from translate.runs.metrics import read_metrics
@@ -216,7 +217,7 @@ def _describe_header(
     data: DataConfig, languages: Languages, origin: WeightsOrigin, scores: Sequence[CardScores], *, library: str
 ) -> dict[str, Any]:
     """What the Hub reads: languages, licence, data and scores. Empty values are left out."""
-    codes = {re.split("[-_]", code)[0] for code in (*languages.sources, *languages.targets)}
+    codes = {standard_code(code).split("-")[0] for code in (*languages.sources, *languages.targets)}
     results = [
         {
             "task": {"type": "translation"},

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from translate.data.languages import Direction
+from translate.language_codes import find_language
 
 _BUCKETS_BITS = 18  # trigrams are hashed to 262,144 buckets; a corpus has some tens of thousands of trigrams
 _ADDED = 0.5  # added to each count, so that an unseen trigram is unlikely, not impossible
@@ -86,9 +87,9 @@ def identify_sides(
         text = "\n".join(sides[side][:: max(1, len(sides[side]) // _IDENTIFIED_LINES)])
         scores = dict(py3langid.rank(text)) if len(text) >= _IDENTIFIED_CHARACTERS else {}
         found = max(scores, key=lambda code: scores[code], default=None)
-        own = scores.get(direction[side])
-        if found is not None and own is not None and scores[found] - own > _CLEARLY * len(text):
-            yield f"{key}: its {name} should be {direction[side]}, but looks like {found}", found == direction[1 - side]
+        own, other = (find_language(direction[each], scores) for each in (side, 1 - side))
+        if found and own and scores[found] - scores[own] > _CLEARLY * len(text):
+            yield f"{key}: its {name} should be {direction[side]}, but looks like {found}", found == other
 
 
 def find_wrong_sides(

@@ -17,9 +17,10 @@ from translate.config.data import LANGUAGE_CODE, Corpus, HubCorpus, TableCorpus,
 from translate.data.corpora import ParallelCorpus, read_corpus
 from translate.data.filtering import find_new, hash_lines, hash_pairs, near_duplicate_hashes
 from translate.data.languages import Direction
-from translate.data.tables import find_language, hub_columns, table_columns
+from translate.data.tables import hub_columns, table_columns
 from translate.errors import InputError
 from translate.files import require_file
+from translate.language_codes import find_language
 from translate.lint.findings import KINDS
 from translate.lint.languages import are_in_one_language
 
@@ -104,14 +105,14 @@ def _choose_columns(
     if kind == "tsv" and len([*languages, *filter(None, sides)]) < 2:
         names, languages, sides = [], [], [None, None]
     if len(languages) == 2:
-        given = [code and find_language(languages, code) for code in codes]
+        given = [code and find_language(code, languages) for code in codes]
         others = (name for name in languages if name not in given)
         codes = [code or next(others, None) for code in codes]
     shown = f"{', '.join(columns):.300}"
     direction = _direction(codes, f"{place} has the columns {shown}")
     if kind == "tmx":  # whose reader takes variants of a language too
         return direction, dict(zip(_COLUMNS, direction, strict=True))
-    for found in ([find_language(names, code) for code in direction], sides):
+    for found in ([find_language(code, names) for code in direction], sides):
         if None not in found:
             return direction, dict(zip(_COLUMNS, (columns[names.index(name)] for name in found if name), strict=True))
     if len(columns) == 2 and not languages and kind != "csv":

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 from urllib.parse import parse_qs
 
@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from translate.data.languages import UNKNOWN, Direction
 from translate.errors import InputError
+from translate.language_codes import find_language, standard_code
 from translate.server import schema
 from translate.server.models import ServedModel
 
@@ -96,7 +97,7 @@ def _read_form(body: bytes, kind: str) -> dict[str, list[str]]:
 def choose_model(
     models: Mapping[str, ServedModel], source: str, target: str, *, names: tuple[str, str]
 ) -> tuple[ServedModel, Direction]:
-    """The first model for these languages, and its direction. EN-US means EN; the source may be `auto`, or empty.
+    """The first model for these languages, and its direction. EN-GB may mean en; the source may be `auto`, or empty.
 
     Args:
         names: The service's keys for the target and the source language.
@@ -106,19 +107,11 @@ def choose_model(
         InputError: The model needs to know the source language.
     """
 
-    def parts(code: str) -> list[str]:
-        return code.lower().replace("_", "-").split("-")
-
-    def find(language: str, codes: Iterable[str]) -> str | None:
-        """The code of a language, or else of a variant of it."""
-        same = [code for code in codes if parts(code)[0] == parts(language)[0]]
-        return min(same, key=lambda code: parts(code) != parts(language), default=None)
-
     is_any = source.lower() in _ANY
     for model in models.values():
         known = model.languages
-        for code in [None] if is_any else filter(None, [find(source, known.sources)]):
-            if (to := find(target, known.targets_of(code) if code else known.targets)) is not None:
+        for code in [None] if is_any else filter(None, [find_language(source, known.sources)]):
+            if (to := find_language(target, known.targets_of(code) if code else known.targets)) is not None:
                 return model, model.choose(to, code, names=names)
     available = ", ".join(dict.fromkeys(str(model.languages) for model in models.values()))
     raise HTTPException(400, f"no model translates {source or 'any'} to {target}; available: {available}")
@@ -138,8 +131,8 @@ def add_paths(app: FastAPI, models: Mapping[str, ServedModel]) -> None:
             for code in known.targets:
                 targets.setdefault(code, {})
         kept = {code for code, to in targets.items() if len(to) <= _MOST_TARGETS or {code, *to} != mutual}
-        listed = {code: {"targets": list(to)} if code in kept else {} for code, to in targets.items()}
-        return [{"code": code, "name": code, **to} for code, to in listed.items()]
+        listed = {code: {"targets": [*map(standard_code, to)]} if code in kept else {} for code, to in targets.items()}
+        return [{"code": standard_code(code), "name": code, **to} for code, to in listed.items()]
 
     text = {"detected_source_language": "DE", "text": "A dog is running.", "billed_characters": 15}
 
@@ -151,7 +144,7 @@ def add_paths(app: FastAPI, models: Mapping[str, ServedModel]) -> None:
         names = ("`target_lang`", "`source_lang`")
         model, direction = choose_model(models, question.source_lang or "", question.target_lang, names=names)
         found = await _translate_texts(request, model, direction, question.text, is_html=bool(question.tag_handling))
-        source = "" if direction.source == UNKNOWN else direction.source.upper()
+        source = "" if direction.source == UNKNOWN else standard_code(direction.source).upper()
         return {
             "translations": [
                 {"detected_source_language": source, "text": text, "billed_characters": len(given)}
@@ -167,7 +160,7 @@ def add_paths(app: FastAPI, models: Mapping[str, ServedModel]) -> None:
         form = parse_qs((await request.body()).decode(errors="replace"))  # DeepL's own client puts the type there
         side = "target" if "target" in (type, *form.get("type", ())) else "source"
         codes = dict.fromkeys(code for each in models.values() for code in getattr(each.languages, f"{side}s"))
-        return [{"language": code.upper(), "name": code, "supports_formality": False} for code in codes]
+        return [{"language": standard_code(code).upper(), "name": code, "supports_formality": False} for code in codes]
 
     @app.get("/v2/usage", responses=schema.example({"character_count": 15, "character_limit": 10**12}))
     async def deepl_usage() -> dict[str, int]:
@@ -189,7 +182,7 @@ async def libretranslate(
     if count:
         answer["alternatives"] = [list(dict.fromkeys(texts))[1:] for texts in found]
     if question.source.lower() in _ANY and direction.source != UNKNOWN:  # the model's only one, not detected
-        answer["detectedLanguage"] = [{"language": direction.source}] * len(given)
+        answer["detectedLanguage"] = [{"language": standard_code(direction.source)}] * len(given)
     is_one = isinstance(question.q, str)
     return {key: value[0] if is_one else value for key, value in answer.items()}
 

@@ -45,7 +45,10 @@ export const plural = (count, noun) => `${number(count)} ${noun}${count === 1 ? 
 
 export const languageName = (code) => {
   try {
-    return new Intl.DisplayNames(["en"], { type: "language" }).of(code);
+    const full = new Intl.Locale(code.replaceAll("_", "-"));
+    const plain = new Intl.Locale(full.language, { region: full.region });
+    const isUsual = plain.maximize().script === full.maximize().script; // German in Latin letters is German
+    return new Intl.DisplayNames(["en"], { type: "language" }).of(String(isUsual ? plain : full));
   } catch {
     return code;
   }
