@@ -212,13 +212,9 @@ class JoinedText(Lines):
 
 def join_texts(corpora: Iterable[ParallelCorpus], *, with_tags: bool = False) -> tuple[JoinedText, JoinedText]:
     """All sources and all targets of some corpora, optionally with the tags of their corpora."""
-    corpora = list(corpora)
-    sources = [corpus.source_tag if with_tags else None for corpus in corpora]
-    targets = [corpus.target_tag if with_tags else None for corpus in corpora]
-    return (
-        JoinedText([corpus.sources for corpus in corpora], sources),
-        JoinedText([corpus.targets for corpus in corpora], targets),
-    )
+    found = [each if with_tags else each._replace(source_tag=None, target_tag=None) for each in corpora]
+    sources = JoinedText([each.sources for each in found], [each.source_tag for each in found])
+    return sources, JoinedText([each.targets for each in found], [each.target_tag for each in found])
 
 
 def store_pairs(chunks: Iterable[PairChunk], *, name: str) -> tuple[Sequence[str], Sequence[str]]:

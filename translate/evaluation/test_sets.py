@@ -40,12 +40,9 @@ def choose_test_sets(
     if source is not None and reference is not None:
         return {source.name: read_corpus(TextCorpus(source=source, target=reference), key="--source and --reference")}
     data, keys = config.data, keys_by_name(config.data)
-    if name is None:
-        wanted = list(data.corpora("test"))
-    elif name == "validation":
-        wanted = list(data.corpora("validation"))
-    else:
-        wanted = [keys.get(name, keys.get(f"validation-{name}", ""))]
+    wanted = [keys.get(name or "", keys.get(f"validation-{name}", ""))]
+    if name in (None, "validation"):
+        wanted = list(data.corpora("validation" if name else "test"))
     chosen = {each: key for each, key in keys.items() if key in wanted}
     if not chosen and name is None:
         raise InputError("the run's config names no data.test: give --source and --reference, or --set validation")

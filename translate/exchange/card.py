@@ -153,7 +153,7 @@ def write_card(
         f"translate {__version__} exported {origin.weights}"
         + (f", rounded to {rounded}." if rounded else " and verified that the export computes the same numbers."),
         f"\n## Use\n\n```bash\npip install {packages}\n```\n\n```python",
-        _example(directory, run, to=to, name=name),
+        _example(directory, run, languages, to=to, name=name),
         "```\n",
         *_explain_tags(languages, run.tokenizers.source, to=to),
         f"The files have no exact counterpart of the run's {lost}, so some translations may differ.\n" if lost else "",
@@ -171,10 +171,9 @@ def write_card(
     (directory / "README.md").write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
 
 
-def _example(directory: Path, run: LoadedRun, *, to: str, name: str) -> str:
+def _example(directory: Path, run: LoadedRun, languages: Languages, *, to: str, name: str) -> str:
     """Code that translates with the export."""
     config, tokenizers, (_, _, code) = run.config.decoding, run.tokenizers, _LIBRARIES[to]
-    languages = Languages(run.config.data)
     _, tag = languages.tags_of(languages.usual)
     source, target = ("joint", "joint") if tokenizers.source is tokenizers.target else ("source", "target")
     trust = ", trust_remote_code=True" if (directory / "modeling_translate.py").exists() else ""

@@ -7,7 +7,7 @@ shift begins and ends.
 """
 
 from collections.abc import Sequence
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from translate.data.batching import EncodedPair
 from translate.data.lexicon import NULL_ID, learn_lexicon
+from translate.data.token_store import flatten
 
 # This finds 16 of Multi30k's 29,000 training pairs, which are free or wrong ("@@" for a sentence), none of the embedded
 # corpus's 13,000, and 73 % of targets that end after 30 to 60 % of their words or go on for another sentence.
@@ -64,11 +65,6 @@ class Misaligned(NamedTuple):
 def count_items(lines: Sequence[Sequence[object]]) -> Ints:
     """The characters of each text, or the tokens of each sentence."""
     return np.fromiter(map(len, lines), dtype=np.int64, count=len(lines))
-
-
-def flatten(ids: TokenIds) -> Ints:
-    """All tokens, sentence after sentence."""
-    return np.fromiter(chain.from_iterable(ids), dtype=np.int64)
 
 
 def find_unlikely_lengths(source_lengths: Ints, target_lengths: Ints) -> Ints:
@@ -149,7 +145,7 @@ def _evidence(
     partners = np.clip(learnt + block_offsets[learnt], 0, num_lines - 1)
     chosen = zip(learnt.tolist(), partners.tolist(), strict=True)
     pairs = [EncodedPair(list(source_ids[line]), list(target_ids[partner])) for line, partner in chosen]
-    sources, targets = flatten(source_ids), flatten(target_ids)
+    sources, targets = flatten(source_ids).ids, flatten(target_ids).ids
     source_lines = np.repeat(np.arange(num_lines), count_items(source_ids))
     target_lines = np.repeat(np.arange(num_lines), count_items(target_ids))
     shares = np.bincount(targets, minlength=vocab_size) / max(1, len(targets))

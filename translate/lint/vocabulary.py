@@ -15,13 +15,14 @@ from translate.config.schema import Config
 from translate.config.yaml import shown_path
 from translate.data.augmentation import read_held_out
 from translate.data.corpora import join_texts
+from translate.data.token_store import flatten
 from translate.data.tokenizer import BYTE_PIECE, UNK_ID, Tokenizer, Tokenizers
 from translate.decoding.search.settings import maximum_lengths
 from translate.errors import InputError
 from translate.lint.corpora import Sample, Survey
 from translate.lint.findings import Finding, Severity, Unit
 from translate.lint.languages import count_words, explain_unspaced
-from translate.lint.misalignment import Ints, TokenIds, count_items, flatten
+from translate.lint.misalignment import Ints, TokenIds, count_items
 from translate.lint.settings import read_initial_config
 
 # Upper ends of the histogram's columns, in tokens; the last column has none.
@@ -94,7 +95,7 @@ def examine_spelling(
     Args:
         numbers: The position of each line in the corpus.
     """
-    is_byte, tokens = _byte_ids(tokenizer), flatten(ids)
+    is_byte, tokens = _byte_ids(tokenizer), flatten(ids).ids
     is_odd = is_byte | (np.arange(tokenizer.vocab_size) == UNK_ID)
     odd_lines = np.unique(np.repeat(np.arange(len(lines)), count_items(ids))[is_odd[tokens]])
     characters = Counter(chain.from_iterable(set(lines[line]) for line in odd_lines[:_MAX_EXAMINED_LINES].tolist()))
@@ -154,7 +155,7 @@ def examine_vocabularies(
         sides = [("joint", tokenizers.source, [*chain(*ids)], [*chain(*lines)])]
     reports = []
     for name, tokenizer, own_ids, own_lines in sides:
-        tokens = flatten(own_ids)
+        tokens = flatten(own_ids).ids
         counts = np.bincount(tokens, minlength=tokenizer.vocab_size)
         counts = counts[_NUM_SPECIAL:][~_byte_ids(tokenizer)[_NUM_SPECIAL:]]
         num_unused, num_rare = int((counts == 0).sum()), int((counts < _RARE_COUNT * share).sum())

@@ -15,6 +15,7 @@ from translate._version import __version__, package_versions
 from translate.atomic import explain_write_errors, is_temporary, sync, text_bytes, write_text
 from translate.config.schema import Config
 from translate.config.show import resolved_yaml
+from translate.data.languages import list_some
 from translate.data.tokenizer import Tokenizers
 from translate.errors import InputError
 from translate.files import read_input, read_json
@@ -28,7 +29,6 @@ FORMAT = 3  # Raised when an older toolkit cannot read a newer run. Formats 1 an
 Checkpoint = str  # best, last, or step-N if training kept the weights of the validation at step N
 
 _TOKENIZER_MODELS = ("joint.model", "source.model", "target.model")
-_MAX_NAMES = 10
 _Printable = Annotated[str, Field(pattern="^[ -~]{0,100}$")]
 _STEP = "(0|[1-9][0-9]{0,15})"
 
@@ -154,7 +154,7 @@ def check_holds_no_run(path: Path) -> None:
         foreign = foreign or names
     if foreign:
         raise InputError(
-            f"{path} is neither empty nor a run: it has {list_names(sorted(foreign))}; choose another directory with"
+            f"{path} is neither empty nor a run: it has {list_some(sorted(foreign))}; choose another directory with"
             " --run"
         )
 
@@ -258,9 +258,3 @@ def check_tokenizers(run: RunDirectory, checksums: Mapping[str, str]) -> None:
             if not path.is_file():
                 raise InputError(f"{path}: is missing; copy the whole run again")
             check_file(path, expected)
-
-
-def list_names(names: Sequence[str]) -> str:
-    """The first few names, and the number of the others."""
-    more = len(names) - _MAX_NAMES
-    return ", ".join(names[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")

@@ -105,12 +105,10 @@ def check_languages(config: Config, base: Languages, *, run: Path) -> None:
 
 def related_tags(config: Config, tokenizers: Tokenizers) -> list[dict[int, int]]:
     """The ids of new languages' tags and of the languages that they begin as, for each side."""
-    tag, sides = config.data.language_tag.format, []
-    for tokenizer in tokenizers[:2]:
-        pairs = {tokenizer.tag_id(tag(new)): old for new, old in config.tokenizer.add_languages.items() if old}
-        ids = {new: tokenizer.tag_id(tag(old)) for new, old in pairs.items()}
-        sides.append({new: old for new, old in ids.items() if new is not None and old is not None})
-    return sides
+    tag = config.data.language_tag.format
+    pairs = [(tag(new), tag(old)) for new, old in config.tokenizer.add_languages.items() if old]
+    sides = ([map(each.tag_id, pair) for pair in pairs] for each in tokenizers[:2])
+    return [{new: old for new, old in side if new is not None and old is not None} for side in sides]
 
 
 def read_initial_weights(config: Config) -> InitialWeights | None:

@@ -11,13 +11,14 @@ from torch.overrides import TorchFunctionMode
 
 from translate.config.load import read_resolved_config
 from translate.config.schema import Config, ModelConfig
+from translate.data.languages import list_some
 from translate.data.tokenizer import PAD_ID, Tokenizers, load_tokenizers
 from translate.errors import InputError, RunError
 from translate.model import Transformer
 from translate.model.device import LOADING_HINT, check_free_memory, explain_out_of_memory
 from translate.model.lora import is_lora
 from translate.runs.checkpoint import AVERAGE_PREFIX, MERGED_PREFIX, WEIGHTS_PREFIX, read_tensors
-from translate.runs.directory import Checkpoint, RunDirectory, list_names, open_run
+from translate.runs.directory import Checkpoint, RunDirectory, open_run
 from translate.runs.metadata import read_moment
 
 _WEIGHT_BYTES = 4  # of fp32
@@ -167,5 +168,5 @@ def check_same_tensors(expected: Mapping[str, Tensor], given: Mapping[str, Tenso
     missing, unexpected = sorted(expected.keys() - given.keys()), sorted(given.keys() - expected.keys())
     problems = {"missing": missing, "unexpected": unexpected, "different": different}
     if any(problems.values()):
-        listed = "; ".join(f"{kind}: {list_names(names)}" for kind, names in problems.items() if names)
+        listed = "; ".join(f"{kind}: {list_some(names)}" for kind, names in problems.items() if names)
         raise RunError(f"{name} does not fit the model of its config: {listed}")

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 import torch
 
 from translate.config.load import read_resolved_config
+from translate.data.languages import list_some
 from translate.errors import InputError, RunError
 from translate.fingerprint import fingerprint
 from translate.model.device import OutOfMemory
@@ -19,7 +20,6 @@ from translate.runs.directory import (
     RunDirectory,
     check_holds_run,
     check_tokenizers,
-    list_names,
     read_description,
 )
 from translate.runs.loading import describe_moment
@@ -58,7 +58,7 @@ class Verification:
     def summary(self) -> str:
         """The result in one sentence."""
         if self.unsound:
-            return f"not sound: {list_names(self.unsound)}"
+            return f"not sound: {list_some(self.unsound)}"
         if num_unknown := sum(file.state == "no checksum" for file in self.files):
             by = f", written by translate {self.writer}" if self.writer else ""
             files = "file has" if num_unknown == 1 else "files have"
@@ -115,7 +115,7 @@ def verify_run(path: Path) -> Verification:
     with result.check(run.checksums):
         names = read_checksums(path)
         if unknown := [name for name in names if not name.startswith(("tokenizer/", "config.yaml", "run.json"))]:
-            raise RunError(f"it names files that no run has: {list_names(unknown)}")
+            raise RunError(f"it names files that no run has: {list_some(unknown)}")
         is_whole = any(name.startswith("tokenizer/") for name in names)  # The last lines are the tokenizers'.
         if (result.run_format or 0) > 2 and not is_whole:
             raise RunError("the run was copied only in part")

@@ -107,11 +107,6 @@ def _explain_invalid(errors: Sequence[Any]) -> tuple[int, str]:
     return 400 if "libretranslate" in errors[0]["loc"] else 422, "; ".join(wrong)
 
 
-def _kind(body: Any) -> str:
-    """Which service's request this is: LibreTranslate's has a field q."""
-    return "libretranslate" if isinstance(body, dict) and "q" in body else "ours"
-
-
 def _add_paths(
     app: FastAPI, models: Mapping[str, ServedModel], limits: schema.Limits, access: Access, metrics: Metrics
 ) -> None:
@@ -126,7 +121,7 @@ def _add_paths(
         question: Annotated[
             Annotated[schema.TranslateRequest, Tag("ours")]
             | Annotated[compatibility.LibreTranslateRequest, Tag("libretranslate")],
-            Discriminator(_kind),
+            Discriminator(lambda body: "libretranslate" if isinstance(body, dict) and "q" in body else "ours"),
         ],
     ) -> schema.TranslateAnswer | Annotated[dict[str, Any], Field(examples=[{"translatedText": "A dog is running."}])]:
         """Translate one or several texts. A request with the field `q` is LibreTranslate's, and gets its answer."""

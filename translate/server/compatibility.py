@@ -126,10 +126,8 @@ def add_paths(app: FastAPI, models: Mapping[str, ServedModel]) -> None:
         targets: dict[str, dict[str, None]] = {}
         mutual = {code for model in models.values() for code in model.languages.mutual}
         for known in (model.languages for model in models.values()):
-            for source in known.sources:
-                targets.setdefault(source, {}).update(dict.fromkeys(known.targets_of(source)))
-            for code in known.targets:
-                targets.setdefault(code, {})
+            for code in (*known.sources, *known.targets):
+                targets.setdefault(code, {}).update(dict.fromkeys(known.targets_of(code)))
         kept = {code for code, to in targets.items() if len(to) <= _MOST_TARGETS or {code, *to} != mutual}
         listed = {code: {"targets": [*map(standard_code, to)]} if code in kept else {} for code, to in targets.items()}
         return [{"code": standard_code(code), "name": code, **to} for code, to in listed.items()]

@@ -199,7 +199,7 @@ class CTranslate2Engine:
 
         Start tokens are forced: they count in the maximum length and in the hypotheses, not in the log-probabilities.
         """
-        config, starts = job.config, self._starts(job, batch)
+        config, starts = job.config, [self.tokenizers.target.pieces(job.inputs[index].start_ids) for index in batch]
         results: list[Any] = self._translator.translate_batch(
             [self.tokenizers.source.pieces(job.inputs[index].source_ids) for index in batch],
             asynchronous=True,
@@ -212,10 +212,6 @@ class CTranslate2Engine:
             return_end_token=True,
         )
         return results
-
-    def _starts(self, job: SearchJob, indices: Sequence[int]) -> list[list[str]]:
-        """The start tokens of these inputs: the tag of the target language, or none."""
-        return [self.tokenizers.target.pieces(job.inputs[index].start_ids) for index in indices]
 
     def _rank(
         self,
@@ -248,21 +244,18 @@ class CTranslate2Engine:
     def _score_tokens(self, job: SearchJob, found: dict[int, list[Hypothesis]]) -> None:
         """Give the hypotheses the log-probabilities of their tokens, by forced decoding."""
         shown = [(index, each) for index, ranked in found.items() for each in ranked]
-        starts = self._starts(job, [index for index, _ in shown])
+        inputs, pieces = job.inputs, self.tokenizers.target.pieces
         scored = self._translator.score_batch(
-            [self.tokenizers.source.pieces(job.inputs[index].source_ids) for index, _ in shown],
+            [self.tokenizers.source.pieces(inputs[index].source_ids) for index, _ in shown],
             # The last token of a truncated hypothesis may be at the last position.
-            [
-                start + self.tokenizers.target.pieces(each.ids[: len(each.ids) - each.truncated])
-                for start, (_, each) in zip(starts, shown, strict=True)
-            ],
+            [pieces([*inputs[index].start_ids, *each.ids[: len(each.ids) - each.truncated]]) for index, each in shown],
             max_batch_size=job.config.batch_tokens,
             batch_type="tokens",
             max_input_length=0,
         )
         found.update((index, []) for index in found)
         for (index, each), result in zip(shown, scored, strict=True):
-            log_probs = list(result.log_probs)[len(starts[0]) :]
+            log_probs = list(result.log_probs)[len(inputs[index].start_ids) :]
             if each.truncated:
                 log_probs[-1] = each.log_prob - math.fsum(log_probs[:-1])
             found[index].append(each._replace(token_log_probs=log_probs))
