@@ -128,6 +128,12 @@ def test_what_is_typed_is_translated_as_the_server_does(page: Page, address: str
     assert len(asked) < len(DOG)  # fewer requests than keys
     languages = page.locator("#source-language, .target .language").all_inner_texts()
     assert languages == ["German", "English"]
+    name = "async code => (await import('/page/elements.js')).languageName(code)"
+    assert [page.evaluate(name, code) for code in ("deu_Latn", "zho_Hant", "a b")] == [
+        "German",
+        "Traditional Chinese",
+        "a b",
+    ]
     assert shown_score(expected["score"]) in page.locator(".target .facts").inner_text()
     page.locator("#clear").click()
     expect(output(page)).to_have_text("")
