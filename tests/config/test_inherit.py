@@ -20,6 +20,7 @@ _BASE = (
     "tokenizer={type: unigram, vocab_size: 77, subword_sampling: 0.2}",
     "data={source_language: fr, target_language: nl, max_source_tokens: 60}",
     "training={learning_rate: 0.07, max_steps: 5}",
+    "decoding={beam_size: 7, precision: fp32}",
 )
 
 
@@ -50,6 +51,7 @@ def test_takes_what_the_run_decides_and_shows_where_it_is_from(load: Load, tmp_p
     assert (tokenizer.type, tokenizer.vocab_size, tokenizer.subword_sampling) == ("unigram", 77, 0.2)
     assert (data.source_language, data.target_language, data.max_source_tokens) == ("fr", "nl", 60)
     assert (training.max_steps, training.learning_rate) == (9, 1.0)  # the schedule is its own
+    assert (config.decoding.beam_size, config.decoding.precision) == (7, "auto")  # the search is the model's
     shown = annotated_yaml(load_config("tune.yaml"))
     assert "  d_model: 24" in shown and "# runs/base/config.yaml" in shown
     assert str(origins["model.num_heads"]) == "runs/base/config.yaml" and str(origins["model.dropout"]) == "tune.yaml:2"

@@ -1,19 +1,23 @@
-"""What fine-tuning inherits from its base run: the keys that the run's weights and tokenizer determine."""
+"""What fine-tuning inherits from its base run: what its weights and tokenizer determine, and how it searches."""
 
 import json
 from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any
 
+from translate.config.decoding import DecodingConfig
 from translate.config.schema import Config
 from translate.config.yaml import Document, Origin, shown_path
 from translate.errors import InputError
 
+# Keys that suit a machine, not a model.
+_OF_A_MACHINE = {"batch_tokens", "look_ahead_lines", "engine", "precision", "shortlist", "workers", "device"}
 # Keys that are inherited too, but may be overridden.
 _MAY_DIFFER = {
     "model": {"dropout", "attention_dropout", "activation_dropout", "initialization"},
     "tokenizer": {"subword_sampling", "character_coverage", "max_training_lines"},
     "data": {"source_language", "target_language", "languages", "max_source_tokens", "max_target_tokens"},
+    "decoding": DecodingConfig.model_fields.keys() - _OF_A_MACHINE,
 }
 _NOT_INHERITED = {"add_characters", "add_pieces", "add_languages"}  # the run's tokenizer has these pieces already
 
@@ -73,4 +77,5 @@ def _inherited(base: Config) -> dict[str, dict[str, Any]]:
         "model": base.model.model_dump(mode="json"),
         "tokenizer": base.tokenizer.model_dump(mode="json", exclude=_NOT_INHERITED) | own_files,
         "data": data,
+        "decoding": base.decoding.model_dump(mode="json", include=_MAY_DIFFER["decoding"]),
     }
