@@ -126,7 +126,7 @@ export class Pane {
     const other = this.page.otherText(this, sentence.index);
     const changed = other === undefined ? [] : changedWords(text, other);
     element.classList.remove("pending");
-    element.setAttribute("role", "button"); // only a button that has a name
+    element.setAttribute("role", "button"); // not before: a button needs a name
     element.classList.toggle("doubtful", conditionsOf(record).some((name) => name !== "split"));
     element.replaceChildren(...wordSpans(text, (word) => (changed[word] ? "differs" : "")));
   }
