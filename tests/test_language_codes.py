@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 from translate.language_codes import find_language, standard_code
 
 NLLB = ["deu_Latn", "eng_Latn", "zho_Hans", "zho_Hant", "arb_Arab", "acm_Arab", "nob_Latn", "pes_Arab", "prs_Arab"]
+NLLB += ["kor_Hang", "aka_Latn", "twi_Latn", "ace_Arab", "ace_Latn"]
 
 
 @pytest.mark.parametrize(
-    ("code", "same", "variant"),
+    ("code", "found", "wider"),
     [
         ("de", "deu_Latn", None),
         ("DE", "deu_Latn", None),
@@ -21,26 +22,33 @@ NLLB = ["deu_Latn", "eng_Latn", "zho_Hans", "zho_Hant", "arb_Arab", "acm_Arab", 
         ("zh-TW", "zho_Hant", None),
         ("ar", "arb_Arab", None),
         ("no", "nob_Latn", None),
+        ("nb", "nob_Latn", None),
         ("fa", "pes_Arab", None),
+        ("ko", "kor_Hang", None),
+        ("tw", "twi_Latn", None),
+        ("ace", "ace_Latn", None),
         ("gsw", None, None),  # not German
         ("da", None, None),
         ("und", None, None),
         ("no language!", None, None),
         ("", None, None),
+        ("de" + "-x-long" * 9, None, None),
     ],
 )
-def test_another_spelling_is_found(code: str, same: str | None, variant: str | None) -> None:
-    assert find_language(code, NLLB, with_variants=False) == same
-    assert find_language(code, NLLB) == (same or variant)
+def test_another_spelling_is_found(code: str, found: str | None, wider: str | None) -> None:
+    assert find_language(code, NLLB) == found
+    assert find_language(code, NLLB, or_wider=True) == (found or wider)
+    assert all(find_language(standard_code(each), NLLB) == each for each in NLLB)
 
 
 def test_the_same_code_comes_first() -> None:
-    assert [find_language(code, ["de", "DE", "de-AT"]) for code in ("DE", "de-AT", "de-CH")] == ["DE", "de-AT", "de"]
-    assert find_language("de-CH", ["de-AT"]) is None
+    known = ["de", "DE", "de-AT"]
+    assert [find_language(code, known) for code in ("DE", "de-AT", "DE-at")] == ["DE", "de-AT", "de-AT"]
+    assert find_language("de", ["de-CH", "en"]) == "de-CH" and find_language("de-CH", ["de-AT"], or_wider=True) is None
     assert find_language("Klingon", ["klingon"]) == "klingon"  # not a code, but case does not count
 
 
-@given(st.text(max_size=12))
+@given(st.text(max_size=35))
 def test_any_text_may_be_asked_for(text: str) -> None:
     assert find_language(standard_code(text), [text]) == text
     find_language(text, NLLB)

@@ -5,45 +5,50 @@
 
 import functools
 from collections.abc import Collection
+from typing import NamedTuple
 
-_SAME = 1  # the largest distance of codes for one language, such as no and nb; variants have 4 and more
-_OTHER = 1000  # the distance of another language
+_LONGEST = 35  # characters of a code (RFC 5646, 4.4.1): what is read is kept
 
 
-def find_language(code: str, known: Collection[str], *, with_variants: bool = True) -> str | None:
-    """The known code that means the same language.
+class _Code(NamedTuple):
+    standard: str
+    parts: frozenset[str]  # language, script, region; the language is the wider one, such as ar for arb
+    full: frozenset[str]  # with the script and the region that it has by default
+
+
+def find_language(code: str, known: Collection[str], *, or_wider: bool = False) -> str | None:
+    """The known code that means the same language, or the nearest of its variants, such as de-AT for de.
 
     Args:
-        with_variants: Whether the nearest one may be for a variant if none is the same, as de-AT is for de, or the
-            other way round. de-AT and de-CH are different.
+        or_wider: Whether a code for more than was asked for will do too, such as en for en-GB.
     """
     if code in known:
         return code
-    most = _OTHER if with_variants else _SAME + 1
-    distances = {each: distance for each in known if (distance := _distance(code, each)) < most}
+    if len(code) > _LONGEST:
+        return None
+    wanted, distances = _read(code), {}
+    for each in known:
+        found = _read(each)
+        if wanted.full == found.full or wanted.parts < found.parts or (or_wider and wanted.parts > found.parts):
+            narrow = {one.standard.partition("-")[0] for one in (wanted, found)}  # both tw and ak are a part of ak
+            distances[each] = (len(wanted.full ^ found.full), len(narrow))
     return min(distances, key=lambda each: distances[each], default=None)
 
 
 def standard_code(code: str) -> str:
     """The code in its standard spelling (BCP 47), such as de for deu_Latn; `_` becomes `-` in a code that has none."""
+    return _read(code).standard
+
+
+@functools.lru_cache(maxsize=10_000)
+def _read(code: str) -> _Code:
     import langcodes  # takes 0.1 s
 
     try:
-        return langcodes.standardize_tag(code)
+        standard, wide = (langcodes.standardize_tag(code, macro=macro) for macro in (False, True))
+        language = langcodes.Language.get({"no": "nb"}.get(wide, wide))  # Norwegian is Bokmål by default
     except ValueError:
-        return code.replace("_", "-")
-
-
-@functools.lru_cache(maxsize=1 << 16)
-def _distance(code: str, other: str) -> int:
-    """How far apart two codes are by CLDR, if they are for one language or one is for a variant of the other."""
-    import langcodes
-
-    if standard_code(code).lower() == standard_code(other).lower():
-        return 0
-    try:
-        distance = langcodes.tag_distance(code, other)
-        parts, others = ({*langcodes.standardize_tag(each, macro=True).split("-")} for each in (code, other))
-    except ValueError:
-        return _OTHER
-    return max(distance, _SAME) if distance <= _SAME or parts <= others or parts >= others else _OTHER
+        standard = code.replace("_", "-")
+        return _Code(standard, frozenset([standard.lower()]), frozenset([standard.lower()]))
+    full = language.maximize() if language.language else language
+    return _Code(standard, *(frozenset(each.to_tag().split("-")) for each in (language, full)))

@@ -169,7 +169,7 @@ class Languages:
 
 def _find(code: str | None, known: Sequence[str], verb: str) -> str | None:
     """The code as the model spells it."""
-    found = code and find_language(code, known, with_variants=False)
+    found = code and find_language(code, known)
     if code is not None and not found:
         raise InputError(f"the model translates {verb} {list_some(known, near=code)}: '{code}' is not one of them")
     return found

@@ -91,7 +91,7 @@ def name_language(text: str, direction: Direction) -> str:
         for name in ("lang", "xml:lang") if not _is_untouched(tag, raw) else ():
             attribute = _attributes_of(raw).get(name)
             is_any = tag == "html" and direction.source == UNKNOWN
-            if attribute and attribute[3] and (is_any or find_language(attribute[3], direction[:1])):
+            if attribute and attribute[3] and (is_any or find_language(attribute[3], direction[:1], or_wider=True)):
                 raw = raw[: attribute.start(3)] + target + raw[attribute.end(3) :]
         parts.append(raw)
     return "".join(parts)

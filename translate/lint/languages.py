@@ -87,7 +87,7 @@ def identify_sides(
         text = "\n".join(sides[side][:: max(1, len(sides[side]) // _IDENTIFIED_LINES)])
         scores = dict(py3langid.rank(text)) if len(text) >= _IDENTIFIED_CHARACTERS else {}
         found = max(scores, key=lambda code: scores[code], default=None)
-        own, other = (find_language(direction[each], scores) for each in (side, 1 - side))
+        own, other = (find_language(direction[each], scores, or_wider=True) for each in (side, 1 - side))
         if found and own and scores[found] - scores[own] > _CLEARLY * len(text):
             yield f"{key}: its {name} should be {direction[side]}, but looks like {found}", found == other
 

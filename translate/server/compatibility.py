@@ -110,8 +110,10 @@ def choose_model(
     is_any = source.lower() in _ANY
     for model in models.values():
         known = model.languages
-        for code in [None] if is_any else filter(None, [find_language(source, known.sources)]):
-            if (to := find_language(target, known.targets_of(code) if code else known.targets)) is not None:
+        for code in [None] if is_any else filter(None, [find_language(source, known.sources, or_wider=True)]):
+            if (
+                to := find_language(target, known.targets_of(code) if code else known.targets, or_wider=True)
+            ) is not None:
                 return model, model.choose(to, code, names=names)
     available = ", ".join(dict.fromkeys(str(model.languages) for model in models.values()))
     raise HTTPException(400, f"no model translates {source or 'any'} to {target}; available: {available}")
