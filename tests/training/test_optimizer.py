@@ -73,6 +73,7 @@ AFTER_WARM_UP: dict[str, tuple[float, float]] = {
     "constant": (0.01, 0.01),
     "linear": (0.0055, 0.001),
     "cosine": (0.0055, 0.001),
+    "wsd": (0.01, 0.001),
 }
 
 
@@ -84,6 +85,12 @@ def test_each_schedule_by_hand(schedule: str) -> None:
     peak = 0.01 * 16**-0.5 * 10**-0.5 if schedule == "noam" else 0.01
     for step, expected in ((1, peak / 10), (5, peak / 2), (10, peak), (60, middle), (110, end)):
         assert rate(step, d_model=16, **settings) == pytest.approx(expected)
+
+
+def test_wsd_decays_in_the_last_steps() -> None:
+    settings = {"schedule": "wsd", "learning_rate": 0.01, "warmup_steps": 10, "max_steps": 110, "decay_share": 0.4}
+    rates = [rate(step, **settings) for step in (10, 70, 80, 110)]
+    assert rates == pytest.approx([0.01, 0.01, 0.005, 0.0])  # a quarter of the decay: its root is a half
 
 
 def test_no_warm_up() -> None:

@@ -164,12 +164,15 @@ class TrainingConfig(Section):
     """Added to the root of the second moment."""
     weight_decay: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
     """Weight decay of matrices, but not of biases and norms; with adam it is L2 regularisation."""
-    schedule: Literal["noam", "inverse_sqrt", "constant", "linear", "cosine"] = "noam"
-    """Decay after the warm-up: noam and inverse_sqrt fall with 1/sqrt(step), linear and cosine until max_steps."""
+    schedule: Literal["noam", "inverse_sqrt", "constant", "linear", "cosine", "wsd"] = "noam"
+    """Decay after the warm-up: noam and inverse_sqrt fall with 1/sqrt(step), linear and cosine until max_steps. wsd
+    (warm-up, stable, decay) stays at the peak, and falls in the last steps alone."""
     learning_rate: Annotated[float, Field(gt=0.0, le=100.0)] = 1.0
     """Peak learning rate, reached when the warm-up ends. For noam, a factor on d_model^-0.5 * warmup_steps^-0.5."""
     final_learning_rate: Annotated[float, Field(ge=0.0)] = 0.0
     """Learning rate at `max_steps`, for the schedules that end there."""
+    decay_share: Annotated[float, Field(gt=0.0, le=1.0)] = 0.4
+    """Share of the steps after the warm-up in which wsd decays."""
     warmup_steps: NotNegativeInt = 4000
     """Number of steps over which the learning rate rises linearly from 0."""
     label_smoothing: Probability = 0.1

@@ -39,10 +39,10 @@ def learning_rate(step: int, config: TrainingConfig, *, d_model: int) -> float:
 
     Every schedule warms up linearly over `warmup_steps`. noam is the paper's formula with `learning_rate` as a factor.
     The others reach `learning_rate` itself; then it falls as 1 / sqrt(step), is constant, or decreases to
-    `final_learning_rate` at `max_steps`, linearly or as half a cosine.
+    `final_learning_rate` at `max_steps`, linearly, as half a cosine, or only in the last `decay_share` of the steps.
 
     Source: Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, equation 3; cosine: Loshchilov and Hutter 2017,
-    https://arxiv.org/abs/1608.03983, equation 5.
+    https://arxiv.org/abs/1608.03983, equation 5; wsd: Hägele et al. 2024, https://arxiv.org/abs/2405.18392, "1-sqrt".
     """
     warmup = config.warmup_steps
     if config.schedule == "noam":
@@ -60,6 +60,9 @@ def learning_rate(step: int, config: TrainingConfig, *, d_model: int) -> float:
             return config.final_learning_rate + fall * (1.0 - progress)
         case "cosine":
             return config.final_learning_rate + fall * 0.5 * (1.0 + math.cos(math.pi * progress))
+        case "wsd":
+            decayed = max(0.0, progress - 1.0 + config.decay_share) / config.decay_share
+            return config.final_learning_rate + fall * (1.0 - math.sqrt(decayed))
         case _:
             assert_never(config.schedule)
 
