@@ -21,7 +21,7 @@ NIGHT = {
     POSITIVE: "#7dbdf2",
     NEGATIVE: "#f0a35e",
 }
-SERIES = [POSITIVE, NEGATIVE, "#0b7f5e", "#a8497d"]
+SERIES = [POSITIVE, NEGATIVE, "#0b7f5e", "#a8497d", INK]
 NIGHT |= {"#0b7f5e": "#5fd0ab", "#a8497d": "#e79ac4"}
 STRONGEST_BELOW_TEXT = 0.5  # opacity
 
