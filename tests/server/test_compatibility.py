@@ -111,14 +111,19 @@ def test_lists_and_alternatives_of_libretranslate(client: TestClient, runs: list
 
 def test_clients_see_the_usual_codes_of_nllb() -> None:
     data = {"languages": ["deu_Latn", "zho_Hant"], "language_tags": "both", "source_language": "und"}
-    app, languages = FastAPI(), Languages(DataConfig.model_validate(data))
-    add_paths(app, {"nllb": cast(ServedModel, SimpleNamespace(languages=languages))})
+    app, served = FastAPI(), (data, data | {"languages": ["de", "zh-TW"]})
+    known = [SimpleNamespace(languages=Languages(DataConfig.model_validate(each))) for each in served]
+    add_paths(app, {"nllb": cast(ServedModel, known[0])})
     client = TestClient(app)
     assert [each["language"] for each in client.get("/v2/languages").json()] == ["DE", "ZH-HANT"]
     assert [(each["code"], each["targets"]) for each in client.get("/languages").json()] == [
         ("de", ["zh-Hant"]),
         ("zh-Hant", ["de"]),
     ]
+    both = FastAPI()
+    add_paths(both, {str(number): cast(ServedModel, each) for number, each in enumerate(known)})
+    codes = [each["code"] for each in TestClient(both).get("/languages").json()]
+    assert codes == ["de", "zh-Hant", "zh-TW"]  # each once, though two models spell one of them differently
 
 
 def test_texts_keep_their_line_ends(client: TestClient) -> None:

@@ -131,7 +131,7 @@ class TrainingConfig(Section):
 
     initialize_from: InputPath | None = None
     """A run to fine-tune: training starts from its weights and tokenizer, and inherits the keys of `model`, `tokenizer`
-    and `data` that these determine, and its search. Step 0 is validated. null starts from random weights."""
+    and `data` that these determine, and how it searches. Step 0 is validated. null starts from random weights."""
     initialize_checkpoint: Literal["best", "last"] = "best"
     """Checkpoint of that run to start from. If the checkpoint has averaged weights, they are used."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 1
@@ -166,7 +166,7 @@ class TrainingConfig(Section):
     """Weight decay of matrices, but not of biases and norms; with adam it is L2 regularisation."""
     schedule: Literal["noam", "inverse_sqrt", "constant", "linear", "cosine", "wsd"] = "noam"
     """Decay after the warm-up: noam and inverse_sqrt fall with 1/sqrt(step), linear and cosine until max_steps. wsd
-    (warm-up, stable, decay) stays at the peak, and falls in the last steps alone."""
+    (warm-up, stable, decay) stays at the peak and falls only in the last steps."""
     learning_rate: Annotated[float, Field(gt=0.0, le=100.0)] = 1.0
     """Peak learning rate, reached when the warm-up ends. For noam, a factor on d_model^-0.5 * warmup_steps^-0.5."""
     final_learning_rate: Annotated[float, Field(ge=0.0)] = 0.0

@@ -106,15 +106,13 @@ def choose_model(
         HTTPException: No model translates between them.
         InputError: The model needs to know the source language.
     """
-
     is_any = source.lower() in _ANY
     for model in models.values():
         known = model.languages
-        for code in [None] if is_any else filter(None, [find_language(source, known.sources, or_wider=True)]):
-            if (
-                to := find_language(target, known.targets_of(code) if code else known.targets, or_wider=True)
-            ) is not None:
-                return model, model.choose(to, code, names=names)
+        code = None if is_any else find_language(source, known.sources, or_wider=True)
+        targets = known.targets_of(code) if code else known.targets if is_any else []
+        if to := find_language(target, targets, or_wider=True):
+            return model, model.choose(to, code, names=names)
     available = ", ".join(dict.fromkeys(str(model.languages) for model in models.values()))
     raise HTTPException(400, f"no model translates {source or 'any'} to {target}; available: {available}")
 
@@ -126,13 +124,14 @@ def add_paths(app: FastAPI, models: Mapping[str, ServedModel]) -> None:
     async def languages() -> list[dict[str, Any]]:
         """The languages in LibreTranslate's format; one with very many targets lists none if they are all others."""
         targets: dict[str, dict[str, None]] = {}
-        mutual = {code for model in models.values() for code in model.languages.mutual}
+        mutual = {standard_code(code) for model in models.values() for code in model.languages.mutual}
         for known in (model.languages for model in models.values()):
             for code in (*known.sources, *known.targets):
-                targets.setdefault(code, {}).update(dict.fromkeys(known.targets_of(code)))
+                to = map(standard_code, known.targets_of(code))
+                targets.setdefault(standard_code(code), {}).update(dict.fromkeys(to))
         kept = {code for code, to in targets.items() if len(to) <= _MOST_TARGETS or {code, *to} != mutual}
-        listed = {code: {"targets": [*map(standard_code, to)]} if code in kept else {} for code, to in targets.items()}
-        return [{"code": standard_code(code), "name": code, **to} for code, to in listed.items()]
+        listed = {code: {"targets": list(to)} if code in kept else {} for code, to in targets.items()}
+        return [{"code": code, "name": code, **to} for code, to in listed.items()]
 
     text = {"detected_source_language": "DE", "text": "A dog is running.", "billed_characters": 15}
 
@@ -159,8 +158,9 @@ def add_paths(app: FastAPI, models: Mapping[str, ServedModel]) -> None:
         """The languages in DeepL's format."""
         form = parse_qs((await request.body()).decode(errors="replace"))  # DeepL's own client puts the type there
         side = "target" if "target" in (type, *form.get("type", ())) else "source"
-        codes = dict.fromkeys(code for each in models.values() for code in getattr(each.languages, f"{side}s"))
-        return [{"language": standard_code(code).upper(), "name": code, "supports_formality": False} for code in codes]
+        codes = (code for each in models.values() for code in getattr(each.languages, f"{side}s"))
+        listed = dict.fromkeys(map(standard_code, codes))
+        return [{"language": code.upper(), "name": code, "supports_formality": False} for code in listed]
 
     @app.get("/v2/usage", responses=schema.example({"character_count": 15, "character_limit": 10**12}))
     async def deepl_usage() -> dict[str, int]:
