@@ -518,7 +518,14 @@ def scenes(page: Page) -> Iterator[str]:
     page.locator("#source").fill(DOG)
     page.locator(".busy").wait_for()
     yield "waiting"
-    page.unroute("**/translate/stream")
+    partial = 'event: partial\ndata: {"index": 0, "text": "A dog"}\n\n'
+    answer = {"body": partial, "content_type": "text/event-stream"}
+    page.route("**/translate/stream", lambda route: route.fulfill(**answer), times=1)
+    page.locator("#source").fill(ARTISTS)
+    page.locator(".pending", has_text="A dog").wait_for()
+    page.locator(".target [role=alert]").wait_for()
+    yield "broken off"
+    page.unroute("**/translate/stream")  # after ARTISTS has cancelled DOG: a request without a route goes on
     write(page, f"{DOG} {ARTISTS}")
     yield "text"
     page.locator(".sentence").nth(1).click()
