@@ -3,6 +3,7 @@
 What is wrong with configs, corpora and lines is in `test_bad_input.py`.
 """
 
+import gzip
 import inspect
 import os
 import subprocess
@@ -77,6 +78,9 @@ ROWS: dict[str, list[str]] = {
     **{f"decode run --engine ctranslate2 --{name} a.de": [f"--{name}"] for name in ("prefix", "require", "forbid")},
     "decode run --engine ctranslate2 --ensemble run": ["ctranslate2", "ensemble"],
     "decode run --engine ctranslate2 --search sample": ["ctranslate2", "decoding.search = 'sample'"],
+    "decode run --document a.de --document-format text --max-source-tokens 1 --long error": ["'Hund'", "tokens"],
+    "decode run --document a.html.gz --document-format html": ["a.html.gz: ", "gzip; decompress it\n"],
+    "decode run a.de --precision int8 --terminology a.tsv": ["--terminology", "--precision int8"],
     "decode run a.de --to fr": ["en", "'fr'"],
     "decode run a.de --from en --to en": ["de", "'en'"],
     "decode both a.de": ["en, de", "--to"],
@@ -158,6 +162,7 @@ def _place(run: Path, learnt: Path, both: Path, tmp_path: Path, monkeypatch: pyt
         Path(name).parent.mkdir(exist_ok=True)
         Path(name).write_text(content)
     Path("latin.html").write_bytes(b"<p>ok\n<p>\xff")
+    Path("a.html.gz").write_bytes(gzip.compress(b"<p>ok"))
     os.mkfifo("pipe")
 
 

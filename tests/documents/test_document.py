@@ -173,8 +173,8 @@ def test_the_alignment_is_asked_for_sentences_with_markup() -> None:
 
 
 def test_a_title_gets_no_full_stop() -> None:
-    text = "Ein Titel\nEin Satz.\nWas?\n"
-    assert translate_document(text, "text", by(lambda text: "Dog.")).text == "Dog\nDog.\nDog.\n"
+    text = "Ein Titel\nEin Satz.\nWas?\nयह एक कुत्ता है।\n"
+    assert translate_document(text, "text", by(lambda text: "Dog.")).text == "Dog\nDog.\nDog.\nDog.\n"
 
 
 @pytest.mark.parametrize("name, expected", [("a.MD", "markdown"), ("a.b.htm", "html"), ("a.vtt", "vtt")])

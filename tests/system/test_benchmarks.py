@@ -80,6 +80,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         words = ["".join(draw.choices("abcdefghijklmnop", k=9)) for _ in range(9000)]
         write_lines(folder / "words" / f"train.{language}", [" ".join(words[at : at + 3]) for at in range(0, 9000, 3)])
     (folder / "tiny.yaml").write_text(CORPUS_CONFIG)
+    (folder / "timed").mkdir()  # only the speed of ours is measured
+    (folder / "timed" / "speeds.json").write_text('{"marian": [60.0], "tutorial": [60.0]}')
     return folder
 
 

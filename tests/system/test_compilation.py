@@ -87,7 +87,8 @@ print(tried, num_programs(), *train_step.fallbacks)
 
 
 def run(script: str, tmp_path: Path, **environment: str) -> str:
-    own = {"OMP_NUM_THREADS": "1", "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
+    own = {"OMP_NUM_THREADS": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1"}  # more are processes that import PyTorch too
+    own["TORCHINDUCTOR_CACHE_DIR"] = str(tmp_path / "cache")
     command = [sys.executable, "-c", _MODEL + script]
     process = subprocess.run(command, env=os.environ | own | environment, capture_output=True, text=True)
     assert process.returncode == 0, process.stderr

@@ -6,6 +6,7 @@ import io
 import json
 import logging
 import os
+import re
 import sys
 import time
 from collections.abc import Sequence
@@ -52,6 +53,7 @@ _BY_LINE = {"--prefix", "--require"}
 _EXCLUDED = {  # options that cannot be combined
     "--interactive": {"FILE", "--output", _PARTS, *_BY_LINE},
     "--engine ctranslate2": {"--terminology", "--forbid", _PARTS, *_BY_LINE},
+    "--precision int8": {"--terminology", _PARTS, *_BY_LINE},  # only CTranslate2 has int8; it refuses --forbid later
     "--document": {"--interactive", "--alignments", "--format jsonl", "--n-best", _PARTS, *_BY_LINE},
 }
 
@@ -128,6 +130,7 @@ def decode(
         "--format jsonl": output_format == "jsonl",
         "--n-best": options.get("n_best", 1) > 1,
         "--engine ctranslate2": options.get("engine") == "ctranslate2",
+        "--precision int8": options.get("precision") == "int8",
         "--document": document or document_format,
     }
     for option, excluded in _EXCLUDED.items():
@@ -256,7 +259,11 @@ class _Decoding(NamedTuple):
         def translate(sentences: Sequence[str]) -> list["Translation"]:
             with show_progress("Translating", len(sentences), unit="sentences") as advance:
                 requests = (Request(sentence, terminology=terms) for sentence in sentences)
-                return list(translator.translate_stream(requests, on_finished=advance))
+                try:
+                    return list(translator.translate_stream(requests, on_finished=advance))
+                except InputError as error:  # names a line, which here is a sentence
+                    quote = re.sub(r"^line (\d+)", lambda found: f"{sentences[int(found[1]) - 1][:50]!r}", str(error))
+                    raise InputError(quote) from error
 
         align = functools.partial(word_weights, translator)
         document = translate_document(text, document_format, translate, align, translator.direction)

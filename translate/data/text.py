@@ -75,8 +75,9 @@ def _check_beginning(line: bytes, name: str) -> None:
     if binary := describe_binary(line):
         raise InputError(f"{name}: {binary}")
     if found := _COMPRESSED.match(line):
-        way = "give the file a name that ends in .gz" if found.lastgroup == "gzip" else "compress it with gzip instead"
-        raise InputError(f"{name}: is compressed with {found.lastgroup}; decompress it, or {way}")
+        others = {"gzip": "" if name.endswith(".gz") else ", or give a file whose name ends in .gz"}
+        way = others.get(str(found.lastgroup), ", or compress it with gzip instead")
+        raise InputError(f"{name}: is compressed with {found.lastgroup}; decompress it{way}")
     if found := _MARKED.match(line):
         encoding = str(found.lastgroup).replace("_", "-")
         mark = f"{found[0].hex(' ')}, the byte order mark of {encoding.upper()}"

@@ -24,7 +24,8 @@ from translate.errors import InputError
 CountTokens = Callable[[Sequence[str]], list[int]]  # the number of tokens of each text
 
 _CLOSING = r"""["'»«”“’‘›‹)\]}」』）]*"""
-_SENTENCE_ENDS = re.compile(rf"(?<=[.!?…؟۔։።]){_CLOSING}\s+|(?<=[。！？｡।॥])(?![。！？｡।॥]){_CLOSING}\s*")
+_ENDS, _WIDE_ENDS = ".!?…؟۔։።", "。！？｡।॥"  # no space need follow the second
+_SENTENCE_ENDS = re.compile(rf"(?<=[{_ENDS}]){_CLOSING}\s+|(?<=[{_WIDE_ENDS}])(?![{_WIDE_ENDS}]){_CLOSING}\s*")
 _CLAUSE_ENDS = re.compile(rf"(?<=[.!?…؟۔։።:;؛]){_CLOSING}\s+|(?<=[。！？｡।॥：；])(?![。！？｡।॥：；]){_CLOSING}\s*")
 _COMMAS = re.compile(rf"(?<=[,،–—]){_CLOSING}\s+|(?<=[，、])")
 _SPACES = re.compile(r"\s+")
@@ -128,6 +129,11 @@ def split_text(text: str, *, max_tokens: int, count_tokens: CountTokens) -> list
                 divided += _cut(piece, max_tokens, count_tokens)
         pieces = divided
     return pieces
+
+
+def is_sentence(text: str) -> bool:
+    """Whether a text ends as a sentence does, unlike a title."""
+    return bool(re.search(rf"[{_ENDS}{_WIDE_ENDS}]\W*$", text[-20:]))
 
 
 def split_sentences(text: str) -> list[str]:

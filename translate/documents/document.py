@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 from translate.data.languages import UNKNOWN, Direction
 from translate.decoding import ConditionCounts, Translation, Translator, count_conditions
 from translate.decoding.request import OnFinished, ignore_progress
-from translate.decoding.splitting import split_sentences
+from translate.decoding.splitting import is_sentence, split_sentences
 from translate.documents.html import name_language, read_attributes, read_html
 from translate.documents.lines import read_subtitles, read_text
 from translate.documents.markdown import read_markdown, read_titles
@@ -220,8 +220,7 @@ def _choose(sentence: Sentence, forms: Sequence[list[SourceWord]], translations:
 
 def _end_like(source: str, target: str) -> str:
     """Remove the full stop that a model trained on sentences adds to the translation of a title or a cell."""
-    is_sentence = re.search(r"[.!?…。！？]\W*$", source[-20:])
-    return target[:-1] if re.search(r"\w\.$", target) and not is_sentence else target
+    return target[:-1] if re.search(r"\w\.$", target) and not is_sentence(source) else target
 
 
 def _compare(text: str, segments: Sequence[Segment], before: Sequence[Layout], after: Sequence[Layout]) -> list[str]:

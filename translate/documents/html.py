@@ -26,7 +26,18 @@ _BOUNDARIES = {
 }  # fmt: skip
 _PLACEHOLDERS = {"code", "kbd", "math", "samp", "tt", "var"}  # replace words
 _SCRIPTS = {"sub", "sup"}
-_RUBY = {"rt", "rp"}  # how a word is pronounced; their end tags may be missing
+_RUBY = {"rt", "rp"}  # how a word is pronounced
+_ROWS = {"tr", "tbody", "tfoot", "thead"}
+_ENDED_BY = {  # elements whose end tag may be missing, and the opening tags at which they end
+    **dict.fromkeys(_RUBY, _RUBY), "li": {"li"}, "dt": {"dt", "dd"}, "dd": {"dt", "dd"},
+    "option": {"option", "optgroup"}, "td": {"td", "th", *_ROWS}, "th": {"td", "th", *_ROWS},
+    "tr": _ROWS, "thead": _ROWS, "tbody": _ROWS,
+    "p": {
+        "address", "article", "aside", "blockquote", "center", "details", "dialog", "dir", "div", "dl", "fieldset",
+        "figcaption", "figure", "footer", "form", "h1", "h2", "h3", "h4", "h5", "h6", "header", "hgroup", "hr", "main",
+        "menu", "nav", "ol", "p", "pre", "search", "section", "table", "ul",
+    },
+}  # fmt: skip
 _POINTS = _SCRIPTS | _RUBY | {"svg"}  # belong to the adjacent word
 _BLOCKS = {"canvas", "iframe", "noscript", "object", "pre", "script", "style", "template", "textarea"}
 _UNTOUCHED = _PLACEHOLDERS | _POINTS | _BLOCKS
@@ -126,7 +137,10 @@ def read_tag(raw: str) -> Item:
     tag = match[2].lower()
     if match[1]:
         return Item("close", raw, tag)
-    return Item("point" if tag in _VOID or raw.endswith("/>") else "open", raw, tag)
+    is_closed = raw.endswith("/>") and not any(  # by a slash that is not the end of a value: <a href=../>
+        not value[2] and value.end(3) == len(raw) - 1 for value in _attributes_of(raw).values()
+    )
+    return Item("point" if tag in _VOID or is_closed else "open", raw, tag)
 
 
 def fold_untouched(items: Iterable[Item]) -> list[Item]:
@@ -136,23 +150,36 @@ def fold_untouched(items: Iterable[Item]) -> list[Item]:
     """
     folded: list[Item] = []
     element: list[Item] = []
-    depth = 0  # of open elements with the same tag
+    opened: list[str] = []  # tags of the element, and of the blocks that are open inside it
     for item in items:
-        is_end = depth and element[0].tag in _RUBY and item.tag in _RUBY | {"ruby"}
-        if is_end and (item.kind, item.tag) != ("close", element[0].tag):
+        if element and _ends_before(item, opened):
             folded.append(_fold(element, folded))
-            element, depth = [], 0
-        if not depth and not (item.kind == "open" and _is_untouched(item.tag, item.raw)):
+            element, opened = [], []
+        if not element and not (item.kind == "open" and _is_untouched(item.tag, item.raw)):
             folded.append(item)
             continue
         element.append(item)
-        depth += {"open": 1, "close": -1}.get(item.kind, 0) * (item.tag == element[0].tag)
-        if not depth:
+        if item.kind == "open" and (not opened or item.tag == opened[0] or item.tag in _BOUNDARIES):
+            opened.append(item.tag)
+        elif item.kind == "close" and item.tag in opened:
+            while opened.pop() != item.tag:
+                pass
+        if not opened:
             folded.append(_fold(element, folded))
             element = []
     if element:
         folded.append(_fold(element, folded))
     return folded
+
+
+def _ends_before(item: Item, opened: list[str]) -> bool:
+    """Whether this tag implies the end of an element, whose own end tag is missing; closes what it implies inside."""
+    if item.kind == "open":
+        while opened and item.tag in _ENDED_BY.get(opened[-1], ()):
+            opened.pop()
+        return not opened
+    is_stray = item.tag == "p" and opened[0] in _BOUNDARIES  # for browsers an empty paragraph
+    return item.kind == "close" and item.tag in _BOUNDARIES | {"ruby"} and item.tag not in opened and not is_stray
 
 
 def _fold(element: list[Item], before: list[Item]) -> Item:

@@ -64,8 +64,15 @@ async function request(path, body, signal) {
   }
 }
 
+/** Ask until it can be a token: a header can have no other characters, and the server refuses them. */
+async function askForHeader() {
+  let given = await askForToken(Boolean(token));
+  while (given && !/^[ -~]+$/.test(given)) given = await askForToken(true);
+  return given;
+}
+
 async function renewToken() {
-  asking ??= askForToken(Boolean(token)).finally(() => (asking = null));
+  asking ??= askForHeader().finally(() => (asking = null));
   const given = await asking;
   if (!given) throw new ServerError("This server needs a token. Reload the page to enter it.");
   token = given;

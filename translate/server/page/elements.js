@@ -43,15 +43,23 @@ export const number = (value, digits = 0) =>
 
 export const plural = (count, noun) => `${number(count)} ${noun}${count === 1 ? "" : "s"}`;
 
-export const languageName = (code) => {
+const knownLocale = (code) => {
   try {
-    const full = new Intl.Locale(code.replaceAll("_", "-"));
-    const plain = new Intl.Locale(full.language, { region: full.region });
-    const isUsual = plain.maximize().script === full.maximize().script; // German in Latin letters is German
-    return new Intl.DisplayNames(["en"], { type: "language" }).of(String(isUsual ? plain : full));
+    return new Intl.Locale(code.replaceAll("_", "-"));
   } catch {
-    return code;
+    return null;
   }
+};
+
+/** A code as browsers take it: `de-Latn` for NLLB's `deu_Latn`, and `und` for one that they do not know. */
+export const locale = (code) => String(knownLocale(code) ?? "und");
+
+export const languageName = (code) => {
+  const full = knownLocale(code);
+  if (!full) return code;
+  const plain = new Intl.Locale(full.language, { region: full.region });
+  const isUsual = plain.maximize().script === full.maximize().script; // German in Latin letters is German
+  return new Intl.DisplayNames(["en"], { type: "language" }).of(String(isUsual ? plain : full));
 };
 
 /** Show a language in a heading: its name, or a choice if there are several. */

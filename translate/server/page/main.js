@@ -1,7 +1,7 @@
 // The page: input, models, and the connections between its parts.
 
 import { call, onTokenNeeded } from "./api.js";
-import { find, make, number, plural, showLanguage, wordSpans } from "./elements.js";
+import { find, locale, make, number, plural, showLanguage, wordSpans } from "./elements.js";
 import { setUpFiles } from "./files.js";
 import { forgetLatest, keepSoon, setUpHistory } from "./history.js";
 import { Pane } from "./pane.js";
@@ -74,7 +74,7 @@ function drawSource() {
   const text = source.value;
   const parts = [];
   let end = 0;
-  sentences = splitSentences(text, panes[0].model.source_language).map((sentence, index) => {
+  sentences = splitSentences(text, locale(panes[0].model.source_language)).map((sentence, index) => {
     const gap = text.slice(end, sentence.start);
     const element = make("span", {}, ...wordSpans(text.slice(sentence.start, sentence.end)));
     element.dataset.sentence = index;
@@ -111,14 +111,14 @@ function describe() {
   for (const heading of ["#source-language", "#file-source"]) {
     showLanguage(find(heading), Object.keys(directions), source_language, "Source language", chooseSource);
   }
-  source.lang = source_language;
+  source.lang = locale(source_language);
   for (const pane of panes) {
     const { name, directions, target_language } = pane.model;
     const chooseTarget = (code) => (pane.choose(name, source_language, code), page.refresh());
     for (const heading of [find(".language", pane.element), ...(pane === panes[0] ? [find("#file-target")] : [])]) {
       showLanguage(heading, directions[source_language], target_language, "Target language", chooseTarget);
     }
-    pane.output.lang = target_language;
+    pane.output.lang = locale(target_language);
     find(".leave", pane.element).hidden = pane === panes[0];
   }
   const size = parameters && `${number(parameters / 1e6, 1)} M parameters`;
@@ -262,8 +262,9 @@ async function start() {
   setUpHistory((entry) => {
     if (page.models.some(({ name }) => name === entry.model)) panes[0].choose(entry.model, entry.from, entry.to);
     showTab("text");
-    describe();
-    setText(entry.source);
+    source.value = entry.source;
+    page.refresh();
+    source.focus();
   });
   find("#text-tab").addEventListener("click", () => (showTab("text"), source.focus()));
   find("#file-tab").addEventListener("click", () => showTab("file"));
