@@ -57,8 +57,11 @@ def test_the_best_average_becomes_the_best_checkpoint(keeping: Path, tmp_path: P
     succeed("verify", run)
     again = translate("average", run)
     assert again.stdout.splitlines()[-1] == "No average is better than the best checkpoint, which stays as it is"
-    succeed("train", run, "--resume")
-    assert best.read_bytes() == (keeping / "checkpoints" / "best.safetensors").read_bytes(), "the training's own again"
+    average, other = best.read_bytes(), Path(shutil.copytree(keeping, tmp_path / "other"))
+    assert "already ended" in succeed("train", run, "--resume").stderr and best.read_bytes() == average
+    for each in (run, other):
+        succeed("train", each, "--resume", "training.max_steps=4")
+    assert best.read_bytes() == (other / "checkpoints" / "best.safetensors").read_bytes(), "the training's own again"
 
 
 def test_given_checkpoints(keeping: Path, tmp_path: Path) -> None:

@@ -74,7 +74,21 @@ def test_a_byte_order_mark_is_not_text(tmp_path: Path) -> None:
     assert read_yaml(tmp_path / "c.yaml").values == {"a": 1}
 
 
-AWKWARD = ["no", "1e-4", "010", "2024-01-01", "", "ä 😀", "a: b # c", "two\nlines", "tab\t", " x ", "null", "'\""]
+AWKWARD = [
+    "no",
+    "5{\x85l",
+    "1e-4",
+    "010",
+    "2024-01-01",
+    "",
+    "ä 😀",
+    "a: b # c",
+    "two\nlines",
+    "tab\t",
+    " x ",
+    "null",
+    "'\"",
+]
 NUMBERS = [1e-9, 0.1 + 0.2, 1e300, 5e-324, 200_000, -0.0, True, None]
 
 

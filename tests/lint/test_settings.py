@@ -46,6 +46,8 @@ def test_the_paper_itself_has_no_findings() -> None:
     # 0.001 · (256 · 400)^-0.5 = 3.1e-6; √(400 / 4000) = 0.32
     ("training.schedule=noam training.learning_rate=0.001", "learning_rate_low", "gives a peak of 3.1e-06",
      "training.learning_rate=0.32 with training.warmup_steps=400"),
+    ("training.schedule=noam training.learning_rate=1 training.warmup_steps=4000", "warmup_longer_than_training",
+     "training.max_steps = 4000", "training.warmup_steps=400 training.learning_rate=0.32, or"),
     ("model.norm=post model.num_encoder_layers=6 training.warmup_steps=500", "post_norm_without_warmup",
      "with 6 layers and training.warmup_steps = 500", "set model.norm=pre"),
     ("model.norm=post model.num_decoder_layers=16", "post_norm_deep", "16 layers", "model.norm=pre"),
@@ -82,6 +84,7 @@ def test_settings_alone(overrides: str, name: str, message: str, hint: str) -> N
     ("model.dropout=0", {}, "no_dropout", "29,000 pairs seen 21 times"),  # 4000 / 195
     ("", {"num_parameters": 49_000_000}, "model_large_for_corpus", "443,000 target tokens, 111 per token"),
     ("training.max_steps=97 training.warmup_steps=9 training.validate_every=9", {}, "less_than_an_epoch", "50% of"),
+    ("training.max_epochs=10", {}, "schedule_cut_short", "at step 1950, and training.schedule = 'cosine' falls until"),
     ("training.max_steps=19598", {}, "very_many_epochs", "19598 passes 101 times over the 29,000 pairs"),
 ])
 def test_settings_and_data(overrides: str, facts: dict[str, int], name: str, message: str) -> None:
@@ -95,6 +98,8 @@ def test_settings_and_data(overrides: str, facts: dict[str, int], name: str, mes
     ("training.warmup_steps=3999", {}),
     ("training.learning_rate=0.0049", {}),
     ("training.learning_rate=5e-5", {}),
+    ("training.max_epochs=10 training.schedule=inverse_sqrt", {}),
+    ("training.max_epochs=20", {}),
     ("training.schedule=noam training.learning_rate=1.0", {}),
     ("model.norm=post model.num_encoder_layers=5 training.warmup_steps=100", {}),
     ("model.norm=post model.num_encoder_layers=12 training.warmup_steps=1000", {}),
@@ -116,7 +121,7 @@ def test_settings_and_data(overrides: str, facts: dict[str, int], name: str, mes
     ("training.max_steps=195 training.validate_every=100 training.warmup_steps=9", {}),
     ("training.max_steps=19500", {}),
     ("training.max_steps=60000 training.patience=5", {}),
-    ("training.max_steps=60000 training.max_epochs=20", {}),
+    ("training.max_steps=60000 training.max_epochs=20 training.schedule=constant", {}),
 ])
 def test_silent_up_to_the_border(overrides: str, facts: dict[str, int]) -> None:
     assert list(settings_findings(configured(overrides), MULTI30K._replace(**facts))) == []

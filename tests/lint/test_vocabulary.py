@@ -30,8 +30,9 @@ def test_characters_without_an_entry(byte_fallback: bool) -> None:
     # ☃ is three bytes, ö two.
     assert spelling.num_byte_tokens == (11 if byte_fallback else 0)
     assert spelling.num_unknown_tokens == (0 if byte_fallback else 4)
-    (finding,) = spelling_findings("data.any", [spelling], unit="line")
+    (finding,) = spelling_findings("data.any", [spelling], unit="line", is_given=True)
     assert finding.name == ("characters_in_bytes" if byte_fallback else "unknown_characters")
+    assert byte_fallback or "tokenizer.source_model=null" in finding.hint
     assert finding.message.startswith("data.any: 11 of" if byte_fallback else "data.any: 4 of")
     assert "in 3 lines, the first 2, " in finding.message and finding.message.endswith(": ☃ (U+2603) ö (U+00F6)")
 
@@ -101,6 +102,8 @@ def test_a_vocabulary_too_large_for_the_text_or_of_other_text() -> None:
     assert (finding.severity, finding.name) == ("warning", "vocabulary_large_for_corpus")
     assert "121 of 240 entries of the joint vocabulary occur fewer than 10" in finding.message
     assert finding.hint == "halve tokenizer.vocab_size = 500"
+    (finding,) = vocabulary_findings([used(num_rare=121)], configured(source_model="given.model"))
+    assert "tokenizer.source_model=null" in finding.hint
     (finding,) = vocabulary_findings([used(num_unused=61)], configured(source_model="given.model"))
     assert (finding.severity, finding.name) == ("warning", "vocabulary_unused")
     assert "61 of 240 entries of the joint vocabulary never occur" in finding.message

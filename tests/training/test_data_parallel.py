@@ -24,7 +24,8 @@ def threads(num_workers: int, module: nn.Module | None = None) -> ThreadParallel
 
 
 def test_micro_batches_are_computed_at_once_and_summed_in_order() -> None:
-    """The same gradients and sums as by one thread, which adds them one after the other."""
+    """The same gradients and sums as by one thread, which adds them one after the other; even by more threads than
+    there are parameters."""
     torch.set_num_threads(4)
     module = nn.Linear(3, 2)
     inputs = torch.randn(5, 7, 3)
@@ -39,14 +40,15 @@ def test_micro_batches_are_computed_at_once_and_summed_in_order() -> None:
         return torch.stack([loss.detach(), torch.tensor(float(torch.get_num_threads()))])
 
     results = []
-    for num_workers in (1, 2):
+    for num_workers in (1, 2, 3):
         parallel = threads(num_workers, module)
         sums = parallel.all_reduce(parallel.run(functools.partial(compute, wait=num_workers == 2), numbered(5)))
         results.append((sums, [parameter.grad for parameter in module.parameters()]))
-    (alone, expected), (together, gradients) = results
-    assert alone.tolist() == [pytest.approx(together[0].item(), rel=1e-6), 5 * 4] and together[1] == 5 * 1
-    for mine, wanted in zip(gradients, expected, strict=True):
-        torch.testing.assert_close(mine, wanted)
+    (alone, expected), *others = results
+    for together, gradients in others:
+        assert alone.tolist() == [pytest.approx(together[0].item(), rel=1e-6), 5 * 4] and together[1] == 5 * 1
+        for mine, wanted in zip(gradients, expected, strict=True):
+            torch.testing.assert_close(mine, wanted)
     assert torch.get_num_threads() == 4, "the caller keeps its own"
 
 

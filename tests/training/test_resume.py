@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import torch
-from harness import make_format_2, state_of, write_reversed_digits
+from harness import in_order, make_format_2, state_of, write_reversed_digits
 from trainings import Digits, happening, progress_of, records_of, run_training, stop_training
 
 from translate.data.epochs import Epoch, TrainingBatches
@@ -45,9 +45,10 @@ UNCHANGING = ("training.learning_rate=1e-9", "training.validate_every=2", "train
     [
         ((), [(STEP, step) for step in (1, 3, 4, 7, 8, 10, 14)], [4, 5, 8, 10, 12, *[14] * 3]),
         (("training.max_epochs=2",), [(STEP, 3), (STEP, 6)], [4, 5, *[6] * 3]),
+        (("training.max_epochs=2", "training.validate_every=3"), [(STEP, 1), (STEP, 4)], [3, 5, *[6] * 3]),
         (UNCHANGING, [(STEP, 6), (VALIDATION, 6)], [2, 4, 5, *[6] * 3]),
     ],
-    ids=["after each kind of step", "at the end of the last epoch", "when patience runs out"],
+    ids=["after each kind of step", "at the end of the last epoch", "validated there", "when patience runs out"],
 )
 def test_stopped_and_continued_is_never_stopped(
     stateful: Digits, tmp_path: Path, overrides: tuple[str, ...], stops: list[tuple[str, int]], steps: list[int]
@@ -65,7 +66,9 @@ def test_stopped_and_continued_is_never_stopped(
     for _ in range(2):  # the second time it is at its end
         said = run_training(config, run, resume=True)
         assert state_of(run) == state_of(tmp_path / "straight")
-    assert said[-1].startswith("Training has already ended") and not any("BLEU" in line for line in said)
+    limit = "patience" if overrides == UNCHANGING else "max_epochs" if overrides else "max_steps"
+    assert in_order(said[-1], "Training has already ended", f"training.{limit}=N")
+    assert not any("BLEU" in line for line in said)
     assert ("Stopped early: 2 validations" in (run / "log.txt").read_text()) == (overrides == UNCHANGING)
     assert [record["step"] for record in state_of(run).metrics] == steps
 
@@ -252,6 +255,16 @@ def test_another_environment_is_reported(stateful: Digits, finished: Path) -> No
     (line,) = [line for line in said if "Continued in another environment" in line]
     assert f"torch {torch_version} (it was 2.0.0)" in line
     assert progress_of(finished)["environment"]["torch"] == torch_version
+
+
+@pytest.mark.parametrize("schedule, is_warned", [("cosine", True), ("inverse_sqrt", False)])
+def test_more_steps_may_change_the_learning_rates(
+    digits: Digits, tmp_path: Path, schedule: str, is_warned: bool
+) -> None:
+    settings = (f"training.schedule={schedule}", "training.warmup_steps=0")
+    run_training(digits(*settings, "training.max_steps=2"), tmp_path / "run")
+    said = run_training(digits(*settings, "training.max_steps=4"), tmp_path / "run", resume=True)
+    assert any("the learning rate of step 2 was 0.0e+00" in line for line in said) == is_warned
 
 
 NOT_COMPARED = "scores are not compared with it"

@@ -117,9 +117,9 @@ def test_a_validation_without_memory_can_be_done_later(
 
     with monkeypatch.context() as patch, pytest.raises(RunError) as caught:
         patch.setattr(validation, "evaluate", refused)
-        run_training(digits("training.save_every=100"), tmp_path / "run")
+        run_training(digits("training.save_every=100", "training.validation_beam_size=2"), tmp_path / "run")
     message = str(caught.value)
     assert message.startswith("out of memory on the validation (CUDA out of memory. Tried to allocate 20.00 MiB).")
-    assert "decoding.batch_tokens (now 8192)" in message and "decoding.beam_size (now 1)" in message
-    said = run_training(digits("decoding.beam_size=1"), tmp_path / "run", resume=True)
+    assert "decoding.batch_tokens (now 8192) or training.validation_beam_size (now 2)" in message
+    said = run_training(digits("training.validation_beam_size=1"), tmp_path / "run", resume=True)
     assert "Continuing from step 6" in said

@@ -65,6 +65,14 @@ for _name, _pattern, _first in _SCALARS:
         _class.add_implicit_resolver(_TAG + _name, re.compile(_pattern), _first)
 
 
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
+    style = '"' if "\x85" in text else None  # which PyYAML takes for a line break
+    return dumper.represent_scalar(f"{_TAG}str", text, style=style)
+
+
+_Dumper.add_representer(str, _represent_text)
+
+
 def read_yaml(path: Path, *, dotted_keys: bool = False, may_be_pipe: bool = True) -> Document:
     """Read the mapping of a config file.
 

@@ -169,6 +169,7 @@ def _inspect_text(
 ) -> tuple[list[Finding], list[CorpusReport], list[Leak], Lengths, list[VocabularyReport]]:
     """The findings in all corpora, a report on each, and the lengths and vocabularies of the training text."""
     tokenizers, is_new = data.tokenizers, config.training.initialize_from is None
+    is_given = config.tokenizer.source_model is not None
     train, others = config.data.corpora("train"), config.data.corpora()
     training = [*map(survey_corpus, train, data.corpora.train, train.values())]
     held_out = [*map(survey_corpus, others, data.corpora.held_out.values(), others.values())]
@@ -212,13 +213,16 @@ def _inspect_text(
             findings.append(Finding("error" if is_certain else "warning", "wrong_language", message, hint))
     findings += [leak.finding for leak in leaks]
     for each in reports:
-        findings += vocabulary.spelling_findings(each.key, each.spelling, unit=each.unit, is_fine_tuning=not is_new)
+        findings += vocabulary.spelling_findings(
+            each.key, each.spelling, unit=each.unit, is_fine_tuning=not is_new, is_given=is_given
+        )
     if is_new:
         findings += vocabulary.vocabulary_findings(vocabularies, config)
     else:
         findings += vocabulary.segmentation_findings(vocabularies, config, tokenizers)
     for survey, sample in zip(training, samples, strict=False):
-        findings += vocabulary.normalization_findings(survey, sample, tokenizers.target)
+        is_ours = is_new and not is_given
+        findings += vocabulary.normalization_findings(survey, sample, tokenizers.target, is_ours=is_ours)
     for survey in held_out:
         findings += vocabulary.bleu_findings(config, survey)
         findings += vocabulary.long_references(config, survey, tokenizers)

@@ -67,7 +67,7 @@ class Case:
         self.is_validated = config.data.validation is not None
         self.depth = max(config.model.num_encoder_layers, config.model.num_decoder_layers)
         warmup = training.warmup_steps if training.warmup_steps < max_steps else max(1, max_steps // 10)
-        self.warmup = warmup  # the one to suggest
+        self.warmup = str(warmup)  # the one to suggest
         self.or_warmup = f", or training.warmup_steps={_PAPER_WARMUP}" if max_steps > _PAPER_WARMUP else ""
         self.peak, self.usual = peak_rate(config), usual_rate(config.model.d_model)
         self.rate, self.rate_hint = "is", f"try training.learning_rate={self.usual:.0e}"
@@ -75,6 +75,7 @@ class Case:
             self.rate = f"is a factor for noam and gives a peak of {self.peak:.1e}, which is"
             factor = math.sqrt(warmup / _PAPER_WARMUP)
             self.rate_hint = f"try training.learning_rate={factor:.2g} with training.warmup_steps={warmup}"
+            self.warmup = f"{warmup} training.learning_rate={factor:.2g}"
         self.frozen = f"training.freeze = [{', '.join(training.freeze)}]" if training.freeze else ""
         if training.lora_rank > 0:
             self.frozen = f"training.lora_rank = {training.lora_rank}"
@@ -90,6 +91,7 @@ class Case:
         )
         self.patience_steps = (training.patience or math.inf) * training.validate_every
         self.validation_hint = max(1, max_steps // 10)
+        self.step_size = f"training.{'step_tokens' if training.accumulate_batches == 1 else 'accumulate_batches'}"
         if facts is not None:
             self.facts, self.steps_per_epoch = facts, facts.num_steps(config)
             self.is_whole = not config.data.is_streamed  # only a segment of a stream is known
@@ -100,6 +102,8 @@ class Case:
             self.epochs = max_steps / self.steps_per_epoch
             self.unseen, self.most_steps = 1 - self.epochs, _MAX_EPOCHS * self.steps_per_epoch
             self.epochs_trained = min(self.epochs, training.max_epochs or math.inf)
+            self.last_step = max(1, int(self.epochs_trained * self.steps_per_epoch))
+            self.last_rate = learning_rate(self.last_step, training, d_model=config.model.d_model)
 
 
 class Check(NamedTuple):
@@ -132,7 +136,7 @@ SETTINGS_CHECKS = [
           "training.learning_rate = {training.learning_rate:g} {rate} low for model.d_model = {model.d_model}: the"
           " paper's schedule peaks at {usual:.1e}", "{rate_hint}"),
     Check("post_norm_deep", "warning",
-          lambda case: case.model.norm == "post" and case.depth >= 16,
+          lambda case: case.is_new and case.model.norm == "post" and case.depth >= 16,
           "model.norm = 'post' with {depth} layers: from about 16 on, such models do not learn (Bapna et al. 2018)",
           "set model.norm=pre"),
     Check("post_norm_without_warmup", "warning",
@@ -208,7 +212,7 @@ DATA_CHECKS = [
           "an optimizer step sees {tokens_per_step:.0f} target tokens (training.batch_tokens = {training.batch_tokens},"
           " training.accumulate_batches = {training.accumulate_batches}): its gradient is mostly noise; papers report"
           " success with 1,000 or more",
-          "raise training.step_tokens, and training.batch_tokens as far as memory allows"),
+          "raise {step_size}, and training.batch_tokens as far as memory allows"),
     Check("no_dropout", "warning",
           lambda case: case.is_whole and case.model.dropout == 0.0 and case.num_pairs < 1_000_000 and case.epochs >= 5,
           "model.dropout = 0 with {num_pairs:,} pairs seen {epochs:.0f} times: the model memorises them",
@@ -227,6 +231,12 @@ DATA_CHECKS = [
           "training.max_steps = {training.max_steps} passes {epochs_trained:,.0f} times over the {num_pairs:,} pairs,"
           " at {steps_per_epoch} steps per epoch: published runs on small corpora end after 50 to 100 times",
           "set training.max_steps={most_steps} or fewer, or stop early with training.patience"),
+    Check("schedule_cut_short", "warning",
+          lambda case: case.is_whole and case.epochs_trained < 0.95 * case.epochs
+          and case.training.schedule in ("linear", "cosine", "wsd"),
+          "training.max_epochs = {training.max_epochs} ends the training at step {last_step}, and training.schedule ="
+          " {training.schedule!r} falls until training.max_steps = {training.max_steps}: the last learning rate is"
+          " {last_rate:.1e}", "set training.max_steps={last_step}"),
 ]
 # fmt: on
 

@@ -36,6 +36,7 @@ _UNUSED_SHARE = 0.25
 _FEW_ENTRIES = 100  # so few that all are needed
 _MANY_SUBWORDS = 2.5  # per word; Multi30k has 3.0 with a vocabulary of 500, and 1.3 with 8,000
 _MORE_SUBWORDS = 1.25  # in fine-tuning: subwords per word, relative to the run's own text
+_OWN_TOKENIZER = "train a tokenizer on this corpus: set tokenizer.source_model=null"
 _LEARNT_COUNT = 400  # an entry can still be learnt from half as many occurrences
 MUCH_NORMALIZED, _LITTLE_NORMALIZED = 0.05, 0.001  # shares of the targets
 
@@ -111,11 +112,14 @@ def examine_spelling(
 
 
 def spelling_findings(
-    key: str, spelling: Sequence[SideSpelling], *, unit: Unit, is_fine_tuning: bool = False
+    key: str, spelling: Sequence[SideSpelling], *, unit: Unit, is_fine_tuning: bool = False, is_given: bool = False
 ) -> Iterator[Finding]:
     """Characters without an entry: a warning from 0.1 % of the tokens on if lost, from 2 % on if spelt as bytes.
 
     If most letters of a script are lost, that is an error.
+
+    Args:
+        is_given: Whether the tokenizer is `tokenizer.source_model`.
     """
     for side in spelling:
         if not side.num_lines:
@@ -125,6 +129,7 @@ def spelling_findings(
         if side.num_unknown_tokens:
             name, threshold, what = "unknown_characters", 0.001, "are unknown characters, which are lost"
             hint = "set tokenizer.byte_fallback=true or tokenizer.character_coverage=1"
+            hint = _OWN_TOKENIZER if is_given else hint
         if is_fine_tuning:
             hint = "tokenizer.add_characters=true adds the training text's characters to the vocabulary"
         num_odd = side.num_unknown_tokens + side.num_byte_tokens
@@ -182,11 +187,11 @@ def vocabulary_findings(vocabularies: Sequence[VocabularyReport], config: Config
         entries = f"of {num_entries:,} entries of the {vocabulary.name} vocabulary"
         if config.tokenizer.source_model is not None and vocabulary.num_unused > _UNUSED_SHARE * num_entries:
             message = f"{vocabulary.num_unused:,} {entries} never occur in training"
-            hint = "train a tokenizer on this corpus: set tokenizer.source_model=null"
-            yield Finding("warning", "vocabulary_unused", message, hint)
+            yield Finding("warning", "vocabulary_unused", message, _OWN_TOKENIZER)
         elif num_entries >= _FEW_ENTRIES and vocabulary.num_rare > _RARE_SHARE * num_entries:
             rare = f"occur fewer than {_RARE_COUNT} times in training, too rarely to be learnt"
-            hint = f"halve tokenizer.vocab_size = {config.tokenizer.vocab_size}"
+            halve = f"halve tokenizer.vocab_size = {config.tokenizer.vocab_size}"
+            hint = halve if config.tokenizer.source_model is None else _OWN_TOKENIZER
             yield Finding("warning", "vocabulary_large_for_corpus", f"{vocabulary.num_rare:,} {entries} {rare}", hint)
         elif (
             (subwords := vocabulary.subwords_per_word or 0.0) > _MANY_SUBWORDS
@@ -243,8 +248,12 @@ def find_normalized(lines: Sequence[str], normalized: Sequence[str]) -> tuple[li
     return changed, lost
 
 
-def normalization_findings(survey: Survey, sample: Sample, tokenizer: Tokenizer) -> Iterator[Finding]:
-    """Targets of training that the tokenizer changes before segmentation: the model cannot write what they lose."""
+def normalization_findings(survey: Survey, sample: Sample, tokenizer: Tokenizer, *, is_ours: bool) -> Iterator[Finding]:
+    """Targets of training that the tokenizer changes before segmentation: the model cannot write what they lose.
+
+    Args:
+        is_ours: Whether this config trains the tokenizer.
+    """
     changed, lost = find_normalized(sample.targets, tokenizer.normalize(sample.targets))
     if (share := len(changed) / len(sample.targets)) < _LITTLE_NORMALIZED:
         return
@@ -253,7 +262,8 @@ def normalization_findings(survey: Survey, sample: Sample, tokenizer: Tokenizer)
         f"{survey.key}: normalisation changes {len(changed):,} of {len(sample.targets):,} targets, the first on"
         f" {survey.unit} {int(sample.numbers[changed[0]]) + 1:,}, and the model will never write {shown}"
     )
-    hint = "set tokenizer.normalization=identity if translations should keep these characters"
+    hint = "set tokenizer.normalization=identity" if is_ours else "train a new model with its own tokenizer"
+    hint += " if translations should keep these characters"
     yield Finding("warning" if share >= MUCH_NORMALIZED else "note", "targets_normalized", message, hint)
 
 

@@ -60,8 +60,12 @@ def read_recorded(run: RunDirectory) -> bytes:
 
 
 def is_evaluated(records: Sequence[Record]) -> bool:
-    """Whether a training has ended with the evaluation of its best checkpoint, the last record that it writes."""
-    return bool(records) and records[-1]["kind"].startswith("evaluation")
+    """Whether a training has ended with the evaluation of its best checkpoint, the last record that it writes.
+
+    `translate average` may have added records of averages.
+    """
+    kinds = [record["kind"] for record in records if record["kind"] != "average"]
+    return bool(kinds) and kinds[-1].startswith("evaluation")
 
 
 def best_checkpoint_record(

@@ -6,7 +6,7 @@ This declares the format. Values of other types, as in an edited or damaged chec
 import dataclasses
 import json
 import math
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
@@ -50,9 +50,16 @@ class Progress:
     stream: dict[str, Any] | None = None  # where this epoch begins in streamed corpora; see `StreamedBatches.position`
 
     def has_ended(self, settings: TrainingConfig) -> bool:
-        """Whether there is nothing left to train: all steps or epochs are done, or patience has run out."""
-        is_past_epochs = settings.max_epochs is not None and self.epoch >= settings.max_epochs
-        return self.step >= settings.max_steps or is_past_epochs or self.is_out_of_patience(settings)
+        """Whether there is nothing left to train."""
+        return self.limit_reached(settings) is not None
+
+    def limit_reached(self, settings: TrainingConfig) -> Literal["max_steps", "max_epochs", "patience"] | None:
+        """The setting that ends the training: all steps or epochs are done, or patience has run out."""
+        if self.step >= settings.max_steps:
+            return "max_steps"
+        if settings.max_epochs is not None and self.epoch >= settings.max_epochs:
+            return "max_epochs"
+        return "patience" if self.is_out_of_patience(settings) else None
 
     def is_out_of_patience(self, settings: TrainingConfig) -> bool:
         """Whether too many validations in a row have not been better."""

@@ -85,7 +85,7 @@ class ThreadParallel:
         self._parameters = [parameter for parameter in forward.parameters() if parameter.requires_grad]
         # Parameters by number, the largest first and every n-th: each thread has about as many weights.
         order = sorted(range(len(self._parameters)), key=lambda number: -self._parameters[number].numel())
-        self._shares = [order[first::num_workers] for first in range(num_workers)]
+        self._shares = [order[first::num_workers] for first in range(min(num_workers, len(order)))]
         self._pool: ThreadPoolExecutor | None = None
         if num_workers > 1:
             self._pool = ThreadPoolExecutor(num_workers, "micro-batch", torch.set_num_threads, (num_threads,))

@@ -9,6 +9,7 @@ import dataclasses
 import logging
 import os
 from collections.abc import Iterable
+from pathlib import Path
 
 from torch import Tensor
 
@@ -54,7 +55,7 @@ from translate.runs.log import RunLog
 from translate.runs.metadata import read_moment
 from translate.runs.metrics import is_evaluated, read_metrics
 from translate.runs.progress import Progress
-from translate.training.optimizer import AveragedWeights, expected_state
+from translate.training.optimizer import AveragedWeights, expected_state, learning_rate
 from translate.training.preparation import TrainingData, override_training, resolve_step_tokens
 from translate.training.setup import LOCATIONS, describe_environment, flatten_keys
 from translate.training.step import TrainStep
@@ -105,7 +106,8 @@ def claim_run(
             raise InputError(
                 f"{run.path} was imported from {imported.get('source')}, so it has no training to continue; {fine_tune}"
             )
-        settings = _settings_of_run(config, open_run(run.path))
+        before = read_resolved_config(open_run(run.path).config)
+        settings = _settings_of_run(config, run.path, before)
         has_checkpoint = any(file.is_file() for file in (run.checkpoint("last"), run.previous))
         if not has_checkpoint and (trace := find_trace_of_steps(run)):
             lost = f"{run.path} has made steps, as {trace} shows, but its last and previous checkpoints are missing"
@@ -113,6 +115,7 @@ def claim_run(
             hint = fine_tune if run.checkpoint("best").exists() else ""
             raise InputError(f"{lost}: copy last.safetensors again{hint} or remove the run to begin again")
         log.open(run.log)
+        _warn_of_other_rates(before.training, settings, d_model=config.model.d_model)
         return settings, True, has_checkpoint
 
     settings, is_resumed, has_checkpoint = world.run_on_rank_0(claim)
@@ -128,16 +131,26 @@ def _holds_run(run: RunDirectory) -> bool:
     return os.path.lexists(run.description)
 
 
-def _settings_of_run(config: Config, run: RunDirectory) -> TrainingConfig:
+def _warn_of_other_rates(before: TrainingConfig, settings: TrainingConfig, *, d_model: int) -> None:
+    last = min(before.max_steps, settings.max_steps)
+    old, new = (learning_rate(last, each, d_model=d_model) for each in (before, settings))
+    if old != new:
+        logger.warning(
+            f"training.schedule={settings.schedule} depends on training.max_steps, which changes from"
+            f" {before.max_steps:,} to {settings.max_steps:,}: the learning rate of step {last:,} was {old:.1e}, and"
+            f" with the new limit it is {new:.1e}. A run that begins with the new limit becomes a different one"
+        )
+
+
+def _settings_of_run(config: Config, run: Path, before: Config) -> TrainingConfig:
     """The settings to resume a run with: its batch size in place of `auto`, and otherwise the config's.
 
     They must be the run's own, except for settings that do not change the steps already made.
     """
-    before = read_resolved_config(run.config)
     batch_tokens, step_tokens = before.training.num_batch_tokens, config.training.step_tokens
     if config.training.batch_tokens == "auto":
         if step_tokens is not None and step_tokens < batch_tokens:
-            begun = f"{run.path} was started with batches of {batch_tokens} tokens"
+            begun = f"{run} was started with batches of {batch_tokens} tokens"
             raise InputError(f"{begun}, so it cannot continue with training.step_tokens = {step_tokens}")
         config = override_training(config, batch_tokens=batch_tokens)
     config = resolve_step_tokens(config)
@@ -151,7 +164,7 @@ def _settings_of_run(config: Config, run: RunDirectory) -> TrainingConfig:
         if saved.get(key) != given.get(key) and key not in _MAY_CHANGE and not key.startswith(LOCATIONS)
     ]
     if different:
-        begun = f"{run.path} was started with other settings"
+        begun = f"{run} was started with other settings"
         raise InputError(f"{begun}, so it cannot be continued with {'; '.join(different)}")
     return config.training
 
@@ -236,8 +249,9 @@ def start_or_resume(
         return True
     has_finished = _restore_last(training)
     if has_finished:
-        extend = "to extend it, give a larger limit, such as training.max_steps=N"
-        logger.info(f"Training has already ended, after {training.progress.step:,} steps; {extend}")
+        limit = f"training.{training.progress.limit_reached(training.config.training)}=N"
+        ended = f"Training has already ended, after {training.progress.step:,} steps"
+        logger.info(f"{ended}; to extend it, give a larger limit with {limit}")
     elif isinstance(data.batches, StreamedBatches):
         data.batches.continue_from(training.progress.epoch, training.progress.stream)
     return not has_finished

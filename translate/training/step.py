@@ -65,9 +65,10 @@ class TrainStep:
         self._unchecked: Callable[[], None] | None = None
         batch_tokens = self.settings.num_batch_tokens
         step_tokens = batch_tokens * self.settings.accumulate_batches
+        alone = " training.accumulate_batches=1" if self.settings.accumulate_batches > 1 else ""
         self._smaller_batch = (  # the hint if memory is not enough
-            f"Lower training.batch_tokens (now {batch_tokens}): with training.step_tokens={step_tokens} a step still"
-            " sees as many tokens. Or lower data.max_source_tokens and data.max_target_tokens, or make the model"
+            f"Lower training.batch_tokens (now {batch_tokens}): with training.step_tokens={step_tokens}{alone} a step"
+            " still sees as many tokens. Or lower data.max_source_tokens and data.max_target_tokens, or make the model"
             " smaller."
         )
 

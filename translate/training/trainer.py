@@ -96,7 +96,9 @@ class Trainer:
             logger.info(f"Stopped early: {progress.validations_without_better} validations without a better {metric}")
         is_validated = progress.validated_step == progress.step  # then a line for the step would come too late
         record = self._log_step(is_shown=not is_validated) if self.window else None
-        if not is_validated:
+        if is_validated:
+            self._save()  # the end of the epoch, if it ended after the validation
+        else:
             self._validate()
             self._stop_if_asked()
         if record is not None:  # after the checkpoint, whose open window a resumed run continues
@@ -123,7 +125,7 @@ class Trainer:
             if self._is_over():
                 return
         if not self._is_over():  # the last epoch is done
-            progress.epoch, progress.step_in_epoch = progress.epoch + 1, 0
+            progress.epoch, progress.step_in_epoch, self._is_saved = progress.epoch + 1, 0, False
 
     def _train_step(self, batches: Sequence[Batch]) -> None:
         """Make one step, count it, and show it on the bar."""
