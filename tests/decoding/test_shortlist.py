@@ -133,6 +133,11 @@ def test_a_run_learns_and_uses_its_shortlist(toy: Toy, run: Path) -> None:
         load_translator(run).translator.translate(lines, shortlist=True)
 
 
+def test_a_large_corpus_is_sampled(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("translate.decoding.shortlist.MAX_PAIRS", 3)
+    assert make_shortlist(run, num_frequent=2, num_translations=1) == 3
+
+
 def test_a_damaged_shortlist_is_an_error(toy: Toy, run: Path) -> None:
     make_shortlist(run, num_frequent=2, num_translations=1)
     loaded, file = load_run(run, checkpoint="best"), run / "shortlist.safetensors"

@@ -76,9 +76,12 @@ def test_boilerplate_is_next_to_many_different_lines() -> None:
 
 def test_leakage_by_hand() -> None:
     training = [survey(["eins", "zwei"], ["one", "two"]), survey(["drei", "zwei"], ["three", "2"], "data.more")]
-    held_out = survey(["vier", "Zwei", "drei ", "eins", "", "zwei"], ["four", "two", "THREE", "1", "", "zwo"])
+    held_out = survey(
+        ["vier", "Zwei", "drei ", "eins", "", "zwei", "dos"], ["four", "two", "THREE", "1", "", "zwo", "2"]
+    )
     (leak,) = find_leaks(training, [held_out])
-    assert (leak.num_pairs, leak.num_leaked_pairs, leak.num_leaked_sources) == (6, 2, 2)
+    assert leak[1:5] == (7, 2, 2, 1)  # pairs, of which in training: pairs, other sources, other targets
+    assert "2 of 7 pairs, the sources of 2 more and the targets of 1 more also occur" in leak.finding.message
     assert [(example.line, example.remark) for example in leak.examples] == [
         (2, "the pair is line 2 of data.any"),
         (3, "the pair is line 1 of data.more"),

@@ -1,11 +1,12 @@
 """`init` as a whole, without its dry run: the config that it writes suits the text, and `check` has nothing to say."""
 
 import json
+import random
 import shutil
 from pathlib import Path
 
 import pytest
-from harness import corpus_lines, run_command, succeed, write_lines
+from harness import corpus_lines, in_order, run_command, succeed, write_lines
 
 from translate.config.load import load_config
 from translate.lint import check
@@ -99,7 +100,18 @@ def test_text_that_cannot_be_trained_on_is_no_success(tmp_path: Path, monkeypatc
     for code, other in (("de", "en"), ("en", "de")):
         write_lines(Path(f"a.{code}"), corpus_lines(f"train.{other}")[:1000])
     told = run_command("init", "a.de", "a.en")
-    assert told.exit_code == 1 and "Not ready: " in told.stdout and "translate train" not in told.stdout
+    assert told.exit_code == 1 and in_order(told.stdout, "Not ready: ", "translate train de-en.yaml --ignore-errors")
+
+
+def test_a_text_of_few_different_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its vocabulary is the largest that works."""
+    monkeypatch.chdir(tmp_path)
+    draw, words = random.Random(1), {"de": "rot blau grün gelb weiß grau", "en": "red blue green yellow white grey"}
+    drawn = [draw.choices(range(6), k=7) for _ in range(1500)]
+    for code, names in words.items():
+        write_lines(Path(f"a.{code}"), [" ".join(names.split()[number] for number in line) for line in drawn])
+    run_command("init", "a.de", "a.en")  # the languages of so few words may be in doubt
+    assert 300 < load_config("de-en.yaml").config.tokenizer.vocab_size < 500
 
 
 def test_what_a_training_takes_is_said_and_held_to_a_night(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,7 +119,7 @@ def test_what_a_training_takes_is_said_and_held_to_a_night(tmp_path: Path, monke
     for code in ("de", "en"):
         write_lines(Path(f"a.{code}"), corpus_lines(f"train.{code}")[:1000])
     told = succeed("init", "a.de", "a.en").stdout
-    assert "translate import" in told and "translate train de-en.yaml" in told and "translate serve runs/de-en" in told
+    assert "docs/opus-mt.md" in told and "translate train de-en.yaml" in told and "translate serve runs/de-en" in told
     seen = check.dry_run(None)._replace(seconds_per_epoch=3600.0)  # type: ignore[arg-type,call-arg]
     monkeypatch.setattr(check, "dry_run", lambda *arguments, **options: seen)
     report = json.loads(succeed("init", "a.de", "a.en", "--name", "slow", "--json").stdout)

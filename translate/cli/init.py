@@ -16,7 +16,7 @@ _LITTLE_TEXT = 20_000  # pairs
 _ADVICE = (
     "This is little text to train on. Of the simple sentences of Multi30k, 1,800 pairs gave a model with 20 BLEU,"
     " 14,500 one with 36, and 29,000 one with 43 (docs/recipes.md). Fine-tuning a model that others trained on more"
-    " text is better: `translate import --help`."
+    " text is better, with another config: docs/opus-mt.md."
 )
 
 
@@ -73,7 +73,8 @@ def init(
         f"translate serve runs/{name}": "a page to translate on",
     }
     if not is_ready:
-        commands = {f"translate check {config}": f"shows the lines, counted in {folder}"}
+        anyway = {f"translate train {config} --ignore-errors": "trains on it as it is"}
+        commands = {f"translate check {config}": f"shows the lines, counted in {folder}"} | anyway
     lengths = f"{report.lengths.mean_source:.0f} and {report.lengths.mean_target:.0f} subwords per sentence"
     rows = [("text", f"{direction.source} → {direction.target}, {len(whole.sources):,} pairs, {lengths}")]
     rows += [("left out", f"{count:,} {reason}") for reason, count in split.left_out.items()]

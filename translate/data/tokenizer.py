@@ -283,12 +283,20 @@ def train_tokenizer(
             minloglevel=2,  # errors only; they are raised as well
         )
     except RuntimeError as error:
-        raise InputError(_training_failure(str(error), config, text_name)) from error
+        raise _training_failure(str(error), config, text_name) from error
     release_free_memory()  # the trainer held millions of sentences
     return Tokenizer(model.getvalue())
 
 
-def _training_failure(message: str, config: TokenizerConfig, text_name: str) -> str:
+class VocabularyTooLarge(InputError):
+    """`largest` is the largest vocabulary that the text allows."""
+
+    def __init__(self, message: str, largest: int) -> None:
+        super().__init__(message)
+        self.largest = largest
+
+
+def _training_failure(message: str, config: TokenizerConfig, text_name: str) -> InputError:
     """Explain SentencePiece's error in our own words; a test shows that its limits are exact."""
     limits = (
         ("large", r"Please set it to a value <= (\d+)", f"largest that works with type {config.type}"),
@@ -300,9 +308,9 @@ def _training_failure(message: str, config: TokenizerConfig, text_name: str) -> 
     )
     for wrong, pattern, limit in limits:
         if found := re.search(pattern, message):
-            return (
-                f"tokenizer.vocab_size = {config.vocab_size} is too {wrong} for {text_name}: {found[1]} is the {limit}"
-            )
+            size = f"tokenizer.vocab_size = {config.vocab_size}"
+            explained = f"{size} is too {wrong} for {text_name}: {found[1]} is the {limit}"
+            return VocabularyTooLarge(explained, int(found[1])) if wrong == "large" else InputError(explained)
     if "sentences_.empty()" in message or "all_chars_count" in message:
-        return f"tokenizer: {text_name} is empty"
-    return f"tokenizer: SentencePiece could not be trained on {text_name}: {message}"
+        return InputError(f"tokenizer: {text_name} is empty")
+    return InputError(f"tokenizer: SentencePiece could not be trained on {text_name}: {message}")

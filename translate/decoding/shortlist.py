@@ -4,6 +4,7 @@ A sentence's list depends on that sentence alone, so its translation does not de
 CTranslate2's vocabulary maps allow the words of the whole batch instead, so only our own engine has shortlists.
 """
 
+import math
 from itertools import chain
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -20,6 +21,7 @@ from translate.data.batching import EncodedPair
 from translate.data.languages import Languages
 from translate.data.lexicon import NULL_ID, Lexicon, learn_lexicon
 from translate.data.streaming import TrainingStreams
+from translate.data.text import SpacedText
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, load_tokenizers
 from translate.errors import InputError, RunError
 from translate.runs.checkpoint import read_tensors, write_tensors
@@ -27,7 +29,7 @@ from translate.runs.checksums import DamageError
 from translate.runs.directory import RunDirectory, open_run
 from translate.runs.loading import LoadedRun
 
-MAX_PAIRS = 500_000  # to learn translations from; more would take memory and change little
+MAX_PAIRS = 500_000  # to learn from; more would take memory and change little
 
 
 class Shortlist(NamedTuple):
@@ -125,9 +127,14 @@ def make_shortlist(run_path: Path, *, num_frequent: int, num_translations: int) 
     config = read_resolved_config(run.config)
     tokenizers, languages = load_tokenizers(run.tokenizer), Languages(config.data)
     pairs: list[EncodedPair] = []
-    for texts in map(augment_corpus, TrainingStreams(config.data).first):
-        sources = tokenizers.source.encode_lines(texts.sources, num_threads=torch.get_num_threads())
-        targets = tokenizers.target.encode_lines(texts.targets, num_threads=torch.get_num_threads())
+    corpora = [augment_corpus(each) for each in TrainingStreams(config.data).first]
+    share = min(1.0, MAX_PAIRS / sum(len(texts.sources) for texts in corpora))
+    for texts in corpora:
+        spaced = (SpacedText(side, math.ceil(share * len(side))) for side in (texts.sources, texts.targets))
+        sources, targets = (
+            tokenizer.encode_lines(side, num_threads=torch.get_num_threads())
+            for tokenizer, side in zip(tokenizers[:2], spaced, strict=True)
+        )
         tag = tokenizers.source.tag_ids(texts.direction and languages.tags_of(texts.direction)[0])
         for source, target in zip(sources, targets, strict=True):
             if len(source) <= config.data.max_source_tokens and len(target) <= config.data.max_target_tokens:
@@ -137,7 +144,7 @@ def make_shortlist(run_path: Path, *, num_frequent: int, num_translations: int) 
         for side, each in enumerate(tokenizers[:2])
     )
     shortlist = select_shortlist(
-        learn_lexicon(pairs[:: -(-len(pairs) // MAX_PAIRS) or 1], target_vocab_size=len(target_counts)),
+        learn_lexicon(pairs, target_vocab_size=len(target_counts)),
         source_counts=source_counts,
         target_counts=target_counts,
         vocabulary=tokenizers.vocabulary,

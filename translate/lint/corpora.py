@@ -1,7 +1,7 @@
 """Find suspicious pairs of a corpus, and held-out text that also occurs in training, and name their lines."""
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from operator import eq
@@ -181,24 +181,26 @@ def find_odd_characters(*sides: Iterable[str]) -> dict[str, Ints]:
 
 
 def find_leaks(training: Sequence[Survey], held_out: Iterable[Survey]) -> list[Leak]:
-    """Held-out corpora with pairs, or sources alone, that also occur in training, ignoring spaces and case."""
-    training_sources = np.concatenate([survey.source_hashes for survey in training])
-    training_pairs = hash_pairs(training_sources, np.concatenate([survey.target_hashes for survey in training]))
+    """Held-out corpora with pairs, or one side of them, that also occur in training, ignoring spaces and case."""
+    sources, targets = (np.concatenate(side) for side in zip(*(survey[3:5] for survey in training), strict=True))
+    where = {"pair": hash_pairs(sources, targets), "source": sources, "target": targets}
     starts = np.cumsum([0, *(len(survey.corpus.sources) for survey in training)])
     leaks = []
     for survey in held_out:
-        hashes = survey.source_hashes
-        pairs = _find_in(training_pairs, hash_pairs(hashes, survey.target_hashes))
-        sources = _find_in(training_sources, hashes)
-        alone = {line: seen for line, seen in sources.items() if line not in pairs and hashes[line] != _EMPTY}
-        leaked = [("pair", *each) for each in pairs.items()] + [("source", *each) for each in alone.items()]
-        examples = []
-        for what, line, seen in leaked[:_NUM_EXAMPLES]:
+        hashes = {"pair": hash_pairs(*survey[3:5]), "source": survey.source_hashes, "target": survey.target_hashes}
+        leaked = dict[int, tuple[str, int]]()  # by line: what is in training, and where; first the pairs
+        for what, known in where.items():
+            for line, seen in _find_in(known, hashes[what]).items():
+                if line not in leaked and hashes[what][line] != _EMPTY:
+                    leaked[line] = what, seen
+        examples, counts = list[Location](), Counter(what for what, _ in leaked.values())
+        for line, (what, seen) in list(leaked.items())[:_NUM_EXAMPLES]:
             index = int(np.searchsorted(starts, seen, side="right")) - 1
             place = f"{training[index].unit} {seen - int(starts[index]) + 1:,} of {training[index].key}"
             examples.append(_locate(survey, line, line, f"the {what} is {place}"))
         if leaked:
-            leaks.append(Leak(survey.key, len(hashes), len(pairs), len(alone), tuple(examples)))
+            numbers = (counts[what] for what in where)
+            leaks.append(Leak(survey.key, len(survey.source_hashes), *numbers, tuple(examples)))
     return leaks
 
 

@@ -81,21 +81,24 @@ class Leak(NamedTuple):
     num_pairs: int
     num_leaked_pairs: int  # pairs that also occur in training
     num_leaked_sources: int  # pairs whose source occurs in training with another target
+    num_leaked_targets: int  # others whose target does, such as in back-translated text
     examples: tuple[Location, ...]
 
     @property
     def finding(self) -> Finding:
-        """An error if half the pairs leak, unless there are few; a warning if 1 % do, or 5 % of the sources."""
+        """An error if half the pairs leak, unless there are few; a warning if 1 % do, or single sides of 5 %."""
         of_pairs, seen = f" of {self.num_pairs:,} pairs", []
         if self.num_leaked_pairs:
             seen.append(f"{self.num_leaked_pairs:,}{of_pairs}")
-        if self.num_leaked_sources:
-            seen.append(f"the sources of {self.num_leaked_sources:,}{' more' if seen else of_pairs}")
+        for side, number in ("sources", self.num_leaked_sources), ("targets", self.num_leaked_targets):
+            if number:
+                seen.append(f"the {side} of {number:,}{' more' if seen else of_pairs}")
         share = self.num_leaked_pairs / self.num_pairs
         is_error = self.num_pairs >= _FEW_PAIRS and share >= _LEAKED_ERROR_SHARE
-        is_warning = share >= 0.01 or self.num_leaked_sources >= 0.05 * self.num_pairs
+        is_warning = share >= 0.01 or self.num_leaked_sources + self.num_leaked_targets >= 0.05 * self.num_pairs
         severity: Severity = "error" if is_error else "warning" if is_warning else "note"
-        message = f"{self.key}: {' and '.join(seen)} also occur in training (ignoring spaces and case)"
+        listed = " and ".join(filter(None, (", ".join(seen[:-1]), seen[-1])))
+        message = f"{self.key}: {listed} also occur in training (ignoring spaces and case)"
         hint = "remove them from data.train: scores on them measure memorisation"
         return Finding(severity, "leakage", message, hint, tuple(map(str, self.examples)))
 

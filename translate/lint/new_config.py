@@ -14,6 +14,7 @@ from translate.config.schema import TrainingConfig
 from translate.config.yaml import dump_yaml
 from translate.data.corpora import read_corpus
 from translate.data.languages import Direction
+from translate.data.tokenizer import VocabularyTooLarge
 from translate.distributed.process_group import SINGLE_PROCESS
 from translate.lint.check import MAX_INSPECTED_PAIRS, Report, check
 from translate.lint.corpora import take_sample
@@ -94,7 +95,11 @@ def propose_config(direction: Direction, *, name: str, folder: Path) -> NewConfi
     data["test"] = dict.fromkeys(base.data.test) | {"test": data["test"]}
     tried = settings | choose_steps(int(num_epochs * num_tokens[1] / (base.training.step_tokens or 1)), base.training)
     values = {"extends": preset, "data": {"root": str(folder), **data}, **tried}
-    report = check(load_config(values).config, max_seconds=3.0)
+    try:
+        report = check(load_config(values).config, max_seconds=3.0)
+    except VocabularyTooLarge as error:  # the text has few different words
+        settings["tokenizer.vocab_size"] = error.largest
+        report = check(load_config(values | settings).config, max_seconds=3.0)
 
     plan, num_steps = report.plan, num_epochs * report.plan.steps_per_epoch
     most = int(plan.num_steps * _MOST_SECONDS / plan.seconds) if plan.seconds else num_steps

@@ -116,6 +116,8 @@ def _choose_columns(
         if None not in found:
             return direction, dict(zip(_COLUMNS, (columns[names.index(name)] for name in found if name), strict=True))
     if len(columns) == 2 and not languages and kind != "csv":
+        if not names:
+            logger.info(f"{place}: has no line with the names of its columns: its first pair is {shown}")
         return direction, dict(zip(_COLUMNS, columns if names else (0, 1), strict=True))
     problem = f"no columns are named {' and '.join(direction)}, or source and target; it has {shown}"
     raise InputError(f"{place}: {problem}{'; write a first line with such names' * is_flat}")
@@ -148,8 +150,9 @@ def read_named(corpora: Mapping[str, Corpus]) -> dict[str, ParallelCorpus]:
 def split_pairs(corpus: ParallelCorpus, held_out: Mapping[str, ParallelCorpus]) -> Split:
     """Hold out pairs that share no sentence with training on either side; near-duplicates count as the same.
 
-    They are those that share their sentences with the fewest other pairs, usually with none, and have usual lengths.
-    Which ones these are depends on the corpus alone.
+    They are those that share their sentences with the fewest other pairs, usually with none, and have usual lengths. A
+    tenth of the corpus is held out at most, with those that share a sentence. Which ones these are depends on the
+    corpus alone.
 
     Args:
         held_out: The validation and the test set, if they are given.
@@ -175,16 +178,19 @@ def split_pairs(corpus: ParallelCorpus, held_out: Mapping[str, ParallelCorpus]) 
     chosen, parts = usable[:0], {name: np.arange(len(given.sources)) for name, given in held_out.items()}
     taken = [np.concatenate(side) for side in zip(*map(_keys, held_out.values()), strict=True)]
     if not held_out:
-        num_sharing = np.zeros(len(usable), np.int64)
+        costs = np.full(len(is_equal), -1)  # the pairs that are lost to training if one is held out
         for side in keys:
             _, inverse, num_equal = np.unique(side[usable], return_inverse=True, return_counts=True)
-            num_sharing += num_equal[inverse]
+            costs[usable] += num_equal[inverse]
         order = np.random.Generator(np.random.PCG64(1)).permutation(len(usable))
-        chosen = usable[np.lexsort((order, num_sharing))]
+        chosen = usable[np.lexsort((order, costs[usable]))]
         chosen = chosen[~np.isin(chosen, find_unlikely_lengths(*lengths)) & ~is_equal[chosen]]
         for side in keys:  # of pairs that share a sentence, only the first
             chosen = chosen[np.sort(np.unique(side[chosen], return_index=True)[1])]
-        chosen = chosen[: 2 * min(_MOST_HELD_OUT, len(usable) // _HELD_OUT_SHARE)]
+        chosen = chosen[np.cumsum(costs[chosen]) <= 2 * (len(usable) // _HELD_OUT_SHARE)][: 2 * _MOST_HELD_OUT]
+        if len(chosen) < 2 and len(usable) >= _FEWEST_PAIRS:
+            shared = "nearly every pair shares a sentence with many others, also if digits and punctuation do not count"
+            raise InputError(f"{corpus.name}: {shared}, so no validation and test set can be held out")
         parts, taken = {"validation": chosen[::2], "test": chosen[1::2]}, [side[chosen] for side in keys]
     is_taken = np.isin(keys[0][usable], taken[0]) | np.isin(keys[1][usable], taken[1])
     left_out["sharing a sentence with a held-out pair"] = int(is_taken.sum()) - len(chosen)
@@ -194,7 +200,7 @@ def split_pairs(corpus: ParallelCorpus, held_out: Mapping[str, ParallelCorpus]) 
         raise InputError(
             f"{corpus.name}: {num_left:,} of {len(is_equal):,} pairs can be used{counts and f' ({counts})'}, and a"
             f" model learns nothing from fewer than {_FEWEST_PAIRS:,}. Write one sentence on each line, find more text,"
-            " or fine-tune a model that others have trained: `translate import --help`"
+            " or fine-tune a model that others have trained (docs/opus-mt.md)"
         )
     return Split({"train": usable[~is_taken], **parts}, left_out)
 
