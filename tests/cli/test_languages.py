@@ -108,6 +108,25 @@ def test_a_corpus_of_several_languages_does_not_claim_one(both: Path) -> None:
         assert in_order(result.stderr, "de, fr", "--from") == (not chosen)
 
 
+def test_the_source_of_a_fine_tuning_is_not_assumed(both: Path) -> None:
+    """With --to alone, nothing says which language a text is in, unless the model was trained on one direction to it."""
+    loaded = load_run(both)
+    (german, _), languages = loaded.config.data.train, ("de", "en", "fr")
+    data = {"train": (german.model_copy(update={"source_language": "fr"}),), "languages": languages}
+    config = loaded.config.model_copy(update={"data": loaded.config.data.model_copy(update=data)})
+    run = write_run(Path("run"), config, loaded.tokenizers, loaded.model)
+    for to, source in (("de", None), ("en", "fr")):
+        found = translate("decode", run, "toy.en", "--to", to, "--format", "jsonl", *OWN)
+        assert {json.loads(line)["source_language"] for line in found.stdout.splitlines()} == {source}, found.stderr
+        scored = translate("score", run, "toy.en", "toy.de", "--to", to)
+        assert {json.loads(line)["source_language"] for line in scored.stdout.splitlines()} == {source}, scored.stderr
+    made = translate("backtranslate", run, "toy.en", "--to", "de", "-o", "out", *OWN)
+    (corpus,) = yaml.safe_load(made.stdout)["data"]["train"]
+    assert corpus["target_language"] == "und" and "--from" in made.stderr
+    refused = translate("decode", run, "toy.en", "--to", "de", "--reverse", run, *OWN)
+    assert refused.exit_code == 2 and "--from" in refused.stderr
+
+
 def test_pictures(both: Path) -> None:
     files = ["--source", "toy.en", "--reference", "toy.de", "--to", "de"]
     result = translate("show", "alignments", both, *files, "-o", "b.html")

@@ -133,6 +133,36 @@ def test_a_language_is_translated_to_itself_only_after_such_training() -> None:
     assert trained.choose("en", "en") == ("en", "en") and trained.choose("en", "de") == ("de", "en")
 
 
+@pytest.mark.parametrize(
+    ("to", "from_", "chosen"),
+    [
+        (None, None, "deu_Latn-eng_Latn"),
+        ("fr", None, "deu_Latn-fra_Latn"),
+        ("fra_Latn", None, "deu_Latn-fra_Latn"),
+        (None, "fr", "fra_Latn-eng_Latn"),
+        ("fr", "en", "eng_Latn-fra_Latn"),
+        ("deu", "fr", "fra_Latn-deu_Latn"),
+    ],
+)
+def test_a_default_gives_the_languages_that_a_text_does_not_name(
+    to: str | None, from_: str | None, chosen: str
+) -> None:
+    """Whichever way a text spells the other language."""
+    codes = {"languages": ["deu_Latn", "eng_Latn", "fra_Latn"], "language_tags": "both"}
+    known = languages(source_language="deu_Latn", target_language="eng_Latn", **codes)
+    assert str(known.choose(to, from_, default=known.only)) == chosen
+    with pytest.raises(InputError, match="--from"):
+        known.choose("fr")
+
+
+def test_a_default_is_not_taken_against_the_text() -> None:
+    known = languages(direction("de-en"), languages=["de", "en", "fr"], language_tags="source")
+    assert known.choose("fr") == known.choose("fr", "und", default=known.only) == ("und", "fr")
+    there, back = (both := languages({"both_directions": True})).directions
+    for code in ("en", "EN", "eng_Latn"):  # the default's target: such a text goes the other way
+        assert both.choose(from_=code, default=there) == back
+
+
 @pytest.mark.parametrize("tags", [None, "both"])
 @pytest.mark.parametrize("names", [["de-en"], ["de-en", "en-de"], ["fr-en", "en-fr"], ["de-en", "fr-en", "en-en"]])
 def test_a_held_out_corpus_has_a_direction_that_can_be_chosen(names: list[str], tags: str | None) -> None:

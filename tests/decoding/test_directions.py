@@ -37,7 +37,9 @@ def test_a_language_is_named_when_a_run_is_loaded_or_later(both: Toy) -> None:
     assert {each.direction for each in to_english} == {("de", "en")}
     toward = translate.load(both.path, engine="translate", to="de")
     assert_same(toward.translate([Request(line, to="en") for line in lines]), to_english)
-    assert_same(toward.translate([Request(line, from_="de") for line in lines]), to_english)
+    for code in ("de", "deu_Latn"):
+        assert_same(toward.translate([Request(line, from_=code) for line in lines]), to_english)
+        assert_same(toward.translate(lines, from_=code), to_english)
     with pytest.raises(InputError, match="translates to en, de: .*to="):
         loaded.translate(lines)
     with pytest.raises(InputError, match="translates to en, de: 'fr' is not one of them"):

@@ -137,21 +137,37 @@ class Languages:
         sources, targets = ([*dict.fromkeys(filter(None, (pair[side] for pair in pairs)))] for side in (0, 1))
         return sources, targets
 
-    def choose(self, to: str | None = None, from_: str | None = None, *, names: tuple[str, str] = _NAMES) -> Direction:
+    def choose(
+        self,
+        to: str | None = None,
+        from_: str | None = None,
+        *,
+        default: Direction | None = None,
+        names: tuple[str, str] = _NAMES,
+    ) -> Direction:
         """The direction in which to translate.
 
         Args:
-            to: The language of the translations; None: the only one from `from_`, or the default.
+            to: The language of the translations; None: the only one from `from_`, or the usual one.
             from_: The language of the sources; None: the only one, or any if the model does not need to know.
+            default: The languages that are not given, if the model translates so.
             names: What the caller calls these two, for errors.
 
         Raises:
             InputError: The model does not have the language, or has a choice of several; or the two are the same, and
                 the model has not been trained to copy.
         """
+        if default and not (to or from_):
+            return default
+        if from_ != UNKNOWN:
+            from_ = _find(from_, self.sources, "from")
+        to = _find(to, self.targets, "to")
+        if default and to is None and from_ != default.target:
+            to = default.target
+        if default and from_ is None and to in self.targets_of(default.source):
+            from_ = default.source
         if from_ == UNKNOWN and UNKNOWN not in self.sources:
             from_ = None
-        from_, to = _find(from_, self.sources, "from"), _find(to, self.targets, "to")
         usual = [each for each in self.directions if to in (None, each.target) and from_ in (None, each.source)]
         if to is not None and to == from_ and not usual:
             raise InputError(f"both languages are {to}: change one of them ({names[0]}; {names[1]})")

@@ -138,9 +138,10 @@ class Translator:
     ) -> "Translator":
         """The same translator, whose texts have this direction, or these languages, unless they name theirs.
 
-        A language that is not named stays the same, if the model translates so.
+        Raises:
+            InputError: As in `Languages.choose`.
         """
-        direction = direction or (self._direction(to, from_) if to or from_ else self.direction)
+        direction = direction or (self.languages.choose(to, from_) if to or from_ else self.direction)
         return self if direction == self.direction else self.replace(direction=direction)
 
     def replace(self, **arguments: Any) -> "Translator":
@@ -187,8 +188,9 @@ class Translator:
 
         Args:
             align: Also align the words, which takes a forward pass; None: only those of one line.
-            to: The language of the translations; None: the model's only one.
-            from_: The language of the lines; None: the only one, or any if the model does not need to know.
+            to: The language of the translations; None: the translator's, or the model's only one.
+            from_: The language of the lines; None: the translator's if the model translates it so, or the only one, or
+                any if the model does not need to know.
             options: Settings of `DecodingConfig` for this call, such as `beam_size=4`.
 
         Raises:
@@ -196,7 +198,9 @@ class Translator:
             InputError: A setting does not exist or its value is invalid, the model does not have the language, or a
                 line cannot be translated.
         """
-        translator = (self.with_options(**options) if options else self).toward(to=to, from_=from_)
+        translator = self.with_options(**options) if options else self
+        if to or from_:
+            translator = translator.toward(self.languages.choose(to, from_, default=self.direction))
         is_one = isinstance(lines, str | Request)
         several: Any = [lines] if is_one else lines
         translations = translator.translate_stream(several)
@@ -379,7 +383,7 @@ class Translator:
         encoded = tokenizers.source.encode_lines(sources, num_threads=torch.get_num_threads())
         inputs_by_line: list[list[SearchInput]] = []
         for line, (request, ids) in enumerate(zip(requests, encoded, strict=True), start=first_number):
-            direction = self._direction(request.to, request.from_)
+            direction = self.languages.choose(request.to, request.from_, default=self.direction)
             self._check_reverse(direction)
             tag_ids, start_ids = self.tag_ids(direction)
             pieces = [(request.source, ids)]
@@ -413,17 +417,6 @@ class Translator:
             return encode_phrase(self.tokenizers.target, phrase)
         except InputError as error:
             raise InputError(f"line {line + 1}: {error}") from error
-
-    def _direction(self, to: str | None, from_: str | None) -> Direction:
-        """The languages of a line; those that it does not name are the translator's, if the model translates so."""
-        if self.direction is not None:
-            if not to and not from_:
-                return self.direction
-            if not to and from_ != self.direction.target:
-                to = self.direction.target
-            if to in self.languages.targets_of(self.direction.source):
-                from_ = from_ or self.direction.source
-        return self.languages.choose(to, from_)
 
     def _translation(self, given: SearchInput, hypotheses: list[Hypothesis]) -> Translation:
         """The translation of an input; of a beam, the reverse model ranks the hypotheses too."""
