@@ -75,6 +75,12 @@ def test_compare_refuses_a_set_that_a_run_cannot_translate(both: Path, run: Path
     assert f"{run} translates to en, but the test set toy-en-de is en-de:" in refused.stderr
     found = translate("compare", both, run, "--set", "toy-de-en", "--json")
     assert json.loads(found.stdout)["systems"] == ["source", "run"], found.stderr
+    loaded, codes = load_run(run), {"source_language": "deu_Latn", "target_language": "eng_Latn"}
+    config = loaded.config.model_copy(update={"data": loaded.config.data.model_copy(update=codes)})
+    other = write_run(Path("other"), config, loaded.tokenizers, loaded.model)
+    for systems in ([both, other, "--set", "toy-de-en"], [other, both, "--set", "first"]):
+        found = translate("compare", *systems)
+        assert found.exit_code == 0, found.stderr
 
 
 @pytest.mark.parametrize("command", ["distill", "backtranslate"])
@@ -109,7 +115,7 @@ def test_a_corpus_of_several_languages_does_not_claim_one(both: Path) -> None:
 
 
 def test_the_source_of_a_fine_tuning_is_not_assumed(both: Path) -> None:
-    """With --to alone, nothing says which language a text is in, unless the model was trained on one direction to it."""
+    """With --to alone, nothing says which language a text is in, unless only one was trained to be translated so."""
     loaded = load_run(both)
     (german, _), languages = loaded.config.data.train, ("de", "en", "fr")
     data = {"train": (german.model_copy(update={"source_language": "fr"}),), "languages": languages}

@@ -95,6 +95,7 @@ def test_a_reverse_of_several_sources_and_one_target(toy: Toy, tmp_path: Path) -
 
     many, reverse, line = make("de-en", "fr-en"), make("en-de"), toy.sources[0]
     expected = translate.load(toy.path, reverse=reverse).translate(line).score
+    assert translate.load(toy.path, reverse=make("eng_Latn-deu_Latn")).translate(line).score == pytest.approx(expected)
     loaded = translate.load(many, reverse=reverse)
     german = translate.load(many, reverse=reverse, from_="de")
     for found in (german.translate(line), german.translate(Request(line, to="en")), german.translate(line, to="en")):

@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from harness import write_run
 from starlette.testclient import TestClient
 
 from translate.decoding import Translator
 from translate.decoding.loading import load_own_translator
 from translate.documents.document import translate_document, word_weights
+from translate.runs.loading import load_run
 from translate.server.models import ServedModel
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
@@ -110,3 +112,16 @@ def test_services_choose_a_direction(served: TestClient, translator: Translator)
     assert response.status_code == 400 and "`source_lang`" in response.json()["message"]
     response = served.post("/v2/translate", json={"text": [BACK], "target_lang": "FR", "source_lang": "EN"})
     assert response.status_code == 400 and "EN to FR" in response.json()["message"]
+
+
+def test_a_model_that_needs_the_source_does_not_hide_another(
+    make_client: Any, both: Path, runs: list[Path], tmp_path: Path
+) -> None:
+    loaded = load_run(runs[0])
+    data = loaded.config.data.model_copy(update={"target_language": "it"})
+    italian = write_run(
+        tmp_path / "italian", loaded.config.model_copy(update={"data": data}), loaded.tokenizers, loaded.model
+    )
+    client = make_client(paths=[both, italian])
+    response = client.post("/translate", json={"q": DOG, "source": "auto", "target": "it"})
+    assert response.json()["detectedLanguage"]["language"] == "de"

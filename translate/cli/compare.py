@@ -122,7 +122,7 @@ def _check_direction(run: Path, direction: "Direction | None", *, set_name: str)
 
     config = read_resolved_config(open_run(run).config)
     languages, is_tuned = Languages(config.data), config.training.initialize_from is not None
-    if direction and (translated := languages.instead_of(direction, is_tuned=is_tuned)):
+    if direction and (translated := languages.instead_of(languages.respell(direction), is_tuned=is_tuned)):
         raise InputError(
             f"{run} translates {translated}, but the test set {set_name} is {direction}: leave this run out, or give"
             " --source and --reference"

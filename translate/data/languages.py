@@ -87,6 +87,11 @@ class Languages:
         """The direction of a corpus."""
         return Direction(*self._data.languages_of(corpus))
 
+    def respell(self, direction: Direction) -> Direction:
+        """The direction in the model's own codes; a language that the model does not have stays as it is."""
+        source, target = direction
+        return Direction(find_language(source, self.sources) or source, find_language(target, self.targets) or target)
+
     def instead_of(self, direction: Direction, *, is_tuned: bool) -> str:
         """Say what the model translates instead, if it cannot translate in a direction; otherwise return an empty text.
 

@@ -111,7 +111,8 @@ class Translator:
                 "a reverse model needs the language of the text: say with --from, or from_= in Python, which of"
                 f" {list_some(sources)} it is"
             )
-        if there.source not in reverse.languages.targets_of(there.target):
+        back = reverse.languages.respell(Direction(there.target, there.source))
+        if back.target not in reverse.languages.targets_of(back.source):
             raise InputError(
                 f"{reverse.name} translates {reverse.languages}: the reverse of {self.name} translates {there.target} →"
                 f" {there.source}"
@@ -141,7 +142,9 @@ class Translator:
         Raises:
             InputError: As in `Languages.choose`.
         """
-        direction = direction or (self.languages.choose(to, from_) if to or from_ else self.direction)
+        direction = self.languages.respell(direction) if direction else self.direction
+        if to or from_:
+            direction = self.languages.choose(to, from_)
         return self if direction == self.direction else self.replace(direction=direction)
 
     def replace(self, **arguments: Any) -> "Translator":

@@ -104,15 +104,20 @@ def choose_model(
 
     Raises:
         HTTPException: No model translates between them.
-        InputError: The model needs to know the source language.
+        InputError: The first model needs to know the source language, and so do all others.
     """
-    is_any = source.lower() in _ANY
+    is_any, refused = source.lower() in _ANY, list[InputError]()
     for model in models.values():
         known = model.languages
         code = None if is_any else find_language(source, known.sources, or_wider=True)
         targets = known.targets_of(code) if code else known.targets if is_any else []
         if to := find_language(target, targets, or_wider=True):
-            return model, model.choose(to, code, names=names)
+            try:
+                return model, model.choose(to, code, names=names)
+            except InputError as error:
+                refused.append(error)
+    if refused:
+        raise refused[0]
     available = ", ".join(dict.fromkeys(str(model.languages) for model in models.values()))
     raise HTTPException(400, f"no model translates {source or 'any'} to {target}; available: {available}")
 
