@@ -199,8 +199,9 @@ def find_leaks(training: Sequence[Survey], held_out: Iterable[Survey]) -> list[L
             place = f"{training[index].unit} {seen - int(starts[index]) + 1:,} of {training[index].key}"
             examples.append(_locate(survey, line, line, f"the {what} is {place}"))
         if leaked:
-            numbers = (counts[what] for what in where)
-            leaks.append(Leak(survey.key, len(survey.source_hashes), *numbers, tuple(examples)))
+            pairs, sources_alone, targets_alone = (counts[what] for what in where)
+            num_pairs = len(survey.source_hashes)
+            leaks.append(Leak(survey.key, num_pairs, pairs, sources_alone, targets_alone, tuple(examples)))
     return leaks
 
 
