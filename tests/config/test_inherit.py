@@ -125,6 +125,14 @@ def test_the_languages_and_tags_of_the_run_are_kept(load: Load, tmp_path: Path) 
     assert load("data.language_tags=target", required=False).config.data.tags == "target"  # the run has none
 
 
+def test_languages_that_all_corpora_of_the_run_name_are_inherited(load: Load, tmp_path: Path) -> None:
+    named = "data.train=[{kind: tsv, path: a, source_language: nl, target_language: es}]"
+    base = load_config("demo", (*_BASE[:2], named, "data.validation=null", "data.test={test: null}")).config
+    write_run_files(tmp_path / "runs/named", base)
+    data = load("training.initialize_from=runs/named", required=False).config.data
+    assert (data.source_language, data.target_language) == ("nl", "es") and "nl → es" in repr(base)
+
+
 def test_what_the_run_was_extended_by_is_not_added_again(load: Load, tmp_path: Path) -> None:
     made = load("tokenizer.add_characters=true", "tokenizer.add_pieces=[<a>]", "tokenizer.subword_sampling=null").config
     write_run_files(tmp_path / "runs/extended", made)

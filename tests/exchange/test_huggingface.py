@@ -6,6 +6,7 @@ import pytest
 import torch
 from harness import model_to_export, toy_tokenizers
 
+from translate.config.data import DataConfig
 from translate.config.decoding import DecodingConfig
 from translate.config.load import load_config
 from translate.config.schema import Config, ModelConfig
@@ -50,10 +51,13 @@ def test_settings_of_the_search(key: str, value: object, written: dict[str, obje
 
 
 def test_tokens_are_ours(tmp_path: Path) -> None:
-    """Each side by its own vocabulary; a character that it cannot spell is the unknown token."""
+    """Each side by its own vocabulary; a character that it cannot spell is the unknown token. So are the languages."""
     model, tokenizers = model_to_export(tie_embeddings="decoder", vocabulary="separate")
-    write_huggingface(model, tokenizers, Config.model_construct(model=model.config), tmp_path)
+    data = {"train": [{"kind": "tsv", "path": "a", "source_language": "fr", "target_language": "es"}]}
+    config = Config.model_construct(model=model.config, data=DataConfig.model_validate(data))
+    write_huggingface(model, tokenizers, config, tmp_path)
     tokenizer = transformers.MarianTokenizer.from_pretrained(tmp_path)
+    assert (tokenizer.source_lang, tokenizer.target_lang) == ("fr", "es")
     text = "  der Hund läuft, Ж 5"
     assert tokenizer(text)["input_ids"] == [*tokenizers.source.encode(text), 3]
     assert 1 in tokenizer(text)["input_ids"]

@@ -288,6 +288,12 @@ class DataConfig(Section):
         return corpus.source_language or self.source_language, corpus.target_language or self.target_language
 
     @property
+    def direction(self) -> tuple[str, str]:
+        """The languages of all training corpora, if these agree; otherwise `source_language` and `target_language`."""
+        pairs = {self.languages_of(corpus) for corpus in self.train}
+        return pairs.pop() if len(pairs) == 1 else (self.source_language, self.target_language)
+
+    @property
     def training_corpora(self) -> list[Corpus]:
         """The corpora to train on; a corpus that is used in both directions is listed once."""
         return list(without_reverse(self.corpora("train")).values())

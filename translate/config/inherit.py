@@ -70,6 +70,7 @@ def _inherited(base: Config) -> dict[str, dict[str, Any]]:
     """The values that fine-tuning inherits from a run's config, by section and key."""
     own_files = {"source_model": None, "target_model": None}  # the run has tokenizers of its own
     data = base.data.model_dump(mode="json", include=_MAY_DIFFER["data"])
+    data |= zip(("source_language", "target_language"), base.data.direction, strict=True)
     data |= base.data.language_settings  # without tags, fine-tuning may add them
     if base.data.tags:
         data["languages"] = [*dict.fromkeys([*data["languages"], *base.tokenizer.add_languages])]

@@ -309,7 +309,7 @@ class Config(Section):
     """How translations are scored."""
 
     def __repr__(self) -> str:
-        return f"<Config {self.name}, {self.data.source_language} → {self.data.target_language}: {self.model!r}>"
+        return f"<Config {self.name}, {' → '.join(self.data.direction)}: {self.model!r}>"
 
     def decoding_settings(self) -> DecodingConfig:
         """The section `decoding`, with missing token limits taken from `data`."""

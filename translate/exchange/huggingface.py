@@ -156,8 +156,7 @@ def write_marian_tokenizer(
     files["tokenizer_config.json"] = {
         "tokenizer_class": "MarianTokenizer",
         "separate_vocabs": is_separate,
-        "source_lang": config.data.source_language,
-        "target_lang": config.data.target_language,
+        **dict(zip(("source_lang", "target_lang"), config.data.direction, strict=True)),
         **{key: name for key, name in pieces.items() if name in files["vocab.json"]},
         **config.data.language_settings,
         **({} if limit is None else {"model_max_length": limit}),
