@@ -9,16 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import Toy, import_, in_order, make_two_ways, write_run
+import yaml
+from harness import Toy, import_, in_order, make_two_ways, write_run, write_weights
 
 from translate.config.data import DataConfig, HubCorpus, TextCorpus
+from translate.config.load import load_config
 from translate.decoding import Translator
 from translate.decoding.loading import load_own_translator
 from translate.evaluation.evaluate import evaluate, write_report
 from translate.evaluation.metrics import describe_scores
 from translate.exchange import export_run
 from translate.exchange.card import CardScores, read_scores, write_card
-from translate.runs.directory import RunDirectory
+from translate.runs.directory import RunDirectory, create_run
+from translate.runs.initial import read_initial_weights
 from translate.runs.loading import load_run
 from translate.runs.summary import summarize_run
 
@@ -167,6 +170,40 @@ def test_an_imported_model_names_its_source_and_licence(make_opus: Callable[...,
     assert card.data.base_model == "me/opus-mt-de-en" and "(https://huggingface.co/me/opus-mt-de-en)" in card.text
     assert "# opus-mt-de-en: de → en" in card.text and "cc-by-4.0" in card.text
     assert "| data |" not in card.text and str(tmp_path) not in card.text
+
+
+@pytest.mark.parametrize(
+    ("licences", "shown"),
+    [(["mit", "mit", "mit"], "mit"), (["cc-by-nc-4.0", "mit", "mit"], None), (["mit", "cc-by-sa-4.0", "mit"], None),
+     (["mit", None, "mit"], None)],
+)  # fmt: skip
+def test_fine_tunings_keep_the_model_and_the_licences_that_they_began_with(
+    make_opus: Callable[..., Path], tmp_path: Path, licences: list[str | None], shown: str | None
+) -> None:
+    """An import with the first licence, and two fine-tunings on text with the others."""
+    folder = make_opus(tmp_path / "models--me--opus-mt-de-en" / "snapshots" / "0a1b")
+    (folder / "README.md").write_text(f"---\nlicense: {licences[0]}\n---\n# opus\n")
+    runs = [tmp_path / "0", tmp_path / "1", tmp_path / "2"]
+    loaded = import_(folder, runs[0])
+    for licence, base, tuned in zip(licences[1:], runs, runs[1:], strict=False):
+        corpus = {"kind": "text", "source": "a", "target": "b", "license": licence}
+        sections = {"data": {"train": [corpus]}, "training": {"initialize_from": str(base)}}
+        config = load_config(sections, require_files=False).config
+        initial = read_initial_weights(config)
+        assert initial is not None
+        origins = initial.provenance(tuned), {"initialized_from": {"run": "../base"}}  # and an earlier version's
+        for path, origin in zip((tuned, tmp_path / f"{tuned.name}-old"), origins, strict=True):
+            new = create_run(path, config=config, tokenizers=loaded.tokenizers, command=[], provenance=origin)
+            write_weights(new, loaded.model, "best", 7)
+    cards = []
+    for run in (runs[2], tmp_path / "2-old"):
+        write_card(tmp_path, load_run(run), to="ctranslate2", name="mine")
+        cards.append((tmp_path / "README.md").read_text(encoding="utf-8"))
+    header = yaml.safe_load(cards[0].split("---\n")[1])
+    assert (header.get("license"), header["base_model"]) == (shown, "me/opus-mt-de-en")
+    named = ", ".join(sorted({each or "not known" for each in licences}))
+    assert "| a, b | mit |" in cards[0] and f"behind the weights: {named}.\n" in cards[0]
+    assert "\nlicense:" not in cards[1] and "Fine-tuned from base. " in cards[1]
 
 
 @pytest.mark.parametrize(

@@ -112,9 +112,8 @@ def test_where_they_are_from(
     initial = read(tuning(config, run))
     assert str(initial) == "runs/tiny (step 7, BLEU 36.54)"
     digest = fingerprint(run.checkpoint("best"))
-    assert initial.provenance(Path("runs/deep/new")) == {
-        "initialized_from": {"run": "../../tiny", "checkpoint": "best", "step": 7, "sha256": digest}
-    }
+    origin = {"run": "../../tiny", "checkpoint": "best", "step": 7, "sha256": digest, "imported": {}, "licences": []}
+    assert initial.provenance(Path("runs/deep/new")) == {"initialized_from": origin}
     run.metrics.write_text("half a li")
     assert str(read(tuning(config, run))) == "runs/tiny (step 7)"
     assert read_initial_weights(config) is None

@@ -20,7 +20,7 @@ from translate.evaluation.metrics import Metric
 from translate.exchange.language_tokenizers import m2m100_vocabulary
 from translate.files import FileError, read_json
 from translate.language_codes import standard_code
-from translate.runs.directory import open_run, read_description
+from translate.runs.directory import Description, open_run, read_description
 from translate.runs.loading import LoadedRun, describe_moment
 from translate.runs.metrics import read_metrics
 
@@ -115,7 +115,7 @@ class WeightsOrigin(NamedTuple):
 
     title: str
     base_model: str | None  # on the Hub
-    licences: set[str | None]  # of the training data or of an imported model; None: not known
+    licences: set[str | None]  # see `Description.licences`
     training: list[str]  # lines of the card
     weights: str  # in a few words
 
@@ -138,7 +138,7 @@ def write_card(
     """
     sizes, languages = run.config.model, Languages(run.config.data)
     description = read_description(open_run(run.directory))
-    origin = _describe_origin(run, description.imported)
+    origin = _describe_origin(run, description)
     library, packages, _ = _LIBRARIES[to]
     is_m2m100 = to == "huggingface" and m2m100_vocabulary(run.model, run.tokenizers, run.config) is not None
     if lost := ", ".join(find_lost_settings(run.config.decoding, to, has_start=not is_m2m100)):
@@ -196,20 +196,24 @@ def _example(directory: Path, run: LoadedRun, languages: Languages, *, to: str, 
     )
 
 
-def _describe_origin(run: LoadedRun, imported: dict[str, Any]) -> WeightsOrigin:
-    data = run.config.data
-    if not imported:
-        corpora = [f"| {_link(each)} | {each.license or 'not named in the config'} |" for each in data.training_corpora]
-        training = ["| data | licence |", "|---|---|", *corpora] if corpora else []
-        weights = f"the weights of {describe_moment(run.step, run.averaged)}"
-        return WeightsOrigin(run.config.name, None, {corpus.license for corpus in data.train}, training, weights)
-    folder, licence = Path(str(imported.get("folder"))), str(imported.get("licence") or "")
+def _describe_origin(run: LoadedRun, description: Description) -> WeightsOrigin:
+    data, began = run.config.data, description.initialized_from
+    folder = Path(str(description.base.get("folder", began.get("run"))))
     on_hub = re.search("models--(.+)--(.+)/snapshots/", folder.as_posix())  # in the cache of huggingface_hub
     base_model = "/".join(on_hub.groups()) if on_hub else None
     title = Path(base_model or folder).name
     shown = f"[{base_model}](https://huggingface.co/{base_model})" if base_model else title
-    training = [f"{shown} is another toolkit's model; its licence is {licence or 'not known'}."]
-    return WeightsOrigin(title, base_model, {licence or None}, training, "imported weights")
+    licences = description.licences(data)
+    named = ", ".join(sorted(licence or "not known" for licence in licences))
+    if description.imported:
+        training = [f"{shown} is another toolkit's model; its licence is {named}."]
+        return WeightsOrigin(title, base_model, licences, training, "imported weights")
+    corpora = [f"| {_link(each)} | {each.license or 'not named in the config'} |" for each in data.training_corpora]
+    training = ["| data | licence |", "|---|---|", *corpora] if corpora else []
+    if began:
+        training.append(f"\nFine-tuned from {shown}. Licences of all models and data behind the weights: {named}.")
+    weights = f"the weights of {describe_moment(run.step, run.averaged)}"
+    return WeightsOrigin(run.config.name, base_model, licences, training, weights)
 
 
 def _describe_header(

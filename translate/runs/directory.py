@@ -13,6 +13,7 @@ from pydantic import Field
 
 from translate._version import __version__, package_versions
 from translate.atomic import explain_write_errors, is_temporary, sync, text_bytes, write_text
+from translate.config.data import DataConfig
 from translate.config.schema import Config
 from translate.config.show import resolved_yaml
 from translate.data.languages import list_some
@@ -87,6 +88,26 @@ class Description:
     command: list[str] = dataclasses.field(default_factory=list)
     imported: dict[str, Any] = dataclasses.field(default_factory=dict)  # see `import_model`
     initialized_from: dict[str, Any] = dataclasses.field(default_factory=dict)  # see `InitialWeights.provenance`
+
+    @property
+    def base(self) -> dict[str, Any]:
+        """The entry `imported` of this run, or of the run that its fine-tunings began from; empty: there is none."""
+        base = self.imported or self.initialized_from.get("imported")
+        return base if isinstance(base, dict) else {}
+
+    def licences(self, data: DataConfig) -> set[str | None]:
+        """The licences of the imported model and of all training data behind the weights; None: one is not known.
+
+        Args:
+            data: The run's own section `data`.
+        """
+        if self.imported:
+            found = [self.imported.get("licence")]
+        else:
+            before = self.initialized_from.get("licences")  # earlier versions did not record them
+            unknown = [None] if self.initialized_from else []
+            found = [*(before if isinstance(before, list) else unknown), *(corpus.license for corpus in data.train)]
+        return {licence if isinstance(licence, str) else None for licence in found}
 
 
 class NewerFormatError(InputError):

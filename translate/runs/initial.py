@@ -33,6 +33,7 @@ class InitialWeights(NamedTuple):
     checkpoint: Checkpoint
     step: int  # at which they were saved
     bleu: float | None  # at that step, on that run's validation corpus; None: unknown
+    origin: dict[str, Any]  # the imported model and the licences behind the weights: see `Description`
 
     @property
     def run(self) -> Path:
@@ -47,6 +48,7 @@ class InitialWeights(NamedTuple):
         """The entry of `run.json` about the initial weights of a run in `directory`, to which the path is relative."""
         run = Path(os.path.relpath(self.run, directory.resolve())).as_posix()
         values = {"run": run, "checkpoint": self.checkpoint, "step": self.step, "sha256": self.sha256}
+        values |= self.origin
         return {"initialized_from": values}
 
     def give_to(self, model: Transformer, *, seed: int, related: Sequence[Mapping[int, int]] = ({}, {})) -> None:
@@ -131,7 +133,10 @@ def read_initial_weights(config: Config) -> InitialWeights | None:
     tensors, step, averaged = read_weights(run, checkpoint, last="training.initialize_checkpoint=last")
     file, recorded = run.checkpoint(checkpoint), [] if averaged else read_metrics(run)
     scores = [each.get("BLEU") for each in recorded if each["kind"] == "validation" and each["step"] == step]
-    return InitialWeights(file.resolve(), tensors, fingerprint(file), checkpoint, step, scores[-1] if scores else None)
+    description = read_description(run)
+    origin = {"imported": description.base, "licences": sorted(description.licences(base.data), key=str)}
+    bleu = scores[-1] if scores else None
+    return InitialWeights(file.resolve(), tensors, fingerprint(file), checkpoint, step, bleu, origin)
 
 
 def check_unchanged(run: RunDirectory, initial: InitialWeights) -> None:
