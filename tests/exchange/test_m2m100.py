@@ -1,14 +1,17 @@
 """M2M100 and NLLB-200 folders: numbers and tokens are those of transformers, there and back, whole and pruned."""
 
+import contextlib
+import io
 import json
 import logging
+import re
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from harness import import_, make_m2m100, make_two_ways, write_lines
+from harness import import_, in_order, make_m2m100, make_two_ways, write_lines
 from trainings import run_training
 
 from translate.config.load import load_config
@@ -102,6 +105,37 @@ def test_there_and_back(imported: tuple[str, Path, Path], tmp_path: Path) -> Non
     assert "languages" in (tmp_path / "back" / "README.md").read_text()
     again = import_(tmp_path / "back", tmp_path / "again")
     assert_same_run(again, load_run(run))
+
+
+@pytest.mark.parametrize(("source", "target"), [(0, 1), (0, 2)])
+def test_the_export_has_the_languages_of_the_run(
+    imported: tuple[str, Path, Path], german: list[str], tmp_path: Path, source: int, target: int
+) -> None:
+    """Its tokenizer, also without English, and the code in its card, which can choose others."""
+    kind, folder, _ = imported
+    codes = [CODES[kind][side] for side in (source, target)]
+    named = [f"data.source_language={codes[0]}", f"data.target_language={codes[1]}", "decoding.beam_size=1"]
+    import_(folder, tmp_path / "run", *named, keep_languages=codes if kind == "nllb" else ())
+    export_run(tmp_path / "run", to="huggingface", output=tmp_path / "out")
+    tokenizer = load_tokenizer(tmp_path / "out")
+    assert [tokenizer.src_lang, tokenizer.tgt_lang] == codes
+    tags = [load_run(tmp_path / "run").config.data.language_tag.format(code) for code in codes]
+    assert tokenizer.convert_ids_to_tokens(tokenizer(german[0], text_target=german[0])["input_ids"][:1]) == tags[:1]
+    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert in_order(card, f"such as `{tags[0]}`", "`src_lang`", f"such as `{tags[1]}`", "as the code does")
+    [code] = re.findall(r"```python\n(.*?)```", card, flags=re.DOTALL)
+    names: dict[str, Any] = {}
+    with contextlib.redirect_stdout(io.StringIO()):
+        exec(code.replace('"out', f'"{tmp_path}/out'), names)
+    translator = load_own_translator(tmp_path / "run", options={"device": "cpu"}).translator
+    directions: list[list[str]] = [codes, codes[::-1]]
+    found = [[names["translate"](text) for text in german[:5]]]
+    found.append([names["translate"](text, codes[1], tags[0]) for text in german[:5]])
+    expected = [
+        [re.sub("__[a-z]+__ ?", "", each.text).strip() for each in translator.translate(german[:5], to=to, from_=from_)]
+        for from_, to in directions
+    ]  # a tag in a translation is text to us
+    assert found == expected and found[0] != found[1]
 
 
 def test_an_own_run_with_tags_like_those_of_nllb(tmp_path: Path) -> None:

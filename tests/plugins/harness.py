@@ -260,6 +260,8 @@ def make_m2m100(folder: Path, kind: str, **settings: Any) -> Path:
         }
         num_languages = 4
     else:
+        codes = transformers.models.m2m_100.tokenization_m2m_100.FAIRSEQ_LANGUAGE_CODES["m2m100"]
+        tokenizer_config["additional_special_tokens"] = [f"__{code}__" for code in codes]
         (folder / "vocab.json").write_text(json.dumps({piece: row for row, piece in enumerate(names)}))
     (folder / "tokenizer_config.json").write_text(json.dumps(tokenizer_config))
     config = transformers.M2M100Config(

@@ -74,6 +74,11 @@ _WITH_PREFIX = {  # changes of code for translations that begin with a tag
     "result.hypotheses": "[pieces[1:] for pieces in result.hypotheses]",
     "len(each[1]) ** {power}": "(len(each[1]) + 1) ** {power}",
 }
+_WITH_LANGUAGES = {  # changes of code for a tokenizer that puts the tag before a source
+    "def translate(line):": """def translate(line, src_lang="{src_lang}", tag="{forced}"):
+    tokenizer.src_lang, first = src_lang, tokenizer.convert_tokens_to_ids(tag)""",
+    "**batch, ": "**batch, forced_bos_token_id=first, ",
+}
 _TRANSFORMERS_JS = """
 ```
 
@@ -155,7 +160,7 @@ def write_card(
         f"\n## Use\n\n```bash\npip install {packages}\n```\n\n```python",
         _example(directory, run, languages, to=to, name=name),
         "```\n",
-        *_explain_tags(languages, run.tokenizers.source, to=to),
+        *_explain_tags(directory, languages, run.tokenizers.source, to=to),
         f"The files have no exact counterpart of the run's {lost}, so some translations may differ.\n" if lost else "",
         "## Scores\n",
         *(_score_rows(scores) if scores else ["`translate eval` has not scored these weights."]),
@@ -175,18 +180,19 @@ def _example(directory: Path, run: LoadedRun, languages: Languages, *, to: str, 
     """Code that translates with the export."""
     config, tokenizers, (_, _, code) = run.config.decoding, run.tokenizers, _LIBRARIES[to]
     _, tag = languages.tags_of(languages.usual)
+    changes = _WITH_LANGUAGES if _tags_sources(directory) else _WITH_PREFIX if to == "ctranslate2" and tag else {}
     source, target = ("joint", "joint") if tokenizers.source is tokenizers.target else ("source", "target")
     trust = ", trust_remote_code=True" if (directory / "modeling_translate.py").exists() else ""
     if to == "ctranslate2" and tokenizers.source.language_tokens:
         code = _TRANSLATE_TAGGED
-    if to == "ctranslate2" and tag:
-        for before, after in _WITH_PREFIX.items():
-            code = code.replace(before, after)
+    for before, after in changes.items():
+        code = code.replace(before, after)
     if (directory / "tokenizer.json").exists():
         code += _TRANSFORMERS_JS
     return code.format(
         **{"name": name, "source": source, "target": target, "trust": trust, "power": length_power(config)},
         tag=" ".join(tokenizers.target.pieces(tokenizers.target.tag_ids(tag))),
+        **{"src_lang": languages.usual.source, "forced": tag},
         start=1 + bool(tag),
         begins="the start symbol and the tag" if tag else "the start symbol",
         factor=config.max_length_factor,
@@ -252,13 +258,20 @@ def _score_rows(scores: Sequence[CardScores]) -> Iterator[str]:
             yield f"| {set_name} | {search} | {metric} | {score:.2f} | {shown} | {signature.replace('|', ' ')} |"
 
 
-def _explain_tags(languages: Languages, tokenizer: Tokenizer, *, to: str) -> Iterator[str]:
+def _tags_sources(directory: Path) -> bool:
+    """Whether the tokenizer of an export is M2M100's or NLLB's, which puts the tag before a source."""
+    return (directory / "sentencepiece.bpe.model").exists()
+
+
+def _explain_tags(directory: Path, languages: Languages, tokenizer: Tokenizer, *, to: str) -> Iterator[str]:
     """How to tell the model which languages to translate, if it has to know."""
     (before, tag), of = languages.tags_of(languages.usual), "its own" if languages.tags == "both" else "the target"
+    is_set = _tags_sources(directory)
     if before := before or next(iter(tokenizer.language_tokens), None):
-        yield f"Each source begins with the tag of {of} language, such as `{before}`.\n"
+        how = ", which the tokenizer puts there: set its `src_lang`, as the code does" if is_set else ""
+        yield f"Each source begins with the tag of {of} language, such as `{before}`{how}.\n"
     if tag:
-        prefix = "the decoder's prefix" + (", as the code does with `tag`" if to == "ctranslate2" else "")
+        prefix = "the decoder's prefix" + (", as the code does with `tag`" if is_set or to == "ctranslate2" else "")
         yield f"Each translation begins with the tag of its language, such as `{tag}`: make it {prefix}.\n"
 
 

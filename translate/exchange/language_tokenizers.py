@@ -10,6 +10,7 @@ from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[att
 
 from translate.atomic import write_text
 from translate.config.schema import Config
+from translate.data.languages import Languages
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, SPACE, UNK_ID, Tokenizer, Tokenizers
 from translate.decoding.counterparts import find_lacking
 from translate.errors import import_extra
@@ -48,11 +49,12 @@ def is_symbol(subword: str) -> bool:
 
 
 def choose_language(theirs: Any, ours: Tokenizer) -> list[int]:
-    """Set a tokenizer to the first language that both know; returns our ids of what it puts before a text."""
+    """Our ids of what a tokenizer puts before a text; it gets another language if we do not know its own."""
     if not hasattr(theirs, "src_lang"):
         return []
     tag, languages = language_tags(theirs)
-    theirs.src_lang = next(code for code in languages if ours.tag_id(tag.format(code)) is not None)
+    codes = (theirs.src_lang, *languages)
+    theirs.src_lang = next(code for code in codes if ours.tag_id(tag.format(code)) is not None)
     return ours.tag_ids(tag.format(theirs.src_lang))
 
 
@@ -102,6 +104,7 @@ def write_tokenizer(vocabulary: Vocabulary, tokenizer: Tokenizer, config: Config
     sets = [key for key, codes in known.items() if codes == languages]
     if data.language_tag == TAGS["M2M100Tokenizer"] and sets:
         settings: dict[str, Any] = {"tokenizer_class": "M2M100Tokenizer", "language_codes": sets[0]}
+        settings["additional_special_tokens"] = [tag.removeprefix(SPACE) for tag in tags]  # `decode` skips them
         ids = {name: row for row, name in enumerate(names[:end])}
         write_text(directory / "vocab.json", json.dumps(ids, indent=2, ensure_ascii=False) + "\n")
     elif data.language_tag == TAGS["NllbTokenizer"] and "<mask>" in names and not (any(is_unused[4:end]) or after):
@@ -112,6 +115,8 @@ def write_tokenizer(vocabulary: Vocabulary, tokenizer: Tokenizer, config: Config
         settings |= {"added_tokens_decoder": added}
     else:
         return False
+    if Languages(data).directions or not {"en", "eng_Latn"} & {*languages}:  # otherwise English, as transformers has it
+        settings |= zip(("src_lang", "tgt_lang"), Languages(data).usual, strict=True)
     del model.pieces[:]
     symbols = {"<unk>": kinds.UNKNOWN, "<s>": kinds.CONTROL, "</s>": kinds.CONTROL}  # as fairseq's models have them
     model.pieces.extend([kinds(piece=symbol, type=kind) for symbol, kind in symbols.items()])
