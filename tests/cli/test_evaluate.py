@@ -1,12 +1,14 @@
 """`translate eval` in its three modes."""
 
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
 
+from filelock import FileLock
+from harness import in_order, succeed
 from harness import run_command as translate
-from harness import succeed
 
 
 def test_eval_of_all_test_sets(run: Path, corpus: Path) -> None:
@@ -24,6 +26,15 @@ def test_eval_of_all_test_sets(run: Path, corpus: Path) -> None:
         kept = run / "evaluation" / name
         assert (kept / "hypotheses.txt").read_bytes().count(b"\n") == number
         assert json.loads((kept / "report.json").read_text())["num_lines"] == number
+
+
+def test_scores_of_a_run_that_cannot_be_written(copied: Path) -> None:
+    shutil.rmtree(copied / "evaluation", ignore_errors=True)
+    (copied / "evaluation").touch()
+    result = translate("eval", copied)
+    heads = [line.split(",")[0] for line in result.stdout.splitlines() if ", best checkpoint (step " in line]
+    assert heads == ["first", "second"] and result.stdout.count("  BLEU  ") == 3
+    assert result.exit_code == 1 and in_order(result.stderr, "evaluation/first", "cannot be written")
 
 
 def test_eval_of_two_files(run: Path, corpus: Path) -> None:
@@ -111,3 +122,10 @@ def test_tuned_settings_become_the_defaults_of_the_run(run: Path, tmp_path: Path
     best = max(float(line.split()[-1]) for line in lines[2:-1])
     chosen = translate("eval", tuned, "--set", "validation").stdout.splitlines()[1].split()
     assert float(chosen[1]) > best - 0.06
+    with FileLock(tuned / "lock"):
+        locked = translate("tune-decode", tuned)
+    assert (locked.exit_code, locked.stdout) == (2, ""), "before all searches"
+    config = tuned / "config.yaml"
+    config.write_text(re.sub("length_penalty_kind: [a-z]+", "length_penalty_kind: none", config.read_text()))
+    penalties = [line[6:22].strip() for line in succeed("tune-decode", tuned, "--dry-run").stdout.splitlines()[2:-1]]
+    assert "none" in penalties and not any(each.startswith("none.") for each in penalties)

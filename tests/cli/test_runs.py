@@ -1,11 +1,13 @@
 """`translate runs` and `translate info`: what they say of runs in every state."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 from filelock import FileLock
 from harness import run_command as translate
+from harness import succeed
 
 from translate.runs.loading import load_run
 
@@ -51,6 +53,21 @@ def test_the_facts(run: Path) -> None:
     header, row = translate("runs", run.parent).stdout.splitlines()
     assert header.split()[:4] == ["run", "languages", "parameters", "steps"]
     assert row.split()[:6] == [str(run), "de-en", f"{found['num_parameters']:,}", "3", "of", "3"]
+
+
+def test_scores_of_the_best_checkpoint_on_test_sets(copied: Path, corpus: Path) -> None:
+    def tested() -> list[str]:
+        return [*json.loads(translate("info", copied, "--json").stdout)["test_bleu"]]
+
+    shutil.rmtree(copied / "evaluation", ignore_errors=True)
+    succeed("eval", copied)
+    succeed("eval", copied, "--set", "validation")
+    succeed("eval", copied, "--source", corpus / "one.de", "--reference", corpus / "one.en")
+    assert tested() == ["first", "one.de", "second"]
+    for name, key, other in (("first", "step", 2), ("second", "averaged", [2, 3])):
+        report = copied / "evaluation" / name / "report.json"
+        report.write_text(json.dumps(json.loads(report.read_text()) | {key: other}))
+    assert tested() == ["one.de"]
 
 
 def test_where_runs_are_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Path) -> None:

@@ -1,9 +1,11 @@
 """`translate show`: each picture from a real run, in each format; and a paragraph for what cannot be shown."""
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
+import yaml
 from harness import in_order, page_data, succeed
 from harness import run_command as translate
 
@@ -59,6 +61,12 @@ def test_embeddings(learnt: Path) -> None:
     points, neighbours = page_data(Path("embeddings.html").read_text())["panels"]
     assert all(row[1].count(",") == 2 for row in neighbours["rows"])
     assert [row[0] for row in neighbours["rows"]] == ["Hund"] and len(points["spec"]["data"]["values"]) == 6
+    run = Path(shutil.copytree(learnt, "without"))
+    values = yaml.safe_load((run / "config.yaml").read_text())
+    values["data"]["validation"] = None
+    (run / "config.yaml").write_text(yaml.safe_dump(values))
+    refused = translate("show", "embeddings", run, "Hund")
+    assert refused.exit_code == 2 and in_order(refused.stderr, "no data.validation", "--source and --reference")
 
 
 def test_alignments(learnt: Path) -> None:

@@ -17,7 +17,7 @@ from translate.distributed.process_group import DistributedEnvironment, World
 from translate.errors import InputError, RunError
 from translate.evaluation.evaluate import evaluate, report_folder, write_report
 from translate.evaluation.metrics import Interval, Metric, describe_scores, score_translations
-from translate.evaluation.test_sets import choose_test_set, choose_test_sets, keys_by_name
+from translate.evaluation.test_sets import choose_test_set, choose_test_sets
 from translate.runs.checksums import check_folder, read_checksums
 
 SOURCES = ["Ein Hund läuft.", "", "Die Straße ist grün.", "Zwei Hunde schlafen.", "Ein Hund schläft im Gras."]
@@ -126,7 +126,7 @@ def test_choosing_test_sets(config: Config) -> None:
     assert chosen(config, None) == [("first", 2), ("second", 3)]
     assert chosen(config, "second") == [("second", 3)]
     assert chosen(config, "validation_also.second") == [("validation_also.second", 2)]
-    assert [*keys_by_name(config.data)] == ["validation", "first", "second", "upper", "validation_also.second"]
+    assert [*config.data.keys_by_name()] == ["validation", "first", "second", "upper", "validation_also.second"]
     assert chosen(config, "validation") == [("validation", 1)]
     renamed = rename_test_set(config, "second", "validation")  # it does not take the place of the validation set
     assert chosen(renamed, "validation") == [("validation", 1)] and chosen(renamed, None)[1] == ("test.validation", 3)
@@ -160,6 +160,9 @@ def test_validations_of_several_directions(config: Config) -> None:
 def test_a_test_set_that_is_not_there(config: Config, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="--set third.*none"):
         chosen(Config(), "third")
+    with pytest.raises(InputError, match="data.validation.*none") as error:
+        chosen(Config(), "validation")
+    assert "--set" not in str(error.value), "nobody may have given it"
     with pytest.raises(InputError, match="data.test.*--source and --reference"):
         chosen(Config(), None)
     (tmp_path / "second.en").unlink()

@@ -47,12 +47,17 @@ def test_the_best_is_the_first_validation_by_the_metric_of_the_config(tmp_path: 
     assert best_record([], metric) is None
 
 
-@pytest.mark.parametrize("averaged", [{}, {"averaged": "2,4"}])
+@pytest.mark.parametrize("averaged", [{}, {"averaged": "2 4"}])
 def test_the_best_checkpoint_says_which_record_is_its_own(tmp_path: Path, averaged: dict[str, str]) -> None:
-    """After a change of the validation set, a lower score is the best one: step 4 was validated twice."""
+    """After a change of the validation set, a lower score is the best one: step 4 was validated twice.
+
+    At its end, step 8, the training tried the best checkpoint and two averages; the first average is better.
+    """
     validations = [(2, 90.0), (4, 80.0), (4, 20.0), (6, 10.0)]
     records = [{"kind": "validation", "step": step, "BLEU": bleu} for step, bleu in validations]
-    run = recorded(tmp_path, *records, {"kind": "average", "step": 4, "BLEU": 21.0})
+    tried = [([4], 20.5), ([2, 4], 21.0), ([2, 4, 6], 15.0)]
+    records += [{"kind": "average", "step": 8, "BLEU": bleu, "averaged": steps} for steps, bleu in tried]
+    run = recorded(tmp_path, *records)
     run.checkpoints.mkdir()
     write_tensors(run.checkpoint("best"), {"a": torch.zeros(1)}, {"step": "4", **averaged})
     best = best_checkpoint_record(run, read_metrics(run), "bleu")

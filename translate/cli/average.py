@@ -52,6 +52,8 @@ def average(
         last = directory.checkpoint("last")
         metadata = read_tensors(last, prefixes=()).metadata if last.is_file() else None
         progress = Progress("") if metadata is None else read_progress(last, metadata)
+        there = directory.kept_steps()
+        progress.kept = {step: score for step, score in progress.kept.items() if step in there}
         windows = {"given": tuple(checkpoints or ())}
         if not checkpoints:
             windows = kept_windows(progress, last=config.training.keep_last, best=config.training.keep_best)

@@ -22,7 +22,7 @@ from translate.cli.terminal.options import (
     takes_decoding_options,
     takes_languages,
 )
-from translate.errors import InputError
+from translate.errors import InputError, RunError
 from translate.messages import escaped, wrap
 
 logger = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ def evaluate(
         raise InputError("name a run directory, or --hypotheses F --reference F")
     from translate.config.load import read_resolved_config
     from translate.evaluation.programs import MetricProgram, score_with
-    from translate.evaluation.test_sets import choose_test_sets, keys_by_name
+    from translate.evaluation.test_sets import choose_test_sets
     from translate.runs.directory import open_run
 
     directory = open_run(run)
@@ -89,6 +89,7 @@ def evaluate(
     translator, loaded = load_translator(run, checkpoint=checkpoint, options=options, token_scores=False)
     saved: dict[str, Any] = {"step": loaded.step, "averaged": loaded.averaged}
     scored, files = [], [file for file in (source, reference) if file is not None]
+    not_written: RunError | None = None
     for name, pairs in test_sets.items():
         sources, references, searching = pairs.sources, pairs.targets, translator.toward(pairs.direction, **languages)
         with show_progress(f"Translating {name}", len(sources), unit="lines") as advance:
@@ -100,9 +101,12 @@ def evaluate(
             {str(run): texts}, references, sources, translated_here=[str(run)], bleu_tokenizer=scoring.bleu_tokenizer
         )
         scores = describe_scores(metrics, conventions, mistakes)
-        folder = report_folder(directory.evaluation, name, files=files, set_names=keys_by_name(config.data))
+        folder = report_folder(directory.evaluation, name, files=files, set_names=config.data.keys_by_name())
         settings = translator.config.model_dump(mode="json")
-        document = write_report(folder, translations, scores, name=name, files=files, settings=settings, **saved)
+        try:
+            document = write_report(folder, translations, scores, name=name, files=files, settings=settings, **saved)
+        except RunError as error:
+            not_written, document = not_written or error, {"name": name, "num_lines": len(texts), **scores}
         moment, counts = describe_moment(**saved), count_conditions(translations)
         title = f"{name}, {checkpoint} checkpoint ({moment}), {translator.config.brief}: {counts}"
         for index in spread_samples(len(sources), samples):
@@ -110,6 +114,8 @@ def evaluate(
             document.setdefault("samples", []).append(sample)
         scored.append((title, document))
     _print_scores(scored, metric=metric, report=report, as_json=as_json)
+    if not_written is not None:
+        raise not_written
 
 
 def _score_files(
@@ -209,6 +215,9 @@ def tune_decode(
     config = read_resolved_config(directory.config)
     test_sets = choose_test_sets(config, name=set_name)
     num_lines = sum(len(pairs.sources) for pairs in test_sets.values())
+    if not dry_run:
+        with lock_run(run):
+            pass  # an error before the searches, not after them
     from translate.decoding.loading import load_translator
     from translate.evaluation.tune import TunedSettings, tune_decoding
 
@@ -219,7 +228,9 @@ def tune_decode(
 
     def show(settings: TunedSettings) -> None:
         tried.append(settings)
-        penalty = "{length_penalty_kind} {length_penalty:g}".format_map(settings.settings).replace("none 0", "none")
+        penalty = settings.settings["length_penalty_kind"]
+        if penalty != "none":
+            penalty = f"{penalty} {settings.settings['length_penalty']:g}"
         say(f"  {settings.settings['beam_size']:>4}  {penalty:<14}{settings.bleu:8.2f}")
 
     chosen = tune_decoding(translator, test_sets.values(), config.evaluation, on_tried=show)

@@ -264,8 +264,10 @@ def _read_pairs(loaded: "LoadedTranslator", source: Path | None, reference: Path
     """Read the given texts, or the validation corpus, or the first of several."""
     from translate.evaluation.test_sets import choose_test_sets
 
-    name = "validation" if source is None and reference is None else None
-    return next(iter(choose_test_sets(loaded.run.config, source=source, reference=reference, name=name).values()))
+    config, name = loaded.run.config, "validation" if source is None and reference is None else None
+    if name and config.data.validation is None:
+        raise InputError("the run has no data.validation: give --source and --reference")
+    return next(iter(choose_test_sets(config, source=source, reference=reference, name=name).values()))
 
 
 def _save(picture: "Picture | str", file: "PictureFile", message: str = "") -> None:

@@ -305,6 +305,20 @@ class DataConfig(Section):
             found |= {f"data.{kind}.{name}".rstrip("."): each for name, each in by_name(getattr(self, kind)).items()}
         return found
 
+    def keys_by_name(self) -> dict[str, str]:
+        """The key of each held-out corpus by the name of its set.
+
+        The name is `validation`, `validation-NAME` for one of several, or NAME for corpora of `data.test` and
+        `data.validation_also`. A NAME that is already taken has its section before it: `validation_also.NAME`.
+        """
+        keys: dict[str, str] = {}
+        for key in self.corpora("validation", "test", "validation_also"):
+            whole = key.removeprefix("data.")
+            section, _, last = whole.partition(".")
+            name = whole.replace(".", "-") if section == "validation" else last
+            keys[whole if name in ("validation", *keys) else name] = key
+        return keys
+
     @field_validator("train")
     @classmethod
     def _check_languages(cls, corpora: tuple[Corpus, ...]) -> tuple[Corpus, ...]:

@@ -2,26 +2,11 @@
 
 from pathlib import Path
 
-from translate.config.data import DataConfig, TextCorpus
+from translate.config.data import TextCorpus
 from translate.config.schema import Config
 from translate.data.augmentation import read_held_out
 from translate.data.corpora import ParallelCorpus, read_corpus
 from translate.errors import InputError
-
-
-def keys_by_name(data: DataConfig) -> dict[str, str]:
-    """The key of each held-out corpus by the name of its set.
-
-    The name is `validation`, `validation-NAME` for one of several, or NAME for corpora of `data.test` and
-    `data.validation_also`. A NAME that is already taken has its section before it: `validation_also.NAME`.
-    """
-    keys: dict[str, str] = {}
-    for key in data.corpora("validation", "test", "validation_also"):
-        whole = key.removeprefix("data.")
-        section, _, last = whole.partition(".")
-        name = whole.replace(".", "-") if section == "validation" else last
-        keys[whole if name in ("validation", *keys) else name] = key
-    return keys
 
 
 def choose_test_sets(
@@ -29,7 +14,7 @@ def choose_test_sets(
 ) -> dict[str, ParallelCorpus]:
     """Read the test sets to evaluate: two given files, the config's set of this name, or all test sets of the config.
 
-    For the names see `keys_by_name`. `validation` names all corpora of `data.validation`, and NAME means
+    For the names see `DataConfig.keys_by_name`. `validation` names all corpora of `data.validation`, and NAME means
     `validation-NAME` if no other set has this name.
 
     Raises:
@@ -39,7 +24,7 @@ def choose_test_sets(
         raise InputError("--source and --reference go together, and not with --set")
     if source is not None and reference is not None:
         return {source.name: read_corpus(TextCorpus(source=source, target=reference), key="--source and --reference")}
-    data, keys = config.data, keys_by_name(config.data)
+    data, keys = config.data, config.data.keys_by_name()
     wanted = [keys.get(name or "", keys.get(f"validation-{name}", ""))]
     if name in (None, "validation"):
         wanted = list(data.corpora("validation" if name else "test"))
@@ -47,7 +32,8 @@ def choose_test_sets(
     if not chosen and name is None:
         raise InputError("the run's config names no data.test: give --source and --reference, or --set validation")
     if not chosen:
-        raise InputError(f"--set {name}: the run's sets are {', '.join(keys) or 'none'}")
+        what = "this needs data.validation" if name == "validation" else f"--set {name}"
+        raise InputError(f"{what}: the run's sets are {', '.join(keys) or 'none'}")
     return dict(zip(chosen, read_held_out(config, chosen.values()).values(), strict=True))
 
 

@@ -20,7 +20,7 @@ Record = dict[str, Any]
 
 
 def read_metrics(run: RunDirectory) -> list[Record]:
-    """The records of a run, each with its `kind` and `step`, and as `minutes_so_far` the time until then.
+    """The records of a run: `kind`, numbers, the steps `averaged`, and as `minutes_so_far` the time until then.
 
     `nll` is the loss without label smoothing: runs of up to version 0.3 recorded only its perplexity in training.
 
@@ -32,7 +32,7 @@ def read_metrics(run: RunDirectory) -> list[Record]:
     for number, line in enumerate(read_recorded(run).splitlines(), start=1):
         try:
             record = json.loads(line, parse_int=float)  # float accepts numbers of any length
-            numbers = {key: value for key, value in record.items() if isinstance(value, float)}
+            numbers = {key: value for key, value in record.items() if isinstance(value, float) or key == "averaged"}
             kind, step = record["kind"], numbers["step"]
             if not (isinstance(kind, str) and math.isfinite(step)):
                 raise ValueError
@@ -71,18 +71,27 @@ def is_evaluated(records: Sequence[Record]) -> bool:
 def best_checkpoint_record(
     run: RunDirectory, records: Sequence[Record], metric: Literal["bleu", "loss"]
 ) -> Record | None:
-    """The record of the weights in the best checkpoint, by the step in that file; without one, see `best_record`.
+    """The last record of the weights in the best checkpoint, by the steps in it; without one, see `best_record`.
 
     A validation with a higher score may be older and not comparable, such as on another validation set.
     """
+    if moment := best_moment(run):
+        step, averaged = moment
+        key, kind, value = ("averaged", "average", [*averaged]) if averaged else ("step", "validation", step)
+        for record in reversed(records):
+            if (record["kind"], record.get(key)) == (kind, value):
+                return record
+    return best_record(records, metric)
+
+
+def best_moment(run: RunDirectory) -> tuple[int, tuple[int, ...]] | None:
+    """The step of the best checkpoint, and of an average all its steps; None: there is none, or it is damaged."""
     if (best := run.checkpoint("best")).is_file():
-        with contextlib.suppress(OSError, SafetensorError, RunError, StopIteration):
+        with contextlib.suppress(OSError, SafetensorError, RunError):
             with safe_open(best, framework="np") as file:
                 metadata, _ = split_metadata(best, file.metadata() or {})
-            step, averaged = read_moment(best, metadata)
-            of_best = "average" if averaged else "validation", step
-            return next(each for each in reversed(records) if (each["kind"], each["step"]) == of_best)
-    return best_record(records, metric)
+            return read_moment(best, metadata)
+    return None
 
 
 def best_record(records: Sequence[Record], metric: Literal["bleu", "loss"]) -> Record | None:

@@ -9,14 +9,14 @@ from typing import Any, Literal, NamedTuple
 
 from safetensors import SafetensorError, safe_open
 
-from translate.config.data import corpus_title
+from translate.config.data import DataConfig, corpus_title
 from translate.config.load import read_resolved_config
 from translate.data.languages import Languages
 from translate.errors import InputError, RunError
 from translate.files import read_json
 from translate.runs.directory import RunDirectory, open_run, read_description
 from translate.runs.lock import is_locked
-from translate.runs.metrics import best_checkpoint_record, is_evaluated, read_metrics
+from translate.runs.metrics import best_checkpoint_record, best_moment, is_evaluated, read_metrics
 
 State = Literal["in training", "finished", "can be resumed", "imported", "without a checkpoint to resume"]
 
@@ -35,7 +35,7 @@ class RunSummary(NamedTuple):
     minutes: float
     best_bleu: float | None
     best_step: int | None
-    test_bleu: dict[str, float]  # by the name of the test set, from the reports of `eval`
+    test_bleu: dict[str, float]  # of the best checkpoint, by the name of the test set, from the reports of `eval`
     checkpoints: list[str]
     created: str
     version: str | None
@@ -78,7 +78,7 @@ def summarize_run(path: Path) -> RunSummary:
         minutes=records[-1]["minutes_so_far"] if records else 0.0,
         best_bleu=best.get("BLEU"),
         best_step=int(best["step"]) if best else None,
-        test_bleu=dict(_test_scores(run)),
+        test_bleu=dict(_test_scores(run, config.data)),
         checkpoints=[file.stem for file in sorted(run.checkpoints.glob("*.safetensors"))],
         created=description.created,
         version=description.versions.get("translate"),
@@ -105,8 +105,11 @@ def _count_parameters(file: Path) -> int:
     return sum(map(math.prod, shapes.values()))
 
 
-def _test_scores(run: RunDirectory) -> Iterator[tuple[str, float]]:
-    for report in sorted(run.evaluation.glob("*/report.json")):
+def _test_scores(run: RunDirectory, data: DataConfig) -> Iterator[tuple[str, float]]:
+    (step, averaged), keys = best_moment(run) or (None, ()), data.keys_by_name()
+    for file in sorted(run.evaluation.glob("*/report.json")):
+        is_test = keys.get(file.parent.name, "data.test").startswith("data.test")  # also a text given to `eval`
         with contextlib.suppress(InputError, RunError, KeyError, TypeError, StopIteration):
-            metrics: Any = read_json(report, dict[str, Any])["metrics"]
-            yield report.parent.name, next(each["score"] for each in metrics if each["name"] == "BLEU")
+            report: Any = read_json(file, dict[str, Any])
+            if is_test and (report["step"], report.get("averaged", [])) == (step, [*averaged]):
+                yield file.parent.name, next(each["score"] for each in report["metrics"] if each["name"] == "BLEU")

@@ -162,7 +162,7 @@ def _check_checkpoints(result: Verification) -> Progress | None:
             found = read_progress(path, metadata)
             progress = progress or found
             result.add_sound(path, has_digest, f"step {found.step}, resumable")
-    for step in sorted({*run.kept_steps(), *(progress.kept if progress else [])}):
+    for step in run.kept_steps():
         path = run.checkpoint(f"step-{step}")
         with result.check(path):
             _, metadata, has_digest = read_tensors(path, prefixes=())
