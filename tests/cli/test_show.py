@@ -85,3 +85,8 @@ def test_alignments(learnt: Path) -> None:
     result = succeed("show", "alignments", learnt, *files, "--layer", "0", "-o", "x.html", "--first", "12")
     assert in_order(result.stderr, "x.html", "12 to 12", "x.align")
     assert Path("x.align").read_bytes() == Path("decoded").read_bytes()
+    copy = Path(shutil.copytree(learnt, "copy"))
+    config = (copy / "config.yaml").read_text(encoding="utf-8")
+    (copy / "config.yaml").write_text(config.replace(str(beside), "/nowhere"), encoding="utf-8")
+    result = succeed("show", "alignments", copy, *files)
+    assert in_order(result.stderr, "alignments.html", "layer 0", "this text")

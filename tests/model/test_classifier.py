@@ -48,6 +48,17 @@ def test_the_head_by_hand() -> None:
     torch.testing.assert_close(classifier(IDS), torch.tensor([[5.0, 50, -38], [4, 40, -29], [6, 60, -47]]))
 
 
+def test_the_head_suits_the_encoders_device_and_precision() -> None:
+    model = small_model()
+    classifier = SequenceClassifier(model.encoder, num_labels=5).eval()
+    expected = classifier(IDS)
+    model.bfloat16()
+    logits = classifier(IDS)
+    assert logits.dtype == torch.float32
+    torch.testing.assert_close(logits, expected, rtol=0, atol=0.05)
+    assert SequenceClassifier(model.to("meta").encoder, num_labels=5).head.weight.is_meta
+
+
 def test_dropout_acts_in_training_alone() -> None:
     classifier = SequenceClassifier(FixedEncoder(), num_labels=3, dropout=0.5)
     seen = {tuple(classifier(IDS[:1])[0].tolist()) for _ in range(20)}

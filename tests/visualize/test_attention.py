@@ -167,9 +167,17 @@ def test_the_figure_of_one_head_in_words(attention: Attention) -> None:
     assert masked == [[column > row for column in range(4)] for row in range(4)]
 
 
-def test_a_layer_that_is_not_there(make_translator: MakeTranslator) -> None:
-    with pytest.raises(InputError, match="^--layer -1: the encoder has layers 0 to 1$"):
-        look_at(make_translator(), AttentionChoice("encoder", layer=-1))
+@pytest.mark.parametrize(
+    ("choice", "error"),
+    [
+        ({"kind": "encoder", "layer": -1}, "^--layer -1: the encoder has layers 0 to 1$"),
+        ({"kind": "self"}, "^kind = 'self': .*'encoder', 'decoder', 'cross'$"),
+        ({"unit": "word"}, "^unit = 'word': .*'subwords', 'words'$"),
+    ],
+)
+def test_a_choice_that_is_not_there(make_translator: MakeTranslator, choice: dict[str, Any], error: str) -> None:
+    with pytest.raises(InputError, match=error):
+        look_at(make_translator(), AttentionChoice(**choice))
 
 
 def encode(translator: Translator) -> EncodedPair:

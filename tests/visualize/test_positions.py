@@ -44,6 +44,9 @@ def test_sinusoidal() -> None:
             assert products[row, column] == pytest.approx(expected, abs=1e-5)
     (series,) = panel(picture, "Wave lengths").series
     assert series.y == pytest.approx([2 * math.pi, 2 * math.pi * 21.5443469, 2 * math.pi * 464.158883])
+    of_fairseq = positions_picture(config.model_copy(update={"positions": "fairseq"}), None, length=5, name="toy")
+    (series,) = panel(of_fairseq, "Wave lengths").series
+    assert series.y == pytest.approx([2 * math.pi, 2 * math.pi * 100, 2 * math.pi * 10000])
 
 
 def test_learned(make_translator: MakeTranslator) -> None:
@@ -81,7 +84,7 @@ def test_rotary(make_translator: MakeTranslator) -> None:
 
 def test_relative(make_translator: MakeTranslator) -> None:
     model = make_translator(positions="relative").model  # 8 buckets, distances from 12 on in the last
-    picture = positions_picture(model.config, model, length=9, name="toy")
+    picture = positions_picture(model.config, model, length=None, name="toy")
     for stack in ("encoder", "decoder"):
         table = getattr(model, stack).embedder.positions.table.detach()
         torch.testing.assert_close(matrix(picture, f"{stack.capitalize()}: bias by bucket"), table.T)
@@ -99,5 +102,7 @@ def test_relative(make_translator: MakeTranslator) -> None:
     for distance, bucket in [(0, 0), (-3, 3), (-160, 7)]:
         assert values[distance] == pytest.approx(float(table[bucket, 0]))
     untrained = positions_picture(model.config, None, length=9, name="toy")
+    assert panel(untrained, "Encoder: bias by distance").series[0].x == list(range(-9, 10))
+    assert panel(untrained, "Decoder: bias by distance").series[0].x == list(range(-9, 1))
     assert "All 0: a config is not trained" in untrained.paragraphs[0]
     assert not matrix(untrained, "Encoder: bias by bucket").any()

@@ -1,5 +1,6 @@
 """`show attention|masks|positions|curves|embeddings|alignments`: pictures of a model and its training."""
 
+import contextlib
 import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -118,7 +119,10 @@ def show_masks(
 def show_positions(
     file: "PictureFile",
     config_or_run: Annotated[str, Argument(metavar="CONFIG|RUN", help="A config, a preset or a run directory.")],
-    length: Annotated[int, Option(metavar="N", min=2, max=1000, help="Number of positions to show.")] = 64,
+    length: Annotated[
+        int | None,
+        Option(metavar="N", min=2, max=1000, help="Number of positions, or longest distance. Default: 64, or 160."),
+    ] = None,
     checkpoint: CheckpointOption = "best",
 ) -> None:
     """How the model encodes word order: the positional table, similarities, wavelengths, and more.
@@ -241,10 +245,12 @@ def show_alignments(
     if layer == "mean":
         chosen, how = "mean", "The mean over the heads of all decoder layers"
     elif layer == "best":
-        has_validation = loaded.run.config.data.validation is not None
-        judged = _read_pairs(loaded, None, None) if has_validation else pairs
+        judged, text = pairs, "this text"
+        if loaded.run.config.data.validation is not None:
+            with contextlib.suppress(InputError):  # a copied run may be without its validation text
+                judged, text = _read_pairs(loaded, None, None), "validation"
         error_rates = layer_error_rates(translator.toward(judged.direction), judged.sources, judged.targets)
-        chosen, text = error_rates.index(min(error_rates)), "validation" if has_validation else "this text"
+        chosen = error_rates.index(min(error_rates))
         how = f"The mean over the heads of decoder layer {chosen} (counted from 0), the best on {text}"
     elif layer.isdecimal():
         chosen, how = int(layer), f"The mean over the heads of decoder layer {layer} (counted from 0)"

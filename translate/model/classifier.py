@@ -27,13 +27,13 @@ class SequenceClassifier(nn.Module):
         self.encoder = encoder
         self.pooling = pooling
         self.dropout = Dropout(dropout)
-        self.head = nn.Linear(encoder.d_model, num_labels)
+        self.head = nn.Linear(encoder.d_model, num_labels, device=encoder.embedder.tokens.weight.device)
         nn.init.xavier_uniform_(self.head.weight)
         nn.init.zeros_(self.head.bias)
 
     def forward(self, source_ids: Int[Tensor, "batch source"]) -> Float[Tensor, "batch labels"]:
-        """Logits of the labels."""
-        return self.head(self.dropout(self.pool(source_ids)))
+        """Logits of the labels, in the head's precision: fp32, also if the encoder is in bf16."""
+        return self.head(self.dropout(self.pool(source_ids).to(self.head.weight.dtype)))
 
     def pool(self, source_ids: Int[Tensor, "batch source"]) -> Float[Tensor, "batch d_model"]:
         """One vector for each sequence; padding is left out."""

@@ -7,7 +7,7 @@ import math
 import threading
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from jaxtyping import Bool, Float
@@ -24,6 +24,7 @@ from translate.visualize.panels import Matrix, Panel, Picture, check_numbers
 from translate.visualize.sentences import MERGED, SentencePair, Tokens, merge_words, read_sentence
 
 AttentionKind = Literal["encoder", "decoder", "cross"]
+AttentionUnit = Literal["subwords", "words"]
 _KINDS: dict[AttentionKind, list[str]] = {  # a name, what looks and is looked at, and the labels of rows and columns
     "encoder": ["encoder self-attention", "source", "source", "attending source token", "attended source token"],
     "decoder": ["decoder self-attention", "target_input", "target_input",
@@ -59,7 +60,7 @@ class AttentionChoice(NamedTuple):
     kind: AttentionKind = "cross"
     layer: int | None = None  # None: all, and in a page the last
     head: int | None = None  # None: all, and in a page their mean
-    unit: Literal["subwords", "words"] = "subwords"
+    unit: AttentionUnit = "subwords"
 
 
 class Attention(NamedTuple):
@@ -162,9 +163,12 @@ def look_at_attention(
         step: The step at which the run's weights were saved.
 
     Raises:
-        InputError: The model has no such layer or head, or a text is empty, too long for a picture, or longer than the
-            positions of the model.
+        InputError: There is no such kind, unit, layer or head, or a text is empty, too long for a picture, or longer
+            than the positions of the model.
     """
+    for name_of_it, choices in (("kind", get_args(AttentionKind)), ("unit", get_args(AttentionUnit))):
+        if (value := getattr(choice, name_of_it)) not in choices:
+            raise InputError(f"{name_of_it} = {value!r}: should be one of {', '.join(map(repr, choices))}")
     model, config = translator.model.config, translator.config
     stack = "encoder" if choice.kind == "encoder" else "decoder"
     num_layers = getattr(model, f"num_{stack}_layers")

@@ -16,16 +16,16 @@ from translate.model.positions import (
 )
 from translate.visualize.panels import Curves, Matrix, Panel, Picture, Series, Switch
 
-_SHOWN_DISTANCE = 160  # of relative positions
 
-
-def positions_picture(config: ModelConfig, model: Transformer | None, *, length: int, name: str) -> Picture:
+def positions_picture(config: ModelConfig, model: Transformer | None, *, length: int | None, name: str) -> Picture:
     """Panels of the positions of a model, or of a config before training.
 
     Args:
         model: A trained model; None: positions as they are before training.
-        length: How many positions to show; a learned table may have fewer.
+        length: How many positions to show (a learned table may have fewer), or the longest distance of relative ones;
+            None: 64, or 160.
     """
+    distance, length = length or 160, length or 64
     if model is None:
         encoder, decoder = build_positions(config, directions="both"), build_positions(config, directions="past")
     else:
@@ -38,11 +38,12 @@ def positions_picture(config: ModelConfig, model: Transformer | None, *, length:
                 "Sinusoidal positions: row p is added to the embedding at position p. The same for every model of this"
                 " width, and in encoder and decoder. Vaswani et al. 2017, section 3.5."
             )
-            dimensions, name_of_it = config.d_model, "d_model"
+            divisor, name_of_it = config.d_model, "d_model"
             if config.positions == "fairseq":
-                dimensions, name_of_it = config.d_model - 2, "d_model - 2"
+                divisor, name_of_it = max(config.d_model - 2, 1), "d_model - 2"
                 about += " fairseq divides by d_model - 2 instead of d_model, and begins with position 2."
-            panels = [*_table_panels("Positions", encoder, length), _wave_lengths(dimensions, name_of_it)]
+            waves = _wave_lengths(config.d_model // 2, divisor, name_of_it)
+            panels = [*_table_panels("Positions", encoder, length), waves]
             names = [("apart", "sines, then cosines"), ("as added", "in turn, as they are added")]
             switches = [Switch("order", "Dimensions", names)]
         case "learned":
@@ -63,7 +64,7 @@ def positions_picture(config: ModelConfig, model: Transformer | None, *, length:
                 " section 2.1."
             )
             at_first = "All 0"
-            panels = _relative_panels("Encoder", encoder) + _relative_panels("Decoder", decoder)
+            panels = _relative_panels("Encoder", encoder, distance) + _relative_panels("Decoder", decoder, distance)
     if model is None and at_first:
         about += f" {at_first}: a config is not trained; name a run to see what was learnt."
     return Picture(f"Positions of {name}: {config.positions}", [about], panels, columns, switches=switches)
@@ -86,12 +87,11 @@ def _table_panels(name: str, positions: Positions, length: int) -> list[Panel]:
     ]
 
 
-def _wave_lengths(dimensions: int, name: str) -> Curves:
-    """Positions until a sine repeats: 2π · 10000^(2i / dimensions) for the i-th pair of dimensions."""
-    pairs = range(dimensions // 2)
-    lengths = [2 * math.pi * 10000 ** (2 * pair / dimensions) for pair in pairs]
-    series = [Series(f"2π · 10000^(2i / {dimensions})", list(pairs), lengths)]
-    note = f"{dimensions} is {name}; a pair is dimensions 2i and 2i + 1."
+def _wave_lengths(num_pairs: int, divisor: int, name: str) -> Curves:
+    """Positions until a sine repeats: 2π · 10000^(2i / divisor) for the i-th pair of dimensions."""
+    lengths = [2 * math.pi * 10000 ** (2 * pair / divisor) for pair in range(num_pairs)]
+    series = [Series(f"2π · 10000^(2i / {divisor})", list(range(num_pairs)), lengths)]
+    note = f"{divisor} is {name}; a pair is dimensions 2i and 2i + 1."
     return Curves("Wave lengths", "pair of dimensions", "positions until it repeats", series, is_log=True, note=note)
 
 
@@ -116,15 +116,15 @@ def _rotary_panels(positions: Positions, length: int) -> list[Panel]:
             "Dot product by distance", "distance in positions", "share of the product at distance 0",
             [Series(name, list(range(length)), values.tolist()) for name, values in by_distance.items()],
         ),
-        _wave_lengths(2 * num_pairs, "the head dimension"),
+        _wave_lengths(num_pairs, 2 * num_pairs, "the head dimension"),
     ]  # fmt: skip
 
 
-def _relative_panels(stack: str, positions: Positions) -> list[Panel]:
+def _relative_panels(stack: str, positions: Positions, distance: int) -> list[Panel]:
     assert isinstance(positions, RelativePositions)
     num_buckets, num_heads = positions.table.shape
     sees_future = positions.directions == "both"
-    distances = torch.arange(-_SHOWN_DISTANCE, _SHOWN_DISTANCE + 1 if sees_future else 1, device=positions.table.device)
+    distances = torch.arange(-distance, distance + 1 if sees_future else 1, device=positions.table.device)
     with torch.inference_mode():
         values = positions.bias(torch.zeros_like(distances[:1]), distances)[:, 0].cpu()  # (heads, distance)
     table, buckets = positions.table.T.tolist(), list(map(str, range(num_buckets)))
