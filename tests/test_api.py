@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 import torch
 from harness import corpus_lines, make_two_ways, page_data, write_lines
 
 import translate
-from translate import InputError, Run
+from translate import Config, InputError, Run
+from translate.config.data import DataConfig, TextCorpus
+from translate.config.schema import TrainingConfig
 from translate.evaluation.evaluate import evaluate
 from translate.visualize.attention import attention_page
 
@@ -85,6 +88,9 @@ def test_a_run_in_a_notebook(run: Run) -> None:
 def test_a_run_gives_its_translator(run: Run) -> None:
     translator = run.load(checkpoint="last", beam_size=1)
     assert translator.config.beam_size == 1 and translator.translate("Ein Hund.").source == "Ein Hund."
+    translator = run.load(ensemble=[run.path], forbidden=["dog"], beam_size=np.int64(3))
+    assert translator.config.beam_size == 3
+    assert "dog" not in translator.translate("Ein Hund.", beam_size=np.int64(4)).text
     with pytest.raises(InputError, match="^nowhere: no such run directory; "):
         Run("nowhere")
 
@@ -121,12 +127,30 @@ def test_a_program_that_logs_by_itself_decides_what_is_printed(
     assert ended == (0 if name else 1)
 
 
-def test_a_run_is_continued_by_itself_and_a_config_is_an_object(run: Run, tmp_path: Path) -> None:
-    longer = {"training.max_steps": 6}
-    translate.train(run.config, run=tmp_path / "run", overrides={"name": "other"})
-    continued = translate.train(tmp_path / "run", overrides=longer, resume=True)
+def test_a_run_is_continued_by_itself_and_a_config_is_an_object(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    longer = {"training.max_steps": np.int64(6)}
+    translate.train(run.config, run="~/run", overrides={"name": "other"})
+    continued = translate.train("~/run", overrides=longer, resume=True)
     assert (continued.path, continued.step, continued.config.name) == (tmp_path / "run", 6, "other")
     assert [record["step"] for record in continued.metrics if record["kind"] == "train"] == [1, 2, 3, 4, 5, 6]
+    assert translate.load("~/run", ensemble=["~/run"]).config.beam_size == 2
+    with pytest.raises(InputError, match="/run translates de → en: the reverse of"):
+        run.load(reverse="~/run")
+    assert len(translate.evaluate("~/run").translations) == 60
+    assert translate.show_attention("~/run", "Ein Hund.", "A dog.").title == "Attention of run"
+    assert not Path("~").exists()
+
+
+def test_a_config_inherits_what_it_does_not_say(run: Run, tmp_path: Path) -> None:
+    """From the run that it fine-tunes; and a corpus need not say its kind, which its class says."""
+    data = DataConfig(train=(TextCorpus(source=Path("some.de"), target=Path("some.en")),))
+    base = {"initialize_from": run.path, "max_steps": 1, "device": "cpu"}
+    tuned = translate.train(Config(data=data, training=TrainingConfig(**base)), run=tmp_path / "tuned")
+    assert (tuned.config.model, tuned.config.tokenizer) == (run.config.model, run.config.tokenizer)
+    assert (tuned.step, tuned.config.decoding.beam_size) == (1, 2)
 
 
 def test_evaluation(run: Run) -> None:

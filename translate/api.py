@@ -6,11 +6,12 @@ import html
 import json
 import logging
 import math
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
@@ -25,7 +26,7 @@ from translate.evaluation.test_sets import choose_test_set
 from translate.messages import MessageFormatter
 from translate.runs.directory import Checkpoint, open_run
 from translate.runs.metrics import Record, best_checkpoint_record, read_metrics
-from translate.visualize.attention import Attention, AttentionChoice, AttentionKind, look_at_attention
+from translate.visualize.attention import Attention, AttentionChoice, AttentionKind, AttentionUnit, look_at_attention
 
 _CURVES = {  # kind of the records, and key
     "training loss": ("train", "nll"),
@@ -43,7 +44,7 @@ class Run:
     """
 
     def __init__(self, path: str | PathLike[str]) -> None:
-        self.path = Path(path)
+        self.path = Path(os.path.expanduser(path))
         self.config = read_resolved_config(open_run(self.path).config)
 
     @property
@@ -62,10 +63,20 @@ class Run:
         return best_checkpoint_record(open_run(self.path), self.metrics, self.config.training.best_metric)
 
     def load(
-        self, *, checkpoint: Checkpoint = "best", to: str | None = None, from_: str | None = None, **options: Any
+        self,
+        *,
+        checkpoint: Checkpoint = "best",
+        ensemble: Sequence[str | PathLike[str]] = (),
+        reverse: str | PathLike[str] | None = None,
+        forbidden: Sequence[str] = (),
+        to: str | None = None,
+        from_: str | None = None,
+        **options: Any,
     ) -> Translator:
         """The run's translator; see `translate.load`."""
-        return load_translator(self.path, checkpoint=checkpoint, options=options, to=to, from_=from_).translator
+        asked_for: dict[str, Any] = {"ensemble": ensemble, "reverse": reverse, "forbidden": forbidden}
+        loaded = load_translator(self.path, checkpoint=checkpoint, options=options, to=to, from_=from_, **asked_for)
+        return loaded.translator
 
     def __repr__(self) -> str:
         languages, best = Languages(self.config.data), self.best
@@ -127,13 +138,13 @@ def train(
     from translate.lint.check import log_findings
     from translate.training import train as train_run
 
-    given = config.model_dump(mode="json") if isinstance(config, Config) else config
-    given = given if isinstance(given, Mapping) else fspath(given)
+    given = _given_values(config) if isinstance(config, Config) else config
+    given = given if isinstance(given, Mapping) else os.path.expanduser(given)
     with _printed_log():
         loaded = load_config(given, overrides or {}, require_files=True).config
         named = Path(given) if isinstance(given, str) and is_run(given) else Path("runs") / loaded.name
-        directory = named if run is None else Path(run)
-        values = json.dumps([given, fspath(directory), overrides], default=fspath, ensure_ascii=False)
+        directory = named if run is None else Path(os.path.expanduser(run))
+        values = json.dumps([given, fspath(directory), overrides], default=_plain, ensure_ascii=False)
         call = f"translate.train with config, run, overrides: {values}"
         num_threads = torch.get_num_threads()  # a training run that works in several threads sets one for each
         try:
@@ -142,6 +153,17 @@ def train(
         finally:
             torch.set_num_threads(num_threads)
     return Run(directory)
+
+
+def _given_values(config: Config) -> dict[str, Any]:
+    """What a config was given, with corpora whole; fine-tuning would take other defaults for the user's values."""
+    data = config.data.model_dump(mode="json", include=config.data.model_fields_set)
+    return config.model_dump(mode="json", exclude_unset=True) | {"data": data}
+
+
+def _plain(value: Any) -> Any:
+    """A number or an array of numpy, or a path, for JSON."""
+    return value.tolist() if hasattr(value, "tolist") else fspath(value)
 
 
 @contextlib.contextmanager
@@ -212,7 +234,7 @@ def show_attention(
     kind: AttentionKind = "cross",
     layer: int | None = None,
     head: int | None = None,
-    unit: Literal["subwords", "words"] = "subwords",
+    unit: AttentionUnit = "subwords",
     to: str | None = None,
     from_: str | None = None,
     checkpoint: Checkpoint = "best",
@@ -231,7 +253,7 @@ def show_attention(
         InputError: Not a run, no such layer or head, or a text that is empty or too long.
         RunError: A damaged run.
     """
-    path = run.path if isinstance(run, Run) else Path(run)
+    path = run.path if isinstance(run, Run) else Path(os.path.expanduser(run))
     translator, loaded = load_own_translator(path, checkpoint=checkpoint)
     shown: dict[str, Any] = {"choice": AttentionChoice(kind, layer, head, unit), "name": path.resolve().name}
     return look_at_attention(translator.toward(to=to, from_=from_), source, target=target, step=loaded.step, **shown)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
 
+import numpy as np
 import pytest
 from harness import in_order
 
@@ -186,6 +187,9 @@ def test_a_tag_of_two_corpora_is_one(run_yaml: None) -> None:
         ("decoding.beam_size", "5", 'decoding.beam_size = "5"'),
         ("training.tf32", 1, "training.tf32 = 1"),
         ("training.learning_rate", math.inf, "training.learning_rate = .inf"),
+        ("decoding.beam_size", np.float64(2.5), "decoding.beam_size = 2.5"),
+        ("decoding.beam_size", {5}, "decoding.beam_size = {5}"),
+        ("decoding", {"forbidden_ids": [b"x"]}, "decoding.forbidden_ids.0 = b'x'"),
     ],
 )
 def test_overrides_in_python_are_as_strict(key: str, value: object, word: str) -> None:

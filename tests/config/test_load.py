@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from harness import in_order
 
@@ -56,11 +57,13 @@ def test_overrides_reach_values_lists_and_mappings() -> None:
 def test_a_config_in_python_is_a_mapping_with_values_over_it() -> None:
     corpus = {"kind": "tsv", "path": Path("😀.tsv")}
     config = {"extends": "run.yaml", "model": {"d_model": 128}, "data": {"validation": corpus}}
-    loaded = load_config(config, {"model": {"num_heads": 8}, "training": {"patience": None, "learning_rate": 1e-05}})
+    training = {"patience": None, "learning_rate": 1e-05, "max_steps": np.int64(7)}
+    loaded = load_config(config, {"model": {"num_heads": 8}, "training": training, "training.tf32": np.bool_(False)})
     assert (loaded.config.model.d_model, loaded.config.model.num_heads, loaded.config.name) == (128, 8, "run")
     assert loaded.config.data.train == load().data.train
     assert loaded.config.data.validation == TsvCorpus(path=Path("😀.tsv"))
     assert (loaded.config.training.patience, loaded.config.training.learning_rate) == (None, 1e-05)
+    assert (loaded.config.training.max_steps, loaded.config.training.tf32) == (7, False)
     assert {str(loaded.origins[key]) for key in ("model.d_model", "model.num_heads", "training.patience")} == {"Python"}
     assert load_config({}).config == Config()
     assert load_config({"name": "mine"}, {"name": "other"}).config.name == "other"

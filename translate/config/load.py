@@ -196,14 +196,18 @@ def _apply_override(document: Document, key: str, value: Any, *, place: str = "c
 
 
 def _copy_value(value: Any, key: str, origins: dict[str, Origin], origin: Origin) -> Any:
-    """Copy a value, with lists for tuples and text for paths, and give all dotted keys in it their origin."""
+    """Copy a value as JSON has it, such as lists for tuples, and give all dotted keys in it their origin."""
     origins[key] = origin
+    if hasattr(value, "tolist"):  # a number or an array of numpy or torch
+        value = value.tolist()
     if isinstance(value, Mapping):
         return {str(name): _copy_value(each, join_key(key, str(name)), origins, origin) for name, each in value.items()}
     if isinstance(value, list | tuple):
         return [_copy_value(each, join_key(key, str(index)), origins, origin) for index, each in enumerate(value)]
     if isinstance(value, str | os.PathLike) and not is_unicode(value := os.fspath(value)):
         raise InputError(f"{origin}: {key} = {value!r} is not Unicode text")
+    if not isinstance(value, str | int | float | None):
+        raise InputError(f"{key} = {value!r}: should be a number, text, true, false, null, a list or a mapping")
     return value
 
 

@@ -3,6 +3,7 @@
 import functools
 import importlib.util
 import logging
+import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
@@ -72,6 +73,8 @@ def load_translator(
     for name, value in {"ensemble": ensemble, "forbidden": forbidden}.items():
         if isinstance(value, str | PathLike):
             raise InputError(f"{name} = {str(value)!r}: should be a list, such as [{str(value)!r}]")
+    run, *ensemble = map(os.path.expanduser, (run, *ensemble))
+    reverse = reverse and os.path.expanduser(reverse)
     asked_for = {"ensemble": ensemble, "reverse": reverse, "forbidden": forbidden}
     config = override_decoding(read_resolved_config(open_run(Path(run)).config), options or {})
     given, lacking = config.decoding, find_lacking(config.model, "ctranslate2")
