@@ -126,7 +126,7 @@ def test_kept_files_that_are_gone_are_forgotten(
     average = run.checkpoint("best").read_bytes()
     run.checkpoint(f"step-{lost}").unlink()
     run.checkpoint("step-28").unlink(missing_ok=True)
-    assert {"checkpoints/step-28.safetensors"} <= {*verify_run(path).unsound}
+    assert not verify_run(path).unsound
     run.metrics.write_bytes(b"".join(run.metrics.read_bytes().splitlines(keepends=True)[:-1]))  # not evaluated yet
     said = run_training(digits(*NOISY), path, resume=True)
     assert any(f"The best weights so far, from step {lost}, are lost" in line for line in said)
