@@ -82,7 +82,7 @@ def import_model(
         imported = convert(foreign, run, overrides)
         foreign.check((foreign.source, foreign.target), imported.model, imported.tokenizers)
     try:
-        header = "\n".join(stream_lines(folder / "README.md")).split("---\n")[1]
+        header = "\n".join([*stream_lines(folder / "README.md"), ""]).split("---\n")[1]
         licence = parse_yaml(header, path=folder / "README.md", dotted_keys=True)[0]["license"]
     except (InputError, ValueError, LookupError, TypeError):
         licence = None

@@ -53,7 +53,8 @@ def prune(
             raise InputError(f"--keep-languages: {unknown_language(code, known)}")
     if data.get("language_tags") == "both" and len({*languages}) == 1:
         raise InputError(f"--keep-languages: a translation needs two languages, not only {languages[0]}")
-    tags = {f"{SPACE}{tag.format(code)}" for code in languages or known}
+    kept = [code for code in known if code in (languages or known)]  # in the vocabulary's order
+    tags = {f"{SPACE}{tag.format(code)}" for code in kept}
     counts = _count(tokenizers, texts)
     sides = [
         vocabulary._replace(kept=_kept(vocabulary, count if texts else None, tags))
@@ -64,7 +65,7 @@ def prune(
     forbidden = [[ids.get(rows[token]) for token in each] for each in search["forbidden_ids"]]
     is_left_out = languages and data["target_language"] not in languages  # what `forced_bos_token_id` names
     sections = foreign.sections | {
-        "data": data | {"languages": [*(languages or known)]} | ({"target_language": UNKNOWN} if is_left_out else {}),
+        "data": data | {"languages": kept} | ({"target_language": UNKNOWN} if is_left_out else {}),
         "decoding": search | {"forbidden_ids": [each for each in forbidden if None not in each]},
     }
     report = f"pruned from {len(foreign.target.rows):,} to {len(sides[1].rows):,} subwords"
