@@ -16,7 +16,7 @@ _LITTLE_TEXT = 20_000  # pairs
 _ADVICE = (
     "This is little text to train on. Of the simple sentences of Multi30k, 1,800 pairs gave a model with 20 BLEU,"
     " 14,500 one with 36, and 29,000 one with 43 (docs/recipes.md). Fine-tuning a model that others trained on more"
-    " text is better, with another config: docs/opus-mt.md."
+    " text is better, with another config: `translate import --help`, docs/opus-mt.md."
 )
 
 

@@ -200,7 +200,7 @@ def split_pairs(corpus: ParallelCorpus, held_out: Mapping[str, ParallelCorpus]) 
         raise InputError(
             f"{corpus.name}: {num_left:,} of {len(is_equal):,} pairs can be used{counts and f' ({counts})'}, and a"
             f" model learns nothing from fewer than {_FEWEST_PAIRS:,}. Write one sentence on each line, find more text,"
-            " or fine-tune a model that others have trained (docs/opus-mt.md)"
+            " or fine-tune a model that others have trained: `translate import --help`, docs/opus-mt.md"
         )
     return Split({"train": usable[~is_taken], **parts}, left_out)
 
