@@ -156,7 +156,10 @@ def train(
 
 
 def _given_values(config: Config) -> dict[str, Any]:
-    """What a config was given, with corpora whole; fine-tuning would take other defaults for the user's values."""
+    """The values that a config was given; a corpus is kept whole.
+
+    Fine-tuning inherits the values that were not given.
+    """
     data = config.data.model_dump(mode="json", include=config.data.model_fields_set)
     return config.model_dump(mode="json", exclude_unset=True) | {"data": data}
 

@@ -73,8 +73,10 @@ def init(
         f"translate serve runs/{name}": "a page to translate on",
     }
     if not is_ready:
-        anyway = {f"translate train {config} --ignore-errors": "trains on it as it is"}
-        commands = {f"translate check {config}": f"shows the lines, counted in {folder}"} | anyway
+        commands = {
+            f"translate check {config}": f"shows the lines, counted in {folder}",
+            f"translate train {config} --ignore-errors": "trains on it as it is",
+        }
     lengths = f"{report.lengths.mean_source:.0f} and {report.lengths.mean_target:.0f} subwords per sentence"
     rows = [("text", f"{direction.source} → {direction.target}, {len(whole.sources):,} pairs, {lengths}")]
     rows += [("left out", f"{count:,} {reason}") for reason, count in split.left_out.items()]

@@ -131,7 +131,8 @@ class TrainingConfig(Section):
 
     initialize_from: InputPath | None = None
     """A run to fine-tune: training starts from its weights and tokenizer, and inherits the keys of `model`, `tokenizer`
-    and `data` that these determine, and how it searches. Step 0 is validated. null starts from random weights."""
+    and `data` that these determine, and the settings of its search. Step 0 is validated. null starts from random
+    weights."""
     initialize_checkpoint: Literal["best", "last"] = "best"
     """Checkpoint of that run to start from. If the checkpoint has averaged weights, they are used."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 1

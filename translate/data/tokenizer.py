@@ -289,7 +289,7 @@ def train_tokenizer(
 
 
 class VocabularyTooLarge(InputError):
-    """`largest` is the largest vocabulary that the text allows."""
+    """The text allows fewer entries than tokenizer.vocab_size: at most `largest`."""
 
     def __init__(self, message: str, largest: int) -> None:
         super().__init__(message)

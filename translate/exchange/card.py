@@ -259,7 +259,7 @@ def _score_rows(scores: Sequence[CardScores]) -> Iterator[str]:
 
 
 def _tags_sources(directory: Path) -> bool:
-    """Whether the tokenizer of an export is M2M100's or NLLB's, which puts the tag before a source."""
+    """Whether an export has the tokenizer of M2M100 or NLLB, which puts a tag before each source."""
     return (directory / "sentencepiece.bpe.model").exists()
 
 

@@ -128,8 +128,8 @@ def spelling_findings(
         hint = "nothing is lost, but bytes carry little meaning; train the tokenizer on text with these characters"
         if side.num_unknown_tokens:
             name, threshold, what = "unknown_characters", 0.001, "are unknown characters, which are lost"
-            hint = "set tokenizer.byte_fallback=true or tokenizer.character_coverage=1"
-            hint = _OWN_TOKENIZER if is_given else hint
+            ours = "set tokenizer.byte_fallback=true or tokenizer.character_coverage=1"
+            hint = _OWN_TOKENIZER if is_given else ours
         if is_fine_tuning:
             hint = "tokenizer.add_characters=true adds the training text's characters to the vocabulary"
         num_odd = side.num_unknown_tokens + side.num_byte_tokens

@@ -32,7 +32,7 @@ class SequenceClassifier(nn.Module):
         nn.init.zeros_(self.head.bias)
 
     def forward(self, source_ids: Int[Tensor, "batch source"]) -> Float[Tensor, "batch labels"]:
-        """Logits of the labels, in the head's precision: fp32, also if the encoder is in bf16."""
+        """Logits of the labels. They are in fp32 like the head, even if the encoder is in bf16."""
         return self.head(self.dropout(self.pool(source_ids).to(self.head.weight.dtype)))
 
     def pool(self, source_ids: Int[Tensor, "batch source"]) -> Float[Tensor, "batch d_model"]:

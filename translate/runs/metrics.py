@@ -71,7 +71,7 @@ def is_evaluated(records: Sequence[Record]) -> bool:
 def best_checkpoint_record(
     run: RunDirectory, records: Sequence[Record], metric: Literal["bleu", "loss"]
 ) -> Record | None:
-    """The last record of the weights in the best checkpoint, by the steps in it; without one, see `best_record`.
+    """The last record of the weights in the best checkpoint. Without a record of them, see `best_record`.
 
     A validation with a higher score may be older and not comparable, such as on another validation set.
     """
