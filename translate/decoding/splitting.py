@@ -26,7 +26,7 @@ CountTokens = Callable[[Sequence[str]], list[int]]  # the number of tokens of ea
 _CLOSING = r"""["'»«”“’‘›‹)\]}」』）]*"""
 _ENDS, _WIDE_ENDS = ".!?…؟۔։።", "。！？｡।॥"  # no space need follow the second
 _SENTENCE_ENDS = re.compile(rf"(?<=[{_ENDS}]){_CLOSING}\s+|(?<=[{_WIDE_ENDS}])(?![{_WIDE_ENDS}]){_CLOSING}\s*")
-_CLAUSE_ENDS = re.compile(rf"(?<=[.!?…؟۔։።:;؛]){_CLOSING}\s+|(?<=[。！？｡।॥：；])(?![。！？｡।॥：；]){_CLOSING}\s*")
+_CLAUSE_ENDS = re.compile(rf"(?<=[{_ENDS}:;؛]){_CLOSING}\s+|(?<=[{_WIDE_ENDS}：；])(?![{_WIDE_ENDS}：；]){_CLOSING}\s*")
 _COMMAS = re.compile(rf"(?<=[,،–—]){_CLOSING}\s+|(?<=[，、])")
 _SPACES = re.compile(r"\s+")
 _ABBREVIATIONS = re.compile(r"\b(?:Dr|Prof|Hr|Fr|St|Nr|No|Mr|Mrs|Ms|Abb|Abs|Art|Bd|Str|bzw|ca|vgl|evtl|ggf|inkl|sog)$")
