@@ -7,7 +7,7 @@ our preset, which are trained before the clock starts. First the speed of each i
 makes in a minute. Only this needs a quiet machine. Then each makes as many steps as fit in the minutes. Its score is
 sacreBLEU on val.de with the same greedy search for all.
 
-- ours: the preset multi30k-fast, and multi30k from 12 minutes on, with its schedule stretched to the minutes.
+- ours: the preset multi30k-fast, with its schedule stretched to the minutes.
 - tutorial: PyTorch's tutorial on nn.Transformer with its own settings: 3+3 layers of width 512, random batches of 128
   pairs, Adam with a constant rate of 1e-4, no label smoothing, fp32. One training gives the scores of all minutes.
 - marian: Hugging Face's MarianMT of our size in a good loop: SDPA, fused AdamW, bf16 where our training takes it, our
@@ -32,7 +32,6 @@ from typing import Any, NamedTuple
 from train import marian_model, position_table, run_transformer
 
 LONGEST, CHUNK = 60, 200  # tokens of a translation, and lines that are translated at once
-LONG = 12  # minutes from which the preset is multi30k
 OF_ITS_OWN = {"marian": ["training.learning_rate=1e-3"]}
 
 
@@ -53,8 +52,8 @@ class Setting(NamedTuple):
     batches: Any
 
 
-def read_setting(folder: Path, minutes: float, overrides: list[str]) -> Setting:
-    """The preset for so many minutes, its data, tokenizers and batches."""
+def read_setting(folder: Path, overrides: list[str]) -> Setting:
+    """The preset, its data, tokenizers and batches."""
     from translate.config.load import load_config
     from translate.training.preparation import make_batches, make_tokenizers, read_corpora, resolve_step_tokens
 
@@ -62,8 +61,7 @@ def read_setting(folder: Path, minutes: float, overrides: list[str]) -> Setting:
     corpora = {key: {"kind": "text", "source": f"{name}.de", "target": f"{name}.en"} for key, name in texts.items()}
     given = [f"data.root={json.dumps(str(folder))}", f"data.train={json.dumps([corpora['train']])}"]
     given += [f"data.validation={json.dumps(corpora['validation'])}", "data.test.test_2016_flickr=null"]
-    preset = "multi30k-fast" if minutes < LONG else "multi30k"
-    config = resolve_step_tokens(load_config(preset, [*given, "training.device=cpu", *overrides]).config)
+    config = resolve_step_tokens(load_config("multi30k-fast", [*given, "training.device=cpu", *overrides]).config)
     read = read_corpora(config)
     tokenizers = make_tokenizers(config, read)
     return Setting(config, read, tokenizers, make_batches(config, read, tokenizers))
@@ -257,20 +255,20 @@ def score(contestant: Contestant, setting: Setting) -> float:
     return float(sacrebleu.corpus_bleu(texts, [list(corpus.targets)]).score)
 
 
-def prepare(name: str, minutes: float, arguments: argparse.Namespace) -> tuple[Contestant, Setting]:
+def prepare(name: str, arguments: argparse.Namespace) -> tuple[Contestant, Setting]:
     """A contestant in this process."""
     import torch
 
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(arguments.seed)
     overrides = [f"training.seed={arguments.seed}", *OF_ITS_OWN.get(name, []), *arguments.override]
-    setting = read_setting(arguments.folder, minutes, overrides)
+    setting = read_setting(arguments.folder, overrides)
     return CONTESTANTS[name](setting), setting
 
 
-def measure_speed(name: str, minutes: float, arguments: argparse.Namespace, output: Path) -> None:
+def measure_speed(name: str, arguments: argparse.Namespace, output: Path) -> None:
     """Write how many steps a contestant makes in a minute; the first steps, a third of all, do not count."""
-    contestant, _ = prepare(name, minutes, arguments)
+    contestant, _ = prepare(name, arguments)
     begun, number, counted = time.perf_counter(), 0, 0
     while (seconds := time.perf_counter() - begun) < 1.5 * arguments.seconds:
         number += 1
@@ -283,7 +281,7 @@ def measure_speed(name: str, minutes: float, arguments: argparse.Namespace, outp
 
 def train(name: str, steps: dict[str, int], arguments: argparse.Namespace, output: Path) -> None:
     """Train one contestant for the most steps, and write its BLEU after each number of steps, by the minutes."""
-    contestant, setting = prepare(name, float(max(steps, key=float)), arguments)
+    contestant, setting = prepare(name, arguments)
     most, found = max(steps.values()), {}
     for number in range(1, most + 1):
         contestant.step(number, number / most)
@@ -322,26 +320,21 @@ def main() -> None:
     speeds_file, file = (arguments.output / f"{name}.json" for name in ("speeds", "results"))
     speeds: dict[str, list[float]] = json.loads(speeds_file.read_text("utf-8")) if speeds_file.exists() else {}
     results: dict[str, dict[str, Any]] = json.loads(file.read_text("utf-8")) if file.exists() else {}
-    sorts = {"" if minutes < LONG else " long": minutes for minutes in sorted(arguments.minutes)}
-    measured = {f"{name}{sort}": (name, minutes) for name in arguments.only for sort, minutes in sorts.items()}
-    measured.pop("tutorial long", None)  # it has no preset
     for turn in range(arguments.turns):
-        for key, (name, minutes) in measured.items():
-            if len(speeds.setdefault(key, [])) <= turn:
-                speeds[key].append(in_new_process(measure_speed, name, minutes, arguments))
-                print(f"{key}: {speeds[key][-1]:.1f} steps per minute", flush=True)
+        for name in arguments.only:
+            if len(speeds.setdefault(name, [])) <= turn:
+                speeds[name].append(in_new_process(measure_speed, name, arguments))
+                print(f"{name}: {speeds[name][-1]:.1f} steps per minute", flush=True)
                 speeds_file.write_text(json.dumps(speeds, indent=2) + "\n", encoding="utf-8")
     if arguments.only_speeds:
         return
     for name in arguments.only:
-        missing = {}
-        for minutes in arguments.minutes:
-            speed = statistics.median(speeds.get(f"{name} long" if minutes >= LONG else name) or speeds[name])
-            if f"{minutes:g}" not in results.setdefault(name, {}):
-                missing[f"{minutes:g}"] = max(1, round(speed * minutes))
+        speed, found = statistics.median(speeds[name]), results.setdefault(name, {})
+        steps = {f"{minutes:g}": max(1, round(speed * minutes)) for minutes in arguments.minutes}
+        missing = {minutes: number for minutes, number in steps.items() if minutes not in found}
         # Without a schedule one training passes through all minutes; with one, each has its own.
-        for steps in [missing] if name == "tutorial" and missing else [{each: missing[each]} for each in missing]:
-            results[name] |= in_new_process(train, name, steps, arguments) or {}
+        for part in [missing] if name == "tutorial" and missing else [{each: missing[each]} for each in missing]:
+            found |= in_new_process(train, name, part, arguments) or {}
             file.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
     shown = [f"{each:g}" for each in sorted(arguments.minutes)]
     print("| minutes |" + "".join(f" {each} |" for each in shown) + "\n|---|" + "---:|" * len(shown))
