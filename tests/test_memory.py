@@ -1,5 +1,6 @@
 """What a process keeps that it need not keep."""
 
+import ctypes
 import os
 from pathlib import Path
 
@@ -8,7 +9,13 @@ import torch
 
 from translate import memory
 from translate.errors import InputError, RunError
-from translate.memory import check_fits_memory, free_memory, is_out_of_memory, limit_kernel_caches
+from translate.memory import (
+    check_fits_memory,
+    configure_memory,
+    free_memory,
+    is_out_of_memory,
+    limit_kernel_caches,
+)
 
 
 def test_the_users_environment_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -23,6 +30,24 @@ def test_a_capacity_of_which_pytorch_dies_is_refused(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(os, "environ", {"LRU_CACHE_CAPACITY": capacity})
     with pytest.raises(InputError, match=f"LRU_CACHE_CAPACITY='{capacity}'"):
         limit_kernel_caches()
+
+
+@pytest.mark.parametrize("largest", [2**25, 2**63])
+def test_large_freed_memory_is_kept_by_every_glibc(monkeypatch: pytest.MonkeyPatch, largest: int) -> None:
+    class Library:  # older versions of glibc refuse more than half of a heap, 32 MiB
+        def __init__(self, name: None) -> None: ...
+
+        def mallopt(self, option: int, value: int) -> int:
+            is_accepted = option != -3 or value <= largest
+            if is_accepted:
+                accepted[option] = value
+            return int(is_accepted)
+
+    accepted: dict[int, int] = {}  # by M_ARENA_MAX, M_MMAP_THRESHOLD, M_TRIM_THRESHOLD
+    monkeypatch.setattr(ctypes, "CDLL", Library)
+    monkeypatch.setattr(os, "environ", {})
+    configure_memory()
+    assert accepted == {-8: 1, -3: min(largest, 2**30), -1: 2**31 - 1}
 
 
 def test_what_does_not_fit_is_named_before_it_is_read(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def configure_memory() -> None:
     with contextlib.suppress(AttributeError, OSError, TypeError):
         library = ctypes.CDLL(None)
         library.mallopt(_M_ARENA_MAX, 1)
-        library.mallopt(_M_MMAP_THRESHOLD, 2**30)
+        library.mallopt(_M_MMAP_THRESHOLD, 2**30) or library.mallopt(_M_MMAP_THRESHOLD, 2**25)  # older glibc
         library.mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
 
 
