@@ -55,6 +55,18 @@ def test_beam_size_first_and_then_the_penalty(monkeypatch: pytest.MonkeyPatch) -
     assert len({str(each.settings) for each in tried}) == len(tried)  # nothing is tried twice
 
 
+def test_what_is_chosen_gains_enough_over_what_it_replaces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A beam of 2, or an average of 0.5, would be less than 0.05 from the best, but gains too little itself."""
+
+    def bleu(config: DecodingConfig) -> float:
+        gain = {1: 0.0, 2: 0.03, 4: 0.03, 5: 0.06, 8: 0.06}[config.beam_size]
+        penalty = (config.length_penalty_kind, config.length_penalty)
+        return 30 + gain + {("average", 0.5): 0.04, ("average", 1.0): 0.07, ("gnmt", 0.0): 0.0}.get(penalty, 0.0)
+
+    chosen, _ = tune(monkeypatch, bleu, length_penalty=0.0)
+    assert chosen.settings == {"beam_size": 5, "length_penalty_kind": "average", "length_penalty": 1.0}
+
+
 def test_own_settings_stay_where_others_gain_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     chosen, _ = tune(monkeypatch, lambda config: 30 + 0.04 * (config.length_penalty_kind == "none"), length_penalty=0.7)
     assert chosen.settings == {"beam_size": 1, "length_penalty_kind": "gnmt", "length_penalty": 0.7}

@@ -1,6 +1,6 @@
 """Chooses beam size and length penalty on a validation set."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection
 from statistics import fmean
 from typing import NamedTuple
 
@@ -35,8 +35,8 @@ def tune_decoding(
 ) -> TunedSettings:
     """Choose the beam size with the translator's own length penalty, and then the penalty with that beam size.
 
-    A smaller beam is kept if a larger one gains less than 0.05 BLEU, and so is the translator's own penalty. Only beam
-    sizes are tried that agree with its `n_best` and `diversity_groups`.
+    A larger beam replaces a smaller one if it gains at least 0.05 BLEU, and so does the best penalty the translator's
+    own. Only beam sizes are tried that agree with its `n_best` and `diversity_groups`.
 
     Args:
         corpora: Each is translated in its own direction.
@@ -49,24 +49,27 @@ def tune_decoding(
     if not own.ranks_a_beam:
         raise InputError("only beam search can be tuned, but the settings sample or choose by minimum Bayes risk")
 
-    def first_of_the_best(settings: Iterable[Settings], tried: Sequence[TunedSettings] = ()) -> TunedSettings:
-        tried = list(tried)
-        for each in settings:
-            searching = translator.with_options(n_best=1, diversity_groups=1, **each)
-            scored = [
-                evaluate(searching.toward(one.direction), one.sources, one.targets, config, effort="quick")
-                for one in corpora
-            ]
-            tried.append(TunedSettings(each, fmean(one.score("BLEU") for one in scored)))
-            on_tried(tried[-1])
-        best = max(each.bleu for each in tried)
-        return next(each for each in tried if each.bleu > best - _NEGLIGIBLE)
+    def tried(settings: Settings) -> TunedSettings:
+        searching = translator.with_options(n_best=1, diversity_groups=1, **settings)
+        scored = [
+            evaluate(searching.toward(one.direction), one.sources, one.targets, config, effort="quick")
+            for one in corpora
+        ]
+        found = TunedSettings(settings, fmean(one.score("BLEU") for one in scored))
+        on_tried(found)
+        return found
+
+    def better(new: TunedSettings, old: TunedSettings) -> TunedSettings:
+        return new if new.bleu >= old.bleu + _NEGLIGIBLE else old
 
     penalty: Settings = {"length_penalty_kind": own.length_penalty_kind, "length_penalty": own.length_penalty}
     sizes = sorted({*_BEAM_SIZES, own.beam_size})
-    sizes = [size for size in sizes if size >= own.n_best and size % own.diversity_groups == 0]
-    chosen = first_of_the_best({"beam_size": size, **penalty} for size in sizes)
+    first, *larger = (size for size in sizes if size >= own.n_best and size % own.diversity_groups == 0)
+    chosen = tried({"beam_size": first, **penalty})
+    for size in larger:
+        chosen = better(tried({"beam_size": size, **penalty}), chosen)
     if chosen.settings["beam_size"] == 1:
         return chosen  # greedy search ranks nothing
     others: list[Settings] = [dict(zip(penalty, each, strict=True)) for each in _PENALTIES]
-    return first_of_the_best((chosen.settings | each for each in others if each != penalty), [chosen])
+    best = max((tried(chosen.settings | each) for each in others if each != penalty), key=lambda each: each.bleu)
+    return better(best, chosen)
