@@ -30,12 +30,13 @@ def random_texts(number: int, *, seed: int) -> list[str]:
     return [" ".join(generator.choices(words, k=generator.randint(1, 13))) for _ in range(number)]
 
 
+@pytest.mark.parametrize("tokenizer", ["13a", "zh"])
 @pytest.mark.parametrize("utility", ["chrf", "bleu"])
-def test_utilities_are_those_of_sacrebleu(utility: Utility) -> None:
-    texts = ODD_TEXTS + random_texts(23, seed=5)
-    metric = CHRF() if utility == "chrf" else BLEU(smooth_method="exp", effective_order=True)
+def test_utilities_are_those_of_sacrebleu(utility: Utility, tokenizer: str) -> None:
+    texts = [*ODD_TEXTS, "狗在雪地里跑。", "狗在雪里跑"] + random_texts(29, seed=5)
+    metric = CHRF() if utility == "chrf" else BLEU(tokenize=tokenizer, smooth_method="exp", effective_order=True)
     expected = [[metric.sentence_score(text, [reference]).score for reference in texts] for text in texts]
-    computed = pairwise_utilities(texts, utility=utility).tolist()
+    computed = pairwise_utilities(texts, utility=utility, bleu_tokenizer=tokenizer).tolist()
     for text, row, expected_row in zip(texts, computed, expected, strict=True):
         assert row == pytest.approx(expected_row, rel=1e-9, abs=0.0), text
     scores = sorted(score for row in expected for score in row)

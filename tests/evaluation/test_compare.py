@@ -62,6 +62,14 @@ def test_buckets_are_of_the_references() -> None:
     assert frequent == ("5–19", 4 * 6, pytest.approx((100 * 4 / 6, 100 * 5 / 6)))
 
 
+def test_the_words_of_the_buckets_are_those_of_the_tokenizer() -> None:
+    """Six words by sacreBLEU's zh, and one by 13a."""
+    texts, config = ["狗在雪里跑。"], EvaluationConfig(bootstrap_samples=0, bleu_tokenizer="zh")
+    found = compare({"first": texts, "other": ["狗在雪里。"]}, ["x"], texts, config)
+    assert [bucket.name for bucket in found.lengths] == ["6–10"]
+    assert [(bucket.size, bucket.values) for bucket in found.frequencies] == [(6, (100.0, pytest.approx(500 / 6)))]
+
+
 def test_the_sentences_that_changed_most() -> None:
     found = compare({"first": FIRST, "better": BETTER}, SOURCES, REFERENCES, CONFIG, num_changes=1)
     gain, loss = found.changes

@@ -158,7 +158,8 @@ class _SyntheticCorpus(NamedTuple):
         facts = {**dependencies, "text": json.dumps(inputs)}
         with explain_write_errors(output):
             output.mkdir(parents=True, exist_ok=True)
-        pairs = PairFormat(self.command == "backtranslate", self.nearest, references)
+        tokenizer = config.evaluation.bleu_tokenizer
+        pairs = PairFormat(self.command == "backtranslate", self.nearest, references, tokenizer)
         depends_on = facts if self.nearest else dependencies
         decoder = ShardedDecoder(translator, depends_on, "text", output=corpus, alignments=None, pairs=pairs)
         return DecodingJob(decoder, facts, num_lines, (Request(line) for line in lines))

@@ -144,7 +144,14 @@ def load_own_translator(
         forbidden=forbidden,
         shortlist=read_shortlist(loaded) if config.shortlist else None,
     )
-    translator = Translator(engine, tokenizers, config, languages=Languages(loaded.config.data), name=str(run))
+    translator = Translator(
+        engine,
+        tokenizers,
+        config,
+        languages=Languages(loaded.config.data),
+        name=str(run),
+        bleu_tokenizer=loaded.config.evaluation.bleu_tokenizer,
+    )
     return LoadedTranslator(translator, loaded)
 
 

@@ -9,19 +9,22 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from math import fsum
 from operator import mul
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from translate.config.decoding import DecodingConfig
-from translate.data.text import in_one_line
+from translate.data.text import in_one_line, load_bleu
 from translate.data.tokenizer import Tokenizer, Tokenizers
 from translate.decoding.constraints.phrases import build_word_tables, encode_phrase, unsatisfied_phrases
 from translate.decoding.request import SearchInput, Translation
 from translate.decoding.search.beam import Hypothesis
 from translate.decoding.search.settings import build_scoring
+
+if TYPE_CHECKING:
+    from sacrebleu.metrics.bleu import BLEU
 
 Utility = Literal["chrf", "bleu"]
 """How good a translation is, given a reference: sacreBLEU's sentence chrF, or its sentence BLEU."""
@@ -42,7 +45,12 @@ def unmet_phrases(ids: Sequence[int], phrases: Sequence[str], target: Tokenizer)
 
 
 def choose_translation(
-    given: SearchInput, hypotheses: Sequence[Hypothesis], tokenizers: Tokenizers, config: DecodingConfig
+    given: SearchInput,
+    hypotheses: Sequence[Hypothesis],
+    tokenizers: Tokenizers,
+    config: DecodingConfig,
+    *,
+    bleu_tokenizer: str = "13a",
 ) -> Translation:
     """The best of a search's hypotheses as a translation, with other good ones as its alternatives.
 
@@ -56,7 +64,7 @@ def choose_translation(
     if config.mbr != "none":
         ranked = [pair for pair in ranked if len(pair[1]) == len(ranked[0][1])][: config.mbr_candidates]
         texts = [spell(each.ids, tokenizers.target) for each, _ in ranked]
-        utilities = expected_utilities(texts, utility=config.mbr)
+        utilities = expected_utilities(texts, utility=config.mbr, bleu_tokenizer=bleu_tokenizer)
         ranked = [ranked[utilities.index(max(utilities))]]
     found: list[Translation] = []
     source_ids = given.source_ids[given.num_tags :]
@@ -104,7 +112,7 @@ def rerank(
     return sorted(ranked, key=lambda each: -each.score)
 
 
-def expected_utilities(candidates: Sequence[str], *, utility: Utility) -> list[float]:
+def expected_utilities(candidates: Sequence[str], *, utility: Utility, bleu_tokenizer: str = "13a") -> list[float]:
     """The mean utility of each candidate, from 0 to 100, where every candidate may be the right translation.
 
     The candidate with the greatest expected utility has minimum Bayes risk. All candidates weigh the same, so a
@@ -114,16 +122,18 @@ def expected_utilities(candidates: Sequence[str], *, utility: Utility) -> list[f
         https://arxiv.org/abs/2005.10283.
     """
     copies = Counter(candidates)  # in the order of their first occurrence
-    rows = pairwise_utilities(list(copies), utility=utility).tolist()
+    rows = pairwise_utilities(list(copies), utility=utility, bleu_tokenizer=bleu_tokenizer).tolist()
     # fsum: the same in any order, so that a tie is a tie
     means = [fsum(map(mul, row, copies.values())) / len(candidates) for row in rows]
     by_text = dict(zip(copies, means, strict=True))
     return [by_text[text] for text in candidates]
 
 
-def pairwise_utilities(texts: Sequence[str], *, utility: Utility) -> Float[Tensor, "hypotheses references"]:
+def pairwise_utilities(
+    texts: Sequence[str], *, utility: Utility, bleu_tokenizer: str = "13a"
+) -> Float[Tensor, "hypotheses references"]:
     """The utility, from 0 to 100, of each text with each text as the reference: sacreBLEU's `sentence_score`."""
-    return _chrf(texts) if utility == "chrf" else _bleu(texts)
+    return _chrf(texts) if utility == "chrf" else _bleu(texts, load_bleu(bleu_tokenizer))
 
 
 def _chrf(texts: Sequence[str]) -> Float[Tensor, "hypotheses references"]:
@@ -145,15 +155,12 @@ def _chrf(texts: Sequence[str]) -> Float[Tensor, "hypotheses references"]:
     return torch.where(precision + recall > 0, score, 0.0)
 
 
-def _bleu(texts: Sequence[str]) -> Float[Tensor, "hypotheses references"]:
+def _bleu(texts: Sequence[str], metric: "BLEU") -> Float[Tensor, "hypotheses references"]:
     """BLEU over the orders that the hypothesis has; the k-th order without a match counts as 1 / 2^k matches.
 
     Source: Chen and Cherry 2014, https://aclanthology.org/W14-3346, smoothing 3; sacreBLEU's `exp` and
         `effective_order`.
     """
-    from sacrebleu.metrics.bleu import BLEU
-
-    metric = BLEU()
     words = [tuple(metric.tokenizer(text.rstrip()).split()) for text in texts]
     log_precision = num_smoothed = num_matches = torch.zeros(len(texts), len(texts), dtype=torch.float64)
     for matches, totals in _compare_ngrams(words, metric.max_ngram_order):

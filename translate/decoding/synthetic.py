@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
 from translate._version import package_versions
 from translate.config.decoding import DecodingConfig
 from translate.config.load import read_resolved_config
+from translate.data.text import load_bleu
 from translate.decoding.request import ConditionCounts, Translation
 from translate.fingerprint import fingerprint
 from translate.runs.checkpoint import read_tensors
@@ -33,6 +33,7 @@ class PairFormat:
         is_reversed: The translation is the source of the pair, as in back-translation, and else its target.
         nearest: From each n-best list keep only the translation nearest to the reference, by this sentence score.
         references: The reference of each line, by its number from 0; only needed for `nearest`.
+        bleu_tokenizer: SacreBLEU's tokenizer for `nearest = "bleu"`.
 
     Source: Sennrich et al. 2016, https://arxiv.org/abs/1511.06709 (back-translation); Kim and Rush 2016,
         https://arxiv.org/abs/1606.07947, section 3.2 (distillation) and 3.3 (the nearest of the n-best list).
@@ -41,6 +42,7 @@ class PairFormat:
     is_reversed: bool
     nearest: Literal["bleu", "chrf"] | None = None
     references: Sequence[str] = ()
+    bleu_tokenizer: str = "13a"
 
     def lines(self, translations: Iterable[Translation], counts: ConditionCounts, first_number: int) -> Iterator[str]:
         """Yield the lines of some translations, without line ends.
@@ -59,7 +61,7 @@ class PairFormat:
 
     def _nearest(self, translations: Iterable[Translation], first_number: int) -> Iterator[Translation]:
         """The translation of each n-best list with the highest sentence score; of equals, the model's own choice."""
-        metric = CHRF() if self.nearest == "chrf" else BLEU(effective_order=True)
+        metric = CHRF() if self.nearest == "chrf" else load_bleu(self.bleu_tokenizer)
         for number, translation in enumerate(translations, start=first_number):
             reference = [self.references[number]]
             candidates = (translation, *translation.alternatives)

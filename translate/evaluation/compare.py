@@ -9,12 +9,14 @@ from typing import Any, NamedTuple
 from sacrebleu.metrics.base import Metric as SacreMetric
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.significance import PairedTest
-from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
 from translate.config.schema import EvaluationConfig
+from translate.data.text import load_bleu
 from translate.errors import InputError
-from translate.evaluation.metrics import SCORES, check_bleu_tokenizer
+from translate.evaluation.metrics import SCORES
 from translate.evaluation.programs import LineScores, MetricProgram, run_programs
+
+Tokenize = Callable[[str], str]  # by sacreBLEU: words with spaces between them
 
 _LENGTHS = (1, 6, 11, 16, 21, 31, 51)  # smallest number of words in each bucket of sentences
 _FREQUENCIES = (1, 2, 5, 20, 100, 1000)  # smallest number of occurrences in each bucket of words
@@ -93,7 +95,7 @@ def compare(
             raise InputError(f"{name}: {len(translations)} translations but {len(references)} references")
     if len(systems) < 2 or not references:
         raise InputError("a comparison needs two systems, and at least one line")
-    check_bleu_tokenizer(config)
+    tokenize = load_bleu(config.bleu_tokenizer).tokenizer
     metrics, signatures = {}, {}
     for name, make_scorer, is_quick, _ in SCORES:
         if is_quick:
@@ -112,8 +114,8 @@ def compare(
         num_lines=len(references),
         metrics=metrics,
         signatures=signatures,
-        lengths=tuple(_by_length(systems, references)),
-        frequencies=tuple(_by_frequency(systems, references)),
+        lengths=tuple(_by_length(systems, references, tokenize)),
+        frequencies=tuple(_by_frequency(systems, references, tokenize)),
         changes=tuple(_largest_changes(systems, sources, references, num_changes)),
     )
 
@@ -156,8 +158,8 @@ def _bucket_names(least: Sequence[int]) -> list[str]:
     return [*names, f"{least[-1]} or more"]
 
 
-def _by_length(systems: Mapping[str, Sequence[str]], references: Sequence[str]) -> Iterator[Bucket]:
-    buckets = [bisect(_LENGTHS[1:], len(reference.split())) for reference in references]
+def _by_length(systems: Mapping[str, Sequence[str]], references: Sequence[str], tokenize: Tokenize) -> Iterator[Bucket]:
+    buckets = [bisect(_LENGTHS[1:], len(tokenize(reference).split())) for reference in references]
     for number, name in enumerate(_bucket_names(_LENGTHS)):
         lines = [line for line, bucket in enumerate(buckets) if bucket == number]
         if lines:
@@ -166,14 +168,15 @@ def _by_length(systems: Mapping[str, Sequence[str]], references: Sequence[str]) 
             yield Bucket(name, len(lines), tuple(float(score.score) for score in scores))
 
 
-def _by_frequency(systems: Mapping[str, Sequence[str]], references: Sequence[str]) -> Iterator[Bucket]:
-    split: Callable[[str], str] = Tokenizer13a()  # type: ignore[no-untyped-call]
-    expected = [Counter(split(reference).split()) for reference in references]
+def _by_frequency(
+    systems: Mapping[str, Sequence[str]], references: Sequence[str], tokenize: Tokenize
+) -> Iterator[Bucket]:
+    expected = [Counter(tokenize(reference).split()) for reference in references]
     frequencies = sum(expected, Counter())
     sizes: Counter[int] = Counter()
     found = [Counter[int]() for _ in systems]
     for line, words in enumerate(expected):
-        of_systems = [Counter(split(texts[line]).split()) for texts in systems.values()]
+        of_systems = [Counter(tokenize(texts[line]).split()) for texts in systems.values()]
         for word, count in words.items():
             bucket = bisect(_FREQUENCIES[1:], frequencies[word])
             sizes[bucket] += count

@@ -12,6 +12,7 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from translate.config.schema import EvaluationConfig
+from translate.data.text import load_bleu
 from translate.errors import InputError
 
 logger = logging.getLogger(__name__)
@@ -76,15 +77,7 @@ def check_bleu_tokenizer(config: EvaluationConfig) -> None:
     Raises:
         InputError: It is not installed.
     """
-    try:
-        BLEU(tokenize=config.bleu_tokenizer)
-    except (ImportError, RuntimeError) as error:
-        name = config.bleu_tokenizer
-        package = f"sacrebleu[{name.removesuffix('-mecab')}]"
-        raise InputError(
-            f"evaluation.bleu_tokenizer = {name}: its package is not installed; install it with"
-            f" pip install '{package}', or choose another tokenizer, such as 13a"
-        ) from error
+    load_bleu(config.bleu_tokenizer)
 
 
 def score_translations(
