@@ -12,7 +12,8 @@ def test_tables() -> None:
         ComparedScore(29.0, 1.0, -1.123, 0.2, 0.25),
     )
     texts = ("Hund", "A big dog, here", "A cat here", "The big dog here.")
-    changes = (Change("b", 12, 40.26, *texts),)
+    other_script = ("girl", "लड़की 猫が ok", "लड़का 猫は ok", "लड़की 犬が")
+    changes = (Change("b", 12, 40.26, *texts), Change("b", 7, -3.0, *other_script))
     buckets = (Bucket("1–5", 1234, (1.0, 2.0, 3.0)),)
     comparison = Comparison(("a", "b", "c"), 1234, {"BLEU": scores}, {"BLEU": "nrefs:1"}, buckets, buckets, changes)
     picture = comparison_picture(comparison, test_set="news.de")
@@ -32,6 +33,8 @@ def test_tables() -> None:
     assert changed.header == ["Line", "chrF", "Source", "Reference", "a", "b"]
     # By hand. Every second part is marked: words that the reference does not have, or that one system alone has.
     reference = ("", "A", " ", "big", " ", "dog", ", here")
+    other_reference = ("", "लड़की", " ", "猫", "", "が", " ", "ok", "")
     assert changed.rows == [
         ["12", "+40.3", "Hund", reference, ("A ", "cat", " here"), ("", "The", " big dog here", ".", "")],
+        ["7", "-3.0", "girl", other_reference, ("", "लड़का", " 猫", "は", " ok"), ("लड़की ", "犬", "が")],
     ]

@@ -39,6 +39,20 @@ def test_content_words(tokenizers: Tokenizers) -> None:
     assert content_words([], 3, tokenizer) == []
 
 
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        (["लड़की किताब पढ़ती है"], ["लड़की", "किताब", "पढ़ती", "है"]),  # vowel signs and nukta are marks
+        (["เด็กผู้หญิง อ่าน"], ["เด็กผู้หญิง", "อ่าน"]),
+        (["الوَلَدُ يَقرَأُ، ٣ كُتُب"], ["الوَلَدُ", "يَقرَأُ", "كُتُب"]),
+        (["猫看书。", *["我看12"] * 99], ["猫", "书", "看", "我"]),  # the last two are in more than a line of fifty
+    ],
+    ids=["Hindi", "Thai", "Arabic", "Chinese"],
+)
+def test_content_words_of_any_script(tokenizers: Tokenizers, lines: list[str], words: list[str]) -> None:
+    assert content_words(lines, 9, tokenizers.source) == words
+
+
 def test_neighbours_by_the_angle_and_not_by_the_length() -> None:
     labels = ["<s>", "▁same", "near", "▁opposite", "▁itself", "▁", "<0x0A>"]
     table = torch.tensor([[1.0, 1.0], [10.0, 10.0], [3.0, 4.0], [-1.0, -1.0], [1.0, 1.0], [1.0, 1.0], [1.0, 1.0]])

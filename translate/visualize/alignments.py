@@ -16,6 +16,7 @@ from translate.decoding.output.words import Word, group_words
 from translate.errors import InputError
 from translate.visualize.panels import Links, Matrix, Panel, Picture, Table, check_numbers
 from translate.visualize.sentences import MERGED, Tokens, check_positions, merge_words, tokens_of
+from translate.visualize.words import character_kinds
 
 
 class AlignedPair(NamedTuple):
@@ -137,7 +138,7 @@ def split_punctuation(tokens: Tokens) -> list[Word]:
         was_mark: bool | None = None  # None: at the start or after a lone space, which joins the next piece
         for position in word.positions:
             piece = tokens.pieces[position]
-            is_mark = not any(map(str.isalnum, piece))
+            is_mark = set(character_kinds(piece)) <= set("-PS")
             if not groups or was_mark not in (None, is_mark):
                 groups.append([])
             groups[-1].append(position)

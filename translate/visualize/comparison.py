@@ -1,14 +1,14 @@
 """A comparison of systems as tables: in a page, and as text."""
 
-import re
 from collections.abc import Iterator
 from difflib import SequenceMatcher
 
 from translate.evaluation.compare import Change, Comparison
 from translate.evaluation.metrics import decimals
 from translate.visualize.panels import Cell, Picture, Table
+from translate.visualize.words import find_words
 
-_WORD = re.compile(r"[\u3040-\u9fff]|[^\W\u3040-\u9fff]+|[^\w\s]")  # a Chinese or Japanese character is a word
+_WORD = "HM*|[LMN]+|[^Z]"  # in kinds of characters; punctuation is a word too
 _MARKED = (
     "Underlined in a translation: words that the reference does not have. Underlined in the reference: words that only"
     " one of the two translations has."
@@ -60,7 +60,7 @@ def comparison_tables(comparison: Comparison) -> Iterator[Table]:
 def _mark_differences(change: Change) -> list[Cell]:
     """The reference, with words that one system alone has, and both translations, with words that it does not have."""
     texts = change.reference, change.first, change.other
-    reference, *translations = (_WORD.findall(text) for text in texts)
+    reference, *translations = ([text[start:end] for start, end in find_words(text, _WORD)] for text in texts)
     found: list[set[int]] = []  # by system: places of words of the reference that it has
     marked: list[set[int]] = []  # by system: places of its words that the reference does not have
     for words in translations:
@@ -72,8 +72,8 @@ def _mark_differences(change: Change) -> list[Cell]:
 
 def _mark(text: str, places: set[int]) -> Cell:
     parts, end = [], 0
-    for place, word in enumerate(_WORD.finditer(text)):
+    for place, (start, stop) in enumerate(find_words(text, _WORD)):
         if place in places:
-            parts += [text[end : word.start()], word[0]]
-            end = word.end()
+            parts += [text[end:start], text[start:stop]]
+            end = stop
     return (*parts, text[end:])

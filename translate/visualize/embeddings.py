@@ -14,6 +14,7 @@ from translate.data.tokenizer import SPACE, Tokenizer
 from translate.decoding import Translator
 from translate.errors import InputError, import_extra
 from translate.visualize.panels import Panel, Picture, Point, Points, Table
+from translate.visualize.words import character_kinds, find_words
 
 
 def embeddings_picture(
@@ -84,14 +85,18 @@ def embeddings_picture(
 def content_words(lines: Sequence[str], count: int, tokenizer: Tokenizer) -> list[str]:
     """The most frequent words of a text that are probably content words.
 
-    These have at least four letters and occur in at most one line of fifty; words with their own embedding come first.
-    If a short text does not have enough of them, others follow by frequency.
+    These have at least four letters, unless they are Chinese or Japanese, and occur in at most one line of fifty; words
+    with their own embedding come first. If a short text does not have enough of them, others follow by frequency.
     """
-    pattern = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
-    frequency = Counter(word for line in lines for word in dict.fromkeys(pattern.findall(line)))
+    frequency = Counter(
+        word
+        for line in lines
+        for word in dict.fromkeys(line[start:end] for start, end in find_words(line, "HM*|[LM]+(?:-[LM]+)*"))
+    )
 
     def rank(word: str) -> tuple[bool, bool]:
-        is_content = len(word) >= 4 and frequency[word] * 50 <= len(lines)
+        is_long = len(word) >= 4 or character_kinds(word).startswith("H")
+        is_content = is_long and frequency[word] * 50 <= len(lines)
         return not is_content, len(tokenizer.encode(word)) > 1
 
     return sorted((word for word, _ in frequency.most_common()), key=rank)[:count]
