@@ -13,6 +13,8 @@ from translate.data.epochs import Epoch
 from translate.errors import RunError
 from translate.lint import dry_run as module
 from translate.lint.dry_run import DryRun, dry_run, longest_batches, peak_memory
+from translate.training import setup
+from translate.training.optimizer import AveragedWeights
 from translate.training.preparation import Corpora, make_batches, make_tokenizers, read_corpora
 from translate.training.step import StepResult, TrainStep
 
@@ -68,9 +70,18 @@ def test_what_is_measured(digits: Digits) -> None:
     assert (result.num_timed_steps, result.seconds_per_validation) == (1, None), "the time for measuring is bounded"
 
 
-def test_every_step_is_a_real_one(digits: Digits, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first batch, the longest ones, and then each step of the epoch once, with accumulation as in training."""
-    config = digits("training.accumulate_batches=5", "training.batch_tokens=100")
+@pytest.mark.parametrize(("num_workers", "num_repeats"), [(1, 2), (2, 5), (8, 5)])
+def test_every_step_is_a_real_one(
+    digits: Digits, monkeypatch: pytest.MonkeyPatch, num_workers: int, num_repeats: int
+) -> None:
+    """The first batch, the longest ones, and then each step of the epoch once, with accumulation as in training.
+
+    The longest batches are repeated until each worker adds a gradient to another, if the step has so many batches.
+    """
+    monkeypatch.setattr(setup, "choose_workers", lambda *arguments, **options: (num_workers, 1))
+    averaged: list[int] = []
+    monkeypatch.setattr(AveragedWeights, "update", lambda average, model, step: averaged.append(step))
+    config = digits("training.accumulate_batches=5", "training.batch_tokens=100", "training.ema_decay=0.9")
     corpora, tokenizers, epoch = prepared(config)
     seen: list[list[tuple[int, ...]]] = []
     original = TrainStep.__call__
@@ -85,7 +96,8 @@ def test_every_step_is_a_real_one(digits: Digits, monkeypatch: pytest.MonkeyPatc
     batches = [batch.indices for batch in epoch]
     num_longest = len(longest_batches(epoch))
     assert seen[0] == [batches[0]]
-    assert seen[1 : 1 + num_longest] == [[batches[number]] for number in longest_batches(epoch)]
+    assert averaged == [*range(1, len(seen) + 1)]
+    assert seen[1 : 1 + num_longest] == [[batches[number]] * num_repeats for number in longest_batches(epoch)]
     groups = [batches[first : first + 5] for first in range(0, len(batches), 5)]
     assert len(batches) % 5 > 0 and len(groups) < 30  # the last step has fewer batches
     assert sorted(seen[1 + num_longest :]) == sorted(groups)

@@ -22,7 +22,7 @@ from translate.memory import release_free_memory
 from translate.model import Transformer
 from translate.model.device import measures_memory
 from translate.runs.initial import InitialWeights
-from translate.training.optimizer import learning_rate
+from translate.training.optimizer import AveragedWeights, learning_rate
 from translate.training.setup import setup_training
 from translate.training.step import describe_shapes
 from translate.training.validation import validate, validation_search
@@ -73,6 +73,8 @@ def dry_run(
     pairs, *sides = epoch.shapes.T
     largest_batch = int((pairs * np.maximum(*sides)).max())
     train_step = setup_training(config, tokenizers, device=device, batch_tokens=largest_batch, initial=initial)
+    decay = config.training.ema_decay
+    average = None if decay is None else AveragedWeights(train_step.model, decay=decay)
     numbers = itertools.count(1)
 
     def step(batches: Sequence[Batch]) -> int:
@@ -80,14 +82,19 @@ def dry_run(
         rate = learning_rate(number, config.training, d_model=config.model.d_model)
         result = train_step(batches, number=number, learning_rate=rate)
         train_step.check_last_step()
+        if average is not None:
+            average.update(train_step.model, step=number)
         return result.tokens
 
     step([epoch[0]])  # creates the optimizer's state
+    # Enough batches for the memory of a whole step: split in the same way, and each worker sums gradients.
+    num_batches, num_workers = min(config.training.accumulate_batches, len(epoch)), train_step.parallel.num_workers
+    num_batches = min(num_batches, 2 * num_workers + num_batches % num_workers)
     tried: list[tuple[int, list[int]]] = []
     for number in longest_batches(epoch):
         peak_memory(device, restart=True)
         try:
-            step([epoch[number]])
+            step([epoch[number]] * num_batches)
         except RunError as error:
             message = f"a training step on the longest batch ({describe_shapes([epoch[number]])}) fails: {error}"
             raise RunError(message) from error
