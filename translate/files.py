@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from io import BufferedReader
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 from translate.errors import InputError
 from translate.nearest import did_you_mean, nearest_paths
@@ -40,6 +40,7 @@ _NOT_TEXT: dict[bytes, tuple[str, str]] = {  # by the first bytes: what a file i
     rb"7z\xbc\xaf\x27\x1c|Rar!\x1a\x07": ("an archive", "extract the text files in it"),
 }
 
+_STANDARD_INPUT = (-1, 0)  # its device and inode if it is a pipe
 _inputs: dict[tuple[int, int], str] | None = None  # by device and inode; None: outside of a command
 
 
@@ -83,6 +84,22 @@ def remember_input(file: int | Path, name: str) -> None:
     with contextlib.suppress(OSError, ValueError, AttributeError):  # standard output is closed, or is not a file
         if _identity(sys.stdout.fileno()) == identity:
             raise InputError(f"standard output is the file {name}, which this command reads; choose another file")
+
+
+def open_standard_input() -> BinaryIO:
+    """The bytes of standard input.
+
+    Raises:
+        InputError: It is closed, this command has opened it before, or standard output is the same file.
+    """
+    if sys.stdin is None:
+        raise InputError("standard input is closed: name a file")
+    if _inputs is not None:
+        if _STANDARD_INPUT in _inputs:
+            raise InputError("standard input can be read only once: name a file for all but one input")
+        _inputs[_STANDARD_INPUT] = "standard input"
+    remember_input(0, "standard input")
+    return sys.stdin.buffer
 
 
 def check_output(path: Path, option: str = "") -> None:

@@ -311,6 +311,7 @@ CALLS: dict[str, Call] = {
     "lines-device": Call("decode RUN /dev/null"),
     "lines-not-utf8": Call("decode RUN in.de -o out --alignments links", files={"in.de": LATIN}),
     "lines-stdin-not-utf8": Call("decode RUN", stdin=LATIN),
+    "lines-stdin-twice": Call("decode RUN --prefix -"),
     "lines-nul": Call("decode RUN in.de", files={"in.de": "a\nHund\0\n"}),
     "lines-utf16": Call("decode RUN in.de", files={"in.de": UTF_16}),
     "lines-gzip-cut": Call("decode RUN in.gz", files={"in.gz": CUT_GZIP}),

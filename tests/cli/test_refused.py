@@ -67,6 +67,9 @@ ROWS: dict[str, list[str]] = {
     "decode run a.de -o out --engine ctranslate2 --resume": ["--resume", "--engine ctranslate2"],
     "decode run pipe -o out --resume": ["pipe", "once"],
     "decode run a.de -o out --prefix pipe --resume": ["pipe", "once"],
+    "decode run - --require -": ["standard input", "once"],
+    "eval --hypotheses - --reference -": ["standard input", "once"],
+    "score run - -": ["standard input", "once"],
     "decode run --device abacus": ["device = abacus"],
     "decode run --device cuda:99": ["device = cuda:99"],
     "decode run --n-best 3": ["decoding.n_best = 3", "decoding.beam_size = 2"],  # the run's own beam size

@@ -324,12 +324,10 @@ def read_document(file: Path | None) -> str:
         InputError: The file cannot be used.
     """
     from translate.data.text import iterate_lines
-    from translate.files import read_input
+    from translate.files import open_standard_input, read_input
 
     if file is None or str(file) == "-":
-        if sys.stdin is None:
-            raise InputError("standard input is closed: name a file")
-        content, name = sys.stdin.buffer.read(), "standard input"
+        content, name = open_standard_input().read(), "standard input"
     else:
         content, name = read_input(file, at_most=2**31, may_be_pipe=True), str(file)
     for _ in iterate_lines(io.BytesIO(content), name):  # reports bytes that are not UTF-8

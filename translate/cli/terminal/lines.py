@@ -8,13 +8,13 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Generic, TypeVar
 
 import typer
 
 from translate.cli.terminal.console import is_terminal, without_bar
 from translate.errors import InputError
-from translate.files import check_output, remember_input
+from translate.files import check_output, open_standard_input
 from translate.messages import escaped
 
 if TYPE_CHECKING:
@@ -47,24 +47,21 @@ def open_lines(file: Path | None) -> TextLines[str]:
     once, are checked on the way.
 
     Raises:
-        InputError: The file cannot be used.
+        InputError: The file cannot be used, or is standard input, which this command has opened before.
     """
     from translate.data.text import stream_lines
 
     if file is None or str(file) == "-":
-        if sys.stdin is None:
-            raise InputError("standard input is closed: name a file")
-        remember_input(0, "standard input")
-        return TextLines(_standard_input(), None, "standard input")
+        return TextLines(_standard_input(open_standard_input()), None, "standard input")
     total = None if file.is_fifo() else sum(1 for _ in stream_lines(file))
     return TextLines(stream_lines(file, may_be_pipe=True), total, str(file))
 
 
-def _standard_input() -> Iterator[str]:
+def _standard_input(stream: BinaryIO) -> Iterator[str]:
     from translate.data.text import iterate_lines
 
     try:
-        yield from iterate_lines(sys.stdin.buffer, "standard input")
+        yield from iterate_lines(stream, "standard input")
     except OSError as error:
         raise InputError(f"standard input: cannot be read: {error.strerror}") from error
 
