@@ -98,6 +98,7 @@ def test_a_model_learns_from_back_translations_with_their_tag(corpus: Path, run:
     assert [row["target"] for row in rows("bt")] == ["A dog runs.", "", "Two\tmen."]
     assert in_order(result.stderr, "3 lines", "1 empty")
     assert origin("bt")["inputs"] == [{"name": "mono.en", "lines": 3, "sha256": fingerprint(Path("mono.en"))}]
+    assert origin("bt")["decoding"]["engine"] == "translate"  # for so few lines, even where CTranslate2 is installed
     base = yaml.safe_load((corpus / "tiny.yaml").read_text())["data"]["train"]
     train = [{**base[0], "source": str(corpus / "train.de"), "target": str(corpus / "train.en")}]
     train += yaml.safe_load(result.stdout)["data"]["train"]

@@ -90,6 +90,8 @@ def evaluate(
     saved: dict[str, Any] = {"step": loaded.step, "averaged": loaded.averaged}
     scored, files = [], [file for file in (source, reference) if file is not None]
     not_written: RunError | None = None
+    engine = translator.engine.prepare(sum(len(pairs.sources) for pairs in test_sets.values()))
+    settings = {**translator.config.model_dump(mode="json"), "engine": engine}
     for name, pairs in test_sets.items():
         sources, references, searching = pairs.sources, pairs.targets, translator.toward(pairs.direction, **languages)
         with show_progress(f"Translating {name}", len(sources), unit="lines") as advance:
@@ -102,7 +104,6 @@ def evaluate(
         )
         scores = describe_scores(metrics, conventions, mistakes)
         folder = report_folder(directory.evaluation, name, files=files, set_names=config.data.keys_by_name())
-        settings = translator.config.model_dump(mode="json")
         try:
             document = write_report(folder, translations, scores, name=name, files=files, settings=settings, **saved)
         except RunError as error:

@@ -173,9 +173,10 @@ class _SyntheticCorpus(NamedTuple):
         from translate.fingerprint import fingerprint
 
         translator, is_reversed = job.decoder.translator, self.command == "backtranslate"
+        settings = translator.config.model_copy(update={"engine": job.facts["engine"]})
         origin = {
             "command": ["translate", *sys.argv[1:]],
-            **describe_origin(self.runs, self.checkpoint, settings=translator.config, counts=counts),
+            **describe_origin(self.runs, self.checkpoint, settings=settings, counts=counts),
             "inputs": json.loads(job.facts["text"]),
             "corpus": {"file": self.corpus.name, "sha256": fingerprint(self.corpus)},
         }
