@@ -19,6 +19,7 @@ from translate.data.batching import EncodedPair
 from translate.data.languages import Languages
 from translate.data.tokenizer import EOS_ID, Tokenizers, train_tokenizer
 from translate.decoding import Request, Translation, Translator, request
+from translate.decoding.constraints.terminology import Terminology
 from translate.decoding.engines import own
 from translate.decoding.ranking import expected_utilities
 from translate.decoding.search.beam import Hypothesis
@@ -250,6 +251,21 @@ def test_required_words_without_room_are_reported(toy: Toy, translator: MakeTran
     (translation,) = tight.translate([Request("Hund", required=("street", "the green house"))])
     assert "the green house" in translation.unmet
     assert {"unmet", "truncated"} <= translation.flags
+
+
+@pytest.mark.parametrize(
+    ("line", "options"),
+    [
+        (Request("Hund", required=("dog",), terminology=Terminology({"Hund": "dog"})), {}),
+        (Request("Hund Hund", terminology=Terminology({"Hund": "dog"})), {"no_repeat_ngram": 1}),
+    ],
+)
+def test_what_is_required_by_both_or_must_not_be_repeated_is_required_once(
+    translator: MakeTranslator, line: Request, options: dict[str, Any]
+) -> None:
+    """In both cases, requiring it twice would fill the translation to its maximum length or double the word."""
+    found = translator(**options).translate(line)
+    assert found.text.split().count("dog") == 1 and not found.flags & {"truncated", "unmet"}
 
 
 def test_a_hypothesis_with_the_required_words_comes_before_a_better_one_without(

@@ -35,7 +35,7 @@ class DecodingConfig(Section):
     max_length_constant: Annotated[int, Field(ge=1, le=10_000)] = 20
     """The constant of the maximum length."""
     min_length_factor: Annotated[float, Field(ge=0.0, le=100.0)] = 0.0
-    """A translation has at least factor * source tokens + constant tokens."""
+    """A translation has at least factor * source tokens + constant tokens, which raises a lower maximum length."""
     min_length_constant: Annotated[int, Field(ge=0, le=10_000)] = 0
     """The constant of the minimum length."""
     long: Literal["error", "truncate", "split"] = "split"

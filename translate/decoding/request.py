@@ -42,6 +42,12 @@ class Request(NamedTuple):
     from_: str | None = None  # the language of the source; None: the translator's, if the model translates it so
 
 
+def merge_phrases(required: Iterable[str], terms: Iterable[str]) -> list[str]:
+    """The phrases that a line requires and those of its terms, each as often as it is in the one or in the other."""
+    required = list(required)
+    return [*required, *(Counter(terms) - Counter(required)).elements()]
+
+
 def as_requests(lines: Any) -> Iterator[Request]:
     """Yield each line as a request; text is a request without constraints.
 

@@ -18,7 +18,7 @@ import torch
 from translate.config.decoding import DecodingConfig
 from translate.data.tokenizer import Tokenizer
 from translate.decoding.ranking import unmet_phrases
-from translate.decoding.request import Request, Translation
+from translate.decoding.request import Request, Translation, merge_phrases
 from translate.errors import InputError
 
 CountTokens = Callable[[Sequence[str]], list[int]]  # the number of tokens of each text
@@ -81,7 +81,7 @@ def join_translations(request: Request, pieces: Sequence[Translation], target: T
     if len(pieces) == 1:
         return pieces[0]
     terms = request.terminology.matches(request.source) if request.terminology else ()
-    phrases = [*terms, *request.required]
+    phrases = merge_phrases(request.required, terms)
     n_best_lists = [(piece, *piece.alternatives) for piece in pieces]
     joined = []
     for rank in range(max(map(len, n_best_lists))):

@@ -36,6 +36,7 @@ from translate.decoding.request import (
     Translation,
     as_requests,
     ignore_progress,
+    merge_phrases,
     read_buffers,
 )
 from translate.decoding.search.beam import Hypothesis
@@ -404,7 +405,13 @@ class Translator:
             for number, (text, text_ids) in enumerate(pieces):
                 kept = truncate_ids(tag_ids + text_ids, limit, self.config, side="source", line=line)
                 terms = request.terminology.matches(text) if request.terminology else []
-                required = () if len(pieces) > 1 else request.required
+                if size := self.config.no_repeat_ngram:  # no phrase of so many tokens can occur twice
+                    terms = [
+                        term
+                        for place, term in enumerate(terms)
+                        if len(term_ids[term]) < size or term not in terms[:place]
+                    ]
+                phrases = merge_phrases(() if len(pieces) > 1 else request.required, terms)
                 given = SearchInput(
                     line=line,
                     piece=number,
@@ -415,8 +422,8 @@ class Translator:
                     num_tags=len(tag_ids),
                     start_ids=start_ids,
                     prefix_ids=self._encode(request.prefix, line) if request.prefix.strip() and number == 0 else [],
-                    phrases=[*required, *terms],
-                    phrase_ids=[*(self._encode(each, line) for each in required), *map(term_ids.__getitem__, terms)],
+                    phrases=phrases,
+                    phrase_ids=[term_ids.get(each) or self._encode(each, line) for each in phrases],
                 )
                 inputs_by_line[-1].append(given)
         return inputs_by_line

@@ -94,5 +94,7 @@ def test_maximum_lengths_by_hand() -> None:
     source_tokens = torch.tensor([1, 2, 7])
     assert maximum_lengths(source_tokens, config, position_limit=None).tolist() == [4, 6, 13]
     assert maximum_lengths(source_tokens, config, position_limit=5).tolist() == [4, 5, 5]
+    longer = config.model_copy(update={"min_length_factor": 1.0, "min_length_constant": 4})  # and the end symbol
+    assert maximum_lengths(source_tokens, longer, position_limit=None).tolist() == [6, 7, 13]
     after = maximum_lengths(source_tokens, config, position_limit=11, prefix_tokens=torch.tensor([0, 5, 2]))
     assert after.tolist() == [4, 11, 11]

@@ -130,3 +130,8 @@ def test_a_prefix_that_other_settings_forbid() -> None:
     build(PLAIN._replace(prefix_ids=[5, 6, 5]), no_repeat_ngram=2)
     with pytest.raises(InputError, match="^line 7: the prefix repeats .*decoding.no_repeat_ngram = 2"):
         build(PLAIN._replace(prefix_ids=[5, 6, 5, 6]), no_repeat_ngram=2)
+    phrases = PLAIN._replace(phrases=["a", "b"], phrase_ids=[[5, 6, 7], [6, 5]])
+    build(phrases, no_repeat_ngram=2)
+    for ids in ([6, 7], [8, 9, 8, 9]):  # across both phrases, and in one of them
+        with pytest.raises(InputError, match="^line 7: what is required, 'a', 'b', repeats .*no_repeat_ngram = 2"):
+            build(phrases._replace(phrase_ids=[[5, 6, 7], ids]), no_repeat_ngram=2)

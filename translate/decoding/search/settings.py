@@ -45,15 +45,17 @@ def build_search_settings(
             if any(contains_phrase(ids, phrase, table) for phrase, table in never):
                 raise InputError(f"line {each.line + 1}: {name} is required and contains a forbidden phrase")
         size = config.no_repeat_ngram
-        ngrams = list(zip(*(each.prefix_ids[start:] for start in range(size)), strict=False))
-        if len({*ngrams}) < len(ngrams):
-            raise InputError(
-                f"line {each.line + 1}: the prefix repeats subwords, and decoding.no_repeat_ngram = {size}"
-            )
+        required = f"what is required, {', '.join(map(repr, each.phrases))},"
+        for name, texts in (("the prefix", [each.prefix_ids]), (required, each.phrase_ids)):
+            ngrams = [ngram for ids in texts for ngram in zip(*(ids[start:] for start in range(size)), strict=False)]
+            if len({*ngrams}) < len(ngrams):
+                raise InputError(
+                    f"line {each.line + 1}: {name} repeats subwords, and decoding.no_repeat_ngram = {size}"
+                )
     words = WordTables(*(copy_to_device(table, device) for table in words))
     applied: list[LogitsProcessor] = []
     source_lengths = torch.tensor([len(each.source_ids) + 1 for each in inputs])
-    min_lengths = (source_lengths * config.min_length_factor).long() + config.min_length_constant
+    min_lengths = minimum_lengths(source_lengths, config)
     if min_lengths.any():
         applied.append(processors.MinimumLength(copy_to_device(min_lengths, device), end_id=EOS_ID))
     if any(each.prefix_ids for each in inputs):
@@ -117,6 +119,11 @@ def build_scoring(config: DecodingConfig) -> Scoring:
     return Scoring(config.length_penalty_kind, config.length_penalty, config.coverage_penalty, config.patience)
 
 
+def minimum_lengths(source_tokens: Int[Tensor, " batch"], config: DecodingConfig) -> Int[Tensor, " batch"]:
+    """The fewest tokens that each translation may have, without its end symbol."""
+    return (source_tokens * config.min_length_factor).long() + config.min_length_constant
+
+
 def maximum_lengths(
     source_tokens: Int[Tensor, " batch"],
     config: DecodingConfig,
@@ -124,10 +131,11 @@ def maximum_lengths(
     position_limit: int | None,
     prefix_tokens: Int[Tensor, " batch"] | int = 0,
 ) -> Int[Tensor, " batch"]:
-    """The most tokens that each translation may have, its prefix and its end symbol included.
+    """The most tokens that each translation may have, with its prefix and end symbol; at least its minimum length.
 
     Args:
         position_limit: The number of positions that the models have; None: no limit.
     """
     lengths = (source_tokens * config.max_length_factor).long() + config.max_length_constant + prefix_tokens
+    lengths = torch.maximum(lengths, minimum_lengths(source_tokens, config) + 1)
     return lengths if position_limit is None else lengths.clamp(max=position_limit)
