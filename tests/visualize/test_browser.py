@@ -175,6 +175,24 @@ def test_lines_between_tokens(page: Page, attention: Attention) -> None:
     assert page.evaluate("document.activeElement.parentElement.className") == "tokens queries"
 
 
+def test_the_shorter_side_of_the_lines_by_keyboard(open_page: OpenPage, make_translator: MakeTranslator) -> None:
+    page = open_page(attention_page(look_at(make_translator(), "Der Künstler läuft.", "The")))
+    choose(page, "view", "lines")
+    queries = page.locator(".queries button")
+    assert queries.count() < page.locator(".keys-side button").count()
+    queries.last.focus()
+    page.keyboard.press("ArrowUp")
+    assert queries.nth(queries.count() - 2).evaluate("each => each === document.activeElement")
+    tab_indices = page.evaluate(  # of one query and two keys
+        """() => {
+          const [query, ...keys] = [1, 2, 3].map(() => make("button"));
+          rove(make("div"), keys.map((key) => [query, key]));
+          return [query, ...keys].map((each) => each.tabIndex);
+        }"""
+    )
+    assert tab_indices == [0, -1, -1]
+
+
 @pytest.mark.parametrize(("view", "next_view"), [("heads", "matrix"), ("model", "lines")])
 def test_a_small_picture_leads_to_its_head(page: Page, view: str, next_view: str) -> None:
     choose(page, "view", view)

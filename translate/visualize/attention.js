@@ -71,6 +71,7 @@ function makeReadout(hint) {
 function rove(container, rows) {
   const place = new Map();
   rows.forEach((row, y) => row.forEach((element, x) => {
+    if (place.has(element)) return; // the last of a shorter column is in all rows below it
     place.set(element, [y, x]);
     element.tabIndex = y === 0 && x === 0 ? 0 : -1;
   }));
