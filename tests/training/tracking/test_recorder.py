@@ -37,8 +37,10 @@ def test_changed_metrics_are_kept_by_step_with_a_warning(tmp_path: Path, caplog:
     file = tmp_path / "metrics.jsonl"
     lines = [json.dumps({"kind": "train", "step": step}) + "\n" for step in (5, 10, 15)]
     huge = '{"step": ' + "9" * 5000 + "}\n"
-    for text in ("".join(lines), "".join(lines) + '{"kind": "tr', "".join(lines) + "[" * 10_000 + "\n[]\n" + huge):
-        file.write_text(text, encoding="utf-8")
+    text = "".join(lines)
+    changed = [text, text + '{"kind": "tr', text + "[" * 10_000 + "\n[]\n" + huge, text.replace("\n", "\r\n")]
+    for content in (*changed, "".join(lines[:2]).rstrip()):  # the last without a newline at its end
+        file.write_bytes(content.encode())
         # Of a checkpoint of version 0.1.0, which has no mark, by step too, and nothing is to be said.
         with Recorder(RunDirectory(tmp_path), Config(), Progress("data", step=10)):
             pass

@@ -117,11 +117,13 @@ def _cut(run: RunDirectory, progress: Progress) -> None:
     if hashlib.sha256(kept).hexdigest() != progress.metrics_sha256:
         if progress.metrics_sha256 is not None:
             logger.warning(f"{path} has changed since its checkpoint; its lines up to step {progress.step} are kept")
-        kept = b""
-        for line in content.splitlines(keepends=True):
+        lines = []
+        for line in content.splitlines():
             # A killed process may have left half a line.
             with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
-                kept += line if json.loads(line)["step"] <= progress.step else b""
+                if json.loads(line)["step"] <= progress.step:
+                    lines.append(line + b"\n")
+        kept = b"".join(lines)
     if kept != content:
         with atomic_write(path) as file:
             file.write(kept)
