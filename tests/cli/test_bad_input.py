@@ -405,6 +405,8 @@ CALLS: dict[str, Call] = {
         "show alignments RUN --source a.de --reference a.en", files={"a.de": "Hund " * 1700, "a.en": "dog " * 1700}
     ),
     "show-positions-length": Call("show positions transformer-base --length 2000"),
+    "show-positions-checkpoint": Call("show positions demo --checkpoint last"),
+    "show-word": Call("show embeddings RUN d\udcff"),
     "show-config-input": Call("show positions a.yaml -o ./a.yaml --format html", files={"a.yaml": "{}"}),
     "show-validation": Call("show embeddings RUN -o CORPUS/valid.de --format html"),
     "show-output": Call("show attention RUN Hund -o no/a.html"),

@@ -97,6 +97,8 @@ def test_runs_are_overlaid_by_their_names(make_run: MakeRun, tmp_path: Path) -> 
     again = make_run(tmp_path / "other" / "wide", train(1))
     names = [each.name for each in chart(curves_picture([first, again]), "Speed").series]
     assert names == [str(first), str(again)]
+    with pytest.raises(InputError, match="wide, .*wide: .*twice"):
+        curves_picture([first, first.parent / "." / "wide"])
 
 
 def test_nothing_recorded_yet(make_run: MakeRun, tmp_path: Path) -> None:

@@ -135,8 +135,9 @@ def test_maps_that_cannot_be_drawn(make_translator: MakeTranslator, monkeypatch:
     settings: Any = {"num_words": 5, "num_neighbours": 2, "name": "toy"}
     with pytest.raises(InputError, match="2 source and target words"):
         embeddings_picture(make_translator(), [], sources=["Hund"], targets=["dog"], **settings)
-    with pytest.raises(InputError, match="empty"):
-        panels(make_translator(), ["Hund", " "])
+    for word, reason in [(" ", "empty: ' '"), ("\u200b", r"empty: '\\u200b'"), ("\udcff", r"not Unicode: '\\udcff'")]:
+        with pytest.raises(InputError, match=reason):
+            panels(make_translator(), ["Hund", word])
     monkeypatch.setitem(sys.modules, "sklearn.manifold", None)
     with pytest.raises(InputError, match="--method tsne .*--method pca"):
         embeddings_picture(make_translator(), [], sources=SOURCES, targets=TARGETS, method="tsne", **settings)

@@ -139,6 +139,8 @@ def show_positions(
 
         run = load_run(Path(config_or_run), checkpoint=checkpoint)
         config, model, name = run.config, run.model, escaped(run.directory.resolve().name)
+    elif checkpoint != "best":
+        raise InputError(f"--checkpoint {checkpoint}: {config_or_run} is not a run, so it has no weights: leave it out")
     else:
         config, model = load_config(config_or_run).config, None
         name = config.name

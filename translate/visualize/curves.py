@@ -34,12 +34,14 @@ def curves_picture(runs: Sequence[Path], *, over: Literal["step", "minutes"] = "
         over: The horizontal axis of a figure; a page begins with it, and has a switch.
 
     Raises:
-        InputError: A path is not a run, or no run has recorded anything yet.
+        InputError: A path is not a run or is given twice, or no run has recorded anything yet.
         RunError: A run is damaged.
     """
     names = [run.resolve().name for run in runs]
     if len(set(names)) < len(names):
         names = [str(run) for run in runs]
+    if len(set(names)) < len(names):
+        raise InputError(f"{', '.join(names)}: a run is named twice")
     names = [name.encode(errors="backslashreplace").decode() for name in names]  # a path may not be UTF-8
     opened = {name: open_run(run) for name, run in zip(names, runs, strict=True)}
     records = {name: read_metrics(run) for name, run in opened.items()}

@@ -14,6 +14,7 @@ from translate.data.tokenizer import SPACE, Tokenizer
 from translate.decoding import Translator
 from translate.errors import InputError, import_extra
 from translate.visualize.panels import Panel, Picture, Point, Points, Table
+from translate.visualize.sentences import check_unicode
 from translate.visualize.words import character_kinds, find_words
 
 
@@ -39,14 +40,17 @@ def embeddings_picture(
         method: Principal components, or t-SNE, which keeps neighbours together but not distances.
 
     Raises:
-        InputError: A word is empty, the texts have too few words, or t-SNE needs scikit-learn, which is not installed.
+        InputError: A word is empty or not Unicode, the texts have too few words, or t-SNE needs scikit-learn, which is
+            not installed.
     """
     model, tokenizers = translator.model, translator.tokenizers
     source_table, target_table = (
         stack.embedder.tokens.weight.detach().float().cpu() for stack in (model.encoder, model.decoder)
     )
-    if not all(word.strip() for word in words):
-        raise InputError("a word is empty: '' has no neighbours")
+    for word in words:
+        check_unicode(word, what="a word")
+        if not (tokenizers.source.encode(word) or tokenizers.target.encode(word)):
+            raise InputError(f"a word is empty: {word!r} has no neighbours")
     # The group of each word on a map is its language.
     source = dict.fromkeys(content_words(sources, num_words, tokenizers.source), "source")
     target = dict.fromkeys(content_words(targets, num_words, tokenizers.target), "target")

@@ -75,15 +75,20 @@ def merge_words(
 
 
 def _encode(tokenizer: Tokenizer, text: str, *, what: str, translator: Translator) -> list[int]:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise InputError(f"{what} is not Unicode: {text!r}; set the terminal to UTF-8") from None
+    check_unicode(text, what=what)
     ids = tokenizer.encode(text)
     if not ids:
         raise InputError(f"{what} is empty: {text!r} has no words to look at")
     check_positions(ids, what=what, translator=translator)
     return ids
+
+
+def check_unicode(text: str, *, what: str) -> None:
+    """Raise an InputError if a text, called `what`, comes from bytes that are not UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InputError(f"{what} is not Unicode: {text!r}; set the terminal to UTF-8") from None
 
 
 def check_positions(ids: Sequence[int], *, what: str, translator: Translator) -> None:
