@@ -105,6 +105,14 @@ def test_padding_is_counted(letters: Tokenizers) -> None:
     assert epoch.padding.num_computed == sum(rows * (source + target) for rows, source, target in shapes)
 
 
+@pytest.mark.parametrize(
+    ("lengths", "tokens"), [([(8, 2)], (9, 3)), ([(8, 2)] * 20, (29, 9)), ([(2, 8)] * 20, (9, 29))]
+)
+def test_the_largest_batch(letters: Tokenizers, lengths: list[tuple[int, int]], tokens: tuple[int, int]) -> None:
+    """Batches are full on the longer side, here with 29 tokens, and have the corpus's ratio of source to target."""
+    assert make([corpus(lengths)], letters).largest_batch == tokens
+
+
 def test_the_epochs_of_earlier_versions(letters: Tokenizers) -> None:
     # Checksums of what version 0.1.0 planned: runs of that version continue with the same batches.
     parts = [corpus(LENGTHS * 29, weight=1.7), corpus(LENGTHS * 3, weight=0.3)]

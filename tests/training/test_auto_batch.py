@@ -79,7 +79,7 @@ class _Gpu:
         )
         setup_training, call = preparation.setup_training, TrainStep.__call__
 
-        def on_the_cpu(config: Config, tokenizers: Any, *, device: torch.device, batch_tokens: int) -> TrainStep:
+        def on_the_cpu(config: Config, tokenizers: Any, *, device: Any, batch_tokens: tuple[int, int]) -> TrainStep:
             return setup_training(config, tokenizers, device=CPU, batch_tokens=batch_tokens)
 
         def step(train_step: TrainStep, batches: Any, **rest: Any) -> Any:

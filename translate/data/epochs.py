@@ -156,11 +156,14 @@ class TrainingBatches:
         return int(max(side.lengths[kept].max(initial=0) for side in (self._sources, self._targets))) + 1
 
     @property
-    def largest_batch(self) -> int:
-        """About how many tokens an epoch's largest batch has on its longer side, without padding."""
+    def largest_batch(self) -> tuple[int, int]:
+        """About how many source and target tokens an epoch's largest batch has, without padding."""
         kept = np.concatenate(self._kept)
-        num_tokens = max(int(side.lengths[kept].sum(dtype=np.int64)) for side in (self._sources, self._targets))
-        return min(self._settings.batch_tokens, num_tokens + len(kept))
+        sources, targets = (
+            int(side.lengths[kept].sum(dtype=np.int64)) + len(kept) for side in (self._sources, self._targets)
+        )
+        share = min(1.0, self._settings.batch_tokens / max(sources, targets, 1))
+        return int(share * sources), int(share * targets)
 
     def with_batch_tokens(self, batch_tokens: int) -> "TrainingBatches":
         """The same corpora in batches of another size, at least `longest`, without encoding them again."""

@@ -233,9 +233,9 @@ class StreamedBatches:
         return max(self._settings.limits.max_source_tokens, self._settings.limits.max_target_tokens) + 1
 
     @property
-    def largest_batch(self) -> int:
-        """Like `TrainingBatches.largest_batch`, of the newest segment."""
-        return self._settings.batch_tokens if self._newest is None else self._newest[1].largest_batch
+    def largest_batch(self) -> tuple[int, int]:
+        """Like `TrainingBatches.largest_batch`, of the newest segment; zeros if there is none yet."""
+        return (0, 0) if self._newest is None else self._newest[1].largest_batch
 
     def with_batch_tokens(self, batch_tokens: int) -> "StreamedBatches":
         """The same streams in batches of another size, at least `longest`."""

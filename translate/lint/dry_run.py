@@ -70,9 +70,9 @@ def dry_run(
         RunError: Training would fail: out of memory, or the loss is not finite.
     """
     before = peak_memory(device, restart=True)
-    pairs, *sides = epoch.shapes.T
-    largest_batch = int((pairs * np.maximum(*sides)).max())
-    train_step = setup_training(config, tokenizers, device=device, batch_tokens=largest_batch, initial=initial)
+    pairs, sources, targets = epoch.shapes[longest_batches(epoch)[-1]].tolist()
+    batch_tokens = pairs * sources, pairs * targets
+    train_step = setup_training(config, tokenizers, device=device, batch_tokens=batch_tokens, initial=initial)
     decay = config.training.ema_decay
     average = None if decay is None else AveragedWeights(train_step.model, decay=decay)
     numbers = itertools.count(1)

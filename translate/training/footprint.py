@@ -12,7 +12,7 @@ _FP32 = 4  # bytes of a weight, its gradient, and each of its moments
 
 
 def check_training_fits(
-    config: Config, num_weights: int, *, device: torch.device, batch_tokens: int, world: World
+    config: Config, num_weights: int, *, device: torch.device, batch_tokens: tuple[int, int], world: World
 ) -> None:
     """Refuse a training run that cannot fit in the free memory.
 
@@ -20,7 +20,7 @@ def check_training_fits(
     only the weights if some are frozen; and what a batch keeps for the backward pass, without attention weights.
 
     Args:
-        batch_tokens: The tokens of the largest batch, on its longer side.
+        batch_tokens: The source and target tokens of the largest batch.
 
     Raises:
         OutOfMemory: It does not fit; the message has the numbers, and the keys to lower.
@@ -30,23 +30,23 @@ def check_training_fits(
     num_bytes_of_weights = _FP32 * num_weights * num_copies
     if settings.parallel == "fsdp":
         num_bytes_of_weights //= world.size
-    # Inputs of norms and products, in the decoder also of cross-attention. Frozen layers may keep nothing.
+    source_tokens, target_tokens = (tokens // world.size for tokens in batch_tokens)  # a step is split among processes
+    # Inputs of norms and products, in the decoder also of cross-attention, whose keys and values belong to the source.
+    # Frozen layers may keep nothing.
     inner = (3 if sizes.is_gated else 2) * sizes.d_ff
-    kept = {
-        "encoder": sizes.num_encoder_layers * (8 * sizes.d_model + inner),
-        "decoder": sizes.num_decoder_layers * (14 * sizes.d_model + inner),
-    }
+    in_encoder = source_tokens * (8 * sizes.d_model + inner)
+    in_decoder = target_tokens * (12 * sizes.d_model + inner) + source_tokens * 2 * sizes.d_model
+    kept = {"encoder": sizes.num_encoder_layers * in_encoder, "decoder": sizes.num_decoder_layers * in_decoder}
     values = sum(number for stack, number in kept.items() if stack not in " ".join(settings.freeze))
     if settings.lora_rank or settings.compile:  # frozen products keep no inputs; compiled layers compute some again
         values //= 2
     num_passes = 2 if settings.r_drop else 1
     value_bytes = _FP32 if choose_precision(settings.precision, device) == "fp32" else 2
-    batch_tokens //= world.size  # a step is split among the processes
-    num_bytes_of_batch = batch_tokens * num_passes * values * value_bytes
+    num_bytes_of_batch = num_passes * values * value_bytes
     num_processes = world.environment.local_world_size if device.type == "cpu" else 1  # that share the memory
     copies = " and their moments" if num_copies > 1 else ""
     weights = f"{describe_memory(num_bytes_of_weights)} for {num_weights:,} weights{copies}"
-    batch = f"{describe_memory(num_bytes_of_batch)} for a batch of {batch_tokens:,} tokens"
+    batch = f"{describe_memory(num_bytes_of_batch)} for {source_tokens:,} source and {target_tokens:,} target tokens"
     lower = "training.batch_tokens"
     if num_bytes_of_weights > num_bytes_of_batch:
         lower = "model.d_model, model.d_ff, the numbers of layers or tokenizer.vocab_size"

@@ -309,7 +309,7 @@ def largest_fitting_batch(
     module.set_per_process_memory_fraction(room / total, index)
     try:
         trial = override_training(config, batch_tokens=longest, compile=False)
-        train_step = setup_training(trial, tokenizers, device=device, batch_tokens=longest)
+        train_step = setup_training(trial, tokenizers, device=device, batch_tokens=(longest, longest))
         decay, step_tokens = config.training.ema_decay, config.training.step_tokens or 0
         average = None if decay is None else AveragedWeights(train_step.model, decay=decay)  # only takes up memory
         # The first step creates the optimizer's state, so only later ones use the full amount.

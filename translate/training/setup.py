@@ -96,14 +96,14 @@ def setup_training(
     tokenizers: Tokenizers,
     *,
     device: torch.device,
-    batch_tokens: int,
+    batch_tokens: tuple[int, int],
     world: World = SINGLE_PROCESS,
     initial: InitialWeights | None = None,
 ) -> TrainStep:
     """Build a new model, with the initial weights or random ones, and the step that trains it.
 
     Args:
-        batch_tokens: The tokens of the largest batch, on its longer side; see `check_training_fits`.
+        batch_tokens: The source and target tokens of the largest batch; see `check_training_fits`.
     """
     settings = config.training
     on_cpu_first = settings.parallel == "fsdp" and world.size > 1
