@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import re
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,12 +13,14 @@ from typing import NoReturn
 import pytest
 import torch
 from harness import files_up_to, flip_a_bit
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 
 from translate.errors import RunError
+from translate.files import FileError
 from translate.runs import checkpoint as checkpoint_module
 from translate.runs.checkpoint import read_newest_intact, read_tensors, write_checkpoint, write_tensors
+from translate.runs.checksums import DamageError
 from translate.runs.directory import RunDirectory
 from translate.runs.progress import Progress
 
@@ -153,7 +156,7 @@ def write(run: RunDirectory, *steps: int) -> None:
 
 
 def steps(run: RunDirectory) -> dict[str, str]:
-    return {path.stem: read_tensors(path).metadata["step"] for path in run.checkpoints.iterdir()}
+    return {path.stem: read_tensors(path).metadata["step"] for path in run.checkpoints.glob("*.safetensors")}
 
 
 def newest(run: RunDirectory) -> tuple[Path, str, list[str]]:
@@ -180,14 +183,19 @@ def test_the_one_before_is_kept(checkpoints: RunDirectory) -> None:
 
 
 def test_a_damaged_one_is_named_and_never_takes_the_place_of_an_intact_one(checkpoints: RunDirectory) -> None:
-    """A continued run makes the intact one the last one, which stays if the next save is killed."""
+    """It gets another name, so that the next save neither loses it nor makes it the previous one."""
     run = checkpoints
     write(run, 1, 2)
     flip_a_bit(run.checkpoint("last"))
     path, step, (fact,) = newest(run)
     assert (path, step) == (run.previous, "1") and fact.startswith(f"{run.checkpoint('last')}: damaged: ")
+    kept = run.checkpoints / "last.safetensors.damaged"
+    assert kept.name in fact and steps(run) == {"previous": "1"}
+    assert newest(run) == (run.previous, "1", []), "as of a process that dies before the next save"
     write(run, 3)
     assert steps(run) == {"last": "3", "previous": "1"}
+    with pytest.raises(RunError, match="damaged: "):
+        read_tensors(kept)
     flip_a_bit(run.checkpoint("last"))
     run.previous.write_bytes(b"")
     with pytest.raises(RunError) as caught:
@@ -195,6 +203,7 @@ def test_a_damaged_one_is_named_and_never_takes_the_place_of_an_intact_one(check
     assert all(f"{path}: damaged: " in str(caught.value) for path in (run.checkpoint("last"), run.previous))
 
 
+OF_A_NEWER_VERSION = Progress("data", step=2).to_json().replace("{", '{"pairs_seen": 7, ', 1)
 MISTYPED = Progress("data", step=2).to_json().replace('"best_step": null', '"best_step": "two"')
 
 
@@ -205,16 +214,42 @@ MISTYPED = Progress("data", step=2).to_json().replace('"best_step": null', '"bes
         ({}, "its step"),
         ({"step": "2", "progress": MISTYPED}, "best_step = 'two'"),
         ({"step": "3", "progress": Progress("data", step=2).to_json()}, "step = 2, but the checkpoint is of step 3"),
+        ({"step": "2", "progress": OF_A_NEWER_VERSION}, "pairs_seen = 7"),
     ],
 )
-def test_one_that_cannot_be_resumed_from_is_skipped(
+def test_an_intact_one_that_cannot_be_resumed_from_stays_the_newest(
     checkpoints: RunDirectory, metadata: dict[str, str], fact: str
 ) -> None:
     write(checkpoints, 1, 2)
-    write_tensors(checkpoints.checkpoint("last"), {}, metadata)
-    path, _, (damaged,) = newest(checkpoints)
-    assert path == checkpoints.previous
-    assert damaged.startswith(f"{checkpoints.checkpoint('last')}: ") and fact in damaged
+    last = checkpoints.checkpoint("last")
+    write_tensors(last, {}, metadata)
+    before = last.read_bytes()
+    with pytest.raises(RunError, match=rf"^{last}: .*{re.escape(fact)}"):
+        read_newest_intact(checkpoints)
+    assert last.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError("Stale file handle (os error 116)"),
+        SafetensorError("Could not read tensor a from file: Input/output error (os error 5)"),
+        FileError(Path("last"), "cannot be read (Permission denied)"),
+    ],
+)
+def test_one_that_cannot_be_read_at_the_moment_is_not_damaged(
+    checkpoints: RunDirectory, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def refuse(*arguments: object, **options: object) -> NoReturn:
+        raise error
+
+    write(checkpoints, 1, 2)
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint_module, "safe_open", refuse)
+        with pytest.raises(RunError, match=rf"^{checkpoints.checkpoint('last')}: cannot be read") as caught:
+            read_newest_intact(checkpoints)
+    assert not isinstance(caught.value, DamageError)
+    assert newest(checkpoints) == (checkpoints.checkpoint("last"), "2", [])
 
 
 def refuse_links(source: Path, target: Path) -> NoReturn:

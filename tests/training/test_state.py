@@ -25,12 +25,12 @@ def test_a_damaged_checkpoint_is_passed_over(
     last, previous = RunDirectory(run).checkpoint("last"), RunDirectory(run).previous
     intact = previous.read_bytes()
     damage(last)
-    # Dying before the next checkpoint leaves the intact one where it is, and makes it the last one.
+    # Dying before the next checkpoint leaves the intact one where it is.
     stop_training(config, run, in_step=10, what=KeyboardInterrupt)
     (damaged,) = [line for line in caplog.messages if str(last) in line]
     assert "damaged" in damaged
     assert "So the run continues from previous.safetensors, of step 9" in caplog.messages
-    assert previous.read_bytes() == last.read_bytes() == intact
+    assert previous.read_bytes() == intact and not last.exists()
     said = run_training(config, run, resume=True)
     assert "Continuing from step 9" in said
     assert state_of(run) == state_of(straight)
@@ -46,6 +46,18 @@ def test_a_lost_best_checkpoint_is_replaced_by_the_next(stateful: Digits, finish
     assert f"The best weights so far, from step {lost}, are lost" in remark
     assert read_tensors(best).metadata["step"] == "16"
     assert progress_of(finished)["best_step"] == 16
+
+
+def test_a_best_checkpoint_that_cannot_be_read_at_the_moment_is_not_lost(stateful: Digits, finished: Path) -> None:
+    best = RunDirectory(finished).checkpoint("best")
+    before = best.rename(best.with_name("elsewhere"))
+    best.mkdir()  # root may read any file, whatever its permissions
+    with pytest.raises(RunError, match=f"{best}: is a folder"):
+        run_training(stateful("training.max_steps=16"), finished, resume=True)
+    best.rmdir()
+    before.rename(best)
+    said = run_training(stateful("training.max_steps=16"), finished, resume=True)
+    assert not [line for line in said if "lost" in line]
 
 
 def test_a_best_checkpoint_newer_than_the_last_stays(stateful: Digits, finished: Path) -> None:

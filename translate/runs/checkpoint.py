@@ -23,12 +23,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from translate.atomic import atomic_write, temporary_beside, write_error
+from translate.atomic import atomic_write, explain_write_errors, temporary_beside, write_error
 from translate.config.load import read_resolved_config
 from translate.errors import RunError
-from translate.files import FileError, require_file
+from translate.files import FileError, MissingFileError, require_file
 from translate.memory import check_fits_memory
-from translate.model.device import OutOfMemory, check_loading
+from translate.model.device import check_loading
 from translate.runs.checksums import DamageError, compare
 from translate.runs.directory import Checkpoint, RunDirectory
 from translate.runs.metadata import METADATA_KEY, read_step, split_metadata
@@ -89,7 +89,8 @@ def read_tensors(path: Path, *, prefixes: Sequence[str] = ("",)) -> TensorFile:
             the earlier prefix wins. The others only count towards the digest.
 
     Raises:
-        RunError: The file is damaged or cannot be read.
+        DamageError: The file is damaged or missing.
+        RunError: The file cannot be read for another reason, which may pass, such as an error of a network disk.
     """
     kept: dict[str, Tensor] = {}
     try:
@@ -110,8 +111,12 @@ def read_tensors(path: Path, *, prefixes: Sequence[str] = ("",)) -> TensorFile:
                 _update_digest(digest, name, tensor)
                 if name in short_names:
                     kept[short_names[name]] = tensor
+    except MissingFileError as error:
+        raise DamageError(path, error.reason) from error
     except (OSError, FileError, SafetensorError) as error:
-        raise DamageError(path, getattr(error, "reason", f"it cannot be read: {error}")) from error
+        if isinstance(error, SafetensorError) and not _ERROR_NUMBER.search(str(error)):
+            raise DamageError(path, f"it cannot be read: {error}") from error
+        raise RunError(f"{path}: {getattr(error, 'reason', f'cannot be read: {error}')}") from error
     if expected is not None:
         compare(path, expected, digest.hexdigest())
     return TensorFile(kept, metadata, has_digest=expected is not None)
@@ -148,11 +153,11 @@ class Resumable(NamedTuple):
 def read_newest_intact(run: RunDirectory) -> Resumable | None:
     """The newest intact checkpoint, to continue from; None: there is no checkpoint yet.
 
-    If the last checkpoint is damaged, the previous one takes its place; otherwise the next save would replace the
-    intact one by the damaged one.
+    If the last checkpoint is damaged, it gets another name; otherwise the next save would replace the intact one by it.
 
     Raises:
-        RunError: All are damaged; the message gives the reason for each.
+        RunError: All are damaged; the message gives the reason for each. Or the newest one is not known to be damaged,
+            but cannot be read, or its progress cannot.
     """
     damaged: list[str] = []
     last = run.checkpoint("last")
@@ -162,14 +167,14 @@ def read_newest_intact(run: RunDirectory) -> Resumable | None:
         try:
             file = read_tensors(path)
             progress = read_progress(path, file.metadata)
-        except OutOfMemory:
-            raise
-        except RunError as error:
-            damaged.append(error.fact if isinstance(error, DamageError) else str(error))
+        except DamageError as error:
+            damaged.append(error.fact)
             continue
         if damaged:
-            with contextlib.suppress(OSError):
-                _link(path, last)
+            aside = last.with_name(f"{last.name}.damaged")
+            with explain_write_errors(aside):
+                os.replace(last, aside)
+            damaged[0] += f"; it is kept as {aside.name}"
         return Resumable(path, file.tensors, progress, damaged)
     if damaged:
         hint = "Copy the run again from its source, or train it again"
@@ -204,7 +209,8 @@ def read_progress(path: Path, metadata: Mapping[str, str]) -> Progress:
         if progress.step != step:
             raise RunError(f"step = {progress.step}, but the checkpoint is of step {step}")
     except RunError as error:
-        raise RunError(f"{path}: cannot be resumed from; its progress is missing or unreadable: {error}") from error
+        hint = "a newer version may have saved it: update this one, or move the file away"
+        raise RunError(f"{path}: its progress is missing or unreadable: {error}; {hint}") from error
     return progress
 
 

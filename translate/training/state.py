@@ -25,7 +25,6 @@ from translate.distributed.state import (
     optimizer_state_dict,
 )
 from translate.errors import InputError, RunError
-from translate.model.device import OutOfMemory
 from translate.model.lora import merged_matrices
 from translate.runs.checkpoint import (
     AVERAGE_PREFIX,
@@ -39,6 +38,7 @@ from translate.runs.checkpoint import (
     with_prefix,
     write_checkpoint,
 )
+from translate.runs.checksums import DamageError
 from translate.runs.directory import (
     RunDirectory,
     check_holds_no_run,
@@ -351,9 +351,7 @@ def _restore_kept(run: RunDirectory, progress: Progress, settings: TrainingConfi
                 write_checkpoint(run, "best", tensors, metadata)
             else:
                 progress.best_step = max(step, progress.best_step)
-    except OutOfMemory:
-        raise
-    except RunError as error:
+    except DamageError as error:
         lost, progress.best_step, progress.best_score = progress.best_step, None, None
         what = f"The best weights so far, from step {lost}, are lost"
         logger.warning(f"{error}. {what}: the next validation's weights replace them")
