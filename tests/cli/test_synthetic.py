@@ -121,12 +121,19 @@ def test_a_stopped_command_goes_on_to_the_same_bytes(learnt: Path, monkeypatch: 
         self.part_file(1).unlink()
         raise KeyboardInterrupt
 
+    def stop_after_the_corpus(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
     with monkeypatch.context() as context:
         context.setattr(ShardedDecoder, "join_parts", stop)
         stopped = translate(*arguments, "out")
     assert stopped.exit_code == 130
     assert [path.name for path in Path("out").iterdir()] == ["corpus.jsonl.parts"]
-    assert "7 of the lines" in succeed(*arguments, "out").stderr
+    with monkeypatch.context() as context:
+        context.setattr("translate.decoding.synthetic.describe_origin", stop_after_the_corpus)
+        stopped = translate(*arguments, "out")
+    assert stopped.exit_code == 130 and "7 of the lines" in stopped.stderr
+    assert "12 of the lines" in succeed(*arguments, "out").stderr
     assert Path("out/corpus.jsonl").read_bytes() == Path("whole/corpus.jsonl").read_bytes()
     assert sorted(path.name for path in Path("out").iterdir()) == ["corpus.jsonl", "provenance.json"]
 

@@ -62,7 +62,7 @@ class ShardedDecoder:
     def decode(
         self, world: World, requests: Iterable[Request], *, on_finished: OnFinished = ignore_progress
     ) -> tuple[ConditionCounts, int]:
-        """Translate an input together with the other ranks, each of which has the whole input.
+        """Translate an input together with the other ranks, each of which has the whole input, and keep the parts.
 
         Returns:
             The counts of all lines, and the number of lines that an earlier start had finished; on all ranks.
@@ -153,7 +153,7 @@ class ShardedDecoder:
         return OutputPart(counts, list(output), alignments)
 
     def join_parts(self, fingerprints: Sequence[str]) -> ConditionCounts:
-        """Join the parts of all blocks into the output, given the fingerprint of each, and remove the parts."""
+        """Join the parts of all blocks into the output, given the fingerprint of each."""
         counts = ConditionCounts()
         with open_output(self.alignments or Path(os.devnull)) as links, open_output(self.output) as lines:
             for number, block_fingerprint in enumerate(fingerprints):
@@ -167,10 +167,13 @@ class ShardedDecoder:
                 counts.update(part.counts)
                 lines.writelines(f"{line}\n".encode() for line in part.output)
                 links.writelines(f"{alignment}\n".encode() for alignment in part.alignments)
-        with contextlib.suppress(OSError):
+        return counts
+
+    def remove_parts(self) -> None:
+        """Remove the parts of an output that is complete, and their folder, unless another command uses it."""
+        with contextlib.suppress(OSError, InputError, RunError), self.hold_folder():
             for part_file in list(self.folder.glob("*.part")):
                 part_file.unlink()
-        return counts
 
     def part_file(self, number: int) -> Path:
         """Return the path of a block's part."""

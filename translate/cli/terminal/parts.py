@@ -57,6 +57,7 @@ def decode_in_parts(
         before = f"; {lines_kept} of the lines were already finished" if lines_kept else ""
         logger.info(f"{counts} in {seconds:.1f} s ({rate:.1f} lines/s){by}{before}")
         world.run_on_rank_0(lambda: finish(job, counts))
+        world.run_on_rank_0(job.decoder.remove_parts)  # until then the same command can continue
 
 
 def load_for_parts(
