@@ -73,6 +73,11 @@ ROWS: dict[str, list[str]] = {
     "decode run --device abacus": ["device = abacus"],
     "decode run --device cuda:99": ["device = cuda:99"],
     "decode run --n-best 3": ["decoding.n_best = 3", "decoding.beam_size = 2"],  # the run's own beam size
+    "decode run --top-p 0.9": ["--top-p needs --search sample"],
+    "decode run --search sample --beam-size 4": ["--beam-size needs --search beam"],
+    "decode run --diversity-strength 1": ["--diversity-strength needs --diversity-groups"],
+    "decode run --mbr-candidates 5 --mbr none": ["--mbr-candidates needs --mbr"],
+    "decode run --reverse-weight 0.2": ["--reverse-weight needs --reverse"],
     "decode run --interactive a.de": ["FILE", "--interactive"],
     "decode run --interactive -o out": ["--output", "--interactive"],
     "decode run --interactive --require a.de": ["--require", "--interactive"],
@@ -200,7 +205,13 @@ AT_ONCE = [  # what is wrong is found before torch is imported, which takes a se
     *("runs none", "info none", "info old"),
     *("distill none -o out", "backtranslate none a.en -o out", "shortlist none", "import opus run"),
     *("export none out --to onnx", "export run old --to onnx", "show attention none Hund", "show positions none"),
-    *("decode both", "decode run --to fr", "score both a.de a.en", "eval both --source a.de --reference a.en"),
+    *(
+        "decode both",
+        "decode run --to fr",
+        "eval run --seed 3",
+        "score both a.de a.en",
+        "eval both --source a.de --reference a.en",
+    ),
     *("eval run --to en", "distill both -o out", "backtranslate both a.en -o out", "show attention both Hund"),
     *("show curves run none", "show embeddings none", "show masks none Hund", "tokenizer encode none"),
 ]

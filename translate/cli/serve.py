@@ -15,7 +15,9 @@ from translate.errors import InputError, RunError, install_hint
 logger = logging.getLogger(__name__)
 
 
-@takes_decoding_options("beam_size length_penalty engine precision workers device", unused="reverse_weight")
+@takes_decoding_options(
+    "beam_size length_penalty engine precision workers device", unused="reverse_weight", are_defaults=True
+)
 def serve(
     runs: Annotated[list[Path], Argument(help="Run directories; the first is the default.", **RUN)],
     host: Annotated[str, Option(metavar="HOST", help="The address to listen on.")] = "127.0.0.1",

@@ -22,14 +22,16 @@ pytestmark = pytest.mark.usefixtures("no_shape_checks")
 FLAGS = ("--help", "--help-all")
 FIELDS = {key: field for key, field in DecodingConfig.model_fields.items() if key != "forbidden_ids"}  # a list
 GIVEN: dict[str, Any] = yaml.safe_load("""
-{search: sample, beam_size: 6, patience: 3, n_best: 3, length_penalty: 0.7, length_penalty_kind: average,
+{search: sample, beam_size: 6, patience: 3, n_best: 1, length_penalty: 0.7, length_penalty_kind: average,
 coverage_penalty: 0.2, max_length_factor: 1.5, max_length_constant: 7, min_length_factor: 0.5, min_length_constant: 2,
 long: truncate, max_source_tokens: 99, max_target_tokens: 98, diversity_groups: 3, diversity_strength: 0.75,
-temperature: 0.8, top_k: 11, top_p: 0.9, epsilon: 0.01, seed: 13, mbr: none, mbr_candidates: 17, no_repeat_ngram: 3,
+temperature: 0.8, top_k: 11, top_p: 0.9, epsilon: 0.01, seed: 13, mbr: bleu, mbr_candidates: 17, no_repeat_ngram: 3,
 repetition_penalty: 1.2, reverse_weight: 0.2, alignment_layer: 0, batch_tokens: 500, look_ahead_lines: 19, engine:
 translate, precision: bf16, shortlist: false, workers: 1, device: cpu}
 """)
 
+OF_A_BEAM = {"beam_size", "diversity_groups", "diversity_strength"}  # refused with --search sample
+OF_SAMPLES = {"search", "temperature", "top_k", "top_p", "epsilon", "seed"}
 SCORED_BY = {"length_penalty", "length_penalty_kind", "long", "max_source_tokens", "max_target_tokens"}
 SCORED_BY |= {"batch_tokens", "look_ahead_lines", "precision", "device"}
 UNUSED = {  # settings that mean nothing to a command
@@ -85,9 +87,10 @@ def test_every_option_comes_through(run: Path, corpus: Path, monkeypatch: pytest
 
     monkeypatch.setattr("translate.decoding.loading.load_translator", load)
     monkeypatch.setattr("translate.decoding.loading.load_own_translator", load)
-    files = {"score": [corpus / "train.de", corpus / "train.en"]}.get(command, [])
+    files = {"score": [corpus / "train.de", corpus / "train.en"], "decode": ["--reverse", run]}.get(command, [])
     assert GIVEN.keys() == DECODING_OPTIONS.keys()
-    for settings in ({key: value for key, value in GIVEN.items() if key not in UNUSED[command]}, {}):
+    for left_out in (OF_A_BEAM, OF_SAMPLES, GIVEN.keys()):
+        settings = {key: value for key, value in GIVEN.items() if key not in UNUSED[command] | left_out}
         assert translate(command, run, *files, *flags(settings), stdin=b"").stderr == "translate: seen\n"
         assert seen.pop() == settings
     for key in UNUSED[command]:

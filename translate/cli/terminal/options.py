@@ -216,16 +216,28 @@ def _type(annotation: ast.expr) -> Any:
 DECODING_OPTIONS = _read_options()
 
 
-def takes_decoding_options(common: str, *, unused: str | None = "max_target_tokens reverse_weight") -> Decorator:
+_NEEDS: dict[str, tuple[str, Callable[[Any, dict[str, Any]], object]]] = {
+    # Options, what they need, and whether the section `decoding` and the command's other arguments have it.
+    "temperature top_k top_p epsilon seed": ("--search sample", lambda decoding, _: decoding.search == "sample"),
+    "beam_size diversity_groups": ("--search beam", lambda decoding, _: decoding.search == "beam"),
+    "diversity_strength": ("--diversity-groups", lambda decoding, _: decoding.diversity_groups > 1),
+    "mbr_candidates": ("--mbr", lambda decoding, _: decoding.mbr != "none"),
+    "reverse_weight": ("--reverse", lambda _, arguments: arguments["reverse"]),
+}
+
+
+def takes_decoding_options(
+    common: str, *, unused: str | None = "max_target_tokens reverse_weight", are_defaults: bool = False
+) -> Decorator:
     """Give a command an option for each setting of `decoding`; it receives the given ones as `options`, by key.
 
     Options in panels that are not common appear only with `--help-all`. If `unused` is None, the command has no others.
+    An option that the search would not use is refused, unless the options are defaults of requests.
     """
     without = DECODING_OPTIONS.keys() - common.split() if unused is None else unused.split()
     options = {name: option for name, option in DECODING_OPTIONS.items() if name not in without}
-    return lambda command: add_options(
-        command, options, name="options", gather=_check_settings, panels=_PANELS, common=common
-    )
+    gather = functools.partial(_check_settings, are_defaults)
+    return lambda command: add_options(command, options, name="options", gather=gather, panels=_PANELS, common=common)
 
 
 def takes_languages(command: Callable[..., None]) -> Callable[..., None]:
@@ -249,7 +261,7 @@ def _check_languages(arguments: dict[str, Any], to: str | None = None, from_: st
     return {"to": to, "from_": from_}
 
 
-def _check_settings(arguments: dict[str, Any], **options: Any) -> dict[str, Any]:
+def _check_settings(are_defaults: bool, arguments: dict[str, Any], **options: Any) -> dict[str, Any]:
     """Check a command's decoding options with the config of its first run, before it imports torch; return them."""
     run = arguments["run"] if "run" in arguments else arguments["runs"][0]
     if run is not None and is_alone():
@@ -258,7 +270,11 @@ def _check_settings(arguments: dict[str, Any], **options: Any) -> dict[str, Any]
 
         directory = open_run(run)
         directory.checkpoint(arguments["checkpoint"])
-        override_decoding(read_resolved_config(directory.config), options)
+        decoding = override_decoding(read_resolved_config(directory.config), options).decoding
+        for names, (needed, has_it) in _NEEDS.items() if not are_defaults else ():
+            unused = [name for name in names.split() if name in options]
+            if unused and not has_it(decoding, arguments):
+                raise InputError(f"--{unused[0].replace('_', '-')} needs {needed}")
     return options
 
 
