@@ -290,8 +290,11 @@ def attentions(model: nn.Module) -> list[MultiHeadAttention]:
 
 @pytest.mark.parametrize(("method", "parts"), [("paper", 3), ("xavier", 1)])
 def test_projections_are_xavier(method: str, parts: int) -> None:
-    """The paper's way draws query, key and value each by itself; xavier the fused matrix as a whole."""
+    """The paper's way draws query, key and value, gate and inner each by itself; xavier fused matrices as a whole."""
     model = initialized(method)
+    gated = initialized(method, activation="swiglu").encoder.layers[0].feed_forward
+    for rows in gated.inner.weight.chunk(min(2, parts)):
+        assert_uniform(rows, math.sqrt(6 / (D_MODEL + rows.shape[0])))
     for attention in attentions(model):
         for rows in attention.input_projection.weight.chunk(parts):
             assert_uniform(rows, math.sqrt(6 / (D_MODEL + 3 // parts * D_MODEL)))

@@ -15,7 +15,7 @@ from translate.config.schema import ModelConfig
 from translate.model.attention import MultiHeadAttention, Projection
 from translate.model.dropout import Dropout
 from translate.model.kv_cache import DecoderCache, LayerCache
-from translate.model.layers import DecoderLayer, EncoderLayer
+from translate.model.layers import DecoderLayer, EncoderLayer, FeedForward
 from translate.model.masks import memory_visible, source_visible, target_visible
 from translate.model.positions import Positions, build_positions
 from translate.model.varlen import PackedSequences, VarlenMask
@@ -232,7 +232,8 @@ def initialize(module: nn.Module, method: Literal["paper", "xavier"]) -> None:
     """Draw the weights of linear layers and embeddings from torch's global generator; biases become 0.
 
     paper: Like the code of the paper's authors, Xavier's uniform distribution for each projection (query, key and value
-    apart), and embeddings from N(0, 1 / d_model), which have variance 1 after scaling by sqrt(d_model).
+    apart, and gate and inner), and embeddings from N(0, 1 / d_model), which have variance 1 after scaling by
+    sqrt(d_model).
     xavier: Xavier's uniform distribution for every matrix as it is stored, also for fused projections and embeddings.
 
     Source: Glorot and Bengio 2010; Vaswani et al. 2018, https://arxiv.org/abs/1803.07416 (tensor2tensor).
@@ -244,11 +245,14 @@ def initialize(module: nn.Module, method: Literal["paper", "xavier"]) -> None:
             nn.init.xavier_uniform_(child.weight)
         if isinstance(child, nn.Linear) and child.bias is not None:
             nn.init.zeros_(child.bias)
-    if method == "paper":
-        for child in module.modules():
-            if isinstance(child, MultiHeadAttention):
-                for projection in child.input_projection.weight.detach().chunk(3):
-                    nn.init.xavier_uniform_(projection)
+    for child in module.modules() if method == "paper" else ():
+        fused: tuple[Tensor, ...] = ()
+        if isinstance(child, MultiHeadAttention):
+            fused = child.input_projection.weight.detach().chunk(3)
+        elif isinstance(child, FeedForward) and child.is_gated:
+            fused = child.inner.weight.detach().chunk(2)
+        for projection in fused:
+            nn.init.xavier_uniform_(projection)
 
 
 def log_probabilities(logits: Float[Tensor, "*batch vocab"]) -> Float[Tensor, "*batch vocab"]:
