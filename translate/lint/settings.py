@@ -79,6 +79,8 @@ class Case:
         self.frozen = f"training.freeze = [{', '.join(training.freeze)}]" if training.freeze else ""
         if training.lora_rank > 0:
             self.frozen = f"training.lora_rank = {training.lora_rank}"
+        self.chosen = training.model_dump(exclude_defaults=True)
+        self.lora_keys = ", ".join(f"training.{key}" for key in self.chosen if key.startswith("lora_"))
         tokenizer = config.tokenizer
         languages = Languages(config.data)
         known = {config.data.language_tag.format(code) for code in languages.mutual}
@@ -151,6 +153,17 @@ SETTINGS_CHECKS = [
     Check("frozen_at_random", "warning", lambda case: bool(case.frozen) and case.is_new,
           "{frozen}: frozen weights keep their random initial values and learn nothing",
           "name a run as training.initialize_from, or train all weights"),
+    Check("lora_without_rank", "warning", lambda case: case.training.lora_rank == 0 and bool(case.lora_keys),
+          "no effect without training.lora_rank: {lora_keys}", "set training.lora_rank=8, or leave this out"),
+    Check("decay_share_without_wsd", "warning",
+          lambda case: "decay_share" in case.chosen and case.training.schedule != "wsd",
+          "training.decay_share = {training.decay_share:g} has no effect with training.schedule ="
+          " '{training.schedule}'", "set training.schedule=wsd, or leave it out"),
+    Check("final_rate_never_reached", "warning",
+          lambda case: "final_learning_rate" in case.chosen
+          and case.training.schedule in ("noam", "inverse_sqrt", "constant"),
+          "training.final_learning_rate = {training.final_learning_rate:g} has no effect with training.schedule ="
+          " '{training.schedule}'", "set training.schedule=cosine, or leave it out"),
     Check("added_entries_frozen", "warning",
           lambda case: case.is_extended and (case.training.lora_rank > 0 or "embeddings" in case.training.freeze),
           "{frozen}: the embeddings of added vocabulary entries are frozen too, so they are never learnt",
