@@ -9,6 +9,7 @@ from filelock import FileLock
 from harness import run_command as translate
 from harness import succeed
 
+from translate.runs.checkpoint import read_tensors, write_tensors
 from translate.runs.loading import load_run
 
 
@@ -53,6 +54,17 @@ def test_the_facts(run: Path) -> None:
     header, row = translate("runs", run.parent).stdout.splitlines()
     assert header.split()[:4] == ["run", "languages", "parameters", "steps"]
     assert row.split()[:6] == [str(run), "de-en", f"{found['num_parameters']:,}", "3", "of", "3"]
+
+
+def test_the_best_checkpoint_may_be_an_average(copied: Path) -> None:
+    best = copied / "checkpoints" / "best.safetensors"
+    write_tensors(best, read_tensors(best).tensors, {"step": "3", "averaged": "2 3"})
+    with (copied / "metrics.jsonl").open("a") as file:
+        file.write('{"kind": "average", "step": 3, "BLEU": 12.5, "averaged": [2, 3]}\n')
+    found = json.loads(translate("info", copied, "--json").stdout)
+    assert (found["best_bleu"], found["best_step"], found["best_averaged"]) == (12.5, 3, [2, 3])
+    (line,) = [line for line in translate("info", copied).stdout.splitlines() if "12.50" in line]
+    assert "average of steps 2, 3" in line
 
 
 def test_scores_of_the_best_checkpoint_on_test_sets(copied: Path, corpus: Path) -> None:

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from harness import write_lines
 
 from translate.config.schema import Config, TrainingConfig
 from translate.data.tokenizer import Tokenizers
 from translate.errors import InputError
-from translate.runs.directory import create_run
+from translate.runs.checkpoint import write_tensors
+from translate.runs.directory import RunDirectory, create_run
 from translate.visualize.curves import curves_picture
 from translate.visualize.panels import Curves, Picture, Table
 
@@ -70,8 +72,8 @@ def test_all_of_a_run_over_steps_and_over_time(make_run: MakeRun, tmp_path: Path
     for name, ys in [("Learning rate", [0.001, 0.002]), ("Speed", [100.0, 50.0]), ("Gradient norm", [1.5, 1.5])]:
         assert chart(picture, name).series[0].y == ys
     assert table(picture) == {
-        "Steps": ["2"], "Minutes": ["4.5"], "Tokens per second": ["75"], "Best step": ["1"], "BLEU": ["30.00"],
-        "chrF": [""], "Loss": ["2.0000"], "Perplexity": ["7.40"],
+        "Steps": ["2"], "Minutes": ["4.5"], "Tokens per second": ["75"], "Best checkpoint": ["step 1"],
+        "BLEU": ["30.00"], "chrF": [""], "Loss": ["2.0000"], "Perplexity": ["7.40"],
     }  # fmt: skip
     (switch,) = picture.switches
     assert switch.options[0][0] == "step"
@@ -85,7 +87,16 @@ def test_the_best_validation_is_the_first_that_chose_the_checkpoint(make_run: Ma
     picture = curves_picture([make_run(tmp_path / "demo", *records, final, best_metric="loss")])
     (bleu,) = chart(picture, "BLEU on validation").series
     assert bleu.x == [2.0, 4.0, 6.0, 8.0] and bleu.y[-1] is None and bleu.marked == (2, "best 25.00")
-    assert (table(picture)["Best step"], table(picture)["BLEU"]) == (["6"], ["25.00"])
+    assert (table(picture)["Best checkpoint"], table(picture)["BLEU"]) == (["step 6"], ["25.00"])
+
+
+def test_the_best_checkpoint_may_be_an_average(make_run: MakeRun, tmp_path: Path) -> None:
+    average = {"kind": "average", "step": 9000, "BLEU": 31.0, "averaged": [3000, 6000]}
+    run = make_run(tmp_path / "demo", validation(6000), validation(9000), average)
+    best = RunDirectory(run).checkpoint("best")
+    write_tensors(best, {"a": torch.zeros(1)}, {"step": "9000", "averaged": "3000 6000"})
+    shown = table(curves_picture([run]))
+    assert (shown["Best checkpoint"], shown["BLEU"]) == (["the average of steps 3,000, 6,000"], ["31.00"])
 
 
 def test_runs_are_overlaid_by_their_names(make_run: MakeRun, tmp_path: Path) -> None:

@@ -44,7 +44,8 @@ def average(
         num_lines = sum(len(pairs.sources) for pairs in test_sets.values())
         from translate.model.device import choose_device
         from translate.runs.checkpoint import read_progress, read_tensors
-        from translate.runs.loading import describe_moment, load_run
+        from translate.runs.loading import load_run
+        from translate.runs.metadata import describe_moment
         from translate.runs.progress import Progress
         from translate.training.best_checkpoint import ScoredAverage, kept_windows, load_average, write_average
         from translate.training.validation import mean_validation, validate

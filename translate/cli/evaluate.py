@@ -84,7 +84,7 @@ def evaluate(
     from translate.evaluation.evaluate import evaluate, report_folder, spread_samples, write_report
     from translate.evaluation.metrics import describe_scores, score_conventions
     from translate.lint.scored import find_mistakes
-    from translate.runs.loading import describe_moment
+    from translate.runs.metadata import describe_moment
 
     translator, loaded = load_translator(run, checkpoint=checkpoint, options=options, token_scores=False)
     saved: dict[str, Any] = {"step": loaded.step, "averaged": loaded.averaged}

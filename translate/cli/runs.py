@@ -10,6 +10,7 @@ from typer import Argument
 from translate.cli.terminal.lines import aligned_columns, print_result
 from translate.cli.terminal.options import JsonOption, RunArgument, find_runs
 from translate.errors import InputError, RunError
+from translate.runs.metadata import describe_moment
 
 if TYPE_CHECKING:
     from translate.runs.summary import RunSummary
@@ -69,8 +70,9 @@ def _facts(found: "RunSummary") -> Iterator[tuple[str, str]]:
     yield "model", f"{found.model}, {size}"
     yield "files", f"{found.num_bytes / 1e6:,.1f} MB, with the checkpoints {', '.join(found.checkpoints) or '(none)'}"
     yield "training", f"{_steps(found)} steps in {found.minutes:.1f} minutes"
-    if found.best_bleu is not None:
-        yield "validation", f"BLEU {found.best_bleu:.2f} at step {found.best_step:,}, the best"
+    if found.best_bleu is not None and found.best_step is not None:
+        moment = describe_moment(found.best_step, found.best_averaged)
+        yield "validation", f"BLEU {found.best_bleu:.2f} with the best checkpoint, {moment}"
     for name, bleu in found.test_bleu.items():
         yield "test", f"BLEU {bleu:.2f} on {name}"
     yield "created", f"{found.created[:10]} by translate {found.version}: {shlex.join(found.command)}"

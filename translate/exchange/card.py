@@ -21,7 +21,8 @@ from translate.exchange.language_tokenizers import m2m100_vocabulary
 from translate.files import FileError, read_json
 from translate.language_codes import standard_code
 from translate.runs.directory import Description, open_run, read_description
-from translate.runs.loading import LoadedRun, describe_moment
+from translate.runs.loading import LoadedRun
+from translate.runs.metadata import describe_moment
 from translate.runs.metrics import read_metrics
 
 logger = logging.getLogger(__name__)

@@ -1,7 +1,7 @@
 """Loads a model for translation from a run directory: complete and intact, or refused with a reason."""
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,11 +41,6 @@ class SavedWeights(NamedTuple):
     tensors: dict[str, Tensor]
     step: int  # at which they were saved; of an average the newest
     averaged: tuple[int, ...]  # the steps of the checkpoints that were averaged; usually none
-
-
-def describe_moment(step: int, averaged: Sequence[int]) -> str:
-    """When weights were saved: their step, or the steps of the checkpoints that were averaged."""
-    return f"the average of steps {', '.join(f'{each:,}' for each in averaged)}" if averaged else f"step {step:,}"
 
 
 def load_run(path: Path, *, checkpoint: Checkpoint = "best", device: torch.device | None = None) -> LoadedRun:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from translate.errors import RunError
@@ -37,3 +37,8 @@ def read_step(path: Path, metadata: Mapping[str, str]) -> int:
 def read_moment(path: Path, metadata: Mapping[str, str]) -> tuple[int, tuple[int, ...]]:
     """The step of a checkpoint, and for an average of checkpoints the steps of all of them; see `read_step`."""
     return read_step(path, metadata), tuple(map(int, re.findall("[0-9]{1,16}", metadata.get(AVERAGED_KEY, ""))))
+
+
+def describe_moment(step: int, averaged: Sequence[int]) -> str:
+    """When weights were saved: their step, or the steps of the checkpoints that were averaged."""
+    return f"the average of steps {', '.join(f'{each:,}' for each in averaged)}" if averaged else f"step {step:,}"

@@ -84,6 +84,11 @@ def best_checkpoint_record(
     return best_record(records, metric)
 
 
+def averaged_steps(record: Record) -> list[int]:
+    """The steps of the checkpoints whose average a record is about; none for other kinds of records."""
+    return list(map(int, record["averaged"])) if record.get("kind") == "average" else []
+
+
 def best_moment(run: RunDirectory) -> tuple[int, tuple[int, ...]] | None:
     """The step of the best checkpoint, and of an average all its steps; None: there is none, or it is damaged."""
     if (best := run.checkpoint("best")).is_file():

@@ -16,7 +16,7 @@ from translate.errors import InputError, RunError
 from translate.files import read_json
 from translate.runs.directory import RunDirectory, open_run, read_description
 from translate.runs.lock import is_locked
-from translate.runs.metrics import best_checkpoint_record, best_moment, is_evaluated, read_metrics
+from translate.runs.metrics import averaged_steps, best_checkpoint_record, best_moment, is_evaluated, read_metrics
 
 State = Literal["in training", "finished", "can be resumed", "imported", "without a checkpoint to resume"]
 
@@ -35,6 +35,7 @@ class RunSummary(NamedTuple):
     minutes: float
     best_bleu: float | None
     best_step: int | None
+    best_averaged: list[int]  # the steps of the checkpoints whose average is the best one; usually none
     test_bleu: dict[str, float]  # of the best checkpoint, by the name of the test set, from the reports of `eval`
     checkpoints: list[str]
     created: str
@@ -78,6 +79,7 @@ def summarize_run(path: Path) -> RunSummary:
         minutes=records[-1]["minutes_so_far"] if records else 0.0,
         best_bleu=best.get("BLEU"),
         best_step=int(best["step"]) if best else None,
+        best_averaged=averaged_steps(best),
         test_bleu=dict(_test_scores(run, config.data)),
         checkpoints=[file.stem for file in sorted(run.checkpoints.glob("*.safetensors"))],
         created=description.created,

@@ -22,8 +22,7 @@ from translate.runs.directory import (
     check_tokenizers,
     read_description,
 )
-from translate.runs.loading import describe_moment
-from translate.runs.metadata import read_moment, read_step
+from translate.runs.metadata import describe_moment, read_moment, read_step
 from translate.runs.metrics import read_recorded
 from translate.runs.progress import Progress
 

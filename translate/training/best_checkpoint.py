@@ -28,12 +28,11 @@ from translate.runs.loading import (
     SavedWeights,
     build_model,
     check_same_tensors,
-    describe_moment,
     get_parameters,
     read_weights,
     set_parameters,
 )
-from translate.runs.metadata import AVERAGED_KEY
+from translate.runs.metadata import AVERAGED_KEY, describe_moment
 from translate.runs.progress import Progress
 from translate.training.signals import StopRequests
 from translate.training.state import Training

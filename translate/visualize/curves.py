@@ -10,7 +10,8 @@ from typing import Literal
 from translate.config.load import read_resolved_config
 from translate.errors import InputError
 from translate.runs.directory import open_run
-from translate.runs.metrics import best_checkpoint_record, read_metrics
+from translate.runs.metadata import describe_moment
+from translate.runs.metrics import averaged_steps, best_checkpoint_record, read_metrics
 from translate.visualize.panels import Curves, Panel, Picture, Series, Switch, Table
 
 _CHARTS = [  # title, vertical axis, key of the records, kinds of records that have it
@@ -76,18 +77,19 @@ def curves_picture(runs: Sequence[Path], *, over: Literal["step", "minutes"] = "
     for name, of_run in records.items():
         speeds = [record["target_tokens_per_second"] for record in of_run if "target_tokens_per_second" in record]
         last, found = (of_run or [{}])[-1], best[name] or {}
+        moment = {"moment": describe_moment(int(found["step"]), averaged_steps(found))} if found else {}
         for title, record, key, form in (
             ("Steps", last, "step", ",.0f"),
             ("Minutes", last, "minutes_so_far", ",.1f"),
             ("Tokens per second", {"median": statistics.median(speeds)} if speeds else {}, "median", ",.0f"),
-            ("Best step", found, "step", ",.0f"),
+            ("Best checkpoint", moment, "moment", ""),
             ("BLEU", found, "BLEU", ".2f"),
             ("chrF", found, "chrF", ".2f"),
             ("Loss", found, "nll", ".4f"),
             ("Perplexity", found, "perplexity", ",.2f"),
         ):
             rows.setdefault(title, [title]).append(f"{record[key]:{form}}" if key in record else "")
-    note = "BLEU, chrF, loss and perplexity come from the validation at the best step."
+    note = "BLEU, chrF, loss and perplexity come from the validation of the best checkpoint."
     panels.append(Table("Runs", ["", *records], list(rows.values()), note))
     options = [("step", "steps"), ("minutes", "time")]
     switch = Switch("over", "Over", options if over == "step" else options[::-1])
