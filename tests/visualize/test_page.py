@@ -99,12 +99,33 @@ def test_columns_in_another_order() -> None:
     assert [cells[x] for x in sorted(cells)] == [first, third, second, fourth]
 
 
+def looks(spec: dict[str, Any]) -> set[tuple[Any, ...]]:
+    """The colour, width and dashes of each line."""
+    return {(each["stroke"], each["strokeWidth"], *each.get("strokeDash", ())) for each in marks(spec, "line")}
+
+
 def test_curves_have_a_colour_for_each_run_and_dashes_for_validation() -> None:
     both = [Series("a", [1, 2], [1.0, 2.0], "training"), Series("a", [1, 2], [2.0, 3.0], "validation")]
     other = [Series("b", [1, 2], [5.0, 6.0], "training")]
-    lines = marks(one(Curves("loss", "step", "nats", [*both, *other])), "line")
-    looks = {(item["stroke"], tuple(item.get("strokeDash", ()))) for item in lines}
-    assert looks == {("#0072b2", (1, 0)), ("#0072b2", (6, 4)), ("#c25700", (1, 0))}
+    found = looks(one(Curves("loss", "step", "nats", [*both, *other])))
+    assert found == {("#0072b2", 1.8, 1, 0), ("#0072b2", 1.8, 6, 4), ("#c25700", 1.8, 1, 0)}
+
+
+def test_a_curve_looks_the_same_in_all_panels() -> None:
+    """The second panel has only the validation of the second run."""
+    training = [Series(name, [1, 2], [1.0, 2.0], "training") for name in "ab"]
+    validation = [Series("b", [1, 2], [2.0, 3.0], "validation")]
+    panels = [Curves("loss", "step", "nats", training + validation), Curves("BLEU", "step", "BLEU", validation)]
+    loss, bleu = chart_specs(Picture("p", [], panels), is_page=False)
+    assert looks(bleu) == {("#c25700", 1.8, 6, 4)} < looks(loss)
+    legends = [each["legend"]["values"] for each in bleu["layer"][0]["encoding"].values()]
+    assert legends == [["b"], ["b"], ["validation"]]
+
+
+def test_many_curves_differ_in_their_looks() -> None:
+    kinds = [f"kind {number}" for number in range(8)]
+    curves = [Series(f"head {head}", [1, 2], [head, head], kind) for head in range(16) for kind in kinds]
+    assert len(looks(one(Curves("many", "distance", "bias", curves)))) == 16 * 8
 
 
 def text_boxes(spec: dict[str, Any]) -> dict[str, tuple[float, float, float, float]]:

@@ -7,6 +7,7 @@ import json
 import math
 import statistics
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Literal
 
 from translate.visualize.panels import Curves, Links, Matrix, Picture, Points, Table
@@ -41,6 +42,9 @@ _ANCHORED = {
     "baseline": {"expr": "['bottom', 'middle', 'top'][datum.anchor[1] + 1]"},
 }
 _STROKES = {"title": None, "symbolType": "stroke", "symbolSize": 400, "symbolStrokeWidth": 2}
+# Curves differ in colour by their names, in width once all colours are taken, and in dashes by their kinds.
+_LINE_WIDTHS = [1.8, 3.6, 0.9, 5.4]
+_DASHES = [[1, 0], [6, 4], [2, 3], [8, 3, 2, 3], [14, 4], [8, 3, 2, 3, 2, 3], [2, 7], [14, 4, 6, 4]]
 _GREY = {"symbolStrokeColor": "#808a96"}  # on white and on black
 
 
@@ -78,8 +82,11 @@ def chart_specs(picture: Picture, *, is_page: bool) -> list[Spec]:
     Args:
         is_page: For a page, with tooltips and zoom.
     """
+    series = [each for panel in picture.panels if isinstance(panel, Curves) for each in panel.series]
+    names, kinds = (list(dict.fromkeys(getattr(each, field) for each in series)) for field in ("name", "kind"))
+    curves = partial(_curves, names=names, kinds=kinds)
     draw: dict[type, Callable[..., Spec]] = {
-        Matrix: _matrix, Curves: _curves, Points: _points, Links: _links, Table: _table
+        Matrix: _matrix, Curves: curves, Points: _points, Links: _links, Table: _table
     }  # fmt: skip
     specs: list[Spec] = []
     legends: set[str] = set()
@@ -191,11 +198,12 @@ def _cells(panel: Matrix) -> tuple[list[list[Any]], Spec]:
     return values, _number("value", scale=scale, legend=legend)
 
 
-def _curves(panel: Curves, is_page: bool) -> Spec:
+def _curves(panel: Curves, is_page: bool, *, names: Sequence[str], kinds: Sequence[str]) -> Spec:
+    """Curves whose looks depend on their places among the names and the kinds of the whole picture."""
     has_minutes = any(series.minutes for series in panel.series)
     rows = _curve_rows(panel)
     has_marks = any(series.marked for series in panel.series)
-    names, kinds = (list(dict.fromkeys(row[field] for row in rows)) for field in ("name", "kind"))
+    shown_names, shown_kinds = (list(dict.fromkeys(row[field] for row in rows)) for field in ("name", "kind"))
     scale = {"nice": False, "zero": False, "padding": 8}
     padding = 26 if has_marks else 8
     up: Spec = {"title": panel.y_axis, "scale": {**scale, "padding": padding}, "axis": {"tickCount": 5}}
@@ -204,12 +212,19 @@ def _curves(panel: Curves, is_page: bool) -> Spec:
     if panel.is_log and heights and max(heights) > 3 * min(heights):  # a log scale with a smaller range has no numbers
         up["scale"] = {"type": "log", "nice": False, "padding": padding}
     along = {"title": {"expr": "over"} if has_minutes else panel.x_axis, "tickCount": 6}
-    colour = {"color": {"field": "name", "scale": {"domain": names}, "legend": _STROKES}}
+    legend = _STROKES | {"values": shown_names}
+    colour = {"color": {"field": "name", "scale": {"domain": names}, "legend": legend}}
     dots = {"type": "point", "filled": True, "opacity": 1, "clip": is_page}
-    line: Spec = {"mark": {"type": "line", "strokeWidth": 1.8, "clip": is_page}, "encoding": {**colour}}
+    line: Spec = {"mark": {"type": "line", "clip": is_page}, "encoding": {**colour}}
+    num_colours = len(COLOURS["light"]["series"])
+    widths = [_LINE_WIDTHS[place // num_colours % len(_LINE_WIDTHS)] for place in range(len(names))]
+    # Vega-Lite uses a list of widths as it is only in an ordinal scale.
+    of_names: Spec = {"type": "ordinal", "domain": names, "range": widths}
+    line["encoding"]["strokeWidth"] = {"field": "name", "type": "ordinal", "scale": of_names, "legend": legend}
     if len(kinds) > 1:
-        dashes = {"domain": kinds, "range": [[1, 0], [6, 4], [2, 3], [8, 3, 2, 3]]}
-        line["encoding"]["strokeDash"] = {"field": "kind", "scale": dashes, "legend": _STROKES | _GREY}
+        dashes = {"domain": kinds, "range": _DASHES}
+        legend = _STROKES | _GREY | {"values": shown_kinds}
+        line["encoding"]["strokeDash"] = {"field": "kind", "scale": dashes, "legend": legend}
     layers = [line]
     if max(len(series.x) for series in panel.series) <= 40:
         layers.append({"mark": {**dots, "size": 16}, "encoding": colour})

@@ -29,7 +29,7 @@ class Matrix(NamedTuple):
 class Series(NamedTuple):
     """One curve; None in `y` is a gap."""
 
-    name: str  # the same name has the same colour in all panels
+    name: str  # the same name has the same colour and width in all panels
     x: Sequence[float]
     y: Sequence[float | None]
     kind: str = ""  # a picture's first kind is drawn as a solid line, its second as a dashed one
