@@ -67,6 +67,8 @@ def test_wrong_layers_and_lines(make_translator: MakeTranslator) -> None:
     long = make_translator(positions="learned")
     with pytest.raises(InputError, match="line 2 .*model.max_positions = 40"):
         align_pairs(long, ["Hund", "Hund " * 50], ["dog", "dog"], layer=0)
+    fitting = layer_error_rates(long, SOURCES, TARGETS)
+    assert layer_error_rates(long, [*SOURCES, "Hund " * 50], [*TARGETS, "dog"]) == fitting
     with pytest.raises(InputError, match="--layer best"):
         layer_error_rates(make_translator(), ["Hund", ""], ["", "dog"])
 

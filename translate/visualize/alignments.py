@@ -1,5 +1,6 @@
 """Word alignments by cross-attention, of one layer or the mean of all, as a picture and as links."""
 
+import contextlib
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
@@ -33,12 +34,17 @@ def layer_error_rates(translator: Translator, sources: Sequence[str], targets: S
     """How well each decoder layer aligns validation pairs: error rates, lower is better.
 
     The measure is the alignment error rate against the most probable links of a word translation model (IBM model 1)
-    that is learnt from these pairs and knows nothing of attention.
+    that is learnt from these pairs and knows nothing of attention. Pairs that are longer than the model's positions are
+    left out.
 
     Raises:
         InputError: There is no pair with words on both sides.
     """
-    pairs = _encode(translator, sources, targets)
+    pairs = []
+    for pair in _encode(translator, sources, targets):
+        with contextlib.suppress(InputError):
+            check_positions(max(pair, key=len), what="a pair", translator=translator)
+            pairs.append(pair)
     if not any(pair.source and pair.target for pair in pairs):
         raise InputError("--layer best: no validation pair has words on both sides, so no layer can be chosen")
     lexicon = learn_lexicon(pairs, target_vocab_size=translator.tokenizers.target.vocab_size)
@@ -64,6 +70,8 @@ def align_pairs(
     if layer != "mean" and not 0 <= layer < num_layers:
         raise InputError(f"--layer {layer}: the decoder has layers 0 to {num_layers - 1}; or use mean or best")
     pairs = _encode(translator, sources, targets)
+    for line, pair in enumerate(pairs, start=1):
+        check_positions(max(pair, key=len), what=f"line {line}", translator=translator)
     layers = list(range(num_layers)) if layer == "mean" else [layer]
     attention = [torch.zeros(len(pair.target) + 1, len(pair.source) + 1) for pair in pairs]
     for each in layers:
@@ -104,11 +112,7 @@ def alignments_picture(
 
 def _encode(translator: Translator, sources: Sequence[str], targets: Sequence[str]) -> list[EncodedPair]:
     encode, encode_target = translator.tokenizers.source.encode, translator.tokenizers.target.encode
-    pairs = []
-    for line, (source, target) in enumerate(zip(sources, targets, strict=True), start=1):
-        pairs.append(EncodedPair(encode(source), encode_target(target)))
-        check_positions(max(pairs[-1].source, pairs[-1].target, key=len), what=f"line {line}", translator=translator)
-    return pairs
+    return [EncodedPair(encode(source), encode_target(target)) for source, target in zip(sources, targets, strict=True)]
 
 
 def _align(translator: Translator, pair: EncodedPair, weights: Tensor) -> AlignedPair:
