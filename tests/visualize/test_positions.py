@@ -8,6 +8,7 @@ import torch
 from harness import MakeTranslator
 
 from translate.config.schema import ModelConfig
+from translate.errors import InputError
 from translate.visualize.panels import Picture
 from translate.visualize.positions import positions_picture
 
@@ -61,6 +62,13 @@ def test_learned(make_translator: MakeTranslator) -> None:
     assert "As initialised" not in picture.paragraphs[0]
     untrained = positions_picture(model.config, None, length=4, name="c")
     assert "As initialised: a config is not trained" in untrained.paragraphs[0]
+
+
+def test_too_many_positions_for_a_page() -> None:
+    config = ModelConfig(d_model=1024, num_heads=1, positions="learned", max_positions=900)
+    assert positions_picture(config, None, length=600, name="c")  # 600 · (1024 + 600) numbers in each of two tables
+    with pytest.raises(InputError, match="800 positions .* 2,918,400 numbers.*--length"):
+        positions_picture(config, None, length=800, name="c")
 
 
 def test_rotary(make_translator: MakeTranslator) -> None:

@@ -14,7 +14,7 @@ from translate.model.positions import (
     SinusoidalPositions,
     build_positions,
 )
-from translate.visualize.panels import Curves, Matrix, Panel, Picture, Series, Switch
+from translate.visualize.panels import Curves, Matrix, Panel, Picture, Series, Switch, check_numbers
 
 
 def positions_picture(config: ModelConfig, model: Transformer | None, *, length: int | None, name: str) -> Picture:
@@ -24,6 +24,9 @@ def positions_picture(config: ModelConfig, model: Transformer | None, *, length:
         model: A trained model; None: positions as they are before training.
         length: How many positions to show (a learned table may have fewer), or the longest distance of relative ones;
             None: 64, or 160.
+
+    Raises:
+        InputError: There are too many positions for a page.
     """
     distance, length = length or 160, length or 64
     if model is None:
@@ -65,6 +68,8 @@ def positions_picture(config: ModelConfig, model: Transformer | None, *, length:
             )
             at_first = "All 0"
             panels = _relative_panels("Encoder", encoder, distance) + _relative_panels("Decoder", decoder, distance)
+    numbers = sum(len(panel.rows) * len(panel.columns) for panel in panels if isinstance(panel, Matrix))
+    check_numbers(numbers, of=f"{length} positions", less="lower --length")
     if model is None and at_first:
         about += f" {at_first}: a config is not trained; name a run to see what was learnt."
     return Picture(f"Positions of {name}: {config.positions}", [about], panels, columns, switches=switches)
