@@ -9,6 +9,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from harness import in_order
 
 from translate.errors import InputError
 from translate.visualize.charts import chart_specs, theme
@@ -211,6 +212,17 @@ def test_all_panels_are_drawn_the_same_each_time() -> None:
     assert [text for text in shown if text in titles] == titles
     for text in ("Größe & <Maß> $5", "_Straße", "größer", "dimension", "step", "Hund", "hier", "groß, $1"):
         assert text in shown
+
+
+def test_a_large_figure_has_fewer_dots_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("translate.visualize.page._MOST_DOTS", 40_000)
+    picture = Picture("one", [], [PICTURE.panels[2]])
+    for dots in (100, 30):
+        draw_figure(picture, format="png", dots_per_inch=dots)
+    (told,) = caplog.messages
+    assert in_order(told, "dots per inch", "100")
 
 
 def test_without_the_extra_a_figure_names_it_and_a_page_loads_vega(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 import html
 import json
+import logging
 import re
 import textwrap
 from collections.abc import Callable
@@ -15,6 +16,8 @@ from translate.data.tokenizer import SPACE
 from translate.errors import InputError, import_extra
 from translate.visualize.charts import chart_specs, theme
 from translate.visualize.panels import Curves, Matrix, Picture, Points, Table, printable
+
+logger = logging.getLogger(__name__)
 
 PictureFormat = Literal["html", "png", "svg"]
 _PAGE_FONT = 'system-ui, "Segoe UI", "Noto Sans", "DejaVu Sans", sans-serif'
@@ -142,7 +145,9 @@ def draw_figure(picture: Picture, *, format: Literal["png", "svg"], dots_per_inc
     spec = json.loads(json.dumps(sheet, ensure_ascii=False).replace(SPACE, "_"))
     if format == "png":
         area = sum((chart["width"] + 90) * (chart["height"] + 120) for chart in charts)
-        dots = min(dots_per_inch, 72 * (_MOST_DOTS / area) ** 0.5)
+        dots = min(dots_per_inch, int(72 * (_MOST_DOTS / area) ** 0.5))
+        if dots < dots_per_inch:
+            logger.warning(f"the figure is large: {dots} dots per inch instead of {dots_per_inch}")
         return bytes(vl_convert.vegalite_to_png(spec, ppi=dots, allowed_base_urls=[]))
     svg = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
     names: dict[str, str] = {}  # vl-convert numbers them across figures
