@@ -148,6 +148,17 @@ def test_a_run_that_was_begun_from_another_does_not_need_it(load: Load, tmp_path
     assert load_config("runs/tuned", require_files=True).config.model == made.model
 
 
+def test_a_run_does_not_need_the_tokenizer_that_it_was_given(load: Load, tmp_path: Path) -> None:
+    given = Path("joint.model")
+    given.touch()
+    made = load_config("demo", [f"tokenizer.source_model={given}"], require_files=True).config
+    write_run_files(tmp_path / "runs/given", made)
+    given.unlink()
+    assert load_config("runs/given", require_files=True).config == made
+    with pytest.raises(InputError, match=r"tokenizer\.source_model = other\.model: no such file"):
+        load_config("runs/given", ["tokenizer.source_model=other.model"], require_files=True)
+
+
 @pytest.mark.parametrize(
     "name, words",
     [

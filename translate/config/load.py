@@ -393,7 +393,11 @@ def _find_files(config: Config, origins: dict[str, Origin], *, required: bool) -
     def replace_paths(value: Any, key: str) -> Any:
         if key == "data.root":
             return root
-        if key == "training.initialize_from":
+        origin = origins.get(key)
+        is_copied = key.startswith("tokenizer.") and origin is not None and not _is_written_by_user(origin)
+        if (
+            key == "training.initialize_from" or is_copied
+        ):  # a run has its own tokenizers, and needs their files no more
             return value
         if isinstance(value, tuple):
             return tuple(replace_paths(item, join_key(key, str(index))) for index, item in enumerate(value))
