@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from harness import values_of
+from harness import in_order, values_of
 
 from translate.config.data import Augmentation, DataConfig, HubCorpus, TableCorpus, TextCorpus
 from translate.config.schema import TokenizerConfig
@@ -163,6 +163,16 @@ def test_segments_are_tagged_and_augmented(tmp_path: Path, tokenizers: Tokenizer
         assert values_of(epoch) == listed and 0 < epoch.num_changed < count
     continued.continue_from(3, batches.position(3))
     assert values_of(continued.epoch(3)) == listed
+
+
+def test_a_stream_that_is_shorter_than_its_share_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Each has half of the 40 pairs of a segment. If both directions of a corpus are short, they are in proportion."""
+    TrainingStreams(data_of(stream(tmp_path / "a", make_pairs(0, 100)), stream(tmp_path / "b", make_pairs(200, 20))))
+    TrainingStreams(data_of(stream(tmp_path / "c", make_pairs(0, 7), both_directions=True)))
+    assert not caplog.messages
+    TrainingStreams(data_of(stream(tmp_path / "a", make_pairs(0, 100)), stream(tmp_path / "b", make_pairs(200, 7))))
+    (message,) = caplog.messages
+    assert in_order(message, "data.train.1", str(tmp_path / "b"), "7 pairs", "share of a segment, 20")
 
 
 def test_streams_share_a_segment_and_other_corpora_are_in_each(tmp_path: Path, tokenizers: Tokenizers) -> None:

@@ -85,7 +85,7 @@ class NamedColumns(WeightedCorpus):
     """Column of the translation; a dot leads into a nested column."""
     streaming: bool = False
     """Read data.stream_segment_pairs pairs at a time, and never hold the whole corpus in memory. With several streamed
-    corpora, `weight` is the share of a segment."""
+    corpora, `weight` is the share of a segment, which has at most one pass of each."""
 
 
 class TextCorpus(WeightedCorpus):

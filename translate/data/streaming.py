@@ -31,6 +31,7 @@ logger = logging.getLogger(__name__)
 
 _NUM_REMEMBERED = 4  # positions of the last segments: one is being trained on, and one may be in preparation
 _EXCHANGED_LINES = 10_000  # encoded by each process before all exchange their ids
+_NOTABLE_SHORTNESS = 0.9  # of what a stream gives of its share, relative to others
 _CHANGED = "have the data or the version of datasets changed since this run was started?"
 
 
@@ -40,8 +41,8 @@ class CorpusStream:
     def __init__(self, corpus: TableCorpus | HubCorpus, *, key: str, segment_pairs: int, languages: Languages) -> None:
         self.name, self._languages = table_name(corpus), languages
         self._corpus = corpus
-        self._key = key
-        self._segment_pairs = segment_pairs
+        self.key = key
+        self.segment_pairs = segment_pairs
         self._opened: list[Any] = []  # the iterator over chunks, if it is open
         weakref.finalize(self, _close, self._opened)  # while Python still has what its readers need to clean up
         self.seek(StreamPosition())
@@ -61,8 +62,8 @@ class CorpusStream:
         columns = corpus.source_column, corpus.target_column
         if isinstance(corpus, HubCorpus):
             origin = corpus.dataset, corpus.subset, corpus.split, corpus.revision
-            return repr((*origin, *columns, corpus.weight, self._segment_pairs))
-        return repr((corpus.kind, corpus.path.stat().st_size, *columns, corpus.weight, self._segment_pairs))
+            return repr((*origin, *columns, corpus.weight, self.segment_pairs))
+        return repr((corpus.kind, corpus.path.stat().st_size, *columns, corpus.weight, self.segment_pairs))
 
     def read(self, *, check: Check = lambda: None) -> tuple[ParallelCorpus, StreamPosition]:
         """Read the next segment, and return it with the position at which it begins.
@@ -77,7 +78,7 @@ class CorpusStream:
             sources, targets = store_pairs(self._chunks(check, digests), name=self.name)
         except InputError as error:
             hint = "" if noted_sha256 is None else f"; {_CHANGED}"
-            raise InputError(f"{self._key}: {error}{hint}") from error.__cause__
+            raise InputError(f"{self.key}: {error}{hint}") from error.__cause__
         digest = hashlib.sha256(b"".join(side.digest() for side in digests))
         begin = self.position._replace(sha256=digest.hexdigest())
         first, last = begin.num_pairs + 1, begin.num_pairs + len(sources)
@@ -104,7 +105,7 @@ class CorpusStream:
                 for _ in self._take(self.position.num_skipped):
                     check()
             num_read = 0
-            for pairs in self._take(self._segment_pairs):
+            for pairs in self._take(self.segment_pairs):
                 check()
                 num_read += len(pairs.sources)
                 for digest, lines in zip(digests, pairs, strict=True):
@@ -136,8 +137,9 @@ def _close(opened: list[Any]) -> None:
 class TrainingStreams:
     """The corpora of `data.train`, some of which are streamed; every segment contains all of the others.
 
-    The streams share a segment in proportion to their weights, and each starts again when it ends. The weight of a
-    corpus that is not streamed has its usual meaning: how often each pair is seen in an epoch.
+    The streams share a segment in proportion to their weights. A segment has at most one pass of each, and a stream
+    that has ended starts again in the next segment. The weight of a corpus that is not streamed has its usual meaning:
+    how often each pair is seen in an epoch.
 
     Raises:
         InputError: A corpus cannot be used; the message begins with its key.
@@ -160,11 +162,23 @@ class TrainingStreams:
         self._next = 0  # number of the segment that the streams read next
         self.first = self.segment(0)
         """The first segment, which represents all of the data where the rest cannot be read."""
+        self._warn_of_short_streams()
 
     @property
     def identity(self) -> str:
         """Identifies the streams together with their first segment."""
         return "\n".join(stream.identity for stream in self.streams)
+
+    def _warn_of_short_streams(self) -> None:
+        """Warn of each stream that has fewer pairs than its share of the first segment, which is out of proportion."""
+        shares = [stream.position.num_pairs / stream.segment_pairs for stream in self.streams]
+        for stream, share in zip(self.streams, shares, strict=True):
+            if share < _NOTABLE_SHORTNESS * max(shares):
+                logger.warning(
+                    f"{stream.key}: {stream.name} has {stream.position.num_pairs:,} pairs, fewer than its share of a"
+                    f" segment, {stream.segment_pairs:,}: a segment has each of them once, whatever the weight. Lower"
+                    " data.stream_segment_pairs, or set its streaming to false: then weight says how often each is seen"
+                )
 
     def segment(self, number: int, *, check: Check = lambda: None) -> list[ParallelCorpus]:
         """Read segment `number`, counted from 0: the corpora of `data.train`, and the next part of each streamed one.
