@@ -30,7 +30,8 @@ class TokenizerConfig(Section):
     """Spell unknown characters in UTF-8 bytes, so nothing is unknown; this takes 256 entries of the vocabulary."""
     normalization: Literal["nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"] = "nmt_nfkc"
     """Unicode normalisation before segmentation, and thus of translations: with nmt_nfkc a model writes ... for … and
-    m2 for m². `_cf` also folds case, and identity changes nothing."""
+    m2 for m². `_cf` also folds case. identity changes no character but spaces: repeated and outer ones are removed, and
+    ▁ is a space."""
     subword_sampling: Annotated[float, Field(gt=0.0, lt=1.0)] | None = None
     """Segment again in every epoch, with unigram's alpha (0.1 to 0.5) or BPE's dropout (0.1); null segments once."""
     max_training_lines: PositiveInt = 1_000_000
