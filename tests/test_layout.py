@@ -144,7 +144,7 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
 READS = {
     "files.py: path.open": "the one place",
     "runs/checkpoint.py: safe_open": "after `require_file`",
-    "runs/metrics.py: safe_open": "after `is_file`",
+    "runs/metadata.py: safe_open": "after `require_file`",
     "runs/summary.py: safe_open": "after `is_file`",
     "data/tables.py: parquet.ParquetFile": "after `require_file`",
     "exchange/marian.py: np.load": "of a file that `open_input` has opened",

@@ -11,8 +11,9 @@ from torch import nn
 from trainings import Digits, run_training
 
 from translate.config.schema import TrainingConfig
-from translate.model import precision as model_precision
-from translate.model.precision import LossScale, MixedPrecision
+from translate.model.precision import MixedPrecision
+from translate.runs import progress
+from translate.runs.progress import LossScale
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
@@ -69,7 +70,7 @@ def test_the_users_cublas_workspace_is_kept(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_the_scale_goes_as_torchs_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model_precision, "_STEPS_BEFORE_GROWTH", 3)
+    monkeypatch.setattr(progress, "_STEPS_BEFORE_GROWTH", 3)
     scaler = torch.amp.GradScaler("cpu", growth_interval=3)
     parameter = nn.Parameter(torch.zeros(1))
     optimizer = torch.optim.SGD([parameter])
@@ -110,7 +111,7 @@ def test_small_gradients_do_not_vanish_in_fp16() -> None:
 
 
 def test_a_resumed_run_goes_on_with_its_scale(digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model_precision, "_STEPS_BEFORE_GROWTH", 4)  # it grows between the parts and within both
+    monkeypatch.setattr(progress, "_STEPS_BEFORE_GROWTH", 4)  # it grows between the parts and within both
     settings = ("training.precision=fp16", "training.validate_every=6", "training.save_every=50")
     run_training(digits(*settings, "training.max_steps=10"), tmp_path / "straight")
     run_training(digits(*settings, "training.max_steps=6"), tmp_path / "resumed")

@@ -20,8 +20,11 @@ from translate.data.epochs import Epoch, TrainingBatches
 from translate.errors import InputError, RunError
 from translate.runs.checkpoint import read_tensors, write_checkpoint
 from translate.runs.directory import RunDirectory
+from translate.runs.loading import load_run
+from translate.runs.summary import summarize_run
 from translate.runs.verify import verify_run
 from translate.training import Paused, StoppedBySignal, trainer, validation
+from translate.training.best_checkpoint import write_average
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
@@ -137,7 +140,9 @@ def test_dying_between_checkpoints_computes_the_same_again(stateful: Digits, tmp
         torch.manual_seed(99)
         moment: dict[str, Any] = {f"in_{where}": number}
         stop_training(config, run, **moment, what=KeyboardInterrupt)
+    assert summarize_run(run).state == "can be resumed" and summarize_run(run).step == 12
     run_training(config, run, resume=True)
+    assert summarize_run(run).state == "finished" and summarize_run(run).step == 14
     assert state_of(run) == state_of(straight)
 
 
@@ -234,6 +239,31 @@ def test_a_run_that_goes_further_is_one_that_was_never_shorter(
     assert [record["step"] for record in state_of(tmp_path / "run").metrics] == [4, 5, 8, 8, 8]
     run_training(stateful(), tmp_path / "run", resume=True)
     assert state_of(tmp_path / "run") == state_of(straight)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ("data.validation=null", "training.max_epochs=1"),
+        ("decoding.beam_size=1", "decoding.max_length_constant=10", "training.max_steps=4"),
+    ],
+    ids=["nothing to evaluate on", "validated with the search of decoding"],
+)
+def test_a_run_that_ends_without_an_evaluation_has_ended(
+    digits: Digits, tmp_path: Path, overrides: tuple[str, ...]
+) -> None:
+    """An average that was made of it afterwards stays."""
+    run = RunDirectory(tmp_path / "run")
+    config = digits("training.validate_every=2", "training.keep_last=2", *overrides)
+    run_training(config, run.path)
+    assert summarize_run(run.path).state == "finished" and not records_of(run.path, "evaluation")
+    write_average(run, [f"step-{step}" for step in run.kept_steps()], load_run(run.path).model)
+    average = run.checkpoint("best").read_bytes()
+    assert "Training has already ended" in run_training(config, run.path, resume=True)[-1]
+    assert run.checkpoint("best").read_bytes() == average
+    run.metrics.write_text("")  # killed between the last checkpoint and the last line of the log
+    is_line_missing = progress_of(run.path)["window"].get("steps")
+    assert summarize_run(run.path).state == ("can be resumed" if is_line_missing else "finished")
 
 
 def test_a_run_of_format_2_is_continued(stateful: Digits, tmp_path: Path, straight: Path) -> None:

@@ -99,7 +99,7 @@ def test_a_validation_is_a_plain_quick_search() -> None:
             "training.validation_beam_size": beam_size,
             **{f"decoding.{key}": each for key, each in decoding.items()},
         }
-        return validation.validation_search(override_config(Config(), given))
+        return override_config(Config(), given).validation_search()
 
     found = search(3, search="sample", n_best=7, max_length_factor=3.0, length_penalty=0.9)
     assert (found.search, found.beam_size, found.n_best) == ("beam", 3, 1)

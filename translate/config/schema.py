@@ -12,6 +12,7 @@ from translate.config.data import DataConfig, LanguageCode
 from translate.config.decoding import DecodingConfig
 from translate.config.section import Device, InputPath, NotNegativeInt, PositiveInt, Probability, Section, expecting
 
+_MAX_LENGTH_CONSTANT = 10  # of validations: tokens of a translation beyond those that its source's length allows
 _FREEZE = r"^(embeddings|(encoder|decoder)(\.[0-9]{1,4}(-[0-9]{1,4})?)?)$"
 
 
@@ -320,6 +321,23 @@ class Config(Section):
             for name in ("max_source_tokens", "max_target_tokens")
         }
         return self.decoding.model_copy(update=limits)
+
+    def validation_search(self) -> DecodingConfig:
+        """The quick search of the validations that choose the best checkpoint, which only compare checkpoints.
+
+        Its maximum length is lower than in other searches, because a model that has learnt little rarely ends a
+        sentence.
+        """
+        decoding = self.decoding_settings()
+        constant = min(decoding.max_length_constant, max(_MAX_LENGTH_CONSTANT, decoding.min_length_constant))
+        plain = {"search": "beam", "beam_size": self.training.validation_beam_size, "n_best": 1, "mbr": "none"}
+        return decoding.model_copy(update={**plain, "diversity_groups": 1, "max_length_constant": constant})
+
+    @property
+    def evaluates_at_end(self) -> bool:
+        """Whether training ends with an evaluation: it averages, or the validations used another search."""
+        is_new = self.training.average_kept or self.decoding_settings() != self.validation_search()
+        return is_new and bool(self.data.corpora("validation"))
 
     @model_validator(mode="after")
     def _check_sections_agree(self) -> Self:

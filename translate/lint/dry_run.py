@@ -25,7 +25,7 @@ from translate.runs.initial import InitialWeights
 from translate.training.optimizer import AveragedWeights, learning_rate
 from translate.training.setup import setup_training
 from translate.training.step import describe_shapes
-from translate.training.validation import validate, validation_search
+from translate.training.validation import validate
 
 _MAX_TIMED_STEPS = 30
 _VALIDATION_LINES = 50  # lines to translate
@@ -158,7 +158,7 @@ def _time_validation(model: Transformer, tokenizers: Tokenizers, validation: Par
     part = validation._replace(sources=[validation.sources[line] for line in lines], targets=targets)
     mean_length = sum(len(tokenizers.target.encode(target)) for target in targets) // num_lines + 1
     limits = {"max_length_factor": 0.0, "max_length_constant": mean_length, "min_length_factor": 0.0}
-    search = validation_search(config).model_copy(update={**limits, "min_length_constant": 0})
+    search = config.validation_search().model_copy(update={**limits, "min_length_constant": 0})
     return validate(model, tokenizers, part, config, search=search).seconds * len(validation.sources) / num_lines
 
 

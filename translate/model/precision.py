@@ -1,21 +1,16 @@
-"""Number types of a computation: how `auto` is resolved, the precision of a training step, and fp16's loss scale."""
+"""Number types of a computation: how `auto` is resolved, and the precision of a training step."""
 
 import contextlib
-import dataclasses
 import os
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import torch
-from pydantic import ConfigDict, Field
 
 from translate.config.schema import TrainingConfig
-from translate.config.section import NotNegativeInt
 from translate.model.device import has_streams
 
 Precision = Literal["fp32", "bf16", "fp16"]
-
-_STEPS_BEFORE_GROWTH = 2000  # of the loss scale, as in torch.amp.GradScaler
 
 
 def choose_precision(name: Literal["auto"] | Precision, device: torch.device) -> Precision:
@@ -84,32 +79,3 @@ class MixedPrecision(NamedTuple):
         finally:
             torch.use_deterministic_algorithms(modes[0], warn_only=modes[1])
             matmul.allow_tf32, checks.fill_uninitialized_memory = before
-
-
-@dataclasses.dataclass
-class LossScale:
-    """A power of two that multiplies the loss, because small gradients would vanish in fp16.
-
-    It grows and shrinks like the scale of `torch.amp.GradScaler`, but a step whose gradients overflow is not skipped:
-    it is repeated with half the scale.
-
-    Source: Micikevicius et al. 2018, https://arxiv.org/abs/1710.03740, section 3.2.
-    """
-
-    __pydantic_config__ = ConfigDict(strict=True, extra="forbid")  # checkpoints contain it
-    scale: Annotated[float, Field(ge=1.0, allow_inf_nan=False)] = 2.0**16
-    good_steps: NotNegativeInt = 0  # in a row, with this scale
-
-    def shrink(self) -> bool:
-        """Halve the scale after an overflow; returns False if it is already the smallest."""
-        self.good_steps = 0
-        if self.scale <= 1.0:
-            return False
-        self.scale /= 2.0
-        return True
-
-    def keep(self) -> None:
-        """Count a step without an overflow; after many in a row the scale is doubled."""
-        self.good_steps += 1
-        if self.good_steps == _STEPS_BEFORE_GROWTH:
-            self.scale, self.good_steps = self.scale * 2.0, 0

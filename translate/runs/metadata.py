@@ -5,7 +5,10 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from safetensors import safe_open
+
 from translate.errors import RunError
+from translate.files import require_file
 from translate.runs.checksums import DamageError
 
 METADATA_KEY = "translate"
@@ -24,6 +27,17 @@ def split_metadata(path: Path, stored: dict[str, str]) -> tuple[dict[str, str], 
         return metadata, metadata.pop("sha256")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DamageError(path, f"its metadata cannot be read: {error}") from error
+
+
+def read_metadata(path: Path) -> dict[str, str]:
+    """A checkpoint's metadata, from its header alone: nothing is compared with the digest.
+
+    Raises:
+        FileError, OSError, SafetensorError, RunError: It cannot be read, or is damaged.
+    """
+    require_file(path)
+    with safe_open(path, framework="np") as file:
+        return split_metadata(path, file.metadata() or {})[0]
 
 
 def read_step(path: Path, metadata: Mapping[str, str]) -> int:

@@ -7,12 +7,14 @@ import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 
+from translate.config.schema import Config
 from translate.errors import RunError
 from translate.files import read_input
 from translate.runs.directory import RunDirectory
-from translate.runs.metadata import read_moment, split_metadata
+from translate.runs.metadata import read_metadata, read_moment
+from translate.runs.progress import Progress
 
 logger = logging.getLogger(__name__)
 
@@ -59,13 +61,18 @@ def read_recorded(run: RunDirectory) -> bytes:
     return read_input(run.metrics, at_most=2**30) if run.metrics.exists() else b""
 
 
-def is_evaluated(records: Sequence[Record]) -> bool:
-    """Whether a training has ended with the evaluation of its best checkpoint, the last record that it writes.
+def is_finished(progress: Progress, config: Config, records: Sequence[Record]) -> bool:
+    """Whether nothing is left to do for a training: no step, no validation, no line of the log and no evaluation.
 
     `translate average` may have added records of averages.
     """
-    kinds = [record["kind"] for record in records if record["kind"] != "average"]
-    return bool(kinds) and kinds[-1].startswith("evaluation")
+    moments = [(record["kind"], record["step"]) for record in records if record["kind"] != "average"]
+    if not progress.has_ended(config.training):
+        return False
+    if moments and moments[-1][0].startswith("evaluation"):  # the last record, if there is to be one
+        return True
+    is_logged = not progress.window.get("steps") or ("train", progress.step) in moments
+    return progress.validated_step == progress.step and is_logged and not config.evaluates_at_end
 
 
 def best_checkpoint_record(
@@ -93,9 +100,7 @@ def best_moment(run: RunDirectory) -> tuple[int, tuple[int, ...]] | None:
     """The step of the best checkpoint, and of an average all its steps; None: there is none, or it is damaged."""
     if (best := run.checkpoint("best")).is_file():
         with contextlib.suppress(OSError, SafetensorError, RunError):
-            with safe_open(best, framework="np") as file:
-                metadata, _ = split_metadata(best, file.metadata() or {})
-            return read_moment(best, metadata)
+            return read_moment(best, read_metadata(best))
     return None
 
 

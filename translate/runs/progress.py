@@ -6,20 +6,49 @@ This declares the format. Values of other types, as in an edited or damaged chec
 import dataclasses
 import json
 import math
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from translate.config.schema import TrainingConfig
 from translate.config.section import NotNegativeInt
 from translate.data.tables import StreamPosition
 from translate.errors import RunError
-from translate.model.precision import LossScale
 
 _STRICT = ConfigDict(strict=True, extra="forbid")
+_STEPS_BEFORE_GROWTH = 2000  # of the loss scale, as in torch.amp.GradScaler
 
 # Fields that had other names in checkpoints of versions up to 0.3.0.
 _OLD_NAMES = {"nats": "loss", "cross_entropy": "nll", "circumstances": "environment"}
+
+
+@dataclasses.dataclass
+class LossScale:
+    """A power of two that multiplies the loss, because small gradients would vanish in fp16.
+
+    It grows and shrinks like the scale of `torch.amp.GradScaler`, but a step whose gradients overflow is not skipped:
+    it is repeated with half the scale.
+
+    Source: Micikevicius et al. 2018, https://arxiv.org/abs/1710.03740, section 3.2.
+    """
+
+    __pydantic_config__ = _STRICT
+    scale: Annotated[float, Field(ge=1.0, allow_inf_nan=False)] = 2.0**16
+    good_steps: NotNegativeInt = 0  # in a row, with this scale
+
+    def shrink(self) -> bool:
+        """Halve the scale after an overflow; returns False if it is already the smallest."""
+        self.good_steps = 0
+        if self.scale <= 1.0:
+            return False
+        self.scale /= 2.0
+        return True
+
+    def keep(self) -> None:
+        """Count a step without an overflow; after many in a row the scale is doubled."""
+        self.good_steps += 1
+        if self.good_steps == _STEPS_BEFORE_GROWTH:
+            self.scale, self.good_steps = self.scale * 2.0, 0
 
 
 @dataclasses.dataclass

@@ -16,7 +16,9 @@ from translate.errors import InputError, RunError
 from translate.files import read_json
 from translate.runs.directory import RunDirectory, open_run, read_description
 from translate.runs.lock import is_locked
-from translate.runs.metrics import averaged_steps, best_checkpoint_record, best_moment, is_evaluated, read_metrics
+from translate.runs.metadata import read_metadata
+from translate.runs.metrics import averaged_steps, best_checkpoint_record, best_moment, is_finished, read_metrics
+from translate.runs.progress import Progress
 
 State = Literal["in training", "finished", "can be resumed", "imported", "without a checkpoint to resume"]
 
@@ -54,19 +56,16 @@ def summarize_run(path: Path) -> RunSummary:
     run = open_run(path)
     config, description, records = read_resolved_config(run.config), read_description(run), read_metrics(run)
     best = best_checkpoint_record(run, records, config.training.best_metric) or {}
-    step = int(max((record["step"] for record in records), default=0))
-    max_steps = config.training.max_steps
-    may_end_early = config.training.max_epochs is not None or config.training.patience is not None
+    step, progress = int(max((record["step"] for record in records), default=0)), _read_progress(run)
     weights = [file for file in (run.checkpoint("best"), run.checkpoint("last")) if file.is_file()]
-    state: State = "can be resumed"
+    state: State = "without a checkpoint to resume"
     if description.imported:
         state = "imported"
     elif is_locked(run.lock):
         state = "in training"
-    elif step >= max_steps or (may_end_early and is_evaluated(records)):
-        state = "finished"
-    elif not (run.checkpoint("last").is_file() or run.previous.is_file()):
-        state = "without a checkpoint to resume"
+    elif progress is not None:
+        step = progress.step
+        state = "finished" if is_finished(progress, config, records) else "can be resumed"
     return RunSummary(
         run=str(path),
         languages=list(map(str, Languages(config.data).directions)),
@@ -75,7 +74,7 @@ def summarize_run(path: Path) -> RunSummary:
         num_parameters=_count_parameters(weights[0]) if weights else None,
         num_bytes=sum(_sizes(path)),
         step=step,
-        max_steps=None if description.imported else max_steps,
+        max_steps=None if description.imported else config.training.max_steps,
         minutes=records[-1]["minutes_so_far"] if records else 0.0,
         best_bleu=best.get("BLEU"),
         best_step=int(best["step"]) if best else None,
@@ -87,6 +86,14 @@ def summarize_run(path: Path) -> RunSummary:
         command=description.command,
         state=state,
     )
+
+
+def _read_progress(run: RunDirectory) -> Progress | None:
+    """The progress of the newest checkpoint to resume from, by its header; None: there is none."""
+    for path in (run.checkpoint("last"), run.previous):
+        with contextlib.suppress(InputError, OSError, SafetensorError, RunError):
+            return Progress.from_json(read_metadata(path).get("progress", ""))
+    return None
 
 
 def _sizes(path: Path) -> Iterator[int]:

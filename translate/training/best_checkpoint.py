@@ -45,7 +45,6 @@ from translate.training.validation import (
     mean_validation,
     validate,
     validation_records,
-    validation_search,
 )
 
 logger = logging.getLogger(__name__)
@@ -188,12 +187,12 @@ class BestCheckpoint:
 
     @record_function(VALIDATION_AND_SAVING)
     def evaluate(self) -> None:
-        """Score the best checkpoint with the settings of `decoding`, unless all validations used them.
+        """Score the best checkpoint with the settings of `decoding`; see `Config.evaluates_at_end`.
 
         The record comes after the last checkpoint: a resumed run removes it, and writes its own at the end.
         """
         search, progress, corpora = self.config.decoding_settings(), self.progress, self.corpora.validation
-        if not corpora or progress.best_step is None or search == validation_search(self.config):
+        if not self.config.evaluates_at_end or progress.best_step is None:
             return
         model = build_model(self.config, self.tokenizers, device=self.model.device)
         load_average(self.run, ["best"], model, world=self.world)

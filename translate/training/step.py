@@ -26,8 +26,9 @@ from translate.model.device import (
     widest_float,
 )
 from translate.model.dropout import dropout_seeded
-from translate.model.precision import LossScale, MixedPrecision
+from translate.model.precision import MixedPrecision
 from translate.model.varlen import why_no_flash_attention
+from translate.runs.progress import LossScale
 from translate.training.data_parallel import DataParallel, MicroBatch, split_into_micro_batches
 from translate.training.loss import label_smoothed_loss
 from translate.training.tracking.profile import FORWARD

@@ -29,7 +29,6 @@ from translate.training.tracking.log_window import describe_perplexity, describe
 _DECIDE_LOSS = {"long", "max_source_tokens", "max_target_tokens", "precision"}
 _DECIDE_NOTHING = {"n_best", "alignment_layer", "batch_tokens", "look_ahead_lines", "engine", "workers", "device"}
 _ADDED_LATER = {"patience", "forbidden_ids"}  # since 0.9.0; older runs were scored with the defaults
-_MAX_LENGTH_CONSTANT = 10  # tokens of a translation beyond those that the length of its source allows
 
 
 class Validation(NamedTuple):
@@ -87,17 +86,6 @@ def describe_validation(
     return scores, f"{loss}, {describe_seconds(record['seconds'])}" if "seconds" in record else loss
 
 
-def validation_search(config: Config) -> DecodingConfig:
-    """The quick search of the validations that choose the best checkpoint, which only compare checkpoints.
-
-    Its maximum length is lower than in other searches, because a model that has learnt little rarely ends a sentence.
-    """
-    decoding = config.decoding_settings()
-    constant = min(decoding.max_length_constant, max(_MAX_LENGTH_CONSTANT, decoding.min_length_constant))
-    plain = {"search": "beam", "beam_size": config.training.validation_beam_size, "n_best": 1, "mbr": "none"}
-    return decoding.model_copy(update={**plain, "diversity_groups": 1, "max_length_constant": constant})
-
-
 def validation_fingerprint(
     corpora: Collection[ParallelCorpus], tokenizers: Tokenizers, config: Config, *, as_0_10_0: bool = False
 ) -> str | None:
@@ -111,7 +99,7 @@ def validation_fingerprint(
     if not corpora:
         return None
     included = _DECIDE_LOSS if config.training.best_metric == "loss" else None
-    settings = validation_search(config)
+    settings = config.validation_search()
     unset = set() if as_0_10_0 else _ADDED_LATER - settings.model_dump(exclude_defaults=True).keys()
     search = settings.model_dump(mode="json", include=included, exclude=_DECIDE_NOTHING | unset)
     if not included:  # keeps scores of older versions comparable
@@ -143,7 +131,7 @@ def validate(
         OutOfMemory: The device does not have enough memory for the search.
     """
     started = time.perf_counter()
-    settings = (search or validation_search(config)).model_copy(update={"device": model.device.type})
+    settings = (search or config.validation_search()).model_copy(update={"device": model.device.type})
     if settings.precision == "int8":  # int8 would need converting the model for CTranslate2
         settings = settings.model_copy(update={"precision": "fp32"})
     settings = resolve_auto(settings)
