@@ -89,7 +89,9 @@ PROCESSORS: dict[str, LogitsProcessor] = {
     "prefix": ForcedPrefix([[], [4], [5, 6, 5, 4], [1] * 12, [4, 4]]),
     "phrases": ForbiddenPhrases(
         [[4], [0, 1], [1, 1, 5]],
-        WordTables(torch.tensor([0, 1, 0, 1, 1, 1, 0]).bool(), torch.tensor([1, 1, 0, 0, 1, 1, 1]).bool()),
+        WordTables(
+            torch.tensor([0, 1, 0, 1, 1, 1, 0]).bool(), torch.tensor([1, 1, 0, 0, 1, 1, 1]).bool(), torch.arange(7)
+        ),
     ),
     "ngrams": NoRepeatedNgrams(2),
     "penalty": RepetitionPenalty(1.5),
@@ -123,7 +125,7 @@ BEGINNERS, NONE = {2, 3, 4, 5}, set[int]()
 
 
 def phrases(*each: list[int]) -> ForbiddenPhrases:
-    return ForbiddenPhrases(list(each), WordTables(BEGINS_WORD, LEAVES_OPEN))
+    return ForbiddenPhrases(list(each), WordTables(BEGINS_WORD, LEAVES_OPEN, torch.arange(len(LEAVES_OPEN))))
 
 
 PREFIXES = ForcedPrefix([[4, 5, 6], [], [6], [5, 6]])

@@ -227,7 +227,7 @@ def test_a_search_waits_once_per_position(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(BeamSearch, "step", lambda search: (positions.append(1), real(search))[1])
     config = DecodingConfig(beam_size=3, max_length_factor=0.0, max_length_constant=23, batch_tokens=90)
     inputs = [SearchInput(line, 0, "", [4 + line] * (3 + line), False) for line in range(7)]
-    words = WordTables(*(torch.ones(VOCAB, dtype=torch.bool) for _ in range(2)))
+    words = WordTables(*(torch.ones(VOCAB, dtype=torch.bool) for _ in range(2)), torch.arange(VOCAB))
     settings = build_search_settings(config, inputs, forbidden=[], words=words, device=DEVICE)
     sources = [each.source_ids for each in inputs]
     lengths = {"source_lengths": [len(ids) + 1 for ids in sources], "max_lengths": [23] * len(sources)}

@@ -40,7 +40,7 @@ def unmet_phrases(ids: Sequence[int], phrases: Sequence[str], target: Tokenizer)
     if not phrases:
         return ()
     wanted = [encode_phrase(target, phrase) for phrase in phrases]
-    unmet = unsatisfied_phrases(ids, wanted, begins_word=build_word_tables(target).begins_word)
+    unmet = unsatisfied_phrases(ids, wanted, words=build_word_tables(target))
     return tuple(phrases[number] for number in unmet)
 
 

@@ -421,17 +421,19 @@ class Translator:
                     direction=direction,
                     num_tags=len(tag_ids),
                     start_ids=start_ids,
-                    prefix_ids=self._encode(request.prefix, line) if request.prefix.strip() and number == 0 else [],
+                    prefix_ids=self._encode(request.prefix, line, is_prefix=True)
+                    if request.prefix.strip() and number == 0
+                    else [],
                     phrases=phrases,
                     phrase_ids=[term_ids.get(each) or self._encode(each, line) for each in phrases],
                 )
                 inputs_by_line[-1].append(given)
         return inputs_by_line
 
-    def _encode(self, phrase: str, line: int) -> list[int]:
+    def _encode(self, phrase: str, line: int, *, is_prefix: bool = False) -> list[int]:
         """The ids of a phrase that is required of a line, whose number errors name."""
         try:
-            return encode_phrase(self.tokenizers.target, phrase)
+            return encode_phrase(self.tokenizers.target, phrase, is_prefix=is_prefix)
         except InputError as error:
             raise InputError(f"line {line + 1}: {error}") from error
 

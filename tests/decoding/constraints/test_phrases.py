@@ -13,14 +13,19 @@ from unittest.mock import Mock
 
 import pytest
 import torch
+from harness import random_model
 from tables import END, PLAIN, START, A, B, C, LazyTable, S, Table, all_sequences, random_table, run
 
+from translate.config.decoding import DecodingConfig
 from translate.config.schema import TokenizerConfig
-from translate.data.tokenizer import Tokenizer, train_tokenizer
+from translate.data.tokenizer import Tokenizer, Tokenizers, train_tokenizer
+from translate.decoding import Request, Translator
 from translate.decoding.constraints.phrases import (
     RequiredPhrases,
+    WordTables,
     build_table,
     build_word_tables,
+    encode_forbidden,
     encode_phrase,
     find_progress,
     unsatisfied_phrases,
@@ -29,6 +34,7 @@ from translate.decoding.search.beam import BeamState, Hypothesis, Scoring, start
 from translate.errors import InputError
 
 BEGINS_WORD = torch.tensor([True, True, True, True, True, False])  # S continues a word
+WORDS = WordTables(BEGINS_WORD, torch.ones(6, dtype=torch.bool), torch.arange(6))
 Phrases = Sequence[Sequence[int]]
 
 
@@ -43,7 +49,7 @@ def models(number: int, *, sharpness: float = 2.0) -> list[Table]:
 
 
 def require(*phrases: Phrases) -> RequiredPhrases:
-    return RequiredPhrases(phrases, begins_word=BEGINS_WORD, end_id=END)
+    return RequiredPhrases(phrases, words=WORDS, end_id=END)
 
 
 def search_all(tables: Sequence[Table], phrases: Sequence[Phrases], *, beam_size: int, **options: Any) -> list[Any]:
@@ -130,7 +136,7 @@ def test_a_phrase_at_the_very_end_and_at_the_last_possible_token() -> None:
 def test_an_impossible_length_is_truncated_and_lacks_phrases() -> None:
     found = search(models(4)[3], [[A], [A, B, C]], max_length=2, beam_size=3)
     assert found and all(each.truncated and len(each.ids) == 2 for each in found)
-    assert all(1 in unsatisfied_phrases(each.ids, [[A], [A, B, C]], begins_word=BEGINS_WORD) for each in found)
+    assert all(1 in unsatisfied_phrases(each.ids, [[A], [A, B, C]], words=WORDS) for each in found)
 
 
 @pytest.mark.parametrize("beam_size", [1, 2, 5])
@@ -219,7 +225,7 @@ def test_progress_by_hand(ids: list[int], num_satisfied: int, missing: list[int]
     table = build_table([[[A], [A, B, C], [B, S]]])
     rubbish = [B, S, A, B, C][:5]
     tokens = torch.tensor([[[START, *ids, *rubbish]]])
-    progress = find_progress(tokens, torch.tensor([len(ids)]), table, begins_word=BEGINS_WORD)
+    progress = find_progress(tokens, torch.tensor([len(ids)]), table, words=WORDS)
     assert progress.num_satisfied.tolist() == [[num_satisfied]]
     assert progress.is_missing.int().tolist() == [[missing]]
     assert progress.num_begun.tolist() == [[begun]]
@@ -236,18 +242,18 @@ def test_progress_is_what_regular_expressions_find() -> None:
         ids = torch.tensor([[generator.choices([A, B, C, S], k=12) for _ in range(13)] for _ in range(7)])
         lengths = torch.tensor(generator.choices(range(12), k=7))
         table = build_table(phrases)
-        progress = find_progress(ids, lengths, table, begins_word=BEGINS_WORD)
+        progress = find_progress(ids, lengths, table, words=WORDS)
         for sentence, slot in itertools.product(range(7), range(13)):
             translation = ids[sentence, slot, 1 : int(lengths[sentence]) + 1].tolist()
             missing = sorted(missing_in(translation, phrases[sentence]))
             by_table = table[sentence, progress.is_missing[sentence, slot]].tolist()
             assert sorted(tuple(token for token in row if token >= 0) for row in by_table) == missing
-        places = unsatisfied_phrases(translation, phrases[-1], begins_word=BEGINS_WORD)  # of the last one
+        places = unsatisfied_phrases(translation, phrases[-1], words=WORDS)  # of the last one
         assert sorted(tuple(phrases[-1][place]) for place in places) == missing
 
 
 def test_the_last_of_equal_phrases_are_missing() -> None:
-    assert unsatisfied_phrases([A, B], [[A], [B], [A], [A]], begins_word=BEGINS_WORD) == [2, 3]
+    assert unsatisfied_phrases([A, B], [[A], [B], [A], [A]], words=WORDS) == [2, 3]
 
 
 @pytest.fixture(scope="module")
@@ -263,6 +269,23 @@ def test_phrases_are_spelt_as_words_of_their_own(tokenizer: Tokenizer) -> None:
             encode_phrase(tokenizer, text)
 
 
+def test_phrases_in_a_script_without_spaces_are_spelt_as_within_a_sentence(caplog: pytest.LogCaptureFixture) -> None:
+    lines = ["狗在雪地里跑。", "我的狗在跑。", "我的猫和狗在睡觉。", "小狗abc。", "猫跑。"] * 5
+    chinese = train_tokenizer(lines, TokenizerConfig(vocab_size=32, byte_fallback=False))
+    phrase, words = encode_phrase(chinese, "狗"), build_word_tables(chinese)
+    assert chinese.pieces(phrase) == ["狗"] and "▁猫" in chinese.pieces(chinese.encode("猫和狗跑。"))
+    for wanted, text in (("狗", "猫和狗跑。"), ("狗", "狗跑。"), ("狗", "我的狗ab"), ("猫", "猫和狗跑。")):
+        ids, phrase = chinese.encode(text), encode_phrase(chinese, wanted)
+        assert unsatisfied_phrases(ids, [phrase, phrase], words=words) == [1], chinese.pieces(ids)
+    assert len(caplog.messages) <= 1  # however many phrases there are
+    forbidden = {piece for ids in encode_forbidden(chinese, "狗") for piece in chinese.pieces(ids)}
+    assert forbidden == {piece for piece in chinese.all_pieces if "狗" in piece} > {"狗"}
+    tokenizers = Tokenizers(chinese, chinese, "joint")
+    translator = Translator(random_model(tokenizers).eval(), tokenizers, DecodingConfig(device="cpu"))
+    assert translator.translate(Request("猫", prefix="猫和")).ids[:2] == chinese.encode("猫和")  # at the beginning
+    assert encode_forbidden(chinese, "猫。") == [encode_phrase(chinese, "猫。")]
+
+
 def test_a_phrase_that_cannot_be_spelt_is_named() -> None:
     plain = train_tokenizer(["the dog runs"] * 3, TokenizerConfig(vocab_size=18, byte_fallback=False))
     assert encode_phrase(plain, "dog") == plain.encode("dog")
@@ -273,12 +296,13 @@ def test_a_phrase_that_cannot_be_spelt_is_named() -> None:
 def test_where_words_begin_and_end() -> None:
     # By hand; the special symbols begin a word and end none, whatever they are called.
     listed = ["<pad>", "<unk>", "<s>", "eos", "▁dog", "ma", "▁", "!", "▁(", "'s", "▁3", "ma."]
-    listed += ["<0x21>", "<0x41>", "<0x35>", "<0xC3>", "犬", "é"]
+    listed += ["<0x21>", "<0x41>", "<0x35>", "<0xC3>", "犬", "é", "ี", "▁犬"]
     tokenizer = Mock(spec=Tokenizer, vocab_size=len(listed))
     tokenizer.pieces.return_value = listed
+    tables = build_word_tables(tokenizer)
     begins, leaves_open = (
-        {piece for piece, is_true in zip(listed, table.tolist(), strict=True) if is_true}
-        for table in build_word_tables(tokenizer)
+        {piece for piece, is_true in zip(listed, table.tolist(), strict=True) if is_true} for table in tables[:2]
     )
-    assert begins == {"<pad>", "<unk>", "<s>", "eos", "▁dog", "▁", "!", "▁(", "'s", "▁3", "<0x21>"}
-    assert leaves_open == {"▁dog", "ma", "'s", "▁3", "<0x21>", "<0x41>", "<0x35>", "<0xC3>", "犬", "é"}
+    assert [listed[token] for token in tables.within_sentence.tolist()] == [*listed[:-1], "犬"]
+    assert begins == {"<pad>", "<unk>", "<s>", "eos", "▁dog", "▁", "!", "▁(", "'s", "▁3", "<0x21>", "犬", "▁犬"}
+    assert leaves_open == {"▁dog", "ma", "'s", "▁3", "<0x21>", "<0x41>", "<0x35>", "<0xC3>", "é"}

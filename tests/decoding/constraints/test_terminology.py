@@ -60,6 +60,20 @@ def test_the_longest_at_the_leftmost_place() -> None:
     assert Terminology({}).matches("Hund") == []
 
 
+@pytest.mark.parametrize(
+    "line, expected",
+    [
+        ("我的狗在学机器学习。", ["dog", "learn", "machine learning"]),  # within a sentence, and the longest
+        ("我的iPhone手机，iPhones", ["iPhone"]),
+        ("犬は、走る犬", ["Hund", "Hund"]),
+        ("อีกาดำ กี่", ["crow"]),  # not a letter without its marks
+    ],
+)
+def test_terms_in_scripts_without_spaces(line: str, expected: list[str]) -> None:
+    targets = {"狗": "dog", "学": "learn", "机器学习": "machine learning", "iPhone": "iPhone", "犬": "Hund"}
+    assert Terminology(targets | {"กา": "crow", "ก": "k"}).matches(line) == expected
+
+
 def test_empty_terms_are_refused() -> None:
     for targets in ({"": "dog"}, {"Hund": " "}):
         with pytest.raises(ValueError, match="must not be empty"):

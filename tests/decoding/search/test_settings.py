@@ -24,7 +24,7 @@ from translate.decoding.search.sampling import TokenSampler
 from translate.decoding.search.settings import build_search_settings
 from translate.errors import InputError
 
-WORDS = WordTables(torch.ones(11, dtype=torch.bool), torch.zeros(11, dtype=torch.bool))
+WORDS = WordTables(torch.ones(11, dtype=torch.bool), torch.zeros(11, dtype=torch.bool), torch.arange(11))
 PLAIN = SearchInput(line=6, piece=0, source="", source_ids=[5, 7], source_truncated=False)
 
 
@@ -99,7 +99,9 @@ def test_required_phrases() -> None:
             build(PLAIN, required, **options)
 
 
-CONTINUES = WordTables(torch.arange(11) < 9, torch.arange(11) != 8)  # 9 and 10 continue a word, and 8 ends any
+CONTINUES = WordTables(
+    torch.arange(11) < 9, torch.arange(11) != 8, torch.arange(11)
+)  # 9 and 10 continue a word, and 8 ends any
 
 
 @pytest.mark.parametrize(

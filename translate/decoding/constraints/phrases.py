@@ -3,11 +3,14 @@
 A translation is read from left to right. Where missing phrases occur, the longest of them is taken, and reading
 continues after it: of "the" and "the dog", "the dog" satisfies only the second. A phrase occurs only where a word ends
 after it: the next token begins a word, or there is none yet. So a phrase that ends with the newest token is missing
-again if the next token continues its last word.
+again if the next token continues its last word. Letters of scripts without spaces are words of their own, because only
+a dictionary could tell where words end there.
 """
 
 import functools
+import logging
 import math
+import re
 import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -21,6 +24,13 @@ from translate.data.tokenizer import BOS_ID, BYTE_PIECE, EOS_ID, PAD_ID, SPACE, 
 from translate.decoding.search.beam import BeamState, Candidates, NextTokenScores, largest, select_best
 from translate.errors import InputError
 
+logger = logging.getLogger(__name__)
+
+# Thai, Lao, Myanmar, Khmer, kana and Han, with their extensions.
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\ua9e0-\ua9ff\uaa60-\uaa7f\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]+"
+)
 _NO_TOKEN = -1  # after the end of a hypothesis
 _WORD_END, _ANYTHING = -2, -3  # after a phrase: its last word ends there, and anything may follow
 
@@ -30,35 +40,50 @@ class WordTables(NamedTuple):
 
     begins_word: Bool[Tensor, " vocab"]  # the token does not continue the word before it
     leaves_word_open: Bool[Tensor, " vocab"]  # the next token may continue the word
+    within_sentence: Int[Tensor, " vocab"]  # the id of the same piece without `▁`, which some scripts have only there
 
 
 @functools.lru_cache(maxsize=4)
 def build_word_tables(tokenizer: Tokenizer) -> WordTables:
     """The tables of a target vocabulary.
 
-    A piece begins a word if its first character is not a letter, mark or digit: `▁` for a space, or punctuation, as the
-    `'s` in "dog's". A piece leaves a word open if its last character is one: `▁dog`, but not `.`. The special symbols
-    begin a word and leave none open. A piece of byte fallback counts as its character if that is ASCII, and otherwise
-    as a letter; after it a word is always open.
+    A piece begins a word if its first character is neither a mark nor `is_word_character`: `▁` for a space, or
+    punctuation, as the `'s` in "dog's". A piece leaves a word open if its last character is one: `▁dog`, but not `.`.
+    The special symbols begin a word and leave none open. A piece of byte fallback counts as its character if that is
+    ASCII, and otherwise as a letter; after it a word is always open.
     """
     begins_word, leaves_word_open = [], []
-    for token, piece in enumerate(tokenizer.pieces(range(tokenizer.vocab_size))):
+    pieces = tokenizer.pieces(range(tokenizer.vocab_size))
+    for token, piece in enumerate(pieces):
         is_special = token in (PAD_ID, UNK_ID, BOS_ID, EOS_ID)
         byte = BYTE_PIECE.fullmatch(piece)
         first = chr(int(byte[1], 16)) if byte else piece[:1]
-        continues = is_word_character(first) or (byte is not None and not first.isascii())
+        continues = is_word_character(first) or is_mark(first) or (byte is not None and not first.isascii())
         begins_word.append(is_special or piece.startswith(SPACE) or not continues)
         leaves_word_open.append(not is_special and (byte is not None or is_word_character(piece[-1])))
-    return WordTables(torch.tensor(begins_word), torch.tensor(leaves_word_open))
+    unspaced = {piece: token for token, piece in enumerate(pieces) if _UNSPACED.match(piece)}
+    within_sentence = [unspaced.get(piece.removeprefix(SPACE), token) for token, piece in enumerate(pieces)]
+    return WordTables(*map(torch.tensor, (begins_word, leaves_word_open, within_sentence)))
 
 
 def is_word_character(character: str) -> bool:
-    """Whether a character belongs to words: a letter, a mark on one, or a digit, of any script."""
-    return unicodedata.category(character)[0] in "LMN"
+    """Whether words go on beside a character: a digit, or a letter or mark of a script with spaces."""
+    kind = unicodedata.category(character)[0]
+    return kind == "N" or (kind in ("L", "M") and not _UNSPACED.match(character))
 
 
-def encode_phrase(tokenizer: Tokenizer, text: str) -> list[int]:
+def is_mark(character: str) -> bool:
+    """Whether a character is a mark on the letter before it."""
+    return unicodedata.category(character)[0] == "M"
+
+
+def encode_phrase(tokenizer: Tokenizer, text: str, *, is_prefix: bool = False) -> list[int]:
     """The ids that spell a phrase in a translation, as separate words: "dog" begins with the space before it.
+
+    A phrase that begins in a script without spaces has none before it, as within a sentence.
+
+    Args:
+        is_prefix: The phrase is at the beginning of the translation.
 
     Raises:
         InputError: The phrase has no text, or the vocabulary cannot spell it.
@@ -69,7 +94,29 @@ def encode_phrase(tokenizer: Tokenizer, text: str) -> list[int]:
     if UNK_ID in ids:
         unknown = [character for character in dict.fromkeys(text) if UNK_ID in tokenizer.encode(character)] or [text]
         raise InputError(f"the phrase {text!r}: the target vocabulary cannot spell {', '.join(map(repr, unknown))}")
+    if not is_prefix and _UNSPACED.match(text.lstrip()):
+        _warn_of_subwords(tokenizer.name)
+        comma, within = (tokenizer.encode(f",{each}") for each in ("", text.strip()))
+        if within[: len(comma)] == comma:
+            return within[len(comma) :]
     return ids
+
+
+@functools.cache
+def _warn_of_subwords(name: str) -> None:
+    logger.warning(
+        f"{name or 'the target vocabulary'}: a phrase in a script without spaces is found only in the subwords that the"
+        " tokenizer makes of it, and not where a longer subword contains part of it: required phrases may be repeated"
+    )
+
+
+def encode_forbidden(tokenizer: Tokenizer, text: str) -> list[list[int]]:
+    """The ids that spell a phrase, as in `encode_phrase`; if it has no spaces, also each subword that contains it."""
+    ids = encode_phrase(tokenizer, text)
+    spelled = tokenizer.normalize([text])[0].strip(SPACE)
+    if not _UNSPACED.fullmatch(spelled):
+        return [ids]
+    return [ids, *([token] for token, piece in enumerate(tokenizer.all_pieces) if spelled in piece and [token] != ids)]
 
 
 def contains_phrase(ids: Sequence[int], phrase: Sequence[int], words: WordTables) -> bool:
@@ -79,9 +126,7 @@ def contains_phrase(ids: Sequence[int], phrase: Sequence[int], words: WordTables
     return any(end == len(ids) or not is_open or words.begins_word[ids[end]] for end in ends)
 
 
-def unsatisfied_phrases(
-    ids: Sequence[int], phrases: Sequence[Sequence[int]], *, begins_word: Bool[Tensor, " vocab"]
-) -> list[int]:
+def unsatisfied_phrases(ids: Sequence[int], phrases: Sequence[Sequence[int]], *, words: WordTables) -> list[int]:
     """The places in `phrases` of the required phrases that a translation does not contain.
 
     If a phrase is required several times, the last entries are reported.
@@ -90,7 +135,7 @@ def unsatisfied_phrases(
         ids: The translation, without the end symbol; its end is the end of a word.
     """
     tokens, lengths = torch.tensor([[[BOS_ID, *ids]]]), torch.tensor([len(ids)])
-    progress = find_progress(tokens, lengths, build_table([phrases]), begins_word=begins_word)
+    progress = find_progress(tokens, lengths, build_table([phrases]), words=words)
     order = sorted(range(len(phrases)), key=lambda place: -len(phrases[place]))  # as in the table
     return sorted(order[number] for number in progress.is_missing[0, 0].nonzero()[:, 0].tolist())
 
@@ -119,7 +164,7 @@ def find_progress(
     lengths: Int[Tensor, " batch"],
     table: Int[Tensor, "batch phrases longest"],
     *,
-    begins_word: Bool[Tensor, " vocab"],
+    words: WordTables,
 ) -> PhraseProgress:
     """Which of its sentence's phrases each hypothesis contains: a pure function of its tokens.
 
@@ -132,15 +177,22 @@ def find_progress(
         ids: The start symbol, then the generated tokens, then anything.
         lengths: Generated tokens.
     """
+
+    def spelling(tokens: Tensor) -> Tensor:
+        return torch.where(tokens < 0, tokens, words.within_sentence[tokens.clamp(min=0)])
+
     position = torch.arange(max(1, int(lengths.max())), device=ids.device)
     width = len(position)
     tokens = ids[:, :, 1 : width + 1].masked_fill(position >= lengths[:, None, None], _NO_TOKEN)
     padded = F.pad(tokens, (0, table.shape[2]), value=_NO_TOKEN)
+    before = F.pad(padded, (1, 0), value=BOS_ID)[:, :, :-1].clamp(min=0)
+    is_word_end = words.begins_word[padded.clamp(min=0)] | ~words.leaves_word_open[before]
+    padded, table = spelling(padded), spelling(table)
     agrees = torch.ones((), dtype=torch.bool, device=ids.device)  # each phrase at each position, as far as tokens go
     for offset in range(table.shape[2]):
         token, wanted = padded[:, :, None, offset : offset + width], table[:, None, :, offset, None]
         fits = (token == wanted) | (token == _NO_TOKEN) | (wanted == _ANYTHING)
-        agrees = agrees & (fits | ((wanted == _WORD_END) & begins_word[token.clamp(min=0)]))
+        agrees = agrees & (fits | ((wanted == _WORD_END) & is_word_end[:, :, None, offset : offset + width]))
 
     sizes = (table >= 0).sum(dim=2)
     is_complete = position + sizes[:, None, :, None] <= lengths[:, None, None, None]
@@ -197,18 +249,15 @@ class RequiredPhrases:
 
     Args:
         phrases: The phrases of each sentence, without the end symbol; one that is listed twice is required twice.
-        begins_word: See `WordTables`; True for the end symbol.
+        words: The tables of the target vocabulary, on the model's device; the end symbol begins a word.
 
     Source: dynamic beam allocation, Post and Vilar 2018, https://arxiv.org/abs/1804.06609; for whole batches at
     once, Hu et al. 2019, https://aclanthology.org/N19-1090.
     """
 
-    def __init__(
-        self, phrases: Sequence[Sequence[Sequence[int]]], *, begins_word: Bool[Tensor, " vocab"], end_id: int
-    ) -> None:
-        self._end_id = end_id
-        self._begins_word = begins_word
-        self._table = build_table(phrases).to(begins_word.device)
+    def __init__(self, phrases: Sequence[Sequence[Sequence[int]]], *, words: WordTables, end_id: int) -> None:
+        self._end_id, self._words = end_id, words
+        self._table = build_table(phrases).to(words.begins_word.device)
 
     def __call__(self, state: BeamState, scores: NextTokenScores) -> Candidates:
         """See `beam.SelectCandidates`."""
@@ -245,9 +294,9 @@ class RequiredPhrases:
         """All distinct candidates, the greatest cumulative score first, and the bank that each would join."""
         _, beam, vocab = scores.shape
         table = self._table[state.sentences]
-        _, is_missing, num_begun = find_progress(state.ids, state.lengths, table, begins_word=self._begins_word)
+        _, is_missing, num_begun = find_progress(state.ids, state.lengths, table, words=self._words)
         scores[:, :, self._end_id] = scores[:, :, self._end_id].masked_fill(is_missing.any(dim=2), -math.inf)
-        best, best_words = _best_of_each(scores), _best_of_each(scores.masked_fill(~self._begins_word, -math.inf))
+        best, best_words = _best_of_each(scores), _best_of_each(scores.masked_fill(~self._words.begins_word, -math.inf))
         first = table[:, None, :, 0].expand_as(num_begun)
         following = table[:, None].expand(-1, beam, -1, -1).gather(3, num_begun[:, :, :, None])[:, :, :, 0]
         # A phrase that is not missing yields a duplicate candidate.
@@ -268,7 +317,7 @@ class RequiredPhrases:
         lengths = state.lengths + 1
         position = lengths[:, None, None].expand(-1, ids.shape[1], 1)
         ids = ids.scatter(2, position, candidates.tokens[:, :, None])
-        return candidates, find_progress(ids, lengths, table, begins_word=self._begins_word).num_satisfied
+        return candidates, find_progress(ids, lengths, table, words=self._words).num_satisfied
 
 
 def _best_of_each(scores: NextTokenScores) -> Int[Tensor, "batch beam 1"]:

@@ -1,9 +1,10 @@
 """Terminology: a file says how terms are to be translated, and each line requires the translations of its terms.
 
-A term is found as whole words, exactly as the file writes it. Its first letter may differ in case where a sentence
-begins, which is at the first word of the line and at the first word after one of . ! ? : …; there "der Hund" is also
-found as "Der Hund". Inflected forms are separate terms, one line each. The line is read from left to right;
-of several terms at one place the longest is taken, and reading continues after it.
+A term is found as whole words, exactly as the file writes it; in scripts without spaces, such as those of Chinese,
+Japanese and Thai, each letter counts as a word. The first letter of a term may differ in case where a sentence begins,
+which is at the first word of the line and at the first word after one of . ! ? : …; there "der Hund" is also found as
+"Der Hund". Inflected forms are separate terms, one line each. The line is read from left to right; of several terms at
+one place the longest is taken, and reading continues after it.
 """
 
 import functools
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from translate.data.text import read_lines
 from translate.data.tokenizer import Tokenizer
-from translate.decoding.constraints.phrases import encode_phrase, is_word_character
+from translate.decoding.constraints.phrases import encode_phrase, is_mark, is_word_character
 from translate.errors import InputError
 
 _SENTENCE_ENDS = frozenset(".!?:…")
@@ -115,4 +116,6 @@ def _uncapitalize(text: str) -> str:
 
 def _is_boundary(line: str, position: int) -> bool:
     """Whether no word continues across a position."""
-    return position in (0, len(line)) or not all(map(is_word_character, line[position - 1 : position + 1]))
+    if position in (0, len(line)):
+        return True
+    return not is_mark(line[position]) and not all(map(is_word_character, line[position - 1 : position + 1]))

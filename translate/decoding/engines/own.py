@@ -13,7 +13,7 @@ import torch
 
 from translate.config.decoding import DecodingConfig
 from translate.data.tokenizer import Tokenizer
-from translate.decoding.constraints.phrases import build_word_tables, encode_phrase
+from translate.decoding.constraints.phrases import build_word_tables, encode_forbidden
 from translate.decoding.engines.engine import SearchJob
 from translate.decoding.search.loop import BeamSearch
 from translate.decoding.search.model import CachedDecoder
@@ -48,7 +48,7 @@ class OwnEngine:
         shortlist: Shortlist | None = None,
     ) -> None:
         self.model, self.models = model, [model, *ensemble]
-        self.forbidden = [encode_phrase(target, phrase) for phrase in forbidden]
+        self.forbidden = [ids for phrase in forbidden for ids in encode_forbidden(target, phrase)]
         self.shortlist = shortlist and Shortlist(*(tensor.to(model.device) for tensor in shortlist))
         self.words = build_word_tables(target)
         learned = [each.config.max_positions for each in self.models if each.config.positions == "learned"]

@@ -98,7 +98,7 @@ def _build_selection(
     if any(each.phrase_ids for each in inputs):
         if config.search != "beam" or config.diversity_groups > 1:
             raise InputError("required words need decoding.search = beam and decoding.diversity_groups = 1")
-        return RequiredPhrases([each.phrase_ids for each in inputs], begins_word=words.begins_word, end_id=EOS_ID)
+        return RequiredPhrases([each.phrase_ids for each in inputs], words=words, end_id=EOS_ID)
     if config.search == "sample":
         numbers = [each.line + (each.piece << 32) for each in inputs]
         return TokenSampler(
