@@ -1,5 +1,6 @@
 """Validation during a training: the same code as `translate eval`, and what it does when memory is out."""
 
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from translate.errors import RunError
 from translate.evaluation.evaluate import evaluate
 from translate.evaluation.test_sets import choose_test_sets
 from translate.runs.loading import load_run
-from translate.training import validation
+from translate.training import best_checkpoint, validation
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
@@ -91,6 +92,27 @@ def test_validation_bleu_is_what_evaluation_gives(
     for record in records[:2]:
         cut = f"  {record['num_truncated']} of 23 translations were cut at their maximum length"
         assert (cut in said) == (record["num_truncated"] > 0)
+
+
+def test_sharded_weights_are_gathered_one_after_the_other(
+    digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gathered: list[weakref.ref[torch.Tensor]] = []
+
+    def gather(tensor: torch.Tensor) -> torch.Tensor:
+        assert not any(each() is not None for each in gathered)
+        full = tensor.clone()
+        gathered.append(weakref.ref(full))
+        return full
+
+    config, scores = digits("training.max_steps=2", "training.validate_every=2"), []
+    for name in ("whole", "sharded"):
+        run_training(config, tmp_path / name)
+        record = state_of(tmp_path / name).metrics[-1]
+        scores.append((record["kind"], record["loss"], record["chrF"]))
+        monkeypatch.setattr(best_checkpoint, "is_sharded", lambda tensor: True)
+        monkeypatch.setattr(best_checkpoint, "full_tensor", gather)
+    assert len(gathered) > 10 and scores[0] == scores[1]
 
 
 def test_a_validation_is_a_plain_quick_search() -> None:

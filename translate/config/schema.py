@@ -217,7 +217,8 @@ class TrainingConfig(Section):
     threads: Annotated[int, Field(ge=1, le=1024)] | None = None
     """Number of CPU threads; null leaves it to torch, or gives each process of torchrun an equal share."""
     parallel: Literal["ddp", "fsdp"] = "ddp"
-    """With several processes, ddp keeps all weights in each; fsdp shards them, for models too large for one device."""
+    """With several processes, ddp keeps all weights in each; fsdp shards them, their gradients and the optimizer's
+    state, for models too large to be trained on one device. A validation still needs all weights on each device."""
     validate_every: PositiveInt = 1000
     """Number of steps between validations."""
     validation_beam_size: Annotated[int, Field(ge=1, le=1000)] = 1

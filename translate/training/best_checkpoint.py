@@ -30,7 +30,6 @@ from translate.runs.loading import (
     check_same_tensors,
     get_parameters,
     read_weights,
-    set_parameters,
 )
 from translate.runs.metadata import AVERAGED_KEY, describe_moment
 from translate.runs.progress import Progress
@@ -91,7 +90,9 @@ class BestCheckpoint:
             with contextlib.ExitStack() as lent:
                 if any(map(is_sharded, weights.values())):
                     model = build_model(self.config, self.tokenizers, device=model.device)
-                    set_parameters(model, {name: full_tensor(each) for name, each in weights.items()}, name="the model")
+                    parameters = get_parameters(model)
+                    for name, weight in weights.items():
+                        parameters[name].copy_(full_tensor(weight))
                 else:
                     lent.enter_context(using_weights(model, weights))
                 result = self._score(model, self.corpora.validation)
