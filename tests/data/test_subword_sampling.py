@@ -1,6 +1,7 @@
 """Subword sampling: segmentations are a pure function of the seed, distributed as SentencePiece's."""
 
 import math
+import tracemalloc
 from collections import Counter
 
 import pytest
@@ -45,6 +46,21 @@ def test_without_randomness_the_draw_is_the_usual_segmentation(options: dict[str
     unigram = train_tokenizer(german, settings(**{"type": "unigram", **options, "vocab_size": 67 if options else 331}))
     assert sample(bpe, lines, amount=1e-12, seed=1) == bpe.encode_lines(lines, num_threads=1)
     assert sample(unigram, lines, amount=1e5, seed=1) == unigram.encode_lines(lines, num_threads=1)
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_sentences_without_spaces_are_not_remembered(kind: str, german: list[str]) -> None:
+    """The lattices of 200 lines with 60 characters would take 3 MB, and the ids of merged words 200 kB."""
+    sampler = SubwordSampler(train_tokenizer(german, settings(type=kind)).model_bytes)
+    lines = [f"{number:03}" * 20 for number in range(201)]
+    sampler.sample(lines[:1], amount=0.1, seed=1)
+    tracemalloc.start()
+    try:
+        sampler.sample(lines[1:], amount=0.1, seed=1)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 50_000
 
 
 def test_draws_are_distributed_as_sentencepiece_draws(tokenizer: Tokenizer) -> None:

@@ -29,6 +29,8 @@ logger = logging.getLogger(__name__)
 _UNKNOWN_PENALTY = 10.0  # as in SentencePiece: added cost of an unknown character over the least likely piece
 _NUMBERS_AT_ONCE = 8192
 # A remembered word takes some 400 bytes (BPE), and a lattice 450 for each character (unigram): about 150 MB in all.
+# Longer ones, such as sentences in scripts without spaces, rarely occur again.
+_MAX_REMEMBERED_CHARACTERS = 20
 _MAX_REMEMBERED_WORDS = 400_000
 _MAX_REMEMBERED_LATTICES = 40_000
 _NEVER = 2**62  # merges until the next dropped one
@@ -120,9 +122,9 @@ class SubwordSampler:
         for text in texts:
             ids: list[int] = []
             for word in self._words(text):
-                word_ids, num_merges, _ = self._merged_word(word)
-                if num_merges < wait:
-                    wait -= num_merges
+                known = self._merged_word(word) if len(word) <= _MAX_REMEMBERED_CHARACTERS else None
+                if known is not None and known[1] < wait:
+                    word_ids, wait = known[0], wait - known[1]
                 else:
                     word_ids, _, wait = self._merge(word, wait, waits)
                 ids += word_ids
@@ -189,7 +191,8 @@ class SubwordSampler:
         for text in texts:
             ids: list[int] = []
             for word in self._words(text):
-                lattice = self._lattice(word, alpha)
+                is_remembered = len(word) <= _MAX_REMEMBERED_CHARACTERS
+                lattice = self._lattice(word, alpha) if is_remembered else self._make_lattice(word, alpha)
                 end = len(word)
                 backwards = []
                 while end > 0:
