@@ -113,6 +113,22 @@ def test_the_largest_batch(letters: Tokenizers, lengths: list[tuple[int, int]], 
     assert make([corpus(lengths)], letters).largest_batch == tokens
 
 
+def test_text_to_sample_is_read_in_blocks(letters: Tokenizers) -> None:
+    class CountedText(list[str]):
+        num_reads = 0
+
+        def __getitem__(self, which: Any) -> Any:
+            CountedText.num_reads += 1
+            return super().__getitem__(which)
+
+    plain = corpus(LENGTHS * 20, weight=2.5)
+    counted = plain._replace(sources=CountedText(plain.sources), targets=CountedText(plain.targets))
+    expected, batches = (make([each], letters, subword_sampling=0.3) for each in (plain, counted))
+    CountedText.num_reads = 0
+    assert values_of(batches.epoch(3)) == values_of(expected.epoch(3))
+    assert CountedText.num_reads <= 2 * 3 + 4  # for each side, two passes over the whole text and one over half of it
+
+
 def test_the_epochs_of_earlier_versions(letters: Tokenizers) -> None:
     # Checksums of what version 0.1.0 planned: runs of that version continue with the same batches.
     parts = [corpus(LENGTHS * 29, weight=1.7), corpus(LENGTHS * 3, weight=0.3)]

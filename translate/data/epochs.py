@@ -29,6 +29,7 @@ from translate.errors import InputError
 _CHOICE, _ORDER, *_SAMPLING, _CHANGES, _TYPOS = range(6)  # one kind of sampling for each side
 # Lines that one generator samples. Changing this number changes the segmentations of a run.
 _SAMPLED_LINES = 50_000
+_MAX_GAP = 4  # between the numbers of lines that are read as one block
 
 
 class Padding(NamedTuple):
@@ -259,7 +260,7 @@ class TrainingBatches:
         for number, first in enumerate(range(0, len(pairs), _SAMPLED_LINES)):
             part = slice(first, first + _SAMPLED_LINES)
             numbers = pairs[part].tolist()
-            sources, targets = ([texts[pair] for pair in numbers] for texts in self._texts)
+            sources, targets = (_read_lines(texts, pairs[part]) for texts in self._texts)
             changed = change_pairs(sources, targets, changes[part], self._generator(epoch, _TYPOS, number))
             sides = zip(self._tagged, changed, self._tokenizers[:2], _SAMPLING, strict=True)
             for texts, text, tokenizer, purpose in sides:
@@ -270,3 +271,14 @@ class TrainingBatches:
 
     def _generator(self, epoch: int, purpose: int, part: int = 0) -> np.random.Generator:
         return np.random.Generator(np.random.PCG64(np.random.SeedSequence([self._settings.seed, epoch, purpose, part])))
+
+
+def _read_lines(texts: Sequence[str], pairs: NDArray[np.int64]) -> list[str]:
+    """The lines of some pairs, read in blocks where their numbers ascend: each read of a file takes its time."""
+    lines: list[str] = []
+    gaps = np.diff(pairs)
+    for run in np.split(pairs, np.flatnonzero((gaps < 0) | (gaps > _MAX_GAP)) + 1):
+        first, last = int(run[0]), int(run[-1])
+        block = texts[first : last + 1]
+        lines += [block[place] for place in (run - first).tolist()]
+    return lines
