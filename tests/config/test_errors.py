@@ -51,6 +51,8 @@ WRONG: list[tuple[str, ...]] = [  # overrides, joined by " & ", and the words of
     ("data.train={kind: txt}", 'data.train.0.kind = "txt"', "(command line)", "did you mean text?"),
     ("data.train={kind: tsv, path: a, pth: b}", "data.train.0.pth (command line)", "data.train.0.path?"),
     ("data.train.weight=2", "data.train.weight", "list of 2", "data.train.0"),
+    ("data.train.-1.weight=2", "data.train.-1: '-1'", "list of 2", "data.train.0"),
+    ("data.train={}", "data.train = {}: ", "[{kind: text"),
     ("data.train.0={kind: tsv, path: a, source_column: -1}", "data.train.0.source_column = -1: ", "number", "name"),
     ("tokenizer.add_pieces=<a>", 'tokenizer.add_pieces = "<a>"', "[<a>]"),
     ("tokenizer.add_languages=gsw", 'tokenizer.add_languages = "gsw"', "{name: value}"),
@@ -180,6 +182,10 @@ def test_a_tag_of_two_corpora_is_one(run_yaml: None) -> None:
     assert Languages(data).all_tags == (["<bt>"], [])
 
 
+NESTED: list[object] = []
+NESTED.append(NESTED)
+
+
 @pytest.mark.parametrize(
     ("key", "value", "word"),
     [
@@ -190,6 +196,7 @@ def test_a_tag_of_two_corpora_is_one(run_yaml: None) -> None:
         ("decoding.beam_size", np.float64(2.5), "decoding.beam_size = 2.5"),
         ("decoding.beam_size", {5}, "decoding.beam_size = {5}"),
         ("decoding", {"forbidden_ids": [b"x"]}, "decoding.forbidden_ids.0 = b'x'"),
+        ("decoding.forbidden_ids", NESTED, "decoding.forbidden_ids: nested"),
     ],
 )
 def test_overrides_in_python_are_as_strict(key: str, value: object, word: str) -> None:

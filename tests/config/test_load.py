@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -69,6 +70,11 @@ def test_a_config_in_python_is_a_mapping_with_values_over_it() -> None:
     assert load_config({"name": "mine"}, {"name": "other"}).config.name == "other"
     with pytest.raises(InputError, match="Python: data.*udcff"):
         load_config({"data": {"root": "x\udcff"}})
+    with pytest.raises(InputError, match=r"unknown key 1 \(Python\)"):
+        load_config({1: 2})  # type: ignore[dict-item]
+    for wrong in (5, ["demo"]):
+        with pytest.raises(InputError, match="^Python: extends .*" + re.escape(repr(wrong))):
+            load_config({"extends": wrong})
 
 
 def test_a_config_that_states_everything_is_the_same_config() -> None:

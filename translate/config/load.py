@@ -34,6 +34,7 @@ logger = logging.getLogger(__name__)
 
 _YOUNGER_MODEL_KEYS = {"output_bias"}  # newer than some runs, whose models have the defaults
 _NOT_UTF8 = "a run cannot keep a path that is not UTF-8; rename it, or give a link to it"
+_INDEX = re.compile(r"-?\d+")  # of a list; a negative one is an error
 _DOTTED_KEY = re.compile(r"[\w-]{1,100}(\.[\w-]{1,100}){0,9}")  # no section is deeper, and no key longer
 
 
@@ -69,11 +70,13 @@ def load_config(
     """
     values = {} if isinstance(config, str) else dict(config)
     base = config if isinstance(config, str) else values.pop("extends", None)
-    path = Path("run") if base is None else find_config(base)
+    if not isinstance(base, str | os.PathLike | None):
+        raise InputError(f"{place}: extends takes the path or name of one config, not {base!r}")
+    path = Path("run") if base is None else find_config(os.fspath(base))
     document = Document({}, {}) if base is None else _read_extended(path, ())
     given, texts = (overrides, ()) if isinstance(overrides, Mapping) else ({}, overrides)
     for key, value in (*values.items(), *given.items()):
-        _apply_override(document, key, value, place=place)
+        _apply_override(document, str(key), value, place=place)
     for text in texts:
         _apply_override(document, *_parse_override(text))
     document.values.setdefault("name", re.sub(r"[^\w.-]+", "-", path.stem).lstrip(".-") or "run")
@@ -191,8 +194,11 @@ def _apply_override(document: Document, key: str, value: Any, *, place: str = "c
     for name in reversed(key.split(".")):
         value = {name: value}
     origins: dict[str, Origin] = {}
-    value = _copy_value(value, "", origins, Origin(place=place))
-    document.values.update(_merge(document.values, value, "", document.origins, origins))
+    try:
+        value = _copy_value(value, "", origins, Origin(place=place))
+        document.values.update(_merge(document.values, value, "", document.origins, origins))
+    except RecursionError as error:
+        raise InputError(f"{key}: nested too deeply, or a value inside itself") from error
 
 
 def _copy_value(value: Any, key: str, origins: dict[str, Origin], origin: Origin) -> Any:
@@ -213,7 +219,7 @@ def _copy_value(value: Any, key: str, origins: dict[str, Origin], origin: Origin
 
 def _merge(below: Any, above: Any, key: str, origins: dict[str, Origin], new_origins: dict[str, Origin]) -> Any:
     """Merge a value into the one that it overrides, and their origins likewise."""
-    if key == "data.train" and isinstance(above, dict) and not all(map(str.isdigit, above)):  # it is one corpus
+    if key == "data.train" and isinstance(above, dict) and not all(map(_INDEX.fullmatch, above)):  # it is one corpus
         is_part = isinstance(below, list) and len(below) == 1
         above = {"0": above} if is_part else [above] if not below or "kind" in above else above
         names = [name for name in new_origins if f"{name}.".startswith(f"{key}.")]
@@ -221,7 +227,7 @@ def _merge(below: Any, above: Any, key: str, origins: dict[str, Origin], new_ori
     if below is None and isinstance(above, dict):
         below = {}
         origins.update({name: origin for name, origin in new_origins.items() if name == key})
-    if isinstance(below, list) and isinstance(above, dict):  # its keys are indices
+    if isinstance(below, list) and isinstance(above, dict) and above:  # its keys are indices
         items = {str(index): item for index, item in enumerate(below)}
         if wrong := [name for name in above if name not in items]:
             dotted = join_key(key, wrong[0])
