@@ -116,6 +116,23 @@ def test_a_signal_is_never_lost(tmp_path: Path, is_writing: bool) -> None:
     assert (result.returncode, result.stdout, result.stderr) == (143, b"", message)
 
 
+def test_a_full_pipe_that_does_not_block_is_waited_for() -> None:
+    program = (
+        "from translate.cli.terminal.process import run_command_line\n"
+        "run_command_line(lambda prog_name: print('x' * 200_000))\n"
+    )
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    with subprocess.Popen([sys.executable, "-c", program], stdout=write, env=ENVIRONMENT) as process:
+        while select.select([], [write], [], 0)[1]:  # until the pipe is full
+            assert process.poll() is None
+            time.sleep(0.02)
+        os.close(write)
+        with open(read, "rb") as file:
+            assert len(file.read()) == 200_001
+    assert process.returncode == 0
+
+
 def test_a_crash_in_native_code_shows_what_python_was_doing() -> None:
     program = (
         "import signal; from translate.cli.terminal.process import run_command_line\n"

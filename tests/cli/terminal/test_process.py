@@ -58,13 +58,14 @@ def test_an_unforeseen_error_is_a_paragraph_and_a_file(
     for name in ("_open_standard_streams", "_end_by_signals"):
         monkeypatch.setattr(f"translate.cli.terminal.process.{name}", lambda: None)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(sys, "argv", ["translate", "decode", "my run"])
+    monkeypatch.setattr(sys, "argv", ["translate", "decode", "my run", "--token", "secret", "--token=secret", "x"])
     with pytest.raises(SystemExit, match="70"):
         run_command_line(lambda prog_name: {}["no such \x1b key"])
     said = capsys.readouterr().err
     (saved,) = tmp_path.glob("translate-bug-*.txt")
     words = ["KeyError: 'no such \\x1b key'", str(saved), "translate decode 'my run'", "translate ", "torch "]
-    assert in_order(said, "translate: ", *words) and said.count("\n") == 1
+    assert in_order(said, "translate: ", *words) and said.count("\n") == 1 and "secret" not in said
+    shown = "translate decode 'my run' --token '…' '--token=…' x\ntranslate "
     report = saved.read_text(encoding="utf-8")
-    assert report.startswith("translate decode 'my run'\ntranslate ") and "Traceback (most recent" in report
+    assert report.startswith(shown) and "Traceback (most recent" in report
     assert "in run_command_line" in report and saved.stat().st_mode & 0o77 == 0

@@ -6,8 +6,11 @@ import errno
 import faulthandler
 import gc
 import io
+import itertools
 import logging
 import os
+import re
+import select
 import shlex
 import signal
 import sys
@@ -80,8 +83,11 @@ class _StandardStream(io.FileIO):
     """Standard output, whose failure ends a command, or standard error, whose failure does not."""
 
     def write(self, data: Any) -> int:
+        write: Callable[[Any], int | None] = super().write
         try:
-            return super().write(data)
+            while (written := write(data)) is None:  # a pipe that does not block is full
+                select.select([], [self], [])
+            return written
         except OSError as error:
             if self.fileno() == 2:
                 return len(data)
@@ -161,7 +167,11 @@ def _fail_unforeseen(error: Exception) -> NoReturn:
 
     from translate._version import package_versions
 
-    name, command = f"{type(error).__name__}: {error}".split("\n")[0], shlex.join(["translate", *sys.argv[1:]])
+    name, words = f"{type(error).__name__}: {error}".split("\n")[0], ["translate", *sys.argv[1:]]
+    shown = (
+        "…" if last == "--token" else re.sub("(?<=^--token=).*", "…", each) for last, each in itertools.pairwise(words)
+    )
+    command = shlex.join(["translate", *shown])
     versions, where = "unknown", "could not be saved"
     with contextlib.suppress(ImportError, OSError):  # a package is missing, or the disk is full
         versions = ", ".join(map(" ".join, package_versions().items()))
