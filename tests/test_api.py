@@ -5,6 +5,7 @@ import json
 import logging
 import re
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from xml.etree import ElementTree
 
@@ -44,7 +45,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         write_lines(path / f"some.{side}", corpus_lines(f"train.{side}")[:60])
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(path)
-        translate.train(CONFIG, overrides=QUICK)
+        config = CONFIG | {"model": MappingProxyType(SIZES)}
+        translate.train(MappingProxyType(config), overrides=MappingProxyType(QUICK))
     return path
 
 
@@ -169,6 +171,15 @@ def test_evaluation(run: Run) -> None:
 def test_evaluations_that_cannot_be(run: Run, options: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=next(iter(options)).removesuffix("_set")):
         translate.evaluate(run, **options)
+
+
+@pytest.mark.parametrize("sides", [(["Hund", "Haus"], ["dog"]), ([], [])], ids=str)
+def test_lines_that_do_not_pair_are_not_translated(
+    run: Run, sides: tuple[list[str], list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr("translate.api.load_translator")
+    with pytest.raises(InputError, match="2 sources but 1 references|no lines"):
+        translate.evaluate(run, sources=sides[0], references=sides[1])
 
 
 def test_attention_is_shown_and_saved(run: Run, tmp_path: Path) -> None:

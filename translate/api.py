@@ -22,6 +22,7 @@ from translate.decoding import Translator
 from translate.decoding.loading import load_own_translator, load_translator
 from translate.errors import InputError
 from translate.evaluation import evaluate as evaluation
+from translate.evaluation.metrics import check_lengths
 from translate.evaluation.test_sets import choose_test_set
 from translate.messages import MessageFormatter
 from translate.runs.directory import Checkpoint, open_run
@@ -165,7 +166,9 @@ def _given_values(config: Config) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A number or an array of numpy, or a path, for JSON."""
+    """A number or an array of numpy, a mapping of another class, or a path, for JSON."""
+    if isinstance(value, Mapping):
+        return dict(value)
     return value.tolist() if hasattr(value, "tolist") else fspath(value)
 
 
@@ -224,6 +227,7 @@ def evaluate(
             raise InputError("to and from_ need sources and references: the languages of a test set are in the config")
         _, pairs = choose_test_set(run.config, name=test_set)
         sources, references, direction = pairs.sources, pairs.targets, pairs.direction
+    check_lengths(sources, references, name="sources")
     loaded = load_translator(run.path, checkpoint=checkpoint, options=options, token_scores=False)
     translator = loaded.translator.toward(direction, to=to, from_=from_)
     return evaluation.evaluate(translator, sources, references, run.config.evaluation)

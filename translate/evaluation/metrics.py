@@ -71,6 +71,18 @@ def decimals(name: str) -> int:
     return 2 if re.fullmatch(r"BLEU(-lc)?( \w+)?|chrF(\+\+)?|TER", name) else 4
 
 
+def check_lengths(lines: Sequence[str], references: Sequence[str], *, name: str) -> None:
+    """Check that there is one reference for each line.
+
+    Raises:
+        InputError: The numbers of lines differ, or there are no lines.
+    """
+    if len(lines) != len(references):
+        raise InputError(f"{len(lines)} {name} but {len(references)} references: they must pair line by line")
+    if not references:
+        raise InputError("there are no lines to score")
+
+
 def check_bleu_tokenizer(config: EvaluationConfig) -> None:
     """Check that the tokenizer's package is installed, before training or a search whose result will be scored.
 
@@ -98,12 +110,7 @@ def score_translations(
 
     Source: Post 2018, https://arxiv.org/abs/1804.08771; the interval: Koehn 2004, W04-3250.
     """
-    if len(hypotheses) != len(references):
-        raise InputError(
-            f"{len(hypotheses)} translations but {len(references)} references: they must pair line by line"
-        )
-    if not references:
-        raise InputError("there are no lines to score")
+    check_lengths(hypotheses, references, name="translations")
     check_bleu_tokenizer(config)
     samples = config.bootstrap_samples if effort == "full" else 0
     lengths = [max(len(line.split()) for line in pair) for pair in zip(hypotheses, references, strict=True)]
