@@ -33,6 +33,8 @@ ROWS: dict[str, list[str]] = {
     "tokenizer train a.de": ["'--output'"],
     "train runs/gone --resume": ["runs/gone", "`translate runs`"],
     "serve run --port 99999": ["'--port': it ", "65535"],
+    "serve run --cors-origin example.org": ["--cors-origin example.org: ", "https://"],
+    "serve run --cors-origin https://example.org/x": ["--cors-origin https://example.org/x: ", "https://"],
     "export run out": ["'--to'"],
     # init
     "init a.de": ["a.de", "translations", ".tmx"],

@@ -168,9 +168,17 @@ def test_errors(client: TestClient, path: str, question: dict[str, Any], status:
     assert words in response.json()["error"]
 
 
-def test_a_body_that_is_not_utf8(client: TestClient) -> None:
-    body, headers = '{"text": "läuft"}'.encode("latin-1"), {"content-type": "application/json"}
-    response = client.post("/translate", content=body, headers=headers)
+@pytest.mark.parametrize(
+    "body, kind",
+    [
+        (b'{"text": "l\xe4uft"}', "application/json"),
+        (b"q=l%E4uft&target=en", "application/x-www-form-urlencoded"),
+        (b"q=l\xe4uft&target=en", "application/x-www-form-urlencoded"),
+        (b"--x\r\nContent-Disposition: form-data; name=q\r\n\r\nl\xe4uft\r\n--x--", "multipart/form-data; boundary=x"),
+    ],
+)
+def test_a_body_that_is_not_utf8(client: TestClient, body: bytes, kind: str) -> None:
+    response = client.post("/translate", content=body, headers={"content-type": kind})
     assert response.status_code == 400 and "not UTF-8 text" in response.json()["error"]
 
 

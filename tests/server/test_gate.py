@@ -3,12 +3,15 @@
 import asyncio
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi import FastAPI
+from harness import run_command
 from starlette.testclient import TestClient
 
+from translate.errors import InputError
 from translate.server import gate
 from translate.server.gate import Access
 
@@ -39,7 +42,7 @@ def test_tokens_of_any_characters_are_compared(make_client: MakeClient) -> None:
     assert [access.allows(given) for given in ("right", "grün", "\ud800", "", None)] == [True, *[False] * 4]
     for kind, body in (
         (JSON, b'{"q": "a", "target": "en", "api_key": "\\ud800"}'),
-        (FORM, b"q=a&target=en&api_key=%ff"),
+        (FORM, b"q=a&target=en&api_key=gr%C3%BCn"),
     ):
         assert make_client(access).post("/translate", content=body, headers=kind).status_code == 403
 
@@ -77,6 +80,18 @@ def test_pages_of_other_sites_may_ask_only_where_they_are_named(make_client: Mak
     assert allowed.headers["access-control-allow-origin"] == "https://a.example"
     other = client.options("/translate", headers=ask | {"origin": "https://b.example"})
     assert "access-control-allow-origin" not in other.headers
+
+
+def test_sites_are_named_as_browsers_write_them(runs: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    def create_app(models: object, limits: object, access: Access, metrics: object) -> FastAPI:
+        raise InputError(" ".join(access.cors_origins))
+
+    monkeypatch.setattr("translate.server.models.load_models", lambda *_, **__: {})
+    monkeypatch.setattr("translate.server.app.create_app", create_app)
+    sites = ("https://A.example/", "http://localhost:8080", "http://[::1]:80", "*")
+    options = [word for site in sites for word in ("--cors-origin", site)]
+    result = run_command("serve", runs[0], "--port", "0", *options)
+    assert result.stderr.endswith("translate: https://a.example http://localhost:8080 http://[::1]:80 *\n")
 
 
 def test_bodies_that_are_too_large(make_client: MakeClient) -> None:
@@ -118,12 +133,20 @@ def test_a_body_that_does_not_come(make_app: Callable[..., FastAPI], monkeypatch
         (b"[]", "application/json", "Content-Type: application/json"),
         (b"", "application/json", "empty"),
         (b'{"text": "a"}', "text/plain", "Content-Type: application/json"),
+        (b'{"text": "a"}', FORM["content-type"], "Content-Type: application/json"),  # curl's default
     ],
 )
 def test_a_body_that_cannot_be_read_is_a_bad_request(client: TestClient, body: bytes, kind: str, words: str) -> None:
     for path in ("/translate", "/score", "/v2/translate"):
         response = client.post(path, content=body, headers={"content-type": kind})
         assert response.status_code == 400 and words in response.json()["error"]
+
+
+def test_a_body_that_is_nested_deeply(client: TestClient) -> None:
+    for depth in (100, 250, 500, 750, *range(900, 1000)):
+        body = f'{{"text": "a", "options": {{"forbidden_ids": {"[" * depth}{"]" * depth}}}}}'
+        response = client.post("/translate", content=body, headers=JSON)
+        assert response.status_code in (400, 422), depth
 
 
 @pytest.mark.parametrize(

@@ -38,8 +38,8 @@ def test_names(make_models: Make, runs: list[Path], tmp_path: Path) -> None:
 
 
 def test_options_of_the_server_are_defaults_of_requests(make_models: Make) -> None:
-    model = make_models(beam_size=2, length_penalty=1.0)["first"]
-    assert model.describe().settings["beam_size"] == 2
+    model = make_models(beam_size=2, length_penalty=1.0, workers=3)["first"]
+    assert [model.describe().settings[key] for key in ("beam_size", "workers")] == [2, 3]
     job = with_loop(lambda: model.translation_job(["a"], {"length_penalty": 0.5}))
     assert (job.translator.config.beam_size, job.translator.config.length_penalty) == (2, 0.5)
     same = with_loop(lambda: model.translation_job(["a"], {"length_penalty": 0.5}))
@@ -49,6 +49,8 @@ def test_options_of_the_server_are_defaults_of_requests(make_models: Make) -> No
 def test_an_n_best_list_has_a_beam_of_whole_groups(make_models: Make) -> None:
     model = make_models(beam_size=6, diversity_groups=3)["first"]
     assert with_loop(lambda: model.translation_job(["a"], {"n_best": 7})).translator.config.beam_size == 9
+    own = {"n_best": 7, "diversity_groups": 2}
+    assert with_loop(lambda: model.translation_job(["a"], own)).translator.config.beam_size == 8
 
 
 @pytest.mark.parametrize("options", [{"search": "sample"}, {"long": "error"}])
@@ -65,6 +67,8 @@ def test_requests_that_share_no_batch(make_models: Make, options: dict[str, Any]
         ({"max_length_factor": 50.0}, "options.max_length_factor = 50.0: the limit is 4.0"),
         ({"max_source_tokens": 4096}, "options.max_source_tokens = 4096: the limit is 256"),
         ({"n_best": 4, "beam_size": 2}, "n_best"),
+        *(({"n_best": 4, "diversity_groups": wrong}, "options.diversity_groups = ") for wrong in (0, 1.5)),
+        *(({key: 1}, f"options.{key} cannot") for key in ("reverse_weight", "max_target_tokens")),
     ],
 )
 def test_options_that_are_refused(make_models: Make, options: dict[str, Any], message: str) -> None:

@@ -49,6 +49,7 @@ def serve(
         raise InputError("the token (TRANSLATE_TOKEN or --token) must be ASCII, like any header, and not empty")
     if not (is_loopback or token):
         raise InputError(f"--host {host} is open to other machines: give a token too (TRANSLATE_TOKEN or --token)")
+    origins = tuple(map(_read_origin, cors_origin or ()))
     try:
         from translate.server.app import create_app
         from translate.server.connections import DrainingServer
@@ -62,7 +63,7 @@ def serve(
     with _listen(host, port) as listener:
         with show_progress(f"Loading {', '.join(map(str, runs))}"):
             models = load_models(runs, limits, metrics, checkpoint=checkpoint, options=options)
-        app = create_app(models, limits, Access(token, is_loopback, tuple(cors_origin or ())), metrics)
+        app = create_app(models, limits, Access(token, is_loopback, origins), metrics)
         for model in models.values():
             logger.info(f"{model.name}: {model.languages}, searched by {model.engine}")
         address = f"[{host}]" if ":" in host else host
@@ -72,6 +73,14 @@ def serve(
     if server.num_unanswered:
         raise RunError(f"stopped; requests without an answer: {server.num_unanswered}")
     logger.info("Stopped; all requests were answered.")
+
+
+def _read_origin(text: str) -> str:
+    """A site as browsers write it in the header Origin."""
+    origin = text.lower().removesuffix("/")
+    if not re.fullmatch(r"\*|https?://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]+)?", origin):
+        raise InputError(f"--cors-origin {text}: should be a site without a path, such as https://example.org, or *")
+    return origin
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -19,6 +19,7 @@ from translate.server.models import ServedModel
 
 _ANY = ("", "auto")  # in place of a source language, in any case
 _MOST_TARGETS = 100  # the table of 200 languages would have 450 kB
+_TEXTS = {"/translate": "q", "/v2/translate": "text"}  # paths that take forms, and the field that such a form must have
 _FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 
 
@@ -60,7 +61,7 @@ class FormsAsJson:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, with the fields of a form as a JSON object."""
-        is_ours = scope["type"] == "http" and scope["path"] in ("/translate", "/v2/translate")
+        is_ours = scope["type"] == "http" and scope["path"] in _TEXTS
         kind = Headers(scope=scope).get("content-type", "") if is_ours else ""
         if not kind.lower().startswith(_FORMS):
             await self.app(scope, receive, send)
@@ -70,9 +71,13 @@ class FormsAsJson:
         async def receive_json() -> Message:
             if not unread:
                 return await receive()
-            fields = _read_form(await unread.pop().body(), kind)
+            try:
+                fields = _read_form(await unread.pop().body(), kind)
+            except UnicodeDecodeError:
+                raise HTTPException(400, "the body is not UTF-8 text") from None
             values = {key: found if key == "text" else found[-1] for key, found in fields.items()}
-            return {"type": "http.request", "body": json.dumps(values).encode(), "more_body": False}
+            is_form = _TEXTS[scope["path"]] in fields  # not JSON under curl's default header
+            return {"type": "http.request", "body": json.dumps(values if is_form else []).encode(), "more_body": False}
 
         headers = MutableHeaders(scope=scope)
         headers["content-type"] = "application/json"
@@ -81,16 +86,20 @@ class FormsAsJson:
 
 
 def _read_form(body: bytes, kind: str) -> dict[str, list[str]]:
-    """The fields of a form, each with all its values, whose lines end with a line feed."""
+    """The fields of a form, each with all its values, whose lines end with a line feed.
+
+    Raises:
+        UnicodeDecodeError: The form is not UTF-8.
+    """
     if kind.lower().startswith(_FORMS[0]):
-        fields = parse_qs(body.decode(errors="replace"), keep_blank_values=True)
+        fields = parse_qs(body.decode(), keep_blank_values=True, errors="strict")
     else:
         fields = {}
         boundary = re.search(r'boundary="?([^";]+)', kind, re.IGNORECASE)
         for part in (b"\r\n" + body).split(b"\r\n--" + (boundary[1] if boundary else "").encode())[1:-1]:
             head, _, content = part.partition(b"\r\n\r\n")
             if name := re.search(rb'; *name="?([^";\r\n]*)', head, re.IGNORECASE):
-                fields.setdefault(name[1].decode(errors="replace"), []).append(content.decode(errors="replace"))
+                fields.setdefault(name[1].decode(), []).append(content.decode())
     return {name: [value.replace("\r\n", "\n") for value in values] for name, values in fields.items()}
 
 

@@ -29,7 +29,10 @@ from translate.server.gate import Metrics
 from translate.visualize.attention import capture_attention
 from translate.visualize.sentences import read_sentence
 
-_FIXED = ("engine", "precision", "device", "workers", "batch_tokens", "look_ahead_lines")
+_FIXED = (
+    *("engine", "precision", "device", "workers", "batch_tokens", "look_ahead_lines"),
+    *("max_target_tokens", "reverse_weight"),  # without effect on translations, as a server has no reverse model
+)
 _ATTENTION_TOKENS = 128  # per side; an answer holds their product for each head
 _DOCUMENTS = 64  # requests at once; their threads mostly wait for translations
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -39,7 +42,6 @@ _LARGEST = {  # limits of a request, unless the run's own value is larger
     "min_length_factor": 2.0,
     "min_length_constant": 200,
     "max_source_tokens": 0,
-    "max_target_tokens": 0,
 }
 
 
@@ -50,11 +52,13 @@ class ServedModel:
         self.name, self.limits, self.metrics, self.run = name, limits, metrics, loaded.run
         translator, self.languages = loaded.translator, loaded.translator.languages
         is_cpu = translator.model.device.type == "cpu"
-        num_workers = (translator.config.workers or torch.get_num_threads()) if is_cpu else 1
+        self.num_workers = (translator.config.workers or torch.get_num_threads()) if is_cpu else 1
         self.engine = translator.engine.prepare()
         self.translator = translator.with_options(workers=1) if is_cpu else translator  # the queue has the threads
         on_batch = functools.partial(metrics.observe_batch, name)
-        self.queue = BatchQueue(max_characters=limits.waiting_characters, num_workers=num_workers, on_batch=on_batch)
+        self.queue = BatchQueue(
+            max_characters=limits.waiting_characters, num_workers=self.num_workers, on_batch=on_batch
+        )
         metrics.waiting.labels(name).set_function(lambda: self.queue.waiting_characters)
         self.document_threads = ThreadPoolExecutor(_DOCUMENTS, thread_name_prefix="documents")
         self.num_characters = 0  # translated so far
@@ -75,7 +79,7 @@ class ServedModel:
             step=self.run.step,
             engine=self.engine,
             parameters=self.translator.model.num_parameters,
-            settings=self.translator.config.model_dump(mode="json"),
+            settings=self.translator.config.model_dump(mode="json") | {"workers": self.num_workers},
         )
 
     def choose(self, to: str | None, from_: str | None, *, names: tuple[str, str] = ("`to`", "`from`")) -> Direction:
@@ -104,8 +108,11 @@ class ServedModel:
             InputError: A setting is unknown, invalid, reserved for the server, or over its limit; or a text is.
         """
         self._check_texts(texts)
-        key = json.dumps(options, sort_keys=True)
-        translator = self._translator_for(key)
+        try:
+            key = json.dumps(options, sort_keys=True)
+            translator = self._translator_for(key)
+        except RecursionError as error:
+            raise InputError("options: nested too deeply") from error
 
         def finish(translation: Translation) -> schema.TranslationAnswer | Translation:
             if is_raw:
@@ -300,7 +307,9 @@ class ServedModel:
                 raise InputError(f"options.{name} = {options[name]}: the limit is {limit}")
         wanted = options.get("n_best")
         if "beam_size" not in options and isinstance(wanted, int) and wanted > own.beam_size:
-            options["beam_size"] = wanted + -wanted % own.diversity_groups  # a beam holds at least n_best hypotheses
+            groups = options.get("diversity_groups", own.diversity_groups)
+            if isinstance(groups, int) and groups > 0:
+                options["beam_size"] = wanted + -wanted % groups  # a beam holds at least n_best hypotheses
         try:
             return self.translator.with_options(**options)
         except InputError as error:
