@@ -51,7 +51,7 @@ WRONG: list[tuple[str, ...]] = [  # overrides, joined by " & ", and the words of
     ("data.train={kind: txt}", 'data.train.0.kind = "txt"', "(command line)", "did you mean text?"),
     ("data.train={kind: tsv, path: a, pth: b}", "data.train.0.pth (command line)", "data.train.0.path?"),
     ("data.train.weight=2", "data.train.weight", "list of 2", "data.train.0"),
-    ("data.train.-1.weight=2", "data.train.-1: '-1'", "list of 2", "data.train.0"),
+    (f"data.train=[{PAIR}] & data.train.-1.weight=2", "data.train.-1: '-1'", "list of 1", "data.train.0"),
     ("data.train={}", "data.train = {}: ", "[{kind: text"),
     ("data.train.0={kind: tsv, path: a, source_column: -1}", "data.train.0.source_column = -1: ", "number", "name"),
     ("tokenizer.add_pieces=<a>", 'tokenizer.add_pieces = "<a>"', "[<a>]"),
