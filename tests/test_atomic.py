@@ -12,8 +12,8 @@ import pytest
 from harness import files_up_to
 
 from translate import atomic
-from translate.atomic import atomic_folder, atomic_write, open_append, open_output, write_text
-from translate.errors import RunError
+from translate.atomic import atomic_folder, atomic_write, check_new_folder, open_append, open_output, write_text
+from translate.errors import InputError, RunError
 
 
 def names(directory: Path) -> set[str]:
@@ -169,17 +169,33 @@ def test_an_output_by_a_descriptor_is_appended_to_and_not_replaced(tmp_path: Pat
 # --- folders
 
 
-def test_an_empty_folder_is_replaced(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["out", "link", "dangling"])
+def test_an_empty_folder_is_replaced(tmp_path: Path, name: str) -> None:
     (tmp_path / "out").mkdir()
-    with atomic_folder(tmp_path / "out") as temporary:
+    (tmp_path / "link").symlink_to("out")
+    (tmp_path / "dangling").symlink_to("new/out")
+    check_new_folder(tmp_path / name, purpose="run")
+    with atomic_folder(tmp_path / name) as temporary:
         (temporary / "onnx").mkdir()
         for file in (temporary / "model.bin", temporary / "onnx" / "model.bin"):
             file.write_bytes(b"weights")
             file.chmod(0o600)  # as some libraries make theirs
-    files = tmp_path / "out" / "model.bin", tmp_path / "out" / "onnx" / "model.bin"
+    assert (tmp_path / name).is_symlink() == (name != "out")
+    files = tmp_path / name / "model.bin", tmp_path / name / "onnx" / "model.bin"
     (tmp_path / "usual").touch()
     usual = (tmp_path / "usual").stat().st_mode
     assert [(file.read_bytes(), file.stat().st_mode) for file in files] == [(b"weights", usual)] * 2
+
+
+def test_a_folder_that_cannot_be_replaced_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mounted").mkdir()
+    (tmp_path / "link").symlink_to("mounted")
+    (tmp_path / "current").mkdir()
+    monkeypatch.chdir(tmp_path / "current")
+    monkeypatch.setattr(os.path, "ismount", lambda path: path == str(tmp_path / "mounted"))
+    for path in (tmp_path / "link", tmp_path / "mounted", Path(), tmp_path / "current"):
+        with pytest.raises(InputError, match=f"^{path} is a .* for the run"):
+            check_new_folder(path, purpose="run")
 
 
 def test_the_second_of_two_writers_leaves_the_first_ones_folder(tmp_path: Path) -> None:

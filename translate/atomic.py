@@ -2,7 +2,7 @@
 
 A process that is killed while writing leaves its temporary file; the next writer in that folder removes it. It
 recognises a leftover by its lock, which the kernel releases when a process ends, on this machine, in a container or on
-another.
+another. A temporary folder has no lock, so it stays until someone removes it.
 """
 
 import contextlib
@@ -85,22 +85,24 @@ def open_output(path: Path) -> Iterator[BinaryIO]:
 
 
 def check_new_folder(path: Path, *, purpose: str) -> None:
-    """Raise an InputError unless the path is free or an empty folder."""
+    """Raise an InputError unless the path is free, or an empty folder that `atomic_folder` can replace."""
     if path.exists() and not (path.is_dir() and not any(path.iterdir())):
         raise InputError(f"{path} is not an empty folder: choose another one for the {purpose}")
+    if os.path.ismount(real := os.path.realpath(path)) or real == os.getcwd():
+        raise InputError(f"{path} is a mount point or the current folder: choose a new folder in it for the {purpose}")
 
 
 @contextlib.contextmanager
 def atomic_folder(folder: Path) -> Iterator[Path]:
     """Give the block a temporary folder, which becomes the new or empty `folder` when the block ends without an error.
 
-    If several processes write the same folder, the first one wins.
+    If several processes write the same folder, the first one wins. A link stays, and its target is replaced.
 
     Raises:
         FileExistsError: Something was put into `folder` in the meantime.
         RunError: The folder cannot be written.
     """
-    path = Path(os.path.abspath(folder))
+    path = Path(os.path.realpath(folder))
     place = next(parent for parent in path.parents if os.path.exists(parent))  # others are made at the end
     with temporary_beside(place / (path.name or "root")) as temporary:
         try:
@@ -111,11 +113,11 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
                 if each.is_file():
                     each.chmod(mode)
                 sync(each)
-            if folder.is_dir():
-                folder.rmdir()  # fails if it is not empty
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            temporary.rename(folder)
-            sync(folder.parent)
+            if path.is_dir():
+                path.rmdir()  # fails if it is not empty
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary.rename(path)
+            sync(path.parent)
         except OSError as error:
             if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
                 raise FileExistsError(error.errno, "another program has written this folder", str(folder)) from error
