@@ -80,6 +80,7 @@ def test_given_checkpoints(keeping: Path, tmp_path: Path) -> None:
     result = succeed("average", keeping, "step-1", "last", "--dry-run")
     assert [line.split()[0] for line in result.stdout.splitlines()[2:4]] == ["best", "given"]
     assert result.stdout.splitlines()[3].endswith("  1, 3")
-    for name, words in {"step-7": ["step-7.safetensors", "step-1, step-2, step-3"], "middle": ["'middle'"]}.items():
-        wrong = translate("average", keeping, "step-1", name)
+    wrongs = {"step-7": ["step-7.safetensors", "step-1, step-2, step-3"], "middle": ["'middle'"]}
+    for name, words in (wrongs | {"step-3 best": ["best.safetensors", "step 3"]}).items():
+        wrong = translate("average", keeping, "step-1", *name.split())
         assert wrong.exit_code == 2 and in_order(wrong.stderr, *words)

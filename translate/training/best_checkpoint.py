@@ -267,7 +267,7 @@ def average_checkpoints(run: RunDirectory, checkpoints: Sequence[Checkpoint], mo
         model: Defines the expected names and shapes.
 
     Raises:
-        InputError: A checkpoint is missing, or one of several is itself an average.
+        InputError: A checkpoint is missing, one of several is itself an average, or two are of the same step.
         RunError: A checkpoint is damaged, or does not fit the model.
     """
     sums, steps = dict[str, Tensor](), list[int]()
@@ -277,6 +277,8 @@ def average_checkpoints(run: RunDirectory, checkpoints: Sequence[Checkpoint], mo
             moment = describe_moment(saved.step, saved.averaged)
             raise InputError(f"{run.checkpoint(name)} is {moment} itself: name single checkpoints")
         check_same_tensors(get_parameters(model), saved.tensors, name=str(run.checkpoint(name)))
+        if saved.step in steps:
+            raise InputError(f"{run.checkpoint(name)} has the weights of step {saved.step}, like another: name it once")
         steps += saved.averaged or [saved.step]
         for key, tensor in saved.tensors.items():
             sums[key] = sums[key].add_(tensor) if key in sums else tensor.double()
