@@ -98,6 +98,7 @@ def test_there_and_back(imported: tuple[str, Path, Path], tmp_path: Path) -> Non
     export_run(run, to="huggingface", output=tmp_path / "back")
     before, after = (transformers.AutoModelForSeq2SeqLM.from_pretrained(each) for each in (folder, tmp_path / "back"))
     assert type(after) is type(before)
+    assert (after.config.encoder_layerdrop, after.config.decoder_layerdrop) == (0.0, 0.0)
     weights = after.state_dict()
     assert all(torch.equal(weights[name], tensor) for name, tensor in before.state_dict().items())
     tokenizers = [load_tokenizer(each) for each in (folder, tmp_path / "back")]
@@ -236,6 +237,8 @@ def test_a_pruned_vocabulary(
         import_(folder, tmp_path / "no", keep_languages=["xx"])
     with pytest.raises(InputError, match="^xx is not a language of the model, which has "):
         import_(folder, tmp_path / "no", "data.source_language=xx")
+    with pytest.raises(InputError, match=r"data\.language_tags=source: .*`data\.language_tags`"):
+        import_(folder, tmp_path / "no", "data.language_tags=source")
     with pytest.raises(InputError, match=f"--keep-languages: .*{codes[0]}"):
         import_(folder, tmp_path / "no", keep_languages=codes[:1])
 
@@ -276,6 +279,7 @@ def test_a_forced_language_and_lost_settings(tmp_path: Path, caplog: pytest.LogC
     assert (config.data.source_language, config.data.target_language) == ("deu_Latn", "eng_Latn")
     assert len(config.decoding.forbidden_ids) == 3 and [UNK_ID] in map(list, config.decoding.forbidden_ids)
     assert "repetition_penalty = 1.5" in caplog.text and "forced_bos" not in caplog.text
+    assert "decoder_layerdrop = 0.05" in caplog.text and "encoder_layerdrop" not in caplog.text
     import_(folder, tmp_path / "any")
     export_run(tmp_path / "any", to="huggingface", output=tmp_path / "kept")
     assert json.loads((tmp_path / "kept" / "generation_config.json").read_text())["forced_bos_token_id"] == tag

@@ -39,7 +39,7 @@ def write_marian(spms: tuple[bytes, bytes], tmp_path: Path) -> WriteMarian:
         for name, model in zip(("source.spm", "target.spm"), spms, strict=True):
             (folder / name).write_bytes(model)
         size = processors[0].get_piece_size() if spm_vocabulary else len(vocabulary)
-        vocabs = ["source.spm", "source.spm"] if spm_vocabulary else ["/gone/opus.vocab.yml"] * 2
+        vocabs = "source.spm" if spm_vocabulary else [r"C:\gone\opus.vocab.yml"] * 2
         decoder = {"models": ["/gone/opus.npz"], "vocabs": vocabs, "beam-size": 6, "normalize": 1}
         (folder / "decoder.yml").write_text(yaml.safe_dump(decoder | {"max-length-factor": 2}))
         random = np.random.default_rng(5)

@@ -152,6 +152,7 @@ def change_json(file: Path, **values: Any) -> None:
         ("config.json", b"{", "config.json: is damaged: it is not JSON"),
         ("config.json", b"[]", "config.json: is damaged: "),
         ("config.json", {"encoder_layers": 10**12}, "model.num_encoder_layers = 1000000000000"),
+        ("config.json", {"max_position_embeddings": 10**6}, "max_position_embeddings = 1000000 (at most 20000)"),
         ("x.index.json", b'{"weight_map": {"w": "../x.bin"}}', "x.index.json: '../x.bin' should be a name"),
         ("source.spm", None, "source.spm is missing"),
         ("pytorch_model.bin", b"PK\x03\x04", ": is damaged, or not a model that can be imported: "),
@@ -276,13 +277,15 @@ def test_languages_come_back(tmp_path: Path, kind: str) -> None:
     assert imported.data.languages == ("de", "en") and imported.data.language_tag == known.language_tag
     assert (imported.data.language_tags, imported.decoding.max_length_constant) == (kind, 20)
     write_lines(tmp_path / "text", [*made.sources, *made.references])
-    pruned = import_(tmp_path / "folder", tmp_path / "pruned", texts=[tmp_path / "text"])  # which has no tags
+    english = "data.target_language=en"  # the default, whose tag begins targets if it is not given
+    pruned = import_(tmp_path / "folder", tmp_path / "pruned", english, texts=[tmp_path / "text"])  # which has no tags
     assert pruned.tokenizers.source.vocab_size < made.tokenizers.source.vocab_size
     assert load_own_translator(tmp_path / "pruned").translator.translate("Hund", to="en", from_="de")
     export_run(tmp_path / "pruned", to="huggingface", output=tmp_path / "back")
     again = import_(tmp_path / "back", tmp_path / "again")
     assert again.tokenizers.source.model_bytes == pruned.tokenizers.source.model_bytes
     assert again.config.data.language_settings == pruned.config.data.language_settings
+    assert again.config.data.target_language == ("en" if kind == "both" else "und")
     for to, lines in (("en", made.sources[:3]), ("de", made.references[:3])):
         ours, theirs = (load_own_translator(run).translator for run in (made.path, tmp_path / "run"))
         assert_same(theirs.translate(lines, to=to, from_="de" if to == "en" else "en", beam_size=1),

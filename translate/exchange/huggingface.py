@@ -28,6 +28,7 @@ logger = logging.getLogger(__name__)
 TABLE_POSITIONS = 1024
 """Positions of an export: the most tokens of a source or translation, including the special symbol."""
 SYMBOLS = {"pad_token_id": PAD_ID, "bos_token_id": BOS_ID, "eos_token_id": EOS_ID, "decoder_start_token_id": BOS_ID}
+NO_LAYERDROP = {"encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0}  # M2M100's default is 0.05
 SHAPE = {  # settings of `MarianConfig`, and ours; two for the same one must have the same value
     "d_model": "d_model",
     "encoder_attention_heads": "num_heads",
@@ -50,6 +51,7 @@ def marian_settings(model: Transformer) -> dict[str, Any]:
         "decoder_vocab_size": model.output.out_features,
         "max_position_embeddings": TABLE_POSITIONS,
         **{theirs: getattr(model.config, ours) for theirs, ours in SHAPE.items()},
+        **NO_LAYERDROP,
         **SYMBOLS,
         "forced_eos_token_id": None,
     }

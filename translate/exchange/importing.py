@@ -83,13 +83,16 @@ def import_model(
         foreign.check((foreign.source, foreign.target), imported.model, imported.tokenizers)
     try:
         header = "\n".join([*stream_lines(folder / "README.md"), ""]).split("---\n")[1]
-        licence = parse_yaml(header, path=folder / "README.md", dotted_keys=True)[0]["license"]
+        card = parse_yaml(header, path=folder / "README.md", dotted_keys=True)[0]
+        licence = [*map(str, card["license"])] if isinstance(card["license"], list) else card["license"]
+        if licence == "other" and "license_name" in card:
+            licence = f"other: {card['license_name']}"
     except (InputError, ValueError, LookupError, TypeError):
         licence = None
     origin = {
         "source": source,
         "folder": str(folder.resolve()),  # its name is the commit if it was downloaded
-        **({"licence": licence} if isinstance(licence, str) else {}),
+        **({"licence": licence} if licence and isinstance(licence, str | list) else {}),
         "read_with": foreign.reader,
         "files": {file.name: fingerprint(file) for file in foreign.files},
     }
@@ -149,9 +152,12 @@ def convert(foreign: ForeignModel, run: Path, overrides: Sequence[str]) -> Loade
         },
         "model": {**foreign.sections["model"], "output_bias": bool(foreign.target.only_ours or bias.any())},
     }
+    languages = (f"data.{key}" for key in ("languages", "language_tags", "language_tag") if key in sections["data"])
+    determined = ("model", "tokenizer", *languages)
     for override in overrides:
-        if override.startswith(("model", "tokenizer")):
-            raise InputError(f"{override}: the imported files determine `model` and `tokenizer`; leave it out")
+        if override.startswith(determined):
+            keys = ", ".join(f"`{key}`" for key in determined)
+            raise InputError(f"{override}: the imported files determine {keys}; leave it out")
     config = load_config(sections, overrides).config
     data, known = config.data, {*config.data.languages, UNKNOWN}
     for code in (data.target_language, *([data.source_language] if data.tags == "both" else [])):

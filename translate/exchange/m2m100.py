@@ -15,7 +15,7 @@ from translate.errors import InputError
 from translate.exchange.foreign import ForeignModel, Vocabulary
 from translate.exchange.huggingface import check_transformers
 from translate.exchange.language_tokenizers import TAGS, UNNAMED, is_symbol, language_tags, load_tokenizer
-from translate.exchange.pretrained import read_pretrained, search_settings
+from translate.exchange.pretrained import read_pretrained, search_settings, take_forced_language
 from translate.exchange.weights import OUTPUT_BIAS
 
 
@@ -41,10 +41,8 @@ def read_m2m100(folder: Path) -> ForeignModel:
     tags = {f"{SPACE}{tag.format(code)}": row for code, row in languages.items()}
     vocabulary = _read_vocabulary(folder, model, tokenizer, tags)
     fields["weights"][OUTPUT_BIAS["marian_mt"]] = torch.zeros(len(vocabulary.subwords))
-    generation, codes = model.generation_config, {row: code for code, row in languages.items()}
-    forced = codes.get(generation.forced_bos_token_id)
-    if forced is not None:
-        generation.forced_bos_token_id = None
+    generation = model.generation_config
+    forced = take_forced_language(generation, languages)
     place = folder / "generation_config.json"
     sections["decoding"] = search_settings(place, generation, model.config, vocabulary, languages=True)
     sections["model"]["tie_embeddings"] = "all"

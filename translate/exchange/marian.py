@@ -8,7 +8,7 @@ import json
 import os
 import tempfile
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import Any
 
 import numpy as np
@@ -111,7 +111,10 @@ def read_marian(folder: Path) -> ForeignModel:
 
 
 def _files(folder: Path, decoder: dict[str, Any], key: str) -> list[Path]:
-    files = [folder / Path(str(name)).name for name in decoder.get(key) or ()]  # paths may come from another machine
+    names = decoder.get(key) or ()
+    if isinstance(names, str):
+        names = [names]
+    files = [folder / PureWindowsPath(str(name)).name for name in names]  # paths may come from another machine
     if not files or not all(path.is_file() for path in files):
         found = ", ".join(path.name for path in files) or "nothing"
         raise InputError(f"{folder}: decoder.yml names {found} in `{key}`, and a file is missing")

@@ -8,12 +8,13 @@ from typing import Any
 import torch
 
 from translate.data.languages import UNKNOWN
+from translate.data.tokenizer import SPACE
 from translate.decoding.agreement import TOLERANCE
 from translate.errors import InputError
 from translate.exchange.foreign import ForeignModel, Vocabulary
 from translate.exchange.huggingface import check_transformers
 from translate.exchange.language_tokenizers import load_tokenizer
-from translate.exchange.pretrained import read_pretrained, search_settings
+from translate.exchange.pretrained import read_pretrained, search_settings, take_forced_language
 
 _FILES = ("config.json", "vocab.json", "source.spm", "target.spm")
 
@@ -42,7 +43,10 @@ def read_marian_mt(folder: Path) -> ForeignModel:
     languages = {"source_language": tokenizer.source_lang, "target_language": tokenizer.target_lang}
     sections["data"] |= {key: (not told and code) or UNKNOWN for key, code in languages.items()} | told
     sections["model"]["tie_embeddings"] = tying
-    has_tag = told.get("language_tags") in ("target", "both")
+    if has_tag := told.get("language_tags") in ("target", "both"):
+        tags = {f"{SPACE}{told['language_tag'].format(code)}": code for code in told["languages"]}
+        rows = {tags[name]: row for row, name in enumerate(target.subwords) if name in tags}
+        sections["data"]["target_language"] = take_forced_language(model.generation_config, rows) or UNKNOWN
     sections["decoding"] = search_settings(generation, model.generation_config, model.config, target, languages=has_tag)
     return ForeignModel(
         source=source,

@@ -1,6 +1,7 @@
 """Reads what all models of Hugging Face transformers have in common: files, weights, settings of model and search."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,7 +14,7 @@ from translate.data.tokenizer import BOS_ID, PAD_ID
 from translate.decoding.counterparts import NAMES, from_settings, known_settings
 from translate.errors import InputError, import_extra
 from translate.exchange.foreign import Vocabulary, read_mapping, require, warn_of_lost
-from translate.exchange.huggingface import SHAPE
+from translate.exchange.huggingface import NO_LAYERDROP, SHAPE
 from translate.files import require_file, require_name
 from translate.model.device import check_loading
 
@@ -21,9 +22,8 @@ _PATTERNS = ("*.json", "*.spm", "sentencepiece.bpe.model", "*.safetensors", "pyt
 _PATIENCE = {False: 0, True: 1, "never": 1000}  # by `early_stopping`
 _KEPT = ("num_beams", "no_repeat_ngram_size", "bad_words_ids", "suppress_tokens", "m??_length", "m??_new_tokens")
 _NO_SEARCH = ("_*", "use_*", "output_*", "return_*", "transformers_version", "bos_token_id")  # change no translation
-_NO_TRAINING = (
-    "*vocab_size", "max_position_embeddings", "init_std", "*_token_id", "is_decoder", "*_layerdrop",
-)  # fmt: skip
+_NO_TRAINING = ("*vocab_size", "max_position_embeddings", "init_std", "*_token_id", "is_decoder")
+_MOST_POSITIONS = 20_000  # MarianMT computes its table number by number, in a minute or two
 
 
 def download(name: str) -> Path:
@@ -80,6 +80,8 @@ def read_pretrained(
     depths = {f"num_{side}_layers": settings.get(f"{side}_layers", 12) for side in ("encoder", "decoder")}
     load_config({"model": depths}, place=str(place))  # checks bounds; transformers would build for hours
     require(str(place), settings, known_settings(of) | same)
+    if (num_positions := settings.get("max_position_embeddings", 1)) > _MOST_POSITIONS:
+        raise InputError(f"{place}: max_position_embeddings = {num_positions} (at most {_MOST_POSITIONS})")
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     files = sorted(file for pattern in _PATTERNS for file in folder.glob(pattern))
@@ -100,7 +102,9 @@ def read_pretrained(
         raise InputError(f"{folder}: the weights do not match the model in config.json: {'; '.join(damage)}")
     config, defaults = model.config, type(model.config)().to_dict()
     own = {key: getattr(config, key) for key in defaults.keys() - transformers.PretrainedConfig().to_dict().keys()}
-    warn_of_lost(place, own, defaults=defaults, kept=(*SHAPE, *known_settings(of), *_NO_TRAINING, *_NO_SEARCH))
+    warn_of_lost(
+        place, own, defaults=defaults | NO_LAYERDROP, kept=(*SHAPE, *known_settings(of), *_NO_TRAINING, *_NO_SEARCH)
+    )
     weights = dict(model.eval().state_dict())
     weights.pop("model.shared.weight", None)  # a second name of the embeddings
     limits = {f"max_{side}_tokens": config.max_position_embeddings - 1 for side in ("source", "target")}
@@ -109,6 +113,18 @@ def read_pretrained(
     sections = {"data": limits, "model": shape | choices}
     reader = {"transformers": transformers.__version__}
     return model, {"format": "marian_mt", "sections": sections, "weights": weights, "files": files, "reader": reader}
+
+
+def take_forced_language(generation: Any, tags: Mapping[str, int]) -> str | None:
+    """Remove the language whose tag begins each translation from a `GenerationConfig`, and return it.
+
+    Args:
+        tags: The id of each language's tag.
+    """
+    forced = {row: code for code, row in tags.items()}.get(generation.forced_bos_token_id)
+    if forced is not None:
+        generation.forced_bos_token_id = None
+    return forced
 
 
 def search_settings(

@@ -102,7 +102,8 @@ class Description:
             data: The run's own section `data`.
         """
         if self.imported:
-            found = [self.imported.get("licence")]
+            licence = self.imported.get("licence")
+            found = licence if isinstance(licence, list) else [licence]  # of a model with several
         else:
             before = self.initialized_from.get("licences")  # earlier versions did not record them
             unknown = [None] if self.initialized_from else []
