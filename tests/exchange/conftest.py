@@ -53,7 +53,13 @@ def make_opus(spms: tuple[bytes, bytes]) -> Callable[..., Path]:
     """
 
     def make(
-        folder: Path, *, separate: bool = False, tags: tuple[str, ...] = (), end_bias: float = 2.6, **settings: Any
+        folder: Path,
+        *,
+        separate: bool = False,
+        tags: tuple[str, ...] = (),
+        end_bias: float = 2.6,
+        start_bias: float | None = None,
+        **settings: Any,
     ) -> Path:
         transformers = pytest.importorskip("transformers")
         folder.mkdir(parents=True)
@@ -97,6 +103,8 @@ def make_opus(spms: tuple[bytes, bytes]) -> Callable[..., Path]:
                     parameter.mul_(0.7)
             model.final_logits_bias.normal_(std=0.1)
             model.final_logits_bias[0, :2] = torch.tensor([end_bias, -9.0])  # <unk> is shown in different ways
+            if start_bias is not None:
+                model.final_logits_bias[0, pad] = start_bias
             for embedding in {model.model.encoder.embed_tokens, model.model.decoder.embed_tokens}:
                 embedding.weight[pad] = 0.0
         model.generation_config = transformers.GenerationConfig(

@@ -91,6 +91,7 @@ def test_the_hub_reads_the_header(run: RunDirectory, tmp_path: Path) -> None:
     assert "| train.de, train.en | cc-by-4.0 |" in card.text and "secret" not in card.text
     assert "| [me/mine train](https://huggingface.co/datasets/me/mine) | not named in the config |" in card.text
     assert "```bash\ntranslate train\n```" in card.text and "sacrebleu " in card.text
+    assert f"more than {loaded.config.decoding_settings().max_source_tokens:,} subwords" in card.text
     assert "{" not in re.sub("```python.*?```", "", card.text, flags=re.DOTALL)
 
 
@@ -120,11 +121,19 @@ def test_the_snippet_translates(
     assert expected in printed.getvalue()
 
 
-def test_the_snippet_takes_a_language_token(make_opus: Callable[..., Path], tmp_path: Path, german: list[str]) -> None:
-    """As one token: SentencePiece would split it."""
+@pytest.mark.parametrize(("beam_size", "start_bias", "num_different"), [(4, None, 3), (1, 2.0, 2)])
+def test_the_snippet_takes_a_language_token(
+    make_opus: Callable[..., Path],
+    tmp_path: Path,
+    german: list[str],
+    beam_size: int,
+    start_bias: float | None,
+    num_different: int,
+) -> None:
+    """As one token: SentencePiece would split it. The start symbol is never generated, however probable it is."""
     pytest.importorskip("ctranslate2", reason="an extra is not installed")
-    folder = make_opus(tmp_path / "opus", tags=(">>deu<<", ">>eng<<"), end_bias=0.0)
-    import_(folder, tmp_path / "run")
+    folder = make_opus(tmp_path / "opus", tags=(">>deu<<", ">>eng<<"), end_bias=0.0, start_bias=start_bias)
+    import_(folder, tmp_path / "run", f"decoding.beam_size={beam_size}")
     export_run(tmp_path / "run", to="ctranslate2", output=tmp_path / "out")
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert "such as `>>deu<<`" in card
@@ -135,7 +144,29 @@ def test_the_snippet_takes_a_language_token(make_opus: Callable[..., Path], tmp_
     with contextlib.redirect_stdout(io.StringIO()):
         exec(code.replace('"out', f'"{tmp_path}/out'), names)
     found = [names["translate"](line).strip() for line in lines]
-    assert found == [each.text.strip() for each in translator.translate(lines)] and len({*found}) == 3
+    assert found == [each.text.strip() for each in translator.translate(lines)] and len({*found}) == num_different
+
+
+@pytest.mark.parametrize(
+    ("to", "positions", "limit"),
+    [("ctranslate2", "sinusoidal", 4096), ("ctranslate2", "rotary", None), ("huggingface", "sinusoidal", 1024),
+     ("huggingface", "learned", 79), ("huggingface", "rotary", None), ("onnx", "learned", 79),
+     ("onnx", "relative", None)],
+)  # fmt: skip
+def test_the_snippet_knows_the_limit_of_the_positions(
+    toy: Toy, tmp_path: Path, to: str, positions: str, limit: int | None
+) -> None:
+    shape = toy.config.model.model_copy(update={"positions": positions, "max_positions": 79})
+    loaded = load_run(toy.path)._replace(config=toy.config.model_copy(update={"model": shape}))
+    if to == "huggingface" and positions != "sinusoidal":
+        (tmp_path / "modeling_translate.py").touch()
+    (tmp_path / "tokenizer.json").touch()  # for which there is code in JavaScript
+    write_card(tmp_path, loaded, to=to, name="mine")
+    card = (tmp_path / "README.md").read_text(encoding="utf-8")
+    [code] = re.findall(r"```python\n(.*?)```", card, flags=re.DOTALL)
+    compile(code, "card", "exec")
+    assert [int(each) for each in re.findall(r"min\(.*int\(.*\) \+ 20, (\d+)\)", code)] == ([limit] if limit else [])
+    assert ("const max_length = Math.min(1 + Math.floor(" in card) == ("min(" in code) == bool(limit)
 
 
 @pytest.mark.parametrize("kind", ["target", "both"])
@@ -159,16 +190,25 @@ def test_the_snippet_begins_a_translation_with_its_tag(tmp_path: Path, kind: str
     )
 
 
-def test_an_imported_model_names_its_source_and_licence(make_opus: Callable[..., Path], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("licence", "header", "named"),
+    [("cc-by-4.0", ("cc-by-4.0", None), "cc-by-4.0"), ("[mit, apache-2.0]", (None, None), "apache-2.0, mit"),
+     ("other\r\nlicense_name: mine-1.0", ("other", "mine-1.0"), "other: mine-1.0")],
+)  # fmt: skip
+def test_an_imported_model_names_its_source_and_licence(
+    make_opus: Callable[..., Path], tmp_path: Path, licence: str, header: tuple[str | None, ...], named: str
+) -> None:
     hub = pytest.importorskip("huggingface_hub", reason="the extra `huggingface` is not installed")
     folder = make_opus(tmp_path / "models--me--opus-mt-de-en" / "snapshots" / "0a1b")  # as in the cache of the Hub
-    (folder / "README.md").write_bytes(b"---\r\nlanguage: [de, en]\r\nlicense: cc-by-4.0\r\n---\r\n# opus\r\n")
+    text = f"---\r\nlanguage: [de, en]\r\nlicense: {licence}\r\n---\r\n# opus\r\n"
+    (folder / "README.md").write_bytes(text.encode())
     import_(folder, tmp_path / "run")
     write_card(tmp_path, load_run(tmp_path / "run"), to="huggingface", name="mine")
     card = hub.ModelCard((tmp_path / "README.md").read_text(encoding="utf-8"))
-    assert card.data.license == "cc-by-4.0" and card.data.language == ["de", "en"]
+    assert (card.data.license, card.data.to_dict().get("license_name")) == header
+    assert card.data.language == ["de", "en"]
     assert card.data.base_model == "me/opus-mt-de-en" and "(https://huggingface.co/me/opus-mt-de-en)" in card.text
-    assert "# opus-mt-de-en: de → en" in card.text and "cc-by-4.0" in card.text
+    assert "# opus-mt-de-en: de → en" in card.text and f"its licence is {named}." in card.text
     assert "| data |" not in card.text and str(tmp_path) not in card.text
 
 
@@ -218,6 +258,6 @@ def test_a_model_of_several_languages_names_them(tmp_path: Path, kind: str, name
     assert "language:\n- de\n- en\n" in card and "# tiny: de → en, en → de\n" in card
     (tags,) = re.findall(r"```\n\n(Each .*?)\n## Scores", card, flags=re.DOTALL)
     assert in_order(tags, *named)
-    assert f"max_length={1 + ('prefix' in named)} + max_tokens" in card  # `generate` counts the prefix
+    assert f"max_length = min({1 + ('prefix' in named)} + int(" in card  # `generate` counts the prefix
     assert "\n| toy.de, toy.en (both directions) |" in card and "toy.en, toy.de" not in card
     assert summarize_run(loaded.directory).data == ["toy.de, toy.en (both directions)"]

@@ -88,3 +88,5 @@ def test_trains_on_labels(tmp_path: Path) -> None:
     assert all(parameter.grad is not None for parameter in exported.parameters())
     with pytest.raises(ValueError, match="give decoder_input_ids, or labels"):
         exported(source)
+    options = transformers.TrainingArguments(tmp_path / "trainer", use_cpu=True)  # it divides a mean by their number
+    assert transformers.Trainer(exported, options).model_accepts_loss_kwargs is False

@@ -1,5 +1,6 @@
 """Writes the model card of an export: a README.md with a header for the Hugging Face Hub."""
 
+import json
 import logging
 import re
 import shlex
@@ -12,11 +13,14 @@ import yaml
 from translate._version import __version__
 from translate.config.data import Corpus, DataConfig, HubCorpus, corpus_title
 from translate.config.decoding import DecodingConfig
+from translate.config.schema import ModelConfig
 from translate.data.languages import Languages
-from translate.data.tokenizer import Tokenizer
+from translate.data.tokenizer import BOS_ID, PAD_ID, Tokenizer
+from translate.decoding.engines import ctranslate2_conversion
 from translate.decoding.engines.ctranslate2 import ctranslate2_search, length_power
 from translate.evaluation.evaluate import EvaluationReport
 from translate.evaluation.metrics import Metric
+from translate.exchange import huggingface, onnx_graph
 from translate.exchange.language_tokenizers import m2m100_vocabulary
 from translate.files import FileError, read_json
 from translate.language_codes import standard_code
@@ -35,8 +39,8 @@ model = AutoModelForSeq2SeqLM.from_pretrained("{name}"{trust})
 
 def translate(line):
     batch = tokenizer(line, return_tensors="pt")
-    max_tokens = int({factor} * batch["input_ids"].shape[1]) + {constant}
-    [ids] = model.generate(**batch, max_length={start} + max_tokens)  # with {begins}
+    max_length = {least}{start} + int({factor} * batch["input_ids"].shape[1]) + {constant}{most}  # with {begins}
+    [ids] = model.generate(**batch, max_length=max_length)
     return tokenizer.decode(ids, skip_special_tokens=True)
 
 
@@ -56,7 +60,8 @@ target = sentencepiece.SentencePieceProcessor(model_file="{name}/{target}.model"
 def translate(line):
     pieces = source.encode(line, out_type=str)
     options = {{{search}}}
-    options |= {{"max_input_length": 0, "max_decoding_length": int({factor} * (len(pieces) + 1)) + {constant}}}
+    options |= {{"max_input_length": 0, "suppress_sequences": {never}}}
+    options |= {{"max_decoding_length": {least}int({factor} * (len(pieces) + 1)) + {constant}{most}}}
     [result] = translator.translate_batch([pieces], **options, return_scores=True, return_end_token=True)
     found = zip(result.scores, result.hypotheses)
     return target.decode(max(found, key=lambda each: each[0] * len(each[1]) ** {power} / {penalty})[1])
@@ -70,7 +75,7 @@ _TRANSLATE_TAGGED = "import re\n\n" + _TRANSLATE_BATCH.replace(
 )
 _WITH_PREFIX = {  # changes of code for translations that begin with a tag
     "def translate(line)": 'def translate(line, tag="{tag}")',
-    "options |= {{": 'options |= {{"target_prefix": [[tag]], ',
+    '"max_input_length": 0, ': '"max_input_length": 0, "target_prefix": [[tag]], ',
     "{constant}": "{constant} + 1",
     "result.hypotheses": "[pieces[1:] for pieces in result.hypotheses]",
     "len(each[1]) ** {power}": "(len(each[1]) + 1) ** {power}",
@@ -93,7 +98,8 @@ const model = await AutoModelForSeq2SeqLM.from_pretrained("{name}", {{ dtype: "q
 
 async function translate(line) {{
   const inputs = tokenizer(line);
-  const max_length = {start} + Math.floor({factor} * inputs.input_ids.dims[1]) + {constant}; // with {begins}
+  // with {begins}
+  const max_length = {math}{least}{start} + Math.floor({factor} * inputs.input_ids.dims[1]) + {constant}{most};
   const [ids] = await model.generate({{ ...inputs, num_beams: 1, max_length }});
   return tokenizer.decode(ids);
 }}
@@ -163,6 +169,7 @@ def write_card(
         "```\n",
         *_explain_tags(directory, languages, run.tokenizers.source, to=to),
         f"The files have no exact counterpart of the run's {lost}, so some translations may differ.\n" if lost else "",
+        *_explain_splitting(run.config.decoding_settings()),
         "## Scores\n",
         *(_score_rows(scores) if scores else ["`translate eval` has not scored these weights."]),
         "\nThe scores were measured before rounding the weights, except for “this export”." if rounded else "",
@@ -190,6 +197,8 @@ def _example(directory: Path, run: LoadedRun, languages: Languages, *, to: str, 
         code = code.replace(before, after)
     if (directory / "tokenizer.json").exists():
         code += _TRANSFORMERS_JS
+    limit = _find_limit(run.config.model, to=to, has_own_code=bool(trust))
+    math, least, most = ("Math.", "min(", f", {limit})") if limit else ("", "", "")
     return code.format(
         **{"name": name, "source": source, "target": target, "trust": trust, "power": length_power(config)},
         tag=" ".join(tokenizers.target.pieces(tokenizers.target.tag_ids(tag))),
@@ -198,9 +207,22 @@ def _example(directory: Path, run: LoadedRun, languages: Languages, *, to: str, 
         begins="the start symbol and the tag" if tag else "the start symbol",
         factor=config.max_length_factor,
         constant=config.max_length_constant,
+        **{"math": math, "least": least, "most": most},
+        never=json.dumps([[piece] for piece in tokenizers.target.pieces([PAD_ID, BOS_ID])], ensure_ascii=False),
         search=str(ctranslate2_search(config)).strip("{}").replace("'", '"'),
         penalty=_PENALTIES[config.length_penalty_kind].format(config.length_penalty),
     )
+
+
+def _find_limit(config: ModelConfig, *, to: str, has_own_code: bool) -> int | None:
+    """The most tokens of a translation that the example of an export asks for; None: the export has no limit.
+
+    Args:
+        has_own_code: It has `modeling_translate.py`.
+    """
+    if to == "huggingface" and config.positions != "learned":
+        return None if has_own_code else huggingface.TABLE_POSITIONS
+    return ctranslate2_conversion.position_limit(config) if to == "ctranslate2" else onnx_graph.position_limit(config)
 
 
 def _describe_origin(run: LoadedRun, description: Description) -> WeightsOrigin:
@@ -240,9 +262,12 @@ def _describe_header(
         }
         for each in scores
     ]
+    licence = [*origin.licences][0] if len(origin.licences) == 1 else None
+    is_other = licence is not None and licence.startswith("other: ")  # of a model with a `license_name`
     return {
         "language": sorted(code for code in codes if len(code) in (2, 3)),
-        "license": [*origin.licences][0] if len(origin.licences) == 1 else None,
+        "license": "other" if is_other else licence,
+        "license_name": licence.removeprefix("other: ") if licence and is_other else None,
         "base_model": origin.base_model,
         "library_name": library,
         "pipeline_tag": "translation",
@@ -274,6 +299,12 @@ def _explain_tags(directory: Path, languages: Languages, tokenizer: Tokenizer, *
     if tag:
         prefix = "the decoder's prefix" + (", as the code does with `tag`" if is_set or to == "ctranslate2" else "")
         yield f"Each translation begins with the tag of its language, such as `{tag}`: make it {prefix}.\n"
+
+
+def _explain_splitting(config: DecodingConfig) -> Iterator[str]:
+    if config.long == "split" and config.max_source_tokens:
+        limit = f"{config.max_source_tokens:,} subwords"
+        yield f"The run splits a source of more than {limit}; the files do not, so split such text yourself.\n"
 
 
 def find_lost_settings(config: DecodingConfig, to: str, *, has_start: bool = True) -> list[str]:

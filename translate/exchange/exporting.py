@@ -95,11 +95,13 @@ def _evaluate_export(run: LoadedRun, folder: Path, *, checkpoint: Checkpoint) ->
     own, config = ours.engine.own, ours.config
     # CTranslate2 defaults to the file's precision.
     engine = CTranslate2Engine(own, ours.tokenizers, folder, config, has_token_scores=False, compute_type="default")
-    scores, both = [], (("the run", ours), ("this export", ours.replace(engine=engine)))
-    for (key, pairs), (name, translator) in itertools.product(corpora.items(), both):
-        translator = translator.toward(pairs.direction)
+    scores, both = [], (("the run", ours.engine), ("this export", engine))
+    for (key, pairs), (name, searching) in itertools.product(corpora.items(), both):
+        searching.num_left = 0
+        translator = ours.replace(engine=searching).toward(pairs.direction)
         evaluation = evaluate_pairs(translator, pairs.sources, pairs.targets, run.config.evaluation)
-        search, which = f"{config.brief}, {name}", key.removeprefix("data.validation").replace(".", "-")
+        left = f" ({searching.num_left:,} inputs by our own search)" if searching.num_left else ""
+        search, which = f"{config.brief}, {name}{left}", key.removeprefix("data.validation").replace(".", "-")
         logger.info(f"Validation{which}, {search}: BLEU {evaluation.score('BLEU'):.2f}")
         scores.append(CardScores(f"validation{which}", search, evaluation.metrics))
     return scores

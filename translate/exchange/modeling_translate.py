@@ -232,6 +232,7 @@ class TranslateForConditionalGeneration(PreTrainedModel, GenerationMixin):
     main_input_name = "input_ids"
     _no_split_modules = ["TranslateLayer"]
     _supports_sdpa = True
+    accepts_loss_kwargs = False  # the loss is a mean, which `Trainer` divides by the number of micro-batches
 
     def __init__(self, config: TranslateConfig) -> None:
         super().__init__(config)

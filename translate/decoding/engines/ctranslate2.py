@@ -84,6 +84,7 @@ class CTranslate2Engine:
     ) -> None:
         self.own, self.model, self.position_limit = own, own.model, own.position_limit
         self.tokenizers, self.folder, self.has_token_scores = tokenizers, folder, has_token_scores
+        self.num_left = 0  # inputs that were left to our own search
         target = tokenizers.target
         self._ids = {piece: number for number, piece in enumerate(target.pieces(range(target.vocab_size)))}
         self._never = set(target.pieces([PAD_ID, BOS_ID]))  # symbols that our own search never generates
@@ -179,6 +180,7 @@ class CTranslate2Engine:
                 self._score_tokens(job, found)
             for index, ranked in found.items():
                 job.on_found(index, ranked)
+        self.num_left += len(ours)
         self.own.search(job.part(ours))
 
     def _has_scores(self, config: DecodingConfig) -> bool:
