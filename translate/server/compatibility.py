@@ -19,7 +19,7 @@ from translate.server.models import ServedModel
 
 _ANY = ("", "auto")  # in place of a source language, in any case
 _MOST_TARGETS = 100  # the table of 200 languages would have 450 kB
-_TEXTS = {"/translate": "q", "/v2/translate": "text"}  # paths that take forms, and the field that such a form must have
+_PATHS, _TEXTS = ("/translate", "/v2/translate"), {"q", "text"}  # that take forms, and the fields that hold the text
 _FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 
 
@@ -61,7 +61,7 @@ class FormsAsJson:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, with the fields of a form as a JSON object."""
-        is_ours = scope["type"] == "http" and scope["path"] in _TEXTS
+        is_ours = scope["type"] == "http" and scope["path"] in _PATHS
         kind = Headers(scope=scope).get("content-type", "") if is_ours else ""
         if not kind.lower().startswith(_FORMS):
             await self.app(scope, receive, send)
@@ -76,7 +76,7 @@ class FormsAsJson:
             except UnicodeDecodeError:
                 raise HTTPException(400, "the body is not UTF-8 text") from None
             values = {key: found if key == "text" else found[-1] for key, found in fields.items()}
-            is_form = _TEXTS[scope["path"]] in fields  # not JSON under curl's default header
+            is_form = not _TEXTS.isdisjoint(fields)  # not JSON under curl's default header
             return {"type": "http.request", "body": json.dumps(values if is_form else []).encode(), "more_body": False}
 
         headers = MutableHeaders(scope=scope)
