@@ -9,6 +9,9 @@ import jsonschema
 import pytest
 from harness import commands, corpus_lines, run_command, write_lines
 
+from translate.runs.checkpoint import read_tensors, write_checkpoint
+from translate.runs.directory import RunDirectory
+
 PAGE = (Path(__file__).parents[2] / "docs" / "json.md").read_text(encoding="utf-8")
 SCHEMAS = {
     name: json.loads(text)
@@ -19,7 +22,7 @@ CALLS = {
     "eval": "eval RUN --report --samples 1",
     "compare": "compare valid.en other.en --source valid.de --reference valid.en",
     "tune-decode": "tune-decode RUN --dry-run",
-    "average": "average RUN best last --dry-run",
+    "average": "average RUN best step-2 --dry-run",
     "check": "check tiny.yaml",
     "clean": "clean tiny.yaml cleaned --rule markup",
     "verify": "verify RUN",
@@ -42,6 +45,8 @@ def place(tmp_path: Path, corpus: Path, run: Path, monkeypatch: pytest.MonkeyPat
     Path("space.yaml").write_text("model.dropout: [0.1, 0.2]")
     for name in ("de", "en"):
         write_lines(Path(f"more.{name}"), corpus_lines(f"train.{name}")[:1000])
+    copy = RunDirectory(Path("run").absolute())
+    write_checkpoint(copy, "step-2", read_tensors(copy.checkpoint("best")).tensors, {"step": "2"})
     Path("other.en").write_text("A dog.\nTwo men.\nThe street.\n", encoding="utf-8")
     return tmp_path / "place"
 

@@ -293,7 +293,8 @@ def _restore_last(training: Training) -> bool:
             if progress.step > settings.max_steps:
                 made = f"{run.path} has already made {progress.step:,} steps"
                 raise InputError(f"{made}, so it cannot be resumed with training.max_steps = {settings.max_steps}")
-            if is_finished(progress, training.config, read_metrics(run)):
+            # Reading the metrics of a run that was killed may warn of half a line.
+            if progress.has_ended(settings) and is_finished(progress, training.config, read_metrics(run)):
                 return progress, True, True
             _compare(progress, training.progress)
         write_config(run, training.config)
