@@ -401,9 +401,7 @@ def _find_files(config: Config, origins: dict[str, Origin], *, required: bool) -
             return root
         origin = origins.get(key)
         is_copied = key.startswith("tokenizer.") and origin is not None and not _is_written_by_user(origin)
-        if (
-            key == "training.initialize_from" or is_copied
-        ):  # a run has its own tokenizers, and needs their files no more
+        if key == "training.initialize_from" or is_copied:  # a run has a copy of its tokenizers
             return value
         if isinstance(value, tuple):
             return tuple(replace_paths(item, join_key(key, str(index))) for index, item in enumerate(value))
