@@ -71,7 +71,7 @@ def profile_steps(folder: Path, precision: str, layout: str, num_steps: int, ove
     from translate.training.setup import setup_training
 
     chosen = [f"training.precision={precision}", f"training.batch_layout={layout}"]
-    setting = read_setting(folder, 0.0, [*overrides, *chosen])
+    setting = read_setting(folder, [*overrides, *chosen])
     cpu, batches = torch.device("cpu"), step_batches(setting)
     largest = setting.batches.largest_batch
     train_step = setup_training(setting.config, setting.tokenizers, device=cpu, batch_tokens=largest)

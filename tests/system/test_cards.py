@@ -77,7 +77,16 @@ SEARCHES: list[tuple[str, dict[str, Any]]] = [
     ("ctranslate2", {"length_penalty_kind": "none", "patience": 1, "beam_size": 3}),
     ("ctranslate2", {"beam_size": 1}),
     ("huggingface", {"length_penalty_kind": "average", "length_penalty": 1.5, "patience": 0, "max_length_factor": 0.5}),
-    ("huggingface", {"length_penalty_kind": "none", "patience": 1, "min_length_constant": 12, "no_repeat_ngram": 2}),
+    (
+        "huggingface",
+        {
+            "length_penalty_kind": "none",
+            "patience": 1,
+            "min_length_constant": 12,
+            "max_length_constant": 13,
+            "no_repeat_ngram": 2,
+        },
+    ),
     ("onnx", {"length_penalty_kind": "average", "patience": 0, "max_length_factor": 0.5}),
 ]
 

@@ -318,7 +318,9 @@ def find_lost_settings(config: DecodingConfig, to: str, *, has_start: bool = Tru
     if to == "ctranslate2":
         kept |= {"length_penalty_kind"} | ({"patience"} if config.patience or is_greedy else set())
     else:
-        kept |= {"no_repeat_ngram", "forbidden_ids", "min_length_constant"}
+        kept |= {"no_repeat_ngram", "forbidden_ids"}
+        # Our search raises a maximum length that is below the minimum; others do not.
+        kept |= {"min_length_constant"} if config.min_length_constant < config.max_length_constant else set()
         kept |= {"length_penalty_kind"} if is_greedy or config.length_penalty_kind != "gnmt" else set()
         kept |= {"patience"} if is_greedy or config.patience in (0, 1, 1000) else set()
         kept |= {"repetition_penalty"} if has_start and not is_greedy else set()
