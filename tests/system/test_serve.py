@@ -105,10 +105,14 @@ def test_it_answers_and_drains(server: Serving, run: Path) -> None:
 def test_clients_that_keep_their_connections_lose_none_while_it_drains(server: Serving) -> None:
     """Each of them gets an answer to every request, the last with `Connection: close`."""
     last: list[tuple[int, str | None]] = []
+    are_connected = threading.Barrier(25)
 
     def ask_on(pause: float) -> None:
         with contextlib.closing(http.client.HTTPConnection("127.0.0.1", server.port)) as client:
             closes = None
+            client.request("GET", "/models")
+            client.getresponse().read()
+            are_connected.wait()
             while closes != "close":
                 client.request("POST", "/translate", b'{"text": "Ja"}', {"content-type": "application/json"})
                 answer = client.getresponse()
@@ -120,6 +124,7 @@ def test_clients_that_keep_their_connections_lose_none_while_it_drains(server: S
     clients = [threading.Thread(target=ask_on, args=(0.02 * (number % 8),)) for number in range(24)]
     for client in clients:
         client.start()
+    are_connected.wait()
     time.sleep(1)
     server.process.send_signal(signal.SIGTERM)
     for client in clients:
