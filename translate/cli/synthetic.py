@@ -136,7 +136,8 @@ class _SyntheticCorpus(NamedTuple):
         if output.exists() and not output.is_dir():
             raise InputError(f"--output {output}: is a file, not a folder; name another")
         is_unfinished = any(output.glob(f"{corpus.name}.parts/*.part"))  # stopped before its provenance was written
-        for made in (*[corpus] * (not is_unfinished), output / "provenance.json"):
+        finished = [output / "provenance.json"] if is_unfinished else [corpus, output / "provenance.json"]
+        for made in finished:
             if made.exists():
                 raise InputError(f"--output {output}: already has a {made.name}; name another folder, or remove it")
         config = read_resolved_config(open_run(self.runs[0]).config)

@@ -324,7 +324,7 @@ class Config(Section):
         return self.decoding.model_copy(update=limits)
 
     def validation_search(self) -> DecodingConfig:
-        """The quick search of the validations that choose the best checkpoint, which only compare checkpoints.
+        """The quick search with which validations compare checkpoints, to choose the best one.
 
         Its maximum length is lower than in other searches, because a model that has learnt little rarely ends a
         sentence.

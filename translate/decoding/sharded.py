@@ -170,7 +170,7 @@ class ShardedDecoder:
         return counts
 
     def remove_parts(self) -> None:
-        """Remove the parts of an output that is complete, and their folder, unless another command uses it."""
+        """Remove the parts of a complete output, and their folder, unless another command uses it."""
         with contextlib.suppress(OSError, InputError, RunError), self.hold_folder():
             for part_file in list(self.folder.glob("*.part")):
                 part_file.unlink()

@@ -30,7 +30,7 @@ def split_metadata(path: Path, stored: dict[str, str]) -> tuple[dict[str, str], 
 
 
 def read_metadata(path: Path) -> dict[str, str]:
-    """A checkpoint's metadata, from its header alone: nothing is compared with the digest.
+    """A checkpoint's metadata. Only the header is read, so the digest is not checked.
 
     Raises:
         FileError, OSError, SafetensorError, RunError: It cannot be read, or is damaged.

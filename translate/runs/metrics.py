@@ -62,13 +62,11 @@ def read_recorded(run: RunDirectory) -> bytes:
 
 
 def is_finished(progress: Progress, config: Config, records: Sequence[Record]) -> bool:
-    """Whether nothing is left to do for a training: no step, no validation, no line of the log and no evaluation.
+    """Whether a training after its last step has nothing left to do: no validation, log line or evaluation.
 
     `translate average` may have added records of averages.
     """
     moments = [(record["kind"], record["step"]) for record in records if record["kind"] != "average"]
-    if not progress.has_ended(config.training):
-        return False
     if moments and moments[-1][0].startswith("evaluation"):  # the last record, if there is to be one
         return True
     is_logged = not progress.window.get("steps") or ("train", progress.step) in moments

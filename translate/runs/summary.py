@@ -65,7 +65,8 @@ def summarize_run(path: Path) -> RunSummary:
         state = "in training"
     elif progress is not None:
         step = progress.step
-        state = "finished" if is_finished(progress, config, records) else "can be resumed"
+        has_ended = progress.has_ended(config.training)
+        state = "finished" if has_ended and is_finished(progress, config, records) else "can be resumed"
     return RunSummary(
         run=str(path),
         languages=list(map(str, Languages(config.data).directions)),
@@ -89,7 +90,7 @@ def summarize_run(path: Path) -> RunSummary:
 
 
 def _read_progress(run: RunDirectory) -> Progress | None:
-    """The progress of the newest checkpoint to resume from, by its header; None: there is none."""
+    """The progress in the newest checkpoint that training can resume from; None: there is no such checkpoint."""
     for path in (run.checkpoint("last"), run.previous):
         with contextlib.suppress(InputError, OSError, SafetensorError, RunError):
             return Progress.from_json(read_metadata(path).get("progress", ""))

@@ -67,7 +67,7 @@ def build_word_tables(tokenizer: Tokenizer) -> WordTables:
 
 
 def is_word_character(character: str) -> bool:
-    """Whether words go on beside a character: a digit, or a letter or mark of a script with spaces."""
+    """Whether a character may continue a word: it is a digit, or a letter or mark of a script with spaces."""
     kind = unicodedata.category(character)[0]
     return kind == "N" or (kind in ("L", "M") and not _UNSPACED.match(character))
 
