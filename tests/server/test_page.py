@@ -398,7 +398,8 @@ def test_languages_of_one_model(browser: Any, make_live: Callable[..., str], bot
     page.keyboard.press("Escape")
     page.locator("#compare").click()  # with a model that has no English source, so the history closes it
     page.locator("#open-history").click()
-    page.locator("#history-list button").filter(has_text=english.strip()).first.click()
+    entries = page.locator("#history-list button").filter(has_text=english.strip())
+    entries.filter(has_text="English to German").first.click()
     expect(page.locator(".target")).to_have_count(1)
     check(english, to="de", **{"from": "en"})
     page.locator("#file-tab").click()

@@ -23,13 +23,14 @@ export function keepSoon(entry) {
 /** The text changed: the waiting translation was not final. */
 export const forgetLatest = () => (latest = undefined);
 
-/** An entry that continues the previous one, as while typing, replaces it. */
+/** An entry that continues the previous one in the same direction, as while typing, replaces it. */
 function keepLatest() {
   const entry = latest;
   forgetLatest();
   if (!entry || !isKept() || entry.source.length > MOST_CHARACTERS) return;
-  const entries = read().filter(({ source, model, to }) => source !== entry.source || model !== entry.model || to !== entry.to);
-  if (entries[0] && entry.source.startsWith(entries[0].source)) entries.shift();
+  const isAlike = ({ model, to }) => model === entry.model && to === entry.to;
+  const entries = read().filter((each) => each.source !== entry.source || !isAlike(each));
+  if (entries[0] && isAlike(entries[0]) && entry.source.startsWith(entries[0].source)) entries.shift();
   write([entry, ...entries]);
 }
 
