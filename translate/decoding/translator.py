@@ -412,6 +412,7 @@ class Translator:
                         if len(term_ids[term]) < size or term not in terms[:place]
                     ]
                 phrases = merge_phrases(() if len(pieces) > 1 else request.required, terms)
+                has_prefix = number == 0 and bool(request.prefix.strip())
                 given = SearchInput(
                     line=line,
                     piece=number,
@@ -421,9 +422,7 @@ class Translator:
                     direction=direction,
                     num_tags=len(tag_ids),
                     start_ids=start_ids,
-                    prefix_ids=self._encode(request.prefix, line, is_prefix=True)
-                    if request.prefix.strip() and number == 0
-                    else [],
+                    prefix_ids=self._encode(request.prefix, line, is_prefix=True) if has_prefix else [],
                     phrases=phrases,
                     phrase_ids=[term_ids.get(each) or self._encode(each, line) for each in phrases],
                 )
