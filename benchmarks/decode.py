@@ -12,7 +12,6 @@ shortlist is missing is reported and left out. "onnx" is the code of docs/export
 """
 
 import argparse
-import json
 import resource
 import statistics
 import tempfile
@@ -289,7 +288,7 @@ def timed(translate: Translate, lines: Sequence[str], beam_size: int) -> Turn:
 
 
 def main() -> None:
-    """Run the benchmark and print a table; with --json also every number."""
+    """Run the benchmark and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path)
     parser.add_argument("--source", type=Path, required=True)
@@ -298,7 +297,6 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--beam-sizes", type=int, nargs="*", default=[1, 5])
     parser.add_argument("--engines", nargs="*", default=list(ENGINES), choices=list(ENGINES))
-    parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     import sacrebleu
 
@@ -310,7 +308,6 @@ def main() -> None:
     probe = lines[:: max(1, len(lines) // 250)]
     settings = (arguments.run, arguments.threads, arguments.beam_sizes, probe)
     engines = start_engines(serve, arguments.engines, *settings)
-    report: list[dict[str, Any]] = []
     for beam_size in arguments.beam_sizes:
         turns: dict[str, list[Turn]] = {name: [] for name in engines}
         for engine in engines.values():  # once before the time begins
@@ -336,12 +333,7 @@ def main() -> None:
                 f"{name:<39}{median:9.1f}{ordered[0]:8.1f}{ordered[-1]:8.1f}{median * num_tokens / len(lines):10.0f}"
                 f"{bleu:7.2f}{done[-1].peak_mib:7.0f}  {layout.workers} x {layout.threads}, {layout.batch}"
             )
-            report.append(
-                {"beam_size": beam_size, "engine": name, "rates": ordered, "bleu": bleu, "peak_mib": done[-1].peak_mib}
-            )
         print_ratios(rates)
-    if arguments.json is not None:
-        arguments.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     stop_engines(engines)
 
 

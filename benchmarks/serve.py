@@ -67,7 +67,7 @@ class Decoder:
 
     def __init__(self, run: Path, source: Path, options: Sequence[str]) -> None:
         code = (
-            "import sys, time; from translate.cli.terminal.options import DECODING_OPTIONS\n"
+            "import sys, time\n"
             "from translate.decoding.loading import load_translator\n"
             "options = dict(zip((each[2:].replace('-', '_') for each in sys.argv[3::2]), sys.argv[4::2]))\n"
             "options = {key: int(each) if each.isdecimal() else each for key, each in options.items()}\n"

@@ -10,7 +10,6 @@ Needs the extra `huggingface`; an engine whose package is missing is reported an
 """
 
 import argparse
-import json
 import math
 import resource
 import statistics
@@ -310,7 +309,7 @@ def flops_per_target_token(corpus: Corpus) -> float:
 
 
 def main() -> None:
-    """Run the benchmark and print a table; with --json also every number."""
+    """Run the benchmark and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--batch-tokens", type=int, default=4096)
@@ -319,7 +318,6 @@ def main() -> None:
     parser.add_argument("--warmup", type=int, default=5, help="steps before the first turn")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--engines", nargs="*", default=list(ENGINES), choices=list(ENGINES))
-    parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
 
     peaks = measure_peak(arguments.threads)
@@ -327,14 +325,12 @@ def main() -> None:
     corpus = read_corpus(arguments.folder, arguments.batch_tokens, arguments.warmup + arguments.steps * arguments.turns)
     flops = flops_per_target_token(corpus)
     engines = start_engines(serve, arguments.engines, corpus, arguments.threads, arguments.warmup)
-    losses: dict[str, list[float]] = {name: engine.answer for name, engine in engines.items()}
     turns: dict[str, list[Turn]] = {name: [] for name in engines}
     for number in range(arguments.turns):
         first = arguments.warmup + number * arguments.steps
         for name, engine in engines.items():
             engine.connection.send((first, first + arguments.steps))
             turns[name].append(engine.connection.recv())
-            losses[name] += turns[name][-1].losses
     print(f"\n{flops / 1e6:.1f} MFLOP per target token; medians of {arguments.turns} turns of {arguments.steps} steps")
     print(f"{'engine':<24}{'tokens/s':>9}{'(min':>8}{'max)':>8}{'of peak':>9}{'MiB':>7}{'last losses':>13}")
     rates = {name: [turn.tokens_per_second for turn in done] for name, done in turns.items()}
@@ -346,9 +342,6 @@ def main() -> None:
         least_and_most = f"{ordered[0]:8.0f}{ordered[-1]:8.0f}"
         print(f"{name:<24}{median:9.0f}{least_and_most}{share:9.1%}{done[-1].peak_mib:7.0f}{last:13.3f}")
     print_ratios(rates)
-    if arguments.json is not None:
-        report = {name: {"rates": rates[name], "losses": losses[name]} for name in turns}
-        arguments.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     stop_engines(engines)
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from translate.data.batching import EncodedPair, collate
 from translate.decoding import Translator
+from translate.decoding.alignment import merge_units
 from translate.decoding.loading import load_own_translator
 from translate.errors import InputError
 from translate.visualize.attention import (
@@ -27,7 +28,7 @@ from translate.visualize.attention import (
 )
 from translate.visualize.page import picture_page
 from translate.visualize.panels import Matrix, Picture, Table, printable
-from translate.visualize.sentences import MERGED, merge_words
+from translate.visualize.sentences import MERGED
 
 
 @pytest.fixture(scope="module")
@@ -155,9 +156,9 @@ def test_the_figure_of_one_head_in_words(attention: Attention) -> None:
     assert list(panel.rows) == ["The", "artist", "runs.", "</s>"]
     assert list(panel.columns) == ["Der", "Künstler", "läuft.", "</s>"]
     layer = next(each for each in attention.layers if (each.kind, each.layer) == ("cross", 0))
-    expected = merge_words(
-        layer.weights[2].double(), query_words=attention.pair.target_output.words, key_words=attention.pair.source.words
-    )
+    pair = attention.pair
+    units = [[word.positions for word in words] for words in (pair.source.words, pair.target_output.words)]
+    expected = merge_units(layer.weights[2].double(), *units)
     torch.testing.assert_close(torch.tensor(panel.values, dtype=torch.float64), expected)
     assert MERGED in picture.paragraphs
     choice = AttentionChoice("decoder", layer=0, head=0, unit="words")  # words that may not be looked at stay masked

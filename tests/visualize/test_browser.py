@@ -11,6 +11,7 @@ import torch
 from harness import MakeTranslator
 
 from translate.decoding import Translator
+from translate.decoding.alignment import merge_units
 from translate.visualize.alignments import align_pairs, alignments_picture
 from translate.visualize.attention import Attention, AttentionChoice, attention_page, look_at_attention
 from translate.visualize.embeddings import embeddings_picture
@@ -18,7 +19,6 @@ from translate.visualize.masks import masks_picture
 from translate.visualize.page import picture_page
 from translate.visualize.panels import Curves, Picture, Point, Points, Series, Switch, Table
 from translate.visualize.positions import positions_picture
-from translate.visualize.sentences import merge_words
 
 playwright = pytest.importorskip(
     "playwright.sync_api", reason="playwright is not installed: `make test-system` installs it"
@@ -126,8 +126,9 @@ def test_whole_words_and_the_mean_of_heads(page: Page, attention: Attention) -> 
     choose(page, "unit", "words")
     assert "summed over the pieces of a word attended to, and averaged over" in page.locator("main").inner_text()
     weights = weights_of(attention, "cross", 1).double()
-    words = {"query_words": attention.pair.target_output.words, "key_words": attention.pair.source.words}
-    merged = torch.stack([merge_words(head, **words) for head in weights])
+    pair = attention.pair
+    units = [[word.positions for word in words] for words in (pair.source.words, pair.target_output.words)]
+    merged = torch.stack([merge_units(head, *units) for head in weights])
     cell(page, 1, 1).hover()
     assert shown_weight(page) == pytest.approx(float(merged.mean(dim=0)[1, 1]), abs=1e-6)
     assert "“artist” (1) looks at “Künstler” (1)" in page.locator("output").inner_text()

@@ -4,9 +4,9 @@ import pytest
 import torch
 from harness import MakeTranslator
 
-from translate.decoding.output.words import Word
+from translate.decoding.alignment import merge_units
 from translate.errors import InputError
-from translate.visualize.sentences import merge_words, read_sentence
+from translate.visualize.sentences import read_sentence
 
 
 def test_a_forced_translation(make_translator: MakeTranslator) -> None:
@@ -50,7 +50,5 @@ def test_only_learned_positions_have_an_end(make_translator: MakeTranslator) -> 
 def test_words_sum_what_they_are_looked_at_and_average_what_they_look() -> None:
     # By hand: keys 0 and 1 are one word, queries 1 and 2 are one word.
     weights = torch.tensor([[0.5, 0.25, 0.25], [0.1, 0.2, 0.7], [0.3, 0.4, 0.3]])
-    merged = merge_words(
-        weights, query_words=[Word("a", [0]), Word("b", [1, 2])], key_words=[Word("c", [0, 1]), Word("d", [2])]
-    )
+    merged = merge_units(weights, [[0, 1], [2]], [[0], [1, 2]])
     torch.testing.assert_close(merged, torch.tensor([[0.75, 0.25], [0.5, 0.5]]))

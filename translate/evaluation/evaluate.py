@@ -13,9 +13,10 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from translate._version import package_versions
 from translate.atomic import explain_write_errors, write_text
 from translate.config.schema import EvaluationConfig
+from translate.data.text import load_bleu
 from translate.decoding import OnFinished, Translation, Translator, count_conditions, ignore_progress
 from translate.distributed.process_group import SINGLE_PROCESS, World
-from translate.evaluation.metrics import Metric, check_bleu_tokenizer, score_translations
+from translate.evaluation.metrics import Metric, score_translations
 from translate.files import FileError, read_json
 from translate.fingerprint import fingerprint
 from translate.runs.checksums import CHECKSUMS, check_inside, write_checksums
@@ -64,7 +65,7 @@ def evaluate(
         Cancelled: The translation was cancelled in some process; then it is in all.
         InputError: The numbers of lines differ, there are no lines, or the tokenizer's package is missing.
     """
-    check_bleu_tokenizer(config)
+    load_bleu(config.bleu_tokenizer)  # before the search: its package may be missing
     own = world.share(len(sources))
     translate = partial(translator.translate_stream, first_number=own.start, on_finished=on_finished)
     translations = gather_lines(lambda: list(translate(sources[own])), world)

@@ -83,15 +83,6 @@ def check_lengths(lines: Sequence[str], references: Sequence[str], *, name: str)
         raise InputError("there are no lines to score")
 
 
-def check_bleu_tokenizer(config: EvaluationConfig) -> None:
-    """Check that the tokenizer's package is installed, before training or a search whose result will be scored.
-
-    Raises:
-        InputError: It is not installed.
-    """
-    load_bleu(config.bleu_tokenizer)
-
-
 def score_translations(
     hypotheses: Sequence[str],
     references: Sequence[str],
@@ -111,7 +102,7 @@ def score_translations(
     Source: Post 2018, https://arxiv.org/abs/1804.08771; the interval: Koehn 2004, W04-3250.
     """
     check_lengths(hypotheses, references, name="translations")
-    check_bleu_tokenizer(config)
+    load_bleu(config.bleu_tokenizer)
     samples = config.bootstrap_samples if effort == "full" else 0
     lengths = [max(len(line.split()) for line in pair) for pair in zip(hypotheses, references, strict=True)]
     longest, metrics = max(lengths), []

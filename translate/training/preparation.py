@@ -26,11 +26,11 @@ from translate.data.extension import add_tags, extend_tokenizers
 from translate.data.filtering import FilterReport, log_reports
 from translate.data.languages import Languages
 from translate.data.streaming import Batches, StreamedBatches, TrainingStreams
+from translate.data.text import load_bleu
 from translate.data.tokenizer import EOS_ID, Tokenizers, load_tokenizers, prepare_tokenizers
 from translate.decoding.translator import check_search
 from translate.distributed.process_group import SINGLE_PROCESS, World, read_environment
 from translate.errors import InputError, RunError
-from translate.evaluation.metrics import check_bleu_tokenizer
 from translate.model.device import OutOfMemory, measures_memory, threads_per_process
 from translate.runs.directory import RunDirectory
 from translate.training.optimizer import AveragedWeights
@@ -132,7 +132,7 @@ def read_corpora(config: Config) -> Corpora:
             message begins with the key.
     """
     data = config.data
-    check_bleu_tokenizer(config.evaluation)
+    load_bleu(config.evaluation.bleu_tokenizer)
     if not data.train:
         raise InputError("data.train names no corpus: there is nothing to train on")
     streams, held_out = TrainingStreams(data), read_held_out(config, data.corpora())

@@ -12,11 +12,11 @@ from translate.data.batching import EncodedPair
 from translate.data.lexicon import NULL_ID, Lexicon, learn_lexicon
 from translate.data.tokenizer import SPACE
 from translate.decoding import Translator
-from translate.decoding.alignment import AlignmentLink, align_words, alignment_error_rate
+from translate.decoding.alignment import AlignmentLink, align_words, alignment_error_rate, merge_units
 from translate.decoding.output.words import Word, group_words
 from translate.errors import InputError
 from translate.visualize.panels import Links, Matrix, Panel, Picture, Table, check_numbers
-from translate.visualize.sentences import MERGED, Tokens, check_positions, merge_words, tokens_of
+from translate.visualize.sentences import MERGED, Tokens, check_positions, tokens_of
 from translate.visualize.words import character_kinds
 
 
@@ -119,17 +119,19 @@ def _align(translator: Translator, pair: EncodedPair, weights: Tensor) -> Aligne
     source = tokens_of(translator.tokenizers.source, pair.source)
     target = tokens_of(translator.tokenizers.target, pair.target)
     source_parts, target_parts = split_punctuation(source), split_punctuation(target)
-    # The end symbols are the last words, and have no links.
-    links, written = (
-        align_words(weights, source_words=[word.positions for word in sources[:-1]],
-                    target_words=[word.positions for word in targets[:-1]])
-        for sources, targets in ((source_parts, target_parts), (source.words, target.words))
-    )  # fmt: skip
+    units, of_words = (
+        [[word.positions for word in side] for side in sides]
+        for sides in ((source_parts, target_parts), (source.words, target.words))
+    )
+    links, written = (  # the end symbols are the last words, and have no links
+        align_words(weights, source_words=sources[:-1], target_words=targets[:-1])
+        for sources, targets in (units, of_words)
+    )
     return AlignedPair(
         source=[word.text for word in source_parts[:-1]],
         target=[word.text for word in target_parts[:-1]],
         links=links,
-        weights=merge_words(weights.double(), query_words=target_parts, key_words=source_parts),
+        weights=merge_units(weights.double(), *units),
         written=written,
     )
 

@@ -15,13 +15,14 @@ from torch import Tensor, nn
 
 from translate.data.batching import EncodedPair, collate
 from translate.decoding import Translator
+from translate.decoding.alignment import merge_units
 from translate.errors import InputError
 from translate.model import Transformer
 from translate.model.attention import MultiHeadAttention
 from translate.visualize.charts import COLOURS
 from translate.visualize.page import choose_picture_file, fill_template, save_picture
 from translate.visualize.panels import Matrix, Panel, Picture, check_numbers
-from translate.visualize.sentences import MERGED, SentencePair, Tokens, merge_words, read_sentence
+from translate.visualize.sentences import MERGED, SentencePair, Tokens, read_sentence
 
 AttentionKind = Literal["encoder", "decoder", "cross"]
 AttentionUnit = Literal["subwords", "words"]
@@ -261,8 +262,8 @@ def _matrix(each: LayerAttention, head: int, pair: SentencePair, *, unit: str) -
     visible, name = each.visible, "mean of the heads" if head == _MEAN else f"head {head}"
     rows, columns = queries.pieces, keys.pieces
     if unit == "words":
-        weights = merge_words(weights, query_words=queries.words, key_words=keys.words)
-        visible = merge_words(visible.double(), query_words=queries.words, key_words=keys.words) > 0
+        units = [[word.positions for word in words] for words in (keys.words, queries.words)]
+        weights, visible = merge_units(weights, *units), merge_units(visible.double(), *units) > 0
         rows, columns = [word.text for word in queries.words], [word.text for word in keys.words]
         axes = [axis.replace("token", "word") for axis in axes]
     masked = weights.numpy().astype(object)

@@ -3,10 +3,6 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import torch
-from jaxtyping import Float
-from torch import Tensor
-
 from translate.data.batching import EncodedPair
 from translate.data.tokenizer import BOS_ID, EOS_ID, Tokenizer
 from translate.decoding import Translator
@@ -64,14 +60,6 @@ def read_sentence(translator: Translator, text: str, *, target: str | None = Non
         target_input=tokens_of(tokenizers.target, ids.target, is_input=True),
         target_output=tokens_of(tokenizers.target, ids.target),
     )
-
-
-def merge_words(
-    weights: Float[Tensor, "query key"], *, query_words: Sequence[Word], key_words: Sequence[Word]
-) -> Float[Tensor, "query_words key_words"]:
-    """Weights between words: sums over the pieces of a key word, means over the pieces of a query word."""
-    by_key = torch.stack([weights[:, word.positions].sum(dim=1) for word in key_words], dim=1)
-    return torch.stack([by_key[word.positions].mean(dim=0) for word in query_words])
 
 
 def _encode(tokenizer: Tokenizer, text: str, *, what: str, translator: Translator) -> list[int]:
