@@ -109,24 +109,27 @@ def test_training_prints_its_progress_and_leaves_no_trace(
     assert (logger.level, logger.handlers) == (logging.NOTSET, handlers)
 
 
-@pytest.mark.parametrize("name", ["translate", "", None])
+@pytest.mark.parametrize(
+    ("name", "level"), [("translate", logging.WARNING), ("", logging.INFO), ("", logging.ERROR), (None, logging.NOTSET)]
+)
 def test_a_program_that_logs_by_itself_decides_what_is_printed(
     run: Run,
     capsys: pytest.CaptureFixture[str],
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
     name: str | None,
+    level: int,
     tmp_path: Path,
 ) -> None:
     """With a level of the package's logger or of the root's, or with a handler of the root's, which gets each line."""
     if name is not None:
-        monkeypatch.setattr(logging.getLogger(name), "level", logging.WARNING if name else logging.INFO)
+        monkeypatch.setattr(logging.getLogger(name), "level", level)
     logging.getLogger("translate")._cache.clear()  # type: ignore[attr-defined]  # of levels
     torch.set_num_threads(3)
     translate.train(CONFIG, run=tmp_path / "run", overrides=QUICK | {"training.threads": 1})
     assert capsys.readouterr().out == "" and torch.get_num_threads() == 3
     ended = sum(record.getMessage().startswith("Training ended after 4 steps") for record in caplog.records)
-    assert ended == (0 if name else 1)
+    assert ended == (1 if level < logging.WARNING else 0)
 
 
 def test_a_run_is_continued_by_itself_and_a_config_is_an_object(

@@ -121,7 +121,8 @@ def train(
 ) -> Run:
     """Train a tokenizer and a model, as `translate train` does.
 
-    The progress is printed, unless the program has given the logger `translate` or the root logger a level.
+    The progress is printed, unless the program has given the logger `translate` a level, or the root logger
+    another than its default.
 
     Args:
         config: The name of a preset, the path of a config file, or the content of such a file; to resume, also a run.
@@ -176,7 +177,7 @@ def _plain(value: Any) -> Any:
 def _printed_log() -> Iterator[None]:
     """Print what the package logs, unless the program has set up logging itself."""
     logger = logging.getLogger("translate")
-    if logger.level != logging.NOTSET or logger.isEnabledFor(logging.INFO):
+    if logger.level != logging.NOTSET or logging.root.level != logging.WARNING:  # the default of the root
         yield
         return
     # Some notebooks give the root logger a handler that prints these messages too.

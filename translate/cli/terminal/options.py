@@ -219,7 +219,7 @@ DECODING_OPTIONS = _read_options()
 _NEEDS: dict[str, tuple[str, Callable[[Any, dict[str, Any]], object]]] = {
     # Options, what they need, and whether the section `decoding` and the command's other arguments have it.
     "temperature top_k top_p epsilon seed": ("--search sample", lambda decoding, _: decoding.search == "sample"),
-    "beam_size diversity_groups": ("--search beam", lambda decoding, _: decoding.search == "beam"),
+    "beam_size patience diversity_groups": ("--search beam", lambda decoding, _: decoding.search == "beam"),
     "diversity_strength": ("--diversity-groups", lambda decoding, _: decoding.diversity_groups > 1),
     "mbr_candidates": ("--mbr", lambda decoding, _: decoding.mbr != "none"),
     "reverse_weight": ("--reverse", lambda _, arguments: arguments["reverse"]),
