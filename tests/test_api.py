@@ -93,6 +93,8 @@ def test_a_run_gives_its_translator(run: Run) -> None:
     translator = run.load(ensemble=[run.path], forbidden=["dog"], beam_size=np.int64(3))
     assert translator.config.beam_size == 3
     assert "dog" not in translator.translate("Ein Hund.", beam_size=np.int64(4)).text
+    with pytest.raises(InputError, match="^unknown option revers.*reverse"):
+        run.load(revers=run.path)
     with pytest.raises(InputError, match="^nowhere: no such run directory; "):
         Run("nowhere")
 

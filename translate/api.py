@@ -25,6 +25,7 @@ from translate.evaluation import evaluate as evaluation
 from translate.evaluation.metrics import check_lengths
 from translate.evaluation.test_sets import choose_test_set
 from translate.messages import MessageFormatter
+from translate.nearest import did_you_mean, nearest
 from translate.runs.directory import Checkpoint, open_run
 from translate.runs.metrics import Record, best_checkpoint_record, read_metrics
 from translate.visualize.attention import Attention, AttentionChoice, AttentionKind, AttentionUnit, look_at_attention
@@ -63,21 +64,9 @@ class Run:
         """The record of the best validation, whose weights are the best checkpoint; None: there was no validation."""
         return best_checkpoint_record(open_run(self.path), self.metrics, self.config.training.best_metric)
 
-    def load(
-        self,
-        *,
-        checkpoint: Checkpoint = "best",
-        ensemble: Sequence[str | PathLike[str]] = (),
-        reverse: str | PathLike[str] | None = None,
-        forbidden: Sequence[str] = (),
-        to: str | None = None,
-        from_: str | None = None,
-        **options: Any,
-    ) -> Translator:
+    def load(self, **options: Any) -> Translator:
         """The run's translator; see `translate.load`."""
-        asked_for: dict[str, Any] = {"ensemble": ensemble, "reverse": reverse, "forbidden": forbidden}
-        loaded = load_translator(self.path, checkpoint=checkpoint, options=options, to=to, from_=from_, **asked_for)
-        return loaded.translator
+        return load(self.path, **options)
 
     def __repr__(self) -> str:
         languages, best = Languages(self.config.data), self.best
@@ -109,6 +98,39 @@ def _draw_curve(title: str, metrics: Sequence[Record], kind: str, key: str) -> s
         '<svg width="260" height="90"><path d="M0 0V90H260" fill="none" stroke="currentColor" opacity="0.3"/>'
         f'<polyline points="{points}" fill="none" stroke="currentColor" stroke-width="1.5"/></svg></figure>'
     )
+
+
+def load(
+    run: str | PathLike[str],
+    *,
+    checkpoint: Checkpoint = "best",
+    ensemble: Sequence[str | PathLike[str]] = (),
+    reverse: str | PathLike[str] | None = None,
+    forbidden: Sequence[str] = (),
+    to: str | None = None,
+    from_: str | None = None,
+    **options: Any,
+) -> Translator:
+    """A translator from a run directory: `load("runs/demo").translate("Ein Hund schläft.", beam_size=5).text`.
+
+    Args:
+        checkpoint: best: chosen on validation; last: the newest.
+        ensemble: Other runs whose probabilities are averaged with this run's.
+        reverse: A run that translates in reverse; its log-probability of the source also ranks the beam.
+        forbidden: Words and phrases that no translation contains in the subwords that the tokenizer makes of them.
+        to: The language of translations that name none, if the run has several.
+        from_: The language of their sources.
+        options: Settings of the config section `decoding`, such as `precision="bf16"`.
+
+    Raises:
+        InputError: Not a run, or invalid settings.
+        RunError: A damaged run.
+    """
+    for name in options:
+        if meant := nearest(name, ["checkpoint", "ensemble", "forbidden", "reverse"], cutoff=0.8):
+            raise InputError(f"unknown option {name}{did_you_mean(meant)}")
+    asked_for: dict[str, Any] = {"ensemble": ensemble, "reverse": reverse, "forbidden": forbidden}
+    return load_translator(run, checkpoint=checkpoint, options=options, to=to, from_=from_, **asked_for).translator
 
 
 def train(
