@@ -4,14 +4,20 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from translate.decoding import Translation
-from translate.documents.document import READERS, DocumentFormat, format_of_file, translate_document
+from translate.documents.document import (
+    READERS,
+    DocumentFormat,
+    DocumentTranslation,
+    format_of_file,
+    translate_documents,
+)
 from translate.documents.segments import lay_out
 from translate.errors import InputError
 
@@ -35,8 +41,12 @@ few = settings(
 )
 
 
+def translate_document(text: str, document_format: DocumentFormat, *how: Any) -> DocumentTranslation:
+    return translate_documents([text], document_format, *how)[0]
+
+
 def by(function: Callable[[str], str]) -> Callable[[Sequence[str]], list[Translation]]:
-    """The argument `translate` of `translate_document` from a function of one sentence."""
+    """The argument `translate` of `translate_documents` from a function of one sentence."""
     return lambda texts: [Translation(text, function(text), [], 0.0, 0.0, False, False) for text in texts]
 
 

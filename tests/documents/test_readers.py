@@ -8,7 +8,7 @@ import pyromark
 import pytest
 
 from translate.decoding import Translation
-from translate.documents.document import READERS, DocumentFormat, translate_document
+from translate.documents.document import READERS, DocumentFormat, translate_documents
 from translate.documents.html import read_attributes
 from translate.documents.markdown import read_titles
 from translate.documents.segments import Segment, lay_out
@@ -147,10 +147,10 @@ def test_what_would_end_an_attribute_is_escaped() -> None:
         return [Translation(text, made, [], 0.0, 0.0, False, False) for text in texts]
 
     for text in ('<p title="t">x</p>', "<p title='t'>x</p>"):
-        document = html5lib.parse(translate_document(text, "html", translate).text, namespaceHTMLElements=False)
+        document = html5lib.parse(translate_documents([text], "html", translate)[0].text, namespaceHTMLElements=False)
         assert document.find(".//p").attrib == {"title": made}
     for text in ('[x](u "t")', "[x](u 't')"):
-        page = pyromark.html(translate_document(text, "markdown", translate).text)
+        page = pyromark.html(translate_documents([text], "markdown", translate)[0].text)
         assert html5lib.parse(page, namespaceHTMLElements=False).find(".//a").attrib == {"href": "u", "title": made}
 
 

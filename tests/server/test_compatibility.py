@@ -17,7 +17,7 @@ from starlette.testclient import TestClient
 from translate.config.data import DataConfig
 from translate.data.languages import Languages
 from translate.decoding.loading import load_own_translator
-from translate.documents.document import translate_document, word_weights
+from translate.documents.document import translate_documents, word_weights
 from translate.server.compatibility import add_paths
 from translate.server.gate import Access
 from translate.server.models import ServedModel
@@ -39,7 +39,7 @@ def expected(runs: list[Path]) -> str:
 def page(runs: list[Path]) -> str:
     """The page as `decode --document` translates it by the first model."""
     translator = load_own_translator(runs[0]).translator
-    found = translate_document(PAGE, "html", translator.translate_stream, partial(word_weights, translator))
+    (found,) = translate_documents([PAGE], "html", translator.translate_stream, partial(word_weights, translator))
     assert found.text != PAGE and not found.problems
     return found.text
 

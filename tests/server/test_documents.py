@@ -15,7 +15,7 @@ from fastapi import HTTPException
 from starlette.testclient import TestClient
 
 from translate.decoding.loading import load_own_translator
-from translate.documents.document import DocumentFormat, DocumentTranslation, translate_document, word_weights
+from translate.documents.document import DocumentFormat, DocumentTranslation, translate_documents, word_weights
 from translate.server.batching import BatchQueue, Job
 from translate.server.models import ServedModel
 
@@ -27,7 +27,8 @@ CUES = "\ufeff1\r\n00:00:01,000 --> 00:00:02,000\r\n<i>Hund läuft\r\nund schlä
 
 def expected(run: Path, text: str, kind: DocumentFormat, **options: Any) -> DocumentTranslation:
     translator = load_own_translator(run, options=options).translator
-    return translate_document(text, kind, translator.translate_stream, functools.partial(word_weights, translator))
+    align = functools.partial(word_weights, translator)
+    return translate_documents([text], kind, translator.translate_stream, align)[0]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 from translate.decoding import Translator
 from translate.decoding.loading import load_own_translator
-from translate.documents.document import translate_document, word_weights
+from translate.documents.document import translate_documents, word_weights
 from translate.runs.loading import load_run
 from translate.server.models import ServedModel
 
@@ -40,7 +40,7 @@ def test_a_request_names_its_languages(served: TestClient, translator: Translato
     page = {"text": f'<html lang="de"><p>{DOG}</p></html>', "format": "html", "to": "en", "from": "de"}
     toward = translator.toward(to="en")
     align = partial(word_weights, toward)
-    expected = translate_document(page["text"], "html", toward.translate_stream, align, toward.direction)
+    (expected,) = translate_documents([page["text"]], "html", toward.translate_stream, align, toward.direction)
     assert served.post("/translate/document", json=page).json()["text"] == expected.text
     assert expected.text.startswith('<html lang="en">')
 

@@ -247,7 +247,7 @@ class _Decoding(NamedTuple):
         """
         from translate.decoding import Request
         from translate.decoding.constraints.terminology import read_terminology
-        from translate.documents.document import format_of_file, translate_document, word_weights
+        from translate.documents.document import format_of_file, translate_documents, word_weights
 
         document_format = document_format or format_of_file(self.file)
         text = read_document(self.file)
@@ -266,7 +266,7 @@ class _Decoding(NamedTuple):
                     raise InputError(quote) from error
 
         align = functools.partial(word_weights, translator)
-        document = translate_document(text, document_format, translate, align, translator.direction)
+        (document,) = translate_documents([text], document_format, translate, align, translator.direction)
         write_lines([document.text], self.output, end="")
         seconds = time.perf_counter() - started
         for problem in document.problems:

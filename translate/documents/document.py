@@ -76,14 +76,14 @@ def format_of_file(path: Path | None) -> DocumentFormat:
     return _EXTENSIONS[suffix]
 
 
-def translate_document(
-    text: str,
+def translate_documents(
+    texts: Sequence[str],
     document_format: DocumentFormat,
     translate: Callable[[Sequence[str]], Iterable[Translation]],
     align: Callable[[Sequence[Translation]], Iterable[Weights]] | None = None,
     direction: Direction | None = None,
-) -> DocumentTranslation:
-    """Translate the text of a document and copy everything else.
+) -> list[DocumentTranslation]:
+    """Translate the text of documents, with the sentences of all in one call, and copy everything else.
 
     Args:
         translate: Translates sentences; called once for the text and once for attributes, if there are any.
@@ -93,17 +93,6 @@ def translate_document(
     Raises:
         InputError: The extra `documents` is not installed, and the format needs it.
     """
-    return translate_documents([text], document_format, translate, align, direction)[0]
-
-
-def translate_documents(
-    texts: Sequence[str],
-    document_format: DocumentFormat,
-    translate: Callable[[Sequence[str]], Iterable[Translation]],
-    align: Callable[[Sequence[Translation]], Iterable[Weights]] | None = None,
-    direction: Direction | None = None,
-) -> list[DocumentTranslation]:
-    """Translate documents as `translate_document` does, with the sentences of all documents in one call."""
     marks = ["\ufeff" * text.startswith("\ufeff") for text in texts]
     documents = [
         DocumentTranslation(text.removeprefix(mark), 0, 0, 0, 0, [], ConditionCounts())
@@ -178,7 +167,7 @@ class _Page:
 def word_weights(
     translator: Translator, translations: Sequence[Translation], *, on_finished: OnFinished = ignore_progress
 ) -> Iterator[Weights]:
-    """Yield the cross-attention between the words of each translation and its source, as `translate_document` aligns.
+    """Yield the cross-attention between the words of each translation and its source, as `translate_documents` aligns.
 
     Weights of end symbols are left out. If the tokenizer's words are not those between spaces, for instance because it
     normalizes the text, words are aligned in order.

@@ -236,7 +236,7 @@ class ServedModel:
         """Translate documents in a thread, so that other requests do not wait while documents are parsed.
 
         Raises:
-            InputError: As in `translate_document`; or a setting or the number of sentences is over its limit.
+            InputError: No extra `documents`; or a setting or the number of sentences is over its limit.
             HTTPException: The queue is full, or the answer took too long.
         """
         self._check_texts(texts, max_characters=self.limits.body_bytes)
