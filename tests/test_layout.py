@@ -15,7 +15,7 @@ PACKAGE = Path(translate.__file__).parent
 
 # From the bottom to the top. A file imports from lower layers and from its own folder.
 LAYERS = [
-    {"errors", "atomic", "bars", "files", "fingerprint", "language_codes", "memory", "messages", "nearest"},
+    {"errors", "atomic", "bars", "bleu", "files", "fingerprint", "language_codes", "memory", "messages", "nearest"},
     {"distributed"},
     {"config"},
     {"data"},

@@ -13,13 +13,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, overload
+from typing import BinaryIO, overload
 
 from translate.errors import InputError
 from translate.files import BEGINNING_BYTES, describe_binary, open_input
-
-if TYPE_CHECKING:
-    from sacrebleu.metrics.bleu import BLEU
 
 _COMPRESSED = re.compile(
     rb"(?P<gzip>\x1f\x8b)|(?P<bzip2>BZh[1-9]1AY&SY)|(?P<xz>\xfd7zXZ\0)|(?P<zstd>\x28\xb5\x2f\xfd)|(?P<zip>PK\x03\x04)"
@@ -72,24 +69,6 @@ def iterate_lines(stream: io.BufferedIOBase | BinaryIO, name: str) -> Iterator[s
 def in_one_line(text: str) -> str:
     """A text with spaces for NUL and for every character at which a program may end a line."""
     return _LINE_BREAKS.sub(" ", text)
-
-
-def load_bleu(tokenizer: str) -> "BLEU":
-    """SacreBLEU's BLEU of single sentences, with one of its tokenizers.
-
-    Raises:
-        InputError: The tokenizer's package is not installed.
-    """
-    from sacrebleu.metrics.bleu import BLEU
-
-    try:
-        return BLEU(tokenize=tokenizer, effective_order=True)
-    except (ImportError, RuntimeError) as error:
-        package = f"sacrebleu[{tokenizer.removesuffix('-mecab')}]"
-        raise InputError(
-            f"evaluation.bleu_tokenizer = {tokenizer}: its package is not installed; install it with"
-            f" pip install '{package}', or choose another tokenizer, such as 13a"
-        ) from error
 
 
 def _check_beginning(line: bytes, name: str) -> None:

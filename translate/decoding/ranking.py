@@ -15,8 +15,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from translate.bleu import load_bleu
 from translate.config.decoding import DecodingConfig
-from translate.data.text import in_one_line, load_bleu
+from translate.data.text import in_one_line
 from translate.data.tokenizer import Tokenizer, Tokenizers
 from translate.decoding.constraints.phrases import build_word_tables, encode_phrase, unsatisfied_phrases
 from translate.decoding.request import SearchInput, Translation

@@ -13,9 +13,9 @@ from typing import Any, Literal
 from sacrebleu.metrics.chrf import CHRF
 
 from translate._version import package_versions
+from translate.bleu import load_bleu
 from translate.config.decoding import DecodingConfig
 from translate.config.load import read_resolved_config
-from translate.data.text import load_bleu
 from translate.decoding.request import ConditionCounts, Translation
 from translate.fingerprint import fingerprint
 from translate.runs.checkpoint import read_tensors

@@ -10,8 +10,8 @@ from sacrebleu.metrics.base import Metric as SacreMetric
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.significance import PairedTest
 
+from translate.bleu import load_bleu
 from translate.config.schema import EvaluationConfig
-from translate.data.text import load_bleu
 from translate.errors import InputError
 from translate.evaluation.metrics import SCORES
 from translate.evaluation.programs import LineScores, MetricProgram, run_programs

@@ -12,8 +12,8 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from translate._version import package_versions
 from translate.atomic import explain_write_errors, write_text
+from translate.bleu import load_bleu
 from translate.config.schema import EvaluationConfig
-from translate.data.text import load_bleu
 from translate.decoding import OnFinished, Translation, Translator, count_conditions, ignore_progress
 from translate.distributed.process_group import SINGLE_PROCESS, World
 from translate.evaluation.metrics import Metric, score_translations

@@ -11,8 +11,8 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
+from translate.bleu import load_bleu
 from translate.config.schema import EvaluationConfig
-from translate.data.text import load_bleu
 from translate.errors import InputError
 
 logger = logging.getLogger(__name__)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import torch
 
+from translate.bleu import load_bleu
 from translate.config.data import DataConfig, is_stream
 from translate.config.schema import Config
 from translate.config.section import MOST
@@ -26,7 +27,6 @@ from translate.data.extension import add_tags, extend_tokenizers
 from translate.data.filtering import FilterReport, log_reports
 from translate.data.languages import Languages
 from translate.data.streaming import Batches, StreamedBatches, TrainingStreams
-from translate.data.text import load_bleu
 from translate.data.tokenizer import EOS_ID, Tokenizers, load_tokenizers, prepare_tokenizers
 from translate.decoding.translator import check_search
 from translate.distributed.process_group import SINGLE_PROCESS, World, read_environment
