@@ -2,6 +2,7 @@
 
 import functools
 import logging
+import math
 import re
 import shutil
 import textwrap
@@ -22,6 +23,13 @@ def fill(text: str, first: str, others: str) -> str:
     """Escaped text that is wrapped at the terminal's width, with the indents of its first and its other lines."""
     width = max(30, min(120, shutil.get_terminal_size(fallback=(120, 24)).columns))
     return "\n".join(wrap(escaped(text), width, initial_indent=first, subsequent_indent=others))
+
+
+def describe_seconds(seconds: float) -> str:
+    """A time in at most eight characters: 40 s, 12 min, 3.3 h, 2.2 days."""
+    units = (("s", 1, 59.5), ("min", 60, 59.5), ("h", 3600, 23.95), ("days", 86400, math.inf))
+    unit, number = next((unit, seconds / length) for unit, length, limit in units if seconds / length < limit)
+    return f"{number:.1f} {unit}" if unit in ("h", "days") and number < 9.95 else f"{number:.0f} {unit}"
 
 
 class MessageFormatter(logging.Formatter):

@@ -13,7 +13,7 @@ from translate.cli.terminal.console import has_colour, show_only
 from translate.cli.terminal.lines import plain, print_json, print_result
 from translate.cli.terminal.options import ConfigArgument, JsonOption, Overrides, RunArgument
 from translate.errors import InputError
-from translate.messages import fill
+from translate.messages import describe_seconds, fill
 
 if TYPE_CHECKING:
     from translate.lint.check import Report
@@ -180,7 +180,6 @@ def _data_lines(report: "Report") -> Iterator[str]:
 
 
 def _training_lines(report: "Report") -> Iterator[str]:
-    from translate.training.tracking.log_window import describe_seconds
 
     for vocabulary in report.vocabularies:
         unused = f"{vocabulary.num_unused:,} of {vocabulary.num_entries:,} subwords never used"

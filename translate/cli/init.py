@@ -9,7 +9,7 @@ from translate.cli.terminal.console import show_only
 from translate.cli.terminal.lines import aligned_columns, plain, print_result
 from translate.cli.terminal.options import JsonOption
 from translate.errors import InputError
-from translate.messages import fill
+from translate.messages import describe_seconds, fill
 
 _SOURCE = "Sentences, one per line; or a TSV, CSV, JSON Lines, Parquet or TMX file; or a data set of the Hub."
 _LITTLE_TEXT = 20_000  # pairs
@@ -58,7 +58,6 @@ def init(
     from translate.atomic import atomic_folder, write_text
     from translate.lint.findings import count_findings
     from translate.lint.new_config import propose_config
-    from translate.training.tracking.log_window import describe_seconds
 
     with atomic_folder(folder) as temporary:
         write_split(split, corpora, temporary, direction)

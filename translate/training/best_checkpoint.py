@@ -20,6 +20,7 @@ from translate.distributed.process_group import SINGLE_PROCESS, Cancelled, World
 from translate.distributed.state import full_state_dict, full_tensor, is_sharded, load_model_state_dict
 from translate.errors import InputError
 from translate.evaluation.evaluate import spread_samples
+from translate.messages import describe_seconds
 from translate.model import Transformer
 from translate.model.lora import merge_lora, using_weights
 from translate.runs.checkpoint import WEIGHTS_PREFIX, add_prefix, read_tensors, write_checkpoint
@@ -35,7 +36,6 @@ from translate.runs.metadata import AVERAGED_KEY, describe_moment
 from translate.runs.progress import Progress
 from translate.training.signals import StopRequests
 from translate.training.state import Training
-from translate.training.tracking.log_window import describe_seconds
 from translate.training.tracking.profile import VALIDATION_AND_SAVING
 from translate.training.tracking.recorder import Recorder
 from translate.training.validation import (

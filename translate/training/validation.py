@@ -21,9 +21,10 @@ from translate.distributed.process_group import SINGLE_PROCESS, World
 from translate.evaluation.evaluate import Evaluation, evaluate, gather_lines
 from translate.fingerprint import fingerprint
 from translate.memory import release_free_memory
+from translate.messages import describe_seconds
 from translate.model import Transformer
 from translate.model.device import explain_out_of_memory
-from translate.training.tracking.log_window import describe_perplexity, describe_seconds
+from translate.training.tracking.log_window import describe_perplexity
 
 # Search settings that affect the loss, and those that affect no translation; all others affect only BLEU.
 _DECIDE_LOSS = {"long", "max_source_tokens", "max_target_tokens", "precision"}

@@ -13,7 +13,6 @@ from translate.training.tracking import log_window
 from translate.training.tracking.log_window import (
     LogWindow,
     describe_perplexity,
-    describe_seconds,
     describe_step,
 )
 
@@ -133,17 +132,6 @@ def test_steps_left_end_with_whatever_comes_first(max_steps: int, max_epochs: in
 )
 def test_a_perplexity_in_at_most_seven_characters(number: float, text: str) -> None:
     assert describe_perplexity(number) == text
-
-
-@pytest.mark.parametrize(
-    "seconds, text",
-    [
-        *((59.4, "59 s"), (59.5, "1 min"), (59.6 * 60, "1.0 h"), (9.96 * 3600, "10 h"), (23.96 * 3600, "1.0 days")),
-        (100 * 86400.0, "100 days"),
-    ],
-)
-def test_a_time_in_at_most_eight_characters(seconds: float, text: str) -> None:
-    assert describe_seconds(seconds) == text
 
 
 def test_the_longest_line_of_a_step_has_80_columns() -> None:

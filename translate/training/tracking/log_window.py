@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.profiler import record_function
 
 from translate.config.schema import Config
+from translate.messages import describe_seconds
 from translate.model.device import copy_to_host
 from translate.runs.progress import Progress
 from translate.training.step import StepResult
@@ -137,10 +138,3 @@ def describe_perplexity(perplexity: float) -> str:
     if perplexity < 99.995:
         return f"{perplexity:.2f}"
     return f"{perplexity:,.0f}" if perplexity < 999_999.5 else f"{perplexity:.0e}"
-
-
-def describe_seconds(seconds: float) -> str:
-    """A time in at most eight characters: 40 s, 12 min, 3.3 h, 2.2 days."""
-    units = (("s", 1, 59.5), ("min", 60, 59.5), ("h", 3600, 23.95), ("days", 86400, math.inf))
-    unit, number = next((unit, seconds / length) for unit, length, limit in units if seconds / length < limit)
-    return f"{number:.1f} {unit}" if unit in ("h", "days") and number < 9.95 else f"{number:.0f} {unit}"
