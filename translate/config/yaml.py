@@ -216,6 +216,16 @@ def join_key(prefix: str, key: str) -> str:
     return f"{prefix}.{key}" if prefix else key
 
 
+def flatten_keys(value: object, prefix: str = "") -> dict[str, object]:
+    """A nested mapping with dotted keys."""
+    if not isinstance(value, dict):
+        return {prefix: value}
+    flat: dict[str, object] = {}
+    for name, item in value.items():
+        flat |= flatten_keys(item, join_key(prefix, name))
+    return flat
+
+
 def is_unicode(text: str) -> bool:
     """Whether a text can be written as UTF-8, unlike a path with other bytes or half a surrogate pair."""
     return text == text.encode(errors="replace").decode()

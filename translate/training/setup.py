@@ -8,6 +8,7 @@ import torch
 
 from translate._version import __version__
 from translate.config.schema import Config, ModelConfig, TrainingConfig
+from translate.config.yaml import flatten_keys
 from translate.data.batching import EncodedPair, collate
 from translate.data.tokenizer import PAD_ID, Tokenizers
 from translate.distributed.process_group import SINGLE_PROCESS, DistributedEnvironment, World
@@ -260,13 +261,3 @@ def log_setup(train_step: TrainStep) -> None:
     logger.info(f"Device: {train_step.description}")
     for fallback in train_step.fallbacks:
         logger.warning(fallback)
-
-
-def flatten_keys(value: object, prefix: str = "") -> dict[str, object]:
-    """A nested mapping with dotted keys."""
-    if not isinstance(value, dict):
-        return {prefix: value}
-    flat: dict[str, object] = {}
-    for name, item in value.items():
-        flat |= flatten_keys(item, f"{prefix}.{name}" if prefix else name)
-    return flat

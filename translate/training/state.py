@@ -15,6 +15,7 @@ from torch import Tensor
 
 from translate.config.load import read_resolved_config
 from translate.config.schema import Config, TrainingConfig
+from translate.config.yaml import flatten_keys
 from translate.data.corpora import data_fingerprint
 from translate.data.streaming import StreamedBatches
 from translate.distributed.process_group import World
@@ -57,7 +58,7 @@ from translate.runs.metrics import is_finished, read_metrics
 from translate.runs.progress import Progress
 from translate.training.optimizer import AveragedWeights, expected_state, learning_rate
 from translate.training.preparation import TrainingData, override_training, resolve_step_tokens
-from translate.training.setup import LOCATIONS, describe_environment, flatten_keys
+from translate.training.setup import LOCATIONS, describe_environment
 from translate.training.step import TrainStep
 from translate.training.validation import validation_fingerprint
 

@@ -12,10 +12,10 @@ from typing import Any
 
 from translate.atomic import write_text
 from translate.config.schema import Config, TrainingConfig
+from translate.config.yaml import flatten_keys
 from translate.errors import InputError, import_extra
 from translate.files import FileError, read_json
 from translate.runs.directory import RunDirectory
-from translate.training.setup import flatten_keys
 
 logger = logging.getLogger(__name__)
 
