@@ -5,14 +5,7 @@ import pytest
 
 from translate.config.data import DataConfig
 from translate.data.corpora import ParallelCorpus
-from translate.data.filtering import (
-    filter_pairs,
-    find_new,
-    hash_lines,
-    hash_pairs,
-    near_duplicate_hashes,
-    near_duplicate_key,
-)
+from translate.data.filtering import filter_pairs, find_new, hash_lines, hash_pairs
 from translate.errors import InputError
 
 NEWS = ParallelCorpus("news", [], [], 1.0)
@@ -73,43 +66,3 @@ def test_copies_and_repetitions_are_left_out_if_asked() -> None:
         counts |= {"source and target equal (data.leave_out)": num_equal, "repeated (data.leave_out)": num_repeated}
         assert report.left_out == counts
     assert find_new(hash_lines([])).tolist() == []
-
-
-@pytest.mark.parametrize(
-    ("line", "key"),
-    [
-        ("Zwei Männer, im Freien!", "zwei männer im freien"),
-        ("  zwei \t MÄNNER im\u00a0Freien ", "zwei männer im freien"),
-        ("„Zwei“ Ma\u0308nner — im Freien…", "zwei männer im freien"),  # a letter and its dots; general punctuation
-        ("Straße", "strasse"),
-        ("ﬁne Ｗｉｄｅ", "fine wide"),
-        ("12.5 % of 3,000", "000 of 0000"),
-        ("٣ and 7", "0 and 0"),
-        ("zero\u200bwidth\u00ad", "zerowidth"),
-        ("two\nlines\rand\x85more", "two lines and more"),
-        ("हिन्दी", "हिन्दी"),  # vowel signs are marks, and stay
-        ("half a pair \udc80", "half a pair"),
-        ("…!? 👍", ""),
-        ("", ""),
-    ],
-)
-def test_what_is_left_of_a_line(line: str, key: str) -> None:
-    assert near_duplicate_key(line) == key
-
-
-def test_hashes_of_lines() -> None:
-    lines = [
-        "Number 17.",
-        "number 25",
-        "Numbers 25",
-        "",
-        "!",
-        *(f"line {chr(97 + n % 26)}{n // 26}" for n in range(260)),
-    ]
-    hashes = near_duplicate_hashes(line for line in lines)
-    assert hashes[0] == hashes[1] != hashes[2]
-    assert hashes[3:5].tolist() == [0, 0]
-    assert len({*hashes[5:].tolist()}) == 26  # digits do not tell lines apart
-    assert len({*near_duplicate_hashes(lines, keep_digits=True).tolist()}) == 3 + 1 + 260  # unless they are kept
-    assert near_duplicate_key("٣ and 12.5 %", keep_digits=True) == "3 and 125"
-    assert near_duplicate_hashes([]).tolist() == []

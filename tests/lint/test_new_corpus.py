@@ -9,8 +9,8 @@ from harness import write_lines
 
 from translate.config.data import HubCorpus, TableCorpus, TextCorpus, TsvCorpus
 from translate.data.corpora import ParallelCorpus
-from translate.data.filtering import near_duplicate_hashes
 from translate.errors import InputError
+from translate.lint.corpora import near_duplicate_hashes
 from translate.lint.new_corpus import find_corpora, read_named, split_pairs, write_split
 
 

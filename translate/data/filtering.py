@@ -1,8 +1,7 @@
-"""Which training pairs are left out, and why; the log has one line per reason. And which lines are near-duplicates."""
+"""Which training pairs are left out, and why; the log has one line per reason."""
 
 import hashlib
 import logging
-import unicodedata
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
@@ -17,7 +16,6 @@ from translate.errors import InputError
 logger = logging.getLogger(__name__)
 
 _ODD = np.int64(-7046029254386353131)  # 2^64 divided by the golden ratio: spreads the source's bits over the sum
-_ONE_DIGIT = str.maketrans("123456789", "0" * 9)
 
 
 class FilterReport(NamedTuple):
@@ -69,36 +67,6 @@ def find_new(values: NDArray[np.int64]) -> NDArray[np.bool_]:
     is_new = np.zeros(len(values), dtype=np.bool_)
     is_new[np.unique(values, return_index=True)[1]] = True
     return is_new
-
-
-class _KeyCharacters(dict[int, str | None]):
-    """What a key has in place of each character, by the character's code; None: nothing."""
-
-    def __missing__(self, code: int) -> str | None:
-        character, kind = chr(code), unicodedata.category(chr(code))
-        kept = str(unicodedata.decimal(character)) if kind == "Nd" else None if kind[0] in "PSCZ" else character
-        return self.setdefault(code, " " if character.isspace() else kept)
-
-
-_KEY_CHARACTERS = _KeyCharacters()
-
-
-def near_duplicate_hashes(lines: Iterable[str], *, keep_digits: bool = False) -> NDArray[np.int64]:
-    """The 64-bit hash of each line's `near_duplicate_key`, valid in this process; 0: the key is empty.
-
-    One core hashes 260,000 German lines of Multi30k per second, and twice as many English ones, which are ASCII.
-    """
-    return np.fromiter((hash(near_duplicate_key(line, keep_digits=keep_digits)) for line in lines), np.int64)
-
-
-def near_duplicate_key(line: str, *, keep_digits: bool = False) -> str:
-    """What is left of a line: its letters and digits. A line with an empty key duplicates nothing.
-
-    Letters are in their compatibility form (NFKC) and lowercase, and words are one space apart. Punctuation, symbols
-    and invisible characters are removed. Each digit becomes 0, unless digits are kept.
-    """
-    key = " ".join(unicodedata.normalize("NFKC", line).casefold().translate(_KEY_CHARACTERS).split())
-    return key if keep_digits else key.translate(_ONE_DIGIT)
 
 
 def filter_pairs(

@@ -24,12 +24,11 @@ from translate.config.schema import TokenizerConfig
 from translate.config.show import annotated_yaml
 from translate.config.yaml import Origin
 from translate.data.corpora import read_corpus
-from translate.data.filtering import near_duplicate_hashes
 from translate.data.languages import Languages
 from translate.data.tokenizer import Tokenizer, train_tokenizer
 from translate.errors import InputError
 from translate.lint import corpora as inspection
-from translate.lint.corpora import Sample, Survey, survey_corpus
+from translate.lint.corpora import Sample, Survey, near_duplicate_hashes, survey_corpus
 from translate.lint.findings import Suspects
 from translate.lint.languages import KnownLanguage, learn_known
 from translate.lint.misalignment import Ints, count_items, find_unlikely_lengths

@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 from translate.atomic import atomic_write
 from translate.config.data import LANGUAGE_CODE, Corpus, HubCorpus, TableCorpus, TextCorpus, TsvCorpus
 from translate.data.corpora import ParallelCorpus, read_corpus
-from translate.data.filtering import find_new, hash_lines, hash_pairs, near_duplicate_hashes
+from translate.data.filtering import find_new, hash_lines, hash_pairs
 from translate.data.languages import Direction
 from translate.data.tables import hub_columns, table_columns
 from translate.errors import InputError
 from translate.files import require_file
 from translate.language_codes import find_language
+from translate.lint.corpora import near_duplicate_hashes
 from translate.lint.findings import KINDS
 from translate.lint.languages import are_in_one_language
 
