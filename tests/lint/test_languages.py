@@ -6,7 +6,7 @@ import pytest
 
 from translate.data.languages import Direction
 from translate.lint.languages import (
-    Languages,
+    TrigramCounts,
     find_wrong_languages,
     find_wrong_sides,
     identify_sides,
@@ -19,13 +19,13 @@ Text = tuple[list[str], list[str]]
 
 
 @pytest.fixture(scope="module")
-def languages(some: Text) -> Languages:
+def languages(some: Text) -> TrigramCounts:
     learnt = learn_languages(*some)
     assert learnt is not None
     return learnt
 
 
-def test_clean_text_is_in_its_languages(some: Text, held_out: Text, languages: Languages) -> None:
+def test_clean_text_is_in_its_languages(some: Text, held_out: Text, languages: TrigramCounts) -> None:
     assert [side.tolist() for side in find_wrong_languages(*some, languages, is_own=(True, True)).values()] == [[]] * 4
     assert [side.tolist() for side in find_wrong_languages(*held_out, languages, is_own=(False, False)).values()] == [
         []

@@ -20,7 +20,7 @@ from translate.data.cache import DataCache
 from translate.data.corpora import ParallelCorpus, join_texts
 from translate.data.filtering import FilterReport, filter_pairs
 from translate.data.subword_sampling import SamplingPool, sample_lines
-from translate.data.token_store import Check, TokenChunk, TokenStore, TokenWriter, encode_texts
+from translate.data.token_store import CheckCancelled, TokenChunk, TokenStore, TokenWriter, encode_texts
 from translate.data.tokenizer import Tokenizers
 from translate.errors import InputError
 
@@ -173,7 +173,7 @@ class TrainingBatches:
         other._settings = self._settings._replace(batch_tokens=batch_tokens)
         return other
 
-    def epoch(self, number: int, *, check: Check = lambda: None, is_changed: bool = True) -> Epoch:
+    def epoch(self, number: int, *, check: CheckCancelled = lambda: None, is_changed: bool = True) -> Epoch:
         """Epoch `number`, counted from 0: the same batches in the same order whenever it is asked for.
 
         With `is_changed` off, pairs keep their usual text and segmentation, which is fast. `Batch.indices` counts the
@@ -221,7 +221,13 @@ class TrainingBatches:
         return np.concatenate(chosen), np.concatenate(changes)
 
     def _resegment(
-        self, chosen: NDArray[np.int64], changes: NDArray[np.uint8], new: NDArray[np.int64], *, epoch: int, check: Check
+        self,
+        chosen: NDArray[np.int64],
+        changes: NDArray[np.uint8],
+        new: NDArray[np.int64],
+        *,
+        epoch: int,
+        check: CheckCancelled,
     ) -> tuple[TokenStore, TokenStore, NDArray[np.int64]]:
         """Change the chosen pairs at the places `new` and segment them again; the others are only copied.
 

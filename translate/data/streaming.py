@@ -22,7 +22,7 @@ from translate.data.filtering import FilterReport, log_reports
 from translate.data.languages import Languages
 from translate.data.subword_sampling import SamplingPool
 from translate.data.tables import PairChunk, StreamPosition, open_stream, table_name
-from translate.data.token_store import Check, TokenChunk, TokenStore, TokenWriter, encode_chunks
+from translate.data.token_store import CheckCancelled, TokenChunk, TokenStore, TokenWriter, encode_chunks
 from translate.data.tokenizer import Tokenizer, Tokenizers
 from translate.distributed.process_group import World
 from translate.errors import InputError, RunError
@@ -65,7 +65,7 @@ class CorpusStream:
             return repr((*origin, *columns, corpus.weight, self.segment_pairs))
         return repr((corpus.kind, corpus.path.stat().st_size, *columns, corpus.weight, self.segment_pairs))
 
-    def read(self, *, check: Check = lambda: None) -> tuple[ParallelCorpus, StreamPosition]:
+    def read(self, *, check: CheckCancelled = lambda: None) -> tuple[ParallelCorpus, StreamPosition]:
         """Read the next segment, and return it with the position at which it begins.
 
         Raises:
@@ -94,7 +94,7 @@ class CorpusStream:
         part = ParallelCorpus(name, sources, targets, 1.0, corpus.source_tag, augment=corpus.augment)
         return tag_corpus(part, corpus, self._languages), begin
 
-    def _chunks(self, check: Check, digests: Sequence[Any]) -> Iterator[PairChunk]:
+    def _chunks(self, check: CheckCancelled, digests: Sequence[Any]) -> Iterator[PairChunk]:
         """The pairs of the segment at the position, added to the digests; at the end of a pass the next one begins."""
         for is_new_pass in (False, True):
             if is_new_pass:
@@ -180,7 +180,7 @@ class TrainingStreams:
                     " data.stream_segment_pairs, or set its streaming to false: then weight says how often each is seen"
                 )
 
-    def segment(self, number: int, *, check: Check = lambda: None) -> list[ParallelCorpus]:
+    def segment(self, number: int, *, check: CheckCancelled = lambda: None) -> list[ParallelCorpus]:
         """Read segment `number`, counted from 0: the corpora of `data.train`, and the next part of each streamed one.
 
         If its position is not known, it must come after the segment that was read last; all in between are read too.
@@ -259,7 +259,7 @@ class StreamedBatches:
             other._newest = self._newest[0], self._newest[1].with_batch_tokens(batch_tokens)
         return other
 
-    def epoch(self, number: int, *, check: Check = lambda: None, is_changed: bool = True) -> Epoch:
+    def epoch(self, number: int, *, check: CheckCancelled = lambda: None, is_changed: bool = True) -> Epoch:
         """Segment `number`, counted from 0: the same batches in the same order whenever it is asked for.
 
         Raises:
@@ -272,7 +272,7 @@ class StreamedBatches:
             self._newest = number, self._prepare(number, check)
         return self._newest[1].epoch(number, check=check, is_changed=is_changed)
 
-    def _prepare(self, number: int, check: Check) -> TrainingBatches:
+    def _prepare(self, number: int, check: CheckCancelled) -> TrainingBatches:
         read = partial(self._streams.segment, number, check=check)
         try:
             corpora = self._world.run_cancellable(read if number else lambda: self._streams.first)
@@ -294,7 +294,7 @@ class StreamedBatches:
             log_reports(batches.filter_reports)
         return batches
 
-    def _encode(self, texts: Sequence[str], tokenizer: Tokenizer, check: Check) -> TokenStore:
+    def _encode(self, texts: Sequence[str], tokenizer: Tokenizer, check: CheckCancelled) -> TokenStore:
         """The ids of each line: each process encodes a part, and all processes get all ids."""
         writer, world = TokenWriter("the token ids of a segment"), self._world
         with show_progress("Encoding the next segment", len(texts), unit="lines") as advance:

@@ -21,7 +21,7 @@ from itertools import chain, count
 
 import numpy as np
 
-from translate.data.token_store import Check, TokenChunk, flatten, results_in_order
+from translate.data.token_store import CheckCancelled, TokenChunk, flatten, results_in_order
 from translate.data.tokenizer import SPACE, UNK_ID, Tokenizer
 
 logger = logging.getLogger(__name__)
@@ -244,7 +244,9 @@ class SamplingPool:
         self._num_processes = min(num_processes, _MAX_PROCESSES)
         self._executor: Executor | None = None
 
-    def run(self, tasks: Iterable[Callable[[], TokenChunk]], *, num_lines: int, check: Check) -> Iterator[TokenChunk]:
+    def run(
+        self, tasks: Iterable[Callable[[], TokenChunk]], *, num_lines: int, check: CheckCancelled
+    ) -> Iterator[TokenChunk]:
         """The results of the tasks, in order; `num_lines` are the lines of all of them."""
         remaining = iter(tasks)
         given: deque[Callable[[], TokenChunk]] = deque()  # with the workers, without a result yet

@@ -141,7 +141,7 @@ def id_type(vocab_size: int) -> np.dtype[np.integer]:
 # Encoding
 
 
-Check = Callable[[], None]
+CheckCancelled = Callable[[], None]
 """Called now and then in long work; an exception that it raises, such as `Cancelled`, ends the work."""
 
 
@@ -168,7 +168,7 @@ def encode_chunks(
     tokenizer: Tokenizer,
     *,
     num_threads: int,
-    check: Check = lambda: None,
+    check: CheckCancelled = lambda: None,
     advance: Advance = lambda number: None,
 ) -> Iterator[TokenChunk]:
     """The ids of all lines, a thousand lines at a time; they do not depend on the number of threads."""

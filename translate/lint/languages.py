@@ -36,7 +36,7 @@ _CLEARLY, _IDENTIFIED_LINES, _IDENTIFIED_CHARACTERS = 0.2, 200, 1000
 _LONGEST_WORDS = 15.0  # characters per word, on average; more mean that words are not separated by spaces
 _JUDGED_LINES = 1000  # of a side that may be in another language as a whole
 
-Languages = tuple[NDArray[np.float64], NDArray[np.float64]]
+TrigramCounts = tuple[NDArray[np.float64], NDArray[np.float64]]
 """How often each trigram occurs on the two sides of a corpus: a model of its languages."""
 
 
@@ -113,7 +113,7 @@ def find_wrong_sides(
         yield from (f"{key}: its {name} should be {code}, but looks like {each} in {known[each].key}" for each in found)
 
 
-def learn_languages(sources: Sequence[str], targets: Sequence[str]) -> Languages | None:
+def learn_languages(sources: Sequence[str], targets: Sequence[str]) -> TrigramCounts | None:
     """The languages of a corpus; None: it is too small."""
     return None if len(sources) < _FEW_PAIRS else (_learn(sources), _learn(targets))
 
@@ -158,7 +158,7 @@ def _shares_of_own(lines: Sequence[str], others: Sequence[str]) -> list[float] |
 
 
 def find_wrong_languages(
-    sources: Sequence[str], targets: Sequence[str], languages: Languages, *, is_own: tuple[bool, bool]
+    sources: Sequence[str], targets: Sequence[str], languages: TrigramCounts, *, is_own: tuple[bool, bool]
 ) -> dict[str, NDArray[np.int64]]:
     """Positions of lines that look like the other side or like neither, by naive Bayes on trigrams of characters.
 
