@@ -12,7 +12,7 @@ from translate.data.batching import EncodedPair
 from translate.data.languages import Languages
 from translate.decoding import Request
 from translate.decoding.loading import load_own_translator, load_translator
-from translate.decoding.output.formats import CorpusScore, describe_scores, format_translations
+from translate.decoding.output.formats import CorpusScore, format_translations, score_records
 from translate.decoding.shortlist import make_shortlist, read_shortlist
 from translate.decoding.splitting import split_source
 from translate.errors import InputError
@@ -151,7 +151,7 @@ def test_records_name_the_languages_only_where_there_is_a_choice(both: Toy, toy:
         translator = load_own_translator(run.path).translator.toward(to="en")
         found = translator.translate(run.sources[:1])
         (line,) = format_translations(found, translator, output_format="jsonl")
-        (score,) = describe_scores(translator, [(run.sources[0], found[0].text)], CorpusScore())
+        (score,) = score_records(translator, [(run.sources[0], found[0].text)], CorpusScore())
         for record in (json.loads(line), score):
             assert {key: value for key, value in record.items() if "language" in key} == expected
         assert score["log_prob"] == pytest.approx(found[0].log_prob, abs=1e-4)

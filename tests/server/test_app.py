@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 from translate.decoding import Translation
 from translate.decoding.alignment import AlignmentLink
 from translate.decoding.loading import load_own_translator
-from translate.decoding.output.formats import CorpusScore, describe, describe_scores
+from translate.decoding.output.formats import CorpusScore, describe, score_records
 from translate.server.app import create_app
 from translate.server.batching import Job
 from translate.server.gate import Access, Metrics
@@ -110,7 +110,7 @@ def test_scores_are_those_of_score(client: TestClient, runs: list[Path]) -> None
     pairs = [("Ein Hund läuft.", "A dog runs."), ("Der Hund schläft.", "The dog sleeps.")]
     question = {"source": [source for source, _ in pairs], "target": [target for _, target in pairs]}
     answer = client.post("/score", json=question).json()
-    expected = list(describe_scores(load_own_translator(runs[0]).translator, pairs, CorpusScore()))
+    expected = list(score_records(load_own_translator(runs[0]).translator, pairs, CorpusScore()))
     assert [each["line"] for each in answer["scores"]] == [1, 2]
     for given, record in zip(answer["scores"], expected, strict=True):
         assert given["tokens"] == record["tokens"] and given["log_prob"] == pytest.approx(record["log_prob"], abs=1e-4)

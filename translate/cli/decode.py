@@ -304,12 +304,12 @@ def score(
     pairs = paired_lines(open_lines(source), open_lines(target))
     check_outputs({"--output": output or STANDARD_OUTPUT})
     from translate.decoding.loading import load_own_translator
-    from translate.decoding.output.formats import CorpusScore, describe_scores
+    from translate.decoding.output.formats import CorpusScore, score_records
 
     translator = load_own_translator(run, checkpoint=checkpoint, options=options).translator.toward(**languages)
     total = CorpusScore()
     with show_progress("Scoring", pairs.total, unit="lines") as advance:
-        records = describe_scores(translator, pairs, total, on_finished=advance)
+        records = score_records(translator, pairs, total, on_finished=advance)
         write_lines((json.dumps(record, ensure_ascii=False) for record in records), output)
     cut = f", {total.cut} too long and cut" if total.cut else ""
     logger.info(

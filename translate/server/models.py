@@ -18,7 +18,7 @@ from translate.config.decoding import DecodingConfig
 from translate.data.languages import Direction
 from translate.decoding import Request, Translation, Translator
 from translate.decoding.loading import LoadedTranslator, load_translator
-from translate.decoding.output.formats import CorpusScore, describe_scores
+from translate.decoding.output.formats import CorpusScore, score_records
 from translate.documents.document import DocumentFormat, DocumentTranslation, translate_documents, word_weights
 from translate.errors import InputError
 from translate.nearest import did_you_mean, nearest
@@ -149,7 +149,7 @@ class ServedModel:
         self._check_texts([*request.source, *request.target])
         pairs = list(zip(request.source, request.target, strict=True))
         texts, translator = [*request.source, *request.target], self._toward(request)
-        return Job(texts, call=lambda check: list(describe_scores(translator, pairs, CorpusScore(), on_finished=check)))
+        return Job(texts, call=lambda check: list(score_records(translator, pairs, CorpusScore(), on_finished=check)))
 
     def attention_job(self, request: schema.AttentionRequest) -> Job:
         """A job that captures the cross-attention; its result is an `AttentionAnswer`.

@@ -9,7 +9,7 @@ from harness import Toy, random_model
 
 from translate.config.decoding import DecodingConfig
 from translate.decoding import Translation, Translator
-from translate.decoding.output.formats import CorpusScore, describe, describe_scores, moses_n_best
+from translate.decoding.output.formats import CorpusScore, describe, moses_n_best, score_records
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_records_of_scores(toy: Toy, translator: Translator) -> None:
     """Read one by one; the sums hold what was read so far."""
     total = CorpusScore()
     sources, targets = toy.sources[:5], ["", *toy.references[1:5]]
-    records = describe_scores(translator, zip(sources, targets, strict=True), total)
+    records = score_records(translator, zip(sources, targets, strict=True), total)
     first = next(records)
     assert (first["line"], first["source"], first["target"], first["tokens"]) == (1, sources[0], "", ["</s>"])
     assert (total.tokens, total.log_prob) == (1, first["log_prob"])
@@ -105,7 +105,7 @@ def test_a_token_of_probability_0_leaves_json(toy: Toy) -> None:
     with torch.no_grad():
         model.output.bias[target[-1]] = -math.inf
     total = CorpusScore()
-    (record,) = describe_scores(Translator(model, toy.tokenizers, DecodingConfig()), [("Hund", "dog")], total)
+    (record,) = score_records(Translator(model, toy.tokenizers, DecodingConfig()), [("Hund", "dog")], total)
     assert [record[key] for key in ("log_prob", "score", "perplexity")] == [None] * 3
     assert [number is None for number in record["token_log_probs"]] == [token == target[-1] for token in [*target, -1]]
     assert total.log_prob == -math.inf

@@ -116,7 +116,7 @@ class CorpusScore:
         return math.exp(-self.log_prob / max(self.tokens, 1))
 
 
-def describe_scores(
+def score_records(
     translator: Translator,
     pairs: Iterable[tuple[str, str]],
     total: CorpusScore,
