@@ -18,7 +18,7 @@ from torch import Tensor
 from translate.config.yaml import read_yaml
 from translate.data.tokenizer import BOS_ID, END_OF_VOCABULARY, EOS_ID, PAD_ID, SPACE, UNK_ID, Tokenizer, Tokenizers
 from translate.errors import InputError, RunError
-from translate.exchange.weights import Format
+from translate.exchange.weights import WeightNames
 from translate.files import read_json
 from translate.model import Transformer
 
@@ -71,7 +71,7 @@ class ForeignModel(NamedTuple):
     """The result of reading another toolkit's files."""
 
     sections: dict[str, dict[str, Any]]  # of the run's config, as far as the files specify them
-    format: Format  # which names the weights
+    weight_names: WeightNames
     weights: dict[str, Tensor]  # linear layers as in torch: one row per output
     source: Vocabulary
     target: Vocabulary

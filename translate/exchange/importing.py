@@ -142,7 +142,7 @@ def convert(foreign: ForeignModel, run: Path, overrides: Sequence[str]) -> Loade
             override is invalid or changes what the files determine.
     """
     tokenizers = make_tokenizers(foreign)
-    bias = foreign.weights[OUTPUT_BIAS[foreign.format]]
+    bias = foreign.weights[OUTPUT_BIAS[foreign.weight_names]]
     sections: dict[str, Any] = {
         **foreign.sections,
         "tokenizer": {
@@ -171,7 +171,7 @@ def convert(foreign: ForeignModel, run: Path, overrides: Sequence[str]) -> Loade
 def _fill(model: Transformer, foreign: ForeignModel) -> None:
     """Copy the weights into our model: rows of the vocabulary and dimensions of the residual stream in our order."""
     weights, order = dict(foreign.weights), sines_first(model.config.d_model).argsort()
-    for name, (tensor, axis, tokens) in named_weights(model, foreign.format).items():
+    for name, (tensor, axis, tokens) in named_weights(model, foreign.weight_names).items():
         if name not in weights:
             raise InputError(f"the weight {name} is missing")
         theirs = weights.pop(name)
@@ -186,6 +186,6 @@ def _fill(model: Transformer, foreign: ForeignModel) -> None:
         if theirs.shape != tensor.shape:
             raise InputError(f"the weight {name} has the shape {tuple(theirs.shape)}, not {tuple(tensor.shape)}")
         tensor.copy_(theirs if axis is None else theirs.index_select(axis, order))
-    weights.pop(OUTPUT_BIAS[foreign.format], None)  # zeros in a model without it
+    weights.pop(OUTPUT_BIAS[foreign.weight_names], None)  # zeros in a model without it
     if weights:
         raise InputError(f"the weights {', '.join(sorted(weights)[:5])} are not part of our model")

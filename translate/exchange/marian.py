@@ -99,7 +99,7 @@ def read_marian(folder: Path) -> ForeignModel:
                 "max_length_constant": 1,
             },
         },
-        format="marian",
+        weight_names="marian",
         weights=weights,
         source=source,
         target=source if source == target else target,

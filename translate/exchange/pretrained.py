@@ -112,7 +112,8 @@ def read_pretrained(
     choices = from_settings({"activation_function": defaults["activation_function"], **settings}, of)
     sections = {"data": limits, "model": shape | choices}
     reader = {"transformers": transformers.__version__}
-    return model, {"format": "marian_mt", "sections": sections, "weights": weights, "files": files, "reader": reader}
+    fields = {"sections": sections, "weights": weights, "files": files, "reader": reader}
+    return model, {"weight_names": "marian_mt", **fields}
 
 
 def take_forced_language(generation: Any, tags: Mapping[str, int]) -> str | None:

@@ -44,7 +44,7 @@ def prune(
         InputError: A file cannot be read or is empty, or the model does not have a language, or is one of Marian's own,
             whose numbers could not be compared.
     """
-    if foreign.format == "marian":
+    if foreign.weight_names == "marian":
         raise InputError("--text: the vocabulary of Marian's own files cannot be pruned; import the model from the Hub")
     data = foreign.sections["data"]
     known, tag = data.get("languages", ()), data.get("language_tag", "{}")

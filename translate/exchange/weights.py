@@ -11,7 +11,7 @@ from torch import Tensor
 
 from translate.model import Transformer
 
-Format = Literal["marian_mt", "marian"]
+WeightNames = Literal["marian_mt", "marian"]  # M2M100 has those of MarianMT
 
 # Our modules in a layer: MarianMT's module, Marian's weight and bias, and the side that is the residual stream.
 _LAYER: dict[str, tuple[str, str, str, Literal["input", "output"]]] = {
@@ -29,7 +29,7 @@ _LAYER: dict[str, tuple[str, str, str, Literal["input", "output"]]] = {
     "feed_forward.outer": ("fc2", "ffn_W2", "ffn_b2", "output"),
     "feed_forward_norm": ("final_layer_norm", "ffn_ffn_ln_scale", "ffn_ffn_ln_bias", "output"),
 }
-_OUTSIDE_LAYERS: dict[str, dict[Format, str]] = {
+_OUTSIDE_LAYERS: dict[str, dict[WeightNames, str]] = {
     "encoder.tokens.weight": {"marian_mt": "model.encoder.embed_tokens.weight", "marian": "encoder_Wemb"},
     "decoder.tokens.weight": {"marian_mt": "model.decoder.embed_tokens.weight", "marian": "decoder_Wemb"},
     "output.weight": {"marian_mt": "lm_head.weight", "marian": "decoder_ff_logit_out_Wt"},
@@ -58,7 +58,7 @@ def split_weights(model: Transformer) -> dict[str, Tensor]:
     return weights
 
 
-def named_weights(model: Transformer, names_of: Format) -> dict[str, Weight]:
+def named_weights(model: Transformer, weight_names: WeightNames) -> dict[str, Weight]:
     """Our weights by the names of another format. A tied weight has several names."""
     weights: dict[str, Weight] = {}
     for ours, tensor in split_weights(model).items():
@@ -68,12 +68,12 @@ def named_weights(model: Transformer, names_of: Format) -> dict[str, Weight]:
             if "final_norm" in ours:  # only with pre-norm, which Marian's own files do not have
                 weights[f"model.{ours.replace('final_norm', 'layer_norm')}"] = Weight(tensor, 0, None)
                 continue
-            weights[_OUTSIDE_LAYERS[ours][names_of]] = Weight(tensor, None if ours == "output.bias" else 1, side)
+            weights[_OUTSIDE_LAYERS[ours][weight_names]] = Weight(tensor, None if ours == "output.bias" else 1, side)
             continue
         number, _, place = place.partition(".")
         module, _, kind = place.rpartition(".")
         marian_mt, weight, bias, stream = _LAYER[module]
-        if names_of == "marian_mt":
+        if weight_names == "marian_mt":
             name = f"model.{stack}.layers.{number}.{marian_mt}.{kind}"
         else:
             name = f"{stack}_l{int(number) + 1}_{bias if kind == 'bias' else weight}"
