@@ -9,7 +9,7 @@ from harness import Toy
 
 from translate.data.batching import EncodedPair
 from translate.data.tokenizer import BOS_ID, EOS_ID
-from translate.decoding.alignment import AlignmentLink, align_words, alignment_error_rate, force_decode, format_pharaoh
+from translate.decoding.alignment import AlignmentLink, align_words, force_decode, format_pharaoh
 from translate.decoding.output.words import group_words
 from translate.model.attention import scaled_dot_product_attention
 from translate.model.transformer import record_attention
@@ -23,10 +23,6 @@ WEIGHTS = torch.tensor(
         [0.0, 0.0, 0.1, 0.0, 0.9],
     ]
 )
-
-
-def links(text: str) -> set[AlignmentLink]:
-    return {AlignmentLink(*map(int, link.split("-"))) for link in text.split()}
 
 
 def test_subwords() -> None:
@@ -64,20 +60,6 @@ def test_pharaoh() -> None:
     assert format_pharaoh(found) == "0-7 2-1 2-3 10-0"  # by number: as text 10 would come before 2
     assert format_pharaoh([]) == ""
     assert format_pharaoh(align_words(WEIGHTS)) == "1-0 3-1"
-
-
-@pytest.mark.parametrize(
-    ("found", "expected", "rate"),
-    [
-        (["0-0 1-1 2-2"], ["0-0 1-2"], 1 - 2 * 1 / (3 + 2)),
-        (["0-0 1-1 2-2", "0-0"], ["0-0 1-2", "0-0"], 1 - 2 * 2 / (4 + 3)),  # counts are added up, not rates
-        (["0-0 1-1"], ["1-1 0-0"], 0.0),
-        ([""], ["0-0"], 1.0),
-        ([""], [""], 0.0),
-    ],
-)
-def test_error_rate_by_hand(found: list[str], expected: list[str], rate: float) -> None:
-    assert alignment_error_rate(list(map(links, found)), expected=list(map(links, expected))) == pytest.approx(rate)
 
 
 @pytest.fixture(scope="module")

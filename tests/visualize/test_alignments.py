@@ -7,10 +7,16 @@ import torch
 from harness import MakeTranslator
 from torch import Tensor, nn
 
-from translate.decoding.alignment import align_words, format_pharaoh
+from translate.decoding.alignment import AlignmentLink, align_words, format_pharaoh
 from translate.decoding.output.words import Word, group_words
 from translate.errors import InputError
-from translate.visualize.alignments import align_pairs, alignments_picture, layer_error_rates, split_punctuation
+from translate.visualize.alignments import (
+    align_pairs,
+    alignment_error_rate,
+    alignments_picture,
+    layer_error_rates,
+    split_punctuation,
+)
 from translate.visualize.attention import capture_attention
 from translate.visualize.panels import Links, Matrix, Table
 from translate.visualize.sentences import Tokens, read_sentence
@@ -111,3 +117,21 @@ def test_the_picture(make_translator: MakeTranslator) -> None:
     assert (end_symbols.rows, end_symbols.columns) == (["Nothing", "</s>"], ["</s>"])
     assert isinstance(layers, Table) and layers.rows == [["0", "0.500"], ["1", "0.250"]]
     assert picture.paragraphs[0].startswith("By layer 1. ") and "the thicker the line" in picture.paragraphs[0]
+
+
+def read_links(text: str) -> set[AlignmentLink]:
+    return {AlignmentLink(*map(int, link.split("-"))) for link in text.split()}
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "rate"),
+    [
+        (["0-0 1-1 2-2"], ["0-0 1-2"], 1 - 2 * 1 / (3 + 2)),
+        (["0-0 1-1 2-2", "0-0"], ["0-0 1-2", "0-0"], 1 - 2 * 2 / (4 + 3)),  # counts are added up, not rates
+        (["0-0 1-1"], ["1-1 0-0"], 0.0),
+        ([""], ["0-0"], 1.0),
+        ([""], [""], 0.0),
+    ],
+)
+def test_error_rate_by_hand(found: list[str], expected: list[str], rate: float) -> None:
+    assert alignment_error_rate(list(map(read_links, found)), expected=list(map(read_links, expected))) == pytest.approx(rate)

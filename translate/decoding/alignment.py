@@ -1,7 +1,6 @@
 """Forced decoding by the full forward pass: probabilities of given translations, and alignments by cross-attention."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from collections.abc import Set as AbstractSet
 from contextlib import ExitStack
 from typing import Literal, NamedTuple
 
@@ -183,17 +182,3 @@ def merge_units(
 def format_pharaoh(links: Iterable[AlignmentLink]) -> str:
     """Write links in Pharaoh format, sorted and source before target: `0-0 1-2`."""
     return " ".join(f"{link.source}-{link.target}" for link in sorted(links))
-
-
-def alignment_error_rate(
-    links: Sequence[AbstractSet[AlignmentLink]], *, expected: Sequence[AbstractSet[AlignmentLink]]
-) -> float:
-    """Compute 1 - 2 |A ∩ E| / (|A| + |E|) over the sentences of a corpus, from the links A and the expected links E.
-
-    The result is 0 if there are no links at all.
-
-    Source: Och and Ney 2003, https://aclanthology.org/J03-1002, the section on evaluation, with S = P = E.
-    """
-    hits = sum(len(found & wanted) for found, wanted in zip(links, expected, strict=True))
-    total = sum(len(found) + len(wanted) for found, wanted in zip(links, expected, strict=True))
-    return 1.0 - 2 * hits / total if total else 0.0

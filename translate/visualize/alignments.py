@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import Literal, NamedTuple
 
 import torch
@@ -12,7 +13,7 @@ from translate.data.batching import EncodedPair
 from translate.data.lexicon import NULL_ID, Lexicon, learn_lexicon
 from translate.data.tokenizer import SPACE
 from translate.decoding import Translator
-from translate.decoding.alignment import AlignmentLink, align_words, alignment_error_rate, merge_units
+from translate.decoding.alignment import AlignmentLink, align_words, merge_units
 from translate.decoding.output.words import Word, group_words
 from translate.errors import InputError
 from translate.visualize.panels import Links, Matrix, Panel, Picture, Table, check_numbers
@@ -56,6 +57,20 @@ def layer_error_rates(translator: Translator, sources: Sequence[str], targets: S
         )
         for layer in range(len(translator.model.decoder.layers))
     ]
+
+
+def alignment_error_rate(
+    links: Sequence[AbstractSet[AlignmentLink]], *, expected: Sequence[AbstractSet[AlignmentLink]]
+) -> float:
+    """Compute 1 - 2 |A ∩ E| / (|A| + |E|) over the sentences of a corpus, from the links A and the expected links E.
+
+    The result is 0 if there are no links at all.
+
+    Source: Och and Ney 2003, https://aclanthology.org/J03-1002, the section on evaluation, with S = P = E.
+    """
+    hits = sum(len(found & wanted) for found, wanted in zip(links, expected, strict=True))
+    total = sum(len(found) + len(wanted) for found, wanted in zip(links, expected, strict=True))
+    return 1.0 - 2 * hits / total if total else 0.0
 
 
 def align_pairs(
