@@ -134,4 +134,6 @@ def read_links(text: str) -> set[AlignmentLink]:
     ],
 )
 def test_error_rate_by_hand(found: list[str], expected: list[str], rate: float) -> None:
-    assert alignment_error_rate(list(map(read_links, found)), expected=list(map(read_links, expected))) == pytest.approx(rate)
+    assert alignment_error_rate(
+        list(map(read_links, found)), expected=list(map(read_links, expected))
+    ) == pytest.approx(rate)

@@ -35,6 +35,7 @@ from translate.cli.terminal.options import (
     InputFile,
     OutputFile,
     RunArgument,
+    is_alone,
     takes_decoding_options,
     takes_languages,
 )
@@ -119,7 +120,7 @@ def decode(
     """
     named = {"prefix": prefix, "require": require, "terminology": terminology, "forbid": forbid}
     constraints = {name: path for name, path in named.items() if path is not None}
-    in_parts = resume or "TORCHELASTIC_RUN_ID" in os.environ or os.environ.get("WORLD_SIZE", "1") != "1"
+    in_parts = resume or "TORCHELASTIC_RUN_ID" in os.environ or not is_alone()
     given = {
         "FILE": file,
         "--output": output,

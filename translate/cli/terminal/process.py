@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 
 from translate.cli.terminal.console import ConsoleHandler, fail, fail_interrupted
 from translate.cli.terminal.help import CommandGroup, UsageError, explain_usage
+from translate.cli.terminal.options import is_alone
 from translate.errors import InputError, RunError
 from translate.files import protect_inputs
 from translate.memory import is_out_of_memory
@@ -156,7 +157,7 @@ def _end_by_signals() -> None:
         sys.__unraisablehook__(ignored)
 
     sys.unraisablehook = end_at_once
-    for number in numbers if os.environ.get("WORLD_SIZE", "1") == "1" else []:
+    for number in numbers if is_alone() else []:
         signal.signal(number, interrupt)
 
 
