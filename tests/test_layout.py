@@ -40,7 +40,7 @@ VAGUE_NAMES = {"utils", "util", "helpers", "helper", "common", "constants", "mis
 
 
 def imports_of(file: Path, *, package: Path) -> Iterator[tuple[int, str]]:
-    """Line and module of each import from the package, also inside functions and under TYPE_CHECKING."""
+    """Line and name of each import from the package, also inside functions and under TYPE_CHECKING."""
     folder = ["translate", *file.relative_to(package).parent.parts]
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         names: list[str] = []
@@ -49,8 +49,7 @@ def imports_of(file: Path, *, package: Path) -> Iterator[tuple[int, str]]:
         elif isinstance(node, ast.ImportFrom):
             base = folder[: len(folder) - node.level + 1] if node.level else []
             module = ".".join([*base, *([node.module] if node.module else [])])
-            # `from translate import export` imports a module; `from translate import __version__` does not.
-            names = [f"{module}.{alias.name}" for alias in node.names] if module == "translate" else [module]
+            names = [f"{module}.{alias.name}" for alias in node.names]
         for name in names:
             if name.split(".")[0] == "translate":
                 yield node.lineno, name
@@ -63,7 +62,8 @@ def forbidden_imports(package: Path) -> list[str]:
         parts = list(file.relative_to(package).with_suffix("").parts)
         importer = "cli" if parts == ["__init__"] else parts[0]  # translate/__init__.py offers what lies below cli
         for line, name in imports_of(file, package=package):
-            imported = name.split(".")[1] if "." in name and "__" not in name else ""
+            part = name.partition(".")[2].partition(".")[0]
+            imported = "" if "__" in part else part  # `from translate import __version__` imports no module
             if imported not in HEIGHT:
                 found.append(f"{file.name}:{line}: {imported} has no layer in this test")
             elif HEIGHT[imported] > HEIGHT[importer] or {importer, imported} in STRANGERS:
@@ -127,12 +127,8 @@ def import_graph(package: Path) -> dict[str, set[str]]:
     }
     graph: dict[str, set[str]] = {module: set() for module in files}
     for module, file in files.items():
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ImportFrom) and node.module in files:
-                names = [f"{node.module}.{alias.name}" for alias in node.names]
-                graph[module] |= {name if name in files else node.module for name in names}
-            elif isinstance(node, ast.Import):
-                graph[module] |= {alias.name for alias in node.names} & files.keys()
+        for _, name in imports_of(file, package=package):
+            graph[module] |= {name if name in files else name.rpartition(".")[0]} & files.keys()
     return graph
 
 
