@@ -6,9 +6,9 @@ import pytest
 from harness import run_command as translate
 from harness import succeed
 
-from translate.cli.decode import read_document
 from translate.cli.terminal import lines as lines_module
 from translate.cli.terminal.lines import write_lines
+from translate.data.text import read_document
 from translate.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")

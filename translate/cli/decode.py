@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import io
 import json
 import logging
 import os
@@ -246,6 +245,7 @@ class _Decoding(NamedTuple):
         Raises:
             InputError: A file cannot be used, or its name does not determine a format.
         """
+        from translate.data.text import read_document
         from translate.decoding import Request
         from translate.decoding.constraints.terminology import read_terminology
         from translate.documents.document import format_of_file, translate_documents, word_weights
@@ -316,21 +316,3 @@ def score(
     logger.info(
         f"{total.lines} lines, {total.tokens} tokens, {total.log_prob:.2f} nats, perplexity {total.perplexity:.3f}{cut}"
     )
-
-
-def read_document(file: Path | None) -> str:
-    """Read a whole file or standard input, with all of its characters.
-
-    Raises:
-        InputError: The file cannot be used.
-    """
-    from translate.data.text import iterate_lines
-    from translate.files import open_standard_input, read_input
-
-    if file is None or str(file) == "-":
-        content, name = open_standard_input().read(), "standard input"
-    else:
-        content, name = read_input(file, at_most=2**31, may_be_pipe=True), str(file)
-    for _ in iterate_lines(io.BytesIO(content), name):  # reports bytes that are not UTF-8
-        pass
-    return content.decode("utf-8")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import BinaryIO, overload
 
 from translate.errors import InputError
-from translate.files import BEGINNING_BYTES, describe_binary, open_input
+from translate.files import BEGINNING_BYTES, describe_binary, open_input, open_standard_input, read_input
 
 _COMPRESSED = re.compile(
     rb"(?P<gzip>\x1f\x8b)|(?P<bzip2>BZh[1-9]1AY&SY)|(?P<xz>\xfd7zXZ\0)|(?P<zstd>\x28\xb5\x2f\xfd)|(?P<zip>PK\x03\x04)"
@@ -88,6 +88,21 @@ def _check_beginning(line: bytes, name: str) -> None:
 def read_lines(path: Path) -> list[str]:
     """All lines of a file, which may be a pipe; see `stream_lines`."""
     return list(stream_lines(path, may_be_pipe=True))
+
+
+def read_document(file: Path | None) -> str:
+    """Read a whole file or standard input, with all of its characters.
+
+    Raises:
+        InputError: The file cannot be used.
+    """
+    if file is None or str(file) == "-":
+        content, name = open_standard_input().read(), "standard input"
+    else:
+        content, name = read_input(file, at_most=2**31, may_be_pipe=True), str(file)
+    for _ in iterate_lines(io.BytesIO(content), name):  # reports bytes that are not UTF-8
+        pass
+    return content.decode("utf-8")
 
 
 def stream_lines(path: Path, *, may_be_pipe: bool = False) -> Iterator[str]:
