@@ -37,7 +37,7 @@ _PANELS = {  # help panels, with the location of each command's function or grou
     "Inspect": {
         "runs": "runs.runs",
         "info": "runs.info",
-        "verify": "check.verify",
+        "verify": "runs.verify",
         "show": "show.show_app",
         "tokenizer": "tokenizer.tokenizer_app",
         "config": "config.config_app",

@@ -1,4 +1,4 @@
-"""`check`: data and settings before a long run; `clean`: data without suspicious pairs; `verify`: files of a run."""
+"""`check`: data and settings before a long run; `clean`: data without suspicious pairs."""
 
 import sys
 import time
@@ -11,7 +11,7 @@ from typer import Argument, Option
 
 from translate.cli.terminal.console import has_colour, show_only
 from translate.cli.terminal.lines import plain, print_json, print_result
-from translate.cli.terminal.options import ConfigArgument, JsonOption, Overrides, RunArgument
+from translate.cli.terminal.options import ConfigArgument, JsonOption, Overrides
 from translate.errors import InputError
 from translate.messages import describe_seconds, fill
 
@@ -100,29 +100,6 @@ def clean(
     lines.append(f"{_plural(num_pairs, 'pair')} in {seconds:.1f} s: {num_pairs / seconds:,.0f} per second")
     document = {"corpora": plain(cleaned), "rules": rules, "output": str(output), "seconds": round(seconds, 3)}
     print_result("\n".join(lines), document, as_json=as_json)
-
-
-def verify(run: RunArgument, as_json: JsonOption = False) -> None:
-    """Compare every file of a run with its checksum, and report what is missing, damaged or unknown.
-
-    Exit code 0: sound; 1: not sound; 2: not a run.
-
-    Examples:
-      translate verify runs/demo
-      translate verify runs/demo --json
-    """
-    from translate.runs.verify import verify_run
-
-    result = verify_run(run)
-    names = {"run": str(run), "sound": not result.unsound, "version": result.writer, "created": result.created}
-    document = {**names, "run_format": result.run_format, "files": plain(result.files)}
-    when = f" on {result.created[:10]}" if result.created else ""
-    by = "an unknown version" if result.writer is None else f"translate {result.writer}{when}"
-    width = max((len(file.name) for file in result.files), default=0)
-    files = [f"  {file.state:<11}  {file.name:<{width}}  {file.detail}".rstrip() for file in result.files]
-    print_result("\n".join([f"{run}: written by {by}\n", *files, f"\n{result.summary}"]), document, as_json=as_json)
-    if result.unsound:
-        raise typer.Exit(1)
 
 
 def _lines(report: "Report") -> Iterator[str]:

@@ -1,13 +1,13 @@
-"""`runs` and `info`: list all runs, and describe one."""
+"""`runs`, `info` and `verify`: list all runs, describe one, and check its files."""
 
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from typer import Argument
+from typer import Argument, Exit
 
-from translate.cli.terminal.lines import aligned_columns, print_result
+from translate.cli.terminal.lines import aligned_columns, plain, print_result
 from translate.cli.terminal.options import JsonOption, RunArgument, find_runs
 from translate.errors import InputError, RunError
 from translate.runs.metadata import describe_moment
@@ -61,6 +61,29 @@ def info(run: RunArgument, as_json: JsonOption = False) -> None:
 
     found = summarize_run(run)
     print_result("\n".join([str(run), *aligned_columns(list(_facts(found)))]), found._asdict(), as_json=as_json)
+
+
+def verify(run: RunArgument, as_json: JsonOption = False) -> None:
+    """Compare every file of a run with its checksum, and report what is missing, damaged or unknown.
+
+    Exit code 0: sound; 1: not sound; 2: not a run.
+
+    Examples:
+      translate verify runs/demo
+      translate verify runs/demo --json
+    """
+    from translate.runs.verify import verify_run
+
+    result = verify_run(run)
+    names = {"run": str(run), "sound": not result.unsound, "version": result.writer, "created": result.created}
+    document = {**names, "run_format": result.run_format, "files": plain(result.files)}
+    when = f" on {result.created[:10]}" if result.created else ""
+    by = "an unknown version" if result.writer is None else f"translate {result.writer}{when}"
+    width = max((len(file.name) for file in result.files), default=0)
+    files = [f"  {file.state:<11}  {file.name:<{width}}  {file.detail}".rstrip() for file in result.files]
+    print_result("\n".join([f"{run}: written by {by}\n", *files, f"\n{result.summary}"]), document, as_json=as_json)
+    if result.unsound:
+        raise Exit(1)
 
 
 def _facts(found: "RunSummary") -> Iterator[tuple[str, str]]:
