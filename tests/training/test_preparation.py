@@ -1,5 +1,6 @@
 """The second start: what was trained and encoded is read, and the same comes out."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ from translate.config.schema import Config
 from translate.data.cache import DataCache
 from translate.data.corpora import data_fingerprint
 from translate.data.tokenizer import Tokenizers
-from translate.training.preparation import make_batches, make_tokenizers, read_corpora
+from translate.errors import InputError
+from translate.training.preparation import check_validation, make_batches, make_tokenizers, read_corpora
 
 
 class Prepared:
@@ -77,3 +79,21 @@ def test_the_tokenizer_has_seen_capitals_and_no_typos(digits: Digits, tmp_path: 
     with_typos = Prepared(digits(f"{capitals}, typos: 1}}"), folder)
     assert with_typos.tokenizers.source.model_bytes == upper.tokenizers.source.model_bytes and with_typos.num_made == 0
     assert not with_typos.is_like(upper)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["decoding.engine=ctranslate2", "decoding.mbr=bleu"], "decoding.mbr = 'bleu'"),  # only in the last evaluation
+        (["decoding.engine=ctranslate2", "decoding.no_repeat_ngram=2"], "decoding.no_repeat_ngram = 2"),
+    ],
+)
+def test_what_no_validation_could_do_is_refused_before_training(
+    digits: Digits, overrides: list[str], message: str
+) -> None:
+    config, works = digits(*overrides), digits("decoding.engine=ctranslate2", "decoding.precision=int8")
+    corpora = read_corpora(config)
+    tokenizers = make_tokenizers(config, corpora)
+    check_validation(works, corpora, tokenizers)
+    with pytest.raises(InputError, match=re.escape(message)):
+        check_validation(config, corpora, tokenizers)

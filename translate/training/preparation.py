@@ -36,6 +36,7 @@ from translate.runs.directory import RunDirectory
 from translate.training.optimizer import AveragedWeights
 from translate.training.setup import setup_training
 from translate.training.step import TrainStep
+from translate.training.validation import resolve_search
 
 logger = logging.getLogger(__name__)
 
@@ -230,6 +231,8 @@ def check_validation(config: Config, corpora: Corpora, tokenizers: Tokenizers) -
     check_search(config.decoding, num_layers=config.model.num_decoder_layers)
     if config.decoding.shortlist:
         raise InputError("decoding.shortlist = True: only a trained run can have one; leave it out")
+    for search in (config.validation_search(), config.decoding_settings()):  # during training, and at its end
+        resolve_search(search, device="cpu")
     validation = corpora.validation | corpora.validation_also
     for key, corpus in validation.items() if config.model.positions == "learned" else ():
         for number, target in enumerate(corpus.targets, start=1):

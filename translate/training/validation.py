@@ -110,6 +110,13 @@ def validation_fingerprint(
     return fingerprint([data_fingerprint(ordered, tokenizers), search, tokenizer])
 
 
+def resolve_search(search: DecodingConfig, *, device: str) -> DecodingConfig:
+    """The settings of a search for a model in training, with `auto` resolved for its device; see `resolve_auto`."""
+    # int8 would need converting the model for CTranslate2.
+    precision = "fp32" if search.precision == "int8" else search.precision
+    return resolve_auto(search.model_copy(update={"device": device, "precision": precision}))
+
+
 def validate(
     model: Transformer,
     tokenizers: Tokenizers,
@@ -132,10 +139,7 @@ def validate(
         OutOfMemory: The device does not have enough memory for the search.
     """
     started = time.perf_counter()
-    settings = (search or config.validation_search()).model_copy(update={"device": model.device.type})
-    if settings.precision == "int8":  # int8 would need converting the model for CTranslate2
-        settings = settings.model_copy(update={"precision": "fp32"})
-    settings = resolve_auto(settings)
+    settings = resolve_search(search or config.validation_search(), device=model.device.type)
     own = world.share(len(corpus.sources))
 
     def score() -> list[tuple[float, int]]:
