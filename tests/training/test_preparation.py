@@ -86,6 +86,7 @@ def test_the_tokenizer_has_seen_capitals_and_no_typos(digits: Digits, tmp_path: 
     [
         (["decoding.engine=ctranslate2", "decoding.mbr=bleu"], "decoding.mbr = 'bleu'"),  # only in the last evaluation
         (["decoding.engine=ctranslate2", "decoding.no_repeat_ngram=2"], "decoding.no_repeat_ngram = 2"),
+        (["decoding.forbidden_ids=[[7], [5, 40]]"], "decoding.forbidden_ids: 40 is not an id"),
     ],
 )
 def test_what_no_validation_could_do_is_refused_before_training(

@@ -51,13 +51,15 @@ OnPartial = Callable[[int, int, str], object]
 """Receives the number of a line, the number of a piece of it and its text so far, in the thread that searches."""
 
 
-def check_search(config: DecodingConfig, *, num_layers: int) -> None:
-    """Raise an InputError if the config asks for a decoder layer that does not exist."""
+def check_search(config: DecodingConfig, *, num_layers: int, vocab_size: int) -> None:
+    """Raise an InputError if the config names a decoder layer or a token of the target that does not exist."""
     if not -num_layers <= config.alignment_layer < num_layers:
         raise InputError(
             f"decoding.alignment_layer = {config.alignment_layer}: the decoder has layers 0 to"
             f" {num_layers - 1}; -1 is the last"
         )
+    if (largest := max(map(max, config.forbidden_ids), default=0)) >= vocab_size:
+        raise InputError(f"decoding.forbidden_ids: {largest} is not an id: the vocabulary has {vocab_size} subwords")
 
 
 class Translator:
@@ -100,7 +102,7 @@ class Translator:
             raise InputError("a reverse run reranks a beam: leave out decoding.search = sample and decoding.mbr")
         if self.direction and self.direction.source in self.languages.sources:  # otherwise a text may name its own
             self._check_reverse(self.direction)
-        check_search(config, num_layers=len(self.model.decoder.layers))
+        check_search(config, num_layers=len(self.model.decoder.layers), vocab_size=tokenizers.target.vocab_size)
         self.engine.check(config)
         # The most tokens of a text without its end symbol; None: no limit. The source's include its language tag.
         positions, has_target_tag = self.engine.position_limit, self.languages.tags in ("target", "both")

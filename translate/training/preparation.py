@@ -228,7 +228,8 @@ def check_validation(config: Config, corpora: Corpora, tokenizers: Tokenizers) -
     """
     if not corpora.validation:
         return
-    check_search(config.decoding, num_layers=config.model.num_decoder_layers)
+    vocab_size = tokenizers.target.vocab_size
+    check_search(config.decoding, num_layers=config.model.num_decoder_layers, vocab_size=vocab_size)
     if config.decoding.shortlist:
         raise InputError("decoding.shortlist = True: only a trained run can have one; leave it out")
     for search in (config.validation_search(), config.decoding_settings()):  # during training, and at its end

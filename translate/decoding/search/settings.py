@@ -34,10 +34,6 @@ def build_search_settings(
     """
     never = [(phrase, words) for phrase in forbidden]
     if config.forbidden_ids:
-        if (largest := max(map(max, config.forbidden_ids))) >= len(words.begins_word):
-            raise InputError(
-                f"decoding.forbidden_ids: {largest} is not an id: the vocabulary has {len(words.begins_word)} subwords"
-            )
         exact = _without_words(words)
         never += [(list(ids), exact) for ids in config.forbidden_ids]
     for each in inputs:
