@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from harness import state_of
-from trainings import Digits, run_training
+from trainings import Digits, records_of, run_training
 
 from translate.config.decoding import DecodingConfig
 from translate.config.load import load_config, override_config
@@ -113,6 +113,12 @@ def test_sharded_weights_are_gathered_one_after_the_other(
         monkeypatch.setattr(best_checkpoint, "is_sharded", lambda tensor: True)
         monkeypatch.setattr(best_checkpoint, "full_tensor", gather)
     assert len(gathered) > 10 and scores[0] == scores[1]
+
+
+def test_references_beyond_the_learned_positions_are_cut(digits: Digits, tmp_path: Path) -> None:
+    limits = ("model.max_positions=4", "data.max_source_tokens=3", "data.max_target_tokens=3")
+    run_training(digits("model.positions=learned", *limits, "training.max_steps=1"), tmp_path / "run")
+    assert [each["kind"] for each in records_of(tmp_path / "run")] == ["validation", "train", "evaluation"]
 
 
 def test_a_validation_is_a_plain_quick_search() -> None:

@@ -62,6 +62,19 @@ def check_search(config: DecodingConfig, *, num_layers: int, vocab_size: int) ->
         raise InputError(f"decoding.forbidden_ids: {largest} is not an id: the vocabulary has {vocab_size} subwords")
 
 
+def token_limits(
+    config: DecodingConfig, *, positions: int | None, languages: Languages
+) -> tuple[int | None, int | None]:
+    """The most tokens of a source with its language tag and of a given translation, without the end symbols.
+
+    Args:
+        positions: The number of positions that the model has; None: no limit.
+    """
+    has_target_tag = languages.tags in ("target", "both")
+    source_limit = _least(config.max_source_tokens, positions and positions - 1)
+    return source_limit, _least(config.max_target_tokens, positions and positions - 1 - has_target_tag)
+
+
 class Translator:
     """Translates lines of text.
 
@@ -104,10 +117,8 @@ class Translator:
             self._check_reverse(self.direction)
         check_search(config, num_layers=len(self.model.decoder.layers), vocab_size=tokenizers.target.vocab_size)
         self.engine.check(config)
-        # The most tokens of a text without its end symbol; None: no limit. The source's include its language tag.
-        positions, has_target_tag = self.engine.position_limit, self.languages.tags in ("target", "both")
-        self.source_limit = _least(config.max_source_tokens, positions and positions - 1)
-        self.target_limit = _least(config.max_target_tokens, positions and positions - 1 - has_target_tag)
+        positions = self.engine.position_limit
+        self.source_limit, self.target_limit = token_limits(config, positions=positions, languages=self.languages)
         if self.source_limit == 1 and self.languages.tags in ("source", "both"):
             raise InputError("decoding.max_source_tokens = 1: leaves no room for text after the tag of the language")
 

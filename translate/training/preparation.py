@@ -28,7 +28,8 @@ from translate.data.filtering import FilterReport, log_reports
 from translate.data.languages import Languages
 from translate.data.streaming import Batches, StreamedBatches, TrainingStreams
 from translate.data.tokenizer import EOS_ID, Tokenizers, load_tokenizers, prepare_tokenizers
-from translate.decoding.translator import check_search
+from translate.decoding.splitting import truncate_ids
+from translate.decoding.translator import check_search, token_limits
 from translate.distributed.process_group import SINGLE_PROCESS, World, read_environment
 from translate.errors import InputError, RunError
 from translate.model.device import OutOfMemory, measures_memory, threads_per_process
@@ -221,10 +222,10 @@ def make_batches(
 
 
 def check_validation(config: Config, corpora: Corpora, tokenizers: Tokenizers) -> None:
-    """Check that the model can search as the config says, and has enough learned positions for the validation corpora.
+    """Check that validations and the evaluation at the end can do what the config says.
 
     Raises:
-        InputError: It cannot, or a target is too long.
+        InputError: They cannot, or a line of a validation corpus is too long and decoding.long = error.
     """
     if not corpora.validation:
         return
@@ -232,17 +233,23 @@ def check_validation(config: Config, corpora: Corpora, tokenizers: Tokenizers) -
     check_search(config.decoding, num_layers=config.model.num_decoder_layers, vocab_size=vocab_size)
     if config.decoding.shortlist:
         raise InputError("decoding.shortlist = True: only a trained run can have one; leave it out")
-    for search in (config.validation_search(), config.decoding_settings()):  # during training, and at its end
+    at_end, languages = config.decoding_settings(), Languages(config.data)
+    for search in (config.validation_search(), at_end):
         resolve_search(search, device="cpu")
+    positions = config.model.max_positions if config.model.positions == "learned" else None
+    source_limit, target_limit = token_limits(at_end, positions=positions, languages=languages)
     validation = corpora.validation | corpora.validation_also
-    for key, corpus in validation.items() if config.model.positions == "learned" else ():
-        for number, target in enumerate(corpus.targets, start=1):
-            length = len(tokenizers.target.encode(target)) + 1 + (corpus.target_tag is not None)
-            if length > config.model.max_positions:
-                raise InputError(
-                    f"{key}: the target of pair {number} has {length} tokens, more than model.max_positions ="
-                    f" {config.model.max_positions}; leave the pair out, or raise that for a new model"
-                )
+    for key, corpus in validation.items() if at_end.long == "error" else ():
+        tag, _ = languages.tags_of(languages.of(config.data.corpora()[key]))
+        tag_ids, num_threads = tokenizers.source.tag_ids(tag), torch.get_num_threads()
+        sources = tokenizers.source.encode_lines(corpus.sources, num_threads=num_threads)
+        targets = tokenizers.target.encode_lines(corpus.targets, num_threads=num_threads)
+        try:
+            for line, (source, target) in enumerate(zip(sources, targets, strict=True)):
+                truncate_ids(tag_ids + source, source_limit, at_end, side="source", line=line)
+                truncate_ids(target, target_limit, at_end, side="target", line=line)
+        except InputError as error:
+            raise InputError(f"{key}: {error}") from error
 
 
 def resolve_step_tokens(config: Config) -> Config:
