@@ -15,7 +15,7 @@ from translate.config.schema import Config
 from translate.data.corpora import ParallelCorpus
 from translate.decoding import loading
 from translate.decoding.loading import load_translator
-from translate.errors import RunError
+from translate.errors import InputError, RunError
 from translate.evaluation.evaluate import evaluate
 from translate.evaluation.test_sets import choose_test_sets
 from translate.runs.loading import load_run
@@ -137,17 +137,27 @@ def test_a_validation_is_a_plain_quick_search() -> None:
     assert search(min_length_constant=15).max_length_constant == 15
 
 
-def test_a_validation_without_memory_can_be_done_later(
-    digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("error", "start", "hint"),
+    [
+        (
+            torch.OutOfMemoryError(CUDA_MESSAGE),
+            "out of memory on the validation (CUDA out of memory. Tried to allocate 20.00 MiB).",
+            "decoding.batch_tokens (now 8192) or training.validation_beam_size (now 2)",
+        ),
+        (InputError("line 7: bad"), "line 7: bad", ""),
+    ],
+    ids=["without memory", "of bad input"],
+)
+def test_a_validation_that_fails_can_be_done_later(
+    digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, start: str, hint: str
 ) -> None:
     def refused(*args: Any, **kwargs: Any) -> Any:
-        raise torch.OutOfMemoryError(CUDA_MESSAGE)
+        raise error
 
-    with monkeypatch.context() as patch, pytest.raises(RunError) as caught:
+    with monkeypatch.context() as patch, pytest.raises((InputError, RunError)) as caught:
         patch.setattr(validation, "evaluate", refused)
-        run_training(digits("training.save_every=100", "training.validation_beam_size=2"), tmp_path / "run")
-    message = str(caught.value)
-    assert message.startswith("out of memory on the validation (CUDA out of memory. Tried to allocate 20.00 MiB).")
-    assert "decoding.batch_tokens (now 8192) or training.validation_beam_size (now 2)" in message
+        run_training(digits("training.validation_beam_size=2"), tmp_path / "run")
+    assert str(caught.value).startswith(start) and hint in str(caught.value)
     said = run_training(digits("training.validation_beam_size=1"), tmp_path / "run", resume=True)
     assert "Continuing from step 6" in said

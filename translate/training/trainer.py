@@ -15,7 +15,7 @@ from translate.data.epochs import Epoch
 from translate.data.prefetch import StepBatches, prefetch_steps
 from translate.data.streaming import StreamedBatches
 from translate.distributed.process_group import Cancelled, SilentExit
-from translate.errors import RunError
+from translate.errors import InputError, RunError
 from translate.model.device import OutOfMemory
 from translate.runs.progress import Progress
 from translate.training.best_checkpoint import BestCheckpoint
@@ -178,7 +178,7 @@ class Trainer:
             seconds = self.best.validate()
         except Cancelled:
             return
-        except RunError:  # such as too little memory; the validation can be repeated later
+        except (InputError, RunError):  # such as too little memory; the validation can be repeated later
             if self.training.world.size == 1:  # with several processes, the others have already ended
                 self._save()
             raise
