@@ -20,7 +20,9 @@ from translate.runs.directory import RunDirectory
 from translate.runs.loading import get_parameters, load_run
 from translate.runs.metrics import best_record, read_metrics
 from translate.runs.verify import verify_run
+from translate.training import trainer
 from translate.training.preparation import make_batches, make_tokenizers, read_corpora
+from translate.training.state import Training
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
@@ -91,10 +93,24 @@ def test_step_0_has_the_runs_weights_and_the_rest_is_exact_without_that_run(tune
         run_training(resumed, tmp_path / "again")
 
 
-def test_killed_before_anything_was_saved(tune: Tune, tmp_path: Path) -> None:
+def test_stopped_in_the_first_validation_it_resumes_without_that_run(tune: Tune, tmp_path: Path) -> None:
+    run_training(tune(), tmp_path / "straight")
+    stop_training(tune(), tmp_path / "new", in_validation=0)
+    shutil.rmtree(tmp_path / "base")
+    resumed = load_config(str(tmp_path / "new"), require_files=True).config
+    run_training(resumed, tmp_path / "new", resume=True)
+    assert state_of(tmp_path / "new") == state_of(tmp_path / "straight")
+
+
+def test_killed_before_anything_was_saved(tune: Tune, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def die(training: Training) -> None:
+        raise KeyboardInterrupt
+
     run_training(tune(), tmp_path / "straight")
     for name in ("new", "other"):
-        stop_training(tune(), tmp_path / name, in_validation=0, what=KeyboardInterrupt)
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(trainer, "save_last", die)
+            run_training(tune(), tmp_path / name)
     run_training(tune(), tmp_path / "new", resume=True)
     assert state_of(tmp_path / "new") == state_of(tmp_path / "straight")
     shutil.copy(RunDirectory(tmp_path / "base").checkpoint("last"), RunDirectory(tmp_path / "base").checkpoint("best"))

@@ -54,7 +54,8 @@ class Trainer:
         self.train_step.loss_scale = self.progress.loss_scale
         self.window = LogWindow(self.training.config, self.progress)
         self._has_reported_waiting = False
-        self._is_saved = True  # in the checkpoint that this continues from; step 0 needs no saving
+        # In the checkpoint that this continues from; step 0 needs saving only if its weights are another run's.
+        self._is_saved = self.progress.metrics_bytes is not None or self.settings.initialize_from is None
 
     def train(self, *, profiles: bool = False) -> None:
         """Train until the last step, the last epoch, or too many validations without improvement.
