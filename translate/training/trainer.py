@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 _NOTABLE_WAITING = 0.1  # share of the time
 _SECONDS_BETWEEN_CHECKS = 1.0  # for signals, while training waits for an epoch
-_WARM_STEPS = 100  # before them, reading the first batches dominates
+_WARM_STEPS = 100  # in a log window that ends with them, reading the first batches dominates
 
 
 class Paused(Exception):
@@ -162,7 +162,7 @@ class Trainer:
         if is_shown:
             quality, speed = describe_step(record)
             logger.info(f"{quality}{speed}{time_left}", extra={"dim": f"{speed}{time_left}"})
-        is_notable = record["waiting"] >= _NOTABLE_WAITING and progress.step >= _WARM_STEPS
+        is_notable = record["waiting"] >= _NOTABLE_WAITING and progress.step > _WARM_STEPS
         if is_notable and not self._has_reported_waiting:
             self._has_reported_waiting = True
             logger.info(f"{record['waiting']:.0%} of the time of the last steps was spent {WAITING_FOR_DATA}")
