@@ -61,12 +61,14 @@ def read_recorded(run: RunDirectory) -> bytes:
     return read_input(run.metrics, at_most=2**30) if run.metrics.exists() else b""
 
 
-def is_finished(progress: Progress, config: Config, records: Sequence[Record]) -> bool:
-    """Whether a training after its last step has nothing left to do: no validation, log line or evaluation.
+def is_finished(progress: Progress, config: Config, run: RunDirectory) -> bool:
+    """Whether a training has nothing left to do: no step, validation, log line or evaluation.
 
     `translate average` may have added records of averages.
     """
-    moments = [(record["kind"], record["step"]) for record in records if record["kind"] != "average"]
+    if not progress.has_ended(config.training):  # reading the metrics of a run that was killed may warn of half a line
+        return False
+    moments = [(record["kind"], record["step"]) for record in read_metrics(run) if record["kind"] != "average"]
     if moments and moments[-1][0].startswith("evaluation"):  # the last record, if there is to be one
         return True
     is_logged = not progress.window.get("steps") or ("train", progress.step) in moments

@@ -65,8 +65,7 @@ def summarize_run(path: Path) -> RunSummary:
         state = "in training"
     elif progress is not None:
         step = progress.step
-        has_ended = progress.has_ended(config.training)
-        state = "finished" if has_ended and is_finished(progress, config, records) else "can be resumed"
+        state = "finished" if is_finished(progress, config, run) else "can be resumed"
     return RunSummary(
         run=str(path),
         languages=list(map(str, Languages(config.data).directions)),
