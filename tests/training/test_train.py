@@ -15,8 +15,9 @@ from trainings import Digits, run_training, stop_training
 
 import translate
 from translate import atomic
+from translate.config.load import load_config
 from translate.data.tokenizer import load_tokenizers
-from translate.errors import InputError
+from translate.errors import InputError, RunError
 from translate.lint.check import log_findings
 from translate.runs.checkpoint import read_tensors
 from translate.runs.directory import RunDirectory, create_run
@@ -71,6 +72,10 @@ def test_a_refused_training_writes_into_no_run(digits: Digits, tmp_path: Path) -
         run_training(digits(), tmp_path / "run")
     with pytest.raises(InputError, match=r"was started with other settings.*model\.d_model = 32 \(the run has 16\)"):
         run_training(digits("model.d_model=32"), tmp_path / "run", resume=True)
+    saved = tmp_path / "run" / "config.yaml"
+    saved.write_text(saved.read_text().replace("batch_tokens: 300", "batch_tokens: 200"))
+    with pytest.raises(RunError, match=r"config\.yaml: damaged: .*if you edited it"):
+        run_training(load_config(str(tmp_path / "run")).config, tmp_path / "run", resume=True)
     assert log.read_bytes() == before
 
 

@@ -39,7 +39,7 @@ from translate.runs.checkpoint import (
     with_prefix,
     write_checkpoint,
 )
-from translate.runs.checksums import DamageError
+from translate.runs.checksums import DamageError, check_file, read_checksums
 from translate.runs.directory import (
     RunDirectory,
     check_holds_no_run,
@@ -107,7 +107,8 @@ def claim_run(
             raise InputError(
                 f"{run.path} was imported from {imported.get('source')}, so it has no training to continue; {fine_tune}"
             )
-        before = read_resolved_config(open_run(run.path).config)
+        check_file(open_run(run.path).config, read_checksums(run.path).get(run.config.name))
+        before = read_resolved_config(run.config)
         settings = _settings_of_run(config, run.path, before)
         has_checkpoint = any(file.is_file() for file in (run.checkpoint("last"), run.previous))
         if not has_checkpoint and (trace := find_trace_of_steps(run)):
