@@ -21,7 +21,7 @@ from translate.runs.loading import get_parameters, load_run
 from translate.runs.metrics import best_record, read_metrics
 from translate.runs.verify import verify_run
 from translate.training import trainer
-from translate.training.preparation import make_batches, make_tokenizers, read_corpora
+from translate.training.preparation import make_batches, make_tokenizers, override_training, read_corpora
 from translate.training.state import Training
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
@@ -111,6 +111,11 @@ def test_killed_before_anything_was_saved(tune: Tune, tmp_path: Path, monkeypatc
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr(trainer, "save_last", die)
             run_training(tune(), tmp_path / name)
+    with pytest.raises(InputError, match=r"training\.initialize_from = None \(the run has .*base\)"):
+        run_training(override_training(tune(), initialize_from=None), tmp_path / "new", resume=True)
+    new = load_config(str(tmp_path / "base")).config
+    with pytest.raises(InputError, match=r"training\.initialize_from = .*new \(the run has None\)"):
+        run_training(override_training(new, initialize_from=tmp_path / "new"), tmp_path / "base", resume=True)
     run_training(tune(), tmp_path / "new", resume=True)
     assert state_of(tmp_path / "new") == state_of(tmp_path / "straight")
     shutil.copy(RunDirectory(tmp_path / "base").checkpoint("last"), RunDirectory(tmp_path / "base").checkpoint("best"))

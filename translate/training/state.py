@@ -160,10 +160,13 @@ def _settings_of_run(config: Config, run: Path, before: Config) -> TrainingConfi
         flatten_keys(each.model_dump(mode="json", include={"tokenizer", "model", "training", "data"}))
         for each in (before, config)
     )
+    base = "training.initialize_from"
+    is_other_start = (saved[base] is None) != (given[base] is None)  # a base run may move, but not come or go
     different = [
         f"{key} = {given.get(key)} (the run has {saved.get(key)})"
         for key in sorted(saved.keys() | given.keys())
-        if saved.get(key) != given.get(key) and key not in _MAY_CHANGE and not key.startswith(LOCATIONS)
+        if saved.get(key) != given.get(key) and key not in _MAY_CHANGE
+        if not key.startswith(LOCATIONS) or (key == base and is_other_start)
     ]
     if different:
         begun = f"{run} was started with other settings"
