@@ -163,8 +163,9 @@ def check_overflow(world: World, settings: TrainingConfig) -> None:
     assert shrunk.good_steps == kept.good_steps == 1
     assert float(again.loss) == float(once.loss)  # the same pairs, and the same is dropped
     assert float(again.gradient_norm) == pytest.approx(float(once.gradient_norm), rel=0.01)
-    for mine, wanted in zip(weights, expected, strict=True):
-        torch.testing.assert_close(mine, wanted, rtol=0, atol=2.1e-3)  # Adam's first step is of the rate, up or down
+    # Adam's first step is of the rate, up or down: rounding decides where a gradient is almost 0.
+    far = torch.cat([(mine - wanted).abs().flatten() > 1e-4 for mine, wanted in zip(weights, expected, strict=True)])
+    assert float(far.float().mean()) < 0.05
 
 
 def test_a_step_whose_gradients_overflow_is_repeated() -> None:
