@@ -17,6 +17,7 @@ from translate.training import setup
 from translate.training.optimizer import AveragedWeights
 from translate.training.preparation import Corpora, make_batches, make_tokenizers, read_corpora
 from translate.training.step import StepResult, TrainStep
+from translate.training.validation import validate
 
 Digits = Callable[..., Config]
 LINUX = Path("/proc/self/status").exists()
@@ -57,15 +58,23 @@ def test_the_longest_batches(digits: Digits) -> None:
     assert len(others) == 1 and sizes[others[0]] == max(sizes) > sizes[longest]
 
 
-def test_what_is_measured(digits: Digits) -> None:
+def test_what_is_measured(digits: Digits, monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds: list[float] = []
+
+    def watched(*arguments: Any, **options: Any) -> Any:
+        validation = validate(*arguments, **options)
+        seconds.append(validation.seconds)
+        return validation
+
+    monkeypatch.setattr(module, "validate", watched)
     config = digits("training.accumulate_batches=2")
-    result = tried(config)
+    corpora, tokenizers, epoch = prepared(config)
+    result = dry_run(config, epoch, tokenizers=tokenizers, validation=[*corpora.validation.values()] * 2, device=CPU)
     assert (result.device, result.precision) == ("cpu", "fp32")
     assert result.num_timed_steps >= 1
     assert result.target_tokens_per_second > 0 and result.seconds_per_epoch > 0
-    assert result.seconds_per_validation is not None and result.seconds_per_validation > 0
+    assert len(seconds) == 2 and result.seconds_per_validation == sum(seconds) > 0  # of both sets, each in full
     assert result.largest_batch["pairs"] >= 1
-    _, tokenizers, epoch = prepared(config)
     result = dry_run(config, epoch, tokenizers=tokenizers, validation=[], device=CPU, max_seconds=0.0)
     assert (result.num_timed_steps, result.seconds_per_validation) == (1, None), "the time for measuring is bounded"
 

@@ -61,9 +61,10 @@ def test_the_rate_of_an_imported_run_is_unknown(tune: Tune, monkeypatch: pytest.
     assert f"{paper:.1e}" in found[0].message
 
 
-def test_text_of_its_own_kind_is_silent_and_more_sets_take_more_time(tune: Tune, quick: None, tmp_path: Path) -> None:
+def test_text_of_its_own_kind_is_silent(tune: Tune, quick: None) -> None:
     report = check(tune("training.learning_rate=0.0001"))
     assert names(report) == []
+    assert report.plan.validation_seconds == 2.0 * report.plan.num_validations  # 2 seconds each: see `quick`
     assert report.plan.num_validations == -(-report.plan.num_steps // tune().training.validate_every) + 1  # and step 0
 
 
