@@ -1,11 +1,12 @@
 """Shortlists: their content by hand, what they cover of the embedded corpus, and searches with one."""
 
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from harness import Toy, run_command, write_run
+from harness import Toy, flip_a_bit, run_command, write_run
 
 from translate.data.lexicon import NULL_ID, Lexicon
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
@@ -146,4 +147,5 @@ def test_a_damaged_shortlist_is_an_error(toy: Toy, run: Path) -> None:
     write_tensors(file, {**shortlist._asdict(), "always": shortlist.always[:-2]}, {})
     with pytest.raises(RunError, match=r"shortlist.safetensors: .*vocabularies"):
         read_shortlist(loaded)
-    assert "shortlist.safetensors" in run_command("verify", run).stdout
+    flip_a_bit(file)
+    assert re.search(r"DAMAGED +shortlist\.safetensors", run_command("verify", run).stdout)
