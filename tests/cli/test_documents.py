@@ -38,7 +38,10 @@ def test_terminology_and_forbidden_words_hold_in_documents(learnt: Path, tmp_pat
     (tmp_path / "a.txt").write_text("Ein Hund läuft.\n\n")
     result = succeed("decode", learnt, "--document", tmp_path / "a.txt", "--terminology", tmp_path / "terms.tsv")
     assert "street" in result.stdout and result.stdout.endswith("\n\n")
-    succeed("decode", learnt, "--document", tmp_path / "a.txt", "--forbid", tmp_path / "terms.tsv")
+    (tmp_path / "forbidden.txt").write_text("dog\n")
+    document = ["decode", learnt, "--document", tmp_path / "a.txt"]
+    texts = [succeed(*document, *more).stdout for more in ([], ["--forbid", tmp_path / "forbidden.txt"])]
+    assert ["dog" in text.split() for text in texts] == [True, False]
 
 
 def test_what_is_lost_is_a_warning(learnt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
