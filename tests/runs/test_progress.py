@@ -30,7 +30,7 @@ def test_a_checkpoint_of_an_older_version_is_read() -> None:
         ("environment", {"torch": 2}, "environment.torch = 2: "),
         ("stream", [], "stream = []: "),
         ("stream", {"segment": 1}, "'places'"),
-        ("stream", {"segment": 1, "places": [{"pairs": 3}]}, ""),
+        ("stream", {"segment": 1, "places": [{"pairs": 3}]}, "0.pairs = 3: "),
         ("surplus", 1, "surplus = 1: "),
     ],
 )
