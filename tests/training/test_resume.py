@@ -73,6 +73,7 @@ def test_stopped_and_continued_is_never_stopped(
     assert in_order(said[-1], "Training has already ended", f"training.{limit}=N")
     assert not any("BLEU" in line for line in said)
     assert ("Stopped early: 2 validations" in (run / "log.txt").read_text()) == (overrides == UNCHANGING)
+    assert overrides != UNCHANGING or state_of(run).best_step == "2"
     assert [record["step"] for record in state_of(run).metrics] == steps
 
 

@@ -17,17 +17,6 @@ from translate.training.tracking.log_window import LogWindow
 CUDA_MESSAGE = "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 139 GiB of which …"
 
 
-def test_stops_early_and_keeps_the_best(digits: Digits, tmp_path: Path) -> None:
-    # At this rate nothing gets better after the first validation.
-    unchanging = ("training.learning_rate=1e-9", "training.schedule=constant")
-    stopping = ("training.max_steps=100", "training.validate_every=2", "training.patience=3")
-    config = digits(*unchanging, *stopping)
-    messages = run_training(config, tmp_path / "run")
-    assert [record["step"] for record in records_of(tmp_path / "run", "validation")] == [2, 4, 6, 8]
-    assert state_of(tmp_path / "run").best_step == "2"
-    assert "Stopped early: 3 validations without a better BLEU" in messages
-
-
 def test_a_loss_that_is_not_finite_stops_with_a_remedy(
     digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
