@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from harness import state_of
+from harness import state_of, without_shape_checks, write_digits
 from pretend_device import Crossings, PretendDevice
 from trainings import Digits, records_of, run_training
 
@@ -36,12 +36,25 @@ _STEPS = (
 )
 
 
-@pytest.fixture
-def on(digits: Digits) -> Digits:
-    """A function that gives the config of a short training on a device, with overrides."""
+def steps_on(digits: Digits) -> Digits:
     return lambda device, *overrides: digits(
         *_STEPS, f"training.device={device}", f"decoding.device={device}", *overrides
     )
+
+
+@pytest.fixture
+def on(digits: Digits) -> Digits:
+    """A function that gives the config of a short training on a device, with overrides."""
+    return steps_on(digits)
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run of this training on the CPU; only to be read."""
+    folder = tmp_path_factory.mktemp("here")
+    with without_shape_checks():
+        run_training(steps_on(write_digits(folder))("cpu"), folder / "run")
+    return folder / "run"
 
 
 def curves(run: Path) -> dict[str, list[float]]:
@@ -94,14 +107,13 @@ def test_it_learns_what_it_learns_on_the_cpu(
 
 
 def test_it_learns_the_same_on_a_device_that_is_like_apples(
-    pretend: PretendDevice, on: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pretend: PretendDevice, on: Digits, here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without events, pinned memory, fused optimizers, flash attention and double precision."""
-    run_training(on("cpu"), tmp_path / "here")
     monkeypatch.setattr("translate.model.device._LIKE_APPLES", {"pretend"})
     with pretend.counting() as crossings:
         run_training(on("pretend"), tmp_path / "there")
-    assert_close(curves(tmp_path / "here"), curves(tmp_path / "there"), relative=1e-5, of_norm=2e-4)
+    assert_close(curves(here), curves(tmp_path / "there"), relative=1e-5, of_norm=2e-4)
     assert not crossings.event_waits  # which a training on such a device would not survive
 
 
@@ -118,14 +130,13 @@ def test_stopped_and_continued_is_never_stopped(pretend: PretendDevice, stateful
     assert state_of(tmp_path / "stopped") == state_of(tmp_path / "straight")
 
 
-def test_a_run_goes_on_on_another_device(pretend: PretendDevice, on: Digits, tmp_path: Path) -> None:
-    run_training(on("cpu"), tmp_path / "here")
+def test_a_run_goes_on_on_another_device(pretend: PretendDevice, on: Digits, here: Path, tmp_path: Path) -> None:
     with pytest.raises(Paused):
         run_training(on("pretend"), tmp_path / "moved", pause=lambda progress: progress.step == 3)
     log = run_training(on("cpu"), tmp_path / "moved", resume=True)
     assert any(f"device cpu ({torch.backends.cpu.get_cpu_capability()}) (it was pretend (Pre" in line for line in log)
-    assert_close(curves(tmp_path / "here"), curves(tmp_path / "moved"), relative=1e-5, of_norm=2e-4)
-    assert weights(tmp_path / "moved").keys() == weights(tmp_path / "here").keys()
+    assert_close(curves(here), curves(tmp_path / "moved"), relative=1e-5, of_norm=2e-4)
+    assert weights(tmp_path / "moved").keys() == weights(here).keys()
 
 
 def crossings_of_steps(run: Callable[[Callable[[Progress], bool]], object], pretend: PretendDevice) -> list[Crossings]:
