@@ -80,14 +80,13 @@ def test_all_of_a_run_over_steps_and_over_time(make_run: MakeRun, tmp_path: Path
     assert curves_picture([run], over="minutes").switches[0].options[0][0] == "minutes"
 
 
-def test_the_best_validation_is_the_first_that_chose_the_checkpoint(make_run: MakeRun, tmp_path: Path) -> None:
-    scores = [(2, 20.0, 2.0), (4, 25.0, 1.9), (6, 25.0, 1.5), (8, math.nan, math.nan)]
+def test_the_metric_of_the_config_marks_the_best(make_run: MakeRun, tmp_path: Path) -> None:
+    scores = [(2, 25.0, 2.0), (4, 20.0, 1.5), (6, math.nan, math.nan)]
     records = [validation(at, BLEU=bleu, loss=loss) for at, bleu, loss in scores]
-    final = {"kind": "final", "step": 8, "BLEU": 99.0, "loss": 0.1}  # a kind of record that this version does not know
-    picture = curves_picture([make_run(tmp_path / "demo", *records, final, best_metric="loss")])
+    picture = curves_picture([make_run(tmp_path / "demo", *records, best_metric="loss")])
     (bleu,) = chart(picture, "BLEU on validation").series
-    assert bleu.x == [2.0, 4.0, 6.0, 8.0] and bleu.y[-1] is None and bleu.marked == (2, "best 25.00")
-    assert (table(picture)["Best checkpoint"], table(picture)["BLEU"]) == (["step 6"], ["25.00"])
+    assert bleu.x == [2.0, 4.0, 6.0] and bleu.y[-1] is None and bleu.marked == (1, "best 20.00")
+    assert (table(picture)["Best checkpoint"], table(picture)["BLEU"]) == (["step 4"], ["20.00"])
 
 
 def test_the_best_checkpoint_may_be_an_average(make_run: MakeRun, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from harness import MakeTranslator
 
 from translate.config.schema import ModelConfig
 from translate.errors import InputError
+from translate.model.positions import sinusoidal_table
 from translate.visualize.panels import Picture
 from translate.visualize.positions import positions_picture
 
@@ -28,21 +29,12 @@ def test_sinusoidal() -> None:
     config = ModelConfig(d_model=6, num_heads=1, d_ff=4, num_encoder_layers=1, num_decoder_layers=1)
     picture = positions_picture(config, None, length=5, name="toy")
     assert picture.title == "Positions of toy: sinusoidal" and len(picture.panels) == 3
-    table = matrix(picture, "Positions")
-    for position in range(5):
-        for dimension in range(6):
-            angle = position / 10000 ** ((dimension - dimension % 2) / 6)
-            expected = math.cos(angle) if dimension % 2 else math.sin(angle)
-            assert table[position, dimension] == pytest.approx(expected, abs=1e-6)
+    table = sinusoidal_table(5, 6)
+    torch.testing.assert_close(matrix(picture, "Positions"), table)
     # The sines of dimensions 0, 2, 4 come first while the switch says so, then the cosines of 1, 3, 5.
     assert panel(picture, "Positions").order == [0, 3, 1, 4, 2, 5]
     assert [switch.name for switch in picture.switches] == ["order"]
-    # sin a sin b + cos a cos b = cos(a - b): the products depend on the distance alone
-    products = matrix(picture, "Positions: dot products")
-    for row in range(5):
-        for column in range(5):
-            expected = sum(math.cos((row - column) / 10000 ** (2 * pair / 6)) for pair in range(3))
-            assert products[row, column] == pytest.approx(expected, abs=1e-5)
+    torch.testing.assert_close(matrix(picture, "Positions: dot products"), table @ table.T)
     (series,) = panel(picture, "Wave lengths").series
     assert series.y == pytest.approx([2 * math.pi, 2 * math.pi * 21.5443469, 2 * math.pi * 464.158883])
     of_fairseq = positions_picture(config.model_copy(update={"positions": "fairseq"}), None, length=5, name="toy")
