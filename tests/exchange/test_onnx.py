@@ -112,8 +112,6 @@ def test_optimum_generates_what_the_run_translates(toy: Toy, exported: Path, exp
     for use_cache in (True, False):
         ids = model.generate(**batch, num_beams=1, max_length=40, use_cache=use_cache)
         assert tokenizer.batch_decode(ids, skip_special_tokens=True) == expected
-    ids = model.generate(**batch, num_beams=3, max_length=40)
-    assert len(ids) == len(expected)
 
 
 @pytest.mark.parametrize("int8", [False, True])
