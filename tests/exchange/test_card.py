@@ -169,11 +169,17 @@ def test_the_snippet_knows_the_limit_of_the_positions(
     assert ("const max_length = Math.min(1 + Math.floor(" in card) == ("min(" in code) == bool(limit)
 
 
+@pytest.fixture(scope="module")
+def two_ways(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Toy]:
+    """Runs of one model by the kind of their tags, with a search in which lengths matter."""
+    search = {"length_penalty": 1.5, "max_length_factor": 0.5, "max_length_constant": 3}
+    return make_two_ways(tmp_path_factory.mktemp("two-ways"), ["target", "both"], num_steps=150, decoding=search)
+
+
 @pytest.mark.parametrize("kind", ["target", "both"])
-def test_the_snippet_begins_a_translation_with_its_tag(tmp_path: Path, kind: str) -> None:
+def test_the_snippet_begins_a_translation_with_its_tag(two_ways: dict[str, Toy], tmp_path: Path, kind: str) -> None:
     pytest.importorskip("ctranslate2", reason="an extra is not installed")
-    search = {"length_penalty": 1.5, "max_length_factor": 0.5, "max_length_constant": 3}  # lengths matter
-    toy = make_two_ways(tmp_path, [kind], num_steps=150, decoding=search)[kind]
+    toy = two_ways[kind]
     export_run(toy.path, to="ctranslate2", output=tmp_path / "out")
     [code] = re.findall(r"```python\n(.*?)```", (tmp_path / "out" / "README.md").read_text("utf-8"), flags=re.DOTALL)
     names: dict[str, Any] = {}
