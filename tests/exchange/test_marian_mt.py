@@ -59,15 +59,20 @@ def test_greedy_search_is_the_same_on_a_hundred_lines(opus: tuple[Path, Path], g
     assert ours == generate(folder, german, num_beams=1)
 
 
-def test_a_trained_model_translates_alike(toy: Toy, tmp_path: Path) -> None:
-    """A model that is sure, as trained ones are, finds the same translations with both beam searches."""
-    folder, run = tmp_path / "folder", tmp_path / "run"
+@pytest.fixture(scope="module")
+def exported(toy: Toy, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("exports") / "folder"
     export_run(toy.path, to="huggingface", output=folder)
-    import_(folder, run)
+    return folder
+
+
+def test_a_trained_model_translates_alike(toy: Toy, exported: Path, tmp_path: Path) -> None:
+    """A model that is sure, as trained ones are, finds the same translations with both beam searches."""
+    import_(exported, run := tmp_path / "run")
     for beam_size in (1, 4):
         found = translate(run, toy.sources, beam_size=beam_size)
         assert sum(map(str.__eq__, found, toy.references)) > len(found) / 2
-        assert found == generate(folder, toy.sources, num_beams=beam_size)
+        assert found == generate(exported, toy.sources, num_beams=beam_size)
 
 
 SETTINGS: dict[str, Callable[[str], dict[str, object]]] = {  # of a config.json with a choice, known there or not
@@ -248,11 +253,10 @@ KEPT: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("kept", KEPT, ids=str)
 def test_settings_of_the_search_are_kept(
-    toy: Toy, tmp_path: Path, caplog: pytest.LogCaptureFixture, kept: dict[str, Any]
+    toy: Toy, exported: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, kept: dict[str, Any]
 ) -> None:
     """Fifty lines are translated as transformers translates them."""
-    folder = tmp_path / "folder"
-    export_run(toy.path, to="huggingface", output=folder)
+    folder = Path(shutil.copytree(exported, tmp_path / "folder"))
     plain = {"num_beams": 4, "decoder_start_token_id": 2, "eos_token_id": 3, "pad_token_id": 0, "max_new_tokens": 40}
     if "max_length" in kept:
         del plain["max_new_tokens"]
