@@ -121,9 +121,6 @@ def test_tuned_settings_become_the_defaults_of_the_run(run: Path, tmp_path: Path
         key, _, value = setting.removeprefix("decoding.").partition("=")
         assert f"  {key}: {value}" in shown
     succeed("verify", tuned)
-    best = max(float(line.split()[-1]) for line in lines[2:-1])
-    chosen = translate("eval", tuned, "--set", "validation").stdout.splitlines()[1].split()
-    assert float(chosen[1]) > best - 0.06
     with FileLock(tuned / "lock"):
         locked = translate("tune-decode", tuned)
     assert (locked.exit_code, locked.stdout) == (2, ""), "before all searches"
