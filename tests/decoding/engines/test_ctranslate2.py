@@ -69,8 +69,13 @@ def test_greedy_search_without_scores_is_the_same(
 
 
 def test_int8(toy: Toy, converted: MakeTranslator, monkeypatch: pytest.MonkeyPatch) -> None:
-    loaded, real = [], ctranslate2.Translator
-    monkeypatch.setattr(ctranslate2, "Translator", lambda *args, **kw: loaded.append(real(*args, **kw)) or loaded[-1])
+    loaded, real = list[Any](), ctranslate2.Translator
+
+    def load(*arguments: Any, **options: Any) -> Any:
+        loaded.append(real(*arguments, **options))
+        return loaded[-1]
+
+    monkeypatch.setattr(ctranslate2, "Translator", load)
     translations = converted(precision="int8").translate(toy.sources)
     assert any(each.compute_type.startswith("int8") for each in loaded)
     right = sum(each.text == wanted for each, wanted in zip(translations, toy.references, strict=True))
