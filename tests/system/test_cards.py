@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import Toy, make_toy, tiny_config
+from harness import Toy, make_toy, tiny_config, write_run
 from packaging.requirements import Requirement
 
 from translate.decoding import Translator
@@ -61,13 +61,9 @@ def run_alone(code: str, folder: Path, environment: dict[str, str]) -> str:
     return result.stdout
 
 
-def make_run(path: Path, *, norm: str = "post", **search: Any) -> tuple[Toy, list[str], list[str]]:
-    """A trained run, forty lines, and its translations of them."""
-    toy = make_toy(path, tiny_config(model=SIZES | {"norm": norm}, decoding=search), num_steps=150)
-    lines = [f"{first} {second}" for first in toy.sources for second in toy.sources[:10]][::9][:40]
-    assert len(lines) == 40
-    translations = Translator(toy.model, toy.tokenizers, toy.config.decoding).translate(lines)
-    return toy, lines, [each.text.strip() for each in translations]
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Toy:
+    return make_toy(tmp_path_factory.mktemp("runs") / "toy", tiny_config(model=SIZES), num_steps=150)
 
 
 pytestmark = pytest.mark.timeout(400)  # starts other programs
@@ -92,11 +88,18 @@ SEARCHES: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("to", "search"), SEARCHES, ids=str)
-def test_the_code_of_a_card_is_the_search_of_the_run(tmp_path: Path, to: Any, search: dict[str, Any]) -> None:
+def test_the_code_of_a_card_is_the_search_of_the_run(
+    trained: Toy, tmp_path: Path, to: Any, search: dict[str, Any]
+) -> None:
     """With the settings that the program has. ONNX needs optimum, which needs another version of transformers."""
     pytest.importorskip({"huggingface": "transformers"}.get(to, to))
-    toy, lines, expected = make_run(tmp_path / "run", **search)
-    export_run(toy.path, to=to, output=tmp_path / "mine")
+    config = tiny_config(model=SIZES, decoding=search)
+    run = write_run(tmp_path / "run", config, trained.tokenizers, trained.model)
+    lines = [f"{first} {second}" for first in trained.sources for second in trained.sources[:10]][::9][:40]
+    translations = Translator(trained.model, trained.tokenizers, config.decoding).translate(lines)
+    expected = [each.text.strip() for each in translations]
+    assert len(expected) == 40
+    export_run(run, to=to, output=tmp_path / "mine")
     card = (tmp_path / "mine" / "README.md").read_text(encoding="utf-8")
     [code] = re.findall(r"```python\n(.*?)```", card, flags=re.DOTALL)
     [packages] = re.findall(r"pip install (.*)", card)
@@ -122,7 +125,7 @@ def test_the_code_of_a_card_is_the_search_of_the_run(tmp_path: Path, to: Any, se
 def test_the_page_on_exporting_runs(tmp_path: Path) -> None:
     """Its code for transformers; tests/exchange/test_onnx.py runs its code for ONNX Runtime."""
     pytest.importorskip("transformers")
-    toy, _, _ = make_run(tmp_path / "run", norm="pre")
+    toy = make_toy(tmp_path / "run", tiny_config(model=SIZES | {"norm": "pre"}), num_steps=150)
     export_run(toy.path, to="huggingface", output=tmp_path / "mine-hf")
     [code] = re.findall(r"```text\n(from transformers import AutoM.*?)```", PAGE.read_text("utf-8"), flags=re.DOTALL)
     environment = make_environment(tmp_path / "site", ["transformers", "torch", "sentencepiece"])
