@@ -13,11 +13,10 @@ from translate.lint.corpora import (
     find_leaks,
     find_odd_characters,
     find_repetitions,
-    near_duplicate_hashes,
-    near_duplicate_key,
     survey_corpus,
     take_sample,
 )
+from translate.lint.near_duplicates import near_duplicate_hashes, near_duplicate_key
 
 Text = tuple[list[str], list[str]]
 SETTINGS = TextCorpus(kind="text", source=Path("any.de"), target=Path("any.en"))
@@ -168,7 +167,7 @@ def test_a_sample_is_runs_of_neighbours() -> None:
         ("„Zwei“ Ma\u0308nner — im Freien…", "zwei männer im freien"),  # a letter and its dots; general punctuation
         ("Straße", "strasse"),
         ("ﬁne Ｗｉｄｅ", "fine wide"),
-        ("12.5 % of 3,000", "000 of 0000"),
+        ("12.5 % of 3,000", "0 of 0"),
         ("٣ and 7", "0 and 0"),
         ("zero\u200bwidth\u00ad", "zerowidth"),
         ("two\nlines\rand\x85more", "two lines and more"),
@@ -184,7 +183,7 @@ def test_what_is_left_of_a_line(line: str, key: str) -> None:
 
 def test_hashes_of_lines() -> None:
     lines = [
-        "Number 17.",
+        "Number 7.",
         "number 25",
         "Numbers 25",
         "",

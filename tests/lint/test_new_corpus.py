@@ -10,7 +10,7 @@ from harness import write_lines
 from translate.config.data import HubCorpus, TableCorpus, TextCorpus, TsvCorpus
 from translate.data.corpora import ParallelCorpus
 from translate.errors import InputError
-from translate.lint.corpora import near_duplicate_hashes
+from translate.lint.near_duplicates import near_duplicate_hashes
 from translate.lint.new_corpus import find_corpora, read_named, split_pairs, write_split
 
 
@@ -66,7 +66,7 @@ def test_a_tenth_is_held_out_where_sentences_repeat() -> None:
     ]
     parts, _ = parts_of(corpus(*numbered))
     train, validation, test = (len(each[0]) for each in parts.values())
-    assert train >= 1500 and validation == test >= 20  # of the 60 others
+    assert train >= 1500 and validation >= test >= 20  # of the 60 others
 
 
 def test_what_is_left_out_is_counted_once() -> None:

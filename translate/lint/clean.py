@@ -28,10 +28,11 @@ from translate.data.languages import Languages
 from translate.data.tokenizer import Tokenizer, train_tokenizer
 from translate.errors import InputError
 from translate.lint import corpora as inspection
-from translate.lint.corpora import Sample, Survey, near_duplicate_hashes, survey_corpus
+from translate.lint.corpora import Sample, Survey, survey_corpus
 from translate.lint.findings import Suspects
 from translate.lint.languages import KnownLanguage, learn_known
 from translate.lint.misalignment import Ints, count_items, find_unlikely_lengths
+from translate.lint.near_duplicates import near_duplicate_hashes
 
 _BLOCK_PAIRS = 50_000  # inspected at once, with a dictionary of their own
 _SLOW = re.compile("[a-z]+_like_|shifted|unrelated")  # rules that need a closer look

@@ -1,7 +1,6 @@
 """Find suspicious pairs of a corpus, near-duplicates, and held-out text that is in training, and name their lines."""
 
 import re
-import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
@@ -17,9 +16,9 @@ from translate.lint import misalignment
 from translate.lint.findings import KINDS, Leak, Location, Suspects, Unit
 from translate.lint.languages import KnownLanguage, find_wrong_languages
 from translate.lint.misalignment import Ints, Misaligned, ShiftedLines, TokenIds, count_items
+from translate.lint.near_duplicates import near_duplicate_hashes
 
 [_EMPTY] = hash_lines([""])
-_ONE_DIGIT = str.maketrans("123456789", "0" * 9)
 _NUM_EXAMPLES = 3
 _MANY_PARTNERS = 10  # a line next to so many others is boilerplate, unless it is often next to the same line
 _ALIKE = 0.15  # of two lines' trigrams. Two lines of Multi30k share 7 % on average, two translations of one line 59 %
@@ -242,33 +241,3 @@ def _find_in(where: Ints, values: Ints) -> dict[int, int]:
     hits = np.flatnonzero(ranked[np.minimum(np.searchsorted(ranked, where), len(ranked) - 1)] == where)[::-1]
     first = dict(zip(where[hits].tolist(), hits.tolist(), strict=True))  # from last to first: the first one stays
     return {number: first[value] for number, value in enumerate(values.tolist()) if value in first}
-
-
-class _KeyCharacters(dict[int, str | None]):
-    """What a key has in place of each character, by the character's code; None: nothing."""
-
-    def __missing__(self, code: int) -> str | None:
-        character, kind = chr(code), unicodedata.category(chr(code))
-        kept = str(unicodedata.decimal(character)) if kind == "Nd" else None if kind[0] in "PSCZ" else character
-        return self.setdefault(code, " " if character.isspace() else kept)
-
-
-_KEY_CHARACTERS = _KeyCharacters()
-
-
-def near_duplicate_hashes(lines: Iterable[str], *, keep_digits: bool = False) -> Ints:
-    """The 64-bit hash of each line's `near_duplicate_key`, valid in this process; 0: the key is empty.
-
-    One core hashes 260,000 German lines of Multi30k per second, and twice as many English ones, which are ASCII.
-    """
-    return np.fromiter((hash(near_duplicate_key(line, keep_digits=keep_digits)) for line in lines), np.int64)
-
-
-def near_duplicate_key(line: str, *, keep_digits: bool = False) -> str:
-    """What is left of a line: its letters and digits. A line with an empty key duplicates nothing.
-
-    Letters are in their compatibility form (NFKC) and lowercase, and words are one space apart. Punctuation, symbols
-    and invisible characters are removed. Each digit becomes 0, unless digits are kept.
-    """
-    key = " ".join(unicodedata.normalize("NFKC", line).casefold().translate(_KEY_CHARACTERS).split())
-    return key if keep_digits else key.translate(_ONE_DIGIT)

@@ -21,9 +21,9 @@ from translate.data.tables import hub_columns, table_columns
 from translate.errors import InputError
 from translate.files import require_file
 from translate.language_codes import find_language
-from translate.lint.corpora import near_duplicate_hashes
 from translate.lint.findings import KINDS
 from translate.lint.languages import are_in_one_language
+from translate.lint.near_duplicates import near_duplicate_hashes
 
 logger = logging.getLogger(__name__)
 
