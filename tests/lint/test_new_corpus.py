@@ -235,4 +235,9 @@ def test_two_sides_in_one_language_are_refused(tmp_path: Path) -> None:
     _, corpora = find_corpora_in(tmp_path, "a.de", "a.en")
     with pytest.raises(InputError, match=re.escape(f"{tmp_path / 'a.de'}, {tmp_path / 'a.en'}: both sides")):
         read_named(corpora)
-    assert read_named({"train": TextCorpus(source=data / "train.de", target=data / "train.en")}).keys() == {"train"}
+    for code in ("de", "en"):  # double-spaced, as a word processor exports it
+        text = (data / f"train.{code}").read_text(encoding="utf-8")
+        (tmp_path / f"b.{code}").write_text(text.replace("\n", "\n\n"), encoding="utf-8")
+    for folder, name in (data, "train"), (tmp_path, "b"):
+        named = {"train": TextCorpus(source=folder / f"{name}.de", target=folder / f"{name}.en")}
+        assert read_named(named).keys() == {"train"}
