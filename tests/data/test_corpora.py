@@ -73,12 +73,13 @@ def test_paths_that_are_not_files_are_refused(tmp_path: Path, kind: str) -> None
 
 
 def test_tsv_has_columns_and_no_quoting(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.tsv", b'id\t"one\t"eins\nid2\ttwo\tzwei\r\n')
+    path = write(tmp_path / "a.tsv", b'\nid\t"one\t"eins\n\nid2\ttwo\tzwei\r\n\r\n')  # blank lines as in a CSV
     corpus = read_corpus(TsvCorpus(path=path, source_column=2, target_column=1), key="data.train.0")
     assert (corpus.sources, corpus.targets) == (['"eins', "zwei"], ['"one', "two"])
-    for rows, wrong in ((b"eins\tone\nDrei\tPersonen\tthree people\n", 3), (b"eins\tone\n\n", 1)):
-        path = write(tmp_path / "a.tsv", rows)  # a stray tab would pair "Drei" with "Personen"
-        with pytest.raises(InputError, match=f"a.tsv, line 2: has {wrong} cells?, and the first line has 2; no cell"):
+    # A stray tab would pair "Drei" with "Personen".
+    for row, wrong in ((b"Drei\tPersonen\tthree people", "3 cells, .* has 2; .* tab$"), (b"Drei", "1 cell, .* empty$")):
+        path = write(tmp_path / "a.tsv", b"eins\tone\n\n" + row)
+        with pytest.raises(InputError, match=f"a.tsv, line 3: has {wrong}"):
             read_corpus(TsvCorpus(path=path), key="data.train.0")
 
 

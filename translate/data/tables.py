@@ -93,34 +93,42 @@ def chunk_pairs(pairs: Iterator[tuple[str, str]]) -> Iterator[PairChunk]:
 def _flat_pairs(corpus: TsvCorpus | TableCorpus) -> Iterator[tuple[str, str]]:
     """The pairs of a TSV or CSV. In a row with more or fewer cells than the first, cells may be shifted: an error."""
     rows, given = _flat_rows(corpus.path, corpus.kind), (corpus.source_column, corpus.target_column)
-    _, first = next(rows, (0, list[str]()))
+    start, first = next(rows, (1, list[str]()))
     has_header = isinstance(corpus, TableCorpus) or corpus.has_header
-    header = first if has_header else []
+    header = [name if name in given else name.strip() for name in first] if has_header else []
     _check_columns(header, corpus)
     source, target = (header.index(column) if isinstance(column, str) else column for column in given)
     if first and len(first) <= max(source, target):
         counted = "" if header else ", counted from 0,"
         problem = f"{len(first)} tab-separated column{'s' * (len(first) > 1)}, but source_column = {given[0]!r}"
         problem += f" and target_column = {given[1]!r}{counted} need {max(source, target) + 1}"
-        raise InputError(f"{corpus.path}, line 1: {problem}")
-    for line, row in chain([] if has_header or not first else [(1, first)], rows):
+        raise InputError(f"{corpus.path}, line {start}: {problem}")
+    for line, row in chain([] if has_header or not first else [(start, first)], rows):
         if len(row) != len(first):
             problem = f"has {len(row)} cell{'s' * (len(row) > 1)}, and the first line has {len(first)}"
-            hint = "put a cell with commas in double quotes" if corpus.kind == "csv" else "no cell may contain a tab"
+            hint = "each row needs all of its cells, even if they are empty"
+            if len(row) > len(first):
+                quoted = "put a cell that contains the separator in double quotes"
+                hint = quoted if corpus.kind == "csv" else "no cell may contain a tab"
             raise InputError(f"{corpus.path}, line {line}: {problem}; {hint}")
         yield row[source], row[target]
 
 
 def _flat_rows(path: Path, kind: str) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a TSV or CSV, each with the number of its last line; without the blank rows of a CSV."""
+    """The rows of a TSV or CSV that are not blank, each with the number of its last line.
+
+    The cells of a CSV are separated by what its first line has: a comma, or else a semicolon, or else a tab.
+    """
     if kind == "tsv":
-        yield from ((number, line.split("\t")) for number, line in enumerate(stream_lines(path), start=1))
+        yield from ((number, line.split("\t")) for number, line in enumerate(stream_lines(path), start=1) if line)
         return
+    header = next(filter(None, stream_lines(path)), "")
+    delimiter = next((each for each in ",;\t" if each in header), ",")
     csv.field_size_limit(sys.maxsize)
     # A quoted cell may contain newlines, and the parser needs them.
-    rows = csv.reader((f"{line}\n" for line in stream_lines(path)), strict=True)
+    rows = csv.reader((f"{line}\n" for line in stream_lines(path)), delimiter=delimiter, strict=True)
     try:
-        yield from ((rows.line_num, row) for row in rows if row)
+        yield from ((rows.line_num, row) for row in rows if row and row != ["sep=", ""])  # which Excel reads and hides
     except csv.Error as error:
         raise InputError(f"{path}, line {rows.line_num}: is not CSV ({error})") from error
 
@@ -234,7 +242,7 @@ def _tmx_units(path: Path) -> Iterator[dict[str, str]]:
                 elif event == "end" and element.tag == "tu":
                     unit = dict[str, str]()
                     for each in element.findall("tuv[seg]"):
-                        unit.setdefault(_language(each), _text(each.find("seg")))
+                        unit.setdefault(_language(each), _text(each.find("seg")).strip())  # of indentation
                     yield unit
                     body.clear()  # otherwise all units would stay in memory
         except EntitiesForbidden as error:
@@ -315,7 +323,7 @@ def table_columns(path: Path, kind: str) -> list[str]:
     """
     match kind:
         case "tsv" | "csv":
-            return next(_flat_rows(path, kind), (0, []))[1]
+            return [cell.strip() for cell in next(_flat_rows(path, kind), (0, []))[1]]
         case "json":
             return [column for _, row in islice(_json_rows(path), 1) for column in _json_columns(row)]
         case "tmx":

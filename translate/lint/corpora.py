@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from translate.config.data import Corpus, TsvCorpus
+from translate.config.data import Corpus
 from translate.data.corpora import ParallelCorpus, read_corpus
 from translate.data.filtering import find_new, hash_lines, hash_pairs
 from translate.lint import misalignment
@@ -71,9 +71,8 @@ def survey_corpus(key: str, corpus: ParallelCorpus, settings: Corpus) -> Survey:
     """Read a corpus; its settings say where it comes from. Its hashes are of the text as it is before `augment`."""
     text = corpus if corpus.augment == settings.augment else read_corpus(settings, key=key)
     sides = text.sources, text.targets
-    has_rows = settings.has_header if isinstance(settings, TsvCorpus) else settings.kind != "text"
     keys = (near_duplicate_hashes(side, keep_digits=True) for side in sides)
-    return Survey(key, "row" if has_rows else "line", corpus, *map(hash_lines, sides), *keys)
+    return Survey(key, "line" if settings.kind == "text" else "row", corpus, *map(hash_lines, sides), *keys)
 
 
 def take_sample(corpus: ParallelCorpus, *, max_pairs: int) -> Sample:
