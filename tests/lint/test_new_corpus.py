@@ -92,6 +92,8 @@ def test_too_little_text_is_refused_with_the_reasons() -> None:
     lines = sentences(999, seed=1)
     with pytest.raises(InputError, match=r"^x: 999 of 1,000 pairs .*1 longer than 5,000 .* 1,000"):
         split_pairs(corpus([*lines, "a" * 10**6], [*sentences(999, seed=2), "b"]), {})
+    with pytest.raises(InputError, match=r"convert it with tr '\\r' '\\n', find more"):
+        split_pairs(corpus(*(["\r".join(each)] for each in (lines, lines[::-1]))), {})
     with pytest.raises(InputError, match="^x: nearly every pair shares a sentence with many others"):
         split_pairs(corpus(sentences(2000, seed=1), sentences(5, seed=2) * 400), {})
 
@@ -130,6 +132,8 @@ UNIT = '<tu><tuv xml:lang="{}"><seg>a</seg></tuv><tuv xml:lang="{}"><seg>b</seg>
 TABLES = {  # content, options, columns that are found and the direction
     "a.csv": ("id,de,note,en\n1,a,,b\n", (None, None), "de en de-en"),
     "b.csv": ("de,en\na,b\n", ("en", "de"), "en de en-de"),
+    "excel.csv": ("sep=;\nde; en\na;b\n", (None, None), "de en de-en"),
+    "spaced.tsv": ("\nde\t en\na\tb\n", (None, None), "de en de-en"),
     "source.csv": ("id,source,de,en\n1,web,a,b\n", ("de", "en"), "de en de-en"),
     "odd.csv": (f'\n{"x" * 140_000},"a\nb",de,en\n1,2,a,b\n', (None, None), "de en de-en"),
     "c.csv": ("id,Source,TARGET\n1,a,b\n", ("de", "en"), "Source TARGET de-en"),
@@ -180,6 +184,7 @@ def test_columns_and_languages_of_tables(tmp_path: Path, name: str) -> None:
             "de, en, fr: .*--from",
         ),
         ("a.csv", "de,en\n", ("d/e", "en"), "--from d/e"),
+        ("a.docx", "{\\rtf1 one", ("de", "en"), "a.docx: is an RTF file"),
         ("a.txt", "one", ("de", "en"), "a.txt: name the file with its translations .*tmx"),
     ],
 )

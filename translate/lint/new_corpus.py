@@ -18,6 +18,7 @@ from translate.data.corpora import ParallelCorpus, read_corpus
 from translate.data.filtering import find_new, hash_lines, hash_pairs
 from translate.data.languages import Direction
 from translate.data.tables import hub_columns, table_columns
+from translate.data.text import stream_lines
 from translate.errors import InputError
 from translate.files import require_file
 from translate.language_codes import find_language
@@ -74,7 +75,7 @@ def find_corpora(
         return direction, {"train": table.model_validate({"kind": kind, "path": path, **columns})}
     is_file = path.exists() or path.parent.exists() or _CODE.fullmatch(suffix[1:])
     if is_file or not re.fullmatch(r"[\w-]+/[\w.-]+", source):
-        require_file(path)
+        next(stream_lines(path), None)  # says what a file is that is not text
         raise InputError(f"{source}: name the file with its translations too; tables end in {', '.join(_KINDS)}")
     subset, splits = hub_columns(source, codes)
     parts = {"train": "train" if "train" in splits else next(iter(splits))}
@@ -118,7 +119,8 @@ def _choose_columns(
             return direction, dict(zip(_COLUMNS, (columns[names.index(name)] for name in found if name), strict=True))
     if len(columns) == 2 and not languages and kind != "csv":
         if not names:
-            logger.info(f"{place}: has no line with the names of its columns: its first pair is {shown}")
+            wanted = f"if that is a header, write the codes there, such as {direction.source} and {direction.target}"
+            logger.info(f"{place}: has no line with the names of its columns: its first pair is {shown}; {wanted}")
         return direction, dict(zip(_COLUMNS, columns if names else (0, 1), strict=True))
     problem = f"no columns are named {' and '.join(direction)}, or source and target; it has {shown}"
     raise InputError(f"{place}: {problem}{'; write a first line with such names' * is_flat}")
@@ -198,9 +200,12 @@ def split_pairs(corpus: ParallelCorpus, held_out: Mapping[str, ParallelCorpus]) 
     left_out = +left_out  # without reasons that leave nothing out
     if (num_left := len(is_equal) - left_out.total()) < _FEWEST_PAIRS:
         counts = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
+        way = "Write one sentence on each line"
+        if any(len(line) > _MOST_CHARACTERS and "\r" in line for side in corpus[1:3] for line in side):
+            way = "Its lines end in CR alone, as on old Macs: convert it with tr '\\r' '\\n'"
         raise InputError(
             f"{corpus.name}: {num_left:,} of {len(is_equal):,} pairs can be used{counts and f' ({counts})'}, and a"
-            f" model learns nothing from fewer than {_FEWEST_PAIRS:,}. Write one sentence on each line, find more text,"
+            f" model learns nothing from fewer than {_FEWEST_PAIRS:,}. {way}, find more text,"
             " or fine-tune a model that others have trained: `translate import --help`, docs/opus-mt.md"
         )
     return Split({"train": usable[~is_taken], **parts}, left_out)
