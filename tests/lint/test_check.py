@@ -109,11 +109,12 @@ def test_each_suspicion_at_its_line(text: dict[str, Lines], write: Write, quick:
     sources[140], targets[140] = f"„{sources[5]}“", f"{targets[5]}!"
     sources[170:180] = [sources[400]] * 10
     sources[130] += "\x02\u2028\ue123\u200b\ufffdÃ¤&amp;"
+    targets[150] = f'"{targets[150]} ""so"""'
     odd = ("control", "line_end", "private_use", "invisible", "replacement", "mojibake", "markup")
     put_in = {
         "empty": 31, "equal": 51, "unlikely_length": 61, "repeated": 71, "ambiguous": 81, "source_like_target": 91,
         "target_like_source": 101, "source_like_neither": 111, "target_like_neither": 128, **dict.fromkeys(odd, 131),
-        "near_repeated": 141, "boilerplate": 171,
+        "near_repeated": 141, "quoted": 151, "boilerplate": 171,
     }  # fmt: skip
     assert set(put_in) == set(KINDS) - {"shifted", "unrelated", "leaked"}
     report = check(write(text))

@@ -77,6 +77,7 @@ def test_what_is_put_in_is_removed(clean_config: Path, text: dict[str, Lines]) -
     spoil(170, "invisible", source=f"\u200b{sources[170]}")
     spoil(180, "mojibake", source=f"Ã¤{sources[180]}")
     spoil(190, "markup", target=f"<b>{targets[190]}</b>")
+    spoil(195, "quoted", target=f'"{targets[195]} ""so"""')
     spoil(200, "repeated", sources[40], sources[40].upper())  # a copy too, and that is the first rule
     put_in[200] = "equal"
     write(clean_config.parent, text)

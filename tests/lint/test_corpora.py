@@ -120,6 +120,8 @@ def test_the_embedded_corpus_is_clean(embedded: Text, held_out: Text) -> None:
         ("it&#39;s", "markup"),
         ("<b>bold</b>", "markup"),
         ("a<br/>b", "markup"),
+        ('"Ein Mann, der ""rennt"""', "quoted"),
+        ('"""Größer"", sagt er"', "quoted"),
     ],
 )
 def test_an_odd_character_is_named(line: str, kind: str) -> None:
@@ -132,6 +134,7 @@ def test_an_odd_character_is_named(line: str, kind: str) -> None:
     [
         "Straße, „Spaß“, “quoted”, l’été, São Paulo, MÃE, Ångström, €5, 10 – 20 …",
         "AT&T and R&D; a < b > c; x <3 y",
+        '"Ja", sagte sie, "nein" und ""',
         "Мир, Ярославль",
         "a tab\tis a space",
         "no\u00a0break, narrow\u202fno-break",

@@ -37,8 +37,9 @@ _PATTERNS = {
     "mojibake": re.compile(f"[ÃÂ][{_MISREAD}]|â[€‚„][{_MISREAD}]|{_CYRILLIC_MISREAD}"),
     "markup": re.compile(rf"&(?:amp|quot|lt|gt|nbsp|apos|#\d+|#x[0-9a-fA-F]+);|</?(?:{_TAGS})\b[^<>]*>"),
     "replacement": re.compile("\ufffd"),
+    "quoted": re.compile('^"[^"]*(?:""[^"]*)+"$'),
 }
-_LEADS = re.compile("[ÃÂâÐÑ&<\ufffd]")  # a printable line without any of these has no odd character
+_LEADS = re.compile('[ÃÂâÐÑ&<\ufffd]|""')  # a printable line without any of these has no odd character
 
 
 class Survey(NamedTuple):
@@ -171,8 +172,8 @@ def find_odd_characters(*sides: Iterable[str]) -> dict[str, Ints]:
     found: dict[str, set[int]] = defaultdict(set)
     for lines in sides:
         for number, line in enumerate(lines):
-            # For ASCII, two searches for one character are faster than one search for a set.
-            may_be_odd = "&" in line or "<" in line if line.isascii() else _LEADS.search(line)
+            # For ASCII, three searches for a text are faster than one search for a set.
+            may_be_odd = "&" in line or "<" in line or '""' in line if line.isascii() else _LEADS.search(line)
             if may_be_odd or not line.isprintable():
                 for kind, pattern in _PATTERNS.items():
                     if pattern.search(line):

@@ -150,6 +150,8 @@ KINDS: dict[str, Kind] = {
                      " encoding (iconv), or repair it: line.encode('cp1252').decode('utf-8')"),
     "markup": Kind("contain HTML entities or tags",
                    "replace entities with characters and remove tags, unless translations should have them"),
+    "quoted": Kind("have a side in quotation marks as a spreadsheet writes it, with doubled ones inside",
+                   "export the table as CSV, whose quotation marks are read: those of a TSV are text"),
 }
 # fmt: on
 
