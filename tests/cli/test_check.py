@@ -67,6 +67,7 @@ def test_a_narrow_terminal_breaks_no_word(folder: Path, quick: None, monkeypatch
     assert max(len(line) for line in result.stdout.splitlines() if " " in line.strip()) <= 48
     keys = re.findall(r"\b(?:training|data|decoding)\.[a-z_.]+", unwrapped(result))
     assert {"training.warmup_steps", "training.max_steps", "data.validation"} <= {*keys}
+    assert re.search(r"\n {12} +6–10  █+ +\d+ +█+ +\d+\n", result.stdout)  # bars take what is left
 
 
 def test_frozen_parts_are_counted(folder: Path) -> None:

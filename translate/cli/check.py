@@ -13,7 +13,7 @@ from translate.cli.terminal.console import has_colour, show_only
 from translate.cli.terminal.lines import plain, print_json, print_result
 from translate.cli.terminal.options import ConfigArgument, JsonOption, Overrides
 from translate.errors import InputError
-from translate.messages import describe_seconds, fill
+from translate.messages import describe_seconds, fill, line_width
 
 if TYPE_CHECKING:
     from translate.lint.check import Report
@@ -144,16 +144,19 @@ def _data_lines(report: "Report") -> Iterator[str]:
     labels = ["0", *(f"{end + 1}–{after}" for end, after in zip(lengths.ends, [*lengths.ends[1:], ""], strict=True))]
     bins = list(zip(labels, lengths.source_histogram, lengths.target_histogram, strict=True))
     used = [number for number, (_, *counts) in enumerate(bins) if any(counts)]
-    scale = _BAR_COLUMNS / max(*lengths.source_histogram, *lengths.target_histogram)
+    most = max(*lengths.source_histogram, *lengths.target_histogram)
+    count_width = len(f"{most:,}")
+    side_width = min(_BAR_COLUMNS + 1 + count_width, (line_width() - 23) // 2)  # after 12 + 9 columns, and 2 between
+    bar_columns = max(1, side_width - 1 - count_width)
     rows = [("", "source", "target")]
     for label, *counts in bins[used[0] : used[-1] + 1]:
-        bars = ["█" * round(count * scale) or "▏" * (count > 0) for count in counts]
-        source, target = (f"{bar:<{_BAR_COLUMNS}} {count:,}" for bar, count in zip(bars, counts, strict=True))
+        bars = ["█" * round(count * bar_columns / most) or "▏" * (count > 0) for count in counts]
+        source, target = (f"{bar:<{bar_columns}} {count:,}" for bar, count in zip(bars, counts, strict=True))
         rows.append((label, source, target))
     longest = f"longest {lengths.longest_source}", f"longest {lengths.longest_target}"
     rows.append(("", f"mean {lengths.mean_source:.1f}, {longest[0]}", f"mean {lengths.mean_target:.1f}, {longest[1]}"))
     for number, (label, source, target) in enumerate(rows):
-        yield _row("" if number else "tokens", f"{label:>7}  {source:<{_BAR_COLUMNS + 12}}{target}")
+        yield _row("" if number else "tokens", f"{label:>7}  {source:<{side_width}}  {target}")
 
 
 def _training_lines(report: "Report") -> Iterator[str]:
