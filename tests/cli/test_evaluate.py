@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from filelock import FileLock
-from harness import in_order, succeed
+from harness import in_order, succeed, write_lines
 from harness import run_command as translate
 
 
@@ -39,11 +39,16 @@ def test_scores_of_a_run_that_cannot_be_written(copied: Path) -> None:
     assert result.exit_code == 1 and in_order(result.stderr, "evaluation/first", "cannot be written")
 
 
-def test_eval_of_two_files(run: Path, corpus: Path) -> None:
+def test_eval_of_two_files(run: Path, corpus: Path, tmp_path: Path) -> None:
     result = succeed("eval", run, "--source", corpus / "train.de", "--reference", corpus / "train.en")
     assert result.stdout.startswith("train.de, best checkpoint")
     hypotheses = run / "evaluation" / "train.de" / "hypotheses.txt"
     assert hypotheses.read_bytes() == translate("decode", run, corpus / "train.de").stdout_bytes
+
+    write_lines(tmp_path / "some.en", ["a", " ", ""])
+    write_lines(tmp_path / "other.en", ["a", "", "c"])
+    given = succeed("eval", "--hypotheses", tmp_path / "some.en", "--reference", tmp_path / "other.en").stdout
+    assert given.splitlines()[0].endswith("some.en: 3 lines, 2 empty, 1 empty references")
 
     # The kept hypotheses, scored without the run, have the same scores.
     again = succeed("eval", "--hypotheses", hypotheses, "--reference", corpus / "train.en")
@@ -83,6 +88,11 @@ def test_scores_by_other_programs(run: Path, corpus: Path, tmp_path: Path) -> No
     assert needs_source.exit_code == 2 and "--source F" in needs_source.stderr
     given = translate("eval", *files, "--source", corpus / "valid.de", "--metric", f"{count} {{source}} {{hypothesis}}")
     assert given.exit_code == 0, given.stderr
+    write_lines(tmp_path / "a.de", "abcdefghij")  # enough lines to tell that they are not translated
+    write_lines(tmp_path / "a.en", "klmnopqrst")
+    copied = ["--hypotheses", tmp_path / "a.de", "--reference", tmp_path / "a.en", "--source", tmp_path / "a.de"]
+    told = succeed("eval", *copied, "--metric", f"{count} {{source}} {{hypothesis}}").stderr
+    assert in_order(told, "10 of 10 lines", "a.de are equal to those of the sources")
     compared = translate("compare", run, corpus / "valid.en", "--set", "first", "--metric", f"{count} {{hypothesis}}")
     assert compared.exit_code == 0 and compared.stdout.count("  lines    ") == 3, compared.stdout
     assert (

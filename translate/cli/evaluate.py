@@ -143,9 +143,12 @@ def _score_files(
     metrics = [*score_translations(texts, references, config)]
     metrics += score_with(programs, sources, texts, references, config)
     conventions = score_conventions(texts, references, config) if report else ()
-    mistakes = find_mistakes({str(hypotheses): texts}, references, bleu_tokenizer=config.bleu_tokenizer)
+    known = None if source is None else sources
+    mistakes = find_mistakes({str(hypotheses): texts}, references, known, bleu_tokenizer=config.bleu_tokenizer)
     scores = describe_scores(metrics, conventions, mistakes)
-    return f"{hypotheses}: {len(lines):,} lines", {"name": str(hypotheses), "num_lines": len(lines), **scores}
+    num_empty, num_missing = (sum(not line.strip() for line in side) for side in (texts, references))
+    counts = f"{len(lines):,} lines, {num_empty:,} empty" + f", {num_missing:,} empty references" * (num_missing > 0)
+    return f"{hypotheses}: {counts}", {"name": str(hypotheses), "num_lines": len(lines), **scores}
 
 
 def _print_scores(
