@@ -60,6 +60,12 @@ def test_a_document_keeps_all_of_its_characters(tmp_path: Path) -> None:
     assert (tmp_path / "a").read_bytes() == text.encode() and read_document(tmp_path / "a") == text
 
 
+def test_a_file_that_is_not_text_is_named_before_its_format(learnt: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.docx").write_bytes(b"{\\rtf1 Ein Hund.}")
+    result = translate("decode", learnt, "--document", tmp_path / "a.docx")
+    assert (result.exit_code, "a.docx: is an RTF file" in result.stderr) == (2, True), result.stderr
+
+
 def test_a_document_of_standard_streams(
     monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
