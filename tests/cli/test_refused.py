@@ -38,6 +38,7 @@ ROWS: dict[str, list[str]] = {
     "export run out": ["'--to'"],
     # init
     "init a.de": ["a.de", "translations", ".tmx"],
+    "init a.de ~/gone.en": [f"{Path.home()}/gone.en: no such file"],
     "init a.de a.en --from fr/x": ["--from fr/x"],
     "init a.de a.en --name x/y": ["--name", "'x/y'"],
     "init a.de a.en": ["a.de, a.en", "1 of 3 pairs", "2 repeating", "1,000", "translate import"],
@@ -70,6 +71,7 @@ ROWS: dict[str, list[str]] = {
     "decode run pipe -o out --resume": ["pipe", "once"],
     "decode run a.de -o out --prefix pipe --resume": ["pipe", "once"],
     "decode run - --require -": ["standard input", "once"],
+    "eval --hypotheses=~/gone --reference a.en": [f"{Path.home()}/gone: no such file"],  # left to us by bash
     "eval --hypotheses - --reference -": ["standard input", "once"],
     "score run - -": ["standard input", "once"],
     "decode run --device abacus": ["device = abacus"],

@@ -99,7 +99,7 @@ def _find_run(config: str, run: str | None, *, resume: bool) -> Path | None:
         raise InputError("--run '': name a directory")
     if not is_run(config):
         return None if run is None else Path(run)
-    named = Path(os.path.expanduser(config))
+    named = Path(config)
     if run is not None and os.path.realpath(run) != os.path.realpath(named):
         begin = f"translate train {named / 'config.yaml'} --run {run}"
         raise InputError(f"{named} is a run, and --run {run} is another: leave out --run, or start a new run: {begin}")

@@ -1,7 +1,6 @@
 """A corpus that has no config yet: what a user named, its languages, and which of its pairs are held out."""
 
 import logging
-import os
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -56,7 +55,7 @@ def find_corpora(
     Raises:
         InputError: A file is missing, or the languages are not clear.
     """
-    path, codes = Path(os.path.expanduser(source)), (from_, to)
+    path, codes = Path(source), (from_, to)
     suffix = _suffix(path)
     if target is not None:
         endings = [_suffix(each)[1:] for each in (path, target)]

@@ -25,13 +25,15 @@ from translate.errors import InputError, RunError
 from translate.files import protect_inputs
 from translate.memory import is_out_of_memory
 
+_HOME = re.compile(r"^(-[\w-]*=?|)~(?=/)")  # shells do not expand it after --output= or -o
+
 
 class ReportingGroup(CommandGroup):
     """The whole command line: it prints log messages, and reports any error in one paragraph."""
 
     def make_context(self, info_name: str | None, args: list[str], *others: Any, **settings: Any) -> Any:
         """Parse the options before the command; with none, avoid typer's completion options, which load pydantic."""
-        self.arguments = [*args]
+        self.arguments = args = [_HOME.sub(lambda found: found[1] + os.path.expanduser("~"), each) for each in args]
         if args and not args[0].startswith("-"):
             self.add_help_option = False
             self.params = [each for each in self.params if not str(each.name).endswith("_completion")]
