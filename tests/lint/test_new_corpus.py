@@ -156,13 +156,15 @@ TABLES = {  # content, options, columns that are found and the direction
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_columns_and_languages_of_tables(tmp_path: Path, name: str) -> None:
+def test_columns_and_languages_of_tables(tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str) -> None:
+    caplog.set_level("INFO", "translate")
     content, codes, found = TABLES[name]
     (tmp_path / name).write_text(content)
     direction, corpora = find_corpora_in(tmp_path, name, None, *codes)
     table = corpora["train"]
     assert isinstance(table, TableCorpus | TsvCorpus)
     assert f"{table.source_column} {table.target_column} {direction}" == found
+    assert ("if that is a header, write the codes there, such as de and en" in caplog.text) == found.startswith("0")
 
 
 @pytest.mark.parametrize(
