@@ -117,6 +117,8 @@ WRONG: list[tuple[str, ...]] = [  # overrides, joined by " & ", and the words of
     ("training.warmup_steps=0", "training.warmup_steps = 0", "training.schedule = 'noam'"),
     *((f"training.batch_tokens={each}", "training.batch_tokens = ", "auto") for each in ("0", "1.5", "aut", "null")),
     ("training={batch_tokens: auto, accumulate_batches: 3}", "accumulate_batches = 3", "batch_tokens = 'auto'"),
+    ("training={optimizer: muon, parallel: fsdp}", "training.optimizer = 'muon'", "training.parallel = 'fsdp'"),
+    ("training={optimizer: muon, precision: fp16}", "training.optimizer = 'muon'", "bf16"),
     ("training={average_kept: true, keep_last: 1}", "training.average_kept", "training.keep_last", "keep_best"),
     ("training.keep_best=3 & data.validation=null", "training.keep_best", "data.validation"),
     (f"training.warmup_steps={'9' * 400}", f"training.warmup_steps = {'9' * 79}…", "9007199254740992"),

@@ -3,6 +3,7 @@
 import copy
 import functools
 import threading
+from typing import Literal
 
 import pytest
 import torch
@@ -52,12 +53,15 @@ def test_micro_batches_are_computed_at_once_and_summed_in_order() -> None:
     assert torch.get_num_threads() == 4, "the caller keeps its own"
 
 
+@pytest.mark.parametrize("name, num_entries", [("adamw", 15), ("muon", 13)])
 @pytest.mark.parametrize("num_workers", [2, 3, 7])  # of five parameters
-def test_updates_by_threads_are_the_optimizers_own(num_workers: int) -> None:
+def test_updates_by_threads_are_the_optimizers_own(
+    num_workers: int, name: Literal["adamw", "muon"], num_entries: int
+) -> None:
     """To the last bit, from a state that was read in too; and the optimizer has all of it."""
-    first = nn.Sequential(nn.Linear(31, 29), nn.LayerNorm(29), nn.Linear(29, 23, bias=False))
+    first = nn.ModuleDict({"layers": nn.Sequential(nn.Linear(31, 29), nn.LayerNorm(29), nn.Linear(29, 23, bias=False))})
     second = copy.deepcopy(first)
-    settings = TrainingConfig(optimizer="adamw", weight_decay=0.01)
+    settings = TrainingConfig(optimizer=name, weight_decay=0.01)
     alone, other = build_optimizer(first, settings), build_optimizer(second, settings)
     parallel = threads(num_workers, second)
     for number in range(1, 6):
@@ -75,5 +79,5 @@ def test_updates_by_threads_are_the_optimizers_own(num_workers: int) -> None:
     for mine, theirs in zip(first.parameters(), second.parameters(), strict=True):
         assert torch.equal(mine, theirs)
     expected, found = optimizer_state_dict(first, alone), optimizer_state_dict(second, other)
-    assert expected.keys() == found.keys() and len(found) == 15
+    assert expected.keys() == found.keys() and len(found) == num_entries
     assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())

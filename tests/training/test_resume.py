@@ -47,7 +47,7 @@ UNCHANGING = ("training.learning_rate=1e-9", "training.validate_every=2", "train
     "overrides, stops, steps",
     [
         ((), [(STEP, step) for step in (1, 3, 4, 7, 8, 10, 14)], [4, 5, 8, 10, 12, *[14] * 3]),
-        (("training.max_epochs=2",), [(STEP, 3), (STEP, 6)], [4, 5, *[6] * 3]),
+        (("training.max_epochs=2", "training.optimizer=muon"), [(STEP, 3), (STEP, 6)], [4, 5, *[6] * 3]),
         (("training.max_epochs=2", "training.validate_every=3"), [(STEP, 1), (STEP, 4)], [3, 5, *[6] * 3]),
         (UNCHANGING, [(STEP, 6), (VALIDATION, 6)], [2, 4, 5, *[6] * 3]),
     ],

@@ -157,8 +157,9 @@ class TrainingConfig(Section):
     """Tokens per optimizer step on each side, including padding: the number of batches that comes closest is
     accumulated, so a config trains the same way whatever batch fits the machine. null: accumulate accumulate_batches
     batches."""
-    optimizer: Literal["adam", "adamw"] = "adam"
-    """Adam (Kingma and Ba 2015), or AdamW with decoupled weight decay (Loshchilov and Hutter 2019)."""
+    optimizer: Literal["adam", "adamw", "muon"] = "adam"
+    """Adam (Kingma and Ba 2015), AdamW with decoupled weight decay (Loshchilov and Hutter 2019), or Muon (Jordan et al.
+    2024) for the matrices of the layers with AdamW for all other weights. Muon learns more in each of few steps."""
     adam_beta1: Probability = 0.9
     """Decay rate of the first moment."""
     adam_beta2: Probability = 0.98
@@ -264,6 +265,10 @@ class TrainingConfig(Section):
         if not is_auto and self.step_tokens is not None and self.step_tokens < self.num_batch_tokens:
             step, batch = self.step_tokens, self.batch_tokens
             raise ValueError(f"training.step_tokens = {step} is less than training.batch_tokens = {batch}")
+        if self.optimizer == "muon" and self.parallel == "fsdp":
+            raise ValueError("training.optimizer = 'muon' needs whole matrices, not training.parallel = 'fsdp'")
+        if self.optimizer == "muon" and self.precision == "fp16":
+            raise ValueError("training.optimizer = 'muon' does not work with training.precision = 'fp16'; use bf16")
         if self.average_kept and max(self.keep_last, self.keep_best) < 2:
             raise ValueError("training.average_kept = true needs training.keep_last or training.keep_best of 2 or more")
         if self.schedule == "noam" and self.warmup_steps < 1:

@@ -245,14 +245,20 @@ def initialize(module: nn.Module, method: Literal["paper", "xavier"]) -> None:
             nn.init.xavier_uniform_(child.weight)
         if isinstance(child, nn.Linear) and child.bias is not None:
             nn.init.zeros_(child.bias)
-    for child in module.modules() if method == "paper" else ():
-        fused: tuple[Tensor, ...] = ()
-        if isinstance(child, MultiHeadAttention):
-            fused = child.input_projection.weight.detach().chunk(3)
-        elif isinstance(child, FeedForward) and child.is_gated:
-            fused = child.inner.weight.detach().chunk(2)
-        for projection in fused:
+    for weight, number in fused_projections(module).items() if method == "paper" else ():
+        for projection in weight.detach().chunk(number):
             nn.init.xavier_uniform_(projection)
+
+
+def fused_projections(module: nn.Module) -> dict[Tensor, int]:
+    """The weights that hold several projections as rows, and how many: query, key and value, or gate and inner."""
+    fused: dict[Tensor, int] = {}
+    for child in module.modules():
+        if isinstance(child, MultiHeadAttention):
+            fused[child.input_projection.weight] = 3
+        elif isinstance(child, FeedForward) and child.is_gated:
+            fused[child.inner.weight] = 2
+    return fused
 
 
 def log_probabilities(logits: Float[Tensor, "*batch vocab"]) -> Float[Tensor, "*batch vocab"]:

@@ -280,7 +280,7 @@ def _restore_last(training: Training) -> bool:
             path, tensors, progress, damaged = found
             expected = add_prefix(get_parameters(model), WEIGHTS_PREFIX)
             if progress.step > 0:  # before the first step the optimizer has no state
-                expected |= add_prefix(expected_state(model), OPTIMIZER_PREFIX)
+                expected |= add_prefix(expected_state(model, training.config.training), OPTIMIZER_PREFIX)
             expected |= {} if average is None else add_prefix(average.tensors, AVERAGE_PREFIX)
             prefixes = (WEIGHTS_PREFIX, AVERAGE_PREFIX, OPTIMIZER_PREFIX)  # Format 1 also has random states.
             saved.update({key: tensor for key, tensor in tensors.items() if key.startswith(prefixes)})
