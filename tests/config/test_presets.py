@@ -37,6 +37,9 @@ def test_the_table_of_presets_has_the_numbers_of_the_docs() -> None:
     assert "three minutes on two CPU cores" in pages[1] and any(
         line.split()[:2] == ["BLEU", "94.45"] for line in readme
     )
+    minutes, score = rows.pop("multi30k-muon")
+    (line,) = (line for line in recipes if line.startswith("| `multi30k-muon`") and " thread" in line)
+    assert f" {minutes.removesuffix(' (2 threads)')} with two threads" in line and f" {score} " in line
     assert rows.pop("multi30k-local") == ["–", "43.00"] and "| BLEU | 43.00 |" in pages[0]
     minutes, scores = rows.pop("multi30k-both")
     both = [line for line in recipes if line.startswith("| `multi30k-both`") and " ± " in line]

@@ -42,6 +42,7 @@ def test_the_paper_itself_has_no_findings() -> None:
     ("training.warmup_steps=4000", "warmup_longer_than_training", "training.max_steps = 4000", "warmup_steps=400, or"),
     # The paper's peak here: 256^-0.5 · 4000^-0.5 = 9.88e-4; five times that is 4.94e-3, a twentieth 4.9e-5.
     ("training.learning_rate=0.005", "learning_rate_high", "peaks at 9.9e-04", "training.learning_rate=1e-03"),
+    ("training.optimizer=muon training.learning_rate=0.01", "learning_rate_high", "= 0.01 is high", "1e-03"),
     ("training.learning_rate=4e-5", "learning_rate_low", "training.learning_rate = 4e-05 is low", "1e-03"),
     # 0.001 · (256 · 400)^-0.5 = 3.1e-6; √(400 / 4000) = 0.32
     ("training.schedule=noam training.learning_rate=0.001", "learning_rate_low", "gives a peak of 3.1e-06",

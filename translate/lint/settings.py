@@ -17,9 +17,10 @@ from translate.runs.directory import RunDirectory
 from translate.training.optimizer import learning_rate
 
 # The paper's peak rate is d_model^-0.5 · 4000^-0.5. Rates in use with Adam are at most five times as high (fairseq's
-# and Marian's examples, and our presets: 0.4 to 1.8 times); below a twentieth, a training run does not get far.
+# and Marian's examples, and our presets: 0.4 to 3 times), and with Muon ten times (our preset: five times). Below a
+# twentieth, a training run does not get far.
 _PAPER_WARMUP = 4000
-_MAX_RATE_FACTOR = 5.0
+_MAX_RATE_FACTORS = {"adam": 5.0, "adamw": 5.0, "muon": 10.0}
 _MIN_RATE_FACTOR = 0.05
 # T5 was fine-tuned at a tenth of the peak rate of its pre-training (Raffel et al. 2020, arXiv 1910.10683, section
 # 3.1), BERT at a fifth to a half (Devlin et al. 2019, arXiv 1810.04805, appendix A).
@@ -130,7 +131,7 @@ SETTINGS_CHECKS = [
           " the learning rate never reaches its peak and never falls",
           "set training.warmup_steps={warmup}, or train longer"),
     Check("learning_rate_high", "warning",
-          lambda case: case.is_new and case.peak > case.usual * _MAX_RATE_FACTOR,
+          lambda case: case.is_new and case.peak > case.usual * _MAX_RATE_FACTORS[case.training.optimizer],
           "training.learning_rate = {training.learning_rate:g} {rate} high for model.d_model = {model.d_model}: the"
           " paper's schedule peaks at {usual:.1e}", "{rate_hint}"),
     Check("learning_rate_low", "warning",
