@@ -30,7 +30,7 @@ repetition_penalty: 1.2, reverse_weight: 0.2, alignment_layer: 0, batch_tokens: 
 translate, precision: bf16, shortlist: false, workers: 1, device: cpu}
 """)
 
-OF_A_BEAM = {"beam_size", "diversity_groups", "diversity_strength"}  # refused with --search sample
+OF_A_BEAM = {"patience", "beam_size", "diversity_groups", "diversity_strength"}  # refused with --search sample
 OF_SAMPLES = {"search", "temperature", "top_k", "top_p", "epsilon", "seed"}
 SCORED_BY = {"length_penalty", "length_penalty_kind", "long", "max_source_tokens", "max_target_tokens"}
 SCORED_BY |= {"batch_tokens", "look_ahead_lines", "precision", "device"}
