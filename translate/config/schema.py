@@ -158,8 +158,8 @@ class TrainingConfig(Section):
     accumulated, so a config trains the same way whatever batch fits the machine. null: accumulate accumulate_batches
     batches."""
     optimizer: Literal["adam", "adamw", "muon"] = "adam"
-    """Adam (Kingma and Ba 2015), AdamW with decoupled weight decay (Loshchilov and Hutter 2019), or muon: Muon (Jordan et
-    al. 2024) for the matrices of the layers, and AdamW for all other weights. Short runs learn more per step with it."""
+    """Adam (Kingma and Ba 2015), AdamW with decoupled weight decay (Loshchilov and Hutter 2019), or Muon (Jordan et al.
+    2024) for the matrices of the layers, with AdamW for all other weights. Muon gains most in short runs."""
     adam_beta1: Probability = 0.9
     """Decay rate of the first moment."""
     adam_beta2: Probability = 0.98
