@@ -24,12 +24,15 @@ def build_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Opt
     """
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     orthogonal = _orthogonal_weights(model) if config.optimizer == "muon" else {}
+    others = [each for each in trained if each not in orthogonal]
     groups: list[dict[str, Any]] = [
-        {"params": [each for each in trained if each not in orthogonal and each.dim() > 1]},
-        {"params": [each for each in trained if each not in orthogonal and each.dim() <= 1], "weight_decay": 0.0},
+        {"params": [each for each in others if each.dim() > 1]},
+        {"params": [each for each in others if each.dim() <= 1], "weight_decay": 0.0},
+        *(
+            {"params": [each for each in orthogonal if orthogonal[each] == number], "num_parts": number}
+            for number in sorted({*orthogonal.values()})
+        ),
     ]
-    for number in sorted({*orthogonal.values()}):
-        groups.append({"params": [each for each in trained if orthogonal.get(each) == number], "num_parts": number})
     kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "muon": Muon}[config.optimizer]
     return kind(
         groups,
