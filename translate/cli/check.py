@@ -160,7 +160,6 @@ def _data_lines(report: "Report") -> Iterator[str]:
 
 
 def _training_lines(report: "Report") -> Iterator[str]:
-
     for vocabulary in report.vocabularies:
         unused = f"{vocabulary.num_unused:,} of {vocabulary.num_entries:,} subwords never used"
         if vocabulary.subwords_per_word is not None:

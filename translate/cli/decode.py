@@ -245,13 +245,11 @@ class _Decoding(NamedTuple):
         Raises:
             InputError: A file cannot be used, or its name does not determine a format.
         """
-        from translate.data.text import read_document, stream_lines
+        from translate.data.text import read_document
         from translate.decoding import Request
         from translate.decoding.constraints.terminology import read_terminology
         from translate.documents.document import format_of_file, translate_documents, word_weights
 
-        if self.file is not None and self.file.is_file():
-            next(stream_lines(self.file), None)  # says what a file is that is not text
         document_format = document_format or format_of_file(self.file)
         text = read_document(self.file)
         terms = read_terminology(self.constraints["terminology"]) if "terminology" in self.constraints else None

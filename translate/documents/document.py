@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from translate.data.languages import UNKNOWN, Direction
+from translate.data.text import stream_lines
 from translate.decoding import ConditionCounts, Translation, Translator, count_conditions
 from translate.decoding.request import OnFinished, ignore_progress
 from translate.decoding.splitting import is_sentence, split_sentences
@@ -67,10 +68,12 @@ def format_of_file(path: Path | None) -> DocumentFormat:
     """The format that belongs to a file's extension.
 
     Raises:
-        InputError: The extension is missing or unknown.
+        InputError: The extension is missing or unknown; the message says what the file is if it is not text.
     """
     suffix = path.suffix.lower() if path is not None else ""
     if suffix not in _EXTENSIONS:
+        if path is not None and path.is_file():
+            next(stream_lines(path), None)  # says what a file is that is not text
         name = "standard input" if path is None or str(path) == "-" else str(path)
         raise InputError(f"{name}: unknown document format; choose one with --document-format: {', '.join(READERS)}")
     return _EXTENSIONS[suffix]

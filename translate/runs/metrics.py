@@ -4,7 +4,7 @@ import contextlib
 import json
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from safetensors import SafetensorError
@@ -61,14 +61,15 @@ def read_recorded(run: RunDirectory) -> bytes:
     return read_input(run.metrics, at_most=2**30) if run.metrics.exists() else b""
 
 
-def is_finished(progress: Progress, config: Config, run: RunDirectory) -> bool:
-    """Whether a training has nothing left to do: no step, validation, log line or evaluation.
+def is_finished(progress: Progress, config: Config, read_records: Callable[[], Sequence[Record]]) -> bool:
+    """Whether a training run is complete: it needs no further step, validation, log line or evaluation.
 
-    `translate average` may have added records of averages.
+    `translate average` may have added records of averages. The records are read only if the last step has been made,
+    because reading those of a killed run may warn of half a line.
     """
-    if not progress.has_ended(config.training):  # reading the metrics of a run that was killed may warn of half a line
+    if not progress.has_ended(config.training):
         return False
-    moments = [(record["kind"], record["step"]) for record in read_metrics(run) if record["kind"] != "average"]
+    moments = [(record["kind"], record["step"]) for record in read_records() if record["kind"] != "average"]
     if moments and moments[-1][0].startswith("evaluation"):  # the last record, if there is to be one
         return True
     is_logged = not progress.window.get("steps") or ("train", progress.step) in moments

@@ -65,7 +65,7 @@ def summarize_run(path: Path) -> RunSummary:
         state = "in training"
     elif progress is not None:
         step = progress.step
-        state = "finished" if is_finished(progress, config, run) else "can be resumed"
+        state = "finished" if is_finished(progress, config, lambda: records) else "can be resumed"
     return RunSummary(
         run=str(path),
         languages=list(map(str, Languages(config.data).directions)),

@@ -23,7 +23,7 @@ def build_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Opt
     https://arxiv.org/abs/1711.05101; Muon: see `Muon`.
     """
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    orthogonal = _orthogonal_weights(model) if config.optimizer == "muon" else {}
+    orthogonal = _orthogonal_weights(model, config)
     others = [each for each in trained if each not in orthogonal]
     groups: list[dict[str, Any]] = [
         {"params": [each for each in others if each.dim() > 1]},
@@ -44,8 +44,10 @@ def build_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Opt
     )
 
 
-def _orthogonal_weights(model: nn.Module) -> dict[Tensor, int]:
-    """The matrices of the layers that are trained, and how many projections each holds."""
+def _orthogonal_weights(model: nn.Module, config: TrainingConfig) -> dict[Tensor, int]:
+    """The weights that Muon trains, which are matrices of the layers, and the number of projections in each."""
+    if config.optimizer != "muon":
+        return {}
     fused = fused_projections(model)
     return {
         parameter: fused.get(parameter, 1)
@@ -105,7 +107,7 @@ def orthogonalize(matrix: Float[Tensor, "rows columns"]) -> Float[Tensor, "rows 
 
 def expected_state(model: nn.Module, config: TrainingConfig) -> dict[str, Tensor]:
     """A tensor of the right shape and type for each entry of the optimizer's state, by `parameter/entry`."""
-    orthogonal = _orthogonal_weights(model) if config.optimizer == "muon" else {}
+    orthogonal = _orthogonal_weights(model, config)
     state: dict[str, Tensor] = {}
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:

@@ -54,7 +54,7 @@ from translate.runs.loading import check_same_tensors, get_parameters
 from translate.runs.lock import lock_run
 from translate.runs.log import RunLog
 from translate.runs.metadata import read_moment
-from translate.runs.metrics import is_finished
+from translate.runs.metrics import is_finished, read_metrics
 from translate.runs.progress import Progress
 from translate.training.optimizer import AveragedWeights, expected_state, learning_rate
 from translate.training.preparation import TrainingData, override_training, resolve_step_tokens
@@ -298,7 +298,7 @@ def _restore_last(training: Training) -> bool:
             if progress.step > settings.max_steps:
                 made = f"{run.path} has already made {progress.step:,} steps"
                 raise InputError(f"{made}, so it cannot be resumed with training.max_steps = {settings.max_steps}")
-            if is_finished(progress, training.config, run):
+            if is_finished(progress, training.config, lambda: read_metrics(run)):
                 return progress, True, True
             _compare(progress, training.progress)
         write_config(run, training.config)
