@@ -111,7 +111,7 @@ def load(
     from_: str | None = None,
     **options: Any,
 ) -> Translator:
-    """A translator from a run directory: `load("runs/demo").translate("Ein Hund schläft.", beam_size=5).text`.
+    """Load the translator of a run: `load("runs/demo").translate("Ein Hund schläft.", beam_size=5).text`.
 
     Args:
         checkpoint: best: chosen on validation; last: the newest.

@@ -121,8 +121,9 @@ class TableCorpus(NamedColumns):
     """A local JSON, CSV, Parquet or TMX file, which may be gzipped (`.gz`) unless it is Parquet."""
 
     kind: Literal["json", "csv", "parquet", "tmx"]
-    """The file's format; csv is separated by what its header has: `,`, or else `;`, or else tabs; json is one object
-    per line, or one array of objects; and the columns of tmx, a translation memory, are the codes of its languages."""
+    """The file's format. json is one object per line, or one array of objects. The cells of csv are separated by
+    commas; if the header has none, by semicolons, or else by tabs. The columns of tmx, a translation memory, are the
+    codes of its languages."""
     path: InputPath
     """The file."""
 

@@ -1,4 +1,4 @@
-"""Which training pairs are left out, and why; the log has one line per reason."""
+"""Leave out training pairs that a rule excludes, and log how many each rule excludes."""
 
 import hashlib
 import logging

@@ -65,7 +65,7 @@ def check_search(config: DecodingConfig, *, num_layers: int, vocab_size: int) ->
 def token_limits(
     config: DecodingConfig, *, positions: int | None, languages: Languages
 ) -> tuple[int | None, int | None]:
-    """The most tokens of a source with its language tag and of a given translation, without the end symbols.
+    """The limits of a source and of a given translation, in tokens. A source's language tag counts; end symbols do not.
 
     Args:
         positions: The number of positions that the model has; None: no limit.

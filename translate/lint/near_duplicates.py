@@ -21,7 +21,7 @@ _KEY_CHARACTERS = _KeyCharacters()
 
 
 def near_duplicate_hashes(lines: Iterable[str], *, keep_digits: bool = False) -> NDArray[np.int64]:
-    """The 64-bit hash of each line's `near_duplicate_key`, valid in this process; 0: the key is empty.
+    """Hash the `near_duplicate_key` of each line with 64 bits; an empty key has 0. Each process has other hashes.
 
     One core hashes 260,000 German lines of Multi30k per second, and twice as many English ones, which are ASCII.
     """
