@@ -40,6 +40,7 @@ test-gpu: $(VENV)/installed-for-tests
 lint: $(VENV)/installed-for-tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python tests/lines_of_code.py
 
 types: $(VENV)/installed-for-tests
 	$(BIN)/mypy

@@ -3,7 +3,7 @@
 import platform
 from importlib import metadata
 
-__version__ = "0.13.0"
+__version__ = "1.0.0.dev0"
 
 
 def package_versions() -> dict[str, str]:
