@@ -22,7 +22,9 @@ def lines_of_code(file: Path) -> int:
             if token.type not in _LAYOUT | {tokenize.ENDMARKER}:
                 lines.update(range(token.start[0], token.end[0] + 1))
     for node in ast.walk(ast.parse(file.read_bytes())):
-        is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        is_text = (
+            isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        )
         if is_text or isinstance(node, ast.Import | ast.ImportFrom):
             lines.difference_update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     return len(lines)
@@ -38,7 +40,9 @@ def main() -> None:
     print(", ".join(f"{folder} {lines:,}" for folder, lines in folders.items()))
     print(f"{folders.total():,} lines of code; the limit in pyproject.toml is {limit:,}")
     if folders.total() > limit:
-        sys.exit("Too many: simplify something, or raise the limit in the commit that adds a feature, by what it needs.")
+        sys.exit(
+            "Too many: simplify something, or raise the limit in the commit that adds a feature, by what it needs."
+        )
 
 
 if __name__ == "__main__":

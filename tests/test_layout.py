@@ -15,7 +15,19 @@ PACKAGE = Path(translate.__file__).parent
 
 # From the bottom to the top. A file imports from lower layers and from its own folder.
 LAYERS = [
-    {"errors", "atomic", "bars", "bleu", "files", "fingerprint", "language_codes", "memory", "messages", "nearest"},
+    {
+        "errors",
+        "atomic",
+        "bars",
+        "bleu",
+        "files",
+        "fingerprint",
+        "language_codes",
+        "memory",
+        "messages",
+        "nearest",
+        "trigrams",
+    },
     {"distributed"},
     {"config"},
     {"data"},

@@ -15,8 +15,8 @@ import pytest
 from harness import commands, in_order
 from harness import run_command as translate
 
+from translate import trigrams
 from translate.config.decoding import DecodingConfig
-from translate.lint import languages
 
 FILES = {"a.de": "Hund\n" * 3, "a.en": "dog\n" * 3, "b.en": "dog\n", "empty": "", "a.docx": ""}
 FILES |= {"old/provenance.json": ""}
@@ -182,7 +182,7 @@ def _place(run: Path, learnt: Path, both: Path, tmp_path: Path, monkeypatch: pyt
 @pytest.mark.parametrize("line", ROWS)
 def test_what_is_refused(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
     if line.startswith("backtranslate"):
-        monkeypatch.setattr(languages, "is_other_side", lambda *lines: True)
+        monkeypatch.setattr(trigrams, "is_other_side", lambda *lines: True)
     before = sorted(Path().rglob("*"))
     result = translate(*line.split(" "), stdin=b"Hund\n")
     assert (result.exit_code, result.stdout) == (2, ""), result.stderr

@@ -5,15 +5,8 @@ import random
 import pytest
 
 from translate.data.languages import Direction
-from translate.lint.languages import (
-    TrigramCounts,
-    find_wrong_languages,
-    find_wrong_sides,
-    identify_sides,
-    is_other_side,
-    learn_known,
-    learn_languages,
-)
+from translate.lint.languages import find_wrong_sides, identify_sides, learn_known
+from translate.trigrams import TrigramCounts, find_wrong_languages, is_other_side, learn_languages
 
 Text = tuple[list[str], list[str]]
 

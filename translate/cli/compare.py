@@ -78,8 +78,8 @@ def compare(
     for run in filter(Path.is_dir, systems):
         _check_direction(run, pairs.direction, set_name=name)
     from translate.evaluation.compare import compare
+    from translate.evaluation.mistakes import find_mistakes
     from translate.evaluation.programs import MetricProgram
-    from translate.lint.scored import find_mistakes
     from translate.visualize.comparison import comparison_picture, comparison_tables
     from translate.visualize.page import choose_picture_file, save_picture
 

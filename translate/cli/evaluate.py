@@ -83,7 +83,7 @@ def evaluate(
     from translate.decoding.loading import load_translator
     from translate.evaluation.evaluate import evaluate, report_folder, spread_samples, write_report
     from translate.evaluation.metrics import describe_scores, score_conventions
-    from translate.lint.scored import find_mistakes
+    from translate.evaluation.mistakes import find_mistakes
     from translate.runs.metadata import describe_moment
 
     translator, loaded = load_translator(run, checkpoint=checkpoint, options=options, token_scores=False)
@@ -131,8 +131,8 @@ def _score_files(
     """Score translations in a file, without a run; returns a title and the scores."""
     from translate.config.schema import EvaluationConfig
     from translate.evaluation.metrics import describe_scores, score_conventions, score_translations
+    from translate.evaluation.mistakes import find_mistakes
     from translate.evaluation.programs import MetricProgram, score_with
-    from translate.lint.scored import find_mistakes
 
     config = EvaluationConfig().tokenizing(tokenize)
     programs = MetricProgram.parse_all(metric, config)

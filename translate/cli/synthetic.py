@@ -231,7 +231,7 @@ def _read_text(file: Path, run: Path, data: "DataConfig", direction: "Direction"
     from translate.data.languages import Languages
     from translate.files import require_file
     from translate.fingerprint import fingerprint
-    from translate.lint.languages import is_other_side
+    from translate.trigrams import is_other_side
 
     require_file(file)
     opened, known = open_lines(file), None

@@ -14,9 +14,10 @@ from translate.data.corpora import ParallelCorpus, read_corpus
 from translate.data.filtering import find_new, hash_lines, hash_pairs
 from translate.lint import misalignment
 from translate.lint.findings import KINDS, Leak, Location, Suspects, Unit
-from translate.lint.languages import KnownLanguage, find_wrong_languages
+from translate.lint.languages import KnownLanguage
 from translate.lint.misalignment import Ints, Misaligned, ShiftedLines, TokenIds, count_items
 from translate.lint.near_duplicates import near_duplicate_hashes
+from translate.trigrams import find_wrong_languages
 
 [_EMPTY] = hash_lines([""])
 _NUM_EXAMPLES = 3

@@ -18,9 +18,9 @@ from translate.data.tokenizer import VocabularyTooLarge
 from translate.distributed.process_group import SINGLE_PROCESS
 from translate.lint.check import MAX_INSPECTED_PAIRS, Report, check
 from translate.lint.corpora import take_sample
-from translate.lint.languages import count_words
 from translate.lint.vocabulary import MUCH_NORMALIZED, find_normalized
 from translate.training.setup import choose_place
+from translate.trigrams import count_words
 
 _MOST_SECONDS = 8 * 3600.0  # of a training run: a night
 

@@ -22,8 +22,8 @@ from translate.errors import InputError
 from translate.files import require_file
 from translate.language_codes import find_language
 from translate.lint.findings import KINDS
-from translate.lint.languages import are_in_one_language
 from translate.lint.near_duplicates import near_duplicate_hashes
+from translate.trigrams import are_in_one_language
 
 logger = logging.getLogger(__name__)
 

@@ -21,9 +21,9 @@ from translate.decoding.search.settings import maximum_lengths
 from translate.errors import InputError
 from translate.lint.corpora import Sample, Survey
 from translate.lint.findings import Finding, Severity, Unit
-from translate.lint.languages import count_words, explain_unspaced
 from translate.lint.misalignment import Ints, TokenIds, count_items
 from translate.lint.settings import read_initial_config
+from translate.trigrams import count_words, explain_unspaced
 
 # Upper ends of the histogram's columns, in tokens; the last column has none.
 HISTOGRAM_ENDS = (0, 5, 10, 15, 20, 30, 40, 50, 75, 100, 150, 200, 300, 500)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
-from translate.lint.languages import are_in_different_languages, explain_unspaced
+from translate.trigrams import are_in_different_languages, explain_unspaced
 
 _FEW_LINES = 10  # so few may be equal, or look like another language, by chance
 _NEARLY_ALL = 0.98

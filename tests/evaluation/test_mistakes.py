@@ -2,7 +2,7 @@
 
 from harness import corpus_lines
 
-from translate.lint.scored import find_mistakes
+from translate.evaluation.mistakes import find_mistakes
 
 GERMAN, ENGLISH = corpus_lines("train.de")[:800], corpus_lines("train.en")[:800]
 GOOD = [line.replace("the", "a", 1) for line in ENGLISH]
