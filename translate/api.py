@@ -15,9 +15,9 @@ from typing import Any
 
 import torch
 
+from translate.config.languages import Languages
 from translate.config.load import is_run, load_config, read_resolved_config
 from translate.config.schema import Config
-from translate.data.languages import Languages
 from translate.decoding import Translator
 from translate.decoding.loading import load_own_translator, load_translator
 from translate.errors import InputError

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from harness import in_order
 
+from translate.config.languages import Languages
 from translate.config.load import load_config, override_config
 from translate.config.schema import Config, TrainingConfig
-from translate.data.languages import Languages
 from translate.errors import InputError
 
 Error = Callable[..., str]

@@ -119,10 +119,10 @@ def test_the_languages_and_tags_of_the_run_are_kept(load: Load, tmp_path: Path) 
     base = load_config("demo", (*_BASE, f"data.train={corpus}", own, "data.validation=null")).config
     write_run_files(tmp_path / "runs/many", base)
     config = load("training.initialize_from=runs/many", required=False).config
-    assert (config.data.languages, config.data.language_tags, config.data.tags) == (("de", "en"), "source", "source")
+    assert (config.data.languages, config.data.language_tags) == (("de", "en"), "source")
     with pytest.raises(InputError, match=r'data.language_tags = "target" \(command line\), but runs/many has "source"'):
         load("training.initialize_from=runs/many", "data.language_tags=target", required=False)
-    assert load("data.language_tags=target", required=False).config.data.tags == "target"  # the run has none
+    assert load("data.language_tags=target", required=False).config.data.language_tags == "target"  # the run has none
 
 
 def test_languages_that_all_corpora_of_the_run_name_are_inherited(load: Load, tmp_path: Path) -> None:

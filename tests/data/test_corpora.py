@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from translate.config.data import Augmentation, Corpus, TableCorpus, TextCorpus, TsvCorpus
+from translate.config.data import Augmentation, Corpus, Direction, TableCorpus, TextCorpus, TsvCorpus
 from translate.config.schema import TokenizerConfig
 from translate.data import corpora
 from translate.data.corpora import (
@@ -22,7 +22,6 @@ from translate.data.corpora import (
     repeat_by_weight,
     store_pairs,
 )
-from translate.data.languages import Direction
 from translate.data.tables import FORMATS, PairChunk
 from translate.data.tokenizer import Tokenizers, train_tokenizer
 from translate.errors import InputError

@@ -12,12 +12,12 @@ import pytest
 from harness import in_order, values_of
 
 from translate.config.data import Augmentation, DataConfig, HubCorpus, TableCorpus, TextCorpus
+from translate.config.languages import Languages
 from translate.config.schema import TokenizerConfig
 from translate.data import tables
 from translate.data.corpora import ParallelCorpus
 from translate.data.epochs import BatchSettings, TrainingBatches
 from translate.data.extension import add_tags
-from translate.data.languages import Languages
 from translate.data.streaming import CorpusStream, StreamedBatches, TrainingStreams
 from translate.data.tables import StreamPosition
 from translate.data.tokenizer import Tokenizers, prepare_tokenizers

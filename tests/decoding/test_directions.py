@@ -8,8 +8,8 @@ import pytest
 from harness import TAGS, Toy, assert_same, make_two_ways, write_lines, write_run
 
 import translate
+from translate.config.languages import Languages
 from translate.data.batching import EncodedPair
-from translate.data.languages import Languages
 from translate.decoding import Request
 from translate.decoding.loading import load_own_translator, load_translator
 from translate.decoding.output.formats import CorpusScore, format_translations, score_records
@@ -48,7 +48,7 @@ def test_a_language_is_named_when_a_run_is_loaded_or_later(both: Toy) -> None:
 
 def test_the_tag_leaves_room_for_text(both: Toy) -> None:
     source = both.tokenizers.source
-    if both.config.data.tags == "target":
+    if Languages(both.config.data).tags == "target":
         assert translate.load(both.path, to="en", max_source_tokens=1).translate("Hund").text
         return
     with pytest.raises(InputError, match="^decoding.max_source_tokens = 1: .* after the tag"):

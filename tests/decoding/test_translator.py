@@ -14,9 +14,9 @@ from harness import MakeTranslator, Toy, assert_same, random_model
 
 from translate.config.data import DataConfig
 from translate.config.decoding import DecodingConfig
+from translate.config.languages import Languages
 from translate.config.schema import TokenizerConfig
 from translate.data.batching import EncodedPair
-from translate.data.languages import Languages
 from translate.data.tokenizer import EOS_ID, Tokenizers, train_tokenizer
 from translate.decoding import Request, Translation, Translator, request
 from translate.decoding.constraints.terminology import Terminology

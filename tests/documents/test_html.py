@@ -10,7 +10,7 @@ from html5lib.constants import tokenTypes  # type: ignore[import-untyped]
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from translate.data.languages import Direction
+from translate.config.data import Direction
 from translate.documents.html import name_language, read_html, read_items
 from translate.documents.segments import lay_out
 

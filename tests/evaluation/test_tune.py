@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
+from translate.config.data import Direction
 from translate.config.decoding import DecodingConfig
 from translate.config.schema import EvaluationConfig
 from translate.data.corpora import ParallelCorpus
-from translate.data.languages import Direction
 from translate.decoding import Translator
 from translate.errors import InputError
 from translate.evaluation.evaluate import Evaluation

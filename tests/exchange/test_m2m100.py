@@ -14,6 +14,7 @@ import torch
 from harness import import_, in_order, make_m2m100, make_two_ways, write_lines
 from trainings import run_training
 
+from translate.config.languages import Languages
 from translate.config.load import load_config
 from translate.data.tokenizer import UNK_ID
 from translate.decoding.loading import load_own_translator
@@ -35,8 +36,8 @@ def assert_same_run(one: LoadedRun, other: LoadedRun) -> None:
     weights, expected = get_parameters(one.model), get_parameters(other.model)
     assert all(torch.equal(weights[name], each) for name, each in expected.items())
     assert one.tokenizers.source.model_bytes == other.tokenizers.source.model_bytes
-    assert (one.config.data.language_settings, one.config.decoding) == (
-        other.config.data.language_settings,
+    assert (Languages(one.config.data).settings, one.config.decoding) == (
+        Languages(other.config.data).settings,
         other.config.decoding,
     )
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from translate.data.languages import Direction
+from translate.config.data import Direction
 from translate.lint.languages import find_wrong_sides, identify_sides, learn_known
 from translate.trigrams import TrigramCounts, find_wrong_languages, is_other_side, learn_languages
 

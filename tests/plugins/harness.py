@@ -27,11 +27,11 @@ from safetensors.torch import save_file
 from typer.testing import CliRunner, Result
 
 from translate.cli import app
+from translate.config.languages import Languages
 from translate.config.load import load_config
 from translate.config.schema import Config, ModelConfig, TokenizerConfig
 from translate.data.batching import Batch, EncodedPair, collate
 from translate.data.extension import add_tags
-from translate.data.languages import Languages
 from translate.data.tokenizer import PAD_ID, Tokenizers, prepare_tokenizers
 from translate.decoding import Translation, Translator
 from translate.exchange import import_model

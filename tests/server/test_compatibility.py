@@ -15,7 +15,7 @@ from libretranslatepy import LibreTranslateAPI
 from starlette.testclient import TestClient
 
 from translate.config.data import DataConfig
-from translate.data.languages import Languages
+from translate.config.languages import Languages
 from translate.decoding.loading import load_own_translator
 from translate.documents.document import translate_documents, word_weights
 from translate.server.compatibility import add_paths

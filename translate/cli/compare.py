@@ -25,8 +25,8 @@ logger = logging.getLogger(__name__)
 _FEW_LINES = 100  # tests of significance with fewer say little
 
 if TYPE_CHECKING:
+    from translate.config.data import Direction
     from translate.data.corpora import ParallelCorpus
-    from translate.data.languages import Direction
     from translate.visualize.panels import Table
 
 
@@ -116,8 +116,8 @@ def compare(
 
 def _check_direction(run: Path, direction: "Direction | None", *, set_name: str) -> None:
     """Check that a run can translate in the direction of a test set; a set that names none passes."""
+    from translate.config.languages import Languages
     from translate.config.load import read_resolved_config
-    from translate.data.languages import Languages
     from translate.runs.directory import open_run
 
     config = read_resolved_config(open_run(run).config)

@@ -44,7 +44,7 @@ def import_(
     check_new_folder(run, purpose="run")
     for file in text or []:
         require_file(file)
-    from translate.data.languages import Languages
+    from translate.config.languages import Languages
     from translate.exchange import import_model
 
     started = time.perf_counter()

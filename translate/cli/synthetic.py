@@ -20,8 +20,7 @@ from translate.cli.terminal.parts import DecodingJob, decode_in_parts, load_for_
 from translate.errors import InputError
 
 if TYPE_CHECKING:
-    from translate.config.data import DataConfig
-    from translate.data.languages import Direction
+    from translate.config.data import DataConfig, Direction
     from translate.decoding import ConditionCounts, Translator
 
 logger = logging.getLogger(__name__)
@@ -124,8 +123,8 @@ class _SyntheticCorpus(NamedTuple):
     def prepare(self) -> DecodingJob:
         """Check the files, read the text, load the translator, and collect the facts that must match on all ranks."""
         from translate.atomic import explain_write_errors
+        from translate.config.languages import Languages
         from translate.config.load import read_resolved_config
-        from translate.data.languages import Languages
         from translate.decoding import Request
         from translate.decoding.sharded import ShardedDecoder
         from translate.decoding.synthetic import PairFormat
@@ -169,8 +168,9 @@ class _SyntheticCorpus(NamedTuple):
     def finish(self, job: DecodingJob, counts: "ConditionCounts") -> None:
         """Write the provenance of the corpus, and print how to train on it."""
         from translate.atomic import write_text
+        from translate.config.data import Direction
+        from translate.config.languages import UNKNOWN, list_some
         from translate.config.yaml import dump_scalar
-        from translate.data.languages import UNKNOWN, Direction, list_some
         from translate.decoding.synthetic import describe_origin
         from translate.fingerprint import fingerprint
 
@@ -204,16 +204,16 @@ class _SyntheticCorpus(NamedTuple):
 
 def _read_training_data(run: Path, data: "DataConfig", direction: "Direction") -> Text:
     """Read the sources of a run's training data in a direction, and their references."""
+    from translate.config.languages import UNKNOWN, Languages
     from translate.data.cache import text_digest
     from translate.data.corpora import join_texts, read_corpus
-    from translate.data.languages import UNKNOWN, Languages
     from translate.fingerprint import fingerprint
 
     languages, (source, target) = Languages(data), direction
     wanted = [each for each in languages.directions if each.target == target and source in (each.source, UNKNOWN)]
     try:
         train = data.corpora("train").items()
-        corpora = [read_corpus(corpus, key=key) for key, corpus in train if languages.of(corpus) in wanted]
+        corpora = [read_corpus(corpus, key=key) for key, corpus in train if data.direction_of(corpus) in wanted]
     except InputError as error:
         raise InputError(f"config of {run}: {error}; or give a text as --source FILE") from error
     if not corpora:
@@ -228,7 +228,6 @@ def _read_training_data(run: Path, data: "DataConfig", direction: "Direction") -
 def _read_text(file: Path, run: Path, data: "DataConfig", direction: "Direction") -> Text:
     """Open a text, unless it looks like the target language, judging by the run's own validation corpus."""
     from translate.data.corpora import read_corpus
-    from translate.data.languages import Languages
     from translate.files import require_file
     from translate.fingerprint import fingerprint
     from translate.trigrams import is_other_side
@@ -239,7 +238,7 @@ def _read_text(file: Path, run: Path, data: "DataConfig", direction: "Direction"
         raise InputError(f"{file}: is empty, so there is nothing to translate")
     with contextlib.suppress(InputError):  # the corpus is not on this machine
         for key, corpus in data.corpora("validation").items():
-            if Languages(data).of(corpus) == direction:
+            if data.direction_of(corpus) == direction:
                 known = read_corpus(corpus, key=key)
     first_lines = list(itertools.islice(open_lines(file), _LINES_TO_JUDGE))
     if known and is_other_side(first_lines, known.sources, known.targets):

@@ -1,7 +1,7 @@
 """The section `data`: where sentence pairs come from, and which are left out."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self, TypeGuard
+from typing import Annotated, Any, Literal, NamedTuple, Self, TypeGuard
 
 from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator, model_validator
 
@@ -15,6 +15,16 @@ Chance = Annotated[float, Field(ge=0.0, le=1.0)]
 Column = Annotated[
     NotNegativeInt | str, expecting("should be the number of a column, counted from 0, or its name in the header")
 ]
+
+
+class Direction(NamedTuple):
+    """The languages of a source and of its translation."""
+
+    source: str
+    target: str
+
+    def __str__(self) -> str:
+        return f"{self.source}-{self.target}"
 
 
 class Augmentation(Section):
@@ -265,34 +275,9 @@ class DataConfig(Section):
         """Whether any training corpus is streamed."""
         return any(is_stream(corpus) for corpus in self.train)
 
-    @property
-    def tags(self) -> Literal["source", "target", "both"] | None:
-        """The side that has language tags. `language_tags` decides; if it is null, the training corpora do."""
-        targets = {self.languages_of(corpus)[1] for corpus in self.train}
-        return self.language_tags or ("source" if len(targets) > 1 else None)
-
-    @property
-    def tagged(self) -> list[str]:
-        """The languages that have a tag because of the training corpora."""
-        pairs = [self.languages_of(corpus) for corpus in self.train if self.tags]
-        targets = {target for _, target in pairs}
-        return list(dict.fromkeys(code for pair in pairs for code in pair if self.tags == "both" or code in targets))
-
-    @property
-    def language_settings(self) -> dict[str, Any]:
-        """The keys that an export or a fine-tuning of the model needs: its tags, and the languages that have one."""
-        tags = {"language_tags": self.tags, "language_tag": self.language_tag}
-        return {"languages": list(dict.fromkeys([*self.languages, *self.tagged])), **tags} if self.tags else {}
-
-    def languages_of(self, corpus: WeightedCorpus) -> tuple[str, str]:
-        """The languages of a corpus's source and target."""
-        return corpus.source_language or self.source_language, corpus.target_language or self.target_language
-
-    @property
-    def direction(self) -> tuple[str, str]:
-        """The languages of all training corpora, if these agree; otherwise `source_language` and `target_language`."""
-        pairs = {self.languages_of(corpus) for corpus in self.train}
-        return pairs.pop() if len(pairs) == 1 else (self.source_language, self.target_language)
+    def direction_of(self, corpus: WeightedCorpus) -> Direction:
+        """The direction of a corpus: its own languages, or else those of `data`."""
+        return Direction(corpus.source_language or self.source_language, corpus.target_language or self.target_language)
 
     @property
     def training_corpora(self) -> list[Corpus]:
@@ -367,11 +352,10 @@ class DataConfig(Section):
         validation = self.corpora("validation")
         if self.validation_also and not validation:
             raise ValueError("data.validation_also is scored at each validation: name data.validation too")
-        directions: dict[tuple[str, str], str] = {}
+        directions: dict[Direction, str] = {}
         for key, corpus in validation.items():
-            other = directions.setdefault(self.languages_of(corpus), key)
-            if other != key:
-                direction = "-".join(self.languages_of(corpus))
+            direction = self.direction_of(corpus)
+            if (other := directions.setdefault(direction, key)) != key:
                 raise ValueError(
                     f"{other} and {key} are both {direction}, which would count twice in the mean: give"
                     " each its source_language and target_language, or move one of them to data.validation_also"

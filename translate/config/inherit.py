@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from translate.config.decoding import DecodingConfig
+from translate.config.languages import Languages
 from translate.config.schema import Config
 from translate.config.yaml import Document, Origin, shown_path
 from translate.errors import InputError
@@ -69,10 +70,10 @@ def check_agreement(
 def _inherited(base: Config) -> dict[str, dict[str, Any]]:
     """The values that fine-tuning inherits from a run's config, by section and key."""
     own_files = {"source_model": None, "target_model": None}  # the run has tokenizers of its own
-    data = base.data.model_dump(mode="json", include=_MAY_DIFFER["data"])
-    data |= zip(("source_language", "target_language"), base.data.direction, strict=True)
-    data |= base.data.language_settings  # without tags, fine-tuning may add them
-    if base.data.tags:
+    data, languages = base.data.model_dump(mode="json", include=_MAY_DIFFER["data"]), Languages(base.data)
+    data |= zip(("source_language", "target_language"), languages.direction, strict=True)
+    data |= languages.settings  # without tags, fine-tuning may add them
+    if languages.tags:
         data["languages"] = [*dict.fromkeys([*data["languages"], *base.tokenizer.add_languages])]
     return {
         "model": base.model.model_dump(mode="json"),

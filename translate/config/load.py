@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from translate.config.data import LANGUAGE_CODE, DataConfig, by_name, is_by_name
 from translate.config.errors import REMOVED_KEYS, explain
 from translate.config.inherit import inherit
+from translate.config.languages import Languages
 from translate.config.schema import Config, ModelConfig
 from translate.config.section import Section
 from translate.config.yaml import (
@@ -337,8 +338,8 @@ def _check_languages(config: Config, origins: Mapping[str, Origin]) -> None:
 
     A fine-tuned run may have tags of further languages: see `runs.initial.check_languages`.
     """
-    data = config.data
-    untagged = [code for code in data.languages if code not in data.tagged]
+    data, tagged = config.data, Languages(config.data).tagged
+    untagged = [code for code in data.languages if code not in tagged]
     if data.train and untagged and config.training.initialize_from is None:
         where = f" ({origin.position})" if (origin := origins.get("data.languages")) else ""
         raise InputError(
@@ -347,7 +348,7 @@ def _check_languages(config: Config, origins: Mapping[str, Origin]) -> None:
         )
     for side, name in enumerate(("source_language", "target_language")):
         code, origin = getattr(data, name), origins.get(f"data.{name}")
-        known = sorted({data.languages_of(corpus)[side] for corpus in data.train})
+        known = sorted({data.direction_of(corpus)[side] for corpus in data.train})
         is_default = code == DataConfig.model_fields[name].default  # which a config that states everything has too
         if not known or is_default or origin is None or not _is_written_by_user(origin):
             continue

@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 
 from translate.config.data import DataConfig, LanguageCode
 from translate.config.decoding import DecodingConfig
+from translate.config.languages import Languages
 from translate.config.section import Device, InputPath, NotNegativeInt, PositiveInt, Probability, Section, expecting
 
 _MAX_LENGTH_CONSTANT = 10  # of validations: tokens of a translation beyond those that its source's length allows
@@ -318,7 +319,7 @@ class Config(Section):
     """How translations are scored."""
 
     def __repr__(self) -> str:
-        return f"<Config {self.name}, {' → '.join(self.data.direction)}: {self.model!r}>"
+        return f"<Config {self.name}, {' → '.join(Languages(self.data).direction)}: {self.model!r}>"
 
     def decoding_settings(self) -> DecodingConfig:
         """The section `decoding`, with missing token limits taken from `data`."""

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from translate.config.data import Augmentation
+from translate.config.languages import Languages
 from translate.config.schema import Config
 from translate.data.corpora import ParallelCorpus, read_corpus, store_pairs
-from translate.data.languages import Languages
 from translate.data.tables import PairChunk
 
 # The changes of a pair are the bits of a number; the lowest two are the case: 1 upper, 2 title, 3 lower.

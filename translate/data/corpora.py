@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from translate.bars import Advance, show_progress
-from translate.config.data import Augmentation, Corpus, TextCorpus, WeightedCorpus
+from translate.config.data import Augmentation, Corpus, Direction, TextCorpus, WeightedCorpus
+from translate.config.languages import Languages
 from translate.data.cache import TemporaryFile
-from translate.data.languages import Direction, Languages
 from translate.data.tables import PairChunk, chunk_pairs, read_table, table_name
 from translate.data.text import Lines, SpacedText, stream_lines
 from translate.data.token_store import FileArray
@@ -76,7 +76,7 @@ def read_corpus(corpus: Corpus, *, key: str, languages: Languages | None = None)
 
 def tag_corpus(read: ParallelCorpus, corpus: WeightedCorpus, languages: Languages) -> ParallelCorpus:
     """A corpus with its direction and its language tags, which come before its own tag."""
-    direction = languages.of(corpus)
+    direction = languages.data.direction_of(corpus)
     source_tag, target_tag = languages.tags_of(direction)
     source_tag = " ".join(filter(None, (source_tag, corpus.source_tag))) or None
     return read._replace(source_tag=source_tag, target_tag=target_tag, direction=direction)

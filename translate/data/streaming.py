@@ -16,10 +16,10 @@ from typing import Any
 
 from translate.bars import show_progress
 from translate.config.data import DataConfig, HubCorpus, TableCorpus, is_stream
+from translate.config.languages import Languages
 from translate.data.corpora import ParallelCorpus, join_texts, read_corpus, store_pairs, tag_corpus
 from translate.data.epochs import BatchSettings, Epoch, TrainingBatches
 from translate.data.filtering import FilterReport, log_reports
-from translate.data.languages import Languages
 from translate.data.subword_sampling import SamplingPool
 from translate.data.tables import PairChunk, StreamPosition, open_stream, table_name
 from translate.data.token_store import CheckCancelled, TokenChunk, TokenStore, TokenWriter, encode_chunks

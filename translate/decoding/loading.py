@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from translate.config.decoding import DecodingConfig
+from translate.config.languages import UNKNOWN, Languages
 from translate.config.load import override_decoding, read_resolved_config
-from translate.data.languages import UNKNOWN, Languages
 from translate.decoding.counterparts import find_lacking
 from translate.decoding.engines.ctranslate2 import CTranslate2Engine, check_ctranslate2, missing_settings
 from translate.decoding.engines.ctranslate2_conversion import convert_run, find_conversion

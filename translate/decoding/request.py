@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from translate.data.languages import Direction
+from translate.config.data import Direction
 from translate.decoding.constraints.terminology import Terminology
 from translate.decoding.output.flags import flag_translation
 from translate.decoding.output.words import WordConfidence, group_words, word_confidences

@@ -15,10 +15,10 @@ from jaxtyping import Bool, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
+from translate.config.languages import Languages
 from translate.config.load import read_resolved_config
 from translate.data.augmentation import augment_corpus
 from translate.data.batching import EncodedPair
-from translate.data.languages import Languages
 from translate.data.lexicon import NULL_ID, Lexicon, learn_lexicon
 from translate.data.streaming import TrainingStreams
 from translate.data.text import SpacedText

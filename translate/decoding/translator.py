@@ -8,12 +8,12 @@ from typing import Any, overload
 import torch
 
 from translate.bleu import load_bleu
-from translate.config.data import DataConfig
+from translate.config.data import DataConfig, Direction
 from translate.config.decoding import DecodingConfig
+from translate.config.languages import Languages, list_some
 from translate.config.load import override_decoding
 from translate.config.schema import Config
 from translate.data.batching import EncodedPair
-from translate.data.languages import Direction, Languages, list_some
 from translate.data.tokenizer import Tokenizers
 from translate.decoding.alignment import (
     ForcedDecoding,

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from translate.data.languages import UNKNOWN, Direction
+from translate.config.data import Direction
+from translate.config.languages import UNKNOWN
 from translate.data.text import stream_lines
 from translate.decoding import ConditionCounts, Translation, Translator, count_conditions
 from translate.decoding.request import OnFinished, ignore_progress

@@ -10,7 +10,8 @@ import html
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from translate.data.languages import UNKNOWN, Direction
+from translate.config.data import Direction
+from translate.config.languages import UNKNOWN
 from translate.documents.segments import Item, Segment, Syntax
 from translate.language_codes import find_language, standard_code
 

@@ -13,8 +13,8 @@ import yaml
 from translate._version import __version__
 from translate.config.data import Corpus, DataConfig, HubCorpus, corpus_title
 from translate.config.decoding import DecodingConfig
+from translate.config.languages import Languages
 from translate.config.schema import ModelConfig
-from translate.data.languages import Languages
 from translate.data.tokenizer import BOS_ID, PAD_ID, Tokenizer
 from translate.decoding.engines import ctranslate2_conversion
 from translate.decoding.engines.ctranslate2 import ctranslate2_search, length_power

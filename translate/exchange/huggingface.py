@@ -11,8 +11,9 @@ from typing import Any, Literal
 import torch
 
 from translate.atomic import write_text
+from translate.config.data import Direction
+from translate.config.languages import UNKNOWN, Languages
 from translate.config.schema import Config, ModelConfig
-from translate.data.languages import UNKNOWN, Direction, Languages
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizers
 from translate.decoding.agreement import check_agreement, probe
 from translate.decoding.counterparts import find_lacking, to_settings
@@ -158,9 +159,9 @@ def write_marian_tokenizer(
     files["tokenizer_config.json"] = {
         "tokenizer_class": "MarianTokenizer",
         "separate_vocabs": is_separate,
-        **dict(zip(("source_lang", "target_lang"), config.data.direction, strict=True)),
+        **dict(zip(("source_lang", "target_lang"), Languages(config.data).direction, strict=True)),
         **{key: name for key, name in pieces.items() if name in files["vocab.json"]},
-        **config.data.language_settings,
+        **Languages(config.data).settings,
         **({} if limit is None else {"model_max_length": limit}),
         "clean_up_tokenization_spaces": False,
     }

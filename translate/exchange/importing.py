@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from translate.atomic import atomic_folder, check_new_folder
+from translate.config.languages import UNKNOWN, Languages, unknown_language
 from translate.config.load import load_config
 from translate.config.yaml import parse_yaml
-from translate.data.languages import UNKNOWN, unknown_language
 from translate.data.text import stream_lines
 from translate.data.tokenizer import Tokenizers
 from translate.errors import InputError
@@ -160,7 +160,7 @@ def convert(foreign: ForeignModel, run: Path, overrides: Sequence[str]) -> Loade
             raise InputError(f"{override}: the imported files determine {keys}; leave it out")
     config = load_config(sections, overrides).config
     data, known = config.data, {*config.data.languages, UNKNOWN}
-    for code in (data.target_language, *([data.source_language] if data.tags == "both" else [])):
+    for code in (data.target_language, *([data.source_language] if Languages(data).tags == "both" else [])):
         if data.languages and code not in known:
             raise InputError(unknown_language(code, data.languages))
     model = build_model(config, tokenizers)

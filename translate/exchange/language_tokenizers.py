@@ -9,8 +9,8 @@ import torch
 from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]  # made on import
 
 from translate.atomic import write_text
+from translate.config.languages import Languages
 from translate.config.schema import Config
-from translate.data.languages import Languages
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, SPACE, UNK_ID, Tokenizer, Tokenizers
 from translate.decoding.counterparts import find_lacking
 from translate.errors import import_extra
@@ -83,7 +83,7 @@ def m2m100_vocabulary(model: Transformer, tokenizers: Tokenizers, config: Config
 
 def _tags(config: Config) -> list[str]:
     data = config.data
-    return [f"{SPACE}{data.language_tag.format(code)}" for code in data.language_settings["languages"]]
+    return [f"{SPACE}{data.language_tag.format(code)}" for code in Languages(data).settings["languages"]]
 
 
 def write_tokenizer(vocabulary: Vocabulary, tokenizer: Tokenizer, config: Config, directory: Path) -> bool:
@@ -93,7 +93,7 @@ def write_tokenizer(vocabulary: Vocabulary, tokenizer: Tokenizer, config: Config
     unused pieces.
     """
     data, names, kinds = config.data, vocabulary.subwords, ModelProto.SentencePiece
-    languages, tags = data.language_settings["languages"], _tags(config)
+    languages, tags = Languages(data).settings["languages"], _tags(config)
     model = ModelProto.FromString(tokenizer.model_bytes)
     pieces, after = {piece.piece: piece for piece in model.pieces}, model.pieces[tokenizer.vocab_size + 1 :]
     end = names.index(tags[0]) if {*tags} & {*names} else len(names)

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from translate.data.languages import UNKNOWN
+from translate.config.languages import UNKNOWN
 from translate.data.tokenizer import SPACE
 from translate.errors import InputError
 from translate.exchange.foreign import ForeignModel, Vocabulary

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from translate.data.languages import UNKNOWN
+from translate.config.languages import UNKNOWN
 from translate.data.tokenizer import SPACE
 from translate.decoding.agreement import TOLERANCE
 from translate.errors import InputError

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 from translate.bars import show_progress
-from translate.data.languages import UNKNOWN, unknown_language
+from translate.config.languages import UNKNOWN, unknown_language
 from translate.data.text import stream_lines
 from translate.data.tokenizer import BOS_ID, BYTE_PIECE, EOS_ID, SPACE, UNK_ID, Tokenizers
 from translate.errors import InputError

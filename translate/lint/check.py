@@ -9,9 +9,10 @@ from typing import NamedTuple
 import torch
 
 from translate.bars import show_progress
+from translate.config.data import Direction
+from translate.config.languages import UNKNOWN
 from translate.config.schema import Config
 from translate.data.epochs import Epoch
-from translate.data.languages import UNKNOWN, Direction
 from translate.decoding.counterparts import find_lacking
 from translate.distributed.process_group import SINGLE_PROCESS
 from translate.errors import RunError

@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from translate.atomic import atomic_folder, open_output, text_bytes
 from translate.bars import show_progress
 from translate.config.data import Corpus, TextCorpus, WeightedCorpus, without_reverse
+from translate.config.languages import Languages
 from translate.config.load import LoadedConfig
 from translate.config.schema import TokenizerConfig
 from translate.config.show import annotated_yaml
 from translate.config.yaml import Origin
 from translate.data.corpora import read_corpus
-from translate.data.languages import Languages
 from translate.data.tokenizer import Tokenizer, train_tokenizer
 from translate.errors import InputError
 from translate.lint import corpora as inspection
@@ -72,12 +72,12 @@ def clean(loaded: LoadedConfig, output: Path, rules: Sequence[str]) -> list[Clea
                 raise InputError(f"{survey.key}, {survey.unit} {line:,}: is not plain text; apply the rule {rule}")
     judged = surveys if any("_like_" in rule for rule in rules) else []  # by language
     by_size = sorted(judged, key=lambda each: -len(each.source_hashes))
-    known = learn_known({each.key: (languages.of(given[each.key]), *each.corpus[1:3]) for each in by_size})
+    known = learn_known({each.key: (data.direction_of(given[each.key]), *each.corpus[1:3]) for each in by_size})
     held_out: defaultdict[str, list[Ints]] = defaultdict(list)  # hashes of the sources, by language
     for key, corpus in data.corpora().items() if "leaked" in rules else ():
         sources = read_corpus(corpus, key=key).sources
-        held_out[languages.of(corpus).source].append(near_duplicate_hashes(sources, keep_digits=True))
-    sides = {key: languages.of(corpus)[: 1 + corpus.both_directions] for key, corpus in given.items()}
+        held_out[data.direction_of(corpus).source].append(near_duplicate_hashes(sources, keep_digits=True))
+    sides = {key: data.direction_of(corpus)[: 1 + corpus.both_directions] for key, corpus in given.items()}
     broken = [_judge(each, rules, known, [held_out[code] for code in sides[each.key]]) for each in surveys]
     written, reports = dict[str, TextCorpus](), []
     with atomic_folder(output) as folder, open_output(folder / "removed.tsv") as table:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from translate.data.languages import Direction
+from translate.config.data import Direction
 from translate.language_codes import find_language
 from translate.trigrams import FEW_PAIRS, count_trigrams, is_other_side, share_like_other
 

@@ -8,12 +8,11 @@ from typing import Any, NamedTuple
 
 import sentencepiece
 
-from translate.config.data import TextCorpus
+from translate.config.data import Direction, TextCorpus
 from translate.config.load import load_config
 from translate.config.schema import TrainingConfig
 from translate.config.yaml import dump_yaml
 from translate.data.corpora import read_corpus
-from translate.data.languages import Direction
 from translate.data.tokenizer import VocabularyTooLarge
 from translate.distributed.process_group import SINGLE_PROCESS
 from translate.lint.check import MAX_INSPECTED_PAIRS, Report, check

@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from translate.atomic import atomic_write
-from translate.config.data import LANGUAGE_CODE, Corpus, HubCorpus, TableCorpus, TextCorpus, TsvCorpus
+from translate.config.data import LANGUAGE_CODE, Corpus, Direction, HubCorpus, TableCorpus, TextCorpus, TsvCorpus
 from translate.data.corpora import ParallelCorpus, read_corpus
 from translate.data.filtering import find_new, hash_lines, hash_pairs
-from translate.data.languages import Direction
 from translate.data.tables import hub_columns, table_columns
 from translate.data.text import stream_lines
 from translate.errors import InputError

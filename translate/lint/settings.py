@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import NamedTuple
 
+from translate.config.languages import Languages
 from translate.config.load import read_resolved_config
 from translate.config.schema import Config
 from translate.config.yaml import shown_path
-from translate.data.languages import Languages
 from translate.lint.findings import Finding, Severity
 from translate.runs.directory import RunDirectory
 from translate.training.optimizer import learning_rate
@@ -89,7 +89,7 @@ class Case:
         self.is_extended = bool(tokenizer.add_characters or tokenizer.add_pieces or new_tags)
         directions = languages.directions if len(languages.directions) > 1 else []
         self.unvalidated, self.untested = (
-            ", ".join(str(each) for each in directions if each not in map(languages.of, corpora.values()))
+            ", ".join(str(each) for each in directions if each not in map(config.data.direction_of, corpora.values()))
             for corpora in (config.data.corpora("validation"), config.data.corpora("test"))
         )
         self.patience_steps = (training.patience or math.inf) * training.validate_every

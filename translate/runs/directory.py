@@ -14,9 +14,9 @@ from pydantic import Field
 from translate._version import __version__, package_versions
 from translate.atomic import explain_write_errors, is_temporary, sync, text_bytes, write_text
 from translate.config.data import DataConfig
+from translate.config.languages import list_some
 from translate.config.schema import Config
 from translate.config.show import resolved_yaml
-from translate.data.languages import list_some
 from translate.data.tokenizer import Tokenizers
 from translate.errors import InputError
 from translate.files import read_input, read_json

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from translate.config.inherit import check_agreement
+from translate.config.languages import Languages, list_some
 from translate.config.load import read_resolved_config
 from translate.config.schema import Config
 from translate.config.yaml import shown_path
-from translate.data.languages import Languages, list_some
 from translate.data.tokenizer import Tokenizers
 from translate.errors import InputError
 from translate.fingerprint import fingerprint

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from translate.config.languages import list_some
 from translate.config.load import read_resolved_config
 from translate.config.schema import Config, ModelConfig
-from translate.data.languages import list_some
 from translate.data.tokenizer import PAD_ID, Tokenizers, load_tokenizers
 from translate.errors import InputError, RunError
 from translate.model import Transformer

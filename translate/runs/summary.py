@@ -10,8 +10,8 @@ from typing import Any, Literal, NamedTuple
 from safetensors import SafetensorError, safe_open
 
 from translate.config.data import DataConfig, corpus_title
+from translate.config.languages import Languages
 from translate.config.load import read_resolved_config
-from translate.data.languages import Languages
 from translate.errors import InputError, RunError
 from translate.files import read_json
 from translate.runs.directory import RunDirectory, open_run, read_description

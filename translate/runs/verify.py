@@ -8,8 +8,8 @@ from typing import Literal, NamedTuple
 
 import torch
 
+from translate.config.languages import list_some
 from translate.config.load import read_resolved_config
-from translate.data.languages import list_some
 from translate.errors import InputError, RunError
 from translate.fingerprint import fingerprint
 from translate.model.device import OutOfMemory

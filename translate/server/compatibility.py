@@ -11,7 +11,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from translate.data.languages import UNKNOWN, Direction
+from translate.config.data import Direction
+from translate.config.languages import UNKNOWN
 from translate.errors import InputError
 from translate.language_codes import find_language, standard_code
 from translate.server import schema

@@ -14,8 +14,8 @@ import torch
 from fastapi import HTTPException
 from fastapi import Request as HttpRequest
 
+from translate.config.data import Direction
 from translate.config.decoding import DecodingConfig
-from translate.data.languages import Direction
 from translate.decoding import Request, Translation, Translator
 from translate.decoding.loading import LoadedTranslator, load_translator
 from translate.decoding.output.formats import CorpusScore, score_records

@@ -16,6 +16,7 @@ import torch
 
 from translate.bleu import load_bleu
 from translate.config.data import DataConfig, is_stream
+from translate.config.languages import Languages
 from translate.config.schema import Config
 from translate.config.section import MOST
 from translate.data.augmentation import augment_corpus, read_held_out
@@ -25,7 +26,6 @@ from translate.data.corpora import ParallelCorpus, balance_directions, join_text
 from translate.data.epochs import BatchSettings, TrainingBatches
 from translate.data.extension import add_tags, extend_tokenizers
 from translate.data.filtering import FilterReport, log_reports
-from translate.data.languages import Languages
 from translate.data.streaming import Batches, StreamedBatches, TrainingStreams
 from translate.data.tokenizer import EOS_ID, Tokenizers, load_tokenizers, prepare_tokenizers
 from translate.decoding.splitting import truncate_ids
@@ -159,7 +159,7 @@ def count_directions(
         pairs, count = seen.get(str(corpus.direction), (0, 0.0))
         seen[str(corpus.direction)] = pairs + report.num_kept, count + num_epochs * corpus.weight * report.num_kept
     total = sum(count for _, count in seen.values()) or 1.0
-    streamed = {str(Languages(data).of(corpus)) for corpus in data.train if is_stream(corpus)}
+    streamed = {str(data.direction_of(corpus)) for corpus in data.train if is_stream(corpus)}
     found = []
     for direction, (pairs, count) in seen.items() if len(seen) > 1 else ():
         known = (None, None) if direction in streamed else (pairs, count / max(1, pairs))
@@ -240,7 +240,7 @@ def check_validation(config: Config, corpora: Corpora, tokenizers: Tokenizers) -
     source_limit, target_limit = token_limits(at_end, positions=positions, languages=languages)
     validation = corpora.validation | corpora.validation_also
     for key, corpus in validation.items() if at_end.long == "error" else ():
-        tag, _ = languages.tags_of(languages.of(config.data.corpora()[key]))
+        tag, _ = languages.tags_of(config.data.direction_of(config.data.corpora()[key]))
         tag_ids, num_threads = tokenizers.source.tag_ids(tag), torch.get_num_threads()
         sources = tokenizers.source.encode_lines(corpus.sources, num_threads=num_threads)
         targets = tokenizers.target.encode_lines(corpus.targets, num_threads=num_threads)

@@ -11,9 +11,9 @@ import torch
 
 from translate.config.decoding import DecodingConfig
 from translate.config.errors import REMOVED_KEYS
+from translate.config.languages import Languages
 from translate.config.schema import Config
 from translate.data.corpora import ParallelCorpus, data_fingerprint
-from translate.data.languages import Languages
 from translate.data.tokenizer import Tokenizers
 from translate.decoding import OnFinished, Translator, count_conditions, ignore_progress
 from translate.decoding.loading import resolve_auto, set_precision

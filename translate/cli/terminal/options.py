@@ -22,7 +22,7 @@ from typer import Argument, Exit, Option
 from translate.errors import InputError, RunError
 
 if TYPE_CHECKING:
-    from translate.data.languages import Languages
+    from translate.config.languages import Languages
 
 Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
@@ -132,8 +132,8 @@ def check_runs(runs: Any) -> Any:
 
 def read_languages(run: Path) -> "Languages":
     """The languages of a run, without importing torch."""
+    from translate.config.languages import Languages
     from translate.config.load import read_resolved_config
-    from translate.data.languages import Languages
     from translate.runs.directory import open_run
 
     return Languages(read_resolved_config(open_run(run).config).data)

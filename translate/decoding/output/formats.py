@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any, Literal
 
-from translate.data.languages import UNKNOWN, Direction
+from translate.config.data import Direction
+from translate.config.languages import UNKNOWN
 from translate.data.tokenizer import EOS_ID
 from translate.decoding.request import OnFinished, Translation, ignore_progress, read_buffers
 from translate.decoding.translator import Translator

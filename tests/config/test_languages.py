@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from translate.config.data import DataConfig, TsvCorpus
-from translate.data.languages import Direction, Languages
+from translate.config.data import DataConfig, Direction, TsvCorpus
+from translate.config.languages import Languages
 from translate.errors import InputError
 
 
@@ -96,7 +96,7 @@ def test_of_many_languages_a_message_names_the_nearest_and_a_few(wrong: str, nea
 def test_whoever_goes_on_with_a_model_is_told_what_it_writes(names: list[str], tags: str) -> None:
     """As an export tells an import: only targets have a tag."""
     data = {"train": [{"kind": "text", "source": "a", "target": "b", **direction(name)} for name in names]}
-    told = DataConfig.model_validate(data | {"language_tags": tags}).language_settings
+    told = Languages(DataConfig.model_validate(data | {"language_tags": tags})).settings
     known = languages(source_language="und", target_language="und", **told)
     assert {*known.targets} == {name[-2:] for name in names}
 

@@ -6,9 +6,9 @@ both languages, each before the text in it: Fan et al. 2020, https://arxiv.org/a
 
 import contextlib
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any
 
-from translate.config.data import DataConfig, WeightedCorpus
+from translate.config.data import DataConfig, Direction, WeightedCorpus
 from translate.errors import InputError
 from translate.language_codes import find_language
 from translate.nearest import nearest
@@ -19,36 +19,35 @@ _MOST_SHOWN, _FEW = 20, 8  # names in a message: all of them, or the first few
 _NAMES = "--to, or to= in Python", "--from, or from_= in Python"
 
 
-class Direction(NamedTuple):
-    """The languages of a source and of its translation."""
-
-    source: str
-    target: str
-
-    def __str__(self) -> str:
-        return f"{self.source}-{self.target}"
-
-
 class Languages:
     """The languages in a config's section `data`."""
 
     def __init__(self, data: DataConfig) -> None:
-        self._data = data
-        default = [Direction(data.source_language, data.target_language)]
-        if data.languages and UNKNOWN in default[0]:  # a single language can only be the target
+        self.data = data
+        trained = list(dict.fromkeys(map(data.direction_of, data.train)))
+        self.direction = Direction(data.source_language, data.target_language)
+        """The direction of all training corpora, if they agree; otherwise `source_language` and `target_language`."""
+        if len(trained) == 1:
+            [self.direction] = trained
+        default = [self.direction]
+        if data.languages and UNKNOWN in self.direction:  # a single language can only be the target
             default = [Direction(UNKNOWN, code) for code in data.languages if len(data.languages) == 1]
-        self.directions = list(dict.fromkeys(map(self.of, data.train))) or default
+        self.directions = trained or default
         """The directions of the training corpora; of a run without any, the one of `data`."""
         self.mutual = data.languages
-        """Languages each of which is translated to every other, with training or without."""
+        """Languages that the model translates to each other, even if no training corpus has the pair."""
         self.sources, self.targets = (
             list(dict.fromkeys([*(each[side] for each in self.directions), *self.mutual])) for side in (0, 1)
         )
         targets = {each.target for each in self.directions} or {data.target_language} & {*self.mutual}
         self.default_target = targets.pop() if len(targets) == 1 else None
         """The language to translate to if a text names none and its own is in no direction; None: it must name one."""
-        self.tags = data.tags
-        """Which side has language tags: see `data.language_tags`; None: neither."""
+        trained_targets = {target for _, target in trained}
+        self.tags = data.language_tags or ("source" if len(trained_targets) > 1 else None)
+        """The side that has language tags: see `data.language_tags`; None: neither."""
+        codes = (code for pair in trained for code in pair if self.tags == "both" or code in trained_targets)
+        self.tagged = list(dict.fromkeys(codes)) if self.tags else []
+        """The languages that have a tag because a training corpus gives them one."""
 
     def __str__(self) -> str:
         shown = [list_some([f"{source} → {target}" for source, target in self.directions])] if self.directions else []
@@ -62,7 +61,7 @@ class Languages:
     @property
     def are_named(self) -> bool:
         """Whether the training corpora name their languages."""
-        return any(corpus.source_language or corpus.target_language for corpus in self._data.train)
+        return any(corpus.source_language or corpus.target_language for corpus in self.data.train)
 
     @property
     def only(self) -> Direction | None:
@@ -83,9 +82,11 @@ class Languages:
         first = [self.default_target] if self.default_target in others else []
         return list(dict.fromkeys([*trained, *(code for code in (*first, *others) if code != source)]))
 
-    def of(self, corpus: WeightedCorpus) -> Direction:
-        """The direction of a corpus."""
-        return Direction(*self._data.languages_of(corpus))
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The keys of `data` that an export or a fine-tuning needs: the tags, and the languages that have one."""
+        tags = {"language_tags": self.tags, "language_tag": self.data.language_tag}
+        return {"languages": list(dict.fromkeys([*self.mutual, *self.tagged])), **tags} if self.tags else {}
 
     def respell(self, direction: Direction) -> Direction:
         """The direction in the model's own codes; a language that the model does not have stays as it is."""
@@ -99,7 +100,7 @@ class Languages:
             is_tuned: Whether the model was fine-tuned. Like an imported one, it may translate from more languages than
                 its config names.
         """
-        (source, target), is_imported = direction, not self._data.train
+        (source, target), is_imported = direction, not self.data.train
         may_have_more = is_tuned or is_imported
         if target not in self.targets and not (is_imported and UNKNOWN in self.targets):
             return f"to {list_some(self.targets, near=target)}"
@@ -118,7 +119,7 @@ class Languages:
             InputError: It cannot translate in the corpus's direction; or the corpus names no languages, and no
                 training corpus has those of `data`.
         """
-        direction, is_named = self.of(corpus), corpus.source_language or corpus.target_language
+        direction, is_named = self.data.direction_of(corpus), corpus.source_language or corpus.target_language
         translated = self.instead_of(direction, is_tuned=is_tuned)
         if not (translated or is_named or is_tuned or direction in self.directions):
             translated = str(self)
@@ -131,14 +132,14 @@ class Languages:
 
     def tags_of(self, direction: Direction) -> tuple[str | None, str | None]:
         """The tags before each source and before each target in a direction, where there are any."""
-        source, target = map(self._data.language_tag.format, direction)
+        source, target = map(self.data.language_tag.format, direction)
         places = {"source": (target, None), "target": (None, target), "both": (source, target)}
         return places[self.tags] if self.tags else (None, None)
 
     @property
     def all_tags(self) -> tuple[list[str], list[str]]:
         """All tags of sources in training, those of languages before those of corpora, and all tags of targets."""
-        pairs = [*map(self.tags_of, self.directions), *((corpus.source_tag, None) for corpus in self._data.train)]
+        pairs = [*map(self.tags_of, self.directions), *((corpus.source_tag, None) for corpus in self.data.train)]
         sources, targets = ([*dict.fromkeys(filter(None, (pair[side] for pair in pairs)))] for side in (0, 1))
         return sources, targets
 
