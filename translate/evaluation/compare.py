@@ -97,10 +97,10 @@ def compare(
         raise InputError("a comparison needs two systems, and at least one line")
     tokenize = load_bleu(config.bleu_tokenizer).tokenizer
     metrics, signatures = {}, {}
-    for name, make_scorer, is_quick, _ in SCORES:
-        if is_quick:
-            scorer = make_scorer(config.bleu_tokenizer, references=[references])
-            metrics[name], signatures[name] = _test_significance(systems, scorer, config.bootstrap_samples)
+    for row in SCORES:
+        if row.effort == "quick":
+            scorer = row.scorer(config.bleu_tokenizer, references=[references])
+            metrics[row.name], signatures[row.name] = _test_significance(systems, scorer, config.bootstrap_samples)
     scored = run_programs(programs, list(systems.values()), sources=sources, references=references)
     for program, found in scored.items():
         of_lines = {name: scores.of_lines for name, scores in zip(systems, found, strict=True)}

@@ -2,8 +2,7 @@
 
 import logging
 import math
-import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from sacrebleu.metrics.base import Metric as SacreMetric
@@ -34,20 +33,31 @@ MOST_TER_WORDS = 500  # per line; TER's search for shifts takes about ten second
 
 
 class ScoreRow(NamedTuple):
-    """A row of the table below: a score of every evaluation."""
+    """A row of the table below. Reports, logs, curves, trackers and model cards take its facts from here."""
 
-    name: str  # in reports, `metrics.jsonl` and tables
+    name: str  # in reports, logs and tables
     scorer: Callable[..., SacreMetric]  # made with the BLEU tokenizer, and options of all of sacreBLEU's metrics
-    is_quick: bool = True  # for validations too, and for significance tests, which score thousands of samples
+    # quick: of validations and significance tests too, which score thousands of samples; full: of `translate eval`;
+    # papers: only with --report
+    effort: Literal["quick", "full", "papers"] = "quick"
+    is_headline: bool = False  # in the log, in the table of curves, and in the header of model cards
+    decimals: int = 2  # to show
     most_words: float = math.inf  # the score is left out if a line has more
+
+    @property
+    def key(self) -> str:
+        """The name in `metrics.jsonl` and for trackers, of which MLflow refuses `+`."""
+        return self.name.replace("+", "p")
 
 
 SCORES = (
-    ScoreRow("BLEU", lambda tokenize, **options: BLEU(tokenize=tokenize, **options)),
+    ScoreRow("BLEU", lambda tokenize, **options: BLEU(tokenize=tokenize, **options), is_headline=True),
     ScoreRow("BLEU-lc", lambda tokenize, **options: BLEU(tokenize=tokenize, lowercase=True, **options)),
-    ScoreRow("chrF", lambda tokenize, **options: CHRF(**options)),
-    ScoreRow("TER", lambda tokenize, **options: TER(**options), is_quick=False, most_words=MOST_TER_WORDS),
+    ScoreRow("chrF", lambda tokenize, **options: CHRF(**options), is_headline=True),
+    ScoreRow("TER", lambda tokenize, **options: TER(**options), "full", most_words=MOST_TER_WORDS),
+    ScoreRow("chrF++", lambda tokenize, **options: CHRF(word_order=2, **options), "papers"),
 )
+HEADLINES = tuple(score for score in SCORES if score.is_headline)
 
 
 class Interval(NamedTuple):
@@ -66,9 +76,33 @@ class Metric(NamedTuple):
     signature: str  # with which anyone can compute the same number: sacreBLEU's, or a command and its version
 
 
+def find_score(name: str) -> ScoreRow | None:
+    """The row of a score, also of BLEU with another tokenizer, such as "BLEU intl"; None: it is a program's score."""
+    return next((score for score in SCORES if score.name == name.partition(" ")[0]), None)
+
+
 def decimals(name: str) -> int:
-    """The digits to show of a score: 2 of points, and 4 of a program's score, which may be of another scale."""
-    return 2 if re.fullmatch(r"BLEU(-lc)?( \w+)?|chrF(\+\+)?|TER", name) else 4
+    """The digits to show of a score; a program's score may be of any scale, so it has 4."""
+    score = find_score(name)
+    return 4 if score is None else score.decimals
+
+
+def describe_headlines(record: Mapping[str, Any]) -> str:
+    """The main scores of a record of `metrics.jsonl`, for the log: BLEU 41.93, chrF 61.92."""
+    return ", ".join(f"{score.name} {record[score.key]:.{score.decimals}f}" for score in HEADLINES)
+
+
+def read_recorded_scores(record: Mapping[str, Any], tokenizer: str, *, version: str | None) -> tuple["Metric", ...]:
+    """The scores that a record of `metrics.jsonl` has, with the signature that sacreBLEU of this version gave them."""
+    found = []
+    for score in SCORES:
+        if score.key in record:
+            scorer = score.scorer(tokenizer)
+            scorer.num_refs = 1
+            signature = scorer.get_signature()
+            signature.update("version", version)
+            found.append(Metric(score.name, record[score.key], None, str(signature)))
+    return tuple(found)
 
 
 def check_lengths(lines: Sequence[str], references: Sequence[str], *, name: str) -> None:
@@ -106,16 +140,17 @@ def score_translations(
     samples = config.bootstrap_samples if effort == "full" else 0
     lengths = [max(len(line.split()) for line in pair) for pair in zip(hypotheses, references, strict=True)]
     longest, metrics = max(lengths), []
-    for name, scorer, is_quick, most_words in SCORES:
-        if effort == "quick" and not is_quick:
+    for score in SCORES:
+        if score.effort not in ("quick", effort):
             continue
-        if longest > most_words:
+        if longest > score.most_words:
             logger.warning(
-                f"{name} is left out: line {lengths.index(longest) + 1} has {longest} words, and with more than"
-                f" {most_words} per line it takes minutes; split such lines to get it"
+                f"{score.name} is left out: line {lengths.index(longest) + 1} has {longest} words, and with more than"
+                f" {score.most_words} per line it takes minutes; split such lines to get it"
             )
         else:
-            metrics.append(score_corpus(name, scorer(config.bleu_tokenizer), hypotheses, references, samples))
+            scorer = score.scorer(config.bleu_tokenizer)
+            metrics.append(score_corpus(score.name, scorer, hypotheses, references, samples))
     return tuple(metrics)
 
 
@@ -126,13 +161,13 @@ def score_conventions(
 
     Source: chrF++: Popović 2017, https://aclanthology.org/W17-4770.
     """
-    scorers: dict[str, SacreMetric] = {
-        f"BLEU{'-lc' if lowercase else ''} {tokenizer}": BLEU(tokenize=tokenizer, lowercase=lowercase, force=True)
+    scorers = {
+        f"{score.name} {tokenizer}": score.scorer(tokenizer, force=True)
         for tokenizer in ("13a", "intl", "none")
-        for lowercase in (False, True)
-        if tokenizer != config.bleu_tokenizer
+        for score in SCORES
+        if score.name.startswith("BLEU") and tokenizer != config.bleu_tokenizer
     }
-    scorers["chrF++"] = CHRF(word_order=2)
+    scorers |= {score.name: score.scorer(config.bleu_tokenizer) for score in SCORES if score.effort == "papers"}
     return tuple(score_corpus(name, scorer, hypotheses, references, 0) for name, scorer in scorers.items())
 
 
@@ -141,7 +176,7 @@ def describe_scores(
 ) -> dict[str, Any]:
     """Scores for JSON, with scores by other conventions and signs that the wrong texts were scored."""
     scores = {"metrics": metrics} | ({"conventions": conventions} if conventions else {})
-    return {key: [each._asdict() for each in group] for key, group in scores.items()} | {"warnings": list(warnings)}
+    return {key: [metric._asdict() for metric in group] for key, group in scores.items()} | {"warnings": list(warnings)}
 
 
 def score_corpus(
@@ -153,7 +188,7 @@ def score_corpus(
     interval = None
     if samples > 1:
         mean, half = float(result._mean), float(result._ci)  # NumPy's floats are not JSON's
-        lowest = 0.0 if name in {each.name for each in SCORES} else -math.inf  # a program's scores may be negative
+        lowest = 0.0 if find_score(name) else -math.inf  # a program's scores may be negative
         interval = Interval(max(mean - half, lowest), mean + half)
     return Metric(name, float(result.score), interval, str(scorer.get_signature()))
 

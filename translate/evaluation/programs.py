@@ -29,7 +29,7 @@ from translate.bars import show_progress
 from translate.config.schema import EvaluationConfig
 from translate.data.text import in_one_line
 from translate.errors import InputError, RunError
-from translate.evaluation.metrics import Metric, decimals, score_corpus
+from translate.evaluation.metrics import Metric, find_score, score_corpus
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class MetricProgram(NamedTuple):
         elif not equals or not re.fullmatch(r"[\w.+-]+", name):
             programs = f", or one of evaluation.programs: {', '.join(named)}" if named else ""
             raise InputError(f"{where}: should be NAME=COMMAND, such as comet='comet-score -s {{source}} …'{programs}")
-        if decimals(name) == 2:
+        if find_score(name):
             raise InputError(f"{where}: {name} is a score of sacreBLEU; choose another name")
         try:
             words = tuple(map(os.path.expanduser, shlex.split(command)))

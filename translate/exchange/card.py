@@ -19,7 +19,7 @@ from translate.data.tokenizer import BOS_ID, PAD_ID, Tokenizer
 from translate.decoding.engines import ctranslate2_conversion
 from translate.decoding.engines.ctranslate2 import ctranslate2_search, length_power
 from translate.evaluation.evaluate import EvaluationReport
-from translate.evaluation.metrics import Metric
+from translate.evaluation.metrics import HEADLINES, Metric, decimals, read_recorded_scores
 from translate.exchange import huggingface, onnx_graph
 from translate.exchange.language_tokenizers import m2m100_vocabulary
 from translate.files import FileError, read_json
@@ -255,9 +255,9 @@ def _describe_header(
             "task": {"type": "translation"},
             "dataset": {"type": each.set_name, "name": f"{each.set_name} ({each.search})"},
             "metrics": [
-                {"type": name.lower(), "name": name, "value": round(score, 2), "args": [signature]}
+                {"type": name.lower(), "name": name, "value": round(score, decimals(name)), "args": [signature]}
                 for name, score, _, signature in each.metrics
-                if name in ("BLEU", "chrF")
+                if name in {headline.name for headline in HEADLINES}
             ],
         }
         for each in scores
@@ -280,8 +280,9 @@ def _score_rows(scores: Sequence[CardScores]) -> Iterator[str]:
     yield "| test set | search | metric | score | 95 % interval | sacreBLEU |\n|---|---|---|---|---|---|"
     for set_name, search, metrics in scores:
         for metric, score, interval, signature in metrics:
-            shown = "{:.2f} to {:.2f}".format(*interval) if interval else ""
-            yield f"| {set_name} | {search} | {metric} | {score:.2f} | {shown} | {signature.replace('|', ' ')} |"
+            form = f".{decimals(metric)}f"
+            shown = " to ".join(f"{bound:{form}}" for bound in interval or ())
+            yield f"| {set_name} | {search} | {metric} | {score:{form}} | {shown} | {signature.replace('|', ' ')} |"
 
 
 def _tags_sources(directory: Path) -> bool:
@@ -352,11 +353,8 @@ def read_scores(run: LoadedRun, versions: dict[str, str]) -> list[CardScores]:
     steps = {"validation": "step", "evaluation": "best_step"}  # only evaluation uses the run's own search
     for record in [each for each in read_metrics(directory) if run.step == each.get(steps.get(each["kind"], ""))][-1:]:
         search = run.config.decoding.brief if record["kind"] == "evaluation" else "as in the training's validations"
-        version = f"version:{versions.get('sacrebleu')}"
-        bleu = f"tok:{run.config.evaluation.bleu_tokenizer}|{version}"
-        signatures = {"BLEU": bleu, "BLEU-lc": bleu, "chrF": version}
-        metrics = [Metric(key, record[key], None, each) for key, each in signatures.items() if key in record]
-        scores.append(CardScores(name, search, metrics))
+        tokenizer, version = run.config.evaluation.bleu_tokenizer, versions.get("sacrebleu")
+        scores.append(CardScores(name, search, read_recorded_scores(record, tokenizer, version=version)))
     return scores
 
 

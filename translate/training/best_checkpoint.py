@@ -20,6 +20,7 @@ from translate.distributed.process_group import SINGLE_PROCESS, Cancelled, World
 from translate.distributed.state import full_state_dict, full_tensor, is_sharded, load_model_state_dict
 from translate.errors import InputError
 from translate.evaluation.evaluate import spread_samples
+from translate.evaluation.metrics import describe_headlines
 from translate.messages import describe_seconds
 from translate.model import Transformer
 from translate.model.lora import merge_lora, using_weights
@@ -204,8 +205,7 @@ class BestCheckpoint:
         of_what = {"averaged": self._averaged} if self._averaged else {"best_step": progress.best_step}
         record, *parts = [{**each, **of_what} for each in validation_records(result, "evaluation", step=progress.step)]
         self.recorder.record(record)
-        scores = f"BLEU {record['BLEU']:.2f}, chrF {record['chrF']:.2f}"
-        text = f"Best checkpoint ({self.description}), {search.brief}: {scores}"
+        text = f"Best checkpoint ({self.description}), {search.brief}: {describe_headlines(record)}"
         seconds = round(sum(each.seconds for each in result.values()), 3)
         logger.info(f"{text}, {describe_seconds(seconds)}", extra={"bold": text})
         self._log_parts(parts)

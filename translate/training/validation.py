@@ -19,6 +19,7 @@ from translate.decoding import OnFinished, Translator, count_conditions, ignore_
 from translate.decoding.loading import resolve_auto, set_precision
 from translate.distributed.process_group import SINGLE_PROCESS, World
 from translate.evaluation.evaluate import Evaluation, evaluate, gather_lines
+from translate.evaluation.metrics import SCORES, describe_headlines
 from translate.fingerprint import fingerprint
 from translate.memory import release_free_memory
 from translate.messages import describe_seconds
@@ -50,7 +51,7 @@ class Validation(NamedTuple):
             "step": step,
             "loss": self.loss,
             "perplexity": math.exp(min(700.0, self.loss)),
-            **{metric.name: metric.score for metric in self.evaluation.metrics},
+            **{score.key: self.evaluation.score(score.name) for score in SCORES if score.effort == "quick"},
             "num_truncated": count_conditions(self.evaluation.translations)["truncated"],
             "seconds": round(self.seconds, 3),
         }
@@ -82,7 +83,7 @@ def describe_validation(
     """The log line of a validation record: the scores and the rest; `name` is a corpus that decides nothing."""
     what = f"Step {record['step']:,}: validation" if name is None else f"  {name}:"
     what += f" (mean of {len(record['mean_of'])})" if "mean_of" in record else ""
-    scores = f"{what} BLEU {record['BLEU']:.2f}, chrF {record['chrF']:.2f}"
+    scores = f"{what} {describe_headlines(record)}"
     loss = f", loss {record['loss']:.3f}, ppl {describe_perplexity(record['perplexity'])}{', best' if is_best else ''}"
     return scores, f"{loss}, {describe_seconds(record['seconds'])}" if "seconds" in record else loss
 

@@ -9,6 +9,7 @@ from typing import Literal
 
 from translate.config.load import read_resolved_config
 from translate.errors import InputError
+from translate.evaluation.metrics import HEADLINES
 from translate.runs.directory import open_run
 from translate.runs.metadata import describe_moment
 from translate.runs.metrics import averaged_steps, best_checkpoint_record, read_metrics
@@ -83,13 +84,12 @@ def curves_picture(runs: Sequence[Path], *, over: Literal["step", "minutes"] = "
             ("Minutes", last, "minutes_so_far", ",.1f"),
             ("Tokens per second", {"median": statistics.median(speeds)} if speeds else {}, "median", ",.0f"),
             ("Best checkpoint", moment, "moment", ""),
-            ("BLEU", found, "BLEU", ".2f"),
-            ("chrF", found, "chrF", ".2f"),
+            *((score.name, found, score.key, f".{score.decimals}f") for score in HEADLINES),
             ("Loss", found, "nll", ".4f"),
             ("Perplexity", found, "perplexity", ",.2f"),
         ):
             rows.setdefault(title, [title]).append(f"{record[key]:{form}}" if key in record else "")
-    note = "BLEU, chrF, loss and perplexity come from the validation of the best checkpoint."
+    note = "Scores, loss and perplexity come from the validation of the best checkpoint."
     panels.append(Table("Runs", ["", *records], list(rows.values()), note))
     options = [("step", "steps"), ("minutes", "time")]
     switch = Switch("over", "Over", options if over == "step" else options[::-1])
