@@ -7,13 +7,11 @@ from typing import Any
 
 import pytest
 
-from translate.config.data import Augmentation
 from translate.config.load import load_config, read_resolved_config
 from translate.config.schema import Config, EvaluationConfig
 from translate.config.section import Section
-from translate.config.show import annotated_yaml, describe, describe_sections, json_schema, resolved_yaml
+from translate.config.show import annotated_yaml, json_schema, resolved_yaml
 from translate.config.yaml import parse_yaml, preset_names, presets_directory, read_yaml
-from translate.errors import InputError
 
 TRAIN = "data.train=[{kind: text, source: a.de, target: a.en}]"
 AWKWARD = [
@@ -107,46 +105,6 @@ def test_the_schema_accepts_the_presets_and_rejects_mistakes() -> None:
         "{data: {train: [{kind: txt}]}}",
     ):
         assert not is_valid(wrong)
-
-
-@pytest.mark.parametrize(
-    ("key", "start"),
-    [
-        ("training.learning_rate", "training.learning_rate: number > 0.0, ≤ 100.0; default: 1.0\n    "),
-        ("training.batch_tokens", "training.batch_tokens: whole number ≥ 1, ≤ 100000000 or auto; default: 4096\n    "),
-        ("evaluation", "evaluation: "),
-        ("data.test.first.split", "data.test.first.split: text; must be given\n    "),
-        ("data.train.0.augment.typos", "data.train.0.augment.typos: number ≥ 0.0, ≤ 1.0; default: 0.0\n    "),
-    ],
-)
-def test_a_key_is_described(key: str, start: str) -> None:
-    text = describe(key, width=80)
-    assert text.startswith(start) and len(text) > len(start) and max(map(len, text.splitlines())) <= 80
-
-
-def test_sections_and_corpora_are_described() -> None:
-    every = describe("", width=80)
-    assert describe("evaluation", width=80) in every and max(map(len, every.splitlines())) <= 80
-    for title, section in describe_sections().items():
-        prefix = "" if title == "" or title.endswith(" corpus") else f"{title}."
-        assert all(f"\n{prefix}{name}: " in every for name in section.keys)
-    for key, number in {"weight": 1, "source_column": 2}.items():  # once, or once for each that differs
-        assert describe(f"data.validation.{key}", width=80).count(f"data.validation.{key}: ") == number
-    assert describe("augment", width=80).count("\naugment.") == len(Augmentation.model_fields)
-    text = describe("data.train", width=120)
-    assert "\ndata.train: " in text and "\nText corpus: " in text and "\nsplit: text;" in text
-
-
-UNKNOWN = {"training.lr": "training.learning_rate", "trainig": "training", "beam": "decoding.beam_size"}
-UNKNOWN |= {"nowhere.seed": "training.seed or decoding.seed", "data.train.0.xyzzy": "", "data.train.0.typos": ""}
-UNKNOWN |= {"Text corpus": "", "Text corpus.kind": "", "data.test.a.augment.source": "", ".": ""}
-
-
-@pytest.mark.parametrize("key", UNKNOWN)
-def test_an_unknown_key_is_not_described(key: str) -> None:
-    with pytest.raises(InputError) as error:
-        describe(key, width=80)
-    assert key in str(error.value) and (not UNKNOWN[key] or f"{UNKNOWN[key]}?" in str(error.value))
 
 
 def test_the_page_of_the_keys_is_up_to_date() -> None:

@@ -7,7 +7,6 @@ import typer
 from typer import Option
 
 from translate.cli.terminal.help import Commands
-from translate.cli.terminal.options import split_after_equals
 from translate.cli.terminal.process import ReportingGroup, run_command_line
 
 _PANELS = {  # help panels, with the location of each command's function or group
@@ -116,5 +115,4 @@ def translate(
 
 def main() -> None:
     """The `translate` command."""
-    split_after_equals()
     run_command_line(app)

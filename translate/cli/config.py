@@ -1,14 +1,13 @@
-"""`config show`, `describe`, `schema` and `presets`: show and explain configs."""
+"""`config show`, `schema` and `presets`: show and explain configs."""
 
-import shutil
 from typing import Annotated
 
 import typer
-from typer import Argument, Option
+from typer import Option
 
 from translate.cli.terminal.help import Commands
 from translate.cli.terminal.lines import aligned_columns, print_result, write_lines
-from translate.cli.terminal.options import ConfigArgument, JsonOption, Overrides, complete_key
+from translate.cli.terminal.options import ConfigArgument, JsonOption, Overrides
 
 config_app = Commands(help="Show and explain configs.")
 
@@ -32,25 +31,6 @@ def show_config(
 
     loaded = load_config(config, overrides or [])
     write_lines([annotated_yaml(loaded, describe=with_meanings, is_whole=not changed)[:-1]], None)
-
-
-@config_app.command("describe")
-def describe_config(
-    key: Annotated[
-        str | None,
-        Argument(metavar="KEY", help="A key or a section. Default: all.", autocompletion=complete_key),
-    ] = None,
-) -> None:
-    """Print the type, default, choices, bounds and meaning of a key.
-
-    Examples:
-      translate config describe training.learning_rate
-      translate config describe decoding
-      translate config describe data.train
-    """
-    from translate.config.show import describe
-
-    write_lines([describe(key or "", width=min(shutil.get_terminal_size().columns, 120))], None)
 
 
 @config_app.command("schema")

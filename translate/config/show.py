@@ -2,45 +2,19 @@
 
 import json
 import re
-import typing
 from collections.abc import Container, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from pydantic_core import to_jsonable_python
 
-from translate.config.data import Corpus
-from translate.config.errors import nearest_keys
 from translate.config.load import LoadedConfig, load_config
 from translate.config.schema import Config
 from translate.config.section import Section
 from translate.config.yaml import Origin, dump_scalar, dump_yaml, join_key, preset_names, presets_directory
-from translate.errors import InputError
 from translate.files import read_input
 from translate.messages import wrap
-from translate.nearest import did_you_mean
 
 _WIDEST_VALUE = 60  # a longer line moves only its own comment to the right
-_IN_CORPUS = re.compile(
-    r"data\.(?:train(?:\.\d+)?|validation(?:\.(?!augment\.)[\w-]+)?|(?:validation_also|test)\.[\w-]+)"
-    r"\.(augment\.)?(\w+)"
-)
-_CORPORA = ("data.train", "data.validation", "data.validation_also", "data.test")
-_BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
-
-
-class KeyDescription(NamedTuple):
-    """Type, default and meaning of a key."""
-
-    default: str | None  # in YAML; None: the key must be given
-    values: str  # the type, the choices and the bounds, in Markdown
-    meaning: str
-
-
-class SectionDescription(NamedTuple):
-    """Meaning and keys of a section, or of a kind of corpus."""
-
-    meaning: str
-    keys: dict[str, KeyDescription]
 
 
 def resolved_yaml(config: Config) -> str:
@@ -126,78 +100,3 @@ def _allow_extension(part: dict[str, Any]) -> dict[str, Any]:
         part.pop("discriminator", None)
         part["anyOf"] = part.pop("oneOf")
     return part
-
-
-def describe_sections() -> dict[str, SectionDescription]:
-    """Describe the sections by key, and each kind of corpus, such as `Text corpus`; "" has the keys outside sections.
-
-    `augment` is a section of a corpus.
-    """
-    schema = Config.model_json_schema()
-    places = {name: field["$ref"].rpartition("/")[2] for name, field in schema["properties"].items() if "$ref" in field}
-    corpora = [corpus.__name__ for corpus in typing.get_args(typing.get_args(Corpus)[0])]
-    top = {name: field for name, field in schema["properties"].items() if name not in places}
-    parts = {"": {**schema, "properties": top}, **{title: schema["$defs"][name] for title, name in places.items()}}
-    parts |= {f"{name.removesuffix('Corpus')} corpus": schema["$defs"][name] for name in corpora}
-    parts["augment"] = schema["$defs"]["Augmentation"]
-    sections = {}
-    for title, part in parts.items():
-        keys = {}
-        for name, field in part["properties"].items():
-            default = None if name in part.get("required", []) else dump_scalar(field["default"])
-            keys[name] = KeyDescription(default, _values(field), " ".join(field["description"].split()))
-        sections[title] = SectionDescription(part["description"], keys)
-    return sections
-
-
-def _values(field: dict[str, Any]) -> str:
-    """Describe type, choices and bounds of a field."""
-    if options := field.get("anyOf") or ("discriminator" not in field and field.get("oneOf")):
-        return " or ".join(map(_values, options))
-    if "enum" in field or "const" in field:
-        return ", ".join(f"`{dump_scalar(value)}`" for value in field.get("enum", [field.get("const")]))
-    if "$ref" in field or "oneOf" in field:
-        return "the keys of `augment`" if field.get("$ref") == "#/$defs/Augmentation" else "a corpus"
-    if field["type"] == "array":
-        items = field["items"]
-        kinds = {"array": "lists of numbers", "string": "texts"}
-        return f"a list of {_values(items) if 'enum' in items else kinds.get(items.get('type'), 'corpora')}"
-    if field["type"] == "object":
-        return "corpora by name" if "discriminator" in str(field) else "texts by name"
-    names = {"integer": "whole number", "number": "number", "string": "text", "boolean": "`true`, `false`"}
-    kind = "path" if field.get("format") == "path" else names.get(field["type"], field["type"])
-    shown = [f"{sign} {json.dumps(field[name])}" for name, sign in _BOUNDS.items() if field.get(name, 2**53) != 2**53]
-    return f"{kind} {', '.join(shown)}".strip()
-
-
-def describe(key: str, *, width: int) -> str:
-    """Describe a key, a section with its keys or, for an empty key, everything.
-
-    Raises:
-        InputError: There is no such key; the message names similar ones.
-    """
-    sections = describe_sections()
-    in_corpus = _IN_CORPUS.fullmatch(key)
-
-    def is_meant(title: str, name: str) -> bool:
-        if in_corpus:
-            return name == in_corpus[2] and (title == "augment" if in_corpus[1] else title.endswith(" corpus"))
-        if title.endswith(" corpus"):
-            return key in ("", *_CORPORA)
-        return key in ("", title, join_key(title, name))
-
-    shown = [(title, name) for title, section in sections.items() for name in section.keys if is_meant(title, name)]
-    if in_corpus:  # once, if it is the same in several kinds of corpora
-        shown = [*{sections[title].keys[name]: (title, name) for title, name in reversed(shown)}.values()]
-    if not shown:
-        raise InputError(f"unknown key {key}{did_you_mean(nearest_keys(key))}")
-    lines: list[str] = []
-    for number, (title, name) in enumerate(shown):
-        if len(shown) > 1 and (number == 0 or shown[number - 1][0] != title):
-            lines += ["", *wrap(f"{title or 'Config'}: {sections[title].meaning}", width), ""]
-        default, values, meaning = sections[title].keys[name]
-        full_key = key if in_corpus else join_key("" if title.endswith(" corpus") else title, name)
-        given = "must be given" if default is None else f"default: {default}"
-        lines += wrap(f"{full_key}: {values.replace('`', '')}; {given}", width, subsequent_indent="    ")
-        lines += wrap(meaning, width, initial_indent="    ", subsequent_indent="    ")
-    return "\n".join(lines).strip("\n")

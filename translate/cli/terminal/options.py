@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
-_RUN_KEY = "training.initialize_from"
-
 
 MetricOption = Annotated[
     list[str] | None,
@@ -62,25 +60,6 @@ def complete_config(incomplete: str) -> list[str]:
     return [*preset_names(), *sorted(files), *find_runs(incomplete)]
 
 
-def complete_override(ctx: Any, incomplete: str) -> list[str]:
-    """The keys of configs, and after a `=` their choices or their default.
-
-    A single key is offered with its values, so the shell continues after the `=` without a space.
-    """
-    before = ctx.params.get("overrides") or []
-    if before[-1:] == ["="]:  # bash treats `=` as a word of its own
-        if before[-2] == _RUN_KEY:
-            return find_runs(incomplete)
-        return [value for value in _values().get(before[-2], []) if value]
-    key, equals, value = incomplete.partition("=")
-    if equals and key == _RUN_KEY:
-        return [f"{key}={run}" for run in find_runs(value)]
-    keys = [key] if equals else complete_key(incomplete)
-    if len(keys) == 1 and keys[0] in _values():
-        return [f"{keys[0]}={value}" for value in _values()[keys[0]]]
-    return [key if key.endswith(".") else f"{key}=" for key in keys]
-
-
 def complete_language(side: str) -> Callable[..., list[str]]:
     """Completes the languages that the command's run reads (`sources`) or writes (`targets`)."""
 
@@ -94,31 +73,6 @@ def complete_language(side: str) -> Callable[..., list[str]]:
         return [code for code in known if code.startswith(incomplete)]
 
     return complete
-
-
-def complete_key(incomplete: str) -> list[str]:
-    """The sections of configs, or the keys of a section once it is typed."""
-    keys = [key for key in _values() if key.startswith(incomplete)]
-    sections = {re.sub(r"\..*", ".", key) for key in keys}
-    return keys if "." in incomplete or len(sections) < 2 else sorted(sections)
-
-
-def _values() -> dict[str, list[str]]:
-    """The choices of each key; for a key without choices its default and an empty text."""
-    from translate.config.show import describe_sections
-
-    values = {}
-    for title, section in describe_sections().items():
-        for name, key in section.keys.items() if not title.endswith(" corpus") else []:
-            choices = re.findall("`([^`]+)`", key.values)
-            values[f"{title}.{name}".lstrip(".")] = choices if len(choices) > 1 else [key.default or "", ""]
-    return values
-
-
-def split_after_equals() -> None:
-    """Complete the word after a `=`, where bash reports that the `=` is the word being completed."""
-    if os.environ.get("COMP_WORDS", "").endswith("\n="):
-        os.environ["COMP_CWORD"] = str(int(os.environ["COMP_CWORD"]) + 1)
 
 
 def check_runs(runs: Any) -> Any:
@@ -153,7 +107,7 @@ ConfigArgument = Annotated[
 IgnoreErrors = Annotated[bool, Option("--ignore-errors", help="Train even if the check before it finds errors.")]
 Overrides = Annotated[
     list[str] | None,
-    Argument(metavar="KEY=VALUE", help="Overrides, such as model.d_model=256.", autocompletion=complete_override),
+    Argument(metavar="KEY=VALUE", help="Overrides, such as model.d_model=256."),
 ]
 CheckpointOption = Annotated[
     str,
