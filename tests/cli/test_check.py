@@ -92,7 +92,7 @@ def test_json(folder: Path, quick: None, is_dirty: bool) -> None:
     result = succeed("check", "mine.yaml", "--json")
     assert result.stderr == ""
     document = json.loads(result.stdout)
-    assert document["format"] == 1 and document["name"] == "mine"
+    assert document["format"] == 2 and document["name"] == "mine"
     assert document["marian_lacks"] == ["model.norm = 'pre' (it has 'post')"]
     assert [corpus["key"] for corpus in document["corpora"]] == ["data.train.0", "data.validation"]
     assert {finding["name"] for finding in document["findings"]} == {*["characters_in_bytes", "markup"] * is_dirty}

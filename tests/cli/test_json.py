@@ -57,7 +57,7 @@ def test_the_document_is_as_its_schema_says(name: str, place: Path) -> None:
     assert result.exit_code == 0 or name == "check", result.stderr
     document = json.loads(result.stdout)
     jsonschema.validate(document, SCHEMAS[name])
-    assert [*document][0] == "format" and document["format"] == 1
+    assert [*document][0] == "format" and document["format"] == 2
 
 
 def test_without_a_run(place: Path) -> None:

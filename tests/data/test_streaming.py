@@ -205,8 +205,7 @@ def test_a_continued_stream_is_the_same_with_a_position_and_without(
         epochs.append(values_of(straight.epoch(number)))
         if number == begun:
             position = json.loads(json.dumps(straight.position(begun)))
-    of_version_0_3 = {**position, "filtered": {"first": 0, "counts": [[100, 0, 0, 0, 0, 0], [33, 0, 0, 0, 0, 0]]}}
-    for noted in (position, of_version_0_3, None):
+    for noted in (position, None):
         caplog.clear()
         batches = batches_of(data, tokenizers, sampling)
         batches.continue_from(begun, noted)
@@ -216,17 +215,6 @@ def test_a_continued_stream_is_the_same_with_a_position_and_without(
             again = batches_of(data, tokenizers, sampling)
             again.continue_from(begun + 2, json.loads(json.dumps(batches.position(begun + 2))))
             assert values_of(again.epoch(begun + 2)) == epochs[-1]
-
-
-def test_files_need_no_position_of_datasets(tmp_path: Path) -> None:
-    """Earlier versions read them with `datasets`, and saved its positions."""
-    corpus = stream(tmp_path / "a", make_pairs(0, 100))
-    read = stream_of(corpus, 40)
-    read.read()
-    second, position = read.read()
-    again = stream_of(corpus, 40)
-    again.seek(position._replace(state={"examples_iterable": {"offset": 3}, "epoch": 0}, num_skipped=7))
-    assert again.read()[0].sources == second.sources
 
 
 def test_what_is_left_out_is_logged_of_each_segment(

@@ -71,7 +71,7 @@ def test_init_writes_a_config_that_can_be_moved_and_changes_nothing_that_is_ther
     # As names go, a preset's and a word that YAML 1.1 takes for a boolean.
     report = json.loads(succeed("init", "a.de", "a.en", "--name", "demo", "--from", "no", "--json").stdout)
     assert report["languages"] == ["no", "en"] and report["num_steps"] % 10 == 0
-    assert {key for each in report["findings"] for key in each} == {"severity", "name", "message", "mend", "examples"}
+    assert {key for each in report["findings"] for key in each} == {"severity", "name", "message", "hint", "examples"}
     assert {path.name for path in Path("demo").iterdir()} == {
         f"{part}.{code}" for part in ("train", "validation", "test") for code in ("no", "en")
     }

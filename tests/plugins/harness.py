@@ -23,7 +23,6 @@ import torch
 import torch.nn.functional as F
 import typer
 from jaxtyping import config as shape_checks
-from safetensors.torch import save_file
 from typer.testing import CliRunner, Result
 
 from translate.cli import app
@@ -521,17 +520,3 @@ def state_of(path: Path) -> RunState:
         progress,
         records,
     )
-
-
-def make_format_2(path: Path) -> None:
-    """Give a run the layout of format 2, which translate 0.2.0 to 0.3.0 wrote: checksums were inside the files."""
-    digest = "0" * 64
-    run = RunDirectory(path)
-    (path / "SHA256SUMS").unlink()
-    run.config.write_text(f'# "sha256": "{digest}" of this file\n{run.config.read_text(encoding="utf-8")}')
-    models = {file.name: f"sha256:{digest}" for file in run.tokenizer_files()}
-    description = json.loads(run.description.read_text(encoding="utf-8"))
-    run.description.write_text(json.dumps(description | {"format": 2, "tokenizer": models, "sha256": digest}))
-    for file in run.checkpoints.glob("*.safetensors"):
-        tensors, metadata, _ = read_tensors(file)
-        save_file(tensors, file, {**metadata, "sha256": digest})

@@ -18,7 +18,6 @@ def folder(tmp_path: Path) -> Path:
     folder.mkdir()
     (folder / "model.bin").write_bytes(b"weights")
     (folder / "größe config.json").write_text("{}")
-    assert read_checksums(folder) == {}
     write_checksums(folder, {path.name: fingerprint(path) for path in folder.iterdir()})
     check_folder(folder)
     return folder
@@ -37,8 +36,8 @@ def test_sha256sum_reads_it(folder: Path) -> None:
     [
         ("model.bin", b"Weights", "/model.bin: damaged: its checksum"),
         ("model.bin", None, "/model.bin: damaged: it is missing"),
-        (CHECKSUMS, None, "/SHA256SUMS: damaged: .*missing or empty"),
-        (CHECKSUMS, b"", "/SHA256SUMS: damaged: .*missing or empty"),
+        (CHECKSUMS, None, "/SHA256SUMS: damaged: .*missing"),
+        (CHECKSUMS, b"", "/SHA256SUMS: damaged: .*empty"),
         (CHECKSUMS, b"{}", "/SHA256SUMS: damaged: "),
         (CHECKSUMS, b"\xff", "/SHA256SUMS: damaged: "),
         (CHECKSUMS, b"0" * 64 + b"  ../x\n", "/../x: is a link out of "),

@@ -163,7 +163,7 @@ def test_the_run_that_a_file_is_part_of(tmp_path: Path) -> None:
     [
         ("{", "Expecting property name"),
         ("[]", "a dictionary"),
-        ('{"format": 1}', "versions"),
+        ('{"format": 3}', "versions"),
         ('{"format": "one", "versions": {"translate": "0.1"}}', "format"),
         ('{"format": 3, "versions": {"translate": "0\\u001b[31m"}}', "versions.translate"),
         ('{"format": 3, "versions": {}, "created": ["\\u0007"]}', "created"),
@@ -176,6 +176,19 @@ def test_a_damaged_description(run: RunDirectory, text: str, reason: str) -> Non
     with pytest.raises(InputError) as caught:
         open_run(run.path)
     assert str(caught.value).startswith(f"{run.description}: is damaged: ") and reason in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("run_format", "version", "named"),
+    [(4, "9.8.7", "translate 9.8.7 in format 4"), (2, "0.3.0", "0.13"), (3, "0.7.0", "the last .* 0.13")],
+)
+def test_a_run_of_a_version_that_is_too_new_or_too_old(
+    run: RunDirectory, run_format: int, version: str, named: str
+) -> None:
+    run.description.write_text(json.dumps({"format": run_format, "versions": {"translate": version}}))
+    for read in (open_run, verify_run):
+        with pytest.raises(InputError, match=rf"^{run.path} .*{named}"):
+            read(run.path)
 
 
 def test_a_config_may_be_edited_but_not_cut(run: RunDirectory) -> None:
@@ -192,8 +205,6 @@ def test_a_config_may_be_edited_but_not_cut(run: RunDirectory) -> None:
         run.config.write_text(kept)
         with pytest.raises(InputError, match=rf"^{run.config}: .* {lacking};"):
             load_run(run.path)
-    run.config.write_text(re.sub(r"  output_bias: .*\n", "", text))  # as versions up to 0.5 wrote it
-    assert load_run(run.path).config.model.output_bias is False
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,12 @@
 """A run is loaded as it was written, wherever it is now, or refused; never half of it."""
 
-import json
 import shutil
 from pathlib import Path
 
 import pytest
 import torch
-from harness import make_format_2, tiny_config, write_weights
-from safetensors.torch import load_file, save_file
+from harness import tiny_config, write_weights
+from safetensors.torch import load_file
 
 from translate.config.schema import Config
 from translate.data.tokenizer import Tokenizers, prepare_tokenizers
@@ -72,22 +71,6 @@ def test_best_last_and_an_average(run: RunDirectory, config: Config, tokenizers:
     tensors = add_prefix(get_parameters(later), WEIGHTS_PREFIX) | add_prefix(get_parameters(average), AVERAGE_PREFIX)
     write_tensors(run.checkpoint("last"), tensors, {"step": "5"})
     assert torch.equal(load_run(run.path, checkpoint="last").model.output.weight, average.output.weight)
-
-
-def test_a_run_of_format_1_loads(run: RunDirectory, model: Transformer) -> None:
-    """As version 0.1.0 wrote it: no checksum anywhere, and safetensors' own order."""
-    save_file(add_prefix(get_parameters(model), WEIGHTS_PREFIX), run.checkpoint("best"), {"step": "7"})
-    description = json.loads(run.description.read_text())
-    run.description.write_text(json.dumps(description | {"format": 1}))
-    (run.path / "SHA256SUMS").unlink()
-    assert torch.equal(load_run(run.path).model.output.weight, model.output.weight)
-
-
-def test_a_run_of_format_2_loads(whole_run: RunDirectory, model: Transformer) -> None:
-    make_format_2(whole_run.path)
-    for checkpoint, step in (("best", 7), ("last", 9)):
-        loaded = load_run(whole_run.path, checkpoint=checkpoint)
-        assert loaded.step == step and torch.equal(loaded.model.output.weight, model.output.weight)
 
 
 def test_a_kept_checkpoint(run: RunDirectory, model: Transformer) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from translate.errors import InputError, RunError
-from translate.runs.lock import hold_lock, lock_run
+from translate.runs.lock import lock_run
 
 # A process that holds the lock as `hold_lock` does; it does not import torch, which takes seconds.
 HOLDER = """
@@ -74,13 +74,11 @@ def test_a_link_in_place_of_the_lock_is_not_followed(tmp_path: Path) -> None:
     assert (tmp_path / "victim").read_text() == ""
 
 
-def test_locks_of_version_0_8_are_taken(tmp_path: Path) -> None:
-    """Of a search, and of a folder of parts; they have no mark."""
-    for name in ("trial-001.lock", "out.parts/lock"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text("process 5 on a machine\n")
-        with hold_lock(tmp_path / name, busy="works"):
-            assert (tmp_path / name).read_text().startswith("lock of translate-nmt\n")
-    (tmp_path / "lock").write_text("process 5 on a machine\n")  # which anybody may have written
+def test_a_lock_of_version_0_8_is_taken_in_a_run_alone(tmp_path: Path) -> None:
+    """It has no mark, so anybody may have written it."""
+    (tmp_path / "lock").write_text("process 5 on a machine\n")
     with pytest.raises(RunError, match="another program's file"), lock_run(tmp_path):
         pass
+    (tmp_path / "run.json").touch()
+    with lock_run(tmp_path):
+        assert (tmp_path / "lock").read_text().startswith("lock of translate-nmt\n")

@@ -9,12 +9,6 @@ from translate.errors import RunError
 from translate.runs.progress import Progress
 
 
-def test_a_checkpoint_of_an_older_version_is_read() -> None:
-    window = '{"steps": 2, "nats": 7.5, "cross_entropy": 7.0, "tokens": 3, "gradient_norm": 0.5}'
-    progress = Progress.from_json(f'{{"data_fingerprint": "x", "step": 2, "window": {window}}}')
-    assert progress.window == {"steps": 2, "loss": 7.5, "nll": 7.0, "tokens": 3, "gradient_norm": 0.5}
-
-
 @pytest.mark.parametrize(
     "field, value, named",
     [

@@ -6,10 +6,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from harness import cut, flip_a_bit, make_format_2, write_weights
+from harness import cut, flip_a_bit, write_weights
 
 import translate
-from translate.errors import InputError
 from translate.fingerprint import fingerprint
 from translate.model import Transformer
 from translate.runs.checkpoint import read_tensors, write_tensors
@@ -114,7 +113,7 @@ def test_a_best_checkpoint_that_does_not_fit_the_last(whole_run: RunDirectory, m
     assert report.state == "MISSING" and "--checkpoint last" in report.detail
     write_weights(whole_run, model, "best", 11)
     assert report_on(whole_run, BEST).state == "ok"
-    tensors, _, _ = read_tensors(whole_run.checkpoint("best"))
+    tensors, _ = read_tensors(whole_run.checkpoint("best"))
     write_tensors(whole_run.checkpoint("best"), tensors, {"step": "7", "averaged": "6 7"})
     assert report_on(whole_run, BEST)[1:] == ("ok", "the average of steps 6, 7, 3,824 parameters")
 
@@ -146,18 +145,6 @@ def test_a_description_that_cannot_be_used(whole_run: RunDirectory) -> None:
     result = verify_run(whole_run.path)
     assert (result.writer, result.created, result.run_format) == (None, "", None)
     assert bad(result) == {"run.json": "DAMAGED"}
-    description.write_text('{"format": 4, "versions": {"translate": "9.8.7"}, "tokenizer": 5}')
-    with pytest.raises(InputError, match=r"9\.8\.7 in format 4"):
-        verify_run(whole_run.path)
-
-
-def test_a_run_of_format_2(whole_run: RunDirectory) -> None:
-    make_format_2(whole_run.path)
-    result = verify_run(whole_run.path)
-    assert [tuple(file) for file in result.files] == [(name, "no checksum", detail) for name, _, detail in SOUND]
-    assert not result.unsound and "7 files" in result.summary
-    (whole_run.path / CHECKSUMS).write_text(f"{'0' * 64}  notes.txt\n")
-    assert "notes.txt" in report_on(whole_run, CHECKSUMS).detail
 
 
 def test_the_checksums_themselves(whole_run: RunDirectory) -> None:
@@ -226,10 +213,6 @@ def test_a_conversion(whole_run: RunDirectory) -> None:
     (folder / "model.bin").write_bytes(b"weights")
     name = f"export/{folder.name}/"
     assert report_on(whole_run, name).state == "DAMAGED"
-    text = whole_run.description.read_text()
-    whole_run.description.write_text(text.replace('"format": 3', '"format": 2'))  # whose conversions had no checksums
-    assert report_on(whole_run, name).state == "no checksum"
-    whole_run.description.write_text(text)
     write_checksums(folder, {"model.bin": fingerprint(folder / "model.bin")})
     assert report_on(whole_run, name).state == "ok" and len(verify_run(whole_run.path).files) == num_files + 1
     (folder / "model.bin").write_bytes(b"Weights")

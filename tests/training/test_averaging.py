@@ -54,7 +54,7 @@ def test_what_is_kept_and_averaged(averaged: tuple[Path, list[str]]) -> None:
     assert tried[0]["loss"] == losses[best[0]], "the log's score of the best checkpoint"
     chosen = min(tried, key=lambda each: each["loss"])
     assert len(chosen["averaged"]) > 1, "else the rest shows nothing"
-    tensors, metadata, _ = read_tensors(run.checkpoint("best"))
+    tensors, metadata = read_tensors(run.checkpoint("best"))
     assert metadata == {"step": "30", "averaged": " ".join(map(str, chosen["averaged"]))}
     singles = [read_tensors(run.checkpoint(f"step-{step}")).tensors for step in chosen["averaged"]]
     for name, tensor in tensors.items():
@@ -160,7 +160,7 @@ def test_what_cannot_be_averaged(tiny: tuple[RunDirectory, Transformer]) -> None
         InputError, match=r"best\.safetensors is the average of steps .* itself: name single checkpoints"
     ):
         average_checkpoints(run, ["best", "last"], model)
-    tensors, metadata, _ = read_tensors(run.checkpoint("step-28"))
+    tensors, metadata = read_tensors(run.checkpoint("step-28"))
     name = min(tensors)
     write_checkpoint(run, "step-28", {**tensors, name: tensors[name][:1]}, metadata)
     with pytest.raises(RunError, match=r"step-28\.safetensors does not fit the model of its config: different: "):

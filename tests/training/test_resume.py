@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import torch
-from harness import in_order, make_format_2, state_of, write_reversed_digits
+from harness import in_order, state_of, write_reversed_digits
 from trainings import Digits, happening, progress_of, records_of, run_training, stop_training
 
 from translate.data.epochs import Epoch, TrainingBatches
@@ -267,17 +267,8 @@ def test_a_run_that_ends_without_an_evaluation_has_ended(
     assert summarize_run(run.path).state == ("can be resumed" if is_line_missing else "finished")
 
 
-def test_a_run_of_format_2_is_continued(stateful: Digits, tmp_path: Path, straight: Path) -> None:
-    config, run = stateful(), tmp_path / "run"
-    stop_training(config, run, in_step=9)
-    make_format_2(run)
-    run_training(config, run, resume=True)
-    assert state_of(run) == state_of(straight)
-    assert not verify_run(run).unsound
-
-
 def test_another_environment_is_reported(stateful: Digits, finished: Path) -> None:
-    tensors, metadata, _ = read_tensors(RunDirectory(finished).checkpoint("last"))
+    tensors, metadata = read_tensors(RunDirectory(finished).checkpoint("last"))
     progress = json.loads(metadata["progress"])
     torch_version = progress["environment"]["torch"]
     progress["environment"]["torch"] = "2.0.0"
@@ -315,7 +306,7 @@ def test_scores_of_other_validations_are_not_compared(
     """The weights of the old best stay until the next validation, which is the best whatever its score."""
     best, config = RunDirectory(tmp_path / "run").checkpoint("best"), stateful("training.patience=2")
     run_training(stateful("training.max_steps=4", "training.patience=2"), tmp_path / "run")
-    tensors, metadata, _ = read_tensors(RunDirectory(tmp_path / "run").checkpoint("last"))
+    tensors, metadata = read_tensors(RunDirectory(tmp_path / "run").checkpoint("last"))
     progress = json.loads(metadata["progress"]) | {"best_score": 1e6, "validations_without_better": 1}
     metadata["progress"] = json.dumps(progress)
     write_checkpoint(RunDirectory(tmp_path / "run"), "last", tensors, metadata)

@@ -14,7 +14,7 @@ pytest.importorskip("optuna", reason="the extra `search` is not installed")
 
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-from translate.config.load import load_config, override_config
+from translate.config.load import load_config
 from translate.config.schema import Config
 from translate.errors import InputError, RunError
 from translate.runs.directory import RunDirectory
@@ -252,17 +252,6 @@ def test_data_with_errors_end_a_search_that_may_then_get_another_config(
     assert set(states(other).values()) == {("ended", 8)} and len(states(other)) == 2
     with pytest.raises(InputError, match="another config"):
         start()
-
-
-def test_a_search_of_an_older_version_continues(base: Config, training: FakeTraining, tmp_path: Path) -> None:
-    """Its config lacks the keys that were added since, and has some that were removed."""
-    base, folder = override_config(base, {"decoding.beam_size": 4}), tmp_path / "search"
-    Search(folder, base, RATES).run(num_trials=1)
-    journal = folder / "journal.log"
-    journal.write_text(old := journal.read_text().replace('"patience":2', '"contrastive_weight":0.5'))
-    assert '"contrastive_weight":0.5' in old
-    Search(folder, base, RATES).run(num_trials=2)
-    assert len(states(Search(folder, base, RATES))) == 2
 
 
 def test_another_process_trains_another_trial(start: Start, training: FakeTraining, monkeypatch: Any) -> None:

@@ -63,7 +63,7 @@ def test_a_best_checkpoint_that_cannot_be_read_at_the_moment_is_not_lost(statefu
 def test_a_best_checkpoint_newer_than_the_last_stays(stateful: Digits, finished: Path) -> None:
     """As of a process that was killed between the two; a lower score in the repeated validation replaces nothing."""
     best, last = map(RunDirectory(finished).checkpoint, ("best", "last"))
-    tensors, metadata, _ = read_tensors(last)
+    tensors, metadata = read_tensors(last)
     metadata["progress"] = json.dumps(json.loads(metadata["progress"]) | {"best_step": 1, "best_score": 1e6})
     write_checkpoint(RunDirectory(finished), "last", tensors, metadata)
     write_checkpoint(RunDirectory(finished), "best", read_tensors(best).tensors, {"step": "16"})
@@ -87,7 +87,7 @@ def test_files_named_like_kept_checkpoints_stay(stateful: Digits, finished: Path
 
 def test_state_that_is_incomplete_is_refused_by_name(stateful: Digits, finished: Path) -> None:
     run = RunDirectory(finished)
-    tensors, metadata, _ = read_tensors(run.checkpoint("last"))
+    tensors, metadata = read_tensors(run.checkpoint("last"))
 
     def refused(**changes: Any) -> str:
         changed = {name: changes.get(name, tensor) for name, tensor in tensors.items()}

@@ -14,10 +14,7 @@ from translate.config.yaml import Document, dump_scalar, join_key
 from translate.nearest import did_you_mean, nearest
 
 _KEY_IN_TEXT = re.compile(rf"\b(?:{'|'.join(Config.model_fields)})(?:\.\w+)+")
-REMOVED_KEYS: dict[str, tuple[object, str]] = {  # keys of older versions: their default, and what to do now
-    "decoding.contrastive_weight": (0.5, "contrastive decoding is no longer supported; use --reverse or --ensemble"),
-    "decoding.contrastive_plausibility": (0.1, "contrastive decoding is no longer supported; leave it out"),
-}
+REMOVED_KEYS: dict[str, tuple[object, str]] = {}  # keys of older versions: their default, and what to do now
 _EXPECTED = {  # by pydantic's type of problem, where YAML has plainer words than JSON
     "bool_type": "should be true or false",
     "string_type": "should be text, in quotes if it looks like something else",

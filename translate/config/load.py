@@ -33,7 +33,6 @@ from translate.nearest import did_you_mean, nearest, nearest_paths
 
 logger = logging.getLogger(__name__)
 
-_YOUNGER_MODEL_KEYS = {"output_bias"}  # newer than some runs, whose models have the defaults
 _NOT_UTF8 = "a run cannot keep a path that is not UTF-8; rename it, or give a link to it"
 _INDEX = re.compile(r"-?\d+")  # of a list; a negative one is an error
 _DOTTED_KEY = re.compile(r"[\w-]{1,100}(\.[\w-]{1,100}){0,9}")  # no section is deeper, and no key longer
@@ -92,7 +91,7 @@ def read_resolved_config(path: Path) -> Config:
     """Read a config that `resolved_yaml` wrote, with every value, and leave its paths unchanged.
 
     A missing value would get its default, so a truncated file would silently give a different model. Sections and model
-    keys added since format 1 of runs must be excepted here.
+    keys that are newer than version 0.8 must be excepted here; there are none.
 
     Raises:
         InputError: The file is unreadable, invalid or incomplete.
@@ -104,9 +103,10 @@ def parse_resolved_config(document: Document, path: Path) -> Config:
     """Check a config that this version or an older one wrote; see `read_resolved_config`."""
     _convert_old_keys(document, path)
     config = _validate(document)
-    stated = config.model.model_fields_set | _YOUNGER_MODEL_KEYS
     missing = [name for name in Config.model_fields if name not in config.model_fields_set]
-    missing = missing or [f"model.{name}" for name in ModelConfig.model_fields if name not in stated]
+    missing = missing or [
+        f"model.{name}" for name in ModelConfig.model_fields if name not in config.model.model_fields_set
+    ]
     if missing:
         raise InputError(f"{path}: incomplete, without {', '.join(missing)}; copy it again from its source")
     return config
@@ -172,9 +172,6 @@ def _read_extended(path: Path, chain: tuple[Path, ...]) -> Document:
 
 def _convert_old_keys(document: Document, path: Path) -> None:
     """Update a run's config from an older version to this version's keys, and warn of removed keys that were set."""
-    training = document.values.get("training")
-    if isinstance(training, dict) and isinstance(training.get("tensorboard"), bool):  # until 0.4.0
-        training["trackers"] = ["tensorboard"] if training.pop("tensorboard") else []
     for key, (default, advice) in REMOVED_KEYS.items():
         name, _, last = key.partition(".")
         section = document.values.get(name)

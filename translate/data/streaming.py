@@ -49,8 +49,8 @@ class CorpusStream:
 
     def seek(self, position: StreamPosition) -> None:
         """Read the next segment from a position."""
-        if isinstance(self._corpus, TableCorpus):  # always read from its beginning; 0.7.0 saved a state for Parquet
-            position = position._replace(state=None, num_skipped=position.num_pairs)
+        if isinstance(self._corpus, TableCorpus):  # always read from its beginning
+            position = position._replace(num_skipped=position.num_pairs)
         self.position = position
         """Where the next segment begins."""
         _close(self._opened)

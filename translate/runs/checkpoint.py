@@ -47,7 +47,6 @@ class TensorFile(NamedTuple):
 
     tensors: dict[str, Tensor]
     metadata: dict[str, str]
-    has_digest: bool  # False for a file of format 1 or 2
 
 
 def write_tensors(
@@ -96,7 +95,7 @@ def read_tensors(path: Path, *, prefixes: Sequence[str] = ("",)) -> TensorFile:
     try:
         with _open(path) as file:
             names = sorted(file.keys())
-            metadata, expected = split_metadata(path, file.metadata() or {})
+            metadata, expected = split_metadata(path, file.metadata())
             digest = hashlib.sha256(json.dumps(metadata, sort_keys=True).encode())
             chosen = {
                 name.removeprefix(prefix): name
@@ -117,9 +116,8 @@ def read_tensors(path: Path, *, prefixes: Sequence[str] = ("",)) -> TensorFile:
         if isinstance(error, SafetensorError) and not _ERROR_NUMBER.search(str(error)):
             raise DamageError(path, f"it cannot be read: {error}") from error
         raise RunError(f"{path}: {getattr(error, 'reason', f'cannot be read: {error}')}") from error
-    if expected is not None:
-        compare(path, expected, digest.hexdigest())
-    return TensorFile(kept, metadata, has_digest=expected is not None)
+    compare(path, expected, digest.hexdigest())
+    return TensorFile(kept, metadata)
 
 
 def write_checkpoint(
@@ -136,7 +134,7 @@ def write_checkpoint(
             leftover.unlink()
     is_newer = False
     with contextlib.suppress(OSError, FileError, SafetensorError, RunError), _open(path) as file:
-        old_metadata, _ = split_metadata(path, file.metadata() or {})
+        old_metadata, _ = split_metadata(path, file.metadata())
         is_newer = which == "last" and old_metadata.get("step", metadata["step"]) != metadata["step"]
     write_tensors(path, tensors, metadata, keep_old_as=run.previous if is_newer else None)
 

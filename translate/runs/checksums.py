@@ -1,6 +1,6 @@
 """Checksums of a folder's files in its `SHA256SUMS`, which `sha256sum --check SHA256SUMS` reads too.
 
-Checkpoints are not listed, because each carries a digest of its own content. Runs of formats 1 and 2 have no such file.
+Checkpoints are not listed, because each carries a digest of its own content.
 """
 
 import os
@@ -44,16 +44,16 @@ def write_checksums(folder: Path, checksums: Mapping[str, str]) -> None:
 
 
 def read_checksums(folder: Path) -> dict[str, str]:
-    """The recorded fingerprints by name; none if the folder has no `SHA256SUMS`.
+    """The recorded fingerprints by name.
 
     Raises:
-        RunError: The file is damaged.
+        DamageError: The file is missing or damaged.
     """
     path = folder / CHECKSUMS
     try:
         lines = read_input(path).decode().split("\n")
-    except MissingFileError:
-        return {}
+    except MissingFileError as error:
+        raise DamageError(path, "it is missing") from error
     except (FileError, UnicodeDecodeError) as error:
         raise DamageError(path, getattr(error, "reason", str(error))) from error
     matches = [_LINE.fullmatch(line) for line in lines[:-1]]
@@ -84,7 +84,7 @@ def check_folder(folder: Path) -> None:
     try:
         checksums = read_checksums(folder)
         if not checksums:
-            raise DamageError(folder / CHECKSUMS, "it is missing or empty")
+            raise DamageError(folder / CHECKSUMS, "it is empty")
         for name, expected in checksums.items():
             check_inside(folder / name, folder)
             check_file(folder / name, expected)

@@ -26,7 +26,7 @@ from translate.runs.checksums import CHECKSUMS, check_file, check_inside, read_c
 
 SEARCH_JOURNAL = "journal.log"  # in the directory of a search
 LOCK_MARK = "lock of translate-nmt\n"  # the first line of a lock file
-FORMAT = 3  # Raised when an older toolkit cannot read a newer run. Formats 1 and 2 have no SHA256SUMS.
+FORMAT = 3  # Raised when an older toolkit cannot read a newer run.
 Checkpoint = str  # best, last, or step-N if training kept the weights of the validation at step N
 
 _TOKENIZER_MODELS = ("joint.model", "source.model", "target.model")
@@ -111,8 +111,8 @@ class Description:
         return {licence if isinstance(licence, str) else None for licence in found}
 
 
-class NewerFormatError(InputError):
-    """A newer version wrote a run that this version cannot read."""
+class FormatError(InputError):
+    """A run was written by a version that is too old or too new for this one to read it."""
 
 
 def create_run(
@@ -184,15 +184,14 @@ def check_holds_no_run(path: Path) -> None:
 def is_lock_file(file: Path) -> bool:
     """Whether a file can be used as a lock: it does not exist, is empty, or has our mark.
 
-    A lock of a version up to 0.8.0 has one line without the mark. It counts, except for a run that is not complete,
-    whose folder may be a user's.
+    Version 0.8.0 wrote no mark. Its locks count in complete runs only, because any other folder may be a user's.
     """
     if not file.is_file():
         return not file.exists()
-    content, run = read_input(file), RunDirectory(file.parent)
-    may_be_old = file != run.lock or file.parent.suffix == ".parts" or run.description.is_file()
-    is_old = may_be_old and re.fullmatch(rb"process [0-9]+ on [^\n]+\n", content)
-    return not content or content.startswith(LOCK_MARK.encode()) or bool(is_old)
+    content = read_input(file)
+    if RunDirectory(file.parent).description.is_file() and re.fullmatch(rb"process [0-9]+ on [^\n]+\n", content):
+        return True
+    return not content or content.startswith(LOCK_MARK.encode())
 
 
 def containing_run(path: Path) -> Path | None:
@@ -259,16 +258,16 @@ def read_description(run: RunDirectory) -> Description:
     """Read `run.json`, if this version can read the run.
 
     Raises:
-        NewerFormatError: The run is of a newer format.
+        FormatError: A version before 0.8 wrote the run, or a newer one in a newer format.
         FileError: The file cannot be read, or is damaged.
     """
     description = read_json(run.description, Description)
+    writer = description.versions.get("translate", "")
+    written = f"{run.path} was written by translate {writer or '(unknown version)'} in format {description.format}"
     if description.format > FORMAT:
-        writer = description.versions.get("translate")
-        raise NewerFormatError(
-            f"{run.path} was written by translate {writer} in format {description.format};"
-            f" this is {__version__}, which reads up to {FORMAT}"
-        )
+        raise FormatError(f"{written}; this is {__version__}, which reads up to {FORMAT}")
+    if description.format < FORMAT or re.match(r"0\.[0-7]\b", writer):
+        raise FormatError(f"{written}; the last version that reads it is 0.13")
     return description
 
 

@@ -79,7 +79,7 @@ def read_weights(run: RunDirectory, checkpoint: Checkpoint, *, last: str) -> Sav
         if checkpoint not in ("best", "last"):
             hint = f"; kept are {', '.join(f'step-{step}' for step in run.kept_steps()) or 'none (training.keep_last)'}"
         raise InputError(f"{run.path} has no checkpoint {file.name}{hint}")
-    tensors, metadata, _ = read_tensors(file, prefixes=(MERGED_PREFIX, AVERAGE_PREFIX, WEIGHTS_PREFIX))
+    tensors, metadata = read_tensors(file, prefixes=(MERGED_PREFIX, AVERAGE_PREFIX, WEIGHTS_PREFIX))
     weights = {name: tensor for name, tensor in tensors.items() if not is_lora(name)}  # they are merged
     return SavedWeights(weights, *read_moment(file, metadata))
 

@@ -13,15 +13,12 @@ from translate.runs.checksums import DamageError
 
 METADATA_KEY = "translate"
 AVERAGED_KEY = "averaged"  # of an average of checkpoints: their steps
-_OLD_METADATA_KEYS = {"step", "progress", "sha256"}  # of formats 1 and 2
 
 
-def split_metadata(path: Path, stored: dict[str, str]) -> tuple[dict[str, str], str | None]:
-    """A file's metadata and digest; the digest is None for formats 1 and 2."""
-    if stored.keys() <= _OLD_METADATA_KEYS:
-        return {key: text for key, text in stored.items() if key != "sha256"}, None
+def split_metadata(path: Path, stored: dict[str, str] | None) -> tuple[dict[str, str], str]:
+    """A file's metadata and digest; a DamageError if they cannot be read."""
     try:
-        metadata = json.loads(stored[METADATA_KEY])
+        metadata = json.loads((stored or {})[METADATA_KEY])
         if wrong := [key for key, text in metadata.items() if not isinstance(text, str)]:
             raise TypeError(f"{ascii(wrong[0])} is not text")
         return metadata, metadata.pop("sha256")
@@ -37,7 +34,7 @@ def read_metadata(path: Path) -> dict[str, str]:
     """
     require_file(path)
     with safe_open(path, framework="np") as file:
-        return split_metadata(path, file.metadata() or {})[0]
+        return split_metadata(path, file.metadata())[0]
 
 
 def read_step(path: Path, metadata: Mapping[str, str]) -> int:

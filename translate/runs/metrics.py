@@ -24,7 +24,7 @@ Record = dict[str, Any]
 def read_metrics(run: RunDirectory) -> list[Record]:
     """The records of a run: `kind`, numbers, the steps `averaged`, and as `minutes_so_far` the time until then.
 
-    `nll` is the loss without label smoothing: runs of up to version 0.3 recorded only its perplexity in training.
+    `nll` is the loss without label smoothing. Only training has another `loss`, with label smoothing.
 
     A line that is not a record is left out with a warning: training may still be writing it.
     """
@@ -48,10 +48,8 @@ def read_metrics(run: RunDirectory) -> list[Record]:
             before, tokens = tokens, numbers.get("target_tokens", tokens)
             lasted = (tokens - before) / speed
         seconds += lasted if math.isfinite(lasted) else 0.0
-        nll = numbers.get("loss" if kind.startswith("validation") else "nll")
-        if nll is None and numbers.get("perplexity", 0.0) > 0:
-            nll = math.log(numbers["perplexity"])
-        numbers |= {} if nll is None else {"nll": nll}
+        if kind != "train" and "loss" in numbers:
+            numbers["nll"] = numbers["loss"]
         records.append({"kind": kind, **numbers, "minutes_so_far": seconds / 60})
     return records
 

@@ -18,9 +18,6 @@ from translate.errors import RunError
 _STRICT = ConfigDict(strict=True, extra="forbid")
 _STEPS_BEFORE_GROWTH = 2000  # of the loss scale, as in torch.amp.GradScaler
 
-# Fields that had other names in checkpoints of versions up to 0.3.0.
-_OLD_NAMES = {"nats": "loss", "cross_entropy": "nll", "circumstances": "environment"}
-
 
 @dataclasses.dataclass
 class LossScale:
@@ -61,7 +58,7 @@ class Progress:
     epoch: NotNegativeInt = 0  # completed passes over the data
     step_in_epoch: NotNegativeInt = 0  # completed steps of the current pass
     target_tokens: NotNegativeInt = 0  # seen so far, without padding
-    # Covers everything that affects a validation's score except the weights; None: no validation, or up to 0.3.0.
+    # Covers everything that affects a validation's score except the weights; None: there is no validation corpus.
     validation_fingerprint: str | None = None
     validated_step: NotNegativeInt | None = None  # of the last validation
     best_step: NotNegativeInt | None = None
@@ -71,7 +68,7 @@ class Progress:
     kept: dict[NotNegativeInt, float | None] = dataclasses.field(default_factory=dict)
     # Totals of the open log window by name; see `training.tracking.log_window`. Missing and unknown names are allowed.
     window: dict[str, int | float] = dataclasses.field(default_factory=dict)
-    # Of metrics.jsonl when the checkpoint was written; version 0.1.0 did not write them.
+    # Of metrics.jsonl when the checkpoint was written.
     metrics_bytes: NotNegativeInt | None = None
     metrics_sha256: str | None = None
     loss_scale: LossScale = dataclasses.field(default_factory=LossScale)
@@ -122,10 +119,7 @@ class Progress:
             RunError: The text is something else; the message names the field.
         """
         try:
-            values = json.loads(
-                text, object_hook=lambda found: {_OLD_NAMES.get(name, name): each for name, each in found.items()}
-            )
-            progress = TypeAdapter(cls).validate_json(json.dumps(values))
+            progress = TypeAdapter(cls).validate_json(text)
             if progress.stream is not None:
                 places = json.dumps(progress.stream["places"])
                 TypeAdapter(list[StreamPosition], config=_STRICT).validate_json(places)

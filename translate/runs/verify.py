@@ -16,7 +16,7 @@ from translate.model.device import OutOfMemory
 from translate.runs.checkpoint import find_trace_of_steps, read_progress, read_tensors
 from translate.runs.checksums import CHECKSUMS, DamageError, check_file, check_folder, check_inside, read_checksums
 from translate.runs.directory import (
-    NewerFormatError,
+    FormatError,
     RunDirectory,
     check_holds_run,
     check_tokenizers,
@@ -69,13 +69,13 @@ class Verification:
         """Report an error in the block as damage of this file."""
         try:
             yield
-        except (NewerFormatError, OutOfMemory):
+        except (FormatError, OutOfMemory):
             raise
         except (InputError, RunError, OSError) as error:
             state: State = "DAMAGED" if os.path.lexists(path) else "MISSING"
             self.add(path, state, str(error).replace(f"{self.run.path}{os.sep}", ""))
 
-    def add_sound(self, path: Path, has_checksum: bool, detail: str = "") -> None:
+    def add_sound(self, path: Path, detail: str = "", *, has_checksum: bool = True) -> None:
         """Report that a file matches its checksum, or has none."""
         self.add(path, "ok" if has_checksum else "no checksum", detail)
 
@@ -91,7 +91,7 @@ def verify_run(path: Path) -> Verification:
     """Check every file of a run without changing any.
 
     Raises:
-        InputError: The path is not a run, or is a run of a newer format.
+        InputError: The path is not a run, or this version does not read its format.
     """
     check_holds_run(path)
     run = RunDirectory(path)
@@ -110,35 +110,35 @@ def verify_run(path: Path) -> Verification:
         description = read_description(run)
         result.run_format, result.created = description.format, description.created
         result.writer = description.versions.get("translate")
-        result.add_sound(run.description, check_file(run.description, checksums.get(run.description.name)))
+        is_known = check_file(run.description, checksums.get(run.description.name))
+        result.add_sound(run.description, has_checksum=is_known)
     with result.check(run.checksums):
         names = read_checksums(path)
         if unknown := [name for name in names if not name.startswith(("tokenizer/", "config.yaml", "run.json"))]:
             raise RunError(f"it names files that no run has: {list_some(unknown)}")
-        is_whole = any(name.startswith("tokenizer/") for name in names)  # The last lines are the tokenizers'.
-        if (result.run_format or 0) > 2 and not is_whole:
+        if not any(name.startswith("tokenizer/") for name in names):  # The last lines are the tokenizers'.
             raise RunError("the run was copied only in part")
     with result.check(run.config):
         read_resolved_config(run.config)
-        result.add_sound(run.config, check_file(run.config, checksums.get(run.config.name)))
+        result.add_sound(run.config, has_checksum=check_file(run.config, checksums.get(run.config.name)))
     result.known.update(run.tokenizer_files())
     with result.check(run.tokenizer):
         check_tokenizers(run, checksums)
         for file in run.tokenizer_files():
-            result.add_sound(file, f"tokenizer/{file.name}" in checksums)
+            result.add_sound(file, has_checksum=f"tokenizer/{file.name}" in checksums)
     progress = _check_checkpoints(result)
     if os.path.lexists(run.metrics):
         _check_metrics(result, progress)
     if os.path.lexists(run.shortlist):
         with result.check(run.shortlist):
-            result.add_sound(run.shortlist, read_tensors(run.shortlist, prefixes=()).has_digest)
+            read_tensors(run.shortlist, prefixes=())
+            result.add_sound(run.shortlist)
     for folder in evaluations:
         _check_evaluation(result, folder)
     for folder in sorted(run.export.glob("ctranslate2-*")):
         with result.check(folder):
-            if (result.run_format or 0) > 2 or os.path.lexists(folder / CHECKSUMS):  # older versions wrote none
-                check_folder(folder)
-            result.add_sound(folder, os.path.lexists(folder / CHECKSUMS))
+            check_folder(folder)
+            result.add_sound(folder)
     for file in [each for folder in (path, *folders) for each in sorted(folder.glob("*"))]:
         if file not in result.known:
             result.add(file, "unknown", "does not belong to a run, and is not used")
@@ -157,26 +157,25 @@ def _check_checkpoints(result: Verification) -> Progress | None:
                 raise RunError(f"{trace} can translate, but training cannot be continued")
     for path in resumable:
         with result.check(path):
-            _, metadata, has_digest = read_tensors(path, prefixes=())
-            found = read_progress(path, metadata)
+            found = read_progress(path, read_tensors(path, prefixes=()).metadata)
             progress = progress or found
-            result.add_sound(path, has_digest, f"step {found.step}, resumable")
+            result.add_sound(path, f"step {found.step}, resumable")
     for step in run.kept_steps():
         path = run.checkpoint(f"step-{step}")
         with result.check(path):
-            _, metadata, has_digest = read_tensors(path, prefixes=())
-            result.add_sound(path, has_digest, f"step {read_step(path, metadata)}, kept")
+            saved = read_step(path, read_tensors(path, prefixes=()).metadata)
+            result.add_sound(path, f"step {saved}, kept")
     best_step = (progress.best_step if progress else None) or 0
     if os.path.lexists(best) or best_step or not resumable:
         with result.check(best):
             if not (os.path.lexists(best) or resumable):
                 raise RunError("there is no checkpoint: the copy is incomplete, or none was saved")
-            tensors, metadata, has_digest = read_tensors(best)
+            tensors, metadata = read_tensors(best)
             step, averaged = read_moment(best, metadata)
             if step < best_step and not averaged:
                 raise RunError(f"is of step {step}, but there is a better one of step {best_step}; copy that too")
             num_parameters = sum(map(torch.numel, tensors.values()))
-            result.add_sound(best, has_digest, f"{describe_moment(step, averaged)}, {num_parameters:,} parameters")
+            result.add_sound(best, f"{describe_moment(step, averaged)}, {num_parameters:,} parameters")
     result.files[first:] = sorted(result.files[first:])
     return progress
 
@@ -189,15 +188,16 @@ def _check_metrics(result: Verification, progress: Progress | None) -> None:
         if expected is not None and fingerprint(content[:num_bytes]) != expected:
             raise DamageError(path, f"its first {num_bytes} bytes have changed since the last checkpoint")
         num_records = content.count(b"\n")
-        result.add_sound(path, expected is not None, f"{num_records} records")
+        result.add_sound(path, f"{num_records} records", has_checksum=expected is not None)
 
 
 def _check_evaluation(result: Verification, folder: Path) -> None:
     result.known |= {folder, folder / CHECKSUMS}
     listed: dict[str, str] = {}
-    with result.check(folder / CHECKSUMS):
-        listed = read_checksums(folder)
+    if os.path.lexists(folder / CHECKSUMS):  # written last
+        with result.check(folder / CHECKSUMS):
+            listed = read_checksums(folder)
     for file in (folder / "report.json", folder / "hypotheses.txt"):
         if file.name in listed or os.path.lexists(file):
             with result.check(file):
-                result.add_sound(file, check_file(file, listed.get(file.name)))
+                result.add_sound(file, has_checksum=check_file(file, listed.get(file.name)))

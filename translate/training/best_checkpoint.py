@@ -253,7 +253,7 @@ def load_average(
 def write_average(run: RunDirectory, checkpoints: Sequence[Checkpoint], model: Transformer) -> None:
     """Make the average the best checkpoint. The old best is kept as step-N, unless it is an average too."""
     mean = average_checkpoints(run, checkpoints, model)
-    tensors, metadata, _ = read_tensors(run.checkpoint("best"))
+    tensors, metadata = read_tensors(run.checkpoint("best"))
     if AVERAGED_KEY not in metadata:
         write_checkpoint(run, f"step-{metadata['step']}", tensors, metadata)
     metadata = {"step": str(mean.step), AVERAGED_KEY: " ".join(map(str, mean.averaged))}

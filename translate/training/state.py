@@ -351,7 +351,7 @@ def _restore_kept(run: RunDirectory, progress: Progress, settings: TrainingConfi
         if progress.best_step is not None:
             step, averaged = read_moment(best, read_tensors(best, prefixes=()).metadata)
             if averaged:
-                tensors, metadata, _ = read_tensors(kept)
+                tensors, metadata = read_tensors(kept)
                 logger.info(f"{best.name}, an average of checkpoints, is {kept.name} again while training continues")
                 write_checkpoint(run, "best", tensors, metadata)
             else:

@@ -105,6 +105,7 @@ def validation_fingerprint(
     unset = set() if as_0_10_0 else _ADDED_LATER - settings.model_dump(exclude_defaults=True).keys()
     search = settings.model_dump(mode="json", include=included, exclude=_DECIDE_NOTHING | unset)
     if not included:  # keeps scores of older versions comparable
+        search |= {"contrastive_weight": 0.5, "contrastive_plausibility": 0.1}
         search |= {key.rpartition(".")[2]: old for key, (old, _) in REMOVED_KEYS.items() if key.startswith("decoding.")}
     tokenizer = None if included else config.evaluation.bleu_tokenizer
     ordered = sorted(corpora, key=lambda each: str(each.direction))  # each has another

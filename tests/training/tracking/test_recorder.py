@@ -41,7 +41,7 @@ def test_changed_metrics_are_kept_by_step_with_a_warning(tmp_path: Path, caplog:
     changed = [text, text + '{"kind": "tr', text + "[" * 10_000 + "\n[]\n" + huge, text.replace("\n", "\r\n")]
     for content in (*changed, "".join(lines[:2]).rstrip()):  # the last without a newline at its end
         file.write_bytes(content.encode())
-        # Of a checkpoint of version 0.1.0, which has no mark, by step too, and nothing is to be said.
+        # With a checkpoint that has no mark, they are kept by step too, and nothing is to be said.
         with Recorder(RunDirectory(tmp_path), Config(), Progress("data", step=10)):
             pass
         assert file.read_text(encoding="utf-8") == lines[0] + lines[1] and not caplog.messages

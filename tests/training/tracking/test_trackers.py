@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from trainings import Digits, happening, records_of, run_training
 
-from translate.config.load import load_config, read_resolved_config
 from translate.config.schema import Config
 from translate.errors import InputError
 from translate.runs.directory import RunDirectory
@@ -181,17 +180,3 @@ def test_a_missing_package_is_told_before_any_work(
     with pytest.raises(InputError, match=f"training.trackers: {name} .*what-{name}-needs"):
         run_training(digits(f"training.trackers=[{name}]"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
-
-
-def test_a_run_of_an_older_version_goes_on(fake: type[FakeTracker], digits: Digits, tmp_path: Path) -> None:
-    """Up to 0.4.0 the key was `training.tensorboard`."""
-    run = RunDirectory(tmp_path / "run")
-    run_training(digits("training.max_steps=2"), run.path)
-    text = run.config.read_text(encoding="utf-8")
-    run.config.write_text(text.replace("  trackers: []\n", "  tensorboard: true\n"), encoding="utf-8")
-    lines = run.checksums.read_text(encoding="utf-8").splitlines(keepends=True)
-    run.checksums.write_text("".join(line for line in lines if "config.yaml" not in line), encoding="utf-8")
-    assert read_resolved_config(run.config).training.trackers == ("tensorboard",)
-    assert load_config(str(run.config)).config.training.trackers == ("tensorboard",)
-    run_training(load_config(str(run.path), ["training.max_steps=3"]).config, run.path, resume=True)
-    assert fake.happened and "tensorboard:" not in run.config.read_text(encoding="utf-8")

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 Line = TypeVar("Line")
 
 STANDARD_OUTPUT = Path("/dev/stdout")
-_JSON_NAMES = {"hint": "mend", "dry_run": "rehearsal"}  # fields that had other names in early versions
 _NUMBER = re.compile(r"[+-]?[0-9][0-9.,e+-]*|")  # or nothing
 
 
@@ -159,13 +158,13 @@ def open_line_output(path: Path, *, end: str = "\n") -> Iterator[Callable[[str],
 
 def print_json(document: Mapping[str, Any]) -> None:
     """Print one JSON document, the result of a command with --json; docs/json.md has the schemas."""
-    write_lines([json.dumps({"format": 1, **document}, indent=2)], None)
+    write_lines([json.dumps({"format": 2, **document}, indent=2)], None)
 
 
 def plain(value: Any) -> Any:
     """Named tuples as the objects of a JSON document."""
     if hasattr(value, "_asdict"):
-        value = {_JSON_NAMES.get(name, name): item for name, item in value._asdict().items()}
+        value = value._asdict()
     if isinstance(value, dict):
         return {name: plain(item) for name, item in value.items()}
     return [plain(item) for item in value] if isinstance(value, tuple | list) else value
