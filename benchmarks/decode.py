@@ -70,41 +70,6 @@ def build_auto(run: Path, layout: Layout, *, precision: str) -> Translate:
     return run_auto
 
 
-def build_uncached(run: Path, layout: Layout) -> Translate:
-    """Our model and search, but the whole prefix is computed again for each token."""
-    import torch
-    from uncached import RecomputingDecoder
-
-    from translate.data.tokenizer import BOS_ID, EOS_ID
-    from translate.decoding.loading import load_own_translator
-    from translate.decoding.search.loop import BeamSearch, SearchSettings
-    from translate.decoding.search.settings import build_scoring, maximum_lengths
-
-    torch.set_num_threads(layout.threads)
-    translator = load_own_translator(run, options={"device": "cpu"}).translator
-    target = translator.tokenizers.target
-
-    def translate_batch(sources: list[list[int]], beam_size: int) -> list[list[int]]:
-        lengths = torch.tensor([len(source) + 1 for source in sources])
-        limits = maximum_lengths(lengths, translator.config, position_limit=translator.engine.position_limit)
-        settings = SearchSettings(beam_size, build_scoring(translator.config), BOS_ID, EOS_ID)
-        with torch.inference_mode():
-            model = RecomputingDecoder(translator.model, sources, beam_size=beam_size)
-            search = BeamSearch(
-                model, settings, source_lengths=lengths.tolist(), max_lengths=limits.tolist(), max_tokens=10**9
-            )
-            found = dict(search.run(range(len(sources))))
-        return [found[index][0].ids for index in range(len(sources))]
-
-    def run_uncached(lines: Sequence[str], beam_size: int) -> list[str]:
-        sources = translator.tokenizers.source.encode_lines(list(lines), num_threads=1)
-        return in_batches(
-            sources, layout, lambda batch: [target.decode(ids) for ids in translate_batch(batch, beam_size)]
-        )
-
-    return run_uncached
-
-
 def build_ctranslate2(
     run: Path, layout: Layout, *, compute_type: str, alone: bool = False, patience: int = 1
 ) -> Translate:
@@ -243,7 +208,6 @@ ENGINES: dict[str, tuple[Callable[..., Translate], dict[str, Any], Sequence[int]
     "huggingface fp32": (build_huggingface, {}, (32, 64)),
     "onnx fp32": (build_onnx, {}, (16, 32, 64)),
     "onnx int8": (build_onnx, {"quantization": "int8"}, (16, 32, 64)),
-    "without cache fp32": (build_uncached, {}, (32,)),
 }
 
 
@@ -263,7 +227,7 @@ def serve(
     layouts = [Layout(threads, 1, batch) for batch in batches] + [Layout(1, threads, batches[-1])]
     best: dict[int, tuple[float, Layout, Translate]] = {}
     try:
-        for layout in layouts:
+        for layout in dict.fromkeys(layouts):  # with one thread, two are the same
             translate = build(run, layout, **options)
             for beam_size in beam_sizes:
                 translate(probe, beam_size)

@@ -1,4 +1,4 @@
-"""What MkDocs does besides: formulas become MathML, and each page of the tutorial is a notebook as well."""
+"""Hooks of MkDocs: formulas become MathML, and each page of the tutorial with code is also a notebook."""
 
 import sys
 from pathlib import Path

@@ -17,6 +17,8 @@ from translate.server.gate import Access
 
 MakeClient = Callable[..., TestClient]
 JSON, FORM = ({"content-type": f"application/{kind}"} for kind in ("json", "x-www-form-urlencoded"))
+PARTS = {"content-type": "multipart/form-data; boundary=x"}
+PART = b'--x\r\nContent-Disposition: form-data; name="text"\r\n\r\n'
 
 
 def test_only_paths_without_secrets_need_no_token(make_client: MakeClient) -> None:
@@ -96,9 +98,9 @@ def test_sites_are_named_as_browsers_write_them(runs: list[Path], monkeypatch: p
 
 def test_bodies_that_are_too_large(make_client: MakeClient) -> None:
     client = make_client(body_bytes=1000)
-    body = json.dumps({"text": "a" * 2000}).encode()
+    body = PART + json.dumps({"text": "a" * 2000}).encode()
     for path in ("/translate", "/v2/translate"):
-        for kind in (JSON, FORM):
+        for kind in (JSON, FORM, PARTS):
             for content in (body, iter([body[:900], body[900:]])):
                 refused = client.post(path, content=content, headers=kind)
                 assert refused.status_code == 413 and "1000 bytes" in refused.text
@@ -154,7 +156,9 @@ def test_a_body_that_is_nested_deeply(client: TestClient) -> None:
     [
         (b"%ff=%fe&q", "application/x-www-form-urlencoded"),
         (b"\xff", "multipart/form-data"),
-        (b'--x\r\nContent-Disposition: form-data; name="q"\r\n\r\n', "multipart/form-data; boundary=x"),
+        (PART, PARTS["content-type"]),
+        (b"\r\n".join([PART] * 3000 + [b"--x--"]), PARTS["content-type"]),
+        (b"--x\r\nNothing: here\r\n\r\na\r\n--x--", PARTS["content-type"]),
     ],
 )
 def test_malformed_forms(client: TestClient, body: bytes, kind: str) -> None:

@@ -17,32 +17,26 @@ ROOT = Path(__file__).resolve().parents[2]
 SMALL = "training.max_steps=1 training.validate_every=1 tokenizer.vocab_size=290 model.d_model=8 model.num_heads=2"
 SMALL += " model.d_ff=8 training.device=cpu training.threads=1 decoding.device=cpu"
 
-CORPUS_CONFIG = """
-data:
-  train: [{kind: text, source: toy/train.de, target: toy/train.en}]
-  validation: {kind: text, source: toy/val.de, target: toy/val.en}
-"""
-
 ENGINES = ["ours fp32", "tutorial fp32", "huggingface fp32"]  # of train.py; none is compiled
 if choose_precision("auto", torch.device("cpu")) == "bf16":  # elsewhere a step in bf16 takes minutes
     ENGINES += ["ours bf16", "huggingface bf16 malloc"]
 
-DECODERS = ["auto int8", "ours fp32", "ctranslate2 alone int8, patience 2", "huggingface fp32", "onnx fp32"]
-DECODERS += ["without cache fp32"]  # of decode.py, one of each kind
+DECODERS = [
+    "auto int8",
+    "ours fp32",
+    "ctranslate2 alone int8, patience 2",
+    "huggingface fp32",
+    "onnx fp32",
+]
 
 TURNS = {  # arguments, and words of the output
-    "choices.py": (f"tiny.yaml {SMALL} --seeds 1 --choices fp32", ["BLEU", "fp32"]),
-    "curves.py": ("words --steps 1 --every 1 --batch-tokens 64", ["1"]),
     "decode.py": (
         "run --source toy/val.de --reference toy/val.en --repeats 1 --threads 1 --beam-sizes 1"
         f" --engines {shlex.join(DECODERS)}",
         [f"{name}  " for name in DECODERS],
     ),
-    "encode.py": ("toy --threads 1 --turns 1 --vocabulary 300", ["lines"]),
     "large_corpus.py": ("large --pairs 20", ["20 pairs", "config.yaml"]),
-    "noise.py": ("toy noise", ["| boilerplate | ", "original pairs removed"]),
     "on_paper.py": ("", ["transformer-base", "transformer-big"]),
-    "partial_tuning.py": ("--turns 1 --steps 1 --pairs 2 --d-model 16 --layers 1 --vocabulary 100", ["LoRA"]),
     "recipes.py": (f"toy out --seeds 1 --only fast --override {SMALL}", ["fast"]),
     "serve.py": ("run --source toy/val.de --requests 20 --clients 1 --only load,memory", ["lines"]),
     "gpu.py": ("--only-look", ["GPU"]),
@@ -79,7 +73,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for language in ("de", "en"):
         words = ["".join(draw.choices("abcdefghijklmnop", k=9)) for _ in range(9000)]
         write_lines(folder / "words" / f"train.{language}", [" ".join(words[at : at + 3]) for at in range(0, 9000, 3)])
-    (folder / "tiny.yaml").write_text(CORPUS_CONFIG)
     (folder / "timed").mkdir()  # only the speed of ours is measured
     (folder / "timed" / "speeds.json").write_text('{"marian": [60.0], "tutorial": [60.0]}')
     return folder
@@ -103,6 +96,5 @@ def test_the_smallest_turn(place: Path, name: str) -> None:
 
 
 def test_every_benchmark_has_its_turn() -> None:
-    """`uncached.py` is a part of `decode.py`."""
     programs = {path.name for path in (ROOT / "benchmarks").glob("*.py") if "__main__" in path.read_text("utf-8")}
     assert programs == set(TURNS)

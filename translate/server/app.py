@@ -78,7 +78,7 @@ def _explain(error: Exception) -> tuple[int, str]:
     """The status of an error, and its message for the client."""
     match error:
         case HTTPError() if isinstance(error.__cause__, UnicodeDecodeError):
-            return 400, f"the body is not UTF-8 text: {error.__cause__.reason} at byte {error.__cause__.start}"
+            return 400, f"the body is not UTF-8 text: {error.__cause__}"
         case HTTPError():
             return error.status_code, error.detail
         case RequestValidationError():

@@ -2,9 +2,10 @@
 
 import json
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, parse_qsl
 
 from fastapi import FastAPI, HTTPException, Request
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -22,6 +23,7 @@ _ANY = ("", "auto")  # in place of a source language, in any case
 _MOST_TARGETS = 100  # the table of 200 languages would have 450 kB
 _PATHS, _TEXTS = ("/translate", "/v2/translate"), {"q", "text"}  # that take forms, and the fields that hold the text
 _FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
+_FIELDS = 2_000  # of a form in parts, which takes long to read: more than the texts of a request
 
 
 def _read_number(value: Any) -> Any:
@@ -62,22 +64,17 @@ class FormsAsJson:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, with the fields of a form as a JSON object."""
-        is_ours = scope["type"] == "http" and scope["path"] in _PATHS
-        kind = Headers(scope=scope).get("content-type", "") if is_ours else ""
-        if not kind.lower().startswith(_FORMS):
+        takes_forms = scope["type"] == "http" and scope["path"] in _PATHS
+        if not (takes_forms and Headers(scope=scope).get("content-type", "").lower().startswith(_FORMS)):
             await self.app(scope, receive, send)
             return
-        unread = [Request(scope, receive)]
+        forms = [Request(dict(scope), receive)]
 
-        async def receive_json() -> Message:
-            if not unread:
+        async def receive_json() -> Message:  # called by the application, which answers errors
+            if not forms:
                 return await receive()
-            try:
-                fields = _read_form(await unread.pop().body(), kind)
-            except UnicodeDecodeError:
-                raise HTTPException(400, "the body is not UTF-8 text") from None
-            values = {key: found if key == "text" else found[-1] for key, found in fields.items()}
-            is_form = not _TEXTS.isdisjoint(fields)  # not JSON under curl's default header
+            values = await _read_form(forms.pop())
+            is_form = not _TEXTS.isdisjoint(values)  # not JSON under curl's default header
             return {"type": "http.request", "body": json.dumps(values if is_form else []).encode(), "more_body": False}
 
         headers = MutableHeaders(scope=scope)
@@ -86,22 +83,25 @@ class FormsAsJson:
         await self.app(scope, receive_json, send)
 
 
-def _read_form(body: bytes, kind: str) -> dict[str, list[str]]:
-    """The fields of a form, each with all its values, whose lines end with a line feed.
+async def _read_form(request: Request) -> dict[str, str | list[str]]:
+    """The fields of a form, whose lines end with a line feed; only `text` has several values.
 
     Raises:
+        HTTPException: The body is too large, late or malformed.
         UnicodeDecodeError: The form is not UTF-8.
     """
-    if kind.lower().startswith(_FORMS[0]):
-        fields = parse_qs(body.decode(), keep_blank_values=True, errors="strict")
+    body = (await request.body()).decode()
+    if request.headers["content-type"].lower().startswith(_FORMS[0]):
+        fields = parse_qsl(body, keep_blank_values=True, errors="strict")
     else:
-        fields = {}
-        boundary = re.search(r'boundary="?([^";]+)', kind, re.IGNORECASE)
-        for part in (b"\r\n" + body).split(b"\r\n--" + (boundary[1] if boundary else "").encode())[1:-1]:
-            head, _, content = part.partition(b"\r\n\r\n")
-            if name := re.search(rb'; *name="?([^";\r\n]*)', head, re.IGNORECASE):
-                fields.setdefault(name[1].decode(), []).append(content.decode())
-    return {name: [value.replace("\r\n", "\n") for value in values] for name, values in fields.items()}
+        async with request.form(max_files=_FIELDS, max_fields=_FIELDS, max_part_size=sys.maxsize) as form:
+            fields = [
+                (name, value if isinstance(value, str) else (await value.read()).decode())
+                for name, value in form.multi_items()
+            ]
+    fields = [(name, value.replace("\r\n", "\n")) for name, value in fields]
+    texts = [value for name, value in fields if name == "text"]
+    return {**dict(fields), **({"text": texts} if texts else {})}
 
 
 def choose_model(
