@@ -11,7 +11,6 @@ from types import ModuleType
 _EXTRAS = {  # by package, where the extra has another name
     "huggingface_hub": "huggingface",
     "onnxruntime": "onnx",
-    "optuna": "search",
     "pyromark": "documents",
     "sklearn.manifold": "pictures",
     "torch.utils.tensorboard": "tensorboard",

@@ -28,7 +28,6 @@ CALLS = {
     "verify": "verify RUN",
     "runs": "runs .",
     "info": "info RUN",
-    "search": "search tiny.yaml space.yaml training.max_steps=1 --trials 2 --ignore-errors",
     "config presets": "config presets",
 }
 
@@ -42,7 +41,6 @@ def test_every_command_with_json_has_a_schema() -> None:
 def place(tmp_path: Path, corpus: Path, run: Path, monkeypatch: pytest.MonkeyPatch, quick: None) -> Path:
     shutil.copytree(corpus, tmp_path / "place")
     monkeypatch.chdir(tmp_path / "place")
-    Path("space.yaml").write_text("model.dropout: [0.1, 0.2]")
     for name in ("de", "en"):
         write_lines(Path(f"more.{name}"), corpus_lines(f"train.{name}")[:1000])
     copy = RunDirectory(Path("run").absolute())

@@ -242,7 +242,6 @@ def test_what_is_refused_at_once() -> None:
 PACKAGES = {
     "decode run --engine ctranslate2": ("ctranslate2", "ctranslate2>="),
     "serve run --port 0": ("uvicorn", "uvicorn"),
-    "search demo empty": ("optuna", "optuna"),
 }
 
 

@@ -1,6 +1,5 @@
 """`translate train`: a run from a config, continued, and profiled."""
 
-import importlib.util
 import json
 import re
 import shlex
@@ -131,23 +130,20 @@ def test_a_run_whose_name_is_not_utf8(corpus: Path, tmp_path: Path, monkeypatch:
 def test_errors_of_the_check_end_it_before_anything_is_written(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: None
 ) -> None:
-    """A training and a search alike, in the words of `check`; an option trains all the same."""
+    """In the words of `check`; an option trains all the same."""
     monkeypatch.chdir(tmp_path)
     for language in ("de", "en"):
         lines = (corpus / f"train.{language}").read_text(encoding="utf-8").splitlines(keepends=True)
         (tmp_path / f"leaked.{language}").write_text("".join(lines * 20), encoding="utf-8", newline="\n")
     leaked = f"data.test={{leaked: {{kind: text, source: {tmp_path}/leaked.de, target: {tmp_path}/leaked.en}}}}"
     given = [corpus / "tiny.yaml", leaked, "training.max_steps=1", "--run", "new"]
-    (tmp_path / "space.yaml").write_text("model.dropout: [0.1, 0.2]")
     report = translate("check", *given[:3]).stdout
     finding = report[report.index("  error  ") : report.index("  warning")]
     assert in_order(finding, "data.test.leaked", "→ ", "line 1 ")
-    commands = [["train", *given], ["search", given[0], "space.yaml", *given[1:3]]]
-    for command in commands if importlib.util.find_spec("optuna") else commands[:1]:
-        result = translate(*command)
-        assert result.exit_code == 2 and finding in result.stderr, result.output
-        assert in_order(result.stderr.splitlines()[-1], "translate: Not ready", "1 error", "--ignore-errors")
-        assert not list(tmp_path.rglob("run.json"))
+    result = translate("train", *given)
+    assert result.exit_code == 2 and finding in result.stderr, result.output
+    assert in_order(result.stderr.splitlines()[-1], "translate: Not ready", "1 error", "--ignore-errors")
+    assert not list(tmp_path.rglob("run.json"))
     assert finding in succeed("train", *given, "--ignore-errors").stderr
     assert re.sub(r"(?m)^\S+ ", "", Path("new/log.txt").read_text()).count(finding) == 1
     assert "Data and settings" not in translate("train", "new", "--resume", "training.max_steps=2").stderr

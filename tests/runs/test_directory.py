@@ -154,8 +154,6 @@ def test_the_run_that_a_file_is_part_of(tmp_path: Path) -> None:
         assert containing_run(tmp_path / name) == run
     for name in ("run/out.en", "run/sub/config.yaml", "config.yaml", "run"):
         assert containing_run(tmp_path / name) is None
-    (tmp_path / "run").rename(tmp_path / "trial-001")
-    assert containing_run(tmp_path / "journal.log") == tmp_path, "which is a search"
 
 
 @pytest.mark.parametrize(

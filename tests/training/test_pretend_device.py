@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +9,14 @@ import pytest
 import torch
 from harness import state_of, without_shape_checks, write_digits
 from pretend_device import Crossings, PretendDevice
-from trainings import Digits, records_of, run_training
+from trainings import Digits, records_of, run_training, stop_training
 
-from translate.config.schema import ModelConfig, TrainingConfig
+from translate.config.schema import Config, ModelConfig, TrainingConfig
 from translate.data.batching import EncodedPair, collate
 from translate.errors import RunError
 from translate.model import Transformer
 from translate.runs.checkpoint import read_tensors
 from translate.runs.directory import RunDirectory
-from translate.runs.progress import Progress
-from translate.training import Paused
 from translate.training.loss import SummedLoss, label_smoothed_loss
 from translate.training.optimizer import AveragedWeights
 from translate.training.setup import build_train_step
@@ -123,31 +120,33 @@ def test_stopped_and_continued_is_never_stopped(pretend: PretendDevice, stateful
         *("model.attention_dropout=0", "training.threads=1", "decoding.beam_size=1"),
     )
     run_training(config, tmp_path / "straight")
-    with pytest.raises(Paused):
-        run_training(config, tmp_path / "stopped", pause=lambda progress: progress.step == 3)
+    stop_training(config, tmp_path / "stopped", in_step=3)
     torch.manual_seed(99)  # whatever happened in between
     run_training(config, tmp_path / "stopped", resume=True)
     assert state_of(tmp_path / "stopped") == state_of(tmp_path / "straight")
 
 
 def test_a_run_goes_on_on_another_device(pretend: PretendDevice, on: Digits, here: Path, tmp_path: Path) -> None:
-    with pytest.raises(Paused):
-        run_training(on("pretend"), tmp_path / "moved", pause=lambda progress: progress.step == 3)
+    stop_training(on("pretend"), tmp_path / "moved", in_step=3)
     log = run_training(on("cpu"), tmp_path / "moved", resume=True)
     assert any(f"device cpu ({torch.backends.cpu.get_cpu_capability()}) (it was pretend (Pre" in line for line in log)
     assert_close(curves(here), curves(tmp_path / "moved"), relative=1e-5, of_norm=2e-4)
     assert weights(tmp_path / "moved").keys() == weights(here).keys()
 
 
-def crossings_of_steps(run: Callable[[Callable[[Progress], bool]], object], pretend: PretendDevice) -> list[Crossings]:
-    """What crosses in each step of a training, with all that the training does between it and the next one."""
+def crossings_of_steps(config: Config, run: Path, pretend: PretendDevice) -> list[Crossings]:
+    """What crosses in each step but the last, with all that the training does between it and the next one."""
     counted: list[Crossings] = []
+    step = TrainStep.__call__
 
-    def note(progress: Progress) -> bool:
+    def note(*args: Any, **kwargs: Any) -> Any:
         counted.append(pretend.crossings.copy())
-        return False
+        return step(*args, **kwargs)
 
-    run(note)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TrainStep, "__call__", note)
+        run_training(config, run)
+    _, *counted = counted  # without the trial of settings
     return [after.since(before) for before, after in zip(counted, counted[1:], strict=False)]
 
 
@@ -166,8 +165,8 @@ def test_the_host_waits_for_no_step_between_log_lines(
         *("pretend", "training.max_steps=8", "training.log_every=4", "training.validate_every=8"),
         *("training.save_every=8", "model.dropout=0.1", *overrides),
     )
-    steps = crossings_of_steps(lambda pause: run_training(config, tmp_path / "run", pause=pause), pretend)
-    assert len(steps) == 7  # the eighth is the last, which ends in a validation
+    steps = crossings_of_steps(config, tmp_path / "run", pretend)
+    assert len(steps) == 7
     for number, crossings in enumerate(steps, start=1):
         is_logged = number % 4 == 0  # the totals of the window come together; the host waits for nothing else
         assert crossings.synchronisations.total() == is_logged, crossings.synchronisations

@@ -23,7 +23,7 @@ from translate.runs.directory import RunDirectory
 from translate.runs.loading import load_run
 from translate.runs.summary import summarize_run
 from translate.runs.verify import verify_run
-from translate.training import Paused, StoppedBySignal, trainer, validation
+from translate.training import StoppedBySignal, trainer, validation
 from translate.training.best_checkpoint import write_average
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
@@ -119,20 +119,6 @@ def test_a_training_on_augmented_text_goes_on_as_if_never_stopped(stateful: Digi
     with pytest.raises(InputError, match="data.train is not what this run was trained on"):
         other = stateful("data.train.0.augment={upper_case: 0.3, typos: 0.4}")
         run_training(other, tmp_path / "stopped", resume=True)
-
-
-def test_paused_by_its_caller_and_continued_is_never_stopped(stateful: Digits, tmp_path: Path, straight: Path) -> None:
-    """Where a validation is due, it comes first; the training does not pause at the last step."""
-    run = tmp_path / "paused"
-    for number in (0, 3, 8, 8, 13):
-        torch.manual_seed(99)
-        with pytest.raises(Paused):
-            run_training(stateful(), run, resume=True, pause=lambda progress, at=number: progress.step >= at)
-        progress = progress_of(run) if number else {"step": 0, "validated_step": None}
-        assert (progress["step"], progress["validated_step"]) == (number, {8: 8, 13: 12}.get(number))
-    said = run_training(stateful(), run, resume=True, pause=lambda progress: progress.step >= 14)
-    assert "Continuing from step 13" in said
-    assert state_of(run) == state_of(straight)
 
 
 def test_dying_between_checkpoints_computes_the_same_again(stateful: Digits, tmp_path: Path, straight: Path) -> None:

@@ -15,7 +15,6 @@ _PANELS = {  # help panels, with the location of each command's function or grou
         "check": "check.check",
         "clean": "check.clean",
         "train": "train.train",
-        "search": "search.search",
         "import": "export.import_",
     },
     "Translate and evaluate": {

@@ -24,7 +24,6 @@ from translate.fingerprint import fingerprint
 from translate.nearest import did_you_mean, nearest_paths
 from translate.runs.checksums import CHECKSUMS, check_file, check_inside, read_checksums, write_checksums
 
-SEARCH_JOURNAL = "journal.log"  # in the directory of a search
 LOCK_MARK = "lock of translate-nmt\n"  # the first line of a lock file
 FORMAT = 3  # Raised when an older toolkit cannot read a newer run.
 Checkpoint = str  # best, last, or step-N if training kept the weights of the validation at step N
@@ -195,10 +194,8 @@ def is_lock_file(file: Path) -> bool:
 
 
 def containing_run(path: Path) -> Path | None:
-    """The run or the search that a path belongs to, by its place and name; None: it belongs to neither."""
+    """The run that a path belongs to, by its place and name; None: it belongs to none."""
     real = Path(os.path.realpath(path))
-    if real.name == SEARCH_JOURNAL and any(real.parent.glob("trial-*/run.json")):
-        return real.parent
     for folder in real.parents:
         run = RunDirectory(folder)
         if run.description.is_file() and folder / real.relative_to(folder).parts[0] in vars(run).values():

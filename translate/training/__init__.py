@@ -3,6 +3,5 @@
 from translate.runs.progress import Progress
 from translate.training.signals import StoppedBySignal
 from translate.training.train import train
-from translate.training.trainer import Paused
 
-__all__ = ["Paused", "Progress", "StoppedBySignal", "train"]
+__all__ = ["Progress", "StoppedBySignal", "train"]

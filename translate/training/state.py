@@ -289,9 +289,6 @@ def _restore_last(training: Training) -> bool:
                 logger.warning(sentence)
             if damaged:
                 logger.warning(f"So the run continues from {path.name}, of step {progress.step}")
-            validated = training.data.corpora.validation.values(), training.data.tokenizers, training.config
-            if progress.validation_fingerprint == validation_fingerprint(*validated, as_0_10_0=True):
-                progress.validation_fingerprint = training.progress.validation_fingerprint
             if progress.data_fingerprint != training.progress.data_fingerprint:
                 other = "data.train is not what this run was trained on; restore it, or start a new run"
                 raise InputError(f"{run.path}: {other}")

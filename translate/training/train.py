@@ -39,7 +39,6 @@ def train(
     command: list[str],
     profile: bool = False,
     inspect: Inspect | None = None,
-    pause: Callable[[Progress], bool] | None = None,
 ) -> Progress:
     """Train as the config says, into a run directory.
 
@@ -49,8 +48,6 @@ def train(
         profile: Also profile some steps, into the run's `profile`.
         inspect: Called before a new run is created, with its config, data and number of trained parameters, such
             as `translate.lint.check.log_findings`; it may raise `NotReady`.
-        pause: Asked before the first step, after each step, and after a validation that follows it, whether to pause
-            there. Nothing else changes: `training.max_steps` and the schedule stay, and `resume` continues exactly.
 
     Returns:
         The progress at the end of training.
@@ -60,7 +57,6 @@ def train(
             process trains there.
         RunError: Something failed during training; checkpoints written so far are intact.
         StoppedBySignal: SIGINT, SIGTERM or SIGHUP was received, and the run is saved. A `KeyboardInterrupt`.
-        Paused: `pause` asked for it before the end, and the run is saved.
         SystemExit: On a rank > 0, when another rank raises one of these errors.
     """
     configure_memory()
@@ -106,7 +102,7 @@ def train(
         is_silent = not world.is_main_process
         recorder = world.run_on_all_ranks(lambda: Recorder(run, config, training.progress, is_silent=is_silent))
         with recorder, StopRequests().listening() as stop:
-            trainer = Trainer(training, recorder=recorder, stop=stop, pause=pause)
+            trainer = Trainer(training, recorder=recorder, stop=stop)
             trainer.train(profiles=profile and not is_silent)
 
         # End.

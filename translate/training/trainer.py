@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import logging
 import signal
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from typing import Any
 
@@ -17,7 +17,6 @@ from translate.data.streaming import StreamedBatches
 from translate.distributed.process_group import Cancelled, SilentExit
 from translate.errors import InputError, RunError
 from translate.model.device import OutOfMemory
-from translate.runs.progress import Progress
 from translate.training.best_checkpoint import BestCheckpoint
 from translate.training.optimizer import learning_rate
 from translate.training.signals import StoppedBySignal, StopRequests
@@ -33,10 +32,6 @@ _SECONDS_BETWEEN_CHECKS = 1.0  # for signals, while training waits for an epoch
 _WARM_STEPS = 100  # in a log window that ends with them, reading the first batches dominates
 
 
-class Paused(Exception):
-    """Raised when a training run ends early because its caller asked for it; it is saved and can be resumed."""
-
-
 @dataclasses.dataclass(eq=False)
 class Trainer:
     """Trains from the current progress to the end."""
@@ -45,7 +40,6 @@ class Trainer:
     _: dataclasses.KW_ONLY
     recorder: Recorder
     stop: StopRequests
-    pause: Callable[[Progress], bool] | None  # whether to pause now; all processes must agree
 
     def __post_init__(self) -> None:
         self.best = BestCheckpoint(self.training, recorder=self.recorder, stop=self.stop)
@@ -217,25 +211,18 @@ class Trainer:
         world, is_waiting = self.training.world, 1
         while is_waiting:
             wait([planned], timeout=_SECONDS_BETWEEN_CHECKS)
-            self._stop_on_signal()
+            self._stop_if_asked()
             is_waiting = world.max(int(not planned.done()))
         if world.max(int(planned.exception() is not None)):
             self._save()
 
-    def _stop_on_signal(self) -> None:
+    def _stop_if_asked(self) -> None:
         step = self.progress.step
         if received := self.training.world.max(self.stop.received or 0):  # by any process
             number = signal.Signals(received)
             logger.info(f"Stopping after step {step:,} ({number.name}); press Ctrl-C again to quit at once")
             self._save()
             raise StoppedBySignal(number, step=step)
-
-    def _stop_if_asked(self) -> None:
-        self._stop_on_signal()
-        if self.pause is not None and not (self._needs_validation() or self._is_over()) and self.pause(self.progress):
-            logger.info(f"Pausing after step {self.progress.step:,}")
-            self._save()
-            raise Paused
 
     @contextlib.contextmanager
     def _explain_failure(self, step: int) -> Iterator[None]:

@@ -88,21 +88,16 @@ def describe_validation(
     return scores, f"{loss}, {describe_seconds(record['seconds'])}" if "seconds" in record else loss
 
 
-def validation_fingerprint(
-    corpora: Collection[ParallelCorpus], tokenizers: Tokenizers, config: Config, *, as_0_10_0: bool = False
-) -> str | None:
+def validation_fingerprint(corpora: Collection[ParallelCorpus], tokenizers: Tokenizers, config: Config) -> str | None:
     """A checksum of everything but the weights that affects a validation's score; if equal, scores are comparable.
 
     The order of the corpora does not affect it.
-
-    Args:
-        as_0_10_0: As version 0.10.0 computed it, which also counts keys that are not set.
     """
     if not corpora:
         return None
     included = _DECIDE_LOSS if config.training.best_metric == "loss" else None
     settings = config.validation_search()
-    unset = set() if as_0_10_0 else _ADDED_LATER - settings.model_dump(exclude_defaults=True).keys()
+    unset = _ADDED_LATER - settings.model_dump(exclude_defaults=True).keys()
     search = settings.model_dump(mode="json", include=included, exclude=_DECIDE_NOTHING | unset)
     if not included:  # keeps scores of older versions comparable
         search |= {"contrastive_weight": 0.5, "contrastive_plausibility": 0.1}
