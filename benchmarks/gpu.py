@@ -155,7 +155,7 @@ def measure_decoding(config: Config, device: torch.device, dtype: torch.dtype, *
         words = WordTables(*(torch.ones(vocab_size, dtype=torch.bool) for _ in range(2)), torch.arange(vocab_size))
         how = build_search_settings(settings, inputs, forbidden=[], words=words, device=device)
         with torch.inference_mode():
-            decoder = CachedDecoder([model], sources, settings, beam_size=how.beam_size, max_length=LENGTH)
+            decoder = CachedDecoder([model], sources, beam_size=how.beam_size, max_length=LENGTH)
             searching = BeamSearch(
                 decoder,
                 how,

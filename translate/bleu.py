@@ -1,4 +1,4 @@
-"""SacreBLEU's BLEU with the tokenizer of `evaluation.bleu_tokenizer`, for search, validation and scores."""
+"""SacreBLEU's BLEU with the tokenizer of `evaluation.bleu_tokenizer`, for validation, scores and synthetic corpora."""
 
 from typing import TYPE_CHECKING
 

@@ -49,7 +49,7 @@ def complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Complete:
         ("decode ", ["runs/demo", "runs/wide"]),
         ("export runs/*", []),
         ("decode runs/demo --ensemble ", ["runs/demo", "runs/wide"]),
-        ("decode runs/demo --diversity", ["--diversity-groups", "--diversity-strength"]),  # not in the short help
+        ("decode runs/demo --mbr", ["--mbr", "--mbr-candidates"]),  # not in the short help
         ("show curves runs/demo runs/w", ["runs/wide"]),
         ("decode runs/demo --precision ", list(get_args(DecodingConfig.model_fields["precision"].annotation))),
     ],

@@ -80,7 +80,6 @@ ROWS: dict[str, list[str]] = {
     "decode run --top-p 0.9": ["--top-p needs --search sample"],
     "decode run --search sample --beam-size 4": ["--beam-size needs --search beam"],
     "decode run --search sample --patience 4": ["--patience needs --search beam"],
-    "decode run --diversity-strength 1": ["--diversity-strength needs --diversity-groups"],
     "decode run --mbr-candidates 5 --mbr none": ["--mbr-candidates needs --mbr"],
     "decode run --reverse-weight 0.2": ["--reverse-weight needs --reverse"],
     "decode run --interactive a.de": ["FILE", "--interactive"],

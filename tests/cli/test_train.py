@@ -103,8 +103,7 @@ def test_what_no_validation_could_use(corpus: Path, copied: Path, monkeypatch: p
     config = copied / "config.yaml"
     config.write_text(config.read_text().replace("bleu_tokenizer: 13a", "bleu_tokenizer: ja-mecab"))
     given = [corpus / "tiny.yaml", "evaluation.bleu_tokenizer=ja-mecab"]
-    decode = ["decode", copied, corpus / "train.de", "--mbr", "bleu"]
-    for command in (["train", *given, "--run", "new"], ["check", *given], ["eval", copied], decode):
+    for command in (["train", *given, "--run", "new"], ["check", *given], ["eval", copied]):
         result = translate(*command)
         assert result.exit_code == 2 and not Path("new/config.yaml").exists()
         assert in_order(result.stderr, "translate: ", "bleu_tokenizer = ja-mecab", "pip install 'sacrebleu[ja]'")

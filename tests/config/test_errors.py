@@ -123,9 +123,8 @@ WRONG: list[tuple[str, ...]] = [  # overrides, joined by " & ", and the words of
     ("training.keep_best=3 & data.validation=null", "training.keep_best", "data.validation"),
     (f"training.warmup_steps={'9' * 400}", f"training.warmup_steps = {'9' * 79}…", "9007199254740992"),
     ("decoding.device=cuda:١", 'decoding.device = "cuda:١":'),
-    ("decoding={beam_size: 4, diversity_groups: 3}", "decoding.diversity_groups = 3", "decoding.beam_size = 4"),
     ("decoding.n_best=6", "decoding.n_best = 6", "decoding.beam_size = 5"),
-    ("decoding={n_best: 2, mbr: bleu, search: sample}", "decoding.n_best = 2", "1", "decoding.mbr = 'bleu'"),
+    ("decoding={n_best: 2, mbr: chrf, search: sample}", "decoding.n_best = 2", "1", "decoding.mbr = 'chrf'"),
     ("name=2024", "name = 2024:", "text"),
     ("name=..", 'name = ".."'),
     ("data.train.0.source=x\udcff", "data.train.0.source", "'\\udcff'", "UTF-8"),
@@ -169,7 +168,6 @@ ALLOWED = [
     "model.positions=learned & data.max_source_tokens=1023",
     "training.batch_tokens=auto",
     "decoding={n_best: 6, search: sample}",  # sampling draws as many
-    "decoding={beam_size: 6, diversity_groups: 3, n_best: 6}",
     f"{OLD} & data.validation_also.old=null & data.validation=null",
 ]
 

@@ -272,6 +272,14 @@ def test_a_link_keeps_the_name_that_says_its_format(tmp_path: Path) -> None:
     assert load("data.train.1.path=pairs.tsv.gz").data.train[1] == TsvCorpus(path=tmp_path.resolve() / "pairs.tsv.gz")
 
 
+def test_a_run_that_chose_by_bleu_chooses_by_chrf(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(resolved_yaml(Config()).replace("mbr: none", "mbr: bleu"))
+    with caplog.at_level(logging.WARNING):
+        assert read_resolved_config(path).decoding.mbr == "chrf"
+    assert "decoding.mbr = bleu" in caplog.text
+
+
 @pytest.mark.parametrize("key", sorted(REMOVED_KEYS))
 def test_a_removed_key(key: str, tmp_path: Path, error: Error, caplog: pytest.LogCaptureFixture) -> None:
     """A run of an older version loads, with a warning unless it has the old default; other configs do not."""

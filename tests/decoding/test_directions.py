@@ -13,7 +13,7 @@ from translate.data.batching import EncodedPair
 from translate.decoding import Request
 from translate.decoding.loading import load_own_translator, load_translator
 from translate.decoding.output.formats import CorpusScore, format_translations, score_records
-from translate.decoding.shortlist import make_shortlist, read_shortlist
+from translate.decoding.search.shortlist import make_shortlist, read_shortlist
 from translate.decoding.splitting import split_source
 from translate.errors import InputError
 from translate.runs.loading import load_run

@@ -5,17 +5,15 @@ from typing import Any
 
 import pytest
 import torch
-from harness import Toy, random_model, tiny_config, write_run
+from harness import Toy, tiny_config, write_run
 
 import translate
-from translate.config.decoding import DecodingConfig
-from translate.config.schema import EvaluationConfig, TokenizerConfig
+from translate.config.schema import TokenizerConfig
 from translate.data.tokenizer import Tokenizers, train_tokenizer
 from translate.decoding import Translator
 from translate.decoding.counterparts import COUNTERPARTS, Counterparts
 from translate.decoding.engines.own import OwnEngine
 from translate.decoding.loading import load_own_translator, resolve_auto
-from translate.decoding.ranking import expected_utilities
 from translate.errors import InputError
 from translate.runs.loading import build_model
 
@@ -116,31 +114,9 @@ def test_a_reverse_run_ranks_the_beam(toy: Toy, run: Path, other_tokenizers: Tok
         translate.load(run, reverse=run)
 
 
-def test_minimum_bayes_risk_by_bleu_has_the_runs_tokenizer(toy: Toy, tmp_path: Path) -> None:
-    evaluation = EvaluationConfig(bleu_tokenizer="char")
-    other = write_run(
-        tmp_path / "run", toy.config.model_copy(update={"evaluation": evaluation}), toy.tokenizers, toy.model
-    )
-    loaded = translate.load(other, search="sample", seed=3)
-    for line in toy.sources[:9]:
-        candidates = loaded.translate(line, n_best=5)
-        texts = [each.text for each in (candidates, *candidates.alternatives)]
-        utilities = expected_utilities(texts, utility="bleu", bleu_tokenizer="char")
-        chosen = loaded.translate(line, mbr="bleu", mbr_candidates=5).text
-        assert chosen == texts[utilities.index(max(utilities))]
-
-
 def test_sources_are_cut_to_the_fewest_positions(run: Path, other_run: Path) -> None:
     translation = translate.load(run, long="truncate", ensemble=[other_run]).translate("Hund " * 30)
     assert translation.source_truncated and len(translation.source_ids) == 8 and len(translation.ids) <= 9
-
-
-def test_coverage_watches_the_first_model_alone(toy: Toy) -> None:
-    """The other's decoder has fewer layers than the one that is watched."""
-    deep = random_model(toy.tokenizers, num_decoder_layers=2).eval()
-    config = DecodingConfig(device="cpu", beam_size=2, coverage_penalty=0.2, alignment_layer=1)
-    translator = Translator(OwnEngine(deep, toy.tokenizers.target, ensemble=[toy.model]), toy.tokenizers, config)
-    assert len(translator.translate(toy.sources[:3])) == 3
 
 
 def test_a_precision_is_that_of_all_models(toy: Toy, run: Path) -> None:

@@ -26,8 +26,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremo
         ("length_penalty_kind", "average", {"length_penalty": 0.7}, []),
         ("length_penalty_kind", "none", {"length_penalty": 0.0}, []),
         ("length_penalty_kind", "gnmt", {"length_penalty": 0.49}, ["huggingface"]),
-        ("coverage_penalty", 0.2, {}, ["huggingface", "ctranslate2"]),
-        ("diversity_groups", 5, {}, ["huggingface", "ctranslate2"]),
         ("max_length_factor", 1.5, {"max_length": 512}, []),  # the code in the card has it
         ("max_length_constant", 17, {"max_length": 18}, []),
         ("patience", 2, {"early_stopping": False}, ["huggingface"]),

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from translate.decoding.search.beam import BeamState, Hypothesis, Scoring
-from translate.decoding.search.loop import BeamSearch, NextTokens, SearchSettings
+from translate.decoding.search.loop import BeamSearch, SearchSettings
 
 END, START, A, B, C, S = range(6)
 Prefix = tuple[int, ...]  # without START
@@ -54,13 +54,6 @@ def random_table(seed: int, *, vocab_size: int = 5, sharpness: float = 1.5) -> T
     return LazyTable(line)
 
 
-def attention_after(sentence: int, prefix: Prefix) -> list[float]:
-    """Any distribution over the source that depends on the sentence and on the whole prefix."""
-    generator = random.Random(f"{sentence} {prefix}")
-    weights = [generator.random() ** 4 for _ in range(1 + sentence % LONGEST_SOURCE)]
-    return [weight / sum(weights) for weight in weights]
-
-
 class Rows(NamedTuple):
     """The cache: what each slot of each row has been fed so far, and whose row it is."""
 
@@ -75,11 +68,10 @@ class TableModel:
     search.
     """
 
-    def __init__(self, tables: Sequence[Table], *, beam_size: int, with_attention: bool = False) -> None:
+    def __init__(self, tables: Sequence[Table], *, beam_size: int) -> None:
         self.tables = tables
         self.beam_size = beam_size
         self.nothing = [0.0] * len(tables[0][()])
-        self.with_attention = with_attention
         self.num_rows: list[int] = []  # of each step
         self.started: list[list[int]] = []
 
@@ -92,7 +84,7 @@ class TableModel:
             numbers[row : row + 1] = [sentence]
         return Rows(prefixes, numbers)
 
-    def step(self, last_ids: Tensor, cache: Rows) -> tuple[NextTokens, Rows]:
+    def step(self, last_ids: Tensor, cache: Rows) -> tuple[Tensor, Rows]:
         self.num_rows.append(len(cache.sentences))
         prefixes = [
             [() if token == START else (*prefix, token) for prefix, token in zip(*row, strict=True)]
@@ -100,14 +92,7 @@ class TableModel:
         ]
         rows = list(zip(cache.sentences, prefixes, strict=True))
         log_probs = torch.tensor([[self._line(sentence, prefix) for prefix in row] for sentence, row in rows])
-        attention = None
-        if self.with_attention:
-            attention = torch.zeros(len(rows), self.beam_size, LONGEST_SOURCE)
-            for number, (sentence, row) in enumerate(rows):
-                weights = torch.tensor([attention_after(sentence, prefix) for prefix in row])
-                attention[number, :, : weights.shape[1]] = weights
-            attention = attention[:, :, : max(1 + sentence % LONGEST_SOURCE for sentence in cache.sentences)]
-        return NextTokens(log_probs, attention), Rows(prefixes, cache.sentences)
+        return log_probs, Rows(prefixes, cache.sentences)
 
     def _line(self, sentence: int, prefix: Prefix) -> Sequence[float]:
         try:
@@ -141,7 +126,7 @@ def run(
         watch: Is given the state after each step.
     """
     search = BeamSearch(
-        model or TableModel(tables, beam_size=beam_size, with_attention=settings.get("has_coverage", False)),
+        model or TableModel(tables, beam_size=beam_size),
         SearchSettings(beam_size, scoring, START, END, **settings),
         source_lengths=[1 + number % LONGEST_SOURCE for number in range(len(tables))],
         max_lengths=max_lengths or [5] * len(tables),
@@ -163,30 +148,23 @@ class Finished(NamedTuple):
     score: float
 
 
-def finish(scoring: Scoring, sentence: int, ids: Prefix, log_probs: tuple[float, ...], *, is_cut: bool) -> Finished:
+def finish(scoring: Scoring, ids: Prefix, log_probs: tuple[float, ...], *, is_cut: bool) -> Finished:
     """With the score in Python's numbers; `ids` are without the end symbol, `log_probs` with its own."""
     length = len(log_probs)
     penalty = {"gnmt": (5 + length) / 6, "average": float(length), "none": 1.0}[scoring.length_penalty]
-    score = math.fsum(log_probs) / penalty**scoring.alpha
-    if scoring.coverage_penalty:
-        rows = [attention_after(sentence, ids[:position]) for position in range(length)]
-        covered = [min(1.0, math.fsum(column)) for column in zip(*rows, strict=True)]
-        score += scoring.coverage_penalty * math.fsum(map(math.log, covered))
-    return Finished(ids, log_probs, is_cut, score)
+    return Finished(ids, log_probs, is_cut, math.fsum(log_probs) / penalty**scoring.alpha)
 
 
-def all_sequences(
-    table: Table, scoring: Scoring, *, max_length: int = 5, sentence: int = 0, min_length: int = 0
-) -> list[Finished]:
+def all_sequences(table: Table, scoring: Scoring, *, max_length: int = 5, min_length: int = 0) -> list[Finished]:
     """Every translation there is, by recursion over the table; the best score first."""
 
     def grow(ids: Prefix, log_probs: tuple[float, ...]) -> list[Finished]:
         if len(ids) == max_length:
-            return [finish(scoring, sentence, ids, log_probs, is_cut=True)]
+            return [finish(scoring, ids, log_probs, is_cut=True)]
         found = []
         for token, step in enumerate(table[ids]):
             if token == END and len(ids) >= min_length:
-                found.append(finish(scoring, sentence, ids, (*log_probs, step), is_cut=False))
+                found.append(finish(scoring, ids, (*log_probs, step), is_cut=False))
             elif token != END and step > -math.inf:
                 found += grow((*ids, token), (*log_probs, step))
         return found
@@ -212,7 +190,7 @@ def slow_search(table: Table, beam_size: int, scoring: Scoring, *, max_length: i
                 open_.append(((*ids, token), log_probs))
             elif rank < beam_size and (token == END or length == max_length):
                 whole = ids if token == END else (*ids, token)
-                finished.append(finish(scoring, 0, whole, log_probs, is_cut=token != END))
+                finished.append(finish(scoring, whole, log_probs, is_cut=token != END))
         if len(finished) >= (1 if beam_size == 1 else 2 * beam_size):
             break
     return sorted(finished, key=lambda each: -each.score)[:beam_size]

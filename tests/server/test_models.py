@@ -46,11 +46,9 @@ def test_options_of_the_server_are_defaults_of_requests(make_models: Make) -> No
     assert same.translator is job.translator and same.key == job.key
 
 
-def test_an_n_best_list_has_a_beam_of_whole_groups(make_models: Make) -> None:
-    model = make_models(beam_size=6, diversity_groups=3)["first"]
-    assert with_loop(lambda: model.translation_job(["a"], {"n_best": 7})).translator.config.beam_size == 9
-    own = {"n_best": 7, "diversity_groups": 2}
-    assert with_loop(lambda: model.translation_job(["a"], own)).translator.config.beam_size == 8
+def test_an_n_best_list_has_a_beam_that_holds_it(make_models: Make) -> None:
+    model = make_models(beam_size=6)["first"]
+    assert with_loop(lambda: model.translation_job(["a"], {"n_best": 7})).translator.config.beam_size == 7
 
 
 @pytest.mark.parametrize("options", [{"search": "sample"}, {"long": "error"}])
@@ -67,7 +65,6 @@ def test_requests_that_share_no_batch(make_models: Make, options: dict[str, Any]
         ({"max_length_factor": 50.0}, "options.max_length_factor = 50.0: the limit is 4.0"),
         ({"max_source_tokens": 4096}, "options.max_source_tokens = 4096: the limit is 256"),
         ({"n_best": 4, "beam_size": 2}, "n_best"),
-        *(({"n_best": 4, "diversity_groups": wrong}, "options.diversity_groups = ") for wrong in (0, 1.5)),
         *(({key: 1}, f"options.{key} cannot") for key in ("reverse_weight", "max_target_tokens")),
     ],
 )

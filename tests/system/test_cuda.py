@@ -233,7 +233,7 @@ def test_a_search_waits_once_per_position(monkeypatch: pytest.MonkeyPatch) -> No
     lengths = {"source_lengths": [len(ids) + 1 for ids in sources], "max_lengths": [23] * len(sources)}
     with torch.inference_mode(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        decoder = CachedDecoder([build().eval()], sources, config, beam_size=3, max_length=23)
+        decoder = CachedDecoder([build().eval()], sources, beam_size=3, max_length=23)
         search = BeamSearch(decoder, settings, **lengths, max_tokens=config.batch_tokens, device=DEVICE)
         with sync_debug("warn"):
             assert len(list(search.run(range(len(sources))[::-1]))) == len(sources)
@@ -244,8 +244,7 @@ def test_a_search_waits_once_per_position(monkeypatch: pytest.MonkeyPatch) -> No
 
 SEARCHES: list[dict[str, Any]] = [
     {"beam_size": 1},
-    {"n_best": 3, "coverage_penalty": 0.2},
-    {"diversity_groups": 3},
+    {"n_best": 3},
     {"no_repeat_ngram": 2, "repetition_penalty": 1.2, "min_length_constant": 3},
     {"search": "sample", "n_best": 2, "top_p": 0.9},
     {"mbr": "chrf"},

@@ -86,7 +86,7 @@ def test_the_tokenizer_has_seen_capitals_and_no_typos(digits: Digits, tmp_path: 
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["decoding.engine=ctranslate2", "decoding.mbr=bleu"], "decoding.mbr = 'bleu'"),  # only in the last evaluation
+        (["decoding.engine=ctranslate2", "decoding.mbr=chrf"], "decoding.mbr = 'chrf'"),  # only in the last evaluation
         (["decoding.engine=ctranslate2", "decoding.no_repeat_ngram=2"], "decoding.no_repeat_ngram = 2"),
         (["decoding.forbidden_ids=[[7], [5, 40]]"], "decoding.forbidden_ids: 40 is not an id"),
         (["decoding.long=error", "decoding.max_source_tokens=2"], "data.validation: line 2: the source has"),

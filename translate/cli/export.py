@@ -109,7 +109,7 @@ def shortlist(
       translate shortlist runs/demo
       translate decode runs/demo input.de --shortlist
     """
-    from translate.decoding.shortlist import make_shortlist
+    from translate.decoding.search.shortlist import make_shortlist
 
     started = time.perf_counter()
     num_pairs = make_shortlist(run, num_frequent=frequent, num_translations=translations)

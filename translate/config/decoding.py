@@ -27,8 +27,6 @@ class DecodingConfig(Section):
     """Alpha of the length penalty: 0 turns it off; larger values favour longer translations."""
     length_penalty_kind: Literal["gnmt", "average", "none"] = "gnmt"
     """score = log-probability / penalty; gnmt: ((5 + length) / 6)^alpha (Wu et al. 2016); average: length^alpha."""
-    coverage_penalty: Annotated[float, Field(ge=0.0, le=10.0)] = 0.0
-    """Beta of Wu et al. 2016: the score gains beta * the sum over source tokens of log(min(attention received, 1))."""
     max_length_factor: Annotated[float, Field(ge=0.0, le=100.0)] = 2.0
     """A translation has at most factor * source tokens + constant tokens after its prefix; translations that are cut
     off are counted and reported."""
@@ -46,10 +44,6 @@ class DecodingConfig(Section):
     - 1."""
     max_target_tokens: PositiveInt | None = None
     """Maximum number of subwords in a translation given to `score`; null: data.max_target_tokens."""
-    diversity_groups: Annotated[int, Field(ge=1, le=1000)] = 1
-    """Number of beam groups; each is penalised for what earlier groups chose (Vijayakumar et al. 2018)."""
-    diversity_strength: Annotated[float, Field(ge=0.0, le=100.0)] = 0.5
-    """Penalty on a token, in nats, per earlier group that chose it at the same step."""
     temperature: Annotated[float, Field(gt=0.0, le=100.0)] = 1.0
     """Sampling divides log-probabilities by this; near 0 it always draws the most probable token."""
     top_k: NotNegativeInt = 0
@@ -61,9 +55,9 @@ class DecodingConfig(Section):
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 1
     """Sampling depends on this seed and on the line number. The batch affects rounding, which changes up to one line in
     a hundred in fp32, and most lines in bf16."""
-    mbr: Literal["none", "chrf", "bleu"] = "none"
-    """Minimum Bayes risk: choose the translation among mbr_candidates that is most similar to the others by this
-    metric."""
+    mbr: Literal["none", "chrf"] = "none"
+    """chrf: minimum Bayes risk, which chooses the translation among mbr_candidates that is most similar to the others
+    by chrF (Eikema and Aziz 2020)."""
     mbr_candidates: Annotated[int, Field(ge=1, le=2000)] = 32
     """Number of samples for mbr; with beam search, at most this many of the beam's hypotheses."""
     reverse_weight: Annotated[float, Field(ge=0.0, le=10.0)] = 0.1
@@ -76,7 +70,7 @@ class DecodingConfig(Section):
     forbidden_ids: tuple[Annotated[tuple[NotNegativeInt, ...], Field(min_length=1)], ...] = ()
     """Sequences of subwords that no translation contains, as ids of the target vocabulary, such as [[17], [5, 9]]."""
     alignment_layer: Annotated[int, Field(ge=-1000, lt=1000)] = -1
-    """Decoder layer, counted from 0, whose mean cross-attention gives alignments and coverage; -1 is the last."""
+    """Decoder layer, counted from 0, whose mean cross-attention gives alignments; -1 is the last."""
     batch_tokens: Annotated[int, Field(ge=1, le=100_000_000)] = 8192
     """Source tokens that a worker decodes at once, including padding, times the beam size."""
     look_ahead_lines: Annotated[int, Field(ge=1, le=10_000_000)] = 2000
@@ -107,9 +101,6 @@ class DecodingConfig(Section):
 
     @model_validator(mode="after")
     def _check_settings_agree(self) -> Self:
-        groups, size = self.diversity_groups, self.beam_size
-        if size % groups:
-            raise ValueError(f"decoding.diversity_groups = {groups} must divide decoding.beam_size = {size}")
         if self.ranks_a_beam and self.n_best > self.beam_size:
             raise ValueError(f"decoding.n_best = {self.n_best} is more than decoding.beam_size = {self.beam_size}")
         if self.mbr != "none" and self.n_best > 1:

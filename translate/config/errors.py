@@ -14,7 +14,11 @@ from translate.config.yaml import Document, dump_scalar, join_key
 from translate.nearest import did_you_mean, nearest
 
 _KEY_IN_TEXT = re.compile(rf"\b(?:{'|'.join(Config.model_fields)})(?:\.\w+)+")
-REMOVED_KEYS: dict[str, tuple[object, str]] = {}  # keys of older versions: their default, and what to do now
+REMOVED_KEYS: dict[str, tuple[object, str]] = {  # keys of older versions: their default, and what to do now
+    "decoding.coverage_penalty": (0.0, "the coverage penalty is no longer supported; use --reverse against omissions"),
+    "decoding.diversity_groups": (1, "diverse beam search is no longer supported; sample for varied translations"),
+    "decoding.diversity_strength": (0.5, "diverse beam search is no longer supported; leave it out"),
+}
 _EXPECTED = {  # by pydantic's type of problem, where YAML has plainer words than JSON
     "bool_type": "should be true or false",
     "string_type": "should be text, in quotes if it looks like something else",

@@ -172,6 +172,10 @@ def _read_extended(path: Path, chain: tuple[Path, ...]) -> Document:
 
 def _convert_old_keys(document: Document, path: Path) -> None:
     """Update a run's config from an older version to this version's keys, and warn of removed keys that were set."""
+    decoding = document.values.get("decoding")
+    if isinstance(decoding, dict) and decoding.get("mbr") == "bleu":  # until 0.13.0
+        decoding["mbr"] = "chrf"
+        logger.warning(f"{path}: decoding.mbr = bleu is no longer supported, and chrf is used instead")
     for key, (default, advice) in REMOVED_KEYS.items():
         name, _, last = key.partition(".")
         section = document.values.get(name)

@@ -338,7 +338,7 @@ class Config(Section):
         decoding = self.decoding_settings()
         constant = min(decoding.max_length_constant, max(_MAX_LENGTH_CONSTANT, decoding.min_length_constant))
         plain = {"search": "beam", "beam_size": self.training.validation_beam_size, "n_best": 1, "mbr": "none"}
-        return decoding.model_copy(update={**plain, "diversity_groups": 1, "max_length_constant": constant})
+        return decoding.model_copy(update={**plain, "max_length_constant": constant})
 
     @property
     def evaluates_at_end(self) -> bool:

@@ -18,7 +18,7 @@ from translate.decoding.engines.ctranslate2 import CTranslate2Engine, check_ctra
 from translate.decoding.engines.ctranslate2_conversion import convert_run, find_conversion
 from translate.decoding.engines.engine import Engine, SearchJob
 from translate.decoding.engines.own import OwnEngine
-from translate.decoding.shortlist import read_shortlist
+from translate.decoding.search.shortlist import read_shortlist
 from translate.decoding.translator import Translator
 from translate.errors import InputError, RunError
 from translate.memory import limit_kernel_caches
@@ -150,7 +150,6 @@ def load_own_translator(
         config,
         languages=Languages(loaded.config.data),
         name=str(run),
-        bleu_tokenizer=loaded.config.evaluation.bleu_tokenizer,
     )
     return LoadedTranslator(translator, loaded)
 

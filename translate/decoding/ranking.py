@@ -9,13 +9,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from math import fsum
 from operator import mul
-from typing import TYPE_CHECKING, Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from translate.bleu import load_bleu
 from translate.config.decoding import DecodingConfig
 from translate.data.text import in_one_line
 from translate.data.tokenizer import Tokenizer, Tokenizers
@@ -23,12 +21,6 @@ from translate.decoding.constraints.phrases import build_word_tables, encode_phr
 from translate.decoding.request import SearchInput, Translation
 from translate.decoding.search.beam import Hypothesis
 from translate.decoding.search.settings import build_scoring
-
-if TYPE_CHECKING:
-    from sacrebleu.metrics.bleu import BLEU
-
-Utility = Literal["chrf", "bleu"]
-"""How good a translation is, given a reference: sacreBLEU's sentence chrF, or its sentence BLEU."""
 
 
 def spell(ids: list[int], target: Tokenizer) -> str:
@@ -46,12 +38,7 @@ def unmet_phrases(ids: Sequence[int], phrases: Sequence[str], target: Tokenizer)
 
 
 def choose_translation(
-    given: SearchInput,
-    hypotheses: Sequence[Hypothesis],
-    tokenizers: Tokenizers,
-    config: DecodingConfig,
-    *,
-    bleu_tokenizer: str = "13a",
+    given: SearchInput, hypotheses: Sequence[Hypothesis], tokenizers: Tokenizers, config: DecodingConfig
 ) -> Translation:
     """The best of a search's hypotheses as a translation, with other good ones as its alternatives.
 
@@ -65,7 +52,7 @@ def choose_translation(
     if config.mbr != "none":
         ranked = [pair for pair in ranked if len(pair[1]) == len(ranked[0][1])][: config.mbr_candidates]
         texts = [spell(each.ids, tokenizers.target) for each, _ in ranked]
-        utilities = expected_utilities(texts, utility=config.mbr, bleu_tokenizer=bleu_tokenizer)
+        utilities = expected_utilities(texts)
         ranked = [ranked[utilities.index(max(utilities))]]
     found: list[Translation] = []
     source_ids = given.source_ids[given.num_tags :]
@@ -113,8 +100,8 @@ def rerank(
     return sorted(ranked, key=lambda each: -each.score)
 
 
-def expected_utilities(candidates: Sequence[str], *, utility: Utility, bleu_tokenizer: str = "13a") -> list[float]:
-    """The mean utility of each candidate, from 0 to 100, where every candidate may be the right translation.
+def expected_utilities(candidates: Sequence[str]) -> list[float]:
+    """The mean chrF of each candidate, from 0 to 100, where every candidate may be the right translation.
 
     The candidate with the greatest expected utility has minimum Bayes risk. All candidates weigh the same, so a
     translation that was sampled twice counts twice. A candidate is also compared with itself, as in the papers.
@@ -123,22 +110,17 @@ def expected_utilities(candidates: Sequence[str], *, utility: Utility, bleu_toke
         https://arxiv.org/abs/2005.10283.
     """
     copies = Counter(candidates)  # in the order of their first occurrence
-    rows = pairwise_utilities(list(copies), utility=utility, bleu_tokenizer=bleu_tokenizer).tolist()
+    rows = pairwise_chrf(list(copies)).tolist()
     # fsum: the same in any order, so that a tie is a tie
     means = [fsum(map(mul, row, copies.values())) / len(candidates) for row in rows]
     by_text = dict(zip(copies, means, strict=True))
     return [by_text[text] for text in candidates]
 
 
-def pairwise_utilities(
-    texts: Sequence[str], *, utility: Utility, bleu_tokenizer: str = "13a"
-) -> Float[Tensor, "hypotheses references"]:
-    """The utility, from 0 to 100, of each text with each text as the reference: sacreBLEU's `sentence_score`."""
-    return _chrf(texts) if utility == "chrf" else _bleu(texts, load_bleu(bleu_tokenizer))
+def pairwise_chrf(texts: Sequence[str]) -> Float[Tensor, "hypotheses references"]:
+    """The chrF, from 0 to 100, of each text with each text as the reference, as sacreBLEU's `sentence_score` gives it.
 
-
-def _chrf(texts: Sequence[str]) -> Float[Tensor, "hypotheses references"]:
-    """The F-score of the mean precision and the mean recall over the orders that both texts have.
+    It is the F-score of the mean precision and the mean recall over the orders of n-grams that both texts have.
 
     Source: Popović 2015, https://aclanthology.org/W15-3049; sacreBLEU's defaults.
     """
@@ -156,36 +138,15 @@ def _chrf(texts: Sequence[str]) -> Float[Tensor, "hypotheses references"]:
     return torch.where(precision + recall > 0, score, 0.0)
 
 
-def _bleu(texts: Sequence[str], metric: "BLEU") -> Float[Tensor, "hypotheses references"]:
-    """BLEU over the orders that the hypothesis has; the k-th order without a match counts as 1 / 2^k matches.
-
-    Source: Chen and Cherry 2014, https://aclanthology.org/W14-3346, smoothing 3; sacreBLEU's `exp` and
-        `effective_order`.
-    """
-    words = [tuple(metric.tokenizer(text.rstrip()).split()) for text in texts]
-    log_precision = num_smoothed = num_matches = torch.zeros(len(texts), len(texts), dtype=torch.float64)
-    for matches, totals in _compare_ngrams(words, metric.max_ngram_order):
-        is_there = totals[:, None] > 0
-        is_smoothed = is_there & (matches == 0)
-        num_smoothed = num_smoothed + is_smoothed
-        precision = torch.where(is_smoothed, 0.5**num_smoothed, matches) / totals[:, None].clamp(min=1)
-        log_precision = log_precision + torch.where(is_there, precision.log(), 0.0)
-        num_matches = num_matches + matches
-    lengths = torch.tensor(list(map(len, words)), dtype=torch.float64)
-    effective_order = lengths.clamp(min=1, max=metric.max_ngram_order)[:, None]
-    brevity = (1 - lengths[None, :] / lengths[:, None]).clamp(max=0)
-    return torch.where(num_matches > 0, 100 * (brevity + log_precision / effective_order).exp(), 0.0)
-
-
 def _compare_ngrams(
-    texts: Sequence[str | tuple[str, ...]], max_order: int
+    texts: Sequence[str], max_order: int
 ) -> Iterator[tuple[Float[Tensor, "hypotheses references"], Float[Tensor, " texts"]]]:
     """For each order, the number of n-grams that each pair of texts has in common, and the number that each text has.
 
     Each occurrence of an n-gram, the first, the second, …, has its own column, so a product gives the smaller count.
     """
     for order in range(1, max_order + 1):
-        columns: dict[tuple[str | tuple[str, ...], int], int] = {}
+        columns: dict[tuple[str, int], int] = {}
         present: list[tuple[int, int]] = []
         for row, text in enumerate(texts):
             counts = Counter(text[start : start + order] for start in range(len(text) - order + 1))

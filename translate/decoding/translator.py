@@ -7,7 +7,6 @@ from typing import Any, overload
 
 import torch
 
-from translate.bleu import load_bleu
 from translate.config.data import DataConfig, Direction
 from translate.config.decoding import DecodingConfig
 from translate.config.languages import Languages, list_some
@@ -84,12 +83,10 @@ class Translator:
         languages: The languages of the model; None: as in a config that names none.
         direction: The direction of texts that do not name theirs; None: the model's only one.
         name: The run's name, for messages.
-        bleu_tokenizer: SacreBLEU's tokenizer for `decoding.mbr = bleu`: the run's `evaluation.bleu_tokenizer`.
 
     Raises:
         InputError: The config asks for something that the engine or the model does not support, or for something other
-            than a beam with a reverse model; the reverse model does not have the opposite direction; or the package of
-            the tokenizer is missing.
+            than a beam with a reverse model; or the reverse model does not have the opposite direction.
     """
 
     def __init__(
@@ -102,15 +99,11 @@ class Translator:
         languages: Languages | None = None,
         direction: Direction | None = None,
         name: str = "",
-        bleu_tokenizer: str = "13a",
     ) -> None:
         self.engine = OwnEngine(engine, tokenizers.target) if isinstance(engine, Transformer) else engine
         self.tokenizers, self.config, self.reverse, self.name = tokenizers, config, reverse, name
         self.languages = languages or Languages(DataConfig())
         self.direction = direction or self.languages.only
-        self.bleu_tokenizer = bleu_tokenizer
-        if config.mbr == "bleu":
-            load_bleu(bleu_tokenizer)
         if reverse is not None and not config.ranks_a_beam:
             raise InputError("a reverse run reranks a beam: leave out decoding.search = sample and decoding.mbr")
         if self.direction and self.direction.source in self.languages.sources:  # otherwise a text may name its own
@@ -170,7 +163,7 @@ class Translator:
 
     def replace(self, **arguments: Any) -> "Translator":
         """The same translator with other values of the constructor's arguments, which it checks again."""
-        names = ("engine", "tokenizers", "config", "reverse", "languages", "direction", "name", "bleu_tokenizer")
+        names = ("engine", "tokenizers", "config", "reverse", "languages", "direction", "name")
         return Translator(**{name: getattr(self, name) for name in names} | arguments)
 
     def __repr__(self) -> str:
@@ -458,7 +451,7 @@ class Translator:
                 reverse = reverse.toward(to=there.source, from_=there.target)
             scores = reverse.score(texts, [reverse.tokenizers.target.encode(given.source)] * len(texts))
             hypotheses = rerank(hypotheses, [each.log_prob for each in scores], self.config)
-        return choose_translation(given, hypotheses, self.tokenizers, self.config, bleu_tokenizer=self.bleu_tokenizer)
+        return choose_translation(given, hypotheses, self.tokenizers, self.config)
 
 
 def _least(limit: int | None, most: int | None) -> int | None:

@@ -36,7 +36,7 @@ def tune_decoding(
     """Choose the beam size with the translator's own length penalty, and then the penalty with that beam size.
 
     A larger beam replaces a smaller one if it gains at least 0.05 BLEU, and so does the best penalty the translator's
-    own. Only beam sizes are tried that agree with its `n_best` and `diversity_groups`.
+    own. Only beam sizes that hold its `n_best` are tried.
 
     Args:
         corpora: Each is translated in its own direction.
@@ -50,7 +50,7 @@ def tune_decoding(
         raise InputError("only beam search can be tuned, but the settings sample or choose by minimum Bayes risk")
 
     def tried(settings: Settings) -> TunedSettings:
-        searching = translator.with_options(n_best=1, diversity_groups=1, **settings)
+        searching = translator.with_options(n_best=1, **settings)
         scored = [
             evaluate(searching.toward(one.direction), one.sources, one.targets, config, effort="quick")
             for one in corpora
@@ -64,7 +64,7 @@ def tune_decoding(
 
     penalty: Settings = {"length_penalty_kind": own.length_penalty_kind, "length_penalty": own.length_penalty}
     sizes = sorted({*_BEAM_SIZES, own.beam_size})
-    first, *larger = (size for size in sizes if size >= own.n_best and size % own.diversity_groups == 0)
+    first, *larger = (size for size in sizes if size >= own.n_best)
     chosen = tried({"beam_size": first, **penalty})
     for size in larger:
         chosen = better(tried({"beam_size": size, **penalty}), chosen)

@@ -307,9 +307,7 @@ class ServedModel:
                 raise InputError(f"options.{name} = {options[name]}: the limit is {limit}")
         wanted = options.get("n_best")
         if "beam_size" not in options and isinstance(wanted, int) and wanted > own.beam_size:
-            groups = options.get("diversity_groups", own.diversity_groups)
-            if isinstance(groups, int) and groups > 0:
-                options["beam_size"] = wanted + -wanted % groups  # a beam holds at least n_best hypotheses
+            options["beam_size"] = wanted  # a beam holds at least n_best hypotheses
         try:
             return self.translator.with_options(**options)
         except InputError as error:

@@ -158,14 +158,7 @@ def validate(
             ),
         ):
             languages = Languages(config.data)
-            translator = Translator(
-                model,
-                tokenizers,
-                settings,
-                languages=languages,
-                direction=corpus.direction,
-                bleu_tokenizer=config.evaluation.bleu_tokenizer,
-            )
+            translator = Translator(model, tokenizers, settings, languages=languages, direction=corpus.direction)
             scores = gather_lines(score, world)
             loss = -sum(log_prob for log_prob, _ in scores) / sum(tokens for _, tokens in scores)
             if settings.precision == "bf16":

@@ -32,8 +32,6 @@ SEARCHES: dict[str, dict[str, Any]] = {
     "pieces": {"beam_size": 2, "max_source_tokens": 7},
     "cut sources": {"beam_size": 2, "max_source_tokens": 7, "long": "truncate"},
     # Only our own search has these.
-    "groups": {"beam_size": 4, "diversity_groups": 2, "n_best": 2},
-    "coverage": {"beam_size": 3, "coverage_penalty": 0.2},
     "minimum length": {"beam_size": 2, "min_length_factor": 0.5, "min_length_constant": 1},
     "repetition penalty": {"beam_size": 2, "repetition_penalty": 1.2},
     "sample": {"search": "sample", "n_best": 2, "temperature": 1.3, "seed": 7},

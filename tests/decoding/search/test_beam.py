@@ -1,14 +1,13 @@
-"""The step of beam search, the largest scores in it, and diverse groups: by hand, and against plain Python or torch.
+"""The step of beam search and the largest scores in it: by hand, and against torch.
 
 Whole searches are in `test_loop.py`.
 """
 
 import math
-import random
 
 import pytest
 import torch
-from tables import END, START, A, B, C, logs
+from tables import END, START, A, B, logs
 from torch import Tensor
 
 from translate.decoding.search.beam import (
@@ -21,7 +20,6 @@ from translate.decoding.search.beam import (
     start_beam,
     update_state,
 )
-from translate.decoding.search.diverse import DiverseGroups
 
 # The state
 
@@ -152,76 +150,3 @@ def test_what_is_not_a_number_comes_first(vocab: int) -> None:
         assert found[0].isfinite().all()
         assert found[1].isnan().tolist() == [True, False, False, False]
         assert int(places[1, 0]) == 2 * vocab + position
-
-
-# Diverse beam search: by hand, and against a loop over sentences, groups and candidates in plain Python
-
-NEVER = -math.inf
-LONGEST = torch.tensor([7])  # maximum length
-
-
-def random_state(seed: int, *, rows: int, beam: int) -> BeamState:
-    """In the middle of a search: some slots are empty, and some hypotheses have finished."""
-    generator = random.Random(seed)
-    state = start_beam(LONGEST.expand(rows), beam_size=beam, capacity=7, start_id=START)
-    for row in range(rows):
-        num_finished = generator.randint(0, beam)
-        for slot in range(beam):
-            is_open = slot < beam - num_finished and generator.random() < 0.8
-            state.cumulative_scores[row, slot] = -3 * generator.random() if is_open else NEVER
-            state.finished_scores[row, slot] = -1.0 if slot < num_finished else NEVER
-    return state
-
-
-def test_one_step_of_groups_by_hand() -> None:
-    """Three groups of one hypothesis each, at the start; a token chosen before costs 0.5 each time.
-
-    A has 0.5, B 0.3, C 0.2: ln -0.69, -1.20, -1.61. The first group takes A; for the second A has -1.19, still the
-    best; for the third it has -1.69, and B -1.20 wins. Totals are those of the model.
-    """
-    state = start_beam(LONGEST.expand(3), beam_size=1, capacity=3, start_id=START)
-    scores = torch.tensor([[logs(0.0, 0.0, 0.5, 0.3, 0.2)]]).expand(3, -1, -1)
-    candidates = DiverseGroups(3, strength=0.5)(state, scores)
-    assert candidates.tokens.tolist() == [[A], [A], [B]]
-    assert candidates.cumulative_scores.exp()[:, 0].tolist() == pytest.approx([0.5, 0.5, 0.3])
-    # A cost of 1 is enough for the second group, and for the third to take C: -1.61 > -1.69, -2.20.
-    assert DiverseGroups(3, strength=1.0)(state, scores).tokens.tolist() == [[A], [B], [C]]
-
-
-def slow_choice(state: BeamState, scores: Tensor, *, num_groups: int, strength: float) -> list[list[tuple[float, ...]]]:
-    """Rows of (total, parent, token), the best by penalised total first."""
-    rows: list[list[tuple[float, ...]]] = []
-    beam, vocab = scores.shape[1:]
-    for row in range(len(scores)):
-        if row % num_groups == 0:
-            taken: list[int] = []
-        candidates = []
-        for slot in range(beam):
-            for token in range(vocab):
-                total = float(state.cumulative_scores[row, slot]) + float(scores[row, slot, token])
-                if total > NEVER:
-                    candidates.append((total - strength * taken.count(token), total, slot, token))
-        candidates.sort(reverse=True)
-        kept = candidates[: 2 * beam if beam > 1 else 1]
-        taken += [token for _, _, _, token in kept[:beam]]
-        rows.append([(total, slot, token) for _, total, slot, token in kept])
-    return rows
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_against_a_loop(seed: int) -> None:
-    num_groups, beam, strength = 1 + seed % 4, 1 + seed % 3, [0.0, 0.4, 2.0][seed % 3]
-    rows = 3 * num_groups
-    state = random_state(seed, rows=rows, beam=beam)
-    scores = torch.randn(rows, beam, 7).log_softmax(dim=2)
-    scores[:, :, 5] = NEVER
-    scores[seed % rows] = NEVER  # a row that cannot go on
-    candidates = DiverseGroups(num_groups, strength=strength)(state, scores)
-    expected = slow_choice(state, scores, num_groups=num_groups, strength=strength)
-    for row, wanted in enumerate(expected):
-        found = candidates.cumulative_scores[row]
-        is_real = found > NEVER
-        assert int(is_real.sum()) == len(wanted)
-        assert found[is_real].tolist() == pytest.approx([total for total, _, _ in wanted], abs=1e-6)
-        assert candidates.beam_indices[row][is_real].tolist() == [parent for _, parent, _ in wanted]
-        assert candidates.tokens[row][is_real].tolist() == [token for _, _, token in wanted]

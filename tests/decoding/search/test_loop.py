@@ -30,16 +30,13 @@ from tables import (
     slow_search,
 )
 
-from translate.decoding.processors import MinimumLength, RepetitionPenalty
 from translate.decoding.search import loop
 from translate.decoding.search.beam import Hypothesis, Scoring
-from translate.decoding.search.diverse import DiverseGroups
 from translate.decoding.search.loop import BeamSearch, SearchSettings
+from translate.decoding.search.processors import MinimumLength, RepetitionPenalty
 from translate.decoding.search.sampling import TokenSampler
 
-SCORINGS = [
-    Scoring(kind, alpha, beta) for kind in ("gnmt", "average", "none") for alpha, beta in [(0.7, 0.0), (1.0, 0.2)]
-]
+SCORINGS = [Scoring(kind, alpha) for kind in ("gnmt", "average", "none") for alpha in (0.7, 1.0)]
 
 
 def ids_of(hypotheses: Sequence[Hypothesis]) -> list[tuple[list[int], bool]]:
@@ -118,17 +115,11 @@ def test_beam_1_is_greedy(seed: int) -> None:
 @pytest.mark.parametrize("scoring", [*SCORINGS, Scoring(alpha=0.0), Scoring(alpha=5.0)])
 def test_a_wide_beam_is_an_exhaustive_search(scoring: Scoring) -> None:
     """All translations of up to four words from two, whole and in order; and no narrower beam has a better one."""
-    has_coverage = scoring.coverage_penalty > 0
     for seed, min_length in [(0, 0), (1, 0), (2, 0), (3, 2)]:
         tables = [random_table(100 * seed + number, vocab_size=4) for number in range(3)]
         processors = (MinimumLength(torch.tensor([min_length] * 3), end_id=END),) if min_length else ()
-        options: dict[str, Any] = {
-            "scoring": scoring, "max_lengths": [4] * 3, "processors": processors, "has_coverage": has_coverage
-        }  # fmt: skip
-        exact = [
-            all_sequences(table, scoring, max_length=4, sentence=number, min_length=min_length)
-            for number, table in enumerate(tables)
-        ]
+        options: dict[str, Any] = {"scoring": scoring, "max_lengths": [4] * 3, "processors": processors}
+        exact = [all_sequences(table, scoring, max_length=4, min_length=min_length) for table in tables]
         for expected, hypotheses in zip(exact, run(tables, 31, num_best=31, **options), strict=True):
             assert len(expected) == (28 if min_length else 31)  # 0 to 3 words and an end, or 4; from 2 on, 4 + 8 + 16
             assert_same(hypotheses, expected)
@@ -148,8 +139,7 @@ def count_wrong_lists(num_seeds: int) -> int:
         beam_size, max_length = 1 + seed % 6, 3 + seed % 3
         num_best, table = 1 + seed // 2 % beam_size, random_table(seed)
         expected = slow_search(table, beam_size, scoring, max_length=max_length)[:num_best]
-        options = {"num_best": num_best, "has_coverage": scoring.coverage_penalty > 0}
-        (hypotheses,) = run([table], beam_size, scoring=scoring, max_lengths=[max_length], **options)
+        (hypotheses,) = run([table], beam_size, scoring=scoring, max_lengths=[max_length], num_best=num_best)
         wrong += ids_of(hypotheses[:num_best]) != [(list(each.ids), each.is_cut) for each in expected]
         assert [each.score for each in hypotheses] == sorted((each.score for each in hypotheses), reverse=True)
         assert len({(*each.ids, each.truncated) for each in hypotheses}) == len(hypotheses)
@@ -190,11 +180,9 @@ TABLES = [random_table(200 + number) for number in range(11)]
 SETTINGS: dict[str, dict[str, Any]] = {
     "plain": {},
     "greedy": {"beam_size": 1},
-    "coverage": {"has_coverage": True, "scoring": Scoring("gnmt", 0.6, 0.3)},
     "n_best": {"num_best": 4},
     "minimum": {"processors": (MinimumLength(torch.tensor([number % 4 for number in range(11)]), end_id=END),)},
     "penalty": {"processors": (RepetitionPenalty(1.7),)},
-    "groups": {"num_groups": 2, "select_candidates": DiverseGroups(2, strength=0.8)},
     "sampling": {"num_open": 4, "num_best": 4, "select_candidates": TokenSampler(seed=5, lines=torch.arange(11) + 70)},
 }
 
@@ -277,23 +265,6 @@ def test_rows_are_taken_away_when_no_sentence_is_left() -> None:
     assert model.num_rows == [4, 4, 2, *[1] * 13]
 
 
-@pytest.mark.usefixtures("no_shape_checks")
-def test_groups_are_merged_sorted_and_distinct() -> None:
-    num_more = 0
-    for seed in range(12):
-        tables = [random_table(seed)]
-        (found,) = run(tables, 6, num_groups=3, num_best=2, select_candidates=DiverseGroups(3, strength=1.0))
-        (same,) = run(tables, 6, num_groups=3, num_best=2, select_candidates=DiverseGroups(3, strength=0.0))
-        (narrow,) = run(tables, 2, num_best=2)
-        for hypotheses in (found, same):
-            assert [each.score for each in hypotheses] == sorted((each.score for each in hypotheses), reverse=True)
-            assert len({(*each.ids, each.truncated) for each in hypotheses}) == len(hypotheses)
-        assert same == narrow  # three times the same beam of two
-        assert all(each in found for each in narrow)  # the first group is that beam
-        num_more += len(found) - len(narrow)
-    assert num_more > 12
-
-
 def test_samples_are_as_many_as_asked_for() -> None:
     """Each slot goes its own way, and equal samples are not merged."""
     table = {(): logs(0.5, 0.0, 0.3, 0.2), (A,): logs(1.0, 0, 0, 0), (B,): logs(1.0, 0, 0, 0)}
@@ -350,9 +321,3 @@ def test_what_is_not_a_number_leaves_no_hypothesis(num_best: int) -> None:
         results = run(tables, 3, scoring=Scoring("average", 1.0), max_tokens=max_tokens, num_best=num_best)
         assert [len(hypotheses) for hypotheses in results] == [0, 1, 0, 0]
     assert run(tables, 1, scoring=Scoring("average", 1.0))[0] == []
-
-
-def test_what_is_not_a_number_in_one_group_is_not_hidden_by_another() -> None:
-    # The first group goes on from A alone, the second from B, which is broken.
-    table: Table = {(): logs(0.0, 0.0, 0.6, 0.4), (A,): logs(1.0, 0, 0, 0), (B,): [math.nan] * 4}
-    assert run([table], 2, num_groups=2, select_candidates=DiverseGroups(2, strength=5.0)) == [[]]

@@ -21,7 +21,7 @@ from translate.model import Transformer
 
 def build(toy: Toy, *, beam_size: int, **options: Any) -> CachedDecoder:
     sources = [toy.tokenizers.source.encode(source) for source in toy.sources]
-    return CachedDecoder([toy.model], sources, DecodingConfig(), beam_size=beam_size, max_length=7, **options)
+    return CachedDecoder([toy.model], sources, beam_size=beam_size, max_length=7, **options)
 
 
 @torch.no_grad()
@@ -38,23 +38,23 @@ def test_log_probs_are_those_of_the_forward_pass(toy: Toy) -> None:
     assert isinstance(decoder, NextTokenModel)
     cache = decoder.start([3, 5], [0, 1], None)
     _, cache = decoder.step(torch.full((2, 2), BOS_ID), cache)
-    tokens, cache = decoder.step(torch.tensor([[4, 5], [6, 7]]), cache)
+    log_probs, cache = decoder.step(torch.tensor([[4, 5], [6, 7]]), cache)
     for row, targets in ((0, ([4], [5])), (1, ([6], [7]))):
         for slot, target in enumerate(targets):
             full = all_log_probs(toy.model, decoder.source_ids[[3, 5][row]], target)[-1]
-            torch.testing.assert_close(tokens.log_probs[row, slot], full, rtol=0, atol=1e-4)
+            torch.testing.assert_close(log_probs[row, slot], full, rtol=0, atol=1e-4)
 
     cache = decoder.reorder(cache, torch.tensor([[1, 1], [0, 1]]))
     cache = decoder.start([7, 2], [1, 2], cache)  # in the row of one that has left, and after the last
-    tokens, cache = decoder.step(torch.tensor([[8, 9], [BOS_ID] * 2, [BOS_ID] * 2]), cache)
+    log_probs, cache = decoder.step(torch.tensor([[8, 9], [BOS_ID] * 2, [BOS_ID] * 2]), cache)
     for row, slot, sentence, target in ((0, 0, 3, [5, 8]), (0, 1, 3, [5, 9]), (1, 0, 7, []), (2, 1, 2, [])):
         full = all_log_probs(toy.model, decoder.source_ids[sentence], target)[-1]
-        torch.testing.assert_close(tokens.log_probs[row, slot], full, rtol=0, atol=1e-4)
+        torch.testing.assert_close(log_probs[row, slot], full, rtol=0, atol=1e-4)
 
     cache = decoder.select_rows(cache, [2])
-    tokens, _ = decoder.step(torch.tensor([[8, 9]]), cache)
+    log_probs, _ = decoder.step(torch.tensor([[8, 9]]), cache)
     torch.testing.assert_close(
-        tokens.log_probs[0, 1], all_log_probs(toy.model, decoder.source_ids[2], [9])[-1], rtol=0, atol=1e-4
+        log_probs[0, 1], all_log_probs(toy.model, decoder.source_ids[2], [9])[-1], rtol=0, atol=1e-4
     )
 
 

@@ -9,17 +9,16 @@ import torch
 from translate.config.decoding import DecodingConfig
 from translate.data.tokenizer import BOS_ID, EOS_ID
 from translate.decoding.constraints.phrases import RequiredPhrases, WordTables
-from translate.decoding.processors import (
+from translate.decoding.request import SearchInput
+from translate.decoding.search.beam import select_best
+from translate.decoding.search.loop import SearchSettings
+from translate.decoding.search.processors import (
     ForbiddenPhrases,
     ForcedPrefix,
     MinimumLength,
     NoRepeatedNgrams,
     RepetitionPenalty,
 )
-from translate.decoding.request import SearchInput
-from translate.decoding.search.beam import select_best
-from translate.decoding.search.diverse import DiverseGroups
-from translate.decoding.search.loop import SearchSettings
 from translate.decoding.search.sampling import TokenSampler
 from translate.decoding.search.settings import build_search_settings
 from translate.errors import InputError
@@ -38,11 +37,10 @@ def build(
 
 def test_nothing_but_a_beam_by_default() -> None:
     settings = build(beam_size=7)
-    assert (settings.beam_size, settings.num_best, settings.num_groups, settings.num_open) == (7, 1, 1, 1)
+    assert (settings.beam_size, settings.num_best, settings.num_open) == (7, 1, 1)
     assert build(beam_size=7, n_best=3).num_best == 7  # some of them may spell the same text
     assert (settings.start_id, settings.end_id) == (BOS_ID, EOS_ID)
     assert settings.select_candidates is select_best and settings.processors == ()
-    assert not settings.has_coverage and build(coverage_penalty=0.1).has_coverage
 
 
 @pytest.mark.parametrize(
@@ -86,17 +84,11 @@ def test_the_line_and_the_piece_seed_samples() -> None:
     assert isinstance(select, TokenSampler) and select.lines.tolist() == [6, 6 + 2 * 2**32]
 
 
-def test_groups() -> None:
-    settings = build(beam_size=6, diversity_groups=3)
-    assert settings.select_candidates == DiverseGroups(3, 0.5) and settings.num_groups == 3
-
-
 def test_required_phrases() -> None:
     required = PLAIN._replace(phrases=("a",), phrase_ids=[[5]])
     assert isinstance(build(PLAIN, required).select_candidates, RequiredPhrases)
-    for options in ({"search": "sample"}, {"beam_size": 6, "diversity_groups": 3}):
-        with pytest.raises(InputError, match=r"need decoding\.search = beam and decoding\.diversity_groups = 1"):
-            build(PLAIN, required, **options)
+    with pytest.raises(InputError, match=r"need decoding\.search = beam"):
+        build(PLAIN, required, search="sample")
 
 
 CONTINUES = WordTables(

@@ -127,10 +127,9 @@ OutputFile = Annotated[
 
 _PANELS = {  # panels of the help, in order, with the options in each
     "Search": "search beam_size patience n_best max_length_factor max_length_constant min_length_factor"
-    " min_length_constant diversity_groups diversity_strength mbr mbr_candidates",
+    " min_length_constant mbr mbr_candidates",
     "Languages": "to from_",
-    "Scores": "ensemble reverse length_penalty length_penalty_kind coverage_penalty no_repeat_ngram"
-    " repetition_penalty reverse_weight",
+    "Scores": "ensemble reverse length_penalty length_penalty_kind no_repeat_ngram repetition_penalty reverse_weight",
     "Constraints": "prefix require terminology forbid",
     "Sampling": "temperature top_k top_p epsilon seed",
     "Long lines": "long max_source_tokens max_target_tokens",
@@ -173,8 +172,7 @@ DECODING_OPTIONS = _read_options()
 _NEEDS: dict[str, tuple[str, Callable[[Any, dict[str, Any]], object]]] = {
     # Options, what they need, and whether the section `decoding` and the command's other arguments have it.
     "temperature top_k top_p epsilon seed": ("--search sample", lambda decoding, _: decoding.search == "sample"),
-    "beam_size patience diversity_groups": ("--search beam", lambda decoding, _: decoding.search == "beam"),
-    "diversity_strength": ("--diversity-groups", lambda decoding, _: decoding.diversity_groups > 1),
+    "beam_size patience": ("--search beam", lambda decoding, _: decoding.search == "beam"),
     "mbr_candidates": ("--mbr", lambda decoding, _: decoding.mbr != "none"),
     "reverse_weight": ("--reverse", lambda _, arguments: arguments["reverse"]),
 }

@@ -18,7 +18,7 @@ from translate.decoding.engines.engine import SearchJob
 from translate.decoding.search.loop import BeamSearch
 from translate.decoding.search.model import CachedDecoder
 from translate.decoding.search.settings import build_search_settings, maximum_lengths
-from translate.decoding.shortlist import Shortlist
+from translate.decoding.search.shortlist import Shortlist
 from translate.errors import InputError, RunError
 from translate.memory import configure_memory, release_free_memory
 from translate.model import Transformer
@@ -132,7 +132,6 @@ class OwnEngine:
         model = CachedDecoder(
             self.models,
             [each.source_ids for each in inputs],
-            config,
             beam_size=settings.beam_size,
             max_length=max(max_lengths),
             shortlist=self.shortlist if config.shortlist else None,

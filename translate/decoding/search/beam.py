@@ -1,7 +1,7 @@
 """Beam search as a pure step `(state, log_probs) -> state`; `loop.py` calls it. Beam size 1 is greedy search.
 
 A sentence has `beam` slots. At each step they take the best continuations: `select_best`, or a selection that samples,
-diversifies or keeps to constraints. `update_state` then extends the hypotheses. One of the `beam` best that ends with
+or keeps to constraints. `update_state` then extends the hypotheses. One of the `beam` best that ends with
 the end symbol becomes a finished hypothesis, which never changes, and leaves its slot to the next best continuation, if
 the selection has given more than `beam`. The search ends with `patience` times `beam` finished hypotheses, or when no
 open one can still win. This is the search of fairseq and CTranslate2, with patience and an exact stopping criterion.
@@ -42,11 +42,10 @@ class Hypothesis(NamedTuple):
 
 
 class Scoring(NamedTuple):
-    """score = cumulative score / penalty(length) + coverage_penalty · coverage; all in nats."""
+    """score = cumulative score / penalty(length), in nats."""
 
     length_penalty: Literal["gnmt", "average", "none"] = "gnmt"
     alpha: float = 0.6
-    coverage_penalty: float = 0.0
     patience: int = 2  # 0: see `is_done`
 
     def penalty(self, lengths: Int[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:
@@ -66,23 +65,10 @@ class Scoring(NamedTuple):
                 assert_never(self.length_penalty)
 
     def score(
-        self,
-        cumulative_scores: Float[Tensor, "*batch"],
-        lengths: Int[Tensor, "*batch"],
-        coverage: Float[Tensor, "*batch source"] | None = None,
+        self, cumulative_scores: Float[Tensor, "*batch"], lengths: Int[Tensor, "*batch"]
     ) -> Float[Tensor, "*batch"]:
-        """Scores of finished hypotheses.
-
-        Args:
-            coverage: The attention to each source token, summed over all target tokens; 1 for padding.
-
-        Source: the coverage penalty, sum over the source of log(min(coverage, 1)): Wu et al. 2016, equation 15.
-        """
-        scores = cumulative_scores / self.penalty(lengths)
-        if coverage is not None and self.coverage_penalty:
-            covered = coverage.clamp(min=torch.finfo(coverage.dtype).tiny, max=1.0)
-            scores = scores + self.coverage_penalty * covered.log().sum(dim=-1)
-        return scores
+        """Scores of finished hypotheses."""
+        return cumulative_scores / self.penalty(lengths)
 
     def upper_bound(
         self, cumulative_scores: Float[Tensor, "*batch"], max_lengths: Int[Tensor, "*batch"]
@@ -90,10 +76,10 @@ class Scoring(NamedTuple):
         """An upper bound on the score of any continuation of an open hypothesis.
 
         A cumulative score only falls, because each step adds the logarithm of a probability (logits processors can only
-        lower it); the penalty never falls with the length, so it is largest at the maximum; coverage only takes away.
-        So stopping by this bound is safe for every length penalty here, not a heuristic.
+        lower it), and the penalty never falls with the length, so the score at the maximum length is the bound. So
+        stopping by it is safe for every length penalty here, not a heuristic.
         """
-        return cumulative_scores / self.penalty(max_lengths)
+        return self.score(cumulative_scores, max_lengths)
 
 
 class BeamState(NamedTuple):
@@ -109,7 +95,6 @@ class BeamState(NamedTuple):
     cumulative_scores: Float[Tensor, "batch beam"]  # what ranks open hypotheses; -inf: none in this slot
     parents: Int[Tensor, "batch beam"]  # the slot, a step before, of the hypothesis that this one continues
     lengths: Int[Tensor, " batch"]  # generated tokens of the open hypotheses
-    coverage: Float[Tensor, "batch beam source"]  # attention summed over the target; no source if it is not needed
     num_found: Int[Tensor, " batch"]  # hypotheses that have finished, among the best or not
     finished_scores: Float[Tensor, "batch beam"]  # the best first; -inf: none in this slot
     finished_lengths: Int[Tensor, "batch beam"]  # generated tokens, the end symbol included
@@ -164,7 +149,6 @@ def start_beam(
     start_id: int | Int[Tensor, " batch"],
     sentences: Int[Tensor, " batch"] | None = None,
     num_open: int = 1,
-    source_length: int = 0,
 ) -> BeamState:
     """Hypotheses of the start symbol alone.
 
@@ -173,7 +157,6 @@ def start_beam(
         start_id: The last token that the model reads before it predicts the first one: one for all, or one for each.
         sentences: The numbers of the sentences; None: 0, 1, ….
         num_open: Slots that hold a hypothesis at first: one, or all if they are independent.
-        source_length: Positions of the coverage; 0: none is kept.
     """
     batch, device = len(max_lengths), max_lengths.device
     starts = torch.as_tensor(start_id, device=device).expand(batch)[:, None, None]
@@ -187,7 +170,6 @@ def start_beam(
         cumulative_scores=scores.index_fill(1, torch.arange(num_open, device=device), 0.0),
         parents=torch.zeros_like(scores, dtype=torch.long),
         lengths=lengths,
-        coverage=torch.zeros((batch, beam_size, source_length), device=device),
         num_found=lengths.clone(),
         finished_scores=scores,
         finished_lengths=torch.zeros_like(scores, dtype=torch.long),
@@ -243,7 +225,6 @@ def update_state(
     *,
     end_id: int,
     scoring: Scoring,
-    attention: Float[Tensor, "batch beam source"] | None = None,
 ) -> BeamState:
     """Extend hypotheses by the selected tokens, and move those that end to the finished ones.
 
@@ -251,63 +232,62 @@ def update_state(
 
     Args:
         log_probs: The model's, of the next token.
-        attention: Attention of the next token to each source position; only needed for a coverage penalty.
     """
+    # Four index spaces:
+    #     candidate   0 … num_candidates - 1: the selected continuations, the best first
+    #     slot        0 … beam - 1: open hypotheses of a sentence; beam … 2 * beam - 1: its finished ones
+    #     entry       0 … beam - 1: hypotheses that finished earlier; beam + c: candidate c. A slot takes one of them.
+    #     row         2 * beam * sentence + slot: a slot in the whole batch
     (batch, beam), capacity = state.parents.shape, state.slot_ids.shape[2]
-    scores, parents, tokens = candidates
+    scores, candidate_slots, tokens = candidates  # `candidate_slots`: the slot that each candidate continues
     # A row whose sentence is finished is stepped until it is reused: it must only stay within the capacity.
     lengths = (state.lengths + 1).clamp(max=capacity - 1)
-    new_log_probs = log_probs.flatten(1).gather(1, parents * log_probs.shape[2] + tokens)
-    coverage, covered = state.coverage, None
-    if attention is not None:
-        coverage = coverage + F.pad(attention, (0, coverage.shape[2] - attention.shape[2]))
-        covered = coverage.take_along_dim(parents[:, :beam, None], dim=1)
+    new_log_probs = log_probs.flatten(1).gather(1, candidate_slots * log_probs.shape[2] + tokens)
 
     # Candidates that end are finished hypotheses. The best of all stay; of equals, the one found first.
     ends = tokens == end_id
     finishes = (scores > -math.inf) & (ends | (lengths >= state.max_lengths)[:, None])
     is_found = finishes[:, :beam]  # a candidate that ends and is not among the best is dropped
     new_lengths = lengths[:, None].expand(-1, beam)
-    new_scores = scoring.score(scores[:, :beam], new_lengths, covered).masked_fill(~is_found, -math.inf)
+    new_scores = scoring.score(scores[:, :beam], new_lengths).masked_fill(~is_found, -math.inf)
     found_scores = torch.cat((state.finished_scores, new_scores), dim=1)
-    finished_scores, kept = (part[:, :beam] for part in found_scores.sort(dim=1, descending=True, stable=True))
+    sorted_scores, sorted_entries = found_scores.sort(dim=1, descending=True, stable=True)
+    finished_scores, finished_entries = sorted_scores[:, :beam], sorted_entries[:, :beam]
 
     # The next best candidates take the slots, but none does when `patience` times `beam` hypotheses have finished.
     num_found = state.num_found + is_found.sum(dim=1)
     is_full = num_found >= (scoring.patience or math.inf) * beam
     scores = scores.masked_fill(finishes | is_full[:, None], -math.inf)
     if scores.shape[1] > beam:
-        slots = finishes.byte().argsort(dim=1, stable=True)[:, :beam]
+        open_candidates = finishes.byte().argsort(dim=1, stable=True)[:, :beam]
     else:
-        slots = torch.arange(beam, device=scores.device).expand(batch, -1)
+        open_candidates = torch.arange(beam, device=scores.device).expand(batch, -1)
 
     # Every slot gets the history of the hypothesis that it continues and the next token; earlier finished ones keep
     # their own. The contents after a hypothesis's length are arbitrary.
-    chosen = torch.cat((slots + beam, kept), dim=1)  # among earlier finished hypotheses and candidates, in this order
-    own_slots = torch.arange(beam, 2 * beam, device=scores.device).expand(batch, -1)
-    sources = torch.cat((own_slots, parents), dim=1).gather(1, chosen)
-    rows = torch.arange(0, 2 * beam * batch, 2 * beam, device=scores.device)[:, None]
-    flat_sources = (rows + sources).flatten()
+    slot_entries = torch.cat((beam + open_candidates, finished_entries), dim=1)
+    finished_slots = torch.arange(beam, 2 * beam, device=scores.device).expand(batch, -1)
+    source_slots = torch.cat((finished_slots, candidate_slots), dim=1).gather(1, slot_entries)
+    first_rows = torch.arange(0, 2 * beam * batch, 2 * beam, device=scores.device)[:, None]
+    source_rows = (first_rows + source_slots).flatten()
     position = lengths[:, None, None].expand(-1, 2 * beam, 1)
 
     def extend(histories: Tensor, new: Tensor) -> Tensor:
-        continued = histories.flatten(0, 1).index_select(0, flat_sources).view_as(histories)
-        return continued.scatter_(2, position, F.pad(new, (beam, 0)).gather(1, chosen)[:, :, None])
+        continued = histories.flatten(0, 1).index_select(0, source_rows).view_as(histories)
+        return continued.scatter_(2, position, F.pad(new, (beam, 0)).gather(1, slot_entries)[:, :, None])
 
-    parents = sources[:, :beam]
     return BeamState(
         sentences=state.sentences,
         max_lengths=state.max_lengths,
         slot_ids=extend(state.slot_ids, tokens),
         slot_log_probs=extend(state.slot_log_probs, new_log_probs),
-        cumulative_scores=scores.gather(1, slots),
-        parents=parents,
+        cumulative_scores=scores.gather(1, open_candidates),
+        parents=source_slots[:, :beam],
         lengths=lengths,
-        coverage=coverage.take_along_dim(parents[:, :, None], dim=1),
         num_found=num_found,
         finished_scores=finished_scores,
-        finished_lengths=torch.cat((state.finished_lengths, new_lengths), dim=1).gather(1, kept),
-        finished_truncated=torch.cat((state.finished_truncated, ~ends[:, :beam]), dim=1).gather(1, kept),
+        finished_lengths=torch.cat((state.finished_lengths, new_lengths), dim=1).gather(1, finished_entries),
+        finished_truncated=torch.cat((state.finished_truncated, ~ends[:, :beam]), dim=1).gather(1, finished_entries),
     )
 
 

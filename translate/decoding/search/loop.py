@@ -8,7 +8,6 @@ import dataclasses
 import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain, islice
 from typing import Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import torch
@@ -34,13 +33,6 @@ Cache = TypeVar("Cache")
 JOINING_SHARE = 8  # new sentences join once one row in eight is free: each time costs an encoder call
 
 
-class NextTokens(NamedTuple):
-    """A model's prediction of the token that follows each hypothesis."""
-
-    log_probs: Float[Tensor, "batch beam vocab"]
-    attention: Float[Tensor, "batch beam source"] | None = None  # to the source; only for a coverage penalty
-
-
 @runtime_checkable  # so that the test run can check that a model is one
 class NextTokenModel(Protocol[Cache]):
     """The model interface that the search needs. Every call consumes its cache and returns the next one."""
@@ -53,8 +45,10 @@ class NextTokenModel(Protocol[Cache]):
         """
         ...
 
-    def step(self, last_ids: Int[Tensor, "batch beam"], cache: Cache) -> tuple[NextTokens, Cache]:
-        """Predicts the token that follows `last_ids`."""
+    def step(
+        self, last_ids: Int[Tensor, "batch beam"], cache: Cache
+    ) -> tuple[Float[Tensor, "batch beam vocab"], Cache]:
+        """The log-probabilities of the token that follows `last_ids`."""
         ...
 
     def reorder(self, cache: Cache, beam_indices: Int[Tensor, "batch beam"]) -> Cache:
@@ -77,7 +71,7 @@ scores. A hypothesis whose tokens are all forbidden ends there.
 
 
 OnStep = Callable[[int, list[int]], object]
-"""Is called with a sentence's number and the tokens of its best open hypothesis so far, in its first group."""
+"""Is called with a sentence's number and the tokens of its best open hypothesis so far."""
 
 
 class SearchSettings(NamedTuple):
@@ -88,18 +82,16 @@ class SearchSettings(NamedTuple):
     start_id: int
     end_id: int
     num_best: int = 1  # how many of a sentence's hypotheses are guaranteed to be the beam's best
-    num_groups: int = 1  # the beam is divided among them; see `DiverseGroups`
-    num_open: int = 1  # slots of each group that hold a hypothesis at first
+    num_open: int = 1  # slots that hold a hypothesis at first
     select_candidates: SelectCandidates = select_best
     processors: tuple[LogitsProcessor, ...] = ()
-    has_coverage: bool = False
 
 
 @dataclasses.dataclass
 class BeamSearch(Generic[Cache]):
     """Searches for the translations of sentences, which are identified by number.
 
-    Sentences that are searched together have a row each in the model's cache, and in the state a row for each group.
+    Sentences that are searched together have a row each, the same in the model's cache as in the state.
 
     Args:
         source_lengths: Source tokens of each sentence, the end symbol included.
@@ -120,9 +112,6 @@ class BeamSearch(Generic[Cache]):
     def __post_init__(self) -> None:
         self.sentences: dict[int, int] = {}  # by row; the other rows are free
         self.state = self._start_state([])
-        # In a sentence, the slots of a group follow those of the group before it.
-        size = self.settings.beam_size // self.settings.num_groups
-        self.first_slots = torch.arange(self.settings.beam_size, device=self.device) // size * size
         self.cache: Cache
 
     @torch.inference_mode()
@@ -147,20 +136,19 @@ class BeamSearch(Generic[Cache]):
             elif not waiting and len(self.sentences) * 2 <= self.num_rows:
                 rows = list(self.sentences)
                 self.cache = self.model.select_rows(self.cache, rows)
-                self.state = self.state.select_rows(self._on_device(self._state_rows(rows)))
+                self.state = self.state.select_rows(self._on_device(rows))
                 self.sentences = dict(enumerate(self.sentences.values()))
             yield from self.step()
             if on_step is not None:
                 state = self.state
                 best, lengths, ids = copy_to_host(state.cumulative_scores.argmax(dim=1), state.lengths, state.ids)
                 for row, sentence in self.sentences.items():
-                    first = row * self.settings.num_groups
-                    on_step(sentence, ids[first, best[first], 1 : lengths[first] + 1].tolist())
+                    on_step(sentence, ids[row, best[row], 1 : lengths[row] + 1].tolist())
 
     @property
     def num_rows(self) -> int:
-        """Rows of the model's cache, including free ones."""
-        return len(self.state.lengths) // self.settings.num_groups
+        """Rows of the batch, including free ones."""
+        return len(self.state.lengths)
 
     def _admit(self, waiting: deque[int]) -> None:
         """Start as many of the waiting sentences as there is room for."""
@@ -177,7 +165,7 @@ class BeamSearch(Generic[Cache]):
         free = [row for row in range(self.num_rows) if row not in self.sentences][: len(new)]
         rows = [*free, *range(self.num_rows, self.num_rows + len(new) - len(free))]
         self.cache = self.model.start(new, rows, self.cache if self.sentences else None)
-        self.state = self.state.insert(self._state_rows(rows), self._start_state(new))
+        self.state = self.state.insert(rows, self._start_state(new))
         self.sentences |= dict(zip(rows, new, strict=True))
 
     def step(self) -> list[tuple[int, list[Hypothesis]]]:
@@ -185,11 +173,7 @@ class BeamSearch(Generic[Cache]):
         settings, state = self.settings, self.state
 
         # Model step: the log-probability of each token after each hypothesis.
-        last_ids = state.last_ids.view(self.num_rows, settings.beam_size)
-        (log_probs, attention), self.cache = self.model.step(last_ids, self.cache)
-        log_probs = log_probs.view(*state.cumulative_scores.shape, -1)
-        if attention is not None:
-            attention = attention.view(*state.cumulative_scores.shape, -1)
+        log_probs, self.cache = self.model.step(state.last_ids, self.cache)
 
         # Logits processors: what each token adds to the score of its hypothesis, -inf where it is forbidden.
         scores = log_probs
@@ -200,64 +184,42 @@ class BeamSearch(Generic[Cache]):
         candidates = settings.select_candidates(state, scores)
 
         # State update: hypotheses grow by a token, and those that end are moved to the finished ones.
-        self.state = update_state(
-            state, candidates, log_probs, end_id=settings.end_id, scoring=settings.scoring, attention=attention
-        )
+        self.state = update_state(state, candidates, log_probs, end_id=settings.end_id, scoring=settings.scoring)
 
         # Cache: each hypothesis gets the keys and values of the one that it continues.
-        slots = self.state.parents.reshape(self.num_rows, -1) + self.first_slots
-        self.cache = self.model.reorder(self.cache, slots)
+        self.cache = self.model.reorder(self.cache, self.state.parents)
 
         # Finished hypotheses: sentences whose best ones are certain leave the batch. Only here does the host wait
         # for the device: it needs to know which sentences they are.
         return self._remove_finished()
 
     def _remove_finished(self) -> list[tuple[int, list[Hypothesis]]]:
-        settings = self.settings
-        done = is_done(self.state, scoring=settings.scoring, num_best=settings.num_best)
-        is_left = done.view(-1, settings.num_groups).all(dim=1).tolist()
-        rows = [row for row in range(self.num_rows) if is_left[row] and row in self.sentences]
+        done = is_done(self.state, scoring=self.settings.scoring, num_best=self.settings.num_best).tolist()
+        rows = [row for row in range(self.num_rows) if done[row] and row in self.sentences]
         if not rows:
             return []
-        state_rows = self._on_device(self._state_rows(rows))
-        left = BeamState(*copy_to_host(*self.state.select_rows(state_rows)))
-        is_broken = left.cumulative_scores.isnan().view(len(rows), -1).any(dim=1).tolist()
-        self.state.cumulative_scores.index_fill_(0, state_rows, -math.inf)
-        of_groups = iter(finished_hypotheses(left))
-        found = []
-        for row, broken in zip(rows, is_broken, strict=True):
-            hypotheses = list(chain.from_iterable(islice(of_groups, settings.num_groups)))
-            if settings.num_groups > 1:  # a hypothesis found by several groups counts once
-                distinct = {(tuple(each.ids), each.truncated): each for each in hypotheses}
-                hypotheses = sorted(distinct.values(), key=lambda hypothesis: -hypothesis.score)
-            found.append((self.sentences.pop(row), [] if broken else hypotheses))
-        return found
+        left_rows = self._on_device(rows)
+        left = BeamState(*copy_to_host(*self.state.select_rows(left_rows)))
+        self.state.cumulative_scores.index_fill_(0, left_rows, -math.inf)
+        is_broken = left.cumulative_scores.isnan().any(dim=1).tolist()
+        return [
+            (self.sentences.pop(row), [] if broken else hypotheses)
+            for row, broken, hypotheses in zip(rows, is_broken, finished_hypotheses(left), strict=True)
+        ]
 
     def _start_state(self, sentences: Sequence[int]) -> BeamState:
         settings = self.settings
         start_ids = self.start_ids or [settings.start_id] * len(self.max_lengths)
-        facts = (self.max_lengths, self.source_lengths, start_ids)
-        about = [[each, *(fact[each] for fact in facts)] for each in sentences]
-        about_rows = self._on_device(about).view(-1, 4).repeat_interleave(settings.num_groups, dim=0)
-        numbers, max_lengths, lengths, starts = about_rows.unbind(dim=1)
-        state = start_beam(
+        facts = [[sentence, self.max_lengths[sentence], start_ids[sentence]] for sentence in sentences]
+        numbers, max_lengths, starts = self._on_device(facts).view(-1, 3).unbind(dim=1)
+        return start_beam(
             max_lengths,
-            beam_size=settings.beam_size // settings.num_groups,
+            beam_size=settings.beam_size,
             capacity=max(self.max_lengths),
             start_id=starts,
             sentences=numbers,
             num_open=settings.num_open,
-            source_length=max(self.source_lengths) if settings.has_coverage else 0,
         )
-        if settings.has_coverage:  # padding counts as covered
-            positions = torch.arange(state.coverage.shape[2], device=self.device)
-            state.coverage.masked_fill_((positions >= lengths[:, None])[:, None], 1.0)
-        return state
-
-    def _state_rows(self, rows: Sequence[int]) -> list[int]:
-        """The state's rows of these sentences: one for each group."""
-        groups = self.settings.num_groups
-        return [row * groups + group for row in rows for group in range(groups)]
 
     def _on_device(self, numbers: Sequence[int] | Sequence[Sequence[int]]) -> Int[Tensor, "*shape"]:
         return copy_to_device(torch.tensor(numbers, dtype=torch.long), self.device)

@@ -13,15 +13,12 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from translate.config.decoding import DecodingConfig
 from translate.data.batching import collate_sources
 from translate.data.tokenizer import BOS_ID, PAD_ID
-from translate.decoding.search.loop import NextTokens
-from translate.decoding.shortlist import Shortlist
+from translate.decoding.search.shortlist import Shortlist
 from translate.model import Transformer, flatten
 from translate.model.device import compiles_products, copy_to_device
 from translate.model.kv_cache import DecoderCache
-from translate.model.transformer import record_attention
 
 
 class AllowedTokens(NamedTuple):
@@ -45,8 +42,7 @@ class CachedDecoder:
     """One Transformer, or an ensemble of several, with caches of keys and values; a `NextTokenModel`.
 
     Args:
-        models: The model, and the others of an ensemble, with the same tokenizers. A coverage penalty uses the first
-            one's attention.
+        models: The model, and the others of an ensemble, with the same tokenizers.
         source_ids: The sentences, without special symbols.
         max_length: The most target positions of any sentence.
         shortlist: Leaves each sentence the tokens that may translate it; the others get no probability.
@@ -56,7 +52,6 @@ class CachedDecoder:
 
     models: Sequence[Transformer]
     source_ids: Sequence[Sequence[int]]
-    config: DecodingConfig
     _: dataclasses.KW_ONLY
     beam_size: int
     max_length: int
@@ -106,17 +101,14 @@ class CachedDecoder:
         outputs = tuple((each.weight[ids], None if each.bias is None else each.bias[ids]) for each in layers)
         return AllowedTokens(of_rows, ids, bias, outputs)
 
-    def step(self, last_ids: Int[Tensor, "batch beam"], cache: Caches) -> tuple[NextTokens, Caches]:
+    def step(
+        self, last_ids: Int[Tensor, "batch beam"], cache: Caches
+    ) -> tuple[Float[Tensor, "batch beam vocab"], Caches]:
         """See `NextTokenModel.step`. Padding and the start symbol are never generated."""
-        caches, log_probs, attention = [], [], None
+        caches, log_probs = [], []
         allowed = cache.allowed
         for number, (model, model_cache) in enumerate(zip(self.models, cache.decoders, strict=True)):
-            if self.config.coverage_penalty and attention is None:  # the first model's
-                with record_attention(model, layer=self.config.alignment_layer) as recorded:
-                    hidden, model_cache = model.decoder.step(last_ids, model_cache)
-                attention = recorded[0].float().mean(dim=1)
-            else:
-                hidden, model_cache = model.decoder.step(last_ids, model_cache)
+            hidden, model_cache = model.decoder.step(last_ids, model_cache)
             caches.append(model_cache)
             if allowed is None:
                 logits = model.output(hidden).float()
@@ -132,7 +124,7 @@ class CachedDecoder:
         if allowed is not None:
             of_all = mean.new_full((*mean.shape[:2], allowed.of_rows.shape[1]), -torch.inf)
             mean = of_all.index_copy_(2, allowed.ids, mean)
-        return NextTokens(mean, attention), Caches(tuple(caches), allowed)
+        return mean, Caches(tuple(caches), allowed)
 
     def reorder(self, cache: Caches, beam_indices: Int[Tensor, "batch beam"]) -> Caches:
         """See `NextTokenModel.reorder`."""

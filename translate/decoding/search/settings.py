@@ -8,11 +8,10 @@ from torch import Tensor
 
 from translate.config.decoding import DecodingConfig
 from translate.data.tokenizer import BOS_ID, EOS_ID
-from translate.decoding import processors
 from translate.decoding.constraints.phrases import RequiredPhrases, WordTables, contains_phrase
 from translate.decoding.request import SearchInput
+from translate.decoding.search import processors
 from translate.decoding.search.beam import Scoring, SelectCandidates, select_best
-from translate.decoding.search.diverse import DiverseGroups
 from translate.decoding.search.loop import LogitsProcessor, SearchSettings
 from translate.decoding.search.sampling import TokenSampler
 from translate.errors import InputError
@@ -75,11 +74,9 @@ def build_search_settings(
         start_id=BOS_ID,
         end_id=EOS_ID,
         num_best=beam_size if keeps_all else 1,
-        num_groups=1 if is_sampled else config.diversity_groups,
         num_open=beam_size if is_sampled else 1,
         select_candidates=_build_selection(config, inputs, words, device=device),
         processors=tuple(applied),
-        has_coverage=config.coverage_penalty > 0,
     )
 
 
@@ -92,8 +89,8 @@ def _build_selection(
     config: DecodingConfig, inputs: Sequence[SearchInput], words: WordTables, *, device: torch.device
 ) -> SelectCandidates:
     if any(each.phrase_ids for each in inputs):
-        if config.search != "beam" or config.diversity_groups > 1:
-            raise InputError("required words need decoding.search = beam and decoding.diversity_groups = 1")
+        if config.search != "beam":
+            raise InputError("required words need decoding.search = beam")
         return RequiredPhrases([each.phrase_ids for each in inputs], words=words, end_id=EOS_ID)
     if config.search == "sample":
         numbers = [each.line + (each.piece << 32) for each in inputs]
@@ -105,14 +102,12 @@ def _build_selection(
             seed=config.seed,
             lines=copy_to_device(torch.tensor(numbers), device),
         )
-    if config.diversity_groups > 1:
-        return DiverseGroups(config.diversity_groups, strength=config.diversity_strength)
     return select_best
 
 
 def build_scoring(config: DecodingConfig) -> Scoring:
     """The scoring that a config names."""
-    return Scoring(config.length_penalty_kind, config.length_penalty, config.coverage_penalty, config.patience)
+    return Scoring(config.length_penalty_kind, config.length_penalty, config.patience)
 
 
 def minimum_lengths(source_tokens: Int[Tensor, " batch"], config: DecodingConfig) -> Int[Tensor, " batch"]:

@@ -13,8 +13,6 @@ const SETTINGS = [
     hint: "Translations listed per sentence." },
   { key: "length_penalty", label: "Length penalty", min: 0, max: 3, step: 0.1,
     hint: "Larger values favour longer translations." },
-  { key: "coverage_penalty", label: "Coverage penalty", min: 0, max: 3, step: 0.1, when: forBeam,
-    hint: "Larger values leave fewer source words untranslated." },
   { key: "temperature", label: "Temperature", min: 0.1, max: 2, step: 0.1, when: forSampling,
     hint: "Lower is more careful, higher more varied." },
   { key: "top_k", label: "Top k", min: 0, max: 100, step: 1, when: forSampling,

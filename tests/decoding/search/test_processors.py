@@ -9,15 +9,15 @@ import torch
 from torch import Tensor
 
 from translate.decoding.constraints.phrases import WordTables
-from translate.decoding.processors import (
+from translate.decoding.search.beam import BeamState, start_beam
+from translate.decoding.search.loop import LogitsProcessor
+from translate.decoding.search.processors import (
     ForbiddenPhrases,
     ForcedPrefix,
     MinimumLength,
     NoRepeatedNgrams,
     RepetitionPenalty,
 )
-from translate.decoding.search.beam import BeamState, start_beam
-from translate.decoding.search.loop import LogitsProcessor
 
 START, END = 2, 3
 VOCAB = 7

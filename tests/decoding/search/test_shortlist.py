@@ -12,7 +12,7 @@ from translate.data.lexicon import NULL_ID, Lexicon
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from translate.decoding.loading import load_translator
 from translate.decoding.search.model import CachedDecoder
-from translate.decoding.shortlist import Shortlist, make_shortlist, read_shortlist, select_shortlist
+from translate.decoding.search.shortlist import Shortlist, make_shortlist, read_shortlist, select_shortlist
 from translate.errors import InputError, RunError
 from translate.runs.checkpoint import write_tensors
 from translate.runs.loading import load_run
@@ -86,18 +86,16 @@ def test_each_sentence_of_a_search_has_its_own_tokens(toy: Toy) -> None:
     shortlist = Shortlist(always, torch.arange(toy.tokenizers.source.vocab_size * 2).view(-1, 2).int() % 7 + 4)
     sources = [toy.tokenizers.source.encode(source) for source in toy.sources]
     also = [[20 + sentence] for sentence in range(len(sources))]
-    decoder = CachedDecoder(
-        [toy.model], sources, toy.config.decoding, beam_size=1, max_length=7, shortlist=shortlist, also_allowed=also
-    )
+    decoder = CachedDecoder([toy.model], sources, beam_size=1, max_length=7, shortlist=shortlist, also_allowed=also)
     cache = decoder.start([3, 5], [0, 1], None)
     for sentences in ([3, 5], [3, 5, 7], [3, 7]):
         if sentences == [3, 5, 7]:
             cache = decoder.start([7], [2], cache)
         elif sentences == [3, 7]:
             cache = decoder.select_rows(cache, [0, 2])
-        tokens, cache = decoder.step(torch.full((len(sentences), 1), BOS_ID), cache)
+        log_probs, cache = decoder.step(torch.full((len(sentences), 1), BOS_ID), cache)
         for row, sentence in enumerate(sentences):
-            probabilities = tokens.log_probs[row, 0].exp()
+            probabilities = log_probs[row, 0].exp()
             expected = {*allowed_ids(shortlist, sources[sentence]), 20 + sentence}
             assert set(probabilities.nonzero()[:, 0].tolist()) == expected
             assert float(probabilities.sum()) == pytest.approx(1.0, abs=1e-5)
@@ -135,7 +133,7 @@ def test_a_run_learns_and_uses_its_shortlist(toy: Toy, run: Path) -> None:
 
 
 def test_a_large_corpus_is_sampled(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("translate.decoding.shortlist.MAX_PAIRS", 3)
+    monkeypatch.setattr("translate.decoding.search.shortlist.MAX_PAIRS", 3)
     assert make_shortlist(run, num_frequent=2, num_translations=1) == 3
 
 
