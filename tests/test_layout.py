@@ -40,6 +40,7 @@ LAYERS = [
     {"exchange"},
     {"visualize"},
     {"documents"},
+    {"starter"},
     {"api"},
     {"server"},
     {"cli"},

@@ -249,7 +249,6 @@ TABLES: dict[str, tuple[Any, ...]] = {  # file, content, column
     "corpus-json-column": ("a.jsonl", '{"de": "a", "en": "b"}\n', "fr"),
     "corpus-tmx-entity": ("a.tmx", ENTITIES),
     "corpus-tmx-language": ("a.tmx", f"<tmx>{UNIT}</tmx>", "fr"),
-    "stream-csv": ("a.csv", "de,en\na,b\n"),
     "stream-array": ("a.jsonl", '[{"de": "a", "en": "b"}]\n'),
     "stream-json-line": ("a.jsonl", '{"de": "a", "en": "b"}\n{"de": \n'),
     "stream-json-twice": ("a.jsonl", '{"de": "a", "en": "b", "de": "c"}\n'),

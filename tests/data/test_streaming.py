@@ -56,6 +56,11 @@ def parquet(path: Path, pairs: Pairs) -> TableCorpus:
     return TableCorpus(kind="parquet", path=path, source_column="de", target_column="en", streaming=True)
 
 
+def csv(path: Path, pairs: Pairs) -> TableCorpus:
+    path.write_text("".join(f"{de},{en}\n" for de, en in [("de", "en"), *pairs]), encoding="utf-8")
+    return TableCorpus(kind="csv", path=path, source_column="de", target_column="en", streaming=True)
+
+
 def shards(path: Path, pairs: Pairs) -> HubCorpus:
     """A data set of four files, as one of the Hub: `datasets` takes a folder for one."""
     path.mkdir()
@@ -65,7 +70,7 @@ def shards(path: Path, pairs: Pairs) -> HubCorpus:
 
 
 Make = Callable[[Path, Pairs], TableCorpus | HubCorpus]
-KINDS: dict[str, Make] = {"a.jsonl": stream, "a.parquet": parquet, "folder": shards}
+KINDS: dict[str, Make] = {"a.jsonl": stream, "a.parquet": parquet, "a.csv": csv, "folder": shards}
 
 
 @pytest.fixture(params=KINDS)

@@ -63,7 +63,7 @@ WRITERS = {
 def test_every_kind_of_corpus_is_read_and_documented() -> None:
     kinds = [get_args(each.model_fields["kind"].annotation) for each in get_args(get_args(Corpus)[0])]
     assert set(WRITERS) == set(get_args(TableCorpus.model_fields["kind"].annotation))
-    assert {"text", *FORMATS} == {name for names in kinds for name in names}
+    assert {"text", "hub", *FORMATS} == {name for names in kinds for name in names}
     rows = [line for line in DOCS.read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
     assert all(any(f"`{kind}`" in row.split("|")[1] for row in rows) for names in kinds for kind in names)
 

@@ -128,7 +128,7 @@ class TsvCorpus(WeightedCorpus):
 
 
 class TableCorpus(NamedColumns):
-    """A local JSON, CSV, Parquet or TMX file, which may be gzipped (`.gz`) unless it is Parquet."""
+    """A local file with a table, which may be gzipped (`.gz`) unless it is Parquet."""
 
     kind: Literal["json", "csv", "parquet", "tmx"]
     """The file's format. json is one object per line, or one array of objects. The cells of csv are separated by
@@ -136,12 +136,6 @@ class TableCorpus(NamedColumns):
     codes of its languages."""
     path: InputPath
     """The file."""
-
-    @model_validator(mode="after")
-    def _check_kind_can_be_streamed(self) -> Self:
-        if self.streaming and self.kind in ("csv", "tmx"):
-            raise ValueError("streaming = true works with kind json, parquet and hub; convert the file to Parquet")
-        return self
 
 
 class HubCorpus(NamedColumns):

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from translate.config.data import HubCorpus, TableCorpus, TsvCorpus
 from translate.data.text import open_bytes, require_unchanged, stream_lines
@@ -45,7 +45,7 @@ def read_table(corpus: Table) -> Iterator[PairChunk]:
     Raises:
         InputError: The table cannot be read, has no such column, or has a cell that is not text.
     """
-    return FORMATS[corpus.kind](corpus)
+    return _hub_pairs(corpus) if isinstance(corpus, HubCorpus) else FORMATS[corpus.kind].read(corpus)
 
 
 class StreamPosition(NamedTuple):
@@ -305,31 +305,49 @@ def _flatten(table: Any) -> Any:
     return table
 
 
-FORMATS: dict[str, Callable[[Any], Iterator[PairChunk]]] = {
-    "tsv": lambda corpus: chunk_pairs(_flat_pairs(corpus)),
-    "json": lambda corpus: chunk_pairs(_json_pairs(corpus)),
-    "csv": lambda corpus: chunk_pairs(_flat_pairs(corpus)),
-    "tmx": lambda corpus: chunk_pairs(_tmx_pairs(corpus)),
-    "parquet": lambda corpus: _pairs_of_tables(_parquet_tables(corpus.path), corpus),
-    "hub": _hub_pairs,
-}
-"""The reader of each `kind` of corpus that is a table."""
+# The file formats
 
 
-def table_columns(path: Path, kind: str) -> list[str]:
-    """The names of a local table's columns; see `read_table`.
+class Format(NamedTuple):
+    """A format of files with tables: the files that have it, and their pairs and columns."""
 
-    A TSV gives the cells of its first line, and a TMX its languages without their regions.
-    """
-    match kind:
-        case "tsv" | "csv":
-            return [cell.strip() for cell in next(_flat_rows(path, kind), (0, []))[1]]
-        case "json":
-            return [column for _, row in islice(_json_rows(path), 1) for column in _json_columns(row)]
-        case "tmx":
-            codes = chain.from_iterable(islice(_tmx_units(path), _CHUNK_ROWS))
-            return list(dict.fromkeys(re.split("[-_]", code.lower())[0] for code in codes))
+    suffixes: tuple[str, ...]  # of file names, perhaps with `.gz` after them
+    read: Callable[[Any], Iterator[PairChunk]]
+    columns: Callable[[Path], list[str]]  # what `init` chooses two columns from
+    # What these are. cells: the first line, which may be a header or a pair; header: the first line; fields: names,
+    # with a dot before that of a nested field; languages: codes.
+    naming: Literal["cells", "header", "fields", "languages"]
+
+
+def _first_cells(kind: str) -> Callable[[Path], list[str]]:
+    return lambda path: [cell.strip() for cell in next(_flat_rows(path, kind), (0, []))[1]]
+
+
+def _fields(path: Path) -> list[str]:
+    return [column for _, row in islice(_json_rows(path), 1) for column in _json_columns(row)]
+
+
+def _languages(path: Path) -> list[str]:
+    codes = chain.from_iterable(islice(_tmx_units(path), _CHUNK_ROWS))
+    return list(dict.fromkeys(re.split("[-_]", code.lower())[0] for code in codes))  # without regions
+
+
+def _parquet_columns(path: Path) -> list[str]:
     return [column for table in islice(_parquet_tables(path), 1) for column in _flatten(table).column_names]
+
+
+def _read_parquet(corpus: TableCorpus) -> Iterator[PairChunk]:
+    return _pairs_of_tables(_parquet_tables(corpus.path), corpus)
+
+
+FORMATS = {
+    "tsv": Format((".tsv",), lambda corpus: chunk_pairs(_flat_pairs(corpus)), _first_cells("tsv"), "cells"),
+    "csv": Format((".csv",), lambda corpus: chunk_pairs(_flat_pairs(corpus)), _first_cells("csv"), "header"),
+    "json": Format((".json", ".jsonl"), lambda corpus: chunk_pairs(_json_pairs(corpus)), _fields, "fields"),
+    "parquet": Format((".parquet",), _read_parquet, _parquet_columns, "fields"),
+    "tmx": Format((".tmx",), lambda corpus: chunk_pairs(_tmx_pairs(corpus)), _languages, "languages"),
+}
+"""The file formats by `kind` of corpus. Two text files and data sets of the Hub are read by functions of their own."""
 
 
 def hub_columns(dataset: str, codes: Sequence[str | None]) -> tuple[str, dict[str, list[str]]]:

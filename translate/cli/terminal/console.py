@@ -35,9 +35,9 @@ class ConsoleHandler(logging.Handler):
             typer.echo(text, err=True, color=has_colour(sys.stderr))
 
 
-def show_only(module: str) -> None:
-    """Print messages of one module, progress, warnings and errors for the rest of the command, and nothing else."""
-    shown = {module, "translate.bars"}
+def show_only(*modules: str) -> None:
+    """Print messages of these modules, progress, warnings and errors for the rest of the command, and nothing else."""
+    shown = {*modules, "translate.bars"}
     for handler in logging.getLogger("translate").handlers:
         if isinstance(handler, ConsoleHandler):
             handler.addFilter(lambda each: each.name in shown or each.levelno >= logging.WARNING)

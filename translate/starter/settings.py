@@ -1,4 +1,4 @@
-"""A config for a corpus that has none yet: the preset, vocabulary and steps that suit its size and this machine."""
+"""A config for text: the preset, vocabulary and steps that suit its size and this machine."""
 
 import math
 from collections.abc import Sequence

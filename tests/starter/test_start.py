@@ -10,7 +10,7 @@ from harness import corpus_lines, in_order, run_command, succeed, write_lines
 
 from translate.config.load import load_config
 from translate.lint import check
-from translate.lint.new_config import choose_settings, choose_steps
+from translate.starter.settings import choose_settings, choose_steps
 from translate.training.optimizer import learning_rate
 
 pytestmark = pytest.mark.usefixtures("quick")

@@ -1,4 +1,4 @@
-"""A corpus that has no config yet: what a user named, its languages, and which of its pairs are held out."""
+"""Text that has no config yet: what a user named, its languages, and which of its pairs are held out."""
 
 import logging
 import re
@@ -6,16 +6,17 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import compress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import TypeAdapter
 
 from translate.atomic import atomic_write
-from translate.config.data import LANGUAGE_CODE, Corpus, Direction, HubCorpus, TableCorpus, TextCorpus, TsvCorpus
+from translate.config.data import LANGUAGE_CODE, Corpus, Direction, HubCorpus, TextCorpus
 from translate.data.corpora import ParallelCorpus, read_corpus
 from translate.data.filtering import find_new, hash_lines, hash_pairs
-from translate.data.tables import hub_columns, table_columns
+from translate.data.tables import FORMATS, hub_columns
 from translate.data.text import stream_lines
 from translate.errors import InputError
 from translate.files import require_file
@@ -26,7 +27,7 @@ from translate.trigrams import are_in_one_language
 
 logger = logging.getLogger(__name__)
 
-_KINDS = {".tsv": "tsv", ".csv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet", ".tmx": "tmx"}
+_KINDS = {suffix: kind for kind, form in FORMATS.items() for suffix in form.suffixes}
 _CODE = re.compile("(?!id$|ID$)([a-z]{2}|[A-Z]{2})|([a-z]{2,3}|[A-Z]{2,3})[-_][A-Za-z]{2,4}")  # id numbers rows
 _SIDES = {"source", "src"}, {"target", "tgt", "trg"}  # names of columns that name no language
 _COLUMNS = "source_column", "target_column"
@@ -68,9 +69,9 @@ def find_corpora(
             raise InputError(f"{path.name} and {target.name} are the other way round from --from and --to")
         return direction, {"train": TextCorpus(source=path, target=target)}
     if kind := _KINDS.get(suffix.lower()):
-        direction, columns = _choose_columns(source, table_columns(path, kind), codes, kind)
-        table = TsvCorpus if kind == "tsv" else TableCorpus
-        return direction, {"train": table.model_validate({"kind": kind, "path": path, **columns})}
+        form = FORMATS[kind]
+        direction, chosen = _choose_columns(source, form.columns(path), codes, form.naming)
+        return direction, {"train": TypeAdapter[Corpus](Corpus).validate_python({"kind": kind, "path": path} | chosen)}
     is_file = path.exists() or path.parent.exists() or _CODE.fullmatch(suffix[1:])
     if is_file or not re.fullmatch(r"[\w-]+/[\w.-]+", source):
         next(stream_lines(path), None)  # says what a file is that is not text
@@ -80,8 +81,8 @@ def find_corpora(
     parts |= {each: each for each in ("validation", "test") if {"validation", "test"} <= splits.keys()}
     if unused := splits.keys() - parts.values():
         logger.info(f"{source}: of its splits, {', '.join(sorted(unused))} will not be used")
-    direction, columns = _choose_columns(source, splits[parts["train"]], codes, "hub")
-    named = {"dataset": source, "subset": subset, **columns}
+    direction, chosen = _choose_columns(source, splits[parts["train"]], codes, "fields")
+    named = {"dataset": source, "subset": subset, **chosen}
     return direction, {part: HubCorpus.model_validate({"split": split, **named}) for part, split in parts.items()}
 
 
@@ -90,19 +91,22 @@ def _suffix(path: Path) -> str:
 
 
 def _choose_columns(
-    place: str, columns: Sequence[str], codes: Sequence[str | None], kind: str
-) -> tuple[Direction, dict[str, str | int]]:
-    """The columns with the names of the languages, or else of the sides, or else the only two, unless it is CSV.
+    place: str, columns: Sequence[str], codes: Sequence[str | None], naming: str
+) -> tuple[Direction, dict[str, Any]]:
+    """Choose the columns with the names of the languages, or else of the sides; or the only two, but not of a CSV.
 
     The first line of a TSV is a header if two of its cells are such names; `Ja` is a word, and `ja` or `JA` a language.
+
+    Args:
+        columns: What the format lists; `naming` says what that is: see `Format`.
     """
     if not any(columns):
         raise InputError(f"{place}: has no text")
-    is_flat = kind in ("csv", "tsv")
-    names = [column if is_flat else column.rpartition(".")[2] for column in columns]
+    is_line = naming in ("cells", "header")
+    names = [column if is_line else column.rpartition(".")[2] for column in columns]
     languages = [name for name in names if _CODE.fullmatch(name)]
     sides = [next((name for name in names if name.lower() in side), None) for side in _SIDES]
-    if kind == "tsv" and len([*languages, *filter(None, sides)]) < 2:
+    if naming == "cells" and len([*languages, *filter(None, sides)]) < 2:
         names, languages, sides = [], [], [None, None]
     if len(languages) == 2:
         given = [code and find_language(code, languages) for code in codes]
@@ -110,18 +114,18 @@ def _choose_columns(
         codes = [code or next(others, None) for code in codes]
     shown = f"{', '.join(columns):.300}"
     direction = _direction(codes, f"{place} has the columns {shown}")
-    if kind == "tmx":  # whose reader takes variants of a language too
+    if naming == "languages":  # whose reader takes variants of a language too
         return direction, dict(zip(_COLUMNS, direction, strict=True))
     for found in ([find_language(code, names) for code in direction], sides):
         if None not in found:
             return direction, dict(zip(_COLUMNS, (columns[names.index(name)] for name in found if name), strict=True))
-    if len(columns) == 2 and not languages and kind != "csv":
+    if len(columns) == 2 and not languages and naming != "header":
         if not names:
             wanted = f"if that is a header, write the codes there, such as {direction.source} and {direction.target}"
             logger.info(f"{place}: has no line with the names of its columns: its first pair is {shown}; {wanted}")
         return direction, dict(zip(_COLUMNS, columns if names else (0, 1), strict=True))
     problem = f"no columns are named {' and '.join(direction)}, or source and target; it has {shown}"
-    raise InputError(f"{place}: {problem}{'; write a first line with such names' * is_flat}")
+    raise InputError(f"{place}: {problem}{'; write a first line with such names' * is_line}")
 
 
 def _direction(codes: Sequence[str | None], problem: str) -> Direction:

@@ -11,7 +11,7 @@ from translate.config.data import HubCorpus, TableCorpus, TextCorpus, TsvCorpus
 from translate.data.corpora import ParallelCorpus
 from translate.errors import InputError
 from translate.lint.near_duplicates import near_duplicate_hashes
-from translate.lint.new_corpus import find_corpora, read_named, split_pairs, write_split
+from translate.starter.corpus import find_corpora, read_named, split_pairs, write_split
 
 
 def corpus(sources: list[str], targets: list[str]) -> ParallelCorpus:

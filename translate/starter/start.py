@@ -1,0 +1,99 @@
+"""From text without a config to what `translate train` takes: held-out sets, a config, and the next commands."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from translate.atomic import atomic_folder, write_text
+from translate.config.data import Direction
+from translate.errors import InputError
+from translate.files import require_name
+from translate.lint.findings import Finding
+from translate.messages import describe_seconds
+from translate.starter.corpus import find_corpora, read_named, split_pairs, write_split
+
+_LITTLE_TEXT = 20_000  # pairs
+
+
+class Starter(NamedTuple):
+    """What `translate init` wrote, and what is known about it."""
+
+    config: Path
+    folder: Path  # of the text
+    direction: Direction
+    num_given: int  # pairs
+    num_pairs: dict[str, int]  # in train, validation and test
+    left_out: dict[str, int]  # number of pairs by reason
+    preset: str
+    vocab_size: int
+    mean_lengths: tuple[float, float]  # of a source and of a target, in subwords
+    num_steps: int
+    seconds: float | None  # of training; None: it would fail
+    findings: tuple[Finding, ...]  # errors first
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether training can begin."""
+        return all(finding.severity != "error" for finding in self.findings)
+
+    @property
+    def is_little(self) -> bool:
+        """Whether fine-tuning a model that others trained on more text would be better."""
+        return self.num_pairs["train"] < _LITTLE_TEXT
+
+    @property
+    def next_commands(self) -> dict[str, str]:
+        """The commands that come next, and what each does."""
+        if not self.is_ready:
+            return {
+                f"translate check {self.config}": f"shows the lines, counted in {self.folder}",
+                f"translate train {self.config} --ignore-errors": "trains on it as it is",
+            }
+        time = "it would fail" if self.seconds is None else f"{describe_seconds(self.seconds)} here"
+        return {
+            f"translate train {self.config}": time,
+            f"translate eval runs/{self.folder}": "the scores on the test set",
+            f"translate serve runs/{self.folder}": "a page to translate on",
+        }
+
+
+def start(source: str, target: Path | None, *, name: str | None, from_: str | None, to: str | None) -> Starter:
+    """Hold out validation and test sets, and write them and a config that suits the text and this machine.
+
+    Args:
+        source: A file, or a data set of the Hub.
+        target: The file with the translations; None: `source` has them.
+        name: Of the folder and, with `.yaml`, of the config; None: the languages.
+        from_: The language of the sources; None: names of files or columns show it. `to` likewise.
+
+    Raises:
+        InputError: The text cannot be used, the languages are not clear, or a file exists.
+    """
+    direction, named = find_corpora(source, target, from_=from_, to=to)
+    name = require_name((name or str(direction)).removesuffix(".yaml"), place="--name")
+    folder, config = Path(name), Path(f"{name}.yaml")
+    if there := [str(path) for path in (config, folder, *sorted(folder.glob("*"))[:9]) if path.exists()]:
+        train = f"train it with `translate train {config}`, or " if config.exists() else ""
+        raise InputError(f"{', '.join(there)}: already exists and is not changed; {train}choose another --name")
+    corpora = read_named(named)
+    split = split_pairs(corpora["train"], {part: corpora[part] for part in corpora.keys() - {"train"}})
+    from translate.starter.settings import propose_config  # only now, because it imports torch
+
+    with atomic_folder(folder) as temporary:
+        write_split(split, corpora, temporary, direction)
+        found = propose_config(direction, name=name, folder=temporary)
+    write_text(config, found.text)
+    report, sizes = found.report, {part: len(pairs) for part, pairs in split.parts.items()}
+    return Starter(
+        config,
+        folder,
+        direction,
+        num_given=len(corpora["train"].sources),
+        num_pairs=sizes,
+        left_out=split.left_out,
+        preset=found.preset,
+        vocab_size=report.vocabularies[0].size,
+        mean_lengths=(report.lengths.mean_source, report.lengths.mean_target),
+        num_steps=report.plan.num_steps,
+        seconds=report.plan.seconds,
+        findings=report.findings,
+    )
