@@ -19,7 +19,7 @@ from translate.config.languages import Languages
 from translate.decoding.loading import load_own_translator
 from translate.documents.document import translate_documents, word_weights
 from translate.server.compatibility import add_paths
-from translate.server.gate import Access
+from translate.server.gate import Access, Metrics
 from translate.server.models import ServedModel
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
@@ -113,7 +113,7 @@ def test_clients_see_the_usual_codes_of_nllb() -> None:
     data = {"languages": ["deu_Latn", "zho_Hant"], "language_tags": "both", "source_language": "und"}
     app, served = FastAPI(), (data, data | {"languages": ["de", "zh-TW"]})
     known = [SimpleNamespace(languages=Languages(DataConfig.model_validate(each))) for each in served]
-    add_paths(app, {"nllb": cast(ServedModel, known[0])})
+    add_paths(app, {"nllb": cast(ServedModel, known[0])}, Metrics())
     client = TestClient(app)
     assert [each["language"] for each in client.get("/v2/languages").json()] == ["DE", "ZH-HANT"]
     assert [(each["code"], each["targets"]) for each in client.get("/languages").json()] == [
@@ -121,7 +121,7 @@ def test_clients_see_the_usual_codes_of_nllb() -> None:
         ("zh-Hant", ["de"]),
     ]
     both = FastAPI()
-    add_paths(both, {str(number): cast(ServedModel, each) for number, each in enumerate(known)})
+    add_paths(both, {str(number): cast(ServedModel, each) for number, each in enumerate(known)}, Metrics())
     codes = [each["code"] for each in TestClient(both).get("/languages").json()]
     assert codes == ["de", "zh-Hant", "zh-TW"]  # each once, though two models spell one of them differently
 

@@ -5,7 +5,7 @@ import functools
 import json
 import threading
 from collections.abc import Callable
-from concurrent.futures import CancelledError, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from unittest.mock import AsyncMock, Mock
@@ -18,6 +18,7 @@ from translate.decoding.loading import load_own_translator
 from translate.documents.document import DocumentFormat, DocumentTranslation, translate_documents, word_weights
 from translate.server.batching import BatchQueue, Job
 from translate.server.models import ServedModel
+from translate.server.schema import Limits
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
@@ -75,64 +76,6 @@ def test_a_disconnected_client_ends_the_jobs_of_its_document(
     assert [(job.texts, job.is_cancelled) for job in submitted] == [(["Hund", "Haus", "Tür"], True)]
 
 
-def test_a_document_that_is_dropped_drops_its_job(
-    make_models: Callable[..., dict[str, ServedModel]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model, submitted, is_dropped = make_models()["first"], list[Job](), threading.Event()
-    start = asyncio.run_coroutine_threadsafe
-
-    def start_slowly(*arguments: Any) -> Any:
-        future = start(*arguments)
-        is_dropped.wait()  # the event loop drops the document before the thread goes on
-        return future
-
-    async def drop() -> None:
-        is_asked = asyncio.Event()
-        monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", start_slowly)
-        monkeypatch.setattr(model.queue, "submit", lambda job: submitted.append(job) or is_asked.set())
-        connected = Mock(receive=lambda: asyncio.sleep(60))
-        task = asyncio.create_task(model.translate_documents(connected, ["Hund"], "text", {}))
-        await is_asked.wait()
-        task.cancel()
-        await asyncio.wait([task])
-        is_dropped.set()
-        while [job.is_cancelled for job in submitted] != [True]:
-            await asyncio.sleep(0.01)
-
-    asyncio.run(drop())
-
-
-def test_a_dropped_document_asks_for_nothing_more(
-    make_models: Callable[..., dict[str, ServedModel]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model, submitted = make_models()["first"], list[Job]()
-    is_parsing, is_dropped = threading.Event(), threading.Event()
-    ends: list[type[BaseException]] = []
-
-    def parse(texts: list[str], kind: str, translate: Callable[[list[str]], Any], *_: Any) -> None:
-        is_parsing.set()
-        is_dropped.wait()
-        try:
-            translate(texts)
-        except BaseException as error:
-            ends.append(type(error))
-
-    async def drop() -> None:
-        connected = Mock(receive=lambda: asyncio.sleep(60))
-        task = asyncio.create_task(model.translate_documents(connected, ["Hund"], "text", {}))
-        await asyncio.to_thread(is_parsing.wait)
-        task.cancel()
-        await asyncio.wait([task])
-        is_dropped.set()
-        while not ends:
-            await asyncio.sleep(0.01)
-
-    monkeypatch.setattr(model.queue, "submit", submitted.append)
-    monkeypatch.setattr("translate.server.models.translate_documents", parse)
-    asyncio.run(drop())
-    assert (submitted, ends) == ([], [CancelledError])
-
-
 def test_the_number_of_documents_is_limited(make_client: Callable[..., TestClient]) -> None:
     question = {"text": ["<p>1</p>"] * 11, "target_lang": "EN", "tag_handling": "html"}
     response = make_client(texts=10).post("/v2/translate", json=question)
@@ -140,24 +83,41 @@ def test_the_number_of_documents_is_limited(make_client: Callable[..., TestClien
 
 
 def test_a_document_that_waits_for_a_thread_has_a_deadline(make_models: Callable[..., dict[str, ServedModel]]) -> None:
-    model, is_over = make_models()["first"], threading.Event()
-    model.limits = model.limits.model_copy(update={"seconds": 0.1})
+    model, is_over = make_models(Limits(seconds=0.1))["first"], threading.Event()
     model.document_threads = ThreadPoolExecutor(1)
     model.document_threads.submit(is_over.wait)
-    with pytest.raises(HTTPException, match="504"):
+    with pytest.raises(TimeoutError):
         asyncio.run(model.translate_documents(Mock(), ["Hund"], "text", {}))
     is_over.set()
 
 
-def test_all_jobs_of_a_document_have_one_deadline(
+def test_a_document_that_is_late_asks_for_nothing_more(
     make_models: Callable[..., dict[str, ServedModel]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model, deadlines = make_models()["first"], list[float]()
-    results = Job.results
-    monkeypatch.setattr(Job, "results", lambda job, deadline: deadlines.append(deadline) or results(job, deadline))
-    connected = Mock(receive=lambda: asyncio.sleep(60))
-    asyncio.run(model.translate_documents(connected, ["<p title='Haus'>Ein <b>Hund</b></p>"], "html", {}))
-    assert len(deadlines) == 3 and len(set(deadlines)) == 1
+    """All its jobs have one deadline, also one that is made after it."""
+    model, submitted, ends = make_models(Limits(seconds=0.1))["first"], list[Job](), list[type[BaseException]]()
+    is_late = threading.Event()
+
+    def parse(texts: list[str], kind: str, translate: Callable[[list[str]], Any], *_: Any) -> None:
+        for _ in range(2):
+            try:
+                translate(texts)
+            except BaseException as error:
+                ends.append(type(error))
+            is_late.wait()
+
+    async def ask() -> None:
+        connected = Mock(receive=lambda: asyncio.sleep(60))
+        with pytest.raises(TimeoutError):
+            await model.translate_documents(connected, ["Hund"], "text", {})
+        is_late.set()
+        while len(ends) < 2:
+            await asyncio.sleep(0.01)
+
+    monkeypatch.setattr(model.queue, "submit", submitted.append)  # never answers
+    monkeypatch.setattr("translate.server.models.translate_documents", parse)
+    asyncio.run(ask())
+    assert [job.is_cancelled for job in submitted] == [True, True] and ends == [TimeoutError] * 2
 
 
 def test_a_full_queue_is_an_error(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """`serve`: an HTTP server."""
 
+import contextlib
 import logging
 import re
 import socket
@@ -60,12 +61,13 @@ def serve(
         raise InputError(f"{error.name} cannot be imported: {install_hint('serve')}") from error
 
     metrics, limits = Metrics(), Limits()
-    with _listen(host, port) as listener:
+    with _listen(host, port) as listener, contextlib.ExitStack() as threads:
         with show_progress(f"Loading {', '.join(map(str, runs))}"):
             models = load_models(runs, limits, metrics, checkpoint=checkpoint, options=options)
-        app = create_app(models, limits, Access(token, is_loopback, origins), metrics)
         for model in models.values():
+            threads.callback(model.queue.close)
             logger.info(f"{model.name}: {model.languages}, searched by {model.engine}")
+        app = create_app(models, limits, Access(token, is_loopback, origins), metrics)
         address = f"[{host}]" if ":" in host else host
         logger.info(f"Listening on http://{address}:{listener.getsockname()[1]}. Press Ctrl-C to stop.")
         server = DrainingServer(app, seconds=limits.seconds)

@@ -1,7 +1,5 @@
 """The HTTP application: its paths, with their requests and answers."""
 
-import asyncio
-import contextlib
 import json
 import reprlib
 import time
@@ -32,19 +30,11 @@ _UNIONS = ("ours", "libretranslate", "str", "list[str]")  # Pydantic's names of 
 
 
 def create_app(models: Mapping[str, ServedModel], limits: schema.Limits, access: Access, metrics: Metrics) -> FastAPI:
-    """Create the application that serves these models; it closes their queues when it ends."""
-
-    @contextlib.asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        yield
-        for model in models.values():
-            await asyncio.to_thread(model.queue.close)
-
+    """Create the application that serves these models."""
     app = FastAPI(
         title="translate",
         version=__version__,
         summary="Translation with trained models.",
-        lifespan=lifespan,
         docs_url=None,  # FastAPI's pages load their scripts from another host
         redoc_url=None,
         responses={status: {"model": schema.ErrorAnswer} for status in ("4XX", "5XX")},
@@ -66,10 +56,10 @@ def create_app(models: Mapping[str, ServedModel], limits: schema.Limits, access:
         status = 400 if status == 422 and is_foreign else status  # as LibreTranslate and DeepL do
         return error_response(request.url.path, status, message, getattr(error, "headers", None))
 
-    for kind in (HTTPError, RequestValidationError, InputError, RunError, Exception):
+    for kind in (HTTPError, RequestValidationError, InputError, RunError, TimeoutError, Exception):
         app.add_exception_handler(kind, answer_error)
     _add_paths(app, models, limits, access, metrics)
-    compatibility.add_paths(app, models)
+    compatibility.add_paths(app, models, metrics)
     app.mount("/page", StaticFiles(directory=str(_PAGE)))
     return app
 
@@ -87,6 +77,8 @@ def _explain(error: Exception) -> tuple[int, str]:
             return 422, str(error)
         case RunError():
             return 500, str(error)
+        case TimeoutError():
+            return 504, "the answer took too long; send smaller requests"
         case _:
             return 500, "the server failed; see its log"
 
@@ -204,12 +196,11 @@ def _translation_job(
 async def _events(model: ServedModel, job: Job) -> AsyncIterator[bytes]:
     started = time.perf_counter()
     try:
-        async with contextlib.aclosing(model.results(job)) as results:
-            async for found in results:
-                if found.is_partial:
-                    yield _event("partial", {"index": found.number, "text": found.value})
-                else:
-                    yield _event("translation", {"index": found.number, **found.value.model_dump()})
+        async for found in job.results(job.loop.time() + model.limits.seconds):
+            if found.is_partial:
+                yield _event("partial", {"index": found.number, "text": found.value})
+            else:
+                yield _event("translation", {"index": found.number, **found.value.model_dump()})
     except Exception as error:  # the status has been sent
         yield _event("error", {"error": _explain(error)[1]})
     else:

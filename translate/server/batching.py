@@ -189,6 +189,7 @@ class BatchQueue:
             if first.call:
                 return [(self._jobs.popleft(), 0)]
             turns = deque(job for job in self._jobs if job is first or (job.key == first.key and job.key is not None))
+            others = [job for job in self._jobs if job not in turns]
             batch: list[tuple[Job, int]] = []
             characters = 0
             while turns and len(batch) < share and characters < BATCH_CHARACTERS:
@@ -198,10 +199,7 @@ class BatchQueue:
                 job.num_taken += 1
                 if job.num_taken < job.num_results:
                     turns.append(job)
-            # The other jobs come next, then those that have had a turn.
-            taken = {job for job, _ in batch}
-            rest = [job for job in self._jobs if job in taken and job.num_taken < job.num_results]
-            self._jobs = deque([*(job for job in self._jobs if job not in taken), *rest])
+            self._jobs = deque([*others, *turns])
             self._num_computing += len(batch)
             if self._jobs:
                 self._changed.notify()

@@ -5,7 +5,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
-from urllib.parse import parse_qs, parse_qsl
+from urllib.parse import parse_qsl
 
 from fastapi import FastAPI, HTTPException, Request
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -17,6 +17,7 @@ from translate.config.languages import UNKNOWN
 from translate.errors import InputError
 from translate.language_codes import find_language, standard_code
 from translate.server import schema
+from translate.server.gate import Metrics
 from translate.server.models import ServedModel
 
 _ANY = ("", "auto")  # in place of a source language, in any case
@@ -132,21 +133,21 @@ def choose_model(
     raise HTTPException(400, f"no model translates {source or 'any'} to {target}; available: {available}")
 
 
-def add_paths(app: FastAPI, models: Mapping[str, ServedModel]) -> None:
+def add_paths(app: FastAPI, models: Mapping[str, ServedModel], metrics: Metrics) -> None:
     """Add the paths of both services, except for `/translate`, which LibreTranslate shares with us."""
 
     @app.get("/languages", responses=schema.example([{"code": "de", "name": "de", "targets": ["en"]}]))
     async def languages() -> list[dict[str, Any]]:
-        """The languages in LibreTranslate's format; one with very many targets lists none if they are all others."""
+        """The languages in LibreTranslate's format; a language with very many targets lists none."""
         targets: dict[str, dict[str, None]] = {}
-        mutual = {standard_code(code) for model in models.values() for code in model.languages.mutual}
         for known in (model.languages for model in models.values()):
             for code in (*known.sources, *known.targets):
                 to = map(standard_code, known.targets_of(code))
                 targets.setdefault(standard_code(code), {}).update(dict.fromkeys(to))
-        kept = {code for code, to in targets.items() if len(to) <= _MOST_TARGETS or {code, *to} != mutual}
-        listed = {code: {"targets": list(to)} if code in kept else {} for code, to in targets.items()}
-        return [{"code": code, "name": code, **to} for code, to in listed.items()]
+        return [
+            {"code": code, "name": code, **({"targets": list(to)} if len(to) <= _MOST_TARGETS else {})}
+            for code, to in targets.items()
+        ]
 
     text = {"detected_source_language": "DE", "text": "A dog is running.", "billed_characters": 15}
 
@@ -171,16 +172,17 @@ def add_paths(app: FastAPI, models: Mapping[str, ServedModel]) -> None:
         request: Request, type: Literal["source", "target"] | None = None
     ) -> list[dict[str, Any]]:
         """The languages in DeepL's format."""
-        form = parse_qs((await request.body()).decode(errors="replace"))  # DeepL's own client puts the type there
-        side = "target" if "target" in (type, *form.get("type", ())) else "source"
-        codes = (code for each in models.values() for code in getattr(each.languages, f"{side}s"))
+        side = type or (await request.form()).get("type") or "source"  # DeepL's own client puts the type into a form
+        known = [model.languages for model in models.values()]
+        codes = (code for each in known for code in (each.targets if side == "target" else each.sources))
         listed = dict.fromkeys(map(standard_code, codes))
         return [{"language": code.upper(), "name": code, "supports_formality": False} for code in listed]
 
     @app.get("/v2/usage", responses=schema.example({"character_count": 15, "character_limit": 10**12}))
     async def deepl_usage() -> dict[str, int]:
         """The characters translated since the server started; there is no quota."""
-        return {"character_count": sum(model.num_characters for model in models.values()), "character_limit": 10**12}
+        count = metrics.registry.get_sample_value("translate_characters_total") or 0.0
+        return {"character_count": int(count), "character_limit": 10**12}
 
 
 async def libretranslate(

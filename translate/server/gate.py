@@ -17,6 +17,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Plat
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from translate.decoding import Translation
+
 _OPEN = ("/", "/docs", "/healthz", "/openapi.json", "/languages")  # need no token, and neither does /page/
 _ALWAYS = ("/healthz", "/metrics")  # also answered while the server stops
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
@@ -58,11 +60,19 @@ class Metrics:
         self.requests = counter("translate_requests", "Requests answered.", ["path", "status"])
         self.seconds = histogram("translate_request_seconds", "Time from request to end of answer.", ["path"])
         self.texts = counter("translate_texts", "Texts translated.", ["model"])
+        self.characters = counter("translate_characters", "Characters translated.")
         self.conditions = counter("translate_conditions", "Texts by condition.", ["model", "condition"])
         sizes = [2**power for power in range(8)]
         self.batch_texts = histogram("translate_batch_texts", "Texts per batch.", ["model"], buckets=sizes)
         self.batch_seconds = histogram("translate_batch_seconds", "Search time of a batch.", ["model"])
         self.waiting = Gauge("translate_waiting_characters", "Characters in the queue.", ["model"], registry=registry)
+
+    def observe_translation(self, model: str, translation: Translation) -> None:
+        """Count a translated text."""
+        self.texts.labels(model).inc()
+        self.characters.inc(len(translation.source))
+        for condition in translation.flags:
+            self.conditions.labels(model, condition).inc()
 
     def observe_batch(self, model: str, num_texts: int, seconds: float) -> None:
         """Count a batch."""

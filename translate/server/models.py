@@ -1,11 +1,10 @@
 """The models of a server: their names and settings, the jobs that requests create for them, and the answers."""
 
 import asyncio
-import contextlib
 import functools
 import json
 import re
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from translate.errors import InputError
 from translate.nearest import did_you_mean, nearest
 from translate.runs.directory import Checkpoint
 from translate.server import schema
-from translate.server.batching import BatchQueue, Found, Job
+from translate.server.batching import BatchQueue, Job
 from translate.server.gate import Metrics
 from translate.visualize.attention import capture_attention
 from translate.visualize.sentences import read_sentence
@@ -37,11 +36,9 @@ _ATTENTION_TOKENS = 128  # per side; an answer holds their product for each head
 _DOCUMENTS = 64  # requests at once; their threads mostly wait for translations
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _LARGEST = {  # limits of a request, unless the run's own value is larger
-    "max_length_factor": 4.0,
-    "max_length_constant": 200,
-    "min_length_factor": 2.0,
-    "min_length_constant": 200,
-    "max_source_tokens": 0,
+    **dict.fromkeys(("beam_size", "n_best", "mbr_candidates"), schema.MAX_BEAM),
+    **{"max_length_factor": 4.0, "max_length_constant": 200, "max_source_tokens": 0},
+    **{"min_length_factor": 2.0, "min_length_constant": 200},
 }
 
 
@@ -55,13 +52,13 @@ class ServedModel:
         self.num_workers = (translator.config.workers or torch.get_num_threads()) if is_cpu else 1
         self.engine = translator.engine.prepare()
         self.translator = translator.with_options(workers=1) if is_cpu else translator  # the queue has the threads
-        on_batch = functools.partial(metrics.observe_batch, name)
         self.queue = BatchQueue(
-            max_characters=limits.waiting_characters, num_workers=self.num_workers, on_batch=on_batch
+            max_characters=limits.waiting_characters,
+            num_workers=self.num_workers,
+            on_batch=functools.partial(metrics.observe_batch, name),
         )
         metrics.waiting.labels(name).set_function(lambda: self.queue.waiting_characters)
         self.document_threads = ThreadPoolExecutor(_DOCUMENTS, thread_name_prefix="documents")
-        self.num_characters = 0  # translated so far
         self._translator_for = functools.lru_cache(maxsize=64)(self._build_translator)
         self._lacks = functools.lru_cache(maxsize=10_000)(translator.tokenizers.source.lacks)
 
@@ -115,11 +112,15 @@ class ServedModel:
             raise InputError("options: nested too deeply") from error
 
         def finish(translation: Translation) -> schema.TranslationAnswer | Translation:
+            self.metrics.observe_translation(self.name, translation)
             if is_raw:
                 return translation
-            unknown = "".join(filter(self._lacks, dict.fromkeys(translation.source)))
-            links = [each.links for _, each in translator.attend([translation], unit="subwords")] if align else [None]
-            return schema.TranslationAnswer.of(translation, unknown=unknown, links=links[0])
+            answer = schema.TranslationAnswer.model_validate(translation)
+            answer.unknown_characters = "".join(filter(self._lacks, dict.fromkeys(translation.source)))
+            if align:
+                [(_, attention)] = translator.attend([translation], unit="subwords")
+                answer.alignment = sorted((link.source, link.target) for link in attention.links)
+            return answer
 
         # A sample depends on its line's number, and with `long: error` one text fails its whole batch.
         is_alone = translator.config.search == "sample" or translator.config.long == "error" or shows_partial
@@ -177,38 +178,15 @@ class ServedModel:
 
         return Job([source, target], call=look)
 
-    async def results(self, job: Job, deadline: float | None = None) -> AsyncGenerator[Found]:
-        """Yield the results of a queued job as they arrive; it is cancelled when the generator is closed.
+    async def answer(self, request: HttpRequest, job: Job, deadline: float | None = None) -> list[Any]:
+        """Queue a job and wait for its results, in order; it is cancelled when the client disconnects.
 
         Args:
             deadline: Time of the event loop's clock; None: the seconds of the limits from now.
 
         Raises:
-            HTTPException: The answer took too long.
-        """
-        deadline = deadline or asyncio.get_running_loop().time() + self.limits.seconds
-        try:
-            async for found in job.results(deadline):
-                if isinstance(found.value, schema.TranslationAnswer | Translation):
-                    self.num_characters += len(found.value.source)
-                    self.metrics.texts.labels(self.name).inc()
-                    flags = found.value.flags if isinstance(found.value, Translation) else found.value.conditions
-                    for condition in flags:
-                        self.metrics.conditions.labels(self.name, condition).inc()
-                yield found
-        except TimeoutError:
-            raise self._too_late() from None
-        finally:
-            self.queue.cancel(job)
-
-    async def answer(self, request: HttpRequest, job: Job, deadline: float | None = None) -> list[Any]:
-        """Queue a job and wait for its results, in order; it is cancelled when the client disconnects.
-
-        Args:
-            deadline: As in `results`.
-
-        Raises:
-            HTTPException: The queue is full, or the answer took too long.
+            HTTPException: The queue is full, or the client has disconnected.
+            TimeoutError: The answer took too long.
         """
 
         async def watch() -> None:
@@ -219,11 +197,12 @@ class ServedModel:
         self.queue.submit(job)
         watching = asyncio.create_task(watch())
         try:
-            async with contextlib.aclosing(self.results(job, deadline)) as results:
-                found = {each.number: each.value async for each in results}
+            results = job.results(deadline or job.loop.time() + self.limits.seconds)
+            found = {each.number: each.value async for each in results}
             return [found[number] for number in sorted(found)]
         finally:
             watching.cancel()
+            self.queue.cancel(job)
 
     async def translate_documents(
         self,
@@ -237,23 +216,18 @@ class ServedModel:
 
         Raises:
             InputError: No extra `documents`; or a setting or the number of sentences is over its limit.
-            HTTPException: The queue is full, or the answer took too long.
+            HTTPException: The queue is full, or the client has disconnected.
+            TimeoutError: The answer took too long.
         """
         self._check_texts(texts, max_characters=self.limits.body_bytes)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.limits.seconds
 
-        tasks: list[asyncio.Task[list[Any]]] = []
-        is_over = False
-
-        async def answer(make_job: Callable[[], Job]) -> list[Any]:  # jobs and tasks belong to the event loop
-            if is_over:
-                raise asyncio.CancelledError
-            tasks.append(asyncio.create_task(self.answer(request, make_job(), deadline)))
-            return await tasks[-1]
-
         def ask(make_job: Callable[[], Job]) -> list[Any]:
-            return asyncio.run_coroutine_threadsafe(answer(make_job), loop).result()
+            async def answer() -> list[Any]:  # jobs belong to the event loop
+                return await self.answer(request, make_job(), deadline)
+
+            return asyncio.run_coroutine_threadsafe(answer(), loop).result()
 
         def translate() -> list[DocumentTranslation]:
             return translate_documents(
@@ -264,21 +238,11 @@ class ServedModel:
                 direction,
             )
 
-        try:
-            async with asyncio.timeout_at(deadline):
-                return await loop.run_in_executor(self.document_threads, translate)
-        except TimeoutError:
-            raise self._too_late() from None
-        finally:
-            is_over = True
-            for task in tasks:
-                task.cancel()
+        async with asyncio.timeout_at(deadline):
+            return await loop.run_in_executor(self.document_threads, translate)
 
     def _toward(self, request: schema.DirectedQuestion) -> Translator:
         return self.translator.toward(self.choose(request.to, request.from_))
-
-    def _too_late(self) -> HTTPException:
-        return HTTPException(504, f"no answer within {self.limits.seconds:g} s; send smaller requests")
 
     def _check_texts(self, texts: Sequence[str], *, max_characters: int | None = None) -> None:
         limit, longest = self.limits.texts, max_characters or self.limits.characters
@@ -294,17 +258,16 @@ class ServedModel:
         if len(options_json) > self.limits.characters:
             raise InputError(f"options have {len(options_json)} characters; the limit is {self.limits.characters}")
         options, own = json.loads(options_json), self.translator.config
-        for name in options:
+        for name, value in options.items():
             if name in _FIXED:
                 raise InputError(f"options.{name} cannot be set by a request; remove it")
             if name not in DecodingConfig.model_fields:
-                meant = did_you_mean([f"options.{each}" for each in nearest(name, DecodingConfig.model_fields)])
+                meant = did_you_mean([f"options.{known}" for known in nearest(name, DecodingConfig.model_fields)])
                 raise InputError(f"unknown key options.{name[:80]}{meant}")
-        beams = dict.fromkeys(("beam_size", "n_best", "mbr_candidates"), self.limits.beam_size)
-        for name, most in (_LARGEST | beams).items():
-            limit = max(most, getattr(own, name) or 0)
-            if isinstance(options.get(name), int | float) and options[name] > limit:
-                raise InputError(f"options.{name} = {options[name]}: the limit is {limit}")
+            if name in _LARGEST and isinstance(value, int | float):
+                limit = max(_LARGEST[name], getattr(own, name) or 0)
+                if value > limit:
+                    raise InputError(f"options.{name} = {value}: the limit is {limit}")
         wanted = options.get("n_best")
         if "beam_size" not in options and isinstance(wanted, int) and wanted > own.beam_size:
             options["beam_size"] = wanted  # a beam holds at least n_best hypotheses

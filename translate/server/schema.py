@@ -1,12 +1,10 @@
 """Requests and answers of the server; /openapi.json is generated from these classes."""
 
 import math
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from translate.decoding import Translation
-from translate.decoding.alignment import AlignmentLink
 from translate.documents.document import DocumentFormat
 
 MAX_BEAM = 32
@@ -27,7 +25,9 @@ class Question(BaseModel):
 class Answer(BaseModel):
     """An answer, with documented attributes."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        use_attribute_docstrings=True, from_attributes=True, json_schema_serialization_defaults_required=True
+    )
 
 
 class DirectedQuestion(Question):
@@ -66,37 +66,24 @@ class Alternative(Answer):
 
 
 class TranslationAnswer(Answer):
-    """The translation of one text."""
+    """The translation of one text, made from a `Translation`."""
 
     source: Annotated[str, Field(examples=[_DOG])]
     text: Annotated[str, Field(examples=[_DOG_IN_ENGLISH])]
     score: Annotated[Score, Field(examples=[-0.54])]
     """Log-probability in nats with the search's penalties; null where the search computes none."""
-    conditions: Annotated[list[str], Field(examples=[[]])]
+    conditions: Annotated[list[str], BeforeValidator(sorted), Field(validation_alias="flags", examples=[[]])]
     """What may be wrong with the translation, named like the `flags` of `translate decode --format jsonl`."""
-    unknown_characters: str
+    unknown_characters: str = ""
     """Characters of the source that are not in the vocabulary."""
     alternatives: Annotated[list[Alternative], Field(examples=[[]])]
     """The other n-best translations, best first."""
-    alignment: Annotated[list[tuple[int, int]] | None, Field(examples=[None])]
+    alignment: Annotated[list[tuple[int, int]] | None, Field(examples=[None])] = None
     """Pairs of source and target token indices, from 0; null if not requested."""
     source_tokens: Annotated[list[str], Field(examples=[["▁Ein", "▁Hund", "▁läuft", "."]])]
-    target_tokens: Annotated[list[str], Field(examples=[["▁A", "▁dog", "▁is", "▁running", "."]])]
-
-    @classmethod
-    def of(cls, translation: Translation, *, unknown: str, links: list[AlignmentLink] | None) -> Self:
-        """Convert a translation."""
-        return cls(
-            source=translation.source,
-            text=translation.text,
-            score=translation.score,
-            conditions=sorted(translation.flags),
-            unknown_characters=unknown,
-            alternatives=[Alternative(text=each.text, score=each.score) for each in translation.alternatives],
-            alignment=None if links is None else sorted((link.source, link.target) for link in links),
-            source_tokens=list(translation.source_tokens),
-            target_tokens=list(translation.tokens),
-        )
+    target_tokens: Annotated[
+        list[str], Field(validation_alias="tokens", examples=[["▁A", "▁dog", "▁is", "▁running", "."]])
+    ]
 
 
 class TranslateAnswer(Answer):
