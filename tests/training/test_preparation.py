@@ -11,6 +11,7 @@ from translate.config.schema import Config
 from translate.data.cache import DataCache
 from translate.data.corpora import data_fingerprint
 from translate.data.tokenizer import Tokenizers
+from translate.decoding.counterparts import COUNTERPARTS
 from translate.errors import InputError
 from translate.training.preparation import check_validation, make_batches, make_tokenizers, read_corpora
 
@@ -103,3 +104,16 @@ def test_what_no_validation_could_do_is_refused_before_training(
     check_validation(works, corpora, tokenizers)
     with pytest.raises(InputError, match=re.escape(message)):
         check_validation(config, corpora, tokenizers)
+
+
+@pytest.mark.parametrize("engine", ["decoding.engine=ctranslate2", "decoding.precision=int8"])
+def test_a_model_that_the_engine_lacks_is_refused_before_training(
+    digits: Digits, monkeypatch: pytest.MonkeyPatch, engine: str
+) -> None:
+    """As if CTranslate2 had no relu. Without validation, nothing else would show it before the model is decoded."""
+    activations = COUNTERPARTS["activation"]
+    monkeypatch.setitem(activations, "relu", activations["relu"]._replace(ctranslate2=None))
+    config = digits(engine, "data.validation=null")
+    corpora = read_corpora(config)
+    with pytest.raises(InputError, match="model.activation = 'relu'"):
+        check_validation(config, corpora, make_tokenizers(config, corpora))

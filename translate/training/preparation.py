@@ -28,6 +28,8 @@ from translate.data.extension import add_tags, extend_tokenizers
 from translate.data.filtering import FilterReport, log_reports
 from translate.data.streaming import Batches, StreamedBatches, TrainingStreams
 from translate.data.tokenizer import EOS_ID, Tokenizers, load_tokenizers, prepare_tokenizers
+from translate.decoding.counterparts import find_lacking
+from translate.decoding.loading import resolve_auto
 from translate.decoding.splitting import truncate_ids
 from translate.decoding.translator import check_search, token_limits
 from translate.distributed.process_group import SINGLE_PROCESS, World, read_environment
@@ -222,20 +224,20 @@ def make_batches(
 
 
 def check_validation(config: Config, corpora: Corpora, tokenizers: Tokenizers) -> None:
-    """Check that validations and the evaluation at the end can do what the config says.
+    """Check that validations and the evaluation at the end can do what the config says, and so can its engine.
 
     Raises:
         InputError: They cannot, or a line of a validation corpus is too long and decoding.long = error.
     """
+    at_end, languages = config.decoding_settings(), Languages(config.data)
+    resolve_auto(at_end, others=find_lacking(config.model, "ctranslate2"))
     if not corpora.validation:
         return
     vocab_size = tokenizers.target.vocab_size
     check_search(config.decoding, num_layers=config.model.num_decoder_layers, vocab_size=vocab_size)
     if config.decoding.shortlist:
         raise InputError("decoding.shortlist = True: only a trained run can have one; leave it out")
-    at_end, languages = config.decoding_settings(), Languages(config.data)
-    for search in (config.validation_search(), at_end):
-        resolve_search(search, device="cpu")
+    resolve_search(config.validation_search(), device="cpu")
     positions = config.model.max_positions if config.model.positions == "learned" else None
     source_limit, target_limit = token_limits(at_end, positions=positions, languages=languages)
     validation = corpora.validation | corpora.validation_also
