@@ -6,6 +6,10 @@ import math
 import re
 import shutil
 import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+
+from translate.errors import InputError
 
 # As `textwrap.wrap`, but only between words, so that a key or a path is never broken.
 wrap = functools.partial(textwrap.wrap, break_long_words=False, break_on_hyphens=False)
@@ -27,6 +31,18 @@ def fill(text: str, first: str, others: str) -> str:
 def line_width() -> int:
     """The terminal's width, or the nearest that is readable."""
     return max(30, min(120, shutil.get_terminal_size(fallback=(120, 24)).columns))
+
+
+def distinct_names(paths: Sequence[Path]) -> list[str]:
+    """The names of runs or files, or their whole paths if two have the same name.
+
+    Raises:
+        InputError: One is given twice.
+    """
+    for names in ([path.resolve().name for path in paths], [str(path) for path in paths]):
+        if len(set(names)) == len(names):
+            return names
+    raise InputError(f"{', '.join(names)}: one of them is named twice")
 
 
 def describe_seconds(seconds: float) -> str:

@@ -16,7 +16,7 @@ from translate.decoding import Translation, Translator
 from translate.distributed.process_group import DistributedEnvironment, World
 from translate.errors import InputError, RunError
 from translate.evaluation.evaluate import evaluate, report_folder, write_report
-from translate.evaluation.metrics import SCORES, Interval, Metric, describe_scores, score_translations
+from translate.evaluation.metrics import SCORES, Interval, Metric, score_translations
 from translate.evaluation.test_sets import choose_test_set, choose_test_sets
 from translate.runs.checksums import check_folder, read_checksums
 
@@ -74,7 +74,8 @@ def test_report_by_hand(tmp_path: Path) -> None:
     translations = [translation("size", truncated=True), translation(""), cut, cut_source, cut_source]
     metrics = (Metric("BLEU", 12.5, Interval(10.0, 15.0), "case:mixed"), Metric("TER", 50.0, None, "tok:tercom"))
     directory = tmp_path / "evaluation" / "news"
-    for given in (([], {}), (translations, describe_scores(metrics))):  # the second replaces the first
+    scores = {"metrics": [metric._asdict() for metric in metrics], "warnings": []}
+    for given in (([], {}), (translations, scores)):  # the second replaces the first
         write_report(directory, *given, name="news", step=7, settings={"beam_size": 5})
     hypotheses = (directory / "hypotheses.txt").read_bytes()
     assert hypotheses == "size\n\né\u2028x\nsize\nsize\n".encode()
@@ -192,7 +193,7 @@ def test_files_of_one_name_have_reports_of_their_own(tmp_path: Path) -> None:
         return report_folder(reports, name, files=files, set_names=["first"]).name
 
     assert folder("x.de", first, english) == "x.de"
-    write_report(reports / "x.de", [], describe_scores(()), name="x.de", files=[first, english], step=1, settings={})
+    write_report(reports / "x.de", [], {"metrics": []}, name="x.de", files=[first, english], step=1, settings={})
     assert folder("x.de", first, english) == "x.de"
     assert folder("x.de", second, english) == folder("x.de", first, french) == "x.de-2"
     assert folder("first", tmp_path / "first", english) == "first-2"

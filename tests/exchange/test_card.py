@@ -17,7 +17,7 @@ from translate.config.load import load_config
 from translate.decoding import Translator
 from translate.decoding.loading import load_own_translator
 from translate.evaluation.evaluate import evaluate, write_report
-from translate.evaluation.metrics import describe_scores
+from translate.evaluation.scorer import Scorer
 from translate.exchange import export_run
 from translate.exchange.card import CardScores, read_scores, write_card
 from translate.runs.directory import RunDirectory, create_run
@@ -44,8 +44,9 @@ def run(toy: Toy, tmp_path: Path) -> RunDirectory:
     scored = evaluate(translator, toy.sources[:5], toy.references[:5], config.evaluation)
     settings = translator.config.model_dump(mode="json")
     run.evaluation.mkdir()
+    texts = [translation.text for translation in scored.translations]
+    scores = Scorer(config.evaluation).score("run", texts, toy.references[:5], metrics=scored.metrics)
     for name, step in (("newest", 150), ("older", 100)):
-        scores = describe_scores(scored.metrics)
         write_report(run.evaluation / name, scored.translations, scores, name=name, step=step, settings=settings)
     return run
 

@@ -23,7 +23,7 @@ MakeRun = Callable[..., Path]
 
 
 def train(step: int, **values: Any) -> dict[str, Any]:
-    shown = {"loss": 5.0 / step, "perplexity": 9.0, "gradient_norm": 1.5, "learning_rate": 0.001 * step}
+    shown = {"loss": 5.0 / step, "nll": math.log(9), "gradient_norm": 1.5, "learning_rate": 0.001 * step}
     tokens = {"target_tokens": 6000 * step, "target_tokens_per_second": 100.0}
     return {"kind": "train", "step": step, "epoch": 1, **shown, **tokens, **values}
 
@@ -65,7 +65,7 @@ def test_all_of_a_run_over_steps_and_over_time(make_run: MakeRun, tmp_path: Path
     assert [panel.title for panel in picture.panels] == titles
     training, validated = chart(picture, "Loss").series
     assert (training.name, training.kind, training.x, training.minutes) == ("demo", "training", [1.0, 2.0], [1.0, 4.5])
-    assert training.y == pytest.approx([math.log(9)] * 2)  # of the perplexity: the loss is the smoothed one
+    assert training.y == pytest.approx([math.log(9)] * 2)  # the loss is the smoothed one
     assert (validated.name, validated.kind, validated.x, validated.minutes) == ("demo", "validation", [1.0], [2.5])
     assert (validated.y, validated.marked) == ([2.0], (0, "best 2"))
     (bleu,) = chart(picture, "BLEU on validation").series

@@ -2,22 +2,32 @@
 
 from bisect import bisect
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from sacrebleu.metrics.base import Metric as SacreMetric
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.significance import PairedTest
 
+from translate.bars import show_progress
 from translate.bleu import load_bleu
+from translate.config.data import Direction
+from translate.config.languages import Languages
+from translate.config.load import read_resolved_config
 from translate.config.schema import EvaluationConfig
+from translate.data.corpora import ParallelCorpus
+from translate.data.text import read_lines
 from translate.errors import InputError
 from translate.evaluation.metrics import SCORES
+from translate.evaluation.mistakes import find_mistakes
 from translate.evaluation.programs import LineScores, MetricProgram, run_programs
+from translate.runs.directory import open_run
 
 Tokenize = Callable[[str], str]  # by sacreBLEU: words with spaces between them
 
+_FEW_LINES = 100  # tests of significance with fewer say little
 _LENGTHS = (1, 6, 11, 16, 21, 31, 51)  # smallest number of words in each bucket of sentences
 _FREQUENCIES = (1, 2, 5, 20, 100, 1000)  # smallest number of occurrences in each bucket of words
 
@@ -62,6 +72,50 @@ class Comparison(NamedTuple):
     lengths: tuple[Bucket, ...]  # chrF of sentences by the length of the reference
     frequencies: tuple[Bucket, ...]  # recall of the references' words, by their frequency
     changes: tuple[Change, ...]
+    warnings: tuple[str, ...] = ()
+
+
+def translate_systems(
+    systems: Mapping[str, Path], pairs: ParallelCorpus, *, set_name: str, languages: Mapping[str, str | None]
+) -> dict[str, list[str]]:
+    """The translations of a test set by each system, a run or a file; all are checked before a run translates.
+
+    Args:
+        languages: Arguments of `Translator.toward` for a test set that does not name its own.
+
+    Raises:
+        InputError: A file has another number of lines, or a run does not translate in the direction of the test set.
+    """
+    found: dict[str, list[str]] = {}
+    for name, system in systems.items():
+        if system.is_dir():
+            _check_direction(system, pairs.direction, set_name=set_name)
+        else:
+            found[name] = read_lines(system)
+            if len(found[name]) != len(pairs.targets):
+                here, there = f"{len(found[name]):,}", f"{len(pairs.targets):,}"
+                raise InputError(f"{name} has {here} lines, but the test set {set_name} has {there}")
+    return {name: found.get(name) or _translate(system, pairs, languages) for name, system in systems.items()}
+
+
+def _check_direction(run: Path, direction: Direction | None, *, set_name: str) -> None:
+    """Check that a run can translate in the direction of a test set; a set that names none passes."""
+    config = read_resolved_config(open_run(run).config)
+    languages, is_tuned = Languages(config.data), config.training.initialize_from is not None
+    if direction and (translated := languages.instead_of(languages.respell(direction), is_tuned=is_tuned)):
+        raise InputError(
+            f"{run} translates {translated}, but the test set {set_name} is {direction}: leave this run out, or give"
+            " --source and --reference"
+        )
+
+
+def _translate(run: Path, pairs: ParallelCorpus, languages: Mapping[str, str | None]) -> list[str]:
+    from translate.decoding.loading import load_translator  # after all checks, because it imports torch
+
+    translator = load_translator(run, token_scores=False).translator.toward(pairs.direction, **languages)
+    with show_progress("Translating", len(pairs.sources), unit="lines") as advance:
+        translations = translator.translate_stream(pairs.sources, on_finished=advance)
+        return [translation.text for translation in translations]
 
 
 def compare(
@@ -72,8 +126,9 @@ def compare(
     *,
     num_changes: int = 5,
     programs: Sequence[MetricProgram] = (),
+    translated_here: Collection[str] = (),
 ) -> Comparison:
-    """Compare the translations of systems with the first system's.
+    """Compare the translations of two or more systems with the first system's.
 
     Two tests estimate how probable so large a difference would be between systems of equal quality: paired bootstrap
     resampling and approximate randomisation, both by sacreBLEU.
@@ -83,18 +138,13 @@ def compare(
         num_changes: The number of largest gains, and of largest losses, to list for each system.
         programs: More scores. If a program scores lines, its scores are tested like sacreBLEU's. If a program fails,
             its scores are missing, and the log says why.
+        translated_here: The systems whose translations a model has just made.
 
     Raises:
-        InputError: The numbers of lines differ, there are no lines, there is one system, or the tokenizer's package is
-            missing.
+        InputError: The tokenizer's package is missing.
 
     Source: Koehn 2004, W04-3250; Riezler and Maxwell 2005, W05-0908; the buckets: Neubig et al. 2019, N19-4007.
     """
-    for name, translations in systems.items():
-        if len(translations) != len(references):
-            raise InputError(f"{name}: {len(translations)} translations but {len(references)} references")
-    if len(systems) < 2 or not references:
-        raise InputError("a comparison needs two systems, and at least one line")
     tokenize = load_bleu(config.bleu_tokenizer).tokenizer
     metrics, signatures = {}, {}
     for row in SCORES:
@@ -109,6 +159,13 @@ def compare(
         else:
             metrics[program.name] = _without_tests([scores.score for scores in found])
         signatures[program.name] = program.signature
+    warnings = list(
+        find_mistakes(
+            systems, references, sources, translated_here=translated_here, bleu_tokenizer=config.bleu_tokenizer
+        )
+    )
+    if len(references) < _FEW_LINES:
+        warnings.append(f"p and ± mean little with so few lines ({len(references)}): use {_FEW_LINES} or more")
     return Comparison(
         systems=tuple(systems),
         num_lines=len(references),
@@ -117,6 +174,7 @@ def compare(
         lengths=tuple(_by_length(systems, references, tokenize)),
         frequencies=tuple(_by_frequency(systems, references, tokenize)),
         changes=tuple(_largest_changes(systems, sources, references, num_changes)),
+        warnings=tuple(warnings),
     )
 
 

@@ -5,21 +5,28 @@ import dataclasses
 import itertools
 import json
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from translate._version import package_versions
 from translate.atomic import explain_write_errors, write_text
+from translate.bars import show_progress
 from translate.bleu import load_bleu
 from translate.config.schema import EvaluationConfig
+from translate.data.corpora import ParallelCorpus
 from translate.decoding import OnFinished, Translation, Translator, count_conditions, ignore_progress
+from translate.decoding.loading import LoadedTranslator
 from translate.distributed.process_group import SINGLE_PROCESS, World
+from translate.errors import RunError
 from translate.evaluation.metrics import Metric, score_translations
+from translate.evaluation.scorer import Scorer
 from translate.files import FileError, read_json
 from translate.fingerprint import fingerprint
 from translate.runs.checksums import CHECKSUMS, check_inside, write_checksums
+from translate.runs.directory import Checkpoint, open_run
+from translate.runs.metadata import describe_moment
 
 T = TypeVar("T")
 
@@ -91,6 +98,55 @@ class EvaluationReport:
     averaged: list[int] = dataclasses.field(default_factory=list)
 
 
+class ReportedSet(NamedTuple):
+    """A test set's evaluation, as `translate eval` shows it."""
+
+    title: str
+    report: dict[str, Any]  # with samples
+    error: RunError | None  # why the report could not be written
+
+
+def evaluate_run(
+    loaded: LoadedTranslator,
+    test_sets: Mapping[str, ParallelCorpus],
+    scorer: Scorer,
+    *,
+    checkpoint: Checkpoint,
+    languages: Mapping[str, str | None],
+    files: Sequence[Path] = (),
+    num_samples: int = 0,
+) -> Iterator[ReportedSet]:
+    """Translate and score test sets, and write a report on each into the run, where that is possible.
+
+    Args:
+        checkpoint: The name of the loaded checkpoint.
+        languages: Arguments of `Translator.toward` for a test set that does not name its own.
+        files: The source and the reference, if they are not a set of the config.
+        num_samples: The number of translations that each report shows.
+    """
+    translator, run = loaded
+    name_in_warnings, directory, set_names = str(run.directory), open_run(run.directory), run.config.data.keys_by_name()
+    moment: dict[str, Any] = {"step": run.step, "averaged": run.averaged}
+    engine = translator.engine.prepare(sum(len(pairs.sources) for pairs in test_sets.values()))
+    settings = {**translator.config.model_dump(mode="json"), "engine": engine}
+    for name, pairs in test_sets.items():
+        sources, references, searching = pairs.sources, pairs.targets, translator.toward(pairs.direction, **languages)
+        with show_progress(f"Translating {name}", len(sources), unit="lines") as advance:
+            translations, metrics = evaluate(searching, sources, references, scorer.config, on_finished=advance)
+        texts, error = [translation.text for translation in translations], None
+        scores = scorer.score(name_in_warnings, texts, references, sources, metrics=metrics)
+        folder = report_folder(directory.evaluation, name, files=files, set_names=set_names)
+        try:
+            report = write_report(folder, translations, scores, name=name, files=files, settings=settings, **moment)
+        except RunError as caught:
+            error, report = caught, {"name": name, "num_lines": len(texts), **scores}
+        if shown := spread_samples(len(sources), num_samples):
+            columns = {"source": sources, "reference": references, "translation": texts}
+            report["samples"] = [{side: lines[index] for side, lines in columns.items()} for index in shown]
+        what = f"{name}, {checkpoint} checkpoint ({describe_moment(**moment)}), {translator.config.brief}"
+        yield ReportedSet(f"{what}: {count_conditions(translations)}", report, error)
+
+
 def report_folder(evaluation: Path, name: str, *, files: Sequence[Path], set_names: Collection[str]) -> Path:
     """The folder for the report on a test set. Every other test set, and every other pair of files, has its own.
 
@@ -128,7 +184,7 @@ def write_report(
         The report.
 
     Args:
-        scores: As `describe_scores` gives them.
+        scores: As `Scorer.score` gives them.
         settings: The settings of the search.
         files: The source and the reference; none: a set of the config.
         averaged: The steps of the checkpoints whose average was evaluated, if one was.

@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from sacrebleu.metrics.base import Metric as SacreMetric
@@ -169,14 +169,6 @@ def score_conventions(
     }
     scorers |= {score.name: score.scorer(config.bleu_tokenizer) for score in SCORES if score.effort == "papers"}
     return tuple(score_corpus(name, scorer, hypotheses, references, 0) for name, scorer in scorers.items())
-
-
-def describe_scores(
-    metrics: Sequence[Metric], conventions: Sequence[Metric] = (), warnings: Iterable[str] = ()
-) -> dict[str, Any]:
-    """Scores for JSON, with scores by other conventions and signs that the wrong texts were scored."""
-    scores = {"metrics": metrics} | ({"conventions": conventions} if conventions else {})
-    return {key: [metric._asdict() for metric in group] for key, group in scores.items()} | {"warnings": list(warnings)}
 
 
 def score_corpus(

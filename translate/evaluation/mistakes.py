@@ -1,6 +1,6 @@
 """Signs that the wrong texts are scored, or in the wrong way: one file given twice, sides swapped, no translation."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations
 
 from translate.trigrams import are_in_different_languages, explain_unspaced
@@ -14,7 +14,7 @@ def find_mistakes(
     references: Sequence[str],
     sources: Sequence[str] | None = None,
     *,
-    translated_here: Sequence[str] = (),
+    translated_here: Collection[str] = (),
     bleu_tokenizer: str = "13a",
 ) -> Iterator[str]:
     """Warnings about texts that were probably not meant to be scored against each other; none for a few lines.
@@ -29,7 +29,7 @@ def find_mistakes(
         yield f"{problem}; score with --tokenize zh for Chinese, ja-mecab for Japanese, or char"
     texts = {**systems, "the references": references} | ({} if sources is None else {"the sources": sources})
     for (name, lines), (other, others) in combinations(texts.items(), 2):
-        num_equal = sum(line == each for line, each in zip(lines, others, strict=True))
+        num_equal = sum(map(str.__eq__, lines, others))
         is_learnt = other == "the references" and name in translated_here
         share = 0.5 if other == "the sources" else _NEARLY_ALL
         if num_equal >= share * len(lines) and not is_learnt:

@@ -53,12 +53,16 @@ class MetricProgram(NamedTuple):
     command: tuple[str, ...]  # with {source}, {hypothesis} and {reference} for the paths of files
 
     @classmethod
-    def parse_all(cls, texts: Sequence[str] | None, config: EvaluationConfig) -> list["MetricProgram"]:
-        """Read the values of `--metric`; see `parse`."""
+    def parse_all(
+        cls, texts: Sequence[str] | None, config: EvaluationConfig, *, has_sources: bool = True
+    ) -> list["MetricProgram"]:
+        """Read the values of `--metric`, which may need the sources; see `parse`."""
         programs = [cls.parse(text, config.programs) for text in texts or ()]
         names = [program.name for program in programs]
         if twice := [name for name in names if names.count(name) > 1]:
             raise InputError(f"--metric: {twice[0]} names two programs; choose another name")
+        if not has_sources and any("{source}" in word for program in programs for word in program.command):
+            raise InputError("--metric: the program reads {source}: name the text with --source F")
         return programs
 
     @classmethod

@@ -1,14 +1,19 @@
 """Chooses beam size and length penalty on a validation set."""
 
 from collections.abc import Callable, Collection
+from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
+from translate.config.load import override_config, read_resolved_config
 from translate.config.schema import EvaluationConfig
 from translate.data.corpora import ParallelCorpus
 from translate.decoding import Translator
+from translate.decoding.loading import load_translator
 from translate.errors import InputError
 from translate.evaluation.evaluate import evaluate
+from translate.runs.directory import Checkpoint, open_run, write_config
+from translate.runs.lock import lock_run
 
 Settings = dict[str, int | float | str]  # values of `DecodingConfig`
 
@@ -24,6 +29,42 @@ class TunedSettings(NamedTuple):
 
     settings: Settings
     bleu: float
+
+    @property
+    def penalty(self) -> str:
+        """The length penalty, such as "gnmt 0.6"."""
+        kind = str(self.settings["length_penalty_kind"])
+        return kind if kind == "none" else f"{kind} {self.settings['length_penalty']:g}"
+
+
+def tune_run(
+    run: Path,
+    corpora: Collection[ParallelCorpus],
+    *,
+    checkpoint: Checkpoint,
+    is_saved: bool,
+    on_tried: Callable[[TunedSettings], object],
+) -> tuple[TunedSettings, dict[str, int | float | str]]:
+    """Choose the search settings of a run with `tune_decoding`, and save them as its defaults if they are wanted.
+
+    Returns:
+        The settings, and their values by the key of the config.
+
+    Raises:
+        InputError: The run samples, or another process trains in it: raised before the searches.
+    """
+    if is_saved:
+        with lock_run(run):
+            pass
+    loaded = load_translator(run, checkpoint=checkpoint, token_scores=False)
+    chosen = tune_decoding(loaded.translator, corpora, loaded.run.config.evaluation, on_tried=on_tried)
+    changes = {f"decoding.{key}": value for key, value in chosen.settings.items()}
+    if is_saved:
+        with lock_run(run):
+            # The config is read again, because training may have continued with other settings in the meantime.
+            directory = open_run(run)
+            write_config(directory, override_config(read_resolved_config(directory.config), changes))
+    return chosen, changes
 
 
 def tune_decoding(
@@ -70,6 +111,6 @@ def tune_decoding(
         chosen = better(tried({"beam_size": size, **penalty}), chosen)
     if chosen.settings["beam_size"] == 1:
         return chosen  # greedy search ranks nothing
-    others: list[Settings] = [dict(zip(penalty, each, strict=True)) for each in _PENALTIES]
-    best = max((tried(chosen.settings | each) for each in others if each != penalty), key=lambda each: each.bleu)
+    others: list[Settings] = [dict(zip(penalty, values, strict=True)) for values in _PENALTIES]
+    best = max((tried(chosen.settings | other) for other in others if other != penalty), key=lambda found: found.bleu)
     return better(best, chosen)

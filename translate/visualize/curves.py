@@ -10,6 +10,7 @@ from typing import Literal
 from translate.config.load import read_resolved_config
 from translate.errors import InputError
 from translate.evaluation.metrics import HEADLINES
+from translate.messages import distinct_names
 from translate.runs.directory import open_run
 from translate.runs.metadata import describe_moment
 from translate.runs.metrics import averaged_steps, best_checkpoint_record, read_metrics
@@ -39,12 +40,8 @@ def curves_picture(runs: Sequence[Path], *, over: Literal["step", "minutes"] = "
         InputError: A path is not a run or is given twice, or no run has recorded anything yet.
         RunError: A run is damaged.
     """
-    names = [run.resolve().name for run in runs]
-    if len(set(names)) < len(names):
-        names = [str(run) for run in runs]
-    if len(set(names)) < len(names):
-        raise InputError(f"{', '.join(names)}: a run is named twice")
-    names = [name.encode(errors="backslashreplace").decode() for name in names]  # a path may not be UTF-8
+    # A path may not be UTF-8.
+    names = [name.encode(errors="backslashreplace").decode() for name in distinct_names(runs)]
     opened = {name: open_run(run) for name, run in zip(names, runs, strict=True)}
     records = {name: read_metrics(run) for name, run in opened.items()}
     best = {

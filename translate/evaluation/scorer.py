@@ -1,0 +1,50 @@
+"""Scores texts as `translate eval` does: with sacreBLEU and other programs, and with a warning about wrong texts."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from translate.config.schema import EvaluationConfig
+from translate.evaluation.metrics import Metric, score_conventions, score_translations
+from translate.evaluation.mistakes import find_mistakes
+from translate.evaluation.programs import MetricProgram, score_with
+
+
+@dataclasses.dataclass(frozen=True)
+class Scorer:
+    """The scores that are wanted for each text."""
+
+    config: EvaluationConfig
+    programs: Sequence[MetricProgram] = ()
+    as_in_papers: bool = False  # also by the conventions of papers
+
+    def score(
+        self,
+        name: str,
+        hypotheses: Sequence[str],
+        references: Sequence[str],
+        sources: Sequence[str] | None = None,
+        *,
+        metrics: Sequence[Metric] | None = None,
+    ) -> dict[str, Any]:
+        """The scores of translations for JSON, with signs that the wrong texts were scored.
+
+        Args:
+            name: The name of the translations in warnings.
+            metrics: SacreBLEU's scores of translations that a model has just made; None: compute them.
+
+        Raises:
+            InputError: The numbers of lines differ, there are no lines, or the tokenizer's package is missing.
+        """
+        made_here = [name] if metrics else []
+        metrics = metrics or score_translations(hypotheses, references, self.config)
+        programs = score_with(self.programs, sources or [], hypotheses, references, self.config)
+        scores = {"metrics": [*metrics, *programs]}
+        if self.as_in_papers:
+            scores["conventions"] = [*score_conventions(hypotheses, references, self.config)]
+        tokenizer = self.config.bleu_tokenizer
+        warnings = find_mistakes(
+            {name: hypotheses}, references, sources, translated_here=made_here, bleu_tokenizer=tokenizer
+        )
+        listed = {group: [metric._asdict() for metric in found] for group, found in scores.items()}
+        return {**listed, "warnings": list(warnings)}
