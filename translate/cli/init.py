@@ -45,13 +45,16 @@ def init(
 
     show_only("translate.starter.corpus", "translate.data.tables")  # what they do not use
     found = start(source, target, name=name, from_=from_, to=to)
-    lengths = "{:.0f} and {:.0f} subwords per sentence".format(*found.mean_lengths)
-    rows = [("text", f"{' → '.join(found.direction)}, {found.num_given:,} pairs, {lengths}")]
-    rows += [("left out", f"{count:,} {reason}") for reason, count in found.left_out.items()]
-    rows += [(part, f"{size:,} pairs in {found.folder}/{part}.*") for part, size in found.num_pairs.items()]
-    size = f"{found.vocab_size:,} subwords, {found.num_steps:,} steps"
-    rows += [("config", f"{found.config}: preset {found.preset}, {size}"), ("findings", count_findings(found.findings))]
-    text = [*aligned_columns(rows), *(finding.draw() for finding in found.findings if finding.severity != "note")]
+    report, lengths = found.report, found.report.lengths
+    sizes = {part: len(pairs) for part, pairs in found.split.parts.items()}
+    subwords = f"{lengths.mean_source:.0f} and {lengths.mean_target:.0f} subwords per sentence"
+    rows = [("text", f"{' → '.join(found.direction)}, {found.num_given:,} pairs, {subwords}")]
+    rows += [("left out", f"{count:,} {reason}") for reason, count in found.split.left_out.items()]
+    rows += [(part, f"{size:,} pairs in {found.folder}/{part}.*") for part, size in sizes.items()]
+    size = f"{report.vocabularies[0].size:,} subwords, {report.plan.num_steps:,} steps"
+    rows += [("config", f"{found.config}: preset {found.preset}, {size}")]
+    rows += [("findings", count_findings(report.findings))]
+    text = [*aligned_columns(rows), *(finding.draw() for finding in report.findings if finding.severity != "note")]
     if not found.is_ready:
         retry = f"correct the text, remove {found.config} and {found.folder}, and run this command again"
         text += ["", f"Not ready: {retry}."]
@@ -61,13 +64,13 @@ def init(
     document = {
         "config": str(found.config),
         "languages": [*found.direction],
-        "num_pairs": {"given": found.num_given, **found.num_pairs},
+        "num_pairs": {"given": found.num_given, **sizes},
         "preset": found.preset,
-        "num_steps": found.num_steps,
-        "seconds": found.seconds,
+        "num_steps": report.plan.num_steps,
+        "seconds": report.plan.seconds,
         "commands": [*found.next_commands],
-        "left_out": found.left_out,
-        "findings": plain(found.findings),
+        "left_out": found.split.left_out,
+        "findings": plain(report.findings),
     }
     print_result("\n".join(text), document, as_json=as_json)
     if not found.is_ready:

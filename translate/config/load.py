@@ -96,17 +96,12 @@ def read_resolved_config(path: Path) -> Config:
     Raises:
         InputError: The file is unreadable, invalid or incomplete.
     """
-    return parse_resolved_config(read_yaml(path, may_be_pipe=False), path)
-
-
-def parse_resolved_config(document: Document, path: Path) -> Config:
-    """Check a config that this version or an older one wrote; see `read_resolved_config`."""
+    document = read_yaml(path, may_be_pipe=False)
     _convert_old_keys(document, path)
     config = _validate(document)
     missing = [name for name in Config.model_fields if name not in config.model_fields_set]
-    missing = missing or [
-        f"model.{name}" for name in ModelConfig.model_fields if name not in config.model.model_fields_set
-    ]
+    given = config.model.model_fields_set
+    missing = missing or [f"model.{name}" for name in ModelConfig.model_fields if name not in given]
     if missing:
         raise InputError(f"{path}: incomplete, without {', '.join(missing)}; copy it again from its source")
     return config
@@ -171,15 +166,15 @@ def _read_extended(path: Path, chain: tuple[Path, ...]) -> Document:
 
 
 def _convert_old_keys(document: Document, path: Path) -> None:
-    """Update a run's config from an older version to this version's keys, and warn of removed keys that were set."""
+    """Replace what only older versions have in a run's config, and warn of what was set."""
     decoding = document.values.get("decoding")
     if isinstance(decoding, dict) and decoding.get("mbr") == "bleu":  # until 0.13.0
         decoding["mbr"] = "chrf"
         logger.warning(f"{path}: decoding.mbr = bleu is no longer supported, and chrf is used instead")
     for key, (default, advice) in REMOVED_KEYS.items():
-        name, _, last = key.partition(".")
-        section = document.values.get(name)
-        if isinstance(section, dict) and last in section and (value := section.pop(last)) != default:
+        section, _, name = key.partition(".")
+        keys = document.values.get(section)
+        if isinstance(keys, dict) and (value := keys.pop(name, default)) != default:
             logger.warning(f"{path}: {key} = {value!r} is ignored: {advice}")
 
 

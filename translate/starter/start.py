@@ -1,15 +1,17 @@
 """From text without a config to what `translate train` takes: held-out sets, a config, and the next commands."""
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from translate.atomic import atomic_folder, write_text
 from translate.config.data import Direction
 from translate.errors import InputError
 from translate.files import require_name
-from translate.lint.findings import Finding
 from translate.messages import describe_seconds
-from translate.starter.corpus import find_corpora, read_named, split_pairs, write_split
+from translate.starter.corpus import Split, find_corpora, read_named, split_pairs, write_split
+
+if TYPE_CHECKING:
+    from translate.lint.check import Report
 
 _LITTLE_TEXT = 20_000  # pairs
 
@@ -21,24 +23,19 @@ class Starter(NamedTuple):
     folder: Path  # of the text
     direction: Direction
     num_given: int  # pairs
-    num_pairs: dict[str, int]  # in train, validation and test
-    left_out: dict[str, int]  # number of pairs by reason
+    split: Split
     preset: str
-    vocab_size: int
-    mean_lengths: tuple[float, float]  # of a source and of a target, in subwords
-    num_steps: int
-    seconds: float | None  # of training; None: it would fail
-    findings: tuple[Finding, ...]  # errors first
+    report: "Report"  # of the check, for this machine
 
     @property
     def is_ready(self) -> bool:
         """Whether training can begin."""
-        return all(finding.severity != "error" for finding in self.findings)
+        return not self.report.count("error")
 
     @property
     def is_little(self) -> bool:
         """Whether fine-tuning a model that others trained on more text would be better."""
-        return self.num_pairs["train"] < _LITTLE_TEXT
+        return len(self.split.parts["train"]) < _LITTLE_TEXT
 
     @property
     def next_commands(self) -> dict[str, str]:
@@ -48,7 +45,8 @@ class Starter(NamedTuple):
                 f"translate check {self.config}": f"shows the lines, counted in {self.folder}",
                 f"translate train {self.config} --ignore-errors": "trains on it as it is",
             }
-        time = "it would fail" if self.seconds is None else f"{describe_seconds(self.seconds)} here"
+        seconds = self.report.plan.seconds
+        time = "it would fail" if seconds is None else f"{describe_seconds(seconds)} here"
         return {
             f"translate train {self.config}": time,
             f"translate eval runs/{self.folder}": "the scores on the test set",
@@ -82,18 +80,4 @@ def start(source: str, target: Path | None, *, name: str | None, from_: str | No
         write_split(split, corpora, temporary, direction)
         found = propose_config(direction, name=name, folder=temporary)
     write_text(config, found.text)
-    report, sizes = found.report, {part: len(pairs) for part, pairs in split.parts.items()}
-    return Starter(
-        config,
-        folder,
-        direction,
-        num_given=len(corpora["train"].sources),
-        num_pairs=sizes,
-        left_out=split.left_out,
-        preset=found.preset,
-        vocab_size=report.vocabularies[0].size,
-        mean_lengths=(report.lengths.mean_source, report.lengths.mean_target),
-        num_steps=report.plan.num_steps,
-        seconds=report.plan.seconds,
-        findings=report.findings,
-    )
+    return Starter(config, folder, direction, len(corpora["train"].sources), split, found.preset, found.report)
