@@ -167,14 +167,14 @@ CorporaByName = dict[Annotated[str, Field(pattern=r"^[\w-]+$")], Corpus]
 
 
 def is_by_name(value: object) -> bool:
-    """Whether a value of `data.validation` is a mapping of names to corpora, and not a corpus or some of its keys."""
+    """Whether a value of `data.validation` maps names to corpora, and is not one corpus or some of its keys."""
     if not isinstance(value, dict) or not value or value.keys() & {"kind", "augment"}:
         return False
     return all(isinstance(each, dict | WeightedCorpus) for each in value.values())
 
 
 def by_name(corpora: Any) -> dict[str, Any]:
-    """The corpora of a key of `data` by name; those of a list by their index, and a single one by an empty name."""
+    """The corpora in a value of `data` by name: in a list by the index, and a single one by an empty name."""
     if isinstance(corpora, list | tuple):
         return {str(index): corpus for index, corpus in enumerate(corpora)}
     if isinstance(corpora, dict) and all(isinstance(each, dict | WeightedCorpus) for each in corpora.values()):
@@ -206,7 +206,7 @@ def corpus_title(corpus: Corpus) -> str:
 
 
 def without_reverse(corpora: Mapping[str, Corpus]) -> dict[str, Corpus]:
-    """Corpora by key, with `both_directions` again in place of a second corpus that is the first one reversed."""
+    """Corpora by key, where a corpus and its reverse, which follows it, are one corpus with `both_directions` again."""
     found: dict[str, Corpus] = {}
     for key, corpus in corpora.items():
         last = next(reversed(found), "")
@@ -279,7 +279,7 @@ class DataConfig(Section):
         return list(without_reverse(self.corpora("train")).values())
 
     def corpora(self, *kinds: Literal["train", "validation", "validation_also", "test"]) -> dict[str, Corpus]:
-        """The corpora of some keys, or all that are held out, by the key of each: `data.train.0`, `data.test.news`."""
+        """The corpora of these kinds, or all held-out ones, by their keys, such as `data.train.0` or `data.test.news`."""
         found: dict[str, Corpus] = {}
         for kind in kinds or ("validation", "validation_also", "test"):
             found |= {f"data.{kind}.{name}".rstrip("."): each for name, each in by_name(getattr(self, kind)).items()}

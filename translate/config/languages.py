@@ -41,7 +41,7 @@ class Languages:
         )
         targets = {each.target for each in self.directions} or {data.target_language} & {*self.mutual}
         self.default_target = targets.pop() if len(targets) == 1 else None
-        """The language to translate to if a text names none and its own is in no direction; None: it must name one."""
+        """The target of a text that names none and whose own language is in no direction; None: it must name one."""
         trained_targets = {target for _, target in trained}
         self.tags = data.language_tags or ("source" if len(trained_targets) > 1 else None)
         """The side that has language tags: see `data.language_tags`; None: neither."""
@@ -109,15 +109,15 @@ class Languages:
         return str(self) if source == target and direction not in self.directions and not may_have_more else ""
 
     def check(self, corpus: WeightedCorpus, *, key: str, is_tuned: bool) -> None:
-        """Check that the model can translate in the direction of a held-out corpus.
+        """Check that a held-out corpus has a direction in which the model translates.
 
         Args:
             key: The corpus's key in the config, for the message.
             is_tuned: See `instead_of`.
 
         Raises:
-            InputError: It cannot translate in the corpus's direction; or the corpus names no languages, and no
-                training corpus has those of `data`.
+            InputError: The model cannot translate in that direction; or the corpus names no languages, and no training
+                corpus has those of `data`.
         """
         direction, is_named = self.data.direction_of(corpus), corpus.source_language or corpus.target_language
         translated = self.instead_of(direction, is_tuned=is_tuned)
@@ -131,14 +131,14 @@ class Languages:
             )
 
     def tags_of(self, direction: Direction) -> tuple[str | None, str | None]:
-        """The tags before each source and before each target in a direction, where there are any."""
+        """The tag before each source and the tag before each target in a direction; None: there is none."""
         source, target = map(self.data.language_tag.format, direction)
         places = {"source": (target, None), "target": (None, target), "both": (source, target)}
         return places[self.tags] if self.tags else (None, None)
 
     @property
     def all_tags(self) -> tuple[list[str], list[str]]:
-        """All tags of sources in training, those of languages before those of corpora, and all tags of targets."""
+        """All tags of sources in training, with the languages' before the corpora's, and all tags of targets."""
         pairs = [*map(self.tags_of, self.directions), *((corpus.source_tag, None) for corpus in self.data.train)]
         sources, targets = ([*dict.fromkeys(filter(None, (pair[side] for pair in pairs)))] for side in (0, 1))
         return sources, targets
@@ -154,14 +154,14 @@ class Languages:
         """The direction in which to translate.
 
         Args:
-            to: The language of the translations; None: the only one from `from_`, or the usual one.
-            from_: The language of the sources; None: the only one, or any if the model does not need to know.
-            default: The languages that are not given, if the model translates so.
-            names: What the caller calls these two, for errors.
+            to: The language of the translations; None: the only one that `from_` is translated to, or the usual one.
+            from_: The language of the sources; None: the only one, or UNKNOWN if the model does not need to know.
+            default: Gives the languages that the caller leaves out, if the model has such a direction.
+            names: What the caller calls `to` and `from_`, for errors.
 
         Raises:
-            InputError: The model does not have the language, or has a choice of several; or the two are the same, and
-                the model has not been trained to copy.
+            InputError: The model does not have a language, or several languages are possible; or both languages are
+                the same, and the model has not been trained to copy.
         """
         if default and not (to or from_):
             return default

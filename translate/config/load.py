@@ -55,8 +55,8 @@ def load_config(
     """Read a config, the configs that it extends, and overrides; check it, and find the files that it names.
 
     A relative path is looked up in `data.root`, then next to the config that names it, then in the working directory.
-    A mapping is merged key by key into the one that it extends. A list replaces the extended one, and so does a corpus
-    that names its kind; null removes a test set.
+    A mapping is merged key by key into the mapping of the extended config. A list, or a corpus that names its kind,
+    replaces what the extended config has, and null removes a test set.
 
     Args:
         config: A path, the name of a preset, or the content of a config file.

@@ -33,7 +33,7 @@ _DIGEST_LINES = 10_000  # changing this number changes the checksum of the train
 class ParallelCorpus(NamedTuple):
     """Sentences and their translations: `targets[i]` translates `sources[i]`.
 
-    A large corpus is in a file: read it in order, by iteration or in slices (which are lists).
+    The text of a large corpus is in a file. Read it in order, by iteration or in slices, which are lists.
     """
 
     name: str  # for logs: the files or the data set
@@ -97,7 +97,7 @@ def balance_directions(corpora: Sequence[ParallelCorpus], temperature: float | N
 
 
 def repeat_by_weight(corpus: ParallelCorpus) -> ParallelCorpus:
-    """The pairs of an epoch: each as often as the weight says; for a fraction, evenly spaced ones once more."""
+    """Repeat the pairs of a corpus as often as its weight says. A fraction repeats evenly spaced pairs once more."""
     size = max(1, round(corpus.weight * len(corpus.sources)))
     sources, targets = (SpacedText(side, size) for side in (corpus.sources, corpus.targets))
     return corpus._replace(sources=sources, targets=targets, weight=1.0)

@@ -61,10 +61,7 @@ class StreamPosition(NamedTuple):
 def open_stream(
     corpus: TableCorpus | HubCorpus, position: StreamPosition
 ) -> Iterator[tuple[PairChunk, dict[str, Any] | None]]:
-    """Yield chunks of pairs from the row at the given position on. Each chunk has its own state; nothing is stored.
-
-    See `read_table`.
-    """
+    """Read pairs in chunks from a position on, each with the state from which it can be read again; see `read_table`."""
     if isinstance(corpus, TableCorpus):
         yield from ((chunk, None) for chunk in read_table(corpus))
         return
@@ -209,7 +206,7 @@ def _shown(cell: Any) -> str:
 
 
 def _tmx_pairs(corpus: TableCorpus) -> Iterator[tuple[str, str]]:
-    """Yield the pairs of a translation memory. The log counts the units that lack one of the two languages."""
+    """The pairs of a translation memory. The log counts the units that lack one of the two languages."""
     languages, num_pairs, total = dict[str, None](), 0, 0
     for unit in _tmx_units(corpus.path):
         languages |= dict.fromkeys(unit)

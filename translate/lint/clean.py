@@ -96,7 +96,7 @@ def clean(loaded: LoadedConfig, output: Path, rules: Sequence[str]) -> list[Clea
 def _judge(
     survey: Survey, rules: Sequence[str], known: Mapping[str, KnownLanguage], held_out: Sequence[Sequence[Ints]]
 ) -> NDArray[np.int8]:
-    """The place in `rules` of the first one that each pair breaks; the number of rules: it breaks none.
+    """For each pair, the index in `rules` of the first rule that it breaks; `len(rules)` if it breaks none.
 
     Lengths and repetitions are judged last, among the pairs that are left.
 

@@ -256,7 +256,7 @@ DATA_CHECKS = [
 
 
 def settings_findings(config: Config, facts: DataFacts | None = None) -> Iterator[Finding]:
-    """Findings about the settings alone, and, if its size is known, together with the data."""
+    """Findings about the settings alone and, if `facts` are given, about the settings with the data."""
     case = Case(config, facts)
     for check in SETTINGS_CHECKS if facts is None else SETTINGS_CHECKS + DATA_CHECKS:
         if check.is_due(case):

@@ -114,9 +114,10 @@ def examine_spelling(
 def spelling_findings(
     key: str, spelling: Sequence[SideSpelling], *, unit: Unit, is_fine_tuning: bool = False, is_given: bool = False
 ) -> Iterator[Finding]:
-    """Characters without an entry: a warning from 0.1 % of the tokens on if lost, from 2 % on if spelt as bytes.
+    """Findings about characters without an entry.
 
-    If most letters of a script are lost, that is an error.
+    They are a warning from 0.1 % of the tokens on if they are lost, and from 2 % on if they are spelt as bytes. If most
+    letters of a script are lost, that is an error.
 
     Args:
         is_given: Whether the tokenizer is `tokenizer.source_model`.

@@ -155,9 +155,9 @@ def read_named(corpora: Mapping[str, Corpus]) -> dict[str, ParallelCorpus]:
 def split_pairs(corpus: ParallelCorpus, held_out: Mapping[str, ParallelCorpus]) -> Split:
     """Hold out pairs that share no sentence with training on either side; near-duplicates count as the same.
 
-    They are those that share their sentences with the fewest other pairs, usually with none, and have usual lengths. A
-    tenth of the corpus is held out at most, with those that share a sentence. Which ones these are depends on the
-    corpus alone.
+    The held-out pairs are those that share their sentences with the fewest other pairs, usually with none, and have
+    usual lengths. At most a tenth of the corpus is lost to training, with the pairs that share a sentence with them.
+    The choice depends on the corpus alone.
 
     Args:
         held_out: The validation and the test set, if they are given.

@@ -35,14 +35,14 @@ class NewConfig(NamedTuple):
 def choose_settings(
     num_tokens: Sequence[float], num_characters: int, *, device: str
 ) -> tuple[str, int, dict[str, Any]]:
-    """Choose the preset for a corpus, how often it is seen, and settings that may differ from the preset's.
+    """Choose the preset for a corpus, the number of epochs, and settings that may differ from the preset's.
 
     The preset multi30k has 8,000 subwords for the 900,000 tokens of Multi30k, and sees them 22 times. Of 1,000 and
     4,000 of its pairs, the validation loss was lowest after 45 and 72 times. `translate check` warns from 50 parameters
     per target token on.
 
     Args:
-        num_tokens: Roughly, of the sources and of the targets.
+        num_tokens: Estimated numbers of tokens in the sources and in the targets.
         num_characters: The number of different characters.
         device: The kind of device that will train.
     """
@@ -120,9 +120,10 @@ def propose_config(direction: Direction, *, name: str, folder: Path) -> NewConfi
 
 
 def choose_steps(num_steps: int, preset: TrainingConfig) -> dict[str, Any]:
-    """Settings for about so many steps, to two digits; none if the preset has about as many.
+    """The settings of a training with about `num_steps`, rounded to two digits; empty if the preset has about as many.
 
-    The rate's peak is the preset's. That of noam depends on the warm-up, which stays as long if there is time for it.
+    The peak of the learning rate is the preset's. With noam it depends on the warm-up, which stays as long if the
+    training has time for it.
     """
     if abs(num_steps / preset.max_steps - 1.0) < 0.1:
         return {}
