@@ -279,7 +279,7 @@ class DataConfig(Section):
         return list(without_reverse(self.corpora("train")).values())
 
     def corpora(self, *kinds: Literal["train", "validation", "validation_also", "test"]) -> dict[str, Corpus]:
-        """The corpora of these kinds, or all held-out ones, by their keys, such as `data.train.0` or `data.test.news`."""
+        """The corpora of these kinds, or all held-out ones, by their keys: `data.train.0`, `data.test.news`."""
         found: dict[str, Corpus] = {}
         for kind in kinds or ("validation", "validation_also", "test"):
             found |= {f"data.{kind}.{name}".rstrip("."): each for name, each in by_name(getattr(self, kind)).items()}

@@ -61,7 +61,7 @@ class StreamPosition(NamedTuple):
 def open_stream(
     corpus: TableCorpus | HubCorpus, position: StreamPosition
 ) -> Iterator[tuple[PairChunk, dict[str, Any] | None]]:
-    """Read pairs in chunks from a position on, each with the state from which it can be read again; see `read_table`."""
+    """Read pairs from a position on, in chunks with the state from which each can be read again."""
     if isinstance(corpus, TableCorpus):
         yield from ((chunk, None) for chunk in read_table(corpus))
         return
