@@ -13,10 +13,9 @@ from translate.config.decoding import DecodingConfig
 from translate.config.load import override_config
 from translate.config.schema import Config
 from translate.data.tokenizer import Tokenizers
-from translate.decoding import Request, Translation, Translator
+from translate.decoding import Request, Translation, Translator, count_conditions
 from translate.decoding.constraints.terminology import Terminology
 from translate.decoding.output.formats import describe
-from translate.decoding.request import count_conditions
 from translate.decoding.splitting import split_sentences, split_text
 from translate.errors import InputError
 from translate.exchange.foreign import Vocabulary, reorder_sentencepiece

@@ -13,6 +13,7 @@ from starlette.testclient import TestClient
 
 from translate.decoding import Translation
 from translate.decoding.loading import load_own_translator
+from translate.decoding.output.flags import FLAGS
 from translate.decoding.output.formats import CorpusScore, describe, score_records
 from translate.server.app import create_app
 from translate.server.batching import Job
@@ -131,6 +132,7 @@ def test_models(client: TestClient) -> None:
     assert [first[key] for key in ("name", "source_language", "target_language", "step")] == ["first", "de", "en", 7]
     assert (second["name"], second["engine"], second["settings"]["beam_size"]) == ("second", "translate", 3)
     assert first["parameters"] > 10_000 and answer["limits"]["texts"] == 1000
+    assert answer["conditions"].keys() == FLAGS.keys()
 
 
 @pytest.mark.parametrize(

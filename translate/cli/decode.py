@@ -305,6 +305,7 @@ def score(
     pairs = paired_lines(open_lines(source), open_lines(target))
     check_outputs({"--output": output or STANDARD_OUTPUT})
     from translate.decoding.loading import load_own_translator
+    from translate.decoding.output.flags import FLAGS
     from translate.decoding.output.formats import CorpusScore, score_records
 
     translator = load_own_translator(run, checkpoint=checkpoint, options=options).translator.toward(**languages)
@@ -312,7 +313,7 @@ def score(
     with show_progress("Scoring", pairs.total, unit="lines") as advance:
         records = score_records(translator, pairs, total, on_finished=advance)
         write_lines((json.dumps(record, ensure_ascii=False) for record in records), output)
-    cut = f", {total.cut} too long and cut" if total.cut else ""
+    cut = f", {total.cut} {FLAGS['source_truncated'].phrase}" if total.cut else ""
     logger.info(
         f"{total.lines} lines, {total.tokens} tokens, {total.log_prob:.2f} nats, perplexity {total.perplexity:.3f}{cut}"
     )

@@ -11,7 +11,8 @@ from torch import Tensor
 from translate.data.batching import EncodedPair, batch_by_tokens, collate
 from translate.data.tokenizer import Tokenizers
 from translate.decoding.output.words import group_words
-from translate.decoding.request import OnFinished, Translation, ignore_progress
+from translate.decoding.request import OnFinished, ignore_progress
+from translate.decoding.translation import Translation
 from translate.model import Transformer, log_probabilities
 from translate.model.device import explain_out_of_memory
 from translate.model.transformer import record_attention

@@ -18,9 +18,10 @@ from translate.config.decoding import DecodingConfig
 from translate.data.text import in_one_line
 from translate.data.tokenizer import Tokenizer, Tokenizers
 from translate.decoding.constraints.phrases import build_word_tables, encode_phrase, unsatisfied_phrases
-from translate.decoding.request import SearchInput, Translation
+from translate.decoding.request import SearchInput
 from translate.decoding.search.beam import Hypothesis
 from translate.decoding.search.settings import build_scoring
+from translate.decoding.translation import Translation
 
 
 def spell(ids: list[int], target: Tokenizer) -> str:

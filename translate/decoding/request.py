@@ -1,23 +1,16 @@
-"""Records of a line: request, search inputs, translation and its conditions; and the buffers that read lines ahead."""
+"""What is to be translated: requests, the search inputs that they become, and the buffers that read lines ahead."""
 
-import html
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from translate.config.data import Direction
 from translate.decoding.constraints.terminology import Terminology
-from translate.decoding.output.flags import flag_translation
-from translate.decoding.output.words import WordConfidence, group_words, word_confidences
 
 OnFinished = Callable[[int], object]
 """Receives the number of newly finished lines, to show progress; called from any thread, but never from two at once."""
 
 BUFFER_CHARACTERS = 1_000_000  # a buffer of very long lines ends early
-
-_DOUBTFUL = 0.5  # in a notebook the bar of a less probable word is orange
-
 
 Item = TypeVar("Item", bound=tuple[Any, ...])
 
@@ -43,7 +36,7 @@ class Request(NamedTuple):
 
 
 def merge_phrases(required: Iterable[str], terms: Iterable[str]) -> list[str]:
-    """The phrases that a line requires and those of its terms, each as often as it is in the one or in the other."""
+    """The required phrases, then those of the terms. A phrase in both counts as often as in the list with more."""
     required = list(required)
     return [*required, *(Counter(terms) - Counter(required)).elements()]
 
@@ -87,140 +80,6 @@ class SearchInput(NamedTuple):
     def is_free(self) -> bool:
         """Whether there is something to translate and no constraint on it, so that every engine can."""
         return self.has_words and not (self.prefix_ids or self.phrase_ids)
-
-
-class Translation(NamedTuple):
-    """The translation of one line, its scores and its condition. `str()` gives `text`; a notebook shows a picture."""
-
-    source: str
-    text: str
-    ids: list[int]  # subwords of `text`
-    log_prob: float  # nats, of `ids` and the end symbol if the search reached it; `Translator.score` gives the same
-    score: float  # the search ranked by it: log_prob with its penalties
-    truncated: bool  # the search reached the maximum length before the end symbol
-    source_truncated: bool  # the source was cut to the most tokens that the model takes
-    token_log_probs: Sequence[float] = ()  # nats, of each id, and of the end symbol if the search reached it
-    source_ids: Sequence[int] = ()  # subwords of `source`, as many as the model saw, without tags
-    unmet: tuple[str, ...] = ()  # required phrases that the translation does not contain
-    alternatives: tuple["Translation", ...] = ()  # the rest of the n-best list
-    pieces: tuple["Translation", ...] = ()  # translations of the pieces of a source that was split
-    alignment: str | None = None  # links between words in Pharaoh format; None: not computed
-    tokens: Sequence[str] = ()  # `ids` as the vocabulary writes them
-    source_tokens: Sequence[str] = ()  # `source_ids` likewise
-    direction: Direction | None = None
-
-    def __str__(self) -> str:
-        return self.text
-
-    def __repr__(self) -> str:
-        others = f", {len(self.alternatives)} alternatives" if self.alternatives else ""
-        flags = f", {', '.join(sorted(self.flags))}" if self.flags else ""
-        return f"<Translation {self.text!r}, score {self.score:.3f}{others}{flags}>"
-
-    def _repr_html_(self) -> str:
-        """Each word with its probability, below the source word that it aligns to.
-
-        There are no scripts and no colours of text, so that it is readable in light and dark themes.
-        """
-        facts = [f"score {self.score:.3f}", f"log-probability {self.log_prob:.3f} nats"]
-        facts += [flag.replace("_", " ") for flag in sorted(self.flags)]
-        above: dict[int, str] = {}  # the source word by the word's number
-        if self.alignment and not self.pieces:  # pieces count the words of the whole line
-            words = group_words(self.source_tokens)
-            links = (map(int, link.split("-")) for link in self.alignment.split())
-            above = {target: words[source].text for source, target in links}
-        columns = "".join(
-            '<span style="display:inline-block;text-align:center;margin:4px 12px 0 0">'
-            f'<small style="opacity:0.7">{_escape(above.get(number, ""))}&nbsp;</small><br/>{_escape(word.text)}'
-            f'<div style="height:3px;width:{word.mean_probability:.0%};margin:auto;opacity:0.7;background:'
-            f'{"currentColor" if word.mean_probability >= _DOUBTFUL else "#d97706"}"></div>'
-            f"<small>{word.mean_probability:.2f}</small></span>"
-            for number, word in enumerate(self.words)
-        )
-        others = "".join(f"<li>{_escape(each.text)} ({each.score:.3f})</li>" for each in self.alternatives)
-        return (
-            f"<div>{_escape(self.source)} → <b>{_escape(self.text)}</b>"
-            f'<div style="opacity:0.7">{", ".join(facts)}</div><div>{columns}</div>'
-            + (f'<ol start="2">{others}</ol></div>' if others else "</div>")
-        )
-
-    @property
-    def words(self) -> list[WordConfidence]:
-        """The words of the translation and their probabilities; empty without token log-probabilities."""
-        parts = [part for part in self.parts if len(part.token_log_probs) >= len(part.tokens)]
-        return [word for part in parts for word in word_confidences(part.tokens, part.token_log_probs)]
-
-    @property
-    def parts(self) -> tuple["Translation", ...]:
-        """The translations that were searched separately: the pieces, or just this translation."""
-        return self.pieces or (self,)
-
-    @property
-    def flags(self) -> frozenset[str]:
-        """The conditions that a reader should know about: `flags.Flag`, truncated, source_truncated, unmet and split.
-
-        A line that was split has the flags of all its pieces.
-        """
-        known = {name for name in ("truncated", "source_truncated", "unmet") if getattr(self, name)}
-        split = {"split"} if self.pieces else set()
-        signs = (flag_translation(part.source, part.source_ids, part.text, part.ids) for part in self.parts)
-        return frozenset(known | split).union(*signs)
-
-
-def _escape(text: str) -> str:
-    # HTML does not allow control characters, and byte fallback can generate any of them.
-    return html.escape(re.sub("[\\0-\x08\x0b-\x1f\x7f-\x9f]", "\N{REPLACEMENT CHARACTER}", text))
-
-
-class Score(NamedTuple):
-    """The score of a given translation under the model."""
-
-    log_prob: float  # nats, the end symbol included
-    score: float  # log_prob divided by the length penalty
-    token_log_probs: list[float]  # nats, of each subword and of the end symbol
-    ids: list[int]  # subwords of the translation, as many as were scored
-    flags: frozenset[str] = frozenset()  # source_truncated, target_truncated: cut to the most tokens that are taken
-
-
-_CONDITIONS = {
-    "repetitive": "repeat themselves",
-    "length_ratio": "far longer or shorter than their source",
-    "unspellable": "with characters that the vocabulary cannot spell",
-    "unmet": "without a required phrase",
-    "split": "too long and translated in pieces",
-    "source_truncated": "too long and cut",
-}
-
-
-class ConditionCounts(Counter[str]):
-    """The number of `lines`, and of lines with each flag of `Translation.flags`.
-
-    Every translation without text is `empty`, including the translations of empty lines.
-    """
-
-    def watch(self, translations: Iterable[Translation]) -> Iterator[Translation]:
-        """Yield the same translations and count them as they pass."""
-        for translation in translations:
-            empty = [] if translation.text else ["empty"]
-            self.update(["lines", *empty, *(translation.flags - {"empty"})])
-            yield translation
-
-    def __str__(self) -> str:
-        return f"{self['lines']:,} line{'s' * (self['lines'] != 1)}, {self.conditions}"
-
-    @property
-    def conditions(self) -> str:
-        """The number of lines in each condition, without the total."""
-        text = f"{self['empty']} empty, {self['truncated']} cut at the maximum length"
-        return text + "".join(f", {self[flag]} {words}" for flag, words in _CONDITIONS.items() if self[flag])
-
-
-def count_conditions(translations: Iterable[Translation]) -> ConditionCounts:
-    """Count the conditions of all these translations."""
-    counts = ConditionCounts()
-    for _ in counts.watch(translations):
-        pass
-    return counts
 
 
 def read_buffers(items: Iterable[Item], *, max_items: int) -> Iterator[list[Item]]:

@@ -21,8 +21,9 @@ import torch
 from translate._version import package_versions
 from translate.atomic import atomic_write, is_temporary, open_output, write_error
 from translate.decoding.output.formats import OutputFormat, format_translations
-from translate.decoding.request import ConditionCounts, OnFinished, Request, ignore_progress, read_buffers
+from translate.decoding.request import OnFinished, Request, ignore_progress, read_buffers
 from translate.decoding.synthetic import PairFormat
+from translate.decoding.translation import ConditionCounts
 from translate.decoding.translator import Translator
 from translate.distributed.process_group import DistributedEnvironment, World
 from translate.errors import InputError, RunError

@@ -18,7 +18,8 @@ import torch
 from translate.config.decoding import DecodingConfig
 from translate.data.tokenizer import Tokenizer
 from translate.decoding.ranking import unmet_phrases
-from translate.decoding.request import Request, Translation, merge_phrases
+from translate.decoding.request import Request, merge_phrases
+from translate.decoding.translation import Translation
 from translate.errors import InputError
 
 CountTokens = Callable[[Sequence[str]], list[int]]  # the number of tokens of each text

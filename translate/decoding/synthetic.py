@@ -16,7 +16,7 @@ from translate._version import package_versions
 from translate.bleu import load_bleu
 from translate.config.decoding import DecodingConfig
 from translate.config.load import read_resolved_config
-from translate.decoding.request import ConditionCounts, Translation
+from translate.decoding.translation import ConditionCounts, Translation
 from translate.fingerprint import fingerprint
 from translate.runs.checkpoint import read_tensors
 from translate.runs.directory import Checkpoint, RunDirectory

@@ -30,9 +30,7 @@ from translate.decoding.ranking import choose_translation, rerank, spell
 from translate.decoding.request import (
     OnFinished,
     Request,
-    Score,
     SearchInput,
-    Translation,
     as_requests,
     ignore_progress,
     merge_phrases,
@@ -41,6 +39,7 @@ from translate.decoding.request import (
 from translate.decoding.search.beam import Hypothesis
 from translate.decoding.search.settings import build_scoring
 from translate.decoding.splitting import join_translations, split_source, truncate_ids
+from translate.decoding.translation import Score, Translation
 from translate.errors import InputError
 from translate.model import Transformer
 

@@ -18,6 +18,7 @@ from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException as HTTPError
 
 from translate._version import __version__
+from translate.decoding.output.flags import FLAGS
 from translate.errors import InputError, RunError
 from translate.server import compatibility, schema
 from translate.server.batching import Job
@@ -178,8 +179,10 @@ def _add_paths(
 
     @app.get("/models")
     async def list_models() -> schema.ModelsAnswer:
-        """The models, the first of which is the default, and the limits of requests."""
-        return schema.ModelsAnswer(models=[model.describe() for model in models.values()], limits=limits)
+        """The models, the first of which is the default, the limits of requests, and the conditions of translations."""
+        conditions = {flag: words.warning for flag, words in FLAGS.items()}
+        served = [model.describe() for model in models.values()]
+        return schema.ModelsAnswer(models=served, limits=limits, conditions=conditions)
 
 
 def _translation_job(

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from translate.decoding.output.flags import FLAGS
 from translate.documents.document import DocumentFormat
 
 MAX_BEAM = 32
@@ -188,10 +189,12 @@ class Limits(Question):
 
 
 class ModelsAnswer(Answer):
-    """The models, the first of which is the default, and the limits of requests."""
+    """The models, the first of which is the default, the limits of requests, and the conditions of translations."""
 
     models: list[ModelAnswer]
     limits: Limits
+    conditions: Annotated[dict[str, str], Field(examples=[{"empty": FLAGS["empty"].warning}])]
+    """Each name of a condition with a warning in plain words."""
 
 
 class ErrorAnswer(Answer):

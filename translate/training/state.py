@@ -36,7 +36,7 @@ from translate.runs.checkpoint import (
     find_trace_of_steps,
     read_newest_intact,
     read_tensors,
-    with_prefix,
+    strip_prefix,
     write_checkpoint,
 )
 from translate.runs.checksums import DamageError, check_file, read_checksums
@@ -306,11 +306,11 @@ def _restore_last(training: Training) -> bool:
     if has_finished or not has_checkpoint:
         return has_finished
     if average is not None:
-        load_model_state_dict(model, with_prefix(saved, AVERAGE_PREFIX), world)
+        load_model_state_dict(model, strip_prefix(saved, AVERAGE_PREFIX), world)
         average.copy_from(model)
     if training.progress.step > 0:
-        load_optimizer_state_dict(model, optimizer, with_prefix(saved, OPTIMIZER_PREFIX), world)
-    load_model_state_dict(model, with_prefix(saved, WEIGHTS_PREFIX), world)
+        load_optimizer_state_dict(model, optimizer, strip_prefix(saved, OPTIMIZER_PREFIX), world)
+    load_model_state_dict(model, strip_prefix(saved, WEIGHTS_PREFIX), world)
     return False
 
 

@@ -1,12 +1,13 @@
 """Flags of one translation: each where it must be, and not where it must not."""
 
 import random
+from typing import get_args
 
 import pytest
 from harness import corpus_lines
 
 from translate.data.tokenizer import UNK_ID
-from translate.decoding.output.flags import Flag, flag_translation, most_repeats
+from translate.decoding.output.flags import FLAGS, Flag, flag_translation, most_repeats
 
 SOURCE = "Zwei Hunde laufen durch den tiefen Schnee."
 
@@ -100,6 +101,10 @@ def test_unspellable() -> None:
     assert flag_translation("x 中", [5, UNK_ID], "x", [5]) == {"unspellable"}
     assert flag_translation("x", [5], "x ⁇ ", [5, UNK_ID]) == {"unspellable"}
     assert flag_translation("中", [UNK_ID], "", []) == {"unspellable", "empty"}
+
+
+def test_every_flag_has_words() -> None:
+    assert FLAGS.keys() == {*get_args(Flag), "truncated", "source_truncated", "split", "unmet"}
 
 
 def test_true_translations_of_the_corpus_have_no_loop() -> None:

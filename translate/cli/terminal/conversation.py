@@ -19,15 +19,6 @@ from translate.messages import escaped
 if TYPE_CHECKING:
     from translate.decoding import Request, Translation, Translator
 
-_NOTES = {
-    "empty": "empty translation",
-    "truncated": "cut at the maximum length",
-    "repetitive": "repeats itself",
-    "length_ratio": "much longer or shorter than the source",
-    "split": "too long, so translated in pieces",
-    "source_truncated": "too long, so truncated",
-}
-
 
 def is_typed(file: Path | None) -> bool:
     """Whether the input is typed on a terminal."""
@@ -84,10 +75,13 @@ def typed_lines() -> Iterator[str]:
 
 def _describe(translation: "Translation", translator: "Translator") -> Iterator[str]:
     """One line per n-best translation, with its number and score, and notes."""
+    from translate.decoding.output.flags import FLAGS
+
     candidates, lacks = (translation, *translation.alternatives), translator.tokenizers.source.lacks
     for number, each in enumerate(candidates, start=1):
         rank = typer.style(f"{number:>2}  {each.score:8.3f}  ", dim=True) if translator.config.n_best > 1 else ""
-        notes = [text for flag, text in _NOTES.items() if flag in each.flags]
+        unnamed = each.flags - {"unspellable", "unmet"}  # notes name the characters and the phrases instead
+        notes = [words.phrase for flag, words in FLAGS.items() if flag in unnamed]
         if number == 1 and (unknown := " ".join(filter(lacks, dict.fromkeys(translation.source)))):
             notes.insert(0, f"not in the vocabulary: {unknown}")
         notes += [f"without {phrase!r}" for phrase in each.unmet]

@@ -1,4 +1,4 @@
-"""Flags of a translation: signs of failure that are visible in its text and tokens alone.
+"""Flags of a translation, their wording, and the signs of failure that are visible in its text and tokens alone.
 
 Only the search knows whether a source or a translation was cut at a maximum length; see `Translation.flags`.
 """
@@ -7,7 +7,7 @@ import itertools
 import re
 import unicodedata
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from translate.data.tokenizer import UNK_ID
 
@@ -15,6 +15,37 @@ Flag = Literal["empty", "repetitive", "length_ratio", "unspellable"]
 """empty: the source has text, but the translation has none. repetitive: the translation repeats itself in a loop that
 the source does not have. length_ratio: the translation is far longer or shorter than the source. unspellable: the
 source or the translation has an unknown token."""
+
+
+class FlagWords(NamedTuple):
+    """A flag in words."""
+
+    phrase: str  # of one translation or of several, such as "empty" in "2 empty"
+    warning: str  # whole sentences about one translation, for readers who do not know how a model works
+
+
+FLAGS = {  # in the order in which they are shown
+    "empty": FlagWords("empty", "Empty: the model found no translation."),
+    "truncated": FlagWords(
+        "cut at the maximum length",
+        "Cut off: the translation reached the maximum length, so its end is missing.",
+    ),
+    "repetitive": FlagWords("repetitive", "Repeats itself: the translation is probably wrong here."),
+    "length_ratio": FlagWords(
+        "far longer or shorter than the source",
+        "Far longer or shorter than the original: something may be missing or invented.",
+    ),
+    "unspellable": FlagWords(
+        "with characters that the vocabulary cannot spell",
+        "Unknown characters: the model may have left them out or guessed.",
+    ),
+    "unmet": FlagWords("without a required phrase", "A required phrase is missing."),
+    "split": FlagWords("too long and translated in pieces", "Long: the text was translated in parts."),
+    "source_truncated": FlagWords(
+        "too long and cut",
+        "Truncated: the text exceeds the model's limit, so only its beginning was translated.",
+    ),
+}
 
 # Blocks repeated without a gap: of one to eight words, or of a few characters within a word. "had had" and "very
 # very very good" are not loops; nor are "hahahaha", "Mississippi" and "sooooo".

@@ -10,7 +10,8 @@ from typing import Any, Literal
 from translate.config.data import Direction
 from translate.config.languages import UNKNOWN
 from translate.data.tokenizer import EOS_ID
-from translate.decoding.request import OnFinished, Translation, ignore_progress, read_buffers
+from translate.decoding.request import OnFinished, ignore_progress, read_buffers
+from translate.decoding.translation import Translation
 from translate.decoding.translator import Translator
 
 OutputFormat = Literal["text", "jsonl"]

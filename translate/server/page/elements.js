@@ -73,16 +73,8 @@ export function showLanguage(heading, codes, chosen, label, onChoice) {
   if (!heading.contains(select)) heading.replaceChildren(make("span", { className: "picker" }, select));
 }
 
-const CONDITIONS = {
-  truncated: "Cut off: the translation reached the maximum length, so its end is missing.",
-  source_truncated: "Truncated: the text exceeds the model's limit, so only its beginning was translated.",
-  split: "Long: the text was translated in parts.",
-  unspellable: "Unknown characters: the model may have left them out or guessed.",
-  repetitive: "Repeats itself: the translation is probably wrong here.",
-  length_ratio: "Far longer or shorter than the original: something may be missing or invented.",
-  empty: "Empty: the model found no translation.",
-  unmet: "A required phrase is missing.",
-};
+/** Each condition in plain words, from the server. */
+export const CONDITIONS = {};
 
 const MOST_CHARACTERS = 20; // unknown ones that a warning lists
 

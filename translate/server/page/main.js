@@ -1,7 +1,7 @@
 // The page: input, models, and the connections between its parts.
 
 import { call, onTokenNeeded } from "./api.js";
-import { find, locale, make, number, plural, showLanguage, wordSpans } from "./elements.js";
+import { CONDITIONS, find, locale, make, number, plural, showLanguage, wordSpans } from "./elements.js";
 import { setUpFiles } from "./files.js";
 import { forgetLatest, keepSoon, setUpHistory } from "./history.js";
 import { Pane } from "./pane.js";
@@ -240,7 +240,9 @@ async function start() {
     dialog.addEventListener("click", ({ target }) => target === dialog && dialog.close());
   }
   try {
-    page.models = (await call("models")).models;
+    const { models, conditions } = await call("models");
+    page.models = models;
+    Object.assign(CONDITIONS, conditions);
     for (const { directions, languages } of page.models) {
       for (const code of languages) {
         const others = languages.filter((other) => other !== code);

@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 import pytest
 
 from translate.decoding import Translation, count_conditions
+from translate.decoding.output.flags import FLAGS
 
 
 def given(source: str, text: str, *, truncated: bool = False, is_cut: bool = False, unmet: int = 0) -> Translation:
@@ -42,7 +43,7 @@ def test_conditions_are_counted_and_said() -> None:
     counts = count_conditions(translations)
     assert counts == Counter(lines=6, empty=2, truncated=1, source_truncated=1, repetitive=1, length_ratio=1, unmet=1)
     assert str(counts) == (
-        "6 lines, 2 empty, 1 cut at the maximum length, 1 repeat themselves, 1 far longer or shorter than their source,"
+        "6 lines, 2 empty, 1 cut at the maximum length, 1 repetitive, 1 far longer or shorter than the source,"
         " 1 without a required phrase, 1 too long and cut"
     )
     assert str(count_conditions(translations[:1])) == "1 line, 0 empty, 0 cut at the maximum length"
@@ -91,13 +92,13 @@ def test_without_alignment_or_probabilities() -> None:
     assert words_of(read(made(alignment="1-0"))) == ["Hund a 1.00", "<dog> 0.14"]
     assert words_of(read(made(token_log_probs=()))) == []
     empty = read(made(text="", ids=[], tokens=[], token_log_probs=[], source_truncated=True))
-    assert "source truncated" in "".join(empty.itertext()) and words_of(empty) == []
+    assert FLAGS["source_truncated"].phrase in "".join(empty.itertext()) and words_of(empty) == []
 
 
 def test_the_pieces_of_a_line_that_was_split() -> None:
     """The alignment counts the words of the whole line, and here are those of its pieces."""
     html = read(made(alignment="0-0 3-3", pieces=(made(), made())))
-    assert words_of(html) == ["a 1.00", "<dog> 0.14"] * 2 and "split" in "".join(html.itertext())
+    assert words_of(html) == ["a 1.00", "<dog> 0.14"] * 2 and FLAGS["split"].phrase in "".join(html.itertext())
 
 
 def test_characters_that_html_forbids() -> None:
