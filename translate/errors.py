@@ -12,7 +12,6 @@ _EXTRAS = {  # by package, where the extra has another name
     "huggingface_hub": "huggingface",
     "onnxruntime": "onnx",
     "pyromark": "documents",
-    "sklearn.manifold": "pictures",
     "torch.utils.tensorboard": "tensorboard",
     "transformers": "huggingface",
     "vl_convert": "pictures",
@@ -28,7 +27,7 @@ class RunError(Exception):
 
 
 def install_hint(extra: str) -> str:
-    """The command that installs the packages of an extra, such as "python -m pip install 'scikit-learn>=1.6'".
+    """The command that installs the packages of an extra, such as "python -m pip install 'pyromark>=0.10'".
 
     It names those packages, from our metadata, and not this one: an index may have another project of our name. If the
     metadata do not have the extra, this is an outdated clone, which the command installs again.

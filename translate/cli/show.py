@@ -175,7 +175,6 @@ def show_embeddings(
     reference: Annotated[Path | None, Option(metavar="F", help="The same for the target language.")] = None,
     number: Annotated[int, Option(metavar="N", min=3, max=1000, help="Words per language on the map.")] = 40,
     neighbours: Annotated[int, Option(metavar="N", min=1, max=100, help="Neighbours per word.")] = 6,
-    method: Annotated[Literal["pca", "tsne"], Option(help="The kind of map; tsne needs the extra `pictures`.")] = "pca",
     checkpoint: CheckpointOption = "best",
 ) -> None:
     """Which words have similar embeddings: nearest neighbours by cosine, and a map of the words.
@@ -197,7 +196,6 @@ def show_embeddings(
         num_words=number,
         num_neighbours=neighbours,
         name=escaped(run.resolve().name),
-        method=method,
     )
     _save(picture, file)
 

@@ -1,10 +1,9 @@
-"""Which words have similar embeddings: nearest neighbours, and a map by principal components or t-SNE."""
+"""Which words have similar embeddings: nearest neighbours, and a map by principal components."""
 
 import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Literal
 
 import torch
 from jaxtyping import Float
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from translate.data.tokenizer import SPACE, Tokenizer
 from translate.decoding import Translator
-from translate.errors import InputError, import_extra
+from translate.errors import InputError
 from translate.visualize.panels import Panel, Picture, Point, Points, Table
 from translate.visualize.sentences import check_unicode
 from translate.visualize.words import character_kinds, find_words
@@ -27,7 +26,6 @@ def embeddings_picture(
     num_words: int,
     num_neighbours: int,
     name: str,
-    method: Literal["pca", "tsne"] = "pca",
 ) -> Picture:
     """Nearest neighbours and a map of source and target words.
 
@@ -37,11 +35,9 @@ def embeddings_picture(
         targets: Target text whose content words are on the map.
         num_words: How many words of each side are on the map.
         num_neighbours: How many neighbours of each word are listed.
-        method: Principal components, or t-SNE, which keeps neighbours together but not distances.
 
     Raises:
-        InputError: A word is empty or not Unicode, the texts have too few words, or t-SNE needs scikit-learn, which is
-            not installed.
+        InputError: A word is empty or not Unicode, or the texts have too few words.
     """
     model, tokenizers = translator.model, translator.tokenizers
     source_table, target_table = (
@@ -76,7 +72,7 @@ def embeddings_picture(
             for word, vector in (vectors | asked).items()
             for nearest in [cosine_neighbours(word, vector, table, labels=labels, count=num_neighbours)]
         }
-        panels.append(_map(side, vectors | asked, groups | dict.fromkeys(asked, "asked for"), neighbours, method))
+        panels.append(_map(side, vectors | asked, groups | dict.fromkeys(asked, "asked for"), neighbours))
         rows = [[word, neighbours[word]] for word in asked or shown]
         panels.append(Table(f"Nearest neighbours of {side} words", ["Word", "Neighbours and their cosines"], rows))
     about = (
@@ -142,45 +138,23 @@ def principal_plane(vectors: Float[Tensor, "word d_model"]) -> tuple[Float[Tenso
     return (centred @ directions[:2].T).float(), [float(value) ** 2 / total for value in singular[:2]]
 
 
-def neighbour_plane(vectors: Float[Tensor, "word d_model"]) -> Float[Tensor, "word 2"]:
-    """t-SNE: a plane where words are close if their vectors have a large cosine; it is deterministic.
-
-    Raises:
-        InputError: scikit-learn is not installed.
-
-    Source: Van der Maaten and Hinton 2008, https://www.jmlr.org/papers/v9/vandermaaten08a.html.
-    """
-    manifold = import_extra("sklearn.manifold", needed_by="--method tsne", instead="use --method pca")
-    unit = torch.nn.functional.normalize(vectors.double(), dim=1)
-    perplexity = min(30.0, (len(vectors) - 1) / 3)
-    tsne = manifold.TSNE(perplexity=perplexity, init="pca", random_state=0)
-    return torch.from_numpy(tsne.fit_transform(unit.numpy())).float()
-
-
 def _embed_words(tokenizer: Tokenizer, words: Iterable[str], table: Tensor) -> dict[str, Tensor]:
     """The embedding of each word, (d_model): the mean over its pieces."""
     return {word: table[ids].mean(dim=0) for word in words if (ids := tokenizer.encode(word))}
 
 
-def _map(
-    side: str, vectors: dict[str, Tensor], groups: dict[str, str], neighbours: dict[str, str], method: str
-) -> Points:
-    stacked = torch.stack(list(vectors.values()))
-    if method == "tsne":
-        places, axes = neighbour_plane(stacked), ("t-SNE 1", "t-SNE 2")
-        note = "t-SNE puts neighbours together; larger distances, and the axes, have no meaning."
-    else:
-        places, (first, second) = principal_plane(stacked)
-        axes = f"first principal component ({first:.0%} of the variance)", f"second principal component ({second:.0%})"
-        note = (
-            f"The two directions in which the words differ most. They show {first + second:.0%} of the variance of"
-            " these words: words that are close here may be apart in the other dimensions."
-        )
+def _map(side: str, vectors: dict[str, Tensor], groups: dict[str, str], neighbours: dict[str, str]) -> Points:
+    places, (first, second) = principal_plane(torch.stack(list(vectors.values())))
+    axes = f"first principal component ({first:.0%} of the variance)", f"second principal component ({second:.0%})"
+    note = (
+        f"The two directions in which the words differ most. They show {first + second:.0%} of the variance of these"
+        " words: words that are close here may be apart in the other dimensions. A word without room for its label is"
+        " only a point."
+    )
     points = [
         Point(word, x, y, groups[word], f"Nearest: {neighbours[word]}", anchor)
         for word, (x, y), anchor in zip(vectors, places.tolist(), _anchors(list(vectors), places), strict=True)
     ]
-    note += " A word without room for its label is only a point."
     return Points(f"Map of {side} words", *axes, points, note=note)
 
 
