@@ -1,7 +1,9 @@
 """MarianMT folders like those of OPUS-MT on the Hub, but small: random weights, real SentencePiece models."""
 
+import contextlib
 import io
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,7 @@ from typing import Any
 import pytest
 import sentencepiece
 import torch
-from harness import corpus_lines
+from harness import TINY_PRETRAINED, corpus_lines
 
 
 @pytest.fixture(scope="session")
@@ -20,6 +22,21 @@ def german() -> list[str]:
 @pytest.fixture(scope="session")
 def english() -> list[str]:
     return corpus_lines("test.en")[:100]
+
+
+@pytest.fixture(scope="session")
+def card_code() -> Callable[[Path], Callable[..., str]]:
+    """Runs the code of the card in a folder, and returns its function `translate`."""
+
+    def run(folder: Path) -> Callable[..., str]:
+        card = (folder / "README.md").read_text(encoding="utf-8")
+        [code] = re.findall(r"```python\n(.*?)```", card, flags=re.DOTALL)
+        names: dict[str, Any] = {}
+        with contextlib.redirect_stdout(io.StringIO()):
+            exec(code.replace(f'"{folder.name}', f'"{folder}'), names)
+        return lambda *arguments: names["translate"](*arguments).strip()
+
+    return run
 
 
 @pytest.fixture(scope="session")
@@ -80,9 +97,7 @@ def make_opus(spms: tuple[bytes, bytes]) -> Callable[..., Path]:
             vocab_size=len(vocabularies[0]),
             decoder_vocab_size=len(vocabularies[-1]),
             **{
-                "d_model": 20, "encoder_layers": 2, "decoder_layers": 3, "encoder_attention_heads": 2,
-                "decoder_attention_heads": 2, "encoder_ffn_dim": 28, "decoder_ffn_dim": 28,
-                "max_position_embeddings": 97, "activation_function": "swish", "scale_embedding": True,
+                **TINY_PRETRAINED, "activation_function": "swish", "scale_embedding": True,
                 "static_position_embeddings": True, "normalize_embedding": False, "normalize_before": False,
                 "add_final_layer_norm": False, "add_bias_logits": False, "pad_token_id": pad, "eos_token_id": 0,
                 "decoder_start_token_id": pad, "bos_token_id": 0, "forced_eos_token_id": 0,

@@ -1,7 +1,5 @@
 """Model cards: a header that the Hub reads, scores of these very weights, and a snippet that works."""
 
-import contextlib
-import io
 import json
 import re
 from collections.abc import Callable
@@ -26,6 +24,8 @@ from translate.runs.loading import load_run
 from translate.runs.summary import summarize_run
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
+CardCode = Callable[[Path], Callable[..., str]]
 
 TEXT = TextCorpus(source=Path("/home/me/secret/train.de"), target=Path("/home/me/secret/train.en"), license="cc-by-4.0")
 HUB = HubCorpus(dataset="me/mine", split="train", source_column="de", target_column="en")
@@ -100,7 +100,7 @@ def test_the_hub_reads_the_header(run: RunDirectory, tmp_path: Path) -> None:
 )
 @pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses:UserWarning")
 def test_the_snippet_translates(
-    toy: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, to: Any, norm_epsilon: float
+    toy: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, card_code: CardCode, to: Any, norm_epsilon: float
 ) -> None:
     """With another epsilon than MarianMT's, an export has the modelling file."""
     pytest.importorskip("ctranslate2" if to == "ctranslate2" else "transformers", reason="an extra is not installed")
@@ -112,13 +112,8 @@ def test_the_snippet_translates(
     assert ("trust_remote_code" in card) == (norm_epsilon != 1e-5)
     assert "\nlicense: cc-by-4.0\n" in card and "model-index" not in card
     assert "`translate eval` has not scored these weights." in card and "same numbers" in card
-    [code] = re.findall(r"```python\n(.*?)```", card, flags=re.DOTALL)
-    line = toy.sources[0]
-    expected = Translator(toy.model, toy.tokenizers, toy.config.decoding).translate([line])[0].text
-    monkeypatch.chdir(tmp_path)
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
-        exec(code.replace('"..."', repr(line)), {})
-    assert expected in printed.getvalue()
+    [expected] = Translator(toy.model, toy.tokenizers, toy.config.decoding).translate(toy.sources[:1])
+    assert card_code(tmp_path / "my model")(toy.sources[0]) == expected.text
 
 
 @pytest.mark.parametrize(("beam_size", "start_bias", "num_different"), [(4, None, 3), (1, 2.0, 2)])
@@ -126,8 +121,9 @@ def test_the_snippet_takes_a_language_token(
     make_opus: Callable[..., Path],
     tmp_path: Path,
     german: list[str],
+    card_code: CardCode,
     beam_size: int,
-    start_bias: float | None,
+    start_bias: Any,
     num_different: int,
 ) -> None:
     """As one token: SentencePiece would split it. The start symbol is never generated, however probable it is."""
@@ -135,15 +131,10 @@ def test_the_snippet_takes_a_language_token(
     folder = make_opus(tmp_path / "opus", tags=(">>deu<<", ">>eng<<"), end_bias=0.0, start_bias=start_bias)
     import_(folder, tmp_path / "run", f"decoding.beam_size={beam_size}")
     export_run(tmp_path / "run", to="ctranslate2", output=tmp_path / "out")
-    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
-    assert "such as `>>deu<<`" in card
-    [code] = re.findall(r"```python\n(.*?)```", card, flags=re.DOTALL)
+    assert "such as `>>deu<<`" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     lines = [f"{tag}{german[0]}" for tag in (">>deu<< ", ">>eng<<", "")]
     translator = load_own_translator(tmp_path / "run", options={"device": "cpu"}).translator
-    names: dict[str, Any] = {}
-    with contextlib.redirect_stdout(io.StringIO()):
-        exec(code.replace('"out', f'"{tmp_path}/out'), names)
-    found = [names["translate"](line).strip() for line in lines]
+    found = [*map(card_code(tmp_path / "out"), lines)]
     assert found == [each.text.strip() for each in translator.translate(lines)] and len({*found}) == num_different
 
 
@@ -177,23 +168,21 @@ def two_ways(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Toy]:
 
 
 @pytest.mark.parametrize("kind", ["target", "both"])
-def test_the_snippet_begins_a_translation_with_its_tag(two_ways: dict[str, Toy], tmp_path: Path, kind: str) -> None:
+def test_the_snippet_begins_a_translation_with_its_tag(
+    two_ways: dict[str, Toy], tmp_path: Path, card_code: CardCode, kind: str
+) -> None:
     pytest.importorskip("ctranslate2", reason="an extra is not installed")
     toy = two_ways[kind]
     export_run(toy.path, to="ctranslate2", output=tmp_path / "out")
-    [code] = re.findall(r"```python\n(.*?)```", (tmp_path / "out" / "README.md").read_text("utf-8"), flags=re.DOTALL)
-    names: dict[str, Any] = {}
-    with contextlib.redirect_stdout(io.StringIO()):
-        exec(code.replace('"out', f'"{tmp_path}/out'), names)
+    translate = card_code(tmp_path / "out")
     translator = load_own_translator(toy.path, options={"device": "cpu"}).translator
     before, piece = ("__{}__ ", "▁__{}__") if kind == "both" else ("", "▁<to-{}>")
     for lines, source, target in (toy.sources, "de", "en"), (toy.references, "en", "de"):
-        found = [names["translate"](before.format(source) + line, piece.format(target)).strip() for line in lines]
+        found = [translate(before.format(source) + line, piece.format(target)) for line in lines]
         expected = translator.toward(to=target, from_=source).translate(lines)
         assert found == [each.text.strip() for each in expected]
-    assert names["translate"](before.format("de") + toy.sources[0]) == names["translate"](
-        before.format("de") + toy.sources[0], piece.format("en")
-    )
+    line = before.format("de") + toy.sources[0]
+    assert translate(line) == translate(line, piece.format("en"))
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_evaluates_the_run_and_the_export(
     pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
     lengths = sorted(len(toy.tokenizers.source.encode(line)) + 1 for line in toy.sources)
     limit, num_long = 2 * lengths[-9] + 20, sum(length > lengths[-9] for length in lengths)
-    monkeypatch.setattr("translate.decoding.engines.ctranslate2.position_limit", lambda config: limit)
+    monkeypatch.setattr("translate.decoding.engines.ctranslate2.position_limit", lambda *_: limit)
     for name, lines in (("source", toy.sources), ("target", toy.references)):
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     validation = TextCorpus(source=tmp_path / "source", target=tmp_path / "target")

@@ -6,11 +6,8 @@ import pytest
 import torch
 from harness import model_to_export, toy_tokenizers
 
-from translate.config.data import DataConfig
 from translate.config.decoding import DecodingConfig
-from translate.config.load import load_config
-from translate.config.schema import Config, ModelConfig
-from translate.decoding.counterparts import find_lacking
+from translate.config.schema import Config
 from translate.errors import RunError
 from translate.exchange.card import find_lost_settings
 from translate.exchange.huggingface import check_huggingface, generation_settings, write_huggingface
@@ -46,29 +43,6 @@ def test_settings_of_the_search(key: str, value: object, written: dict[str, obje
     assert settings | written == settings
     lost = [to for to in ("huggingface", "ctranslate2") if f"{key} = {value}" in find_lost_settings(config, to)]
     assert lost == lost_in
-
-
-def test_tokens_are_ours(tmp_path: Path) -> None:
-    """Each side by its own vocabulary; a character that it cannot spell is the unknown token. So are the languages."""
-    model, tokenizers = model_to_export(tie_embeddings="decoder", vocabulary="separate")
-    data = {"train": [{"kind": "tsv", "path": "a", "source_language": "fr", "target_language": "es"}]}
-    config = Config.model_construct(model=model.config, data=DataConfig.model_validate(data))
-    write_huggingface(model, tokenizers, config, tmp_path)
-    tokenizer = transformers.MarianTokenizer.from_pretrained(tmp_path)
-    assert (tokenizer.source_lang, tokenizer.target_lang) == ("fr", "es")
-    text = "  der Hund läuft, Ж 5"
-    assert tokenizer(text)["input_ids"] == [*tokenizers.source.encode(text), 3]
-    assert 1 in tokenizer(text)["input_ids"]
-    assert tokenizer(text_target="dog runs")["input_ids"] == [*tokenizers.target.encode("dog runs"), 3]
-
-
-def test_what_marian_lacks_is_named_by_its_key() -> None:
-    config = ModelConfig(norm="pre", norm_epsilon=1e-6)
-    assert [each.partition(" (")[0] for each in find_lacking(config, "marian_mt")] == [
-        "model.norm = 'pre'",
-        "model.norm_epsilon = 1e-06",
-    ]
-    assert find_lacking(load_config("multi30k-marian").config.model, "marian_mt") == []
 
 
 def test_other_numbers_and_another_tokenizer_fail_the_check(tmp_path: Path) -> None:

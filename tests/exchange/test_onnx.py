@@ -102,18 +102,6 @@ def test_a_full_disk_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         write_onnx(model, tokenizers, Config.model_construct(model=model.config), tmp_path, int8=False)
 
 
-def test_optimum_generates_what_the_run_translates(toy: Toy, exported: Path, expected: list[str]) -> None:
-    optimum = pytest.importorskip("optimum.onnxruntime", reason="optimum-onnx is not installed")
-    from transformers import MarianTokenizer
-
-    tokenizer = MarianTokenizer.from_pretrained(exported)
-    model = optimum.ORTModelForSeq2SeqLM.from_pretrained(exported)
-    batch = tokenizer(toy.sources, return_tensors="pt", padding=True)
-    for use_cache in (True, False):
-        ids = model.generate(**batch, num_beams=1, max_length=40, use_cache=use_cache)
-        assert tokenizer.batch_decode(ids, skip_special_tokens=True) == expected
-
-
 @pytest.mark.parametrize("int8", [False, True])
 @pytest.mark.parametrize("change", [3.0, torch.nan])
 def test_a_changed_weight_fails_the_check(tmp_path: Path, int8: bool, change: float) -> None:

@@ -224,6 +224,12 @@ def model_to_export(
     return random_model(tokenizers, noise=noise, **sizes | shape).eval(), tokenizers
 
 
+TINY_PRETRAINED = {  # the shape of a MarianMT or M2M100 model
+    "d_model": 20, "encoder_layers": 2, "decoder_layers": 3, "encoder_attention_heads": 2,
+    "decoder_attention_heads": 2, "encoder_ffn_dim": 28, "decoder_ffn_dim": 28, "max_position_embeddings": 97,
+}  # fmt: skip
+
+
 @functools.cache
 def _fairseq_spm() -> bytes:
     model = io.BytesIO()
@@ -265,12 +271,8 @@ def make_m2m100(folder: Path, kind: str, **settings: Any) -> Path:
     (folder / "tokenizer_config.json").write_text(json.dumps(tokenizer_config))
     config = transformers.M2M100Config(
         vocab_size=len(names) + num_languages + 3,  # with rows that have no name
-        **{
-            "d_model": 20, "encoder_layers": 2, "decoder_layers": 3, "encoder_attention_heads": 2,
-            "decoder_attention_heads": 2, "encoder_ffn_dim": 28, "decoder_ffn_dim": 28,
-            "max_position_embeddings": 97, "encoder_layerdrop": 0.0, **settings,
-        },
-    )  # fmt: skip
+        **TINY_PRETRAINED | {"encoder_layerdrop": 0.0} | settings,
+    )
     torch.manual_seed(7)
     model = transformers.M2M100ForConditionalGeneration(config).eval()
     with torch.no_grad():

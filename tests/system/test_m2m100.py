@@ -8,7 +8,7 @@ from harness import corpus_lines, import_, make_m2m100
 
 from translate.decoding.loading import load_own_translator
 from translate.exchange.language_tokenizers import load_tokenizer
-from translate.exchange.m2m100 import read_m2m100
+from translate.exchange.pretrained import read_pretrained
 
 transformers = pytest.importorskip("transformers", reason="the extra `huggingface` is not installed")
 
@@ -39,7 +39,7 @@ def test_a_trained_model_translates_alike_in_three_directions(tmp_path: Path) ->
         optimizer.step()
     model.eval().save_pretrained(folder)
     import_(folder, tmp_path / "run")
-    rows = read_m2m100(folder).source.rows
+    rows = read_pretrained(folder).source.rows
     translator = load_own_translator(tmp_path / "run", options={"device": "cpu", "beam_size": 1}).translator
     for source, target in directions:
         tokenizer.src_lang = source

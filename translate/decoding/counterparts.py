@@ -14,6 +14,8 @@ NAMES: dict[Format, str] = {
     "modeling": "modeling_translate.py",
     "onnx": "the export to ONNX",
 }
+TABLE_POSITIONS: dict[Format, int] = {"marian_mt": 1024, "m2m_100": 1024, "ctranslate2": 4096, "onnx": 4096}
+"""Rows of a format's tables of positions; the others compute positions."""
 _NORM_EPSILON = 1e-5  # hard-coded in transformers, not a setting
 Settings = dict[str, Any] | None
 """A format's settings for a choice, by the format's own names; None: the format cannot express the choice."""
@@ -100,6 +102,14 @@ def to_settings(config: ModelConfig, to: Format) -> dict[str, Any]:
     for key, rows in COUNTERPARTS.items():
         merged |= getattr(rows[getattr(config, key)], to)
     return merged
+
+
+def position_limit(config: ModelConfig, of: Format) -> int | None:
+    """The most tokens that an exported model takes on either side, with the special symbol; None: no limit."""
+    if config.positions == "learned":
+        return config.max_positions
+    has_table = config.positions in ("sinusoidal", "fairseq") or (of == "onnx" and config.positions == "rotary")
+    return TABLE_POSITIONS.get(of) if has_table else None
 
 
 def from_settings(settings: dict[str, Any], of: Format) -> dict[str, str]:

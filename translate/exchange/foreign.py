@@ -82,6 +82,16 @@ class ForeignModel(NamedTuple):
     """Compares our model with the other toolkit's, given the vocabularies of both sides; raises RunError."""
 
 
+class PretrainedParts(NamedTuple):
+    """What differs between the models of transformers that can be imported."""
+
+    source: Vocabulary
+    target: Vocabulary  # the same as the source's if it is joint
+    tying: str  # our `model.tie_embeddings`
+    data: dict[str, Any]  # of the config's section
+    tags: dict[str, int]  # the id of the tag of each language that translations may begin with
+
+
 def read_mapping(path: Path) -> dict[str, Any]:
     """Read a file of settings in YAML or JSON.
 
@@ -169,7 +179,7 @@ def reorder_sentencepiece(model_bytes: bytes, vocabulary: Vocabulary, *, name: s
     pieces += [own.pop(text, None) or piece(text, _TAG if text in tags else _UNUSED) for text in names[4:]]
     for text in own.keys() & pruned:
         own[text].type = _UNUSED
-    if own or any(each.type == _UNUSED for each in pieces):
+    if own or any(used.type == _UNUSED for used in pieces):
         pieces += [piece(END_OF_VOCABULARY, _CONTROL), *own.values()]
     del model.pieces[:]
     model.pieces.extend(pieces)

@@ -16,7 +16,7 @@ from translate.config.languages import UNKNOWN, Languages
 from translate.config.schema import Config, ModelConfig
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizers
 from translate.decoding.agreement import check_agreement, probe
-from translate.decoding.counterparts import find_lacking, to_settings
+from translate.decoding.counterparts import TABLE_POSITIONS, Format, find_lacking, position_limit, to_settings
 from translate.decoding.engines.ctranslate2 import length_power
 from translate.errors import RunError, import_extra
 from translate.exchange.foreign import Vocabulary
@@ -26,8 +26,6 @@ from translate.model import Transformer, log_probabilities
 
 logger = logging.getLogger(__name__)
 
-TABLE_POSITIONS = 1024
-"""Positions of an export: the most tokens of a source or translation, including the special symbol."""
 SYMBOLS = {"pad_token_id": PAD_ID, "bos_token_id": BOS_ID, "eos_token_id": EOS_ID, "decoder_start_token_id": BOS_ID}
 NO_LAYERDROP = {"encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0}  # M2M100's default is 0.05
 SHAPE = {  # settings of `MarianConfig`, and ours; two for the same one must have the same value
@@ -50,7 +48,7 @@ def marian_settings(model: Transformer) -> dict[str, Any]:
     return {
         "vocab_size": model.encoder.embedder.tokens.num_embeddings,
         "decoder_vocab_size": model.output.out_features,
-        "max_position_embeddings": TABLE_POSITIONS,
+        "max_position_embeddings": TABLE_POSITIONS["marian_mt"],
         **{theirs: getattr(model.config, ours) for theirs, ours in SHAPE.items()},
         **NO_LAYERDROP,
         **SYMBOLS,
@@ -72,7 +70,8 @@ def generation_settings(
         rows: The exported id of each of our ids.
     """
     config, languages = run_config.decoding, Languages(run_config.data)
-    longest = TABLE_POSITIONS // 2 if config.max_length_factor else config.max_length_constant + 1
+    most = TABLE_POSITIONS["marian_mt"]
+    longest = most // 2 if config.max_length_factor else config.max_length_constant + 1
     has_start = rows[BOS_ID] != rows[EOS_ID]
     default = languages.default_target
     has_tag, tag = languages.tags in ("target", "both"), default and languages.tags_of(Direction(UNKNOWN, default))[1]
@@ -82,13 +81,22 @@ def generation_settings(
         "num_beams": config.beam_size,
         "early_stopping": {1: True, 1000: "never"}.get(config.patience, False),
         "length_penalty": round(length_power(config), 9),  # CTranslate2 has a tiny number for 0
-        "max_length": min(longest + has_tag, limit or TABLE_POSITIONS),
+        "max_length": min(longest + has_tag, limit or most),
         "forced_bos_token_id": rows[tokenizers.target.tag_ids(tag)[0]] if tag else None,
         "min_length": 1 + has_tag + config.min_length_constant if config.min_length_constant else None,
         "no_repeat_ngram_size": config.no_repeat_ngram or None,
         "repetition_penalty": config.repetition_penalty if config.beam_size > 1 and has_start else None,
-        "bad_words_ids": [[rows[token] for token in each] for each in config.forbidden_ids] or None,
+        "bad_words_ids": [[rows[token] for token in ids] for ids in config.forbidden_ids] or None,
     }
+
+
+def choose_format(config: ModelConfig, vocabulary: Vocabulary | None) -> Format:
+    """The model that an export to transformers has: M2M100 or MarianMT where that is exact, otherwise our own class.
+
+    Args:
+        vocabulary: What `m2m100_vocabulary` gives.
+    """
+    return "m2m_100" if vocabulary is not None else "modeling" if find_lacking(config, "marian_mt") else "marian_mt"
 
 
 def write_huggingface(model: Transformer, tokenizers: Tokenizers, config: Config, directory: Path) -> None:
@@ -99,32 +107,30 @@ def write_huggingface(model: Transformer, tokenizers: Tokenizers, config: Config
         RunError: The written model gives different logits, or the written tokenizer different subwords.
     """
     transformers, vocabulary = import_extra("transformers"), m2m100_vocabulary(model, tokenizers, config)
-    exported_class = _exported_class(model.config, vocabulary)
-    limit: int | None = TABLE_POSITIONS
-    rows: Sequence[int] = range(tokenizers.target.vocab_size)
-    if vocabulary is not None:
-        rows, lacks = vocabulary.rows, vocabulary.only_ours
-        ids = [token for token in sorted(range(len(rows)), key=rows.__getitem__) if token not in lacks]
-        settings = marian_settings(model) | to_settings(model.config, "m2m_100") | {"vocab_size": len(ids)}
-        weights = marian_mt_weights(model, torch.tensor(ids))
-        weights.pop(OUTPUT_BIAS["marian_mt"], None)
-    elif exported_class is transformers.MarianMTModel:
-        settings = {**marian_settings(model), **to_settings(model.config, "marian_mt")}
-        weights = marian_mt_weights(model)
-    else:
-        limit = model.config.max_positions if model.config.positions == "learned" else None
+    to = choose_format(model.config, vocabulary)
+    exported_class, limit = model_class(to), position_limit(model.config, to)
+    rows: Sequence[int] = range(tokenizers.target.vocab_size) if vocabulary is None else vocabulary.rows
+    settings = to_settings(model.config, to)
+    if to == "modeling":
         file = Path(inspect.getfile(exported_class))
         shutil.copyfile(file, directory / file.name)
         classes = {"AutoConfig": "TranslateConfig", "AutoModelForSeq2SeqLM": "TranslateForConditionalGeneration"}
         settings = {
             **model.config.model_dump(exclude={"initialization"}),
-            **to_settings(model.config, "modeling"),
+            **settings,
             "source_vocab_size": model.encoder.embedder.tokens.num_embeddings,
             "vocab_size": model.output.out_features,
             "is_encoder_decoder": True,
             "auto_map": {key: f"{file.stem}.{name}" for key, name in classes.items()},
         }
         weights = split_weights(model)
+    elif vocabulary is None:
+        settings, weights = marian_settings(model) | settings, marian_mt_weights(model)
+    else:
+        ids = sorted({*range(len(rows))} - {*vocabulary.only_ours}, key=rows.__getitem__)
+        settings = marian_settings(model) | settings | {"vocab_size": len(ids)}
+        weights = marian_mt_weights(model, torch.tensor(ids))
+        weights.pop(OUTPUT_BIAS["marian_mt"], None)
     settings |= {key: rows[token] for key, token in SYMBOLS.items()}
     exported = exported_class(exported_class.config_class(**settings))
     missing, unexpected = exported.load_state_dict(weights, strict=False)
@@ -179,20 +185,21 @@ def check_huggingface(
     Args:
         vocabulary: That of an M2M100 model.
     """
-    exported = _exported_class(model.config, vocabulary).from_pretrained(directory, local_files_only=True).eval()
+    exported_class = model_class(choose_format(model.config, vocabulary))
+    exported = exported_class.from_pretrained(directory, local_files_only=True).eval()
     ours = [Vocabulary(side.all_pieces, UNK_ID, EOS_ID, start=BOS_ID, pad=PAD_ID) for side in tokenizers[:2]]
     vocabularies = ours if vocabulary is None else [vocabulary] * 2
     check_transformers(exported, load_tokenizer(directory), "exported", vocabularies, model, tokenizers)
 
 
-def _exported_class(config: ModelConfig, vocabulary: Vocabulary | None) -> Any:
-    if vocabulary is not None:
-        return import_extra("transformers").M2M100ForConditionalGeneration
-    if find_lacking(config, "marian_mt"):
+def model_class(of: Format) -> Any:
+    """The class of a format's models in transformers, or our own."""
+    if of == "modeling":
         from translate.exchange.modeling_translate import TranslateForConditionalGeneration
 
         return TranslateForConditionalGeneration
-    return import_extra("transformers").MarianMTModel
+    name = "MarianMTModel" if of == "marian_mt" else "M2M100ForConditionalGeneration"
+    return getattr(import_extra("transformers"), name)
 
 
 def check_transformers(
@@ -225,14 +232,14 @@ def check_transformers(
     source_ids = {row: token for token, row in enumerate(source_rows.tolist()) if token != BOS_ID}
     tags = [f"{name} " for name in vocabularies[0].subwords if name.startswith(">>")][:1]
     before = choose_language(tokenizer, tokenizers.source)
-    is_text = [[name not in each.symbols for name in each.names] for each in vocabularies]
+    is_text = [[name not in vocabulary.symbols for name in vocabulary.names] for vocabulary in vocabularies]
     for pair in probes.pairs:
         words = [[token for token in ids if is_text[side][token]] for side, ids in enumerate(pair)]
         texts = [tag + tokenizers.source.decode(words[0]) for tag in ("", *tags)]
         ids = [[source_ids.get(token) for token in tokenizer(text)["input_ids"]] for text in texts]
         text = tokenizer.decode([int(rows[token]) for token in words[1]], skip_special_tokens=True)
         same_ids = ids == [[*before, *tokenizers.source.encode(text), EOS_ID] for text in texts]
-        is_pruned = any(None in each for each in ids)  # their tokenizer joins our subwords into one that was pruned
+        is_pruned = any(None in found for found in ids)  # their tokenizer joins our subwords into one that was pruned
         if not (same_ids or is_pruned) or text != tokenizers.target.decode(words[1]).strip():
             raise RunError(
                 f"the {made} tokenizer gives different tokens from the original for {texts[0]!r}, or another text than"

@@ -18,14 +18,11 @@ from translate.errors import InputError
 from translate.exchange.foreign import (
     ForeignModel,
     describe_sentencepiece,
-    read_mapping,
     reading,
     reorder_sentencepiece,
 )
-from translate.exchange.m2m100 import read_m2m100
 from translate.exchange.marian import read_marian
-from translate.exchange.marian_mt import read_marian_mt
-from translate.exchange.pretrained import download
+from translate.exchange.pretrained import download, read_pretrained
 from translate.exchange.pruning import prune
 from translate.exchange.weights import OUTPUT_BIAS, named_weights, sines_first
 from translate.files import read_input
@@ -75,7 +72,7 @@ def import_model(
     folder = Path(source) if os.path.exists(source) else download(source)
     is_marian = (folder / "decoder.yml").is_file() and not (folder / "config.json").is_file()
     with reading(folder):
-        foreign = read_marian(folder) if is_marian else _read_pretrained(folder)
+        foreign = read_marian(folder) if is_marian else read_pretrained(folder)
         if keep_languages or texts:
             foreign, report = prune(foreign, make_tokenizers(foreign), languages=keep_languages, texts=texts)
             logger.info(f"Vocabulary {report}")
@@ -101,18 +98,6 @@ def import_model(
         new = create_run(temporary, config=config, tokenizers=tokenizers, command=command, provenance=provenance)
         write_checkpoint(new, "best", add_prefix(get_parameters(imported.model), WEIGHTS_PREFIX), {"step": "0"})
     return imported
-
-
-def _read_pretrained(folder: Path) -> ForeignModel:
-    file, readers = folder / "config.json", {"marian": read_marian_mt, "m2m_100": read_m2m100}
-    model_type = read_mapping(file).get("model_type") if file.is_file() else "marian"  # its reader says what is missing
-    if model_type not in readers:
-        own = " (an export of a run: use the run itself)" if model_type == "translate" else ""
-        raise InputError(
-            f"{file}: model_type = {model_type!r}{own}; MarianMT models ('marian'), such as those of OPUS-MT, M2M100"
-            " and NLLB-200 ('m2m_100'), and Marian's own files can be imported"
-        )
-    return readers[model_type](folder)
 
 
 def make_tokenizers(foreign: ForeignModel) -> Tokenizers:

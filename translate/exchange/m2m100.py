@@ -1,35 +1,24 @@
-"""Reads M2M100 models of Hugging Face transformers; NLLB-200 is one of them, with its own tokenizer.
+"""Reads what is special in M2M100 models of Hugging Face transformers; NLLB-200 is one, with its own tokenizer.
 
 Each side begins with the tag of its language. A tag is one piece of our vocabulary, as the tags of corpora are.
 """
 
-import functools
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from translate.config.languages import UNKNOWN
 from translate.data.tokenizer import SPACE
 from translate.errors import InputError
-from translate.exchange.foreign import ForeignModel, Vocabulary
-from translate.exchange.huggingface import check_transformers
-from translate.exchange.language_tokenizers import TAGS, UNNAMED, is_symbol, language_tags, load_tokenizer
-from translate.exchange.pretrained import read_pretrained, search_settings, take_forced_language
-from translate.exchange.weights import OUTPUT_BIAS
+from translate.exchange.foreign import PretrainedParts, Vocabulary
+from translate.exchange.language_tokenizers import TAGS, UNNAMED, is_symbol, language_tags
 
 
-def read_m2m100(folder: Path) -> ForeignModel:
-    """Read a folder as `save_pretrained` or our export writes it.
+def describe_m2m100(folder: Path, model: Any, tokenizer: Any) -> PretrainedParts:
+    """What only M2M100 and NLLB-200 have.
 
     Raises:
-        InputError: The package is not installed, the folder is damaged or incomplete, or its model or tokenizer has
-            something that a run cannot hold.
+        InputError: The tokenizer is of another class or version, or does not match the model.
     """
-    spm = folder / ("source.spm" if (folder / "source.spm").is_file() else "sentencepiece.bpe.model")
-    needed = ("config.json", spm.name)
-    model, fields = read_pretrained(folder, "M2M100ForConditionalGeneration", "m2m_100", needed=needed)
-    tokenizer, sections = load_tokenizer(folder), fields["sections"]
     tag, languages = language_tags(tokenizer)
     if not languages:
         name = type(tokenizer).__name__
@@ -40,21 +29,8 @@ def read_m2m100(folder: Path) -> ForeignModel:
         )
     tags = {f"{SPACE}{tag.format(code)}": row for code, row in languages.items()}
     vocabulary = _read_vocabulary(folder, model, tokenizer, tags)
-    fields["weights"][OUTPUT_BIAS["marian_mt"]] = torch.zeros(len(vocabulary.subwords))
-    generation = model.generation_config
-    forced = take_forced_language(generation, languages)
-    place = folder / "generation_config.json"
-    sections["decoding"] = search_settings(place, generation, model.config, vocabulary, languages=True)
-    sections["model"]["tie_embeddings"] = "all"
-    sections["data"] |= {"source_language": UNKNOWN, "target_language": forced or UNKNOWN, "languages": [*languages]}
-    sections["data"] |= {"language_tags": "both", "language_tag": tag}
-    return ForeignModel(
-        source=vocabulary,
-        target=vocabulary,
-        sentencepiece=(spm, spm),
-        check=functools.partial(check_transformers, model, tokenizer, "imported"),
-        **fields,
-    )
+    data = {"source_language": UNKNOWN, "languages": [*languages], "language_tags": "both", "language_tag": tag}
+    return PretrainedParts(vocabulary, vocabulary, "all", data, languages)
 
 
 def _read_vocabulary(folder: Path, model: Any, tokenizer: Any, tags: dict[str, int]) -> Vocabulary:

@@ -1,6 +1,5 @@
-"""Reads MarianMT models of Hugging Face transformers, which is the format of all OPUS-MT models there."""
+"""Reads what is special in MarianMT models of Hugging Face transformers: positions, tying and two vocabularies."""
 
-import functools
 import itertools
 from pathlib import Path
 from typing import Any
@@ -11,50 +10,27 @@ from translate.config.languages import UNKNOWN
 from translate.data.tokenizer import SPACE
 from translate.decoding.agreement import TOLERANCE
 from translate.errors import InputError
-from translate.exchange.foreign import ForeignModel, Vocabulary
-from translate.exchange.huggingface import check_transformers
-from translate.exchange.language_tokenizers import load_tokenizer
-from translate.exchange.pretrained import read_pretrained, search_settings, take_forced_language
-
-_FILES = ("config.json", "vocab.json", "source.spm", "target.spm")
+from translate.exchange.foreign import PretrainedParts, Vocabulary
 
 
-def read_marian_mt(folder: Path) -> ForeignModel:
-    """Read a folder as `save_pretrained` writes it.
+def describe_marian_mt(folder: Path, model: Any, tokenizer: Any) -> PretrainedParts:
+    """What only MarianMT has. Its tables of positions become exact sines.
 
     Raises:
-        InputError: The package is not installed, the folder is damaged or incomplete, or its model has something that a
-            run cannot hold.
+        InputError: The positions are not sines, or a vocabulary does not match the model.
     """
-    model, fields = read_pretrained(folder, "MarianMTModel", "marian_mt", needed=_FILES)
-    weights, sections = fields["weights"], fields["sections"]
-    tokenizer = load_tokenizer(folder)
     _set_positions(folder, model)
-    for side in ("encoder", "decoder"):
-        weights.pop(f"model.{side}.embed_positions.weight", None)  # sines
     embeddings = [model.get_encoder().embed_tokens, model.get_decoder().embed_tokens, model.lm_head]
     source_table, target_table, output_table = (module.weight for module in embeddings)
     tying = "none" if target_table is not output_table else "all" if source_table is target_table else "decoder"
-    weights["final_logits_bias"] = weights["final_logits_bias"][0]
     source, target = _read_vocabularies(folder, model, tokenizer)
-    generation = folder / "generation_config.json"
     own = tokenizer.init_kwargs  # if it has tags, it is an export of ours
     told = {key: own[key] for key in ("languages", "language_tags", "language_tag") if key in own}
     languages = {"source_language": tokenizer.source_lang, "target_language": tokenizer.target_lang}
-    sections["data"] |= {key: (not told and code) or UNKNOWN for key, code in languages.items()} | told
-    sections["model"]["tie_embeddings"] = tying
-    if has_tag := told.get("language_tags") in ("target", "both"):
-        tags = {f"{SPACE}{told['language_tag'].format(code)}": code for code in told["languages"]}
-        rows = {tags[name]: row for row, name in enumerate(target.subwords) if name in tags}
-        sections["data"]["target_language"] = take_forced_language(model.generation_config, rows) or UNKNOWN
-    sections["decoding"] = search_settings(generation, model.generation_config, model.config, target, languages=has_tag)
-    return ForeignModel(
-        source=source,
-        target=target,
-        sentencepiece=(folder / "source.spm", folder / "target.spm"),
-        check=functools.partial(check_transformers, model, tokenizer, "imported"),
-        **fields,
-    )
+    data = {key: (not told and code) or UNKNOWN for key, code in languages.items()} | told
+    codes = {f"{SPACE}{told['language_tag'].format(code)}": code for code in told.get("languages", ())}
+    tags = {codes[name]: row for row, name in enumerate(target.subwords) if name in codes}
+    return PretrainedParts(source, target, tying, data, tags)
 
 
 def _set_positions(folder: Path, model: Any) -> None:
@@ -63,7 +39,7 @@ def _set_positions(folder: Path, model: Any) -> None:
         embedding = model.get_submodule(f"model.{side}.embed_positions")
         table, exact = embedding.weight.detach(), embedding.create_weight()
         types = (torch.bfloat16, torch.float16)
-        stored = next((each for each in types if torch.equal(table, table.to(each).float())), torch.float32)
+        stored = next((dtype for dtype in types if torch.equal(table, table.to(dtype).float())), torch.float32)
         allowed, difference = max(TOLERANCE, torch.finfo(stored).eps), float((table - exact).abs().max())
         if not difference <= allowed:
             raise InputError(

@@ -17,10 +17,10 @@ from translate.atomic import write_text
 from translate.config.schema import Config
 from translate.data.tokenizer import BOS_ID, PAD_ID, Tokenizers
 from translate.decoding.agreement import check_agreement, probe
-from translate.decoding.counterparts import COUNTERPARTS, to_settings
+from translate.decoding.counterparts import COUNTERPARTS, TABLE_POSITIONS, position_limit, to_settings
 from translate.errors import RunError, import_extra
 from translate.exchange.huggingface import generation_settings, marian_settings, write_marian_tokenizer
-from translate.exchange.onnx_graph import TABLE_POSITIONS, Graph, build_decoder, build_encoder, position_limit
+from translate.exchange.onnx_graph import Graph, build_decoder, build_encoder
 from translate.exchange.tokenizer_json import find_obstacle, write_tokenizer_json
 from translate.model import Transformer
 
@@ -50,14 +50,14 @@ def write_onnx(model: Transformer, tokenizers: Tokenizers, config: Config, direc
     import_extra("onnxruntime")
     _write_graphs(model, directory, int8=int8)
     check_onnx(directory, model, int8=int8)
-    limit = position_limit(model.config)
+    limit = position_limit(model.config, "onnx")
     settings = {
         "model_type": "marian",  # a type that optimum knows; the graphs may compute anything
         "is_encoder_decoder": True,
         **marian_settings(model),
         **(COUNTERPARTS["activation"][model.config.activation].marian_mt or {}),
         **(COUNTERPARTS["tie_embeddings"][model.config.tie_embeddings].marian_mt or {}),
-        "max_position_embeddings": limit or TABLE_POSITIONS,
+        "max_position_embeddings": limit or TABLE_POSITIONS["onnx"],
     }
     generation = generation_settings(config, tokenizers, limit=limit, rows=range(tokenizers.target.vocab_size))
     for name, content in {"config": settings, "generation_config": generation}.items():
@@ -100,11 +100,11 @@ def check_onnx(directory: Path, model: Transformer, *, int8: bool, suffix: str =
         )
         for name in (_ENCODER, _DECODER)
     )
-    limit = position_limit(model.config)
+    limit = position_limit(model.config, "onnx")
     batch, logits = probe(model, position_limit=limit)[1:]
     mask = (batch.source_ids != PAD_ID).long().numpy()
     (hidden,) = encoder.run(None, {"input_ids": batch.source_ids.numpy(), "attention_mask": mask})
-    shapes = {each.name: each.shape for each in decoder.get_inputs() if each.name.startswith("past")}
+    shapes = {value.name: value.shape for value in decoder.get_inputs() if value.name.startswith("past")}
     cache = {name: np.zeros((len(mask), heads, 0, dim), np.float32) for name, (_, heads, _, dim) in shapes.items()}
 
     def decode(target_ids: Tensor, cache: dict[str, NDArray[Any]]) -> tuple[Tensor, dict[str, NDArray[Any]]]:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from translate._version import __version__
-from translate.config.schema import ModelConfig
+from translate.decoding.counterparts import position_limit
 from translate.model import Decoder, Encoder, Transformer
 from translate.model.attention import MultiHeadAttention
 from translate.model.layers import AddAndNorm, DecoderLayer, EncoderLayer, FeedForward
@@ -39,17 +39,10 @@ ACTIVATIONS: dict[str, Callable[["Graph", str], str]] = {
     "swiglu": _swiglu,
 }
 """Adds the nodes of each `model.activation`."""
-TABLE_POSITIONS = 4096
-"""Rows of the sinusoidal tables: tokens of the longest source or translation, including the special symbol."""
 LARGEST_FILE = 2_000_000_000
 """Bytes of weights that fit into one ONNX file."""
 _OPSET, _IR_VERSION = 20, 9  # ONNX Runtime 1.17 and later
 _CACHE = ("decoder.key", "decoder.value", "encoder.key", "encoder.value")  # of each layer
-
-
-def position_limit(config: ModelConfig) -> int | None:
-    """The most tokens that the exported model takes on either side, with the special symbol; None: no limit."""
-    return {"learned": config.max_positions, "relative": None}.get(config.positions, TABLE_POSITIONS)
 
 
 class Graph:
@@ -229,7 +222,7 @@ class Graph:
         projected = self.linear(module.input_projection, hidden, rows=rows, part=f".{parts}")
         shape = self.ints(0, 0, module.num_heads, module.d_model // module.num_heads)  # 0 leaves an axis as it is
         split = self.split(projected, len(parts)) if len(parts) > 1 else [projected]
-        heads = [self.op("Transpose", self.op("Reshape", each, shape), perm=[0, 2, 1, 3]) for each in split]
+        heads = [self.op("Transpose", self.op("Reshape", part, shape), perm=[0, 2, 1, 3]) for part in split]
         for number in range(2 if rotary else 0):
             even, odd = self.split(heads[number], 2)
             turned_even = self.op("Sub", self.op("Mul", even, rotary[0]), self.op("Mul", odd, rotary[1]))
@@ -271,7 +264,7 @@ class Graph:
         return self.weight(name, (integers.short() + 128).byte()), self.weight(f"{name}.scales", scales)
 
     def _every_position(self, module: Positions) -> Tensor:
-        number = position_limit(self._config)
+        number = position_limit(self._config, "onnx")
         assert number is not None
         module.reserve(number)
         return torch.arange(number)

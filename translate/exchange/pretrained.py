@@ -1,23 +1,33 @@
-"""Reads what all models of Hugging Face transformers have in common: files, weights, settings of model and search."""
+"""Reads models of Hugging Face transformers: MarianMT, the format of all OPUS-MT models there, M2M100 and NLLB-200."""
 
+import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
+from translate.config.languages import UNKNOWN
 from translate.config.load import load_config
 from translate.config.section import MOST
 from translate.data.tables import offline_if_unreachable
 from translate.data.tokenizer import BOS_ID, PAD_ID
-from translate.decoding.counterparts import NAMES, from_settings, known_settings
+from translate.decoding.counterparts import NAMES, Format, from_settings, known_settings
 from translate.errors import InputError, import_extra
-from translate.exchange.foreign import Vocabulary, read_mapping, require, warn_of_lost
-from translate.exchange.huggingface import NO_LAYERDROP, SHAPE
+from translate.exchange.foreign import ForeignModel, PretrainedParts, Vocabulary, read_mapping, require, warn_of_lost
+from translate.exchange.huggingface import NO_LAYERDROP, SHAPE, check_transformers, model_class
+from translate.exchange.language_tokenizers import load_tokenizer
+from translate.exchange.m2m100 import describe_m2m100
+from translate.exchange.marian_mt import describe_marian_mt
+from translate.exchange.weights import OUTPUT_BIAS
 from translate.files import require_file, require_name
 from translate.model.device import check_loading
 
+_MODELS: dict[Any, tuple[Format, Callable[[Path, Any, Any], PretrainedParts]]] = {  # by `model_type`
+    "marian": ("marian_mt", describe_marian_mt),
+    "m2m_100": ("m2m_100", describe_m2m100),
+}
 _PATTERNS = ("*.json", "*.spm", "sentencepiece.bpe.model", "*.safetensors", "pytorch_model*.bin")
 _PATIENCE = {False: 0, True: 1, "never": 1000}  # by `early_stopping`
 _KEPT = ("num_beams", "no_repeat_ngram_size", "bad_words_ids", "suppress_tokens", "m??_length", "m??_new_tokens")
@@ -48,28 +58,78 @@ def download(name: str) -> Path:
         raise InputError(f"{name}: {problem}; {hint}") from error
 
 
-def read_pretrained(
-    folder: Path, model_class: str, of: Literal["marian_mt", "m2m_100"], *, needed: tuple[str, ...]
-) -> tuple[Any, dict[str, Any]]:
-    """Read a model from a folder as `save_pretrained` writes it.
-
-    Args:
-        model_class: The name of the model's class in transformers.
-        needed: The files that each model of this kind has.
-
-    Returns:
-        The model, and the fields of its `ForeignModel` that all models have in common; `sections` lack the tying.
+def read_pretrained(folder: Path) -> ForeignModel:
+    """Read a MarianMT, M2M100 or NLLB-200 model, as `save_pretrained` or our export writes it.
 
     Raises:
-        InputError: The package is not installed, the folder is damaged or incomplete, or its model has something that
-            a run cannot hold.
+        InputError: The package is not installed, the folder is damaged or incomplete, or its model or tokenizer has
+            something that a run cannot hold.
     """
+    place = folder / "config.json"
+    settings = read_mapping(place) if place.is_file() else {"model_type": "marian"}  # the error names its files
+    model_type = settings.get("model_type")
+    if model_type not in _MODELS:
+        own = " (an export of a run: use the run itself)" if model_type == "translate" else ""
+        raise InputError(
+            f"{place}: model_type = {model_type!r}{own}; MarianMT models ('marian'), such as those of OPUS-MT, M2M100"
+            " and NLLB-200 ('m2m_100'), and Marian's own files can be imported"
+        )
+    of, describe = _MODELS[model_type]
+    spms = folder / "source.spm", folder / "target.spm"
+    if of == "m2m_100":
+        spms = (spms[0] if spms[0].is_file() else folder / "sentencepiece.bpe.model",) * 2
+    needed = ["config.json", *(["vocab.json"] if of == "marian_mt" else []), *dict.fromkeys(spm.name for spm in spms)]
     if missing := [name for name in needed if not (folder / name).is_file()]:
         raise InputError(
             f"{folder}: {', '.join(missing)} is missing; {NAMES[of]} models have {', '.join(needed)} and weights"
         )
-    transformers = import_extra("transformers")
-    place, settings = folder / "config.json", read_mapping(folder / "config.json")
+    files = sorted(file for pattern in _PATTERNS for file in folder.glob(pattern))
+    model, choices = _load_model(folder, settings, files, of)
+    tokenizer, config, generation = load_tokenizer(folder), model.config, model.generation_config
+    described = describe(folder, model, tokenizer)
+    weights = dict(model.eval().state_dict())
+    for name in ("shared", "encoder.embed_positions", "decoder.embed_positions"):  # another name of embeddings; sines
+        weights.pop(f"model.{name}.weight", None)
+    bias = OUTPUT_BIAS["marian_mt"]
+    weights[bias] = weights[bias][0] if bias in weights else torch.zeros(len(described.target.subwords))
+    has_tag = described.data.get("language_tags") in ("target", "both")
+    if has_tag:  # the forced first token names the language
+        forced = {row: code for code, row in described.tags.items()}.get(generation.forced_bos_token_id)
+        described.data["target_language"] = forced or UNKNOWN
+        if forced is not None:
+            generation.forced_bos_token_id = None
+    limits = {f"max_{side}_tokens": config.max_position_embeddings - 1 for side in ("source", "target")}
+    shape = {ours: getattr(config, theirs) for theirs, ours in SHAPE.items()}
+    place = folder / "generation_config.json"
+    return ForeignModel(
+        sections={
+            "data": limits | described.data,
+            "model": {**shape, **choices, "tie_embeddings": described.tying},
+            "decoding": search_settings(place, generation, config, described.target, languages=has_tag),
+        },
+        weight_names="marian_mt",
+        weights=weights,
+        source=described.source,
+        target=described.target,
+        sentencepiece=spms,
+        files=files,
+        reader={"transformers": import_extra("transformers").__version__},
+        check=functools.partial(check_transformers, model, tokenizer, "imported"),
+    )
+
+
+def _load_model(
+    folder: Path, settings: dict[str, Any], files: Sequence[Path], of: Format
+) -> tuple[Any, dict[str, str]]:
+    """Load a model after checking that a run can represent it and that it fits into memory.
+
+    Args:
+        settings: The content of `config.json`.
+
+    Returns:
+        The model of transformers, and its choices as ours, except for tying.
+    """
+    transformers, place = import_extra("transformers"), folder / "config.json"
     for index in folder.glob("*.index.json"):  # the files that share the weights
         places = read_mapping(index).get("weight_map")
         for name in places.values() if isinstance(places, dict) else ():
@@ -84,11 +144,10 @@ def read_pretrained(
         raise InputError(f"{place}: max_position_embeddings = {num_positions} (at most {_MOST_POSITIONS})")
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
-    files = sorted(file for pattern in _PATTERNS for file in folder.glob(pattern))
     for file in files:
         require_file(file)
         check_loading(file, file.stat().st_size)
-    model, loading = getattr(transformers, model_class).from_pretrained(
+    model, loading = model_class(of).from_pretrained(
         folder, local_files_only=True, dtype=torch.float32, output_loading_info=True, ignore_mismatched_sizes=True
     )
     damage = [
@@ -105,27 +164,7 @@ def read_pretrained(
     warn_of_lost(
         place, own, defaults=defaults | NO_LAYERDROP, kept=(*SHAPE, *known_settings(of), *_NO_TRAINING, *_NO_SEARCH)
     )
-    weights = dict(model.eval().state_dict())
-    weights.pop("model.shared.weight", None)  # a second name of the embeddings
-    limits = {f"max_{side}_tokens": config.max_position_embeddings - 1 for side in ("source", "target")}
-    shape = {ours: getattr(config, theirs) for theirs, ours in SHAPE.items()}
-    choices = from_settings({"activation_function": defaults["activation_function"], **settings}, of)
-    sections = {"data": limits, "model": shape | choices}
-    reader = {"transformers": transformers.__version__}
-    fields = {"sections": sections, "weights": weights, "files": files, "reader": reader}
-    return model, {"weight_names": "marian_mt", **fields}
-
-
-def take_forced_language(generation: Any, tags: Mapping[str, int]) -> str | None:
-    """Remove the language whose tag begins each translation from a `GenerationConfig`, and return it.
-
-    Args:
-        tags: The id of each language's tag.
-    """
-    forced = {row: code for code, row in tags.items()}.get(generation.forced_bos_token_id)
-    if forced is not None:
-        generation.forced_bos_token_id = None
-    return forced
+    return model, from_settings({"activation_function": defaults["activation_function"], **settings}, of)
 
 
 def search_settings(
@@ -157,7 +196,7 @@ def search_settings(
     most = min(most, 10_000)  # the most that ours takes
     never = {PAD_ID, BOS_ID, *target.only_ours}
     ids = {row: token for token, row in enumerate(target.rows) if token not in never}
-    forbidden = [each for each in given.get("bad_words_ids", ()) if each != [config.eos_token_id]]
+    forbidden = [sequence for sequence in given.get("bad_words_ids", ()) if sequence != [config.eos_token_id]]
     forbidden += [[token] for token in given.get("suppress_tokens", ())]
     settings = {
         "beam_size": beam_size,
@@ -166,7 +205,7 @@ def search_settings(
         "length_penalty": max(0.0, penalty),
         "no_repeat_ngram": given.get("no_repeat_ngram_size", 0),
         "repetition_penalty": float(repetition) if "repetition_penalty" in kept else 1.0,
-        "forbidden_ids": [[ids[row] for row in each] for each in forbidden if ids.keys() >= {*each}],
+        "forbidden_ids": [[ids[row] for row in sequence] for sequence in forbidden if ids.keys() >= {*sequence}],
         "max_length_factor": 0.0,
         "max_length_constant": most - ("forced_eos_token_id" in given) - languages,
         "min_length_constant": max(0, max(given.get("min_length", 0) - 1, given.get("min_new_tokens", 0)) - languages),

@@ -62,11 +62,11 @@ def prune(
     ]
     rows, ids = foreign.target.rows, {row: token for token, row in enumerate(sides[1].rows) if token != BOS_ID}
     search = foreign.sections["decoding"]
-    forbidden = [[ids.get(rows[token]) for token in each] for each in search["forbidden_ids"]]
+    forbidden = [[ids.get(rows[token]) for token in sequence] for sequence in search["forbidden_ids"]]
     is_left_out = languages and data["target_language"] not in languages  # what `forced_bos_token_id` names
     sections = foreign.sections | {
         "data": data | {"languages": kept} | ({"target_language": UNKNOWN} if is_left_out else {}),
-        "decoding": search | {"forbidden_ids": [each for each in forbidden if None not in each]},
+        "decoding": search | {"forbidden_ids": [sequence for sequence in forbidden if None not in sequence]},
     }
     report = f"pruned from {len(foreign.target.rows):,} to {len(sides[1].rows):,} subwords"
     if texts:

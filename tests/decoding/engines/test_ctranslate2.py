@@ -46,7 +46,7 @@ def test_what_the_exported_table_is_too_short_for_is_ours(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A source with more positions, or one whose translation may have more."""
-    monkeypatch.setattr(engine, "position_limit", lambda config: 41)
+    monkeypatch.setattr(engine, "position_limit", lambda *_: 41)
     lines = ["Hund", "Hund " * 21, "", "Hund " * 12, "Haus"]  # 2 tokens each
     texts = [each.text for each in converted(beam_size=1).translate(lines)]
     assert [each.source for each in searched] == ["Hund " * 21, "Hund " * 12]

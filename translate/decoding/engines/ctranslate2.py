@@ -18,7 +18,8 @@ import torch
 from translate.config.decoding import DecodingConfig
 from translate.data.batching import batch_by_tokens
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizers
-from translate.decoding.engines.ctranslate2_conversion import check_conversion, load_in_fp32, position_limit
+from translate.decoding.counterparts import position_limit
+from translate.decoding.engines.ctranslate2_conversion import check_conversion, load_in_fp32
 from translate.decoding.engines.engine import SearchJob
 from translate.decoding.engines.own import OwnEngine
 from translate.decoding.search.beam import Hypothesis
@@ -142,7 +143,7 @@ class CTranslate2Engine:
         num_start = max((len(each.start_ids) for each in inputs), default=0)  # the same for all
         limit = self.position_limit and self.position_limit - num_start
         limits = maximum_lengths(torch.tensor(lengths), config, position_limit=limit).tolist()
-        most = position_limit(self.model.config) or math.inf
+        most = position_limit(self.model.config, "ctranslate2") or math.inf
         fitting = [
             index
             for index, each in enumerate(inputs)

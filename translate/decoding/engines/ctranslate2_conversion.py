@@ -17,10 +17,9 @@ from torch import Tensor, nn
 
 from translate.atomic import atomic_folder
 from translate.config.load import read_resolved_config
-from translate.config.schema import ModelConfig
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizers
 from translate.decoding.agreement import Probes, check_agreement, probe
-from translate.decoding.counterparts import to_settings
+from translate.decoding.counterparts import TABLE_POSITIONS, position_limit, to_settings
 from translate.errors import InputError, RunError, import_extra
 from translate.fingerprint import fingerprint
 from translate.model import Decoder, Encoder, Transformer, log_probabilities
@@ -30,8 +29,6 @@ from translate.runs.checksums import check_folder, check_inside, write_checksums
 from translate.runs.directory import Checkpoint, open_run
 from translate.runs.loading import load_run
 
-TABLE_POSITIONS = 4096
-"""Rows of the sinusoidal table in the file: tokens of the longest source or translation, with the special symbol."""
 CONVERSION = 1
 """Version of the conversion; raise it when runs that were converted before must be converted again."""
 
@@ -51,7 +48,9 @@ def find_conversion(run_path: Path, *, checkpoint: Checkpoint) -> Path:
     if not file.is_file():
         raise InputError(f"{run_path} has no checkpoint {file.name}")
     model_config = read_resolved_config(run.config).model.model_dump(mode="json")
-    content = fingerprint([CONVERSION, TABLE_POSITIONS, model_config], file, *sorted(run.tokenizer.iterdir()))
+    content = fingerprint(
+        [CONVERSION, TABLE_POSITIONS["ctranslate2"], model_config], file, *sorted(run.tokenizer.iterdir())
+    )
     folder = run.export / f"ctranslate2-{checkpoint}-{content[:16]}"
     check_inside(folder, run.path)
     return folder
@@ -80,12 +79,6 @@ def convert_run(run_path: Path, *, checkpoint: Checkpoint) -> Path:
             write_ctranslate2(loaded.model, loaded.tokenizers, temporary)
             write_checksums(temporary, {file.name: fingerprint(file) for file in temporary.iterdir()})
     return folder
-
-
-def position_limit(config: ModelConfig) -> int | None:
-    """The most tokens that the exported model takes on either side, with the special symbol; None: no limit."""
-    limits = {"sinusoidal": TABLE_POSITIONS, "fairseq": TABLE_POSITIONS, "learned": config.max_positions}
-    return limits.get(config.positions)
 
 
 def write_ctranslate2(
@@ -120,7 +113,7 @@ def check_conversion(
     is_trial: bool = False,
 ) -> None:
     """Score sentences, or one short one, with CTranslate2 and our model; raises the errors of `check_scores`."""
-    probes = probe(model, position_limit=position_limit(model.config), is_trial=is_trial)
+    probes = probe(model, position_limit=position_limit(model.config, "ctranslate2"), is_trial=is_trial)
     sides = [[side.pieces(pair[number]) for pair in probes.pairs] for number, side in enumerate(tokenizers[:2])]
     check_scores(translator, probes, sides, made=made)
 
@@ -182,8 +175,8 @@ def _fill_stack(spec: Any, stack: Encoder | Decoder, *, embeddings: Any) -> None
     embeddings.weight = _array(embedder.tokens.weight)
     spec.scale_embeddings = embedder.scale
     if isinstance(positions, SinusoidalPositions):
-        positions.reserve(TABLE_POSITIONS)
-        spec.position_encodings.encodings = _array(positions.table[:TABLE_POSITIONS])
+        positions.reserve(TABLE_POSITIONS["ctranslate2"])
+        spec.position_encodings.encodings = _array(positions.table[: TABLE_POSITIONS["ctranslate2"]])
     elif isinstance(positions, LearnedPositions):
         spec.position_encodings.encodings = _array(positions.table)
     if isinstance(stack.final_norm, nn.LayerNorm):
