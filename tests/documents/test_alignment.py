@@ -35,15 +35,8 @@ def test_weights_of_words(tokenizer: Tokenizer) -> None:
     translation = made(tokenizer, "ab c", "ba c")
     pieces = tokenizer.pieces(translation.source_ids), tokenizer.pieces(translation.ids)
     assert pieces == (["▁a", "b", "▁c"], ["▁", "b", "a", "▁c"])
-    attention = torch.tensor(
-        [
-            [0.5, 0.125, 0.25, 0.125],
-            [0.25, 0.25, 0.0, 0.5],
-            [0.0, 0.75, 0.25, 0.0],
-            [0.25, 0.25, 0.5, 0.0],
-            [0.0, 0.0, 0.0, 1.0],
-        ]
-    )
+    word = [[0.5, 0.125, 0.25, 0.125], [0.25, 0.25, 0.0, 0.5], [0.0, 0.75, 0.25, 0.0]]
+    attention = torch.tensor([*word, [0.25, 0.25, 0.5, 0.0], [0.0, 0.0, 0.0, 1.0]])
     assert weights_of(tokenizer, translation, attention) == [pytest.approx({0: 0.625, 1: 0.5 / 3}), {0: 0.5, 1: 0.5}]
 
 

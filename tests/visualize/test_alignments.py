@@ -119,10 +119,6 @@ def test_the_picture(make_translator: MakeTranslator) -> None:
     assert picture.paragraphs[0].startswith("By layer 1. ") and "the thicker the line" in picture.paragraphs[0]
 
 
-def read_links(text: str) -> set[AlignmentLink]:
-    return {AlignmentLink(*map(int, link.split("-"))) for link in text.split()}
-
-
 @pytest.mark.parametrize(
     ("found", "expected", "rate"),
     [
@@ -134,6 +130,8 @@ def read_links(text: str) -> set[AlignmentLink]:
     ],
 )
 def test_error_rate_by_hand(found: list[str], expected: list[str], rate: float) -> None:
-    assert alignment_error_rate(
-        list(map(read_links, found)), expected=list(map(read_links, expected))
-    ) == pytest.approx(rate)
+    links, wanted = (
+        [{AlignmentLink(*map(int, link.split("-"))) for link in line.split()} for line in lines]
+        for lines in (found, expected)
+    )
+    assert alignment_error_rate(links, expected=wanted) == pytest.approx(rate)

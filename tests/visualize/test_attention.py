@@ -134,38 +134,37 @@ def test_a_page_needs_nothing_else_and_no_text_gets_out_of_its_place(attention: 
     assert page.startswith("<!doctype html>") and '<meta charset="utf-8">' in page
 
 
+def masked(weights: Tensor) -> list[Any]:
+    """Rows without the numbers of the future."""
+    rows = enumerate(weights.double().tolist())
+    return [pytest.approx([None if key > query else value for key, value in enumerate(row)]) for query, row in rows]
+
+
 def test_the_figure_has_the_same_weights(attention: Attention) -> None:
     picture = attention_picture(attention._replace(choice=AttentionChoice("decoder")))
     assert picture.columns == 4 and len(picture.panels) == 8  # the mean and three heads of two layers
-    layer = next(each for each in attention.layers if (each.kind, each.layer) == ("decoder", 1))
-    mean = layer.weights.double().mean(dim=0)
-    for place, title, weights in [(4, "mean of the heads", mean), (6, "head 1", layer.weights[1])]:
+    (heads,) = [each.weights for each in attention.layers if (each.kind, each.layer) == ("decoder", 1)]
+    for place, title, weights in [(4, "mean of the heads", heads.double().mean(dim=0)), (6, "head 1", heads[1])]:
         panel = picture.panels[place]
         assert isinstance(panel, Matrix) and panel.title == f"layer 1, {title}"
         assert list(panel.rows) == list(panel.columns) == attention.pair.target_input.pieces
-        expected = [[value if key <= query else None for key, value in enumerate(row)]
-                    for query, row in enumerate(weights.tolist())]  # fmt: skip
-        assert panel.values == expected
+        assert panel.values == masked(weights)
     assert "Der Künstler läuft. → The artist runs." in picture.paragraphs
 
 
 def test_the_figure_of_one_head_in_words(attention: Attention) -> None:
-    picture = attention_picture(attention._replace(choice=AttentionChoice("cross", layer=0, head=2, unit="words")))
-    (panel,) = picture.panels
-    assert isinstance(panel, Matrix)
-    assert list(panel.rows) == ["The", "artist", "runs.", "</s>"]
-    assert list(panel.columns) == ["Der", "Künstler", "läuft.", "</s>"]
-    layer = next(each for each in attention.layers if (each.kind, each.layer) == ("cross", 0))
     pair = attention.pair
-    units = [[word.positions for word in words] for words in (pair.source.words, pair.target_output.words)]
-    expected = merge_units(layer.weights[2].double(), *units)
-    torch.testing.assert_close(torch.tensor(panel.values, dtype=torch.float64), expected)
-    assert MERGED in picture.paragraphs
-    choice = AttentionChoice("decoder", layer=0, head=0, unit="words")  # words that may not be looked at stay masked
-    (panel,) = attention_picture(attention._replace(choice=choice)).panels
-    assert isinstance(panel, Matrix)
-    masked = [[cell is None for cell in row] for row in panel.values]
-    assert masked == [[column > row for column in range(4)] for row in range(4)]
+    for kind, head in (("cross", 2), ("decoder", 0)):
+        picture = attention_picture(attention._replace(choice=AttentionChoice(kind, 0, head, "words")))  # type: ignore[arg-type]
+        (panel,) = picture.panels
+        assert isinstance(panel, Matrix) and MERGED in picture.paragraphs
+        queries, keys = (pair.target_output, pair.source) if kind == "cross" else (pair.target_input, pair.target_input)
+        assert list(panel.rows) == [word.text for word in queries.words]
+        assert list(panel.columns) == [word.text for word in keys.words]
+        (heads,) = [each.weights for each in attention.layers if (each.kind, each.layer) == (kind, 0)]
+        units = ([word.positions for word in side.words] for side in (keys, queries))
+        weights = merge_units(heads[head].double(), *units)
+        assert panel.values == (list(map(pytest.approx, weights.tolist())) if kind == "cross" else masked(weights))
 
 
 @pytest.mark.parametrize(

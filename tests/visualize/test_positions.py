@@ -88,19 +88,17 @@ def test_relative(make_translator: MakeTranslator) -> None:
     for stack in ("encoder", "decoder"):
         table = getattr(model, stack).embedder.positions.table.detach()
         torch.testing.assert_close(matrix(picture, f"{stack.capitalize()}: bias by bucket"), table.T)
-    encoder = panel(picture, "Encoder: bias by distance")
-    table = model.encoder.embedder.positions.table.detach()
-    assert [series.name for series in encoder.series] == ["head 0", "head 1", "head 2"]
-    values = dict(zip(encoder.series[2].x, encoder.series[2].y, strict=True))
-    # Of 8 buckets 4 look back and 4 ahead: 0, 1, near, far.
-    for distance, bucket in [(0, 0), (-1, 1), (-160, 3), (-12, 3), (1, 5), (160, 7)]:
-        assert values[distance] == pytest.approx(float(table[bucket, 2]))
-    decoder = panel(picture, "Decoder: bias by distance")
-    assert max(decoder.series[0].x) == 0 and min(decoder.series[0].x) == -160
-    table = model.decoder.embedder.positions.table.detach()
-    values = dict(zip(decoder.series[0].x, decoder.series[0].y, strict=True))
-    for distance, bucket in [(0, 0), (-3, 3), (-160, 7)]:
-        assert values[distance] == pytest.approx(float(table[bucket, 0]))
+    # Of the encoder's 8 buckets 4 look back and 4 ahead: 0, 1, near, far. The decoder's all look back.
+    for stack, buckets in (
+        ("encoder", {0: 0, -1: 1, -160: 3, -12: 3, 1: 5, 160: 7}),
+        ("decoder", {0: 0, -3: 3, -160: 7}),
+    ):
+        series = panel(picture, f"{stack.capitalize()}: bias by distance").series
+        assert [curve.name for curve in series] == ["head 0", "head 1", "head 2"]
+        assert [min(series[2].x), max(series[2].x)] == [min(buckets), max(buckets)]
+        values, table = dict(zip(series[2].x, series[2].y, strict=True)), getattr(model, stack).embedder.positions.table
+        for distance, bucket in buckets.items():
+            assert values[distance] == pytest.approx(table[bucket, 2].item())
     untrained = positions_picture(model.config, None, length=9, name="toy")
     assert panel(untrained, "Encoder: bias by distance").series[0].x == list(range(-9, 10))
     assert panel(untrained, "Decoder: bias by distance").series[0].x == list(range(-9, 1))

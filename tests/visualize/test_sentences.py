@@ -42,11 +42,6 @@ def test_what_is_no_sentence(make_translator: MakeTranslator, text: str, target:
         read_sentence(make_translator(positions="learned"), text, target=target)
 
 
-def test_only_learned_positions_have_an_end(make_translator: MakeTranslator) -> None:
-    pair = read_sentence(make_translator(positions="rotary"), "Hund " * 50, target="dog")
-    assert len(pair.source.words) == 51
-
-
 def test_words_sum_what_they_are_looked_at_and_average_what_they_look() -> None:
     # By hand: keys 0 and 1 are one word, queries 1 and 2 are one word.
     weights = torch.tensor([[0.5, 0.25, 0.25], [0.1, 0.2, 0.7], [0.3, 0.4, 0.3]])

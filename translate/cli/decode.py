@@ -272,7 +272,8 @@ class _Decoding(NamedTuple):
         seconds = time.perf_counter() - started
         for problem in document.problems:
             logger.warning(problem)
-        logger.info(f"{document} in {seconds:.1f} s ({document.sentences / max(seconds, 1e-9):.1f} sentences/s)")
+        speed = document.counts["sentences"] / max(seconds, 1e-9)
+        logger.info(f"{document} in {seconds:.1f} s ({speed:.1f} sentences/s)")
 
 
 @takes_decoding_options(

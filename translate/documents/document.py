@@ -31,38 +31,39 @@ from translate.documents.transfer import (
 from translate.errors import InputError
 
 DocumentFormat = Literal["text", "paragraphs", "markdown", "html", "srt", "vtt"]
-READERS: dict[DocumentFormat, Callable[[str], Iterator[Segment]]] = {
-    "text": functools.partial(read_text, by_line=True),
-    "paragraphs": functools.partial(read_text, by_line=False),
-    "markdown": read_markdown,
-    "html": read_html,
-    "srt": functools.partial(read_subtitles, has_entities=False),
-    "vtt": functools.partial(read_subtitles, has_entities=True),
+Reader = Callable[[str], Iterator[Segment]]
+
+
+class FormatReader(NamedTuple):
+    """How a format is recognized and read."""
+
+    extensions: tuple[str, ...]
+    read: Reader
+    read_attributes: Reader | None = None  # text within markup
+
+
+FORMATS: dict[DocumentFormat, FormatReader] = {
+    "text": FormatReader((".txt",), functools.partial(read_text, by_line=True)),
+    "paragraphs": FormatReader((), functools.partial(read_text, by_line=False)),
+    "markdown": FormatReader((".md", ".markdown"), read_markdown, read_titles),
+    "html": FormatReader((".html", ".htm", ".xhtml"), read_html, read_attributes),
+    "srt": FormatReader((".srt",), functools.partial(read_subtitles, has_entities=False)),
+    "vtt": FormatReader((".vtt",), functools.partial(read_subtitles, has_entities=True)),
 }
-_ATTRIBUTES = {"markdown": read_titles, "html": read_attributes}  # text within markup
-_EXTENSIONS: dict[str, DocumentFormat] = {
-    ".txt": "text", ".md": "markdown", ".markdown": "markdown", ".html": "html", ".htm": "html", ".xhtml": "html",
-    ".srt": "srt", ".vtt": "vtt",
-}  # fmt: skip
 
 
 class DocumentTranslation(NamedTuple):
     """A translated document and a report on it."""
 
     text: str
-    segments: int  # with words
-    sentences: int
-    tags: int  # markup within segments; the rest of the document is copied
-    placeholders: int  # placeholders, addresses and code within segments
+    counts: Counter[str]  # segments and sentences with words; tags and placeholders within segments
     problems: list[str]  # markup that was lost or doubled, with its line in the source
     conditions: ConditionCounts  # of the sentences' translations
 
     def __str__(self) -> str:
-        parts = [(self.segments, "segments"), (self.sentences, "sentences")]
-        parts += [(self.tags, "tags"), (self.placeholders, "placeholders")]
+        counts = (f"{number} {name if number != 1 else name[:-1]}" for name, number in self.counts.items())
         lost = f" ({len(self.problems)} lost or doubled)" if self.problems else ""
-        passed = ", ".join(f"{number} {name if number != 1 else name[:-1]}" for number, name in parts)
-        return f"{passed}{lost}; {self.conditions.conditions}"
+        return f"{', '.join(counts)}{lost}; {self.conditions.conditions}"
 
 
 def format_of_file(path: Path | None) -> DocumentFormat:
@@ -72,12 +73,13 @@ def format_of_file(path: Path | None) -> DocumentFormat:
         InputError: The extension is missing or unknown; the message says what the file is if it is not text.
     """
     suffix = path.suffix.lower() if path is not None else ""
-    if suffix not in _EXTENSIONS:
-        if path is not None and path.is_file():
-            next(stream_lines(path), None)  # says what a file is that is not text
-        name = "standard input" if path is None or str(path) == "-" else str(path)
-        raise InputError(f"{name}: unknown document format; choose one with --document-format: {', '.join(READERS)}")
-    return _EXTENSIONS[suffix]
+    for name, known in FORMATS.items():
+        if suffix in known.extensions:
+            return name
+    if path is not None and path.is_file():
+        next(stream_lines(path), None)  # says what a file is that is not text
+    where = "standard input" if path is None or str(path) == "-" else str(path)
+    raise InputError(f"{where}: unknown document format; choose one with --document-format: {', '.join(FORMATS)}")
 
 
 def translate_documents(
@@ -97,34 +99,34 @@ def translate_documents(
     Raises:
         InputError: The extra `documents` is not installed, and the format needs it.
     """
-    marks = ["\ufeff" * text.startswith("\ufeff") for text in texts]
-    documents = [
-        DocumentTranslation(text.removeprefix(mark), 0, 0, 0, 0, [], ConditionCounts())
-        for text, mark in zip(texts, marks, strict=True)
-    ]
-    if document_format in _ATTRIBUTES:
-        documents = _translate_texts(documents, _ATTRIBUTES[document_format], translate, None)
-    documents = _translate_texts(documents, READERS[document_format], translate, align)
+    mark, known = "\ufeff", FORMATS[document_format]
+    documents = [DocumentTranslation(text.removeprefix(mark), Counter(), [], ConditionCounts()) for text in texts]
+    if known.read_attributes is not None:
+        documents = _translate_texts(documents, known.read_attributes, translate, None)
+    documents = _translate_texts(documents, known.read, translate, align)
     if document_format == "html" and direction is not None and direction.target != UNKNOWN:
         documents = [document._replace(text=name_language(document.text, direction)) for document in documents]
+    marks = (mark * text.startswith(mark) for text in texts)
     return [document._replace(text=mark + document.text) for document, mark in zip(documents, marks, strict=True)]
 
 
 def _translate_texts(
     documents: Sequence[DocumentTranslation],
-    read: Callable[[str], Iterator[Segment]],
+    read: Reader,
     translate: Callable[[Sequence[str]], Iterable[Translation]],
     align: Callable[[Sequence[Translation]], Iterable[Weights]] | None,
 ) -> list[DocumentTranslation]:
     """Translate what a reader finds in documents, and add it to their reports."""
     pages = [_Page(document, read) for document in documents]
     wanted = [sentence for page in pages for sentence in page.wanted]
-    forms = [[each.words, *([without_placeholders(each)] if each.placeholders else [])] for each in wanted]
-    lines = [join_words(form) for each in forms for form in each]
+    forms = [
+        [sentence.words, *([without_placeholders(sentence)] if sentence.placeholders else [])] for sentence in wanted
+    ]
+    lines = [join_words(form) for of_sentence in forms for form in of_sentence]
     translations = iter(list(translate(lines)) if lines else [])
     made = [
-        _choose(sentence, each, list(itertools.islice(translations, len(each))))
-        for sentence, each in zip(wanted, forms, strict=True)
+        _choose(sentence, of_sentence, list(itertools.islice(translations, len(of_sentence))))
+        for sentence, of_sentence in zip(wanted, forms, strict=True)
     ]
     if align is not None:
         to_align = [pair for pair in zip(wanted, made, strict=True) if pair[0].layout.markup]
@@ -138,34 +140,35 @@ def _translate_texts(
 class _Page:
     """What a reader finds in a document."""
 
-    def __init__(self, document: DocumentTranslation, read: Callable[[str], Iterator[Segment]]) -> None:
+    def __init__(self, document: DocumentTranslation, read: Reader) -> None:
         self.document, self.read = document, read
         self.segments = list(read(document.text))
         self.layouts = [lay_out(segment) for segment in self.segments]
         self.sentences = [list(_read_sentences(layout)) for layout in self.layouts]
-        self.wanted = [each for found in self.sentences for each in found if any(map(str.isalpha, each.text))]
+        self.wanted = [
+            sentence for sentence in itertools.chain(*self.sentences) if any(map(str.isalpha, sentence.text))
+        ]
 
     def write(self, made: Sequence[Translation]) -> DocumentTranslation:
         """The document with the translations of the wanted sentences, which are also in the sentences."""
         document, text = self.document, self.document.text
         document.conditions.update(count_conditions(made))
         parts, position = [], 0
-        for segment, layout, each in zip(self.segments, self.layouts, self.sentences, strict=True):
-            is_same = all(sentence.target == sentence.text for sentence in each)
-            new = segment.raw if is_same else write_translation(segment, layout, each)
+        for segment, layout, sentences in zip(self.segments, self.layouts, self.sentences, strict=True):
+            is_same = all(sentence.target == sentence.text for sentence in sentences)
+            new = segment.raw if is_same else write_translation(segment, layout, sentences)
             parts += [text[position : segment.start], new]
             position = segment.start + len(segment.raw)
         written = "".join([*parts, text[position:]])
-        is_placeholder = [each for layout in self.layouts for _, each in layout.written]
-        problems = _compare(text, self.segments, self.layouts, list(map(lay_out, self.read(written))))
-        return document._replace(
-            text=written,
-            segments=document.segments + len({id(sentence.layout) for sentence in self.wanted}),
-            sentences=document.sentences + len(self.wanted),
-            tags=document.tags + is_placeholder.count(False),
-            placeholders=document.placeholders + is_placeholder.count(True),
-            problems=document.problems + problems,
+        is_placeholder = [is_one for layout in self.layouts for _, is_one in layout.written]
+        document.counts.update(
+            segments=len({id(sentence.layout) for sentence in self.wanted}),
+            sentences=len(self.wanted),
+            tags=is_placeholder.count(False),
+            placeholders=is_placeholder.count(True),
         )
+        problems = _compare(text, self.segments, self.layouts, list(map(lay_out, self.read(written))))
+        return document._replace(text=written, problems=document.problems + problems)
 
 
 def word_weights(
@@ -184,8 +187,8 @@ def word_weights(
 
 def _read_sentences(layout: Layout) -> Iterator[Sentence]:
     read, placeholders, end = list(layout.text), layout.placeholders, 0
-    for each in placeholders:  # a full stop after a number might not end the sentence
-        read[each.start : each.end] = "X" * (each.end - each.start)
+    for placeholder in placeholders:  # a full stop after a number might not end the sentence
+        read[placeholder.start : placeholder.end] = "X" * (placeholder.end - placeholder.start)
     for text in split_sentences("".join(read)):
         start, end = end, end + len(text)
         found = re.finditer(r"\S+", layout.text[start:end])
@@ -202,8 +205,8 @@ def _choose(sentence: Sentence, forms: Sequence[list[SourceWord]], translations:
     is in the translation without them, as 11 may be for a spelled-out one, is not a placeholder's.
     """
     chosen = translations[0]
-    found, *others = (Counter(re.findall(r"\d+", each.text)) for each in translations)
-    numbers = (sentence.layout.text[each.start : each.end] for each in sentence.placeholders)
+    found, *others = (Counter(re.findall(r"\d+", translation.text)) for translation in translations)
+    numbers = (sentence.layout.text[placeholder.start : placeholder.end] for placeholder in sentence.placeholders)
     if any(found[number] != 1 or number in others[0] for number in numbers):
         chosen, sentence.words, sentence.placeholders = translations[1], forms[1], []
     sentence.target = _end_like(sentence.text, chosen.text)
@@ -228,5 +231,5 @@ def _compare(text: str, segments: Sequence[Segment], before: Sequence[Layout], a
         wrong += [f"{raw!r} is doubled" for raw, _ in (found - wanted).elements()]
         if wrong:
             where = f"line {text.count(chr(10), 0, segment.start) + 1}" if is_same else "the document"
-            problems += [f"{where}: {each}" for each in wrong]
+            problems += [f"{where}: {problem}" for problem in wrong]
     return problems

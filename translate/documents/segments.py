@@ -85,12 +85,12 @@ class Layout(NamedTuple):
     @property
     def placeholders(self) -> list[Markup]:
         """The markup that is a number in the text."""
-        return [each for each in self.markup if each.kind == "placeholder"]
+        return [markup for markup in self.markup if markup.kind == "placeholder"]
 
     @property
     def written(self) -> list[tuple[str, bool]]:
         """Each piece of markup as the document writes it, and whether it is a placeholder."""
-        inside = [(raw, each.kind == "placeholder") for each in self.markup for raw in (each.raw, each.close) if raw]
+        inside = [(raw, mark.kind == "placeholder") for mark in self.markup for raw in (mark.raw, mark.close) if raw]
         return inside + [(item.raw, False) for item in (*self.before, *self.after) if item.kind == "point"]
 
 
@@ -165,8 +165,8 @@ def _pair_tags(items: Iterator[Item], decode: Callable[[str], str]) -> list[Item
             texts = (paired[inside] for inside in range(place, len(paired)) if paired[inside].kind == "text")
             if not any(character.isalnum() for text in texts for character in _plain(text, decode)):
                 merged = paired[place:]
-                kind: Kind = "placeholder" if any(each.kind == "placeholder" for each in merged) else "point"
-                paired[place:] = [Item(kind, "".join(each.raw for each in merged))]
+                kind: Kind = "placeholder" if any(part.kind == "placeholder" for part in merged) else "point"
+                paired[place:] = [Item(kind, "".join(part.raw for part in merged))]
                 paired += [Item("space", "")] * (merged[-2].kind in ("space", "break"))
     for place in opened:
         paired[place] = paired[place]._replace(kind="point")

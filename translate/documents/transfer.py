@@ -1,7 +1,8 @@
-"""Moves markup from a text to its translation: to the words aligned to the ones that it was attached to.
+"""Moves the markup of a text to its translation: to the words that are aligned to the marked ones.
 
-Paired markup goes around the run of translated words with the greatest sum of (share of attention inside the pair
-- 1/2), within the run of the pair around it. There is always such a run, so no pair is lost or duplicated.
+A translated word scores the share of its attention that is inside a pair of tags, minus 1/2. The pair goes around the
+run of words with the greatest sum of scores, within the run of the pair around it. There is always such a run, so no
+pair is lost or duplicated.
 """
 
 import re
@@ -50,7 +51,7 @@ def join_words(words: Sequence[SourceWord]) -> str:
 
 def placeholders_between(placeholders: Sequence[Markup], start: int, end: int) -> Sequence[Markup]:
     """Select the placeholders in a part of the plain text; `placeholders` must be in the order of the text."""
-    first, last = (bisect_left(placeholders, place, key=lambda each: each.start) for place in (start, end))
+    first, last = (bisect_left(placeholders, place, key=lambda markup: markup.start) for place in (start, end))
     return placeholders[first:last]
 
 
@@ -60,8 +61,8 @@ def without_placeholders(sentence: Sentence) -> list[SourceWord]:
     for word in sentence.words:
         text = word.text
         inside = placeholders_between(sentence.placeholders, word.start, word.end)
-        for each in reversed(inside):
-            text = text[: each.start - word.start] + text[each.end - word.start :]
+        for placeholder in reversed(inside):
+            text = text[: placeholder.start - word.start] + text[placeholder.end - word.start :]
         if words and inside and inside[0].start == word.start:
             rest = text.lstrip(",.;:!?)")
             words[-1] = words[-1]._replace(text=words[-1].text + text[: len(text) - len(rest)])
@@ -71,7 +72,7 @@ def without_placeholders(sentence: Sentence) -> list[SourceWord]:
 
 
 def diagonal(target: str, source: str) -> Weights:
-    """The alignment of a translation that keeps its source's word order, used if there is no better one."""
+    """Align a translation as if it kept the word order of its source; used if there is no better alignment."""
     num_targets, num_sources = len(target.split()), len(source.split())
     return [{place * num_sources // num_targets: 1.0} if num_sources else {} for place in range(num_targets)]
 
@@ -80,7 +81,7 @@ def write_translation(segment: Segment, layout: Layout, sentences: Sequence[Sent
     """Write a segment in its format, with the translations of its sentences and all of its markup."""
     before, after = ("".join(item.raw for item in edge) for edge in (layout.before, layout.after))
     if not any(sentence.target.split() for sentence in sentences):
-        return before + "".join(each.raw + each.close for each in layout.markup) + after
+        return before + "".join(markup.raw + markup.close for markup in layout.markup) + after
     return before + _Transfer(segment, layout, sentences).write() + after
 
 
@@ -159,7 +160,7 @@ class _Transfer:
         """Write the placeholders whose numbers were copied, and align the numbers."""
         copied = set()
         for sentence, targets in zip(self.sentences, self.target_spans, strict=True):
-            missing = {self.layout.text[each.start : each.end]: each for each in sentence.placeholders}
+            missing = {self.layout.text[markup.start : markup.end]: markup for markup in sentence.placeholders}
             for match in _NUMBER.finditer(self.text, self.starts[targets.start], self.starts[targets.stop]):
                 placeholder = missing.pop(match[0], None)
                 if placeholder is not None:
@@ -251,7 +252,7 @@ def _spans(lengths: Sequence[int]) -> list[range]:
 
 
 def _between(words: list[int], part: range) -> Iterator[int]:
-    """Those of some sorted words that lie in a part of the translation."""
+    """The words of a sorted list that are in a part of the translation."""
     return map(words.__getitem__, range(bisect_left(words, part.start), bisect_left(words, part.stop)))
 
 

@@ -52,7 +52,7 @@ def layer_error_rates(translator: Translator, sources: Sequence[str], targets: S
     expected = _lexical_links(pairs, lexicon)
     return [
         alignment_error_rate(
-            [set(align_words(each.attention)) for each in translator.with_options(alignment_layer=layer).force(pairs)],
+            [set(align_words(pair.attention)) for pair in translator.with_options(alignment_layer=layer).force(pairs)],
             expected=expected,
         )
         for layer in range(len(translator.model.decoder.layers))
@@ -89,8 +89,8 @@ def align_pairs(
         check_positions(max(pair, key=len), what=f"line {line}", translator=translator)
     layers = list(range(num_layers)) if layer == "mean" else [layer]
     attention = [torch.zeros(len(pair.target) + 1, len(pair.source) + 1) for pair in pairs]
-    for each in layers:
-        forced = translator.with_options(alignment_layer=each).force(pairs)
+    for number in layers:
+        forced = translator.with_options(alignment_layer=number).force(pairs)
         for total, one in zip(attention, forced, strict=True):
             total += one.attention / len(layers)
     return [_align(translator, pair, weights) for pair, weights in zip(pairs, attention, strict=True)]
@@ -131,24 +131,14 @@ def _encode(translator: Translator, sources: Sequence[str], targets: Sequence[st
 
 
 def _align(translator: Translator, pair: EncodedPair, weights: Tensor) -> AlignedPair:
-    source = tokens_of(translator.tokenizers.source, pair.source)
-    target = tokens_of(translator.tokenizers.target, pair.target)
-    source_parts, target_parts = split_punctuation(source), split_punctuation(target)
-    units, of_words = (
-        [[word.positions for word in side] for side in sides]
-        for sides in ((source_parts, target_parts), (source.words, target.words))
-    )
+    sides = [tokens_of(tokenizer, ids) for tokenizer, ids in zip(translator.tokenizers[:2], pair[:2], strict=True)]
+    parts, words = [split_punctuation(side) for side in sides], [side.words for side in sides]
+    units, whole = ([[word.positions for word in side] for side in both] for both in (parts, words))
     links, written = (  # the end symbols are the last words, and have no links
-        align_words(weights, source_words=sources[:-1], target_words=targets[:-1])
-        for sources, targets in (units, of_words)
+        align_words(weights, source_words=source[:-1], target_words=target[:-1]) for source, target in (units, whole)
     )
-    return AlignedPair(
-        source=[word.text for word in source_parts[:-1]],
-        target=[word.text for word in target_parts[:-1]],
-        links=links,
-        weights=merge_units(weights.double(), *units),
-        written=written,
-    )
+    source, target = ([word.text for word in side[:-1]] for side in parts)
+    return AlignedPair(source, target, links, merge_units(weights.double(), *units), written)
 
 
 def split_punctuation(tokens: Tokens) -> list[Word]:
@@ -164,9 +154,6 @@ def split_punctuation(tokens: Tokens) -> list[Word]:
                 groups.append([])
             groups[-1].append(position)
             was_mark = None if piece == SPACE else is_mark
-        if len(groups) == 1:
-            parts.append(word)
-            continue
         for group in groups:
             spelt = group_words([tokens.pieces[position] for position in group])
             parts.append(Word("".join(part.text for part in spelt), group))

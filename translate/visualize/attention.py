@@ -33,10 +33,8 @@ _KINDS: dict[AttentionKind, list[str]] = {  # a name, what looks and is looked a
     "cross": ["cross-attention", "target_output", "source", "target token predicted", "attended source token"],
 }  # fmt: skip
 _MEAN = -1  # in place of a head's number: the mean of all heads
-_POSITIONS = {
-    "sinusoidal": "Positions (sinusoidal) were added to the embeddings: they are inside the vectors.",
-    "fairseq": "Positions (sinusoidal) were added to the embeddings: they are inside the vectors.",
-    "learned": "Positions (learned) were added to the embeddings: they are inside the vectors.",
+_ADDED = "Positions ({}) were added to the embeddings: they are inside the vectors."
+_POSITIONS = {  # of the kinds that are not added
     "rotary": "Positions (rotary) turn the queries and keys of self-attention: the vectors are shown as turned, and"
     " “by position” is what turning changed in the score.",
     "relative": "Positions (relative) add a number to the scores of self-attention: “by position” is that number.",
@@ -108,7 +106,7 @@ def capture_attention(model: Transformer, pair: EncodedPair) -> list[LayerAttent
         "decoder": [layer.self_attention for layer in model.decoder.layers],
         "cross": [layer.cross_attention for layer in model.decoder.layers],
     }
-    attentions = [(kind, number, each) for kind, stack in stacks.items() for number, each in enumerate(stack)]
+    attentions = [(kind, number, attention) for kind, stack in stacks.items() for number, attention in enumerate(stack)]
     calls: dict[nn.Module, tuple[Any, ...]] = {}
     thread = threading.get_ident()
 
@@ -200,17 +198,17 @@ def look_at_attention(
 def attention_page(attention: Attention) -> str:
     """The page with all heads of all layers, their queries and keys."""
     pair, choice = attention.pair, attention.choice
-    last = max(each.layer for each in attention.layers if each.kind == choice.kind)
+    last = max(found.layer for found in attention.layers if found.kind == choice.kind)
     layer, head = last if choice.layer is None else choice.layer, _MEAN if choice.head is None else choice.head
     kinds = []
     for kind, texts in _KINDS.items():
         description = dict(zip(("name", "queries", "keys", "rowAxis", "columnAxis"), texts, strict=True))
-        layers = [each for each in attention.layers if each.kind == kind]
+        layers = [found for found in attention.layers if found.kind == kind]
         visible = ["".join(str(int(cell)) for cell in row) for row in layers[0].visible.tolist()]
         arrays: list[dict[str, str | None]] = []
-        for each in layers:
+        for layer_attention in layers:
             arrays.append(dict.fromkeys(("weights", "query", "key", "position_scores")))
-            for name, tensor in each._asdict().items():
+            for name, tensor in layer_attention._asdict().items():
                 if name in arrays[-1] and tensor is not None:  # fp32, little-endian, the last axis first
                     arrays[-1][name] = base64.b64encode(tensor.numpy().astype("<f4").tobytes()).decode("ascii")
         kinds.append({"kind": kind, **description, "visible": visible, "layers": arrays})
@@ -220,7 +218,7 @@ def attention_page(attention: Attention) -> str:
         "target": pair.target_text,
         "paragraphs": attention.paragraphs,
         "merged": MERGED,
-        "positions": _POSITIONS[attention.positions],
+        "positions": _POSITIONS.get(attention.positions, _ADDED.format(attention.positions)),
         "addsToScores": attention.positions == "relative",
         "numHeads": len(attention.layers[0].weights),
         "tokens": {
@@ -240,9 +238,9 @@ def attention_picture(attention: Attention) -> Picture:
     choice = attention.choice
     heads = range(_MEAN, len(attention.layers[0].weights)) if choice.head is None else [choice.head]
     panels: list[Panel] = [
-        _matrix(each, head, attention.pair, unit=choice.unit)
-        for each in attention.layers
-        if each.kind == choice.kind and choice.layer in (None, each.layer)
+        _matrix(found, head, attention.pair, unit=choice.unit)
+        for found in attention.layers
+        if found.kind == choice.kind and choice.layer in (None, found.layer)
         for head in heads
     ]
     paragraphs = [f"{attention.pair.source_text} → {attention.pair.target_text}", *attention.paragraphs]
@@ -255,11 +253,11 @@ def attention_picture(attention: Attention) -> Picture:
     return Picture(f"{attention.title}: {_KINDS[choice.kind][0]}", paragraphs, panels, columns=len(heads))
 
 
-def _matrix(each: LayerAttention, head: int, pair: SentencePair, *, unit: str) -> Matrix:
-    _, query_tokens, key_tokens, *axes = _KINDS[each.kind]
+def _matrix(layer: LayerAttention, head: int, pair: SentencePair, *, unit: str) -> Matrix:
+    _, query_tokens, key_tokens, *axes = _KINDS[layer.kind]
     queries, keys = getattr(pair, query_tokens), getattr(pair, key_tokens)
-    weights = each.weights.double().mean(0) if head == _MEAN else each.weights[head].double()
-    visible, name = each.visible, "mean of the heads" if head == _MEAN else f"head {head}"
+    weights = layer.weights.double().mean(0) if head == _MEAN else layer.weights[head].double()
+    visible, name = layer.visible, "mean of the heads" if head == _MEAN else f"head {head}"
     rows, columns = queries.pieces, keys.pieces
     if unit == "words":
         units = [[word.positions for word in words] for words in (keys.words, queries.words)]
@@ -268,4 +266,4 @@ def _matrix(each: LayerAttention, head: int, pair: SentencePair, *, unit: str) -
         axes = [axis.replace("token", "word") for axis in axes]
     masked = weights.numpy().astype(object)
     masked[~visible.numpy()] = None
-    return Matrix(f"layer {each.layer}, {name}", rows, columns, masked.tolist(), axes[0], axes[1], "weight")
+    return Matrix(f"layer {layer.layer}, {name}", rows, columns, masked.tolist(), axes[0], axes[1], "weight")

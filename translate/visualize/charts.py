@@ -51,7 +51,7 @@ _GREY = {"symbolStrokeColor": "#808a96"}  # on white and on black
 def theme(name: Literal["light", "dark"], *, font: str) -> Spec:
     """Vega's configuration with all colours, so one specification serves light and dark pages."""
     colours: dict[str, Any] = COLOURS[name]
-    ink, faint, line, series = (colours[each] for each in ("ink", "faint", "line", "series"))
+    ink, faint, line, series = (colours[key] for key in ("ink", "faint", "line", "series"))
     texts = {"labelColor": ink, "titleColor": faint, "titleFontWeight": "normal", "labelLimit": 300, "titleLimit": 600}
     texts |= {"labelFontSize": 12, "titleFontSize": 12}
     ramps = {"heatmap": colours["weight"], "diverging": colours["signed"], "ordinal": colours["visible"]}
@@ -82,8 +82,8 @@ def chart_specs(picture: Picture, *, is_page: bool) -> list[Spec]:
     Args:
         is_page: For a page, with tooltips and zoom.
     """
-    series = [each for panel in picture.panels if isinstance(panel, Curves) for each in panel.series]
-    names, kinds = (list(dict.fromkeys(getattr(each, field) for each in series)) for field in ("name", "kind"))
+    series = [curve for panel in picture.panels if isinstance(panel, Curves) for curve in panel.series]
+    names, kinds = (list(dict.fromkeys(getattr(curve, field) for curve in series)) for field in ("name", "kind"))
     curves = partial(_curves, names=names, kinds=kinds)
     draw: dict[type, Callable[..., Spec]] = {
         Matrix: _matrix, Curves: curves, Points: _points, Links: _links, Table: _table
@@ -93,8 +93,8 @@ def chart_specs(picture: Picture, *, is_page: bool) -> list[Spec]:
     for panel in picture.panels:
         spec = draw[type(panel)](panel, is_page)
         layers = [layer.get("encoding", {}) for layer in (spec, *spec.get("layer", []))]
-        channels = [each for layer in layers for each in layer.items() if "legend" in each[1]]
-        keys = [json.dumps(each) for each in channels]
+        channels = [channel for layer in layers for channel in layer.items() if "legend" in channel[1]]
+        keys = [json.dumps(channel) for channel in channels]
         for key, (_, channel) in zip(keys, channels, strict=True):
             if key in legends:
                 channel["legend"] = None
@@ -109,6 +109,11 @@ def _number(field: str, **settings: Any) -> Spec:
 
 def _tooltip(titles: dict[str, str]) -> list[Spec]:
     return [{"field": field, "title": title} for field, title in titles.items()]
+
+
+def _numbers(titles: dict[str, str], *, grows: bool) -> Spec:
+    """What a page reads to show the data of a chart as a table, and whether the chart grows with the window."""
+    return {"header": list(titles.values()), "fields": list(titles), "grows": grows}
 
 
 def _zoom(*channels: str) -> list[Spec]:
@@ -183,14 +188,15 @@ def _matrix(panel: Matrix, is_page: bool) -> Spec:
 def _cells(panel: Matrix) -> tuple[list[list[Any]], Spec]:
     """The values of a matrix as they are shown, and the channel of their colours."""
     values: list[list[Any]] = [[_rounded(value) for value in row] for row in panel.values]
-    scale: Spec = {"type": "sqrt", "domain": [0, 1], "range": "heatmap", "interpolate": "rgb"}
-    legend: Spec = {"title": "weight", "values": [0, 0.1, 0.5, 1], "gradientLength": 200}
     if panel.scale == "visible":
         values = [["visible" if value else "not visible" for value in row] for row in values]
-        scale = {"domain": ["visible", "not visible"], "range": "ordinal"}
-        legend = {"title": None, "symbolType": "square"}
+        scale: Spec = {"domain": ["visible", "not visible"], "range": "ordinal"}
+        legend: Spec = {"title": None, "symbolType": "square"}
         return values, {"field": "value", "type": "nominal", "scale": scale, "legend": legend}
-    if panel.scale == "signed":
+    if panel.scale == "weight":
+        scale = {"type": "sqrt", "domain": [0, 1], "range": "heatmap", "interpolate": "rgb"}
+        legend = {"title": "weight", "values": [0, 0.1, 0.5, 1], "gradientLength": 200}
+    else:
         largest = max((abs(value) for row in values for value in row if value is not None), default=0.0)
         limit = float(f"{largest:.2g}") or 1.0
         scale = {"domain": [-limit, limit], "range": "diverging", "interpolate": "rgb", "clamp": True}
@@ -200,31 +206,26 @@ def _cells(panel: Matrix) -> tuple[list[list[Any]], Spec]:
 
 def _curves(panel: Curves, is_page: bool, *, names: Sequence[str], kinds: Sequence[str]) -> Spec:
     """Curves whose looks depend on their places among the names and the kinds of the whole picture."""
-    has_minutes = any(series.minutes for series in panel.series)
     rows = _curve_rows(panel)
-    has_marks = any(series.marked for series in panel.series)
+    has_minutes, has_marks = (any(getattr(series, field) for series in panel.series) for field in ("minutes", "marked"))
     shown_names, shown_kinds = (list(dict.fromkeys(row[field] for row in rows)) for field in ("name", "kind"))
     scale = {"nice": False, "zero": False, "padding": 8}
-    padding = 26 if has_marks else 8
-    up: Spec = {"title": panel.y_axis, "scale": {**scale, "padding": padding}, "axis": {"tickCount": 5}}
-    up["scale"]["zero"] = panel.begins_at_zero
+    height: Spec = scale | {"zero": panel.begins_at_zero, "padding": 26 if has_marks else 8}
     heights = [row["y"] for row in rows if row["y"]]
     if panel.is_log and heights and max(heights) > 3 * min(heights):  # a log scale with a smaller range has no numbers
-        up["scale"] = {"type": "log", "nice": False, "padding": padding}
-    along = {"title": {"expr": "over"} if has_minutes else panel.x_axis, "tickCount": 6}
+        height = {"type": "log", "nice": False, "padding": height["padding"]}
     legend = _STROKES | {"values": shown_names}
     colour = {"color": {"field": "name", "scale": {"domain": names}, "legend": legend}}
-    dots = {"type": "point", "filled": True, "opacity": 1, "clip": is_page}
-    line: Spec = {"mark": {"type": "line", "clip": is_page}, "encoding": {**colour}}
     num_colours = len(COLOURS["light"]["series"])
     widths = [_LINE_WIDTHS[place // num_colours % len(_LINE_WIDTHS)] for place in range(len(names))]
     # Vega-Lite uses a list of widths as it is only in an ordinal scale.
     of_names: Spec = {"type": "ordinal", "domain": names, "range": widths}
-    line["encoding"]["strokeWidth"] = {"field": "name", "type": "ordinal", "scale": of_names, "legend": legend}
+    looks: Spec = colour | {"strokeWidth": {"field": "name", "type": "ordinal", "scale": of_names, "legend": legend}}
     if len(kinds) > 1:
-        dashes = {"domain": kinds, "range": _DASHES}
         legend = _STROKES | _GREY | {"values": shown_kinds}
-        line["encoding"]["strokeDash"] = {"field": "kind", "scale": dashes, "legend": legend}
+        looks["strokeDash"] = {"field": "kind", "scale": {"domain": kinds, "range": _DASHES}, "legend": legend}
+    line: Spec = {"mark": {"type": "line", "clip": is_page}, "encoding": looks}
+    dots = {"type": "point", "filled": True, "opacity": 1, "clip": is_page}
     layers = [line]
     if max(len(series.x) for series in panel.series) <= 40:
         layers.append({"mark": {**dots, "size": 16}, "encoding": colour})
@@ -247,6 +248,8 @@ def _curves(panel: Curves, is_page: bool, *, names: Sequence[str], kinds: Sequen
         shown = {"condition": {"param": "pointed", "empty": False, "value": 0.5}, "value": 0}
         encoding = {**colour, "opacity": shown, "tooltip": _tooltip(titles)}
         layers.append({"name": "hover", "params": [hover], "mark": {**dots, "size": 160}, "encoding": encoding})
+    along = {"title": {"expr": "over"} if has_minutes else panel.x_axis, "tickCount": 6}
+    up = {"title": panel.y_axis, "scale": height, "axis": {"tickCount": 5}}
     return {
         "width": 380,
         "height": 230,
@@ -254,7 +257,7 @@ def _curves(panel: Curves, is_page: bool, *, names: Sequence[str], kinds: Sequen
         "transform": transform,
         "encoding": {"x": _number("along", scale=scale, axis=along), "y": _number("y", **up)},
         "layer": layers,
-        "usermeta": {"header": list(titles.values()), "fields": list(titles), "grows": True},
+        "usermeta": _numbers(titles, grows=True),
     }
 
 
@@ -278,15 +281,15 @@ def _points(panel: Points, is_page: bool) -> Spec:
     # Colours and shapes that have the same domain have one legend.
     look = {"field": "group", "scale": {"domain": groups}, "legend": {"title": None}}
     place: Spec = {"scale": {"nice": False, "zero": False, "padding": 60}, "axis": {"tickCount": 8}}
-    titles = {"label": "word", "group": "of", "note": "note", "x": panel.x_axis, "y": panel.y_axis}
+    titles = {"label": "word", "group": "of", "note": "note"}
     points: Spec = {
         "mark": {"type": "point", "filled": True, "size": 55, "clip": is_page},
-        "encoding": {"shape": {**look}, "tooltip": _tooltip({"label": "word", "group": "of", "note": "note"})},
+        "encoding": {"shape": {**look}, "tooltip": _tooltip(titles)},
     }
+    labels: Spec = {"mark": {"type": "text", "clip": is_page}, "encoding": {"text": {"field": "label"}}}
     if is_page:
         points["params"] = _zoom("x", "y")
-    labels: Spec = {"mark": {"type": "text", "clip": is_page}, "encoding": {"text": {"field": "label"}}}
-    if not is_page:
+    else:
         labels |= {"mark": {"type": "text", **_ANCHORED}, "transform": [{"filter": "datum.anchor"}]}
     # In a page, whose size varies, Vega places the labels that have room. Vega-Lite cannot express this.
     anchors = ["right", "left", "top", "bottom", "top-right", "bottom-right", "top-left", "bottom-left"]
@@ -306,20 +309,17 @@ def _points(panel: Points, is_page: bool) -> Spec:
             "color": look,
         },
         "layer": [points, labels],
-        "usermeta": {
-            "header": list(titles.values()),
-            "fields": list(titles),
-            "grows": True,
-            "embedOptions": {"patch": [patch]},
-        },
+        "usermeta": _numbers(titles | {"x": panel.x_axis, "y": panel.y_axis}, grows=True)
+        | {"embedOptions": {"patch": [patch]}},
     }
 
 
 def _links(panel: Links, is_page: bool) -> Spec:
-    rows: list[Spec] = []
-    for source, target, weight in panel.links:
-        words = {"from": panel.source[source], "to": panel.target[target]}
-        rows.append({"source": source, "target": target, "weight": _rounded(weight), **words})
+    rows: list[Spec] = [
+        {"source": source, "target": target, "weight": _rounded(weight), "from": panel.source[source],
+         "to": panel.target[target]}
+        for source, target, weight in panel.links
+    ]  # fmt: skip
     longest = max(len(panel.source), len(panel.target), 1)
     scale = {"domain": [-0.5, longest - 0.5], "reverse": True, "nice": False}
 
@@ -350,7 +350,7 @@ def _links(panel: Links, is_page: bool) -> Spec:
         "data": {"values": rows},
         "layer": [lines, {"mark": {"type": "rule", "opacity": 0}, "encoding": {"y": side("target", orient="right")}}],
         "resolve": {"axis": {"y": "independent"}},
-        "usermeta": {"header": list(titles.values()), "fields": list(titles), "grows": False},
+        "usermeta": _numbers(titles, grows=False),
     }
 
 

@@ -44,13 +44,13 @@ def comparison_tables(comparison: Comparison) -> Iterator[Table]:
         ("chrF by reference length (words)", "lines", comparison.lengths),
         ("Reference-word recall (%), by word frequency", "words", comparison.frequencies),
     ):
-        rows = [[each.name, f"{each.size:,}", *(f"{value:.1f}" for value in each.values)] for each in buckets]
+        rows = [[bucket.name, f"{bucket.size:,}", *(f"{value:.1f}" for value in bucket.values)] for bucket in buckets]
         yield Table(title, ["", unit, *comparison.systems], rows)
     for name in others:
         rows = [
-            [f"{each.line:,}", f"{each.difference:+.1f}", each.source, *_mark_differences(each)]
-            for each in comparison.changes
-            if each.system == name
+            [f"{change.line:,}", f"{change.difference:+.1f}", change.source, *_mark_differences(change)]
+            for change in comparison.changes
+            if change.system == name
         ]
         if rows:
             header = ["Line", "chrF", "Source", "Reference", first, name]

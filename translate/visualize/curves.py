@@ -54,7 +54,7 @@ def curves_picture(runs: Sequence[Path], *, over: Literal["step", "minutes"] = "
             " training.log_every steps"
         )
     panels: list[Panel] = []
-    recorded = dict.fromkeys(each["kind"] for of_run in records.values() for each in of_run)
+    recorded = dict.fromkeys(record["kind"] for of_run in records.values() for record in of_run)
     others = [kind for kind in recorded if kind.startswith("validation/")]
     for title, y_axis, key, kinds in _CHARTS:
         kinds = (*kinds, *others) if "validation" in kinds else kinds  # corpora of their own, `validation/NAME`
@@ -65,7 +65,7 @@ def curves_picture(runs: Sequence[Path], *, over: Literal["step", "minutes"] = "
                 xs, minutes = [record["step"] for record in shown], [record["minutes_so_far"] for record in shown]
                 ys = [record[key] if math.isfinite(record[key]) else None for record in shown]
                 form = ".2f" if key == "BLEU" else ".4g"
-                marks = [(place, f"best {each[key]:{form}}") for place, each in enumerate(shown) if each is best[name]]
+                marks = [(place, f"best {row[key]:{form}}") for place, row in enumerate(shown) if row is best[name]]
                 kind = {"train": "training"}.get(kind, kind.removeprefix("validation/"))
                 series.append(Series(name, xs, ys, kind, minutes, marks[0] if marks else None))
         if series:

@@ -152,7 +152,7 @@ def draw_figure(picture: Picture, *, format: Literal["png", "svg"], dots_per_inc
     svg = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
     names: dict[str, str] = {}  # vl-convert numbers them across figures
     return re.sub(
-        r"\b(clip|gradient_)\d+\b", lambda each: names.setdefault(each[0], f"{each[1]}{len(names)}"), svg
+        r"\b(clip|gradient_)\d+\b", lambda match: names.setdefault(match[0], f"{match[1]}{len(names)}"), svg
     ).encode()
 
 

@@ -119,7 +119,7 @@ def printable(value: Any) -> Any:
         return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", value)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*map(printable, value))
-    return [printable(each) for each in value] if isinstance(value, list | tuple) else value
+    return [printable(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 def check_numbers(count: int, *, of: str, less: str) -> None:
