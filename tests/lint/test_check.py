@@ -258,11 +258,10 @@ def test_languages_and_directions(write: Write, text: dict[str, Lines], tmp_path
     found = logged(write(text, *both))
     assert {each.name for each in found} == {"direction_not_tested", "less_than_an_epoch"}
     train = "{kind: text, source: %s, target: %s, source_language: %s, target_language: en}"
-    listed = [train % ("train.de", "train.en", "de"), train % ("valid.en", "valid.de", "x")]
+    listed = [train % ("train.de", "train.en", "de"), train % ("valid.en", "valid.de", "gsw")]
     config = write(text, f"data.train=[{', '.join(listed)}]", f"data.root={tmp_path}")
     assert [each.message for each in logged(config) if each.name == "wrong_language"] == [
-        "data.train.1: its source should be x, but looks like en in data.train.0",
-        "data.train.1: its target should be en, but looks like de in data.train.0",
+        "data.train.1: its target should be en, but looks like de"
     ]
     copies = write({**text, "train.en": text["train.de"]}, *both)  # a fault of one corpus is not one of its reverse
     assert [each.message.partition(":")[0] for each in logged(copies) if each.name == "equal"] == ["data.train.0"]

@@ -20,7 +20,7 @@ from translate.lint import vocabulary
 from translate.lint.corpora import find_leaks, find_suspects, survey_corpus, take_sample
 from translate.lint.dry_run import DryRun, dry_run
 from translate.lint.findings import LABEL_WIDTH, Finding, Leak, Suspects, Unit, by_severity, count_findings
-from translate.lint.languages import find_wrong_sides, identify_sides, learn_known
+from translate.lint.languages import identify_sides, learn_known
 from translate.lint.misalignment import count_items
 from translate.lint.settings import DataFacts, settings_findings
 from translate.lint.vocabulary import Lengths, SideSpelling, VocabularyReport
@@ -207,11 +207,8 @@ def _inspect_text(
     findings += [suspects.finding(report.key) for report in reports for suspects in report.suspects]
     for survey, sample in zip(surveys, samples, strict=True):
         direction, hint = directions[survey.key], "swap its sides, or correct its source_language and target_language"
-        wrong = dict.fromkeys(find_wrong_sides(survey.key, direction, sample[1:], known), True)
-        if not wrong and survey.key in train:
-            wrong = dict(identify_sides(survey.key, direction, sample[1:]))
-        for message, is_certain in wrong.items():
-            findings.append(Finding("error" if is_certain else "warning", "wrong_language", message, hint))
+        for message, is_swapped in identify_sides(survey.key, direction, sample[1:]):
+            findings.append(Finding("error" if is_swapped else "warning", "wrong_language", message, hint))
     findings += [leak.finding for leak in leaks]
     for each in reports:
         findings += vocabulary.spelling_findings(
