@@ -32,7 +32,7 @@ from translate.errors import InputError, RunError
 from translate.lint.dry_run import peak_memory
 from translate.model import Transformer
 from translate.model.device import choose_device
-from translate.training.preparation import resolve_step_tokens
+from translate.training.batch_size import resolve_step_tokens
 from translate.training.setup import build_train_step
 
 STEP_TOKENS = 25_000  # of the target in a step, which is one batch

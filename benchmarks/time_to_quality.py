@@ -55,7 +55,8 @@ class Setting(NamedTuple):
 def read_setting(folder: Path, overrides: list[str]) -> Setting:
     """The preset, its data, tokenizers and batches."""
     from translate.config.load import load_config
-    from translate.training.preparation import make_batches, make_tokenizers, read_corpora, resolve_step_tokens
+    from translate.training.batch_size import resolve_step_tokens
+    from translate.training.preparation import make_batches, make_tokenizers, read_corpora
 
     texts = {"train": "train", "validation": "val"}
     corpora = {key: {"kind": "text", "source": f"{name}.de", "target": f"{name}.en"} for key, name in texts.items()}

@@ -168,7 +168,7 @@ READS = {
     "cli/terminal/process.py: open": "to write",
     "cli/terminal/process.py: os.open": "standard streams",
     "atomic.py: os.open": "to wait for the disk",
-    "training/state.py: log.open": "not a file's",
+    "training/resume.py: log.open": "not a file's",
 }
 READERS = re.compile(r"(.*\.)?(open|read_text|read_bytes|safe_open|ParquetFile)|(np|torch)\.load|json\.load")
 

@@ -8,16 +8,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
 from translate import bars
 from translate.config.load import load_config
 from translate.config.schema import Config
-from translate.errors import RunError
+from translate.errors import InputError, RunError
 from translate.lint import check as module
 from translate.lint.check import check, log_findings
 from translate.lint.findings import KINDS, Finding
-from translate.training.preparation import TrainingData, make_batches, make_tokenizers, read_corpora
-from translate.training.train import NotReady
+from translate.training.preparation import prepare_data
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
@@ -41,10 +41,8 @@ def write(clean_config: Path) -> Write:
 
 def logged(config: Config, *, num_parameters: int = 10_000, ignore_errors: bool = True) -> list[Finding]:
     """What a training finds before its first step."""
-    corpora = read_corpora(config)
-    tokenizers = make_tokenizers(config, corpora)
-    data = TrainingData(corpora, tokenizers, make_batches(config, corpora, tokenizers))
-    return log_findings(config, data, num_parameters, ignore_errors=ignore_errors)
+    data = prepare_data(config, device=torch.device("cpu"))
+    return log_findings(data, num_parameters, ignore_errors=ignore_errors)
 
 
 def only(findings: list[Finding] | tuple[Finding, ...], name: str) -> Finding:
@@ -91,9 +89,7 @@ def test_clean_text_is_silent(
     assert report.plan.num_steps == 100 and report.plan.num_validations == 4
     assert report.plan.num_epochs == pytest.approx(100 / report.plan.steps_per_epoch)
     # Padding, and so the steps of an epoch, are those that the training's log tells.
-    corpora = read_corpora(config)
-    tokenizers = make_tokenizers(config, corpora)
-    epoch = make_batches(config, corpora, tokenizers).epoch(0)
+    epoch = prepare_data(config, device=torch.device("cpu")).batches.epoch(0)
     assert report.plan.padding_share == epoch.padding.share and report.plan.steps_per_epoch == len(epoch)
 
 
@@ -164,7 +160,7 @@ def test_a_training_finds_the_same_and_refuses_errors(
     shown = [(levels[each.severity], each.draw()) for each in findings]
     assert [(record.levelname, record.message) for record in caplog.records][-len(shown) :] == shown
     errors = f"fix {sum(each.severity == 'error' for each in findings)} errors"
-    with pytest.raises(NotReady, match=f"{errors}.*--ignore-errors"):
+    with pytest.raises(InputError, match=f"{errors}.*--ignore-errors"):
         logged(config, ignore_errors=False)
 
 

@@ -12,10 +12,10 @@ from translate.config.schema import Config
 from translate.data.epochs import Epoch
 from translate.errors import RunError
 from translate.lint import dry_run as module
-from translate.lint.dry_run import DryRun, dry_run, longest_batches, peak_memory
+from translate.lint.dry_run import dry_run, longest_batches, peak_memory
 from translate.training import setup
 from translate.training.optimizer import AveragedWeights
-from translate.training.preparation import Corpora, make_batches, make_tokenizers, read_corpora
+from translate.training.preparation import TrainingData, prepare_data
 from translate.training.step import StepResult, TrainStep
 from translate.training.validation import validate
 
@@ -29,17 +29,9 @@ def digits(tmp_path: Path) -> Digits:
     return write_digits(tmp_path)
 
 
-def prepared(config: Config) -> tuple[Corpora, Any, Epoch]:
-    corpora = read_corpora(config)
-    tokenizers = make_tokenizers(config, corpora)
-    return corpora, tokenizers, make_batches(config, corpora, tokenizers).epoch(0)
-
-
-def tried(config: Config, *, device: torch.device = CPU, **options: float) -> DryRun:
-    corpora, tokenizers, epoch = prepared(config)
-    return dry_run(
-        config, epoch, tokenizers=tokenizers, validation=[*corpora.validation.values()], device=device, **options
-    )
+def prepared(config: Config) -> tuple[TrainingData, Epoch]:
+    data = prepare_data(config, device=CPU)
+    return data, data.batches.epoch(0)
 
 
 def test_the_longest_batches(digits: Digits) -> None:
@@ -49,7 +41,7 @@ def test_the_longest_batches(digits: Digits) -> None:
     for side in ("in", "out"):
         path = config.data.train[0].source.with_suffix(f".{side}")  # type: ignore[union-attr]
         path.write_text(path.read_text() + f"{long}\n")
-    _, _, epoch = prepared(config)
+    _, epoch = prepared(config)
     longest, *others = longest_batches(epoch)
     sizes = [int(shape[0] * (shape[1] + shape[2])) for shape in epoch.shapes]
     assert epoch.shapes[longest].tolist()[0] == 1 and epoch.shapes[longest].max() == max(
@@ -68,14 +60,16 @@ def test_what_is_measured(digits: Digits, monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(module, "validate", watched)
     config = digits("training.accumulate_batches=2")
-    corpora, tokenizers, epoch = prepared(config)
-    result = dry_run(config, epoch, tokenizers=tokenizers, validation=[*corpora.validation.values()] * 2, device=CPU)
+    also = config.model_copy(
+        update={"data": config.data.model_copy(update={"validation_also": {"x": config.data.validation}})}
+    )
+    result = dry_run(*prepared(also), device=CPU)
     assert (result.device, result.precision) == ("cpu", "fp32")
     assert result.num_timed_steps >= 1
     assert result.target_tokens_per_second > 0 and result.seconds_per_epoch > 0
     assert len(seconds) == 2 and result.seconds_per_validation == sum(seconds) > 0  # of both sets, each in full
     assert result.largest_batch["pairs"] >= 1
-    result = dry_run(config, epoch, tokenizers=tokenizers, validation=[], device=CPU, max_seconds=0.0)
+    result = dry_run(*prepared(digits("data.validation=null")), device=CPU, max_seconds=0.0)
     assert (result.num_timed_steps, result.seconds_per_validation) == (1, None), "the time for measuring is bounded"
 
 
@@ -91,7 +85,7 @@ def test_every_step_is_a_real_one(
     averaged: list[int] = []
     monkeypatch.setattr(AveragedWeights, "update", lambda average, model, step: averaged.append(step))
     config = digits("training.accumulate_batches=5", "training.batch_tokens=100", "training.ema_decay=0.9")
-    corpora, tokenizers, epoch = prepared(config)
+    data, epoch = prepared(config)
     seen: list[list[tuple[int, ...]]] = []
     original = TrainStep.__call__
 
@@ -101,7 +95,7 @@ def test_every_step_is_a_real_one(
         return original(self, group, **options)
 
     monkeypatch.setattr(TrainStep, "__call__", watched)
-    dry_run(config, epoch, tokenizers=tokenizers, validation=[], device=CPU, max_seconds=60.0)
+    dry_run(data, epoch, device=CPU, max_seconds=60.0)
     batches = [batch.indices for batch in epoch]
     num_longest = len(longest_batches(epoch))
     assert seen[0] == [batches[0]]
@@ -113,7 +107,6 @@ def test_every_step_is_a_real_one(
 
 
 def test_a_training_that_fails(digits: Digits, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = digits()
     calls = 0
 
     def fails_on_the_longest(*arguments: Any, **options: Any) -> Any:
@@ -124,10 +117,10 @@ def test_a_training_that_fails(digits: Digits, monkeypatch: pytest.MonkeyPatch) 
         return StepResult(*[torch.tensor(1.0)] * len(StepResult._fields))._replace(tokens=1)
 
     monkeypatch.setattr(TrainStep, "__call__", fails_on_the_longest)
-    corpora, tokenizers, epoch = prepared(config)
+    data, epoch = prepared(digits())
     pairs, source_tokens, target_tokens = epoch.shapes[longest_batches(epoch)[0]].tolist()
     with pytest.raises(RunError, match=f"{pairs} pairs .*{source_tokens} .*{target_tokens} .*no memory is left"):
-        dry_run(config, epoch, tokenizers=tokenizers, validation=[*corpora.validation.values()], device=CPU)
+        dry_run(data, epoch, device=CPU)
 
 
 @pytest.mark.skipif(not LINUX, reason="only Linux tells and forgets the peak of a process")
@@ -154,6 +147,7 @@ def test_peak_that_cannot_be_known(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_on_a_gpu(digits: Digits) -> None:
-    result = tried(digits("training.device=cuda", "decoding.device=cuda"), device=torch.device("cuda"))
+    config = digits("training.device=cuda", "decoding.device=cuda")
+    result = dry_run(*prepared(config), device=torch.device("cuda"))
     assert result.device == "cuda" and result.peak_bytes is not None
     assert result.peak_bytes >= 4 * 4 * result.num_parameters  # weights, gradients and Adam's two, 4 bytes each

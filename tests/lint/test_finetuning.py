@@ -92,11 +92,12 @@ def test_the_trial_has_the_runs_weights_and_every_set(
     tune: Tune, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: dict[str, Any] = {}
-    monkeypatch.setattr("translate.lint.check.dry_run", lambda *arguments, **options: seen.update(options))
+    monkeypatch.setattr("translate.lint.check.dry_run", lambda data, _, **given: seen.update(given, read=data.corpora))
     also = "data.validation_also={old: {kind: text, source: valid.en, target: valid.de}}"
     report = check(tune(also, f"data.root={tmp_path}"))
     assert seen["initial"].step == 7
-    assert [len(each.sources) for each in seen["validation"]] == [250, 250]
+    validated = seen["read"].validation | seen["read"].validation_also
+    assert [len(pairs.sources) for pairs in validated.values()] == [250, 250]
     assert [each.key for each in report.corpora] == ["data.train.0", "data.validation", "data.validation_also.old"]
 
 

@@ -8,7 +8,7 @@ from translate.config.load import load_config
 from translate.config.schema import Config
 from translate.config.yaml import preset_names
 from translate.lint.settings import DataFacts, settings_findings
-from translate.training.preparation import resolve_step_tokens
+from translate.training.batch_size import resolve_step_tokens
 
 # As of Multi30k with its preset: 29,000 pairs in 389 batches, two per step, and 7.6 million parameters.
 MULTI30K = DataFacts(

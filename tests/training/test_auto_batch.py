@@ -12,15 +12,9 @@ from translate.config.load import read_resolved_config
 from translate.config.schema import Config
 from translate.errors import InputError, RunError
 from translate.model.device import OutOfMemory
-from translate.training import preparation
-from translate.training.preparation import (
-    largest_fitting_batch,
-    make_batches,
-    make_tokenizers,
-    read_corpora,
-    resolve_batch_tokens,
-    resolve_step_tokens,
-)
+from translate.training import batch_size
+from translate.training.batch_size import largest_fitting_batch, resolve_step_tokens
+from translate.training.preparation import make_tokenizers, prepare_data, read_corpora
 from translate.training.step import TrainStep
 
 CPU = torch.device("cpu")
@@ -28,14 +22,11 @@ AUTO = "training.batch_tokens=auto"
 
 
 def resolved(config: Config, device: torch.device = CPU) -> tuple[Config, str]:
-    corpora = read_corpora(config)
-    tokenizers = make_tokenizers(config, corpora)
-    batches = make_batches(config, corpora, tokenizers)
-    config, batches, message = resolve_batch_tokens(config, batches, tokenizers=tokenizers, device=device)
-    pairs, *widths = batches.epoch(0).shapes.T
-    assert (pairs * max(widths, key=max)).max() <= config.training.num_batch_tokens
-    assert message is not None
-    return config, message
+    data = prepare_data(config, device=device)
+    pairs, *widths = data.batches.epoch(0).shapes.T
+    assert (pairs * max(widths, key=max)).max() <= data.config.training.num_batch_tokens
+    assert data.batch_size is not None
+    return data.config, data.batch_size
 
 
 def test_step_tokens_become_the_batches_that_come_nearest(digits: Digits) -> None:
@@ -73,11 +64,11 @@ class _Gpu:
         monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
         monkeypatch.setattr(torch.cuda, "mem_get_info", lambda index: (40 * 2**30, 80 * 2**30))
         monkeypatch.setattr(torch.cuda, "memory_reserved", lambda index: 0)
-        monkeypatch.setattr(preparation, "_free_memory", lambda device: None)
+        monkeypatch.setattr(batch_size, "_free_memory", lambda device: None)
         monkeypatch.setattr(
             torch.cuda, "set_per_process_memory_fraction", lambda share, index: self.shares.append(share)
         )
-        setup_training, call = preparation.setup_training, TrainStep.__call__
+        setup_training, call = batch_size.setup_training, TrainStep.__call__
 
         def on_the_cpu(config: Config, tokenizers: Any, *, device: Any, batch_tokens: tuple[int, int]) -> TrainStep:
             return setup_training(config, tokenizers, device=CPU, batch_tokens=batch_tokens)
@@ -92,7 +83,7 @@ class _Gpu:
             assert all(map(torch.equal, weights, train_step.model.parameters()))
             return result
 
-        monkeypatch.setattr(preparation, "setup_training", on_the_cpu)
+        monkeypatch.setattr(batch_size, "setup_training", on_the_cpu)
         monkeypatch.setattr(TrainStep, "__call__", step)
 
 
@@ -136,7 +127,7 @@ def test_the_run_keeps_the_number(
     found = read_resolved_config(tmp_path / "run" / "config.yaml").training
     assert found.batch_tokens == (4096 if step_tokens == "null" else 500) and found.step_tokens is None
 
-    monkeypatch.setattr(preparation, "_CPU_BATCH_TOKENS", 50)  # what another machine might find
+    monkeypatch.setattr(batch_size, "_CPU_BATCH_TOKENS", 50)  # what another machine might find
     said = run_training(digits(*wish, "training.max_steps=3"), tmp_path / "run", resume=True)
     assert not any("training.batch_tokens = auto" in line for line in said)
     assert "Continuing from step 2" in said

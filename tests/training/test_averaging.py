@@ -18,8 +18,8 @@ from translate.runs.directory import RunDirectory
 from translate.runs.loading import get_parameters, load_run
 from translate.runs.progress import Progress
 from translate.runs.verify import verify_run
-from translate.training import best_checkpoint, state, trainer
-from translate.training.best_checkpoint import average_checkpoints, kept_windows
+from translate.training import averaging, best_checkpoint, trainer
+from translate.training.averaging import average_checkpoints, kept_windows
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
@@ -92,9 +92,9 @@ def test_killed_anywhere_and_continued_has_the_same_files(
         (best_checkpoint.BestCheckpoint, "write", 2),  # after step 8, which will be validated again
         (trainer, "save_last", 3),  # what is kept no longer has not been removed
         (trainer, "remove_superseded", 2),
-        (best_checkpoint, "write_checkpoint", 1),  # the single best is kept; the average is not written yet
-        (best_checkpoint, "write_checkpoint", 2),  # the best is an average, and the end is not recorded
-        (state, "write_checkpoint", 1),  # the single best has just taken its place again
+        (averaging, "write_checkpoint", 1),  # the single best is kept; the average is not written yet
+        (averaging, "write_checkpoint", 2),  # the best is an average, and the end is not recorded
+        (best_checkpoint, "write_checkpoint", 1),  # the single best has just taken its place again
     ):
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr(module, name, dying_after(number, getattr(module, name)))
@@ -114,23 +114,6 @@ def test_a_run_that_goes_further_never_averaged_before(
     said = run_training(digits(*NOISY), run, resume=True)
     assert "best.safetensors, an average of checkpoints, is step-20.safetensors again while training continues" in said
     assert checkpoints_of(run) == checkpoints_of(averaged[0])
-
-
-def test_kept_files_that_are_gone_are_forgotten(
-    averaged: tuple[Path, list[str]], digits: Digits, tmp_path: Path
-) -> None:
-    """And without that of the best validation the average stays until the next validation."""
-    path = Path(shutil.copytree(averaged[0], tmp_path / "run"))
-    run = RunDirectory(path)
-    lost = records_of(path, "average")[0]["averaged"][0]
-    average = run.checkpoint("best").read_bytes()
-    run.checkpoint(f"step-{lost}").unlink()
-    run.checkpoint("step-28").unlink(missing_ok=True)
-    assert not verify_run(path).unsound
-    run.metrics.write_bytes(b"".join(run.metrics.read_bytes().splitlines(keepends=True)[:-1]))  # not evaluated yet
-    said = run_training(digits(*NOISY), path, resume=True)
-    assert any(f"The best weights so far, from step {lost}, are lost" in line for line in said)
-    assert run.checkpoint("best").read_bytes() == average and len(records_of(path, "average")) == 0
 
 
 @pytest.fixture

@@ -21,7 +21,8 @@ from translate.runs.loading import get_parameters, load_run
 from translate.runs.metrics import best_record, read_metrics
 from translate.runs.verify import verify_run
 from translate.training import trainer
-from translate.training.preparation import make_batches, make_tokenizers, override_training, read_corpora
+from translate.training.batch_size import override_training
+from translate.training.preparation import prepare_data
 from translate.training.state import Training
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
@@ -58,10 +59,9 @@ def test_the_first_loss_is_that_of_the_run(tune: Tune, tmp_path: Path) -> None:
     still = ("model.dropout=0", "model.attention_dropout=0", "model.activation_dropout=0")
     config = tune(*still, "tokenizer.subword_sampling=null", "training.max_steps=1")
     said = run_training(config, tmp_path / "new")
-    loaded, corpora = load_run(tmp_path / "base"), read_corpora(config)
-    tokenizers = make_tokenizers(config, corpora)
-    assert tokenizers.source.model_bytes == loaded.tokenizers.source.model_bytes
-    batch = make_batches(config, corpora, tokenizers).epoch(0)[0]
+    loaded, data = load_run(tmp_path / "base"), prepare_data(config, device=torch.device("cpu"))
+    assert data.tokenizers.source.model_bytes == loaded.tokenizers.source.model_bytes
+    batch = data.batches.epoch(0)[0]
     with torch.no_grad():
         logits = loaded.model(batch.source_ids, batch.target_input_ids)
     loss = F.cross_entropy(logits.flatten(0, 1), batch.target_output_ids.flatten(), ignore_index=PAD_ID)

@@ -1,6 +1,5 @@
 """Checkpoints that are damaged, lost or incomplete: passed over if another serves, else refused with the reasons."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +8,13 @@ import torch
 from harness import cut, flip_a_bit, state_of
 from trainings import Digits, progress_of, run_training, stop_training
 
+from translate.config.schema import TrainingConfig
 from translate.errors import RunError
 from translate.runs.checkpoint import read_tensors, write_checkpoint
 from translate.runs.directory import RunDirectory
+from translate.runs.metrics import best_checkpoint_record
+from translate.runs.progress import Progress
+from translate.training.best_checkpoint import restore_best, restore_kept
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
@@ -36,11 +39,49 @@ def test_a_damaged_checkpoint_is_passed_over(
     assert state_of(run) == state_of(straight)
 
 
-@pytest.mark.parametrize("damage", [flip_a_bit, Path.unlink])
-def test_a_lost_best_checkpoint_is_replaced_by_the_next(stateful: Digits, finished: Path, damage: Any) -> None:
+VALIDATED = [{"kind": "validation", "step": 8, "BLEU": 9.0}, {"kind": "validation", "step": 12, "BLEU": 7.0}]
+AVERAGED = {"kind": "average", "step": 12, "BLEU": 8.0, "averaged": [8.0, 12.0]}
+
+
+@pytest.mark.parametrize(
+    ("best", "changes", "record", "expected"),
+    [  # the file's metadata, what is not as usual, the file's record; the best step and score, and the file's step
+        ({"step": "8"}, {}, VALIDATED[0], (8, 9.0, "8")),
+        ({"step": "12"}, {}, VALIDATED[1], (12, 9.0, "12")),
+        ({"step": "12", "averaged": "8 12"}, {}, AVERAGED, (8, 9.0, "8")),
+        ({"step": "8"}, {"validation_fingerprint": "other"}, VALIDATED[0], (8, None, "8")),
+        (None, {}, VALIDATED[0], (None, None, None)),
+        ({"step": "12", "averaged": "8 12"}, {"best_step": 4}, AVERAGED, (None, None, "12")),
+        ({"step": "0"}, {"best_step": None, "best_score": None}, VALIDATED[0], (None, None, "0")),
+    ],
+    ids=["current", "newer", "average", "superseded", "lost", "lost under an average", "another run's"],
+)
+def test_what_the_best_checkpoint_may_be(
+    tmp_path: Path,
+    best: dict[str, str] | None,
+    changes: dict[str, Any],
+    record: dict[str, Any],
+    expected: tuple[int | None, float | None, str | None],
+) -> None:
+    """The weights of step 8 are the best of a run that has made 12 steps, and were kept."""
+    run = RunDirectory(tmp_path)
+    run.checkpoints.mkdir()
+    for name, metadata in {"step-8": {"step": "8"}, "best": best}.items():
+        if metadata is not None:
+            write_checkpoint(run, name, {"model.weight": torch.zeros(2)}, metadata)
+    assert best_checkpoint_record(run, [*VALIDATED, AVERAGED], "bleu") == record
+    values = {"step": 12, "best_step": 8, "best_score": 9.0, "validation_fingerprint": "now"} | changes
+    progress = Progress("data", **values)
+    restore_best(run, progress, validation_fingerprint="now")
+    file = run.checkpoint("best")
+    step = read_tensors(file).metadata["step"] if file.exists() else None
+    assert (progress.best_step, progress.best_score, step) == expected
+
+
+def test_a_lost_best_checkpoint_is_replaced_by_the_next(stateful: Digits, finished: Path) -> None:
     best = RunDirectory(finished).checkpoint("best")
     lost = progress_of(finished)["best_step"]
-    damage(best)
+    flip_a_bit(best)
     said = run_training(stateful("training.max_steps=16"), finished, resume=True)
     (remark,) = [line for line in said if str(best) in line]
     assert f"The best weights so far, from step {lost}, are lost" in remark
@@ -60,29 +101,18 @@ def test_a_best_checkpoint_that_cannot_be_read_at_the_moment_is_not_lost(statefu
     assert not [line for line in said if "lost" in line]
 
 
-def test_a_best_checkpoint_newer_than_the_last_stays(stateful: Digits, finished: Path) -> None:
-    """As of a process that was killed between the two; a lower score in the repeated validation replaces nothing."""
-    best, last = map(RunDirectory(finished).checkpoint, ("best", "last"))
-    tensors, metadata = read_tensors(last)
-    metadata["progress"] = json.dumps(json.loads(metadata["progress"]) | {"best_step": 1, "best_score": 1e6})
-    write_checkpoint(RunDirectory(finished), "last", tensors, metadata)
-    write_checkpoint(RunDirectory(finished), "best", read_tensors(best).tensors, {"step": "16"})
-    intact = best.read_bytes()
-    run_training(stateful("training.max_steps=16"), finished, resume=True)
-    assert progress_of(finished)["best_step"] == 16 and best.read_bytes() == intact
-
-
-def test_files_named_like_kept_checkpoints_stay(stateful: Digits, finished: Path) -> None:
-    """In a training that keeps none, whatever step they are of."""
-    run = RunDirectory(finished)
-    best = run.checkpoint("best").read_bytes()
-    for step in (progress_of(finished)["best_step"], 15):
-        run.checkpoint(f"step-{step}").write_bytes(best)
-    said = run_training(stateful("training.max_steps=16"), finished, resume=True)
-    for step in run.kept_steps():
-        assert run.checkpoint(f"step-{step}").read_bytes() == best
-        assert f"{run.checkpoint(f'step-{step}')}: stays, because this training run did not write it" in said
-    assert len(run.kept_steps()) == 2
+@pytest.mark.parametrize(("keep_last", "stays"), [(2, {4, 8, 15}), (0, {4, 8, 12, 15})])
+def test_kept_files_agree_with_the_progress(tmp_path: Path, keep_last: int, stays: set[int]) -> None:
+    """Lost weights are forgotten, and those of later steps removed; but what this training did not write stays."""
+    run = RunDirectory(tmp_path)
+    run.checkpoints.mkdir()
+    for name, step in ((4, 4), (8, 8), (12, 12), (15, 4)):
+        write_checkpoint(run, f"step-{name}", {"model.weight": torch.zeros(2)}, {"step": str(step)})
+    kept: dict[int, float | None] = {2: 1.0, 4: 2.0, 8: 3.0} if keep_last else {}
+    progress = Progress("data", step=8, kept=kept)
+    restore_kept(run, progress, TrainingConfig(keep_last=keep_last))
+    assert {*run.kept_steps()} == stays
+    assert progress.kept == ({4: 2.0, 8: 3.0} if keep_last else {})
 
 
 def test_state_that_is_incomplete_is_refused_by_name(stateful: Digits, finished: Path) -> None:

@@ -10,11 +10,35 @@ import torch
 from harness import state_of
 from trainings import Digits, progress_of, records_of, run_training
 
+from translate.config.schema import TrainingConfig
 from translate.errors import RunError
+from translate.runs.progress import Progress
 from translate.training import step, trainer
 from translate.training.tracking.log_window import LogWindow
 
 CUDA_MESSAGE = "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 139 GiB of which …"
+
+
+@pytest.mark.parametrize(
+    ("progress", "changes", "expected"),
+    [  # every second step is logged, every third saved, every sixth validated
+        ({"step": 0}, {}, "log save"),  # not asked for: no step was made
+        ({"step": 0}, {"initialize_from": Path("base")}, "log validate"),
+        ({"step": 0, "validated_step": 0}, {"initialize_from": Path("base")}, "log save"),
+        ({"step": 1}, {}, ""),
+        ({"step": 2}, {}, "log"),
+        ({"step": 3}, {}, "save"),
+        ({"step": 6}, {}, "log validate"),
+        ({"step": 6, "validated_step": 6}, {}, "log save"),
+        ({"step": 12}, {}, "log stop"),  # the last validation comes whether it is due or not
+        ({"step": 6, "epoch": 2}, {"max_epochs": 2}, "log stop"),
+        ({"step": 9, "validated_step": 6, "validations_without_better": 2}, {"patience": 2}, "stop"),
+    ],
+)
+def test_what_is_due(progress: dict[str, Any], changes: dict[str, Any], expected: str) -> None:
+    settings = TrainingConfig(log_every=2, save_every=3, validate_every=6, max_steps=12, **changes)
+    found = trainer.due(Progress("data", **progress), settings)
+    assert " ".join(name for name, is_due in found._asdict().items() if is_due) == expected
 
 
 def test_a_loss_that_is_not_finite_stops_with_a_remedy(

@@ -15,7 +15,7 @@ from translate.config.schema import Config
 from translate.data.epochs import Epoch
 from translate.decoding.counterparts import find_lacking
 from translate.distributed.process_group import SINGLE_PROCESS
-from translate.errors import RunError
+from translate.errors import InputError, RunError
 from translate.lint import vocabulary
 from translate.lint.corpora import find_leaks, find_suspects, survey_corpus, take_sample
 from translate.lint.dry_run import DryRun, dry_run
@@ -27,10 +27,8 @@ from translate.lint.vocabulary import Lengths, SideSpelling, VocabularyReport
 from translate.memory import configure_memory
 from translate.runs.initial import read_initial_weights
 from translate.runs.loading import count_weights
-from translate.training import preparation
-from translate.training.preparation import DirectionCount, TrainingData, count_directions, resolve_batch_tokens
+from translate.training.preparation import DirectionCount, TrainingData, count_directions, prepare_data
 from translate.training.setup import choose_place
-from translate.training.train import NotReady
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +61,7 @@ class TrainingPlan(NamedTuple):
     padding_share: float  # of all tokens computed in an epoch
     seconds: float | None  # with validations; None: nothing was measured
     validation_seconds: float | None  # the part of `seconds` for validations
-    directions: list[DirectionCount]  # how often each is seen, if there are several
+    directions: list[DirectionCount]  # how often their pairs are seen, if there are several
 
 
 class Report(NamedTuple):
@@ -98,37 +96,23 @@ def check(config: Config, *, max_seconds: float = 10.0) -> Report:
     configure_memory()
     device = choose_place(config, SINGLE_PROCESS)
     initial = read_initial_weights(config)
-    corpora = preparation.read_corpora(config)
-    tokenizers = preparation.make_tokenizers(config, corpora)
-    batches = preparation.make_batches(config, corpora, tokenizers)
-    config, batches, batch_size = resolve_batch_tokens(config, batches, tokenizers=tokenizers, device=device)
-    preparation.check_validation(config, corpora, tokenizers)
-    epoch = batches.epoch(0)
-
-    data = TrainingData(corpora, tokenizers, batches)
+    data = prepare_data(config, device=device)
+    config, epoch = data.config, data.batches.epoch(0)
     with show_progress("Inspecting the text"):
-        findings, reports, leaks, lengths, vocabularies = _inspect_text(config, data)
-    if batch_size is not None:
+        findings, reports, leaks, lengths, vocabularies = _inspect_text(data)
+    if data.batch_size is not None:
         hint = f"set training.batch_tokens={config.training.batch_tokens} for the same on another machine"
-        findings.append(Finding("note", "batch_size_found", batch_size, hint))
+        findings.append(Finding("note", "batch_size_found", data.batch_size, hint))
 
     measured = None
     try:
         with show_progress("Trying the longest batch, and the speed"):
-            measured = dry_run(
-                config,
-                epoch,
-                tokenizers=tokenizers,
-                validation=[*corpora.validation.values(), *corpora.validation_also.values()],
-                device=device,
-                initial=initial,
-                max_seconds=max_seconds,
-            )
+            measured = dry_run(data, epoch, device=device, initial=initial, max_seconds=max_seconds)
     except RunError as error:
         findings.append(Finding("error", "training_fails", str(error), "fix this, and check again"))
-    num_parameters = measured.num_trained_parameters if measured else count_weights(config.model, tokenizers)
+    num_parameters = measured.num_trained_parameters if measured else count_weights(config.model, data.tokenizers)
     facts = _data_facts(data, epoch, num_parameters)
-    plan = _plan(config, data, facts.num_steps(config), epoch.padding.share, measured)
+    plan = _plan(data, facts.num_steps(config), epoch.padding.share, measured)
     findings += settings_findings(config, facts)
     between_saves = min(config.training.save_every, config.training.validate_every, plan.num_steps) / plan.num_steps
     if (seconds := (plan.seconds or 0.0) * between_saves) > _LONG_SAVE_SECONDS:
@@ -139,19 +123,17 @@ def check(config: Config, *, max_seconds: float = 10.0) -> Report:
     return Report(*found, lengths, tuple(vocabularies), plan, measured, lacking)
 
 
-def log_findings(
-    config: Config, data: TrainingData, num_parameters: int, *, ignore_errors: bool = False
-) -> list[Finding]:
+def log_findings(data: TrainingData, num_parameters: int, *, ignore_errors: bool = False) -> list[Finding]:
     """Log and return what `check` finds without a dry run, errors first.
 
     Raises:
-        NotReady: There are errors, and they are not ignored.
+        InputError: There are errors, and they are not ignored.
     """
     started = time.perf_counter()
     with show_progress("Inspecting the text"):
-        findings, *_ = _inspect_text(config, data)
+        findings, *_ = _inspect_text(data)
     facts = _data_facts(data, data.batches.epoch(0, is_changed=False), num_parameters)
-    findings = by_severity([*findings, *settings_findings(config, facts)])
+    findings = by_severity([*findings, *settings_findings(data.config, facts)])
     seconds = time.perf_counter() - started
     logger.info(f"Data and settings checked in {seconds:.1f} s; findings: {count_findings(findings)}")
     levels = {"error": logging.ERROR, "warning": logging.WARNING, "note": logging.INFO}
@@ -161,22 +143,23 @@ def log_findings(
     errors = [finding for finding in findings if finding.severity == "error"]
     if errors and not ignore_errors:
         option = "start anyway with --ignore-errors (Python: ignore_errors=True)"
-        raise NotReady(f"Not ready: fix {count_findings(errors)} first, or {option}")
+        raise InputError(f"Not ready: fix {count_findings(errors)} first, or {option}")
     return findings
 
 
 def _inspect_text(
-    config: Config, data: TrainingData
+    data: TrainingData,
 ) -> tuple[list[Finding], list[CorpusReport], list[Leak], Lengths, list[VocabularyReport]]:
     """The findings in all corpora, a report on each, and the lengths and vocabularies of the training text."""
-    tokenizers, is_new = data.tokenizers, config.training.initialize_from is None
+    config, tokenizers = data.config, data.tokenizers
+    is_new = config.training.initialize_from is None
     is_given = config.tokenizer.source_model is not None
     train, others = config.data.corpora("train"), config.data.corpora()
     training = [*map(survey_corpus, train, data.corpora.train, train.values())]
     held_out = [*map(survey_corpus, others, data.corpora.held_out.values(), others.values())]
     surveys = [*training, *held_out]
     samples = [take_sample(survey.corpus, max_pairs=MAX_INSPECTED_PAIRS) for survey in surveys]
-    by_size = sorted(zip(training, samples, strict=False), key=lambda each: -len(each[0].corpus.sources))
+    by_size = sorted(zip(training, samples, strict=False), key=lambda pair: -len(pair[0].corpus.sources))
     directions = {survey.key: survey.corpus.direction or Direction(UNKNOWN, UNKNOWN) for survey in surveys}
     known = learn_known({survey.key: (directions[survey.key], *sample[1:]) for survey, sample in by_size})
     vocab_size = max(tokenizers.source.vocab_size, tokenizers.target.vocab_size)
@@ -205,14 +188,13 @@ def _inspect_text(
         message = f"only the first segment of the streamed corpora was checked (data.stream_segment_pairs = {size})"
         findings.append(Finding("note", "first_segment", message, "raise it, only for the check, to check more"))
     findings += [suspects.finding(report.key) for report in reports for suspects in report.suspects]
-    for survey, sample in zip(surveys, samples, strict=True):
+    findings += [leak.finding for leak in leaks]
+    for survey, sample, report in zip(surveys, samples, reports, strict=True):
         direction, hint = directions[survey.key], "swap its sides, or correct its source_language and target_language"
         for message, is_swapped in identify_sides(survey.key, direction, sample[1:]):
             findings.append(Finding("error" if is_swapped else "warning", "wrong_language", message, hint))
-    findings += [leak.finding for leak in leaks]
-    for each in reports:
         findings += vocabulary.spelling_findings(
-            each.key, each.spelling, unit=each.unit, is_fine_tuning=not is_new, is_given=is_given
+            survey.key, report.spelling, unit=survey.unit, is_fine_tuning=not is_new, is_given=is_given
         )
     if is_new:
         findings += vocabulary.vocabulary_findings(vocabularies, config)
@@ -233,10 +215,8 @@ def _data_facts(data: TrainingData, epoch: Epoch, num_parameters: int) -> DataFa
     return DataFacts(num_pairs, num_pairs - sum(report.num_kept for report in data.batches.filter_reports), *sizes)
 
 
-def _plan(
-    config: Config, data: TrainingData, steps_per_epoch: int, padding_share: float, measured: DryRun | None
-) -> TrainingPlan:
-    training, reports = config.training, data.batches.filter_reports
+def _plan(data: TrainingData, steps_per_epoch: int, padding_share: float, measured: DryRun | None) -> TrainingPlan:
+    config, training, reports = data.config, data.config.training, data.batches.filter_reports
     num_steps = min(training.max_steps, (training.max_epochs or math.inf) * steps_per_epoch)
     num_epochs = num_steps / steps_per_epoch
     num_validations = 0 if config.data.validation is None else math.ceil(num_steps / training.validate_every)

@@ -23,6 +23,7 @@ from translate.model import Transformer
 from translate.model.device import measures_memory
 from translate.runs.initial import InitialWeights
 from translate.training.optimizer import AveragedWeights, learning_rate
+from translate.training.preparation import TrainingData
 from translate.training.setup import setup_training
 from translate.training.step import describe_shapes
 from translate.training.validation import validate
@@ -49,11 +50,9 @@ class DryRun(NamedTuple):
 
 
 def dry_run(
-    config: Config,
+    data: TrainingData,
     epoch: Epoch,
     *,
-    tokenizers: Tokenizers,
-    validation: Sequence[ParallelCorpus],
     device: torch.device,
     initial: InitialWeights | None = None,
     max_seconds: float = 10.0,
@@ -61,7 +60,7 @@ def dry_run(
     """Make real training steps on real batches, the longest first; the weights are discarded.
 
     Args:
-        validation: The corpora of a validation; some of their lines are translated, to time it.
+        epoch: The first epoch of the data.
         initial: The initial weights; None: random ones.
         max_seconds: The time for measuring the speed; a step is never interrupted.
 
@@ -69,6 +68,7 @@ def dry_run(
         InputError: The settings ask for something that this machine does not support.
         RunError: Training would fail: out of memory, or the loss is not finite.
     """
+    config, corpora, tokenizers, *_ = data
     before = peak_memory(device, restart=True)
     pairs, sources, targets = epoch.shapes[longest_batches(epoch)[-1]].tolist()
     batch_tokens = pairs * sources, pairs * targets
@@ -101,9 +101,9 @@ def dry_run(
         peak = peak_memory(device)
         used = 0 if before is None or peak is None else max(0, peak - before)
         tried.append((used, epoch.shapes[number].tolist()))
-    peak_bytes, largest = max(tried, key=lambda each: each[0])
+    peak_bytes, largest = max(tried, key=lambda used_and_shape: used_and_shape[0])
     num_timed, speed = _measure_speed(step, epoch, config, device=device, max_seconds=max_seconds)
-    model = train_step.model
+    model, validation = train_step.model, [*corpora.validation.values(), *corpora.validation_also.values()]
     return DryRun(
         device=str(device),
         precision=train_step.precision.name,
@@ -115,7 +115,8 @@ def dry_run(
         num_timed_steps=num_timed,
         target_tokens_per_second=speed,
         seconds_per_epoch=epoch.padding.num_target_tokens / speed,
-        seconds_per_validation=sum(_time_validation(model, tokenizers, each, config) for each in validation) or None,
+        seconds_per_validation=sum(_time_validation(model, tokenizers, corpus, config) for corpus in validation)
+        or None,
     )
 
 

@@ -1,7 +1,16 @@
-"""The best checkpoint: weights are validated, kept if they score best, and averaged at the end if that is better.
+"""The best checkpoint: the weights of the best validation or, at the end of training, an average that is better.
 
-Source of averages: Junczys-Dowmunt et al. 2016, https://arxiv.org/abs/1605.04809; why they help: Izmailov et al. 2018,
-https://arxiv.org/abs/1803.05407; choices compared for translation: Gao et al. 2022, https://arxiv.org/abs/2210.11803.
+What the file `best` may be, and what a resumed run does with it (`restore_best`):
+
+| case | how it comes about | a resumed run |
+|---|---|---|
+| current | it is of the step that the progress names | keeps it |
+| newer | the process was killed before it saved the progress, too | keeps it, because its score was better |
+| average | the training had ended, or `translate average` made it | puts the best validation's weights in its place |
+| superseded | validations have other data or settings now | keeps it until the next validation replaces it |
+| lost | it is missing or damaged, or that validation's weights are | replaces it after the next validation |
+
+Its record in `metrics.jsonl` has the steps that the file itself names; see `runs.metrics.best_checkpoint_record`.
 """
 
 import contextlib
@@ -9,34 +18,30 @@ import dataclasses
 import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from torch import Tensor
 from torch.profiler import record_function
 
 from translate.config.decoding import DecodingConfig
+from translate.config.schema import TrainingConfig
 from translate.data.corpora import ParallelCorpus, join_texts
-from translate.distributed.process_group import SINGLE_PROCESS, Cancelled, World
-from translate.distributed.state import full_state_dict, full_tensor, is_sharded, load_model_state_dict
-from translate.errors import InputError
+from translate.distributed.state import full_state_dict, full_tensor, is_sharded
+from translate.errors import RunError
 from translate.evaluation.evaluate import spread_samples
 from translate.evaluation.metrics import describe_headlines
 from translate.messages import describe_seconds
 from translate.model import Transformer
 from translate.model.lora import merge_lora, using_weights
 from translate.runs.checkpoint import WEIGHTS_PREFIX, add_prefix, read_tensors, write_checkpoint
-from translate.runs.directory import Checkpoint, RunDirectory
-from translate.runs.loading import (
-    SavedWeights,
-    build_model,
-    check_same_tensors,
-    get_parameters,
-    read_weights,
-)
-from translate.runs.metadata import AVERAGED_KEY, describe_moment
+from translate.runs.checksums import DamageError
+from translate.runs.directory import RunDirectory
+from translate.runs.loading import build_model, get_parameters
+from translate.runs.metadata import describe_moment, read_moment
 from translate.runs.progress import Progress
+from translate.training.averaging import ScoredAverage, choose_average, kept_windows, load_average, write_average
 from translate.training.signals import StopRequests
-from translate.training.state import Training
+from translate.training.state import Training, remove_superseded
 from translate.training.tracking.profile import VALIDATION_AND_SAVING
 from translate.training.tracking.recorder import Recorder
 from translate.training.validation import (
@@ -63,7 +68,7 @@ class BestCheckpoint:
         training = self.training
         self.config, self.run, self.world = training.config, training.run, training.world
         self.settings, self.progress = training.config.training, training.progress
-        self.corpora, self.tokenizers, _ = training.data
+        self.corpora, self.tokenizers = training.data.corpora, training.data.tokenizers
         self.model = training.train_step.model
         self.superseded: set[int] = set()  # kept steps that the last validation's weights replace
         self._is_best = False  # whether the last validation's score is
@@ -98,7 +103,7 @@ class BestCheckpoint:
                     lent.enter_context(using_weights(model, weights))
                 result = self._score(model, self.corpora.validation)
                 others = self._score(model, self.corpora.validation_also)
-            seconds = sum(each.seconds for each in (*result.values(), *others.values()))
+            seconds = sum(validation.seconds for validation in (*result.values(), *others.values()))
             score = mean_validation(result.values()).score(self.settings.best_metric)
             is_best = progress.best_score is None or score > progress.best_score
             progress.validations_without_better = 0 if is_best else progress.validations_without_better + 1
@@ -141,7 +146,7 @@ class BestCheckpoint:
         """Record the results of a validation, and log some of its translations, evenly spaced."""
         step, translations = self.progress.step, mean_validation(result.values()).evaluation.translations
         record, *parts = validation_records(result, "validation", step=step)
-        parts += [each.to_record(f"validation/{name}", step=step) for name, each in others.items()]
+        parts += [validation.to_record(f"validation/{name}", step=step) for name, validation in others.items()]
         self.recorder.record(record)
         scores, rest = describe_validation(record, is_best=is_best)
         logger.info(f"{scores}{rest}", extra={"bold": scores})
@@ -161,9 +166,12 @@ class BestCheckpoint:
 
     @record_function(VALIDATION_AND_SAVING)
     def average_kept(self) -> None:
-        """Make an average of kept checkpoints the best one, if it is better; a signal ends this without a result.
+        """Make an average of kept checkpoints the best one, if it is better.
 
         A resumed run undoes this, and averages when it ends itself.
+
+        Raises:
+            Cancelled: A signal came; nothing has changed.
         """
         settings, progress, corpora = self.settings, self.progress, self.corpora.validation
         windows = kept_windows(progress, last=settings.keep_last, best=settings.keep_best)
@@ -171,19 +179,22 @@ class BestCheckpoint:
             return
         logger.info("The best checkpoint, and averages of kept ones, on validation:")
         model = build_model(self.config, self.tokenizers, device=self.model.device)
-        tried: list[ScoredAverage] = []
-        try:
-            for name, checkpoints in {"best": ("best",), **windows}.items():
-                steps = load_average(self.run, checkpoints, model, world=self.world)
-                validation = mean_validation(self._score(model, corpora).values())
-                tried.append(ScoredAverage(checkpoints, steps, validation))
-                record = tried[-1].to_record(step=progress.step)
-                self.recorder.record(record)
-                logger.info("".join(describe_validation(record, name=name)))
-        except Cancelled:
-            return
-        chosen = max(tried, key=lambda each: each.validation.score(settings.best_metric))  # the first of equal ones
-        if len(chosen.checkpoints) > 1:
+
+        def record(scored: ScoredAverage) -> None:
+            numbers = scored.to_record(step=progress.step)
+            self.recorder.record(numbers)
+            logger.info("".join(describe_validation(numbers, name=scored.name)))
+
+        chosen = choose_average(
+            self.run,
+            windows,
+            model,
+            metric=settings.best_metric,
+            score=lambda: self._score(model, corpora).values(),
+            on_scored=record,
+            world=self.world,
+        )
+        if chosen.is_average:
             self.world.run_on_rank_0(lambda: write_average(self.run, chosen.checkpoints, model))
             self._averaged = chosen.steps
 
@@ -192,95 +203,72 @@ class BestCheckpoint:
         """Score the best checkpoint with the settings of `decoding`; see `Config.evaluates_at_end`.
 
         The record comes after the last checkpoint: a resumed run removes it, and writes its own at the end.
+
+        Raises:
+            Cancelled: A signal came; nothing is recorded.
         """
         search, progress, corpora = self.config.decoding_settings(), self.progress, self.corpora.validation
         if not self.config.evaluates_at_end or progress.best_step is None:
             return
         model = build_model(self.config, self.tokenizers, device=self.model.device)
         load_average(self.run, ["best"], model, world=self.world)
-        try:
-            result = self._score(model, corpora, search)
-        except Cancelled:
-            return
+        result = self._score(model, corpora, search)
         of_what = {"averaged": self._averaged} if self._averaged else {"best_step": progress.best_step}
-        record, *parts = [{**each, **of_what} for each in validation_records(result, "evaluation", step=progress.step)]
+        records = validation_records(result, "evaluation", step=progress.step)
+        record, *parts = [{**numbers, **of_what} for numbers in records]
         self.recorder.record(record)
         text = f"Best checkpoint ({self.description}), {search.brief}: {describe_headlines(record)}"
-        seconds = round(sum(each.seconds for each in result.values()), 3)
+        seconds = round(sum(validation.seconds for validation in result.values()), 3)
         logger.info(f"{text}, {describe_seconds(seconds)}", extra={"bold": text})
         self._log_parts(parts)
 
 
-class ScoredAverage(NamedTuple):
-    """The average of some checkpoints, or a single checkpoint, and its validation."""
-
-    checkpoints: tuple[Checkpoint, ...]
-    steps: tuple[int, ...]
-    validation: Validation
-
-    def to_record(self, *, step: int) -> dict[str, Any]:
-        """The numbers as `metrics.jsonl` keeps them, with the current step and the averaged ones."""
-        return {**self.validation.to_record("average", step=step), "averaged": self.steps}
-
-
-def kept_windows(progress: Progress, *, last: int, best: int) -> dict[str, tuple[Checkpoint, ...]]:
-    """The last 2, 3, … kept checkpoints and the best 2, 3, … of them, by names like "last 3"; no set occurs twice."""
-    windows: dict[str, tuple[Checkpoint, ...]] = {}
-    for kind, steps in progress.rank_kept(last=last, best=best).items():
-        for number in range(2, len(steps) + 1):
-            checkpoints = tuple(f"step-{step}" for step in sorted(steps[:number]))
-            if checkpoints not in windows.values():
-                windows[f"{kind} {number}"] = checkpoints
-    return windows
-
-
-def load_average(
-    run: RunDirectory, checkpoints: Sequence[Checkpoint], model: Transformer, *, world: World = SINGLE_PROCESS
-) -> tuple[int, ...]:
-    """Give a model the average of checkpoints, as rank 0 reads it; returns their steps. See `average_checkpoints`."""
-    weights = dict[str, Tensor]()
-
-    def read() -> tuple[int, ...]:
-        mean = average_checkpoints(run, checkpoints, model)
-        weights.update(mean.tensors)
-        return mean.averaged
-
-    steps = world.run_on_rank_0(read)
-    load_model_state_dict(model, weights, world)
-    return steps
-
-
-def write_average(run: RunDirectory, checkpoints: Sequence[Checkpoint], model: Transformer) -> None:
-    """Make the average the best checkpoint. The old best is kept as step-N, unless it is an average too."""
-    mean = average_checkpoints(run, checkpoints, model)
-    tensors, metadata = read_tensors(run.checkpoint("best"))
-    if AVERAGED_KEY not in metadata:
-        write_checkpoint(run, f"step-{metadata['step']}", tensors, metadata)
-    metadata = {"step": str(mean.step), AVERAGED_KEY: " ".join(map(str, mean.averaged))}
-    write_checkpoint(run, "best", add_prefix(mean.tensors, WEIGHTS_PREFIX), metadata)
-
-
-def average_checkpoints(run: RunDirectory, checkpoints: Sequence[Checkpoint], model: Transformer) -> SavedWeights:
-    """The mean of the weights of checkpoints, summed in fp64, or the unchanged weights of a single one.
+def restore_best(run: RunDirectory, progress: Progress, *, validation_fingerprint: str | None) -> None:
+    """Make the progress of a resumed run and its best checkpoint agree; see the table at the top of this file.
 
     Args:
-        model: Defines the expected names and shapes.
+        validation_fingerprint: Of the validations from now on.
 
     Raises:
-        InputError: A checkpoint is missing, one of several is itself an average, or two are of the same step.
-        RunError: A checkpoint is damaged, or does not fit the model.
+        RunError: The file cannot be read for another reason than damage.
     """
-    sums, steps = dict[str, Tensor](), list[int]()
-    for name in checkpoints:
-        saved = read_weights(run, name, last="--checkpoint last")
-        if saved.averaged and len(checkpoints) > 1:
-            moment = describe_moment(saved.step, saved.averaged)
-            raise InputError(f"{run.checkpoint(name)} is {moment} itself: name single checkpoints")
-        check_same_tensors(get_parameters(model), saved.tensors, name=str(run.checkpoint(name)))
-        if saved.step in steps:
-            raise InputError(f"{run.checkpoint(name)} has the weights of step {saved.step}, like another: name it once")
-        steps += saved.averaged or [saved.step]
-        for key, tensor in saved.tensors.items():
-            sums[key] = sums[key].add_(tensor) if key in sums else tensor.double()
-    means = {key: (total / len(checkpoints)).to(saved.tensors[key].dtype) for key, total in sums.items()}
-    return SavedWeights(means, max(steps), tuple(steps))
+    if progress.best_score is not None and progress.validation_fingerprint != validation_fingerprint:
+        logger.warning(
+            "data.validation, or a setting that decides its score, has changed since the best validation, of step"
+            f" {progress.best_step}, so scores are not compared with it, and the next validation's weights replace it"
+        )
+        progress.best_score, progress.validations_without_better = None, 0
+        progress.kept = dict.fromkeys(progress.kept)
+    progress.validation_fingerprint = validation_fingerprint
+    if progress.best_step is None:
+        return
+    best, single = run.checkpoint("best"), run.checkpoint(f"step-{progress.best_step}")
+    try:
+        step, averaged = read_moment(best, read_tensors(best, prefixes=()).metadata)
+        if not averaged:
+            progress.best_step = max(step, progress.best_step)
+            return
+        tensors, metadata = read_tensors(single)
+    except DamageError as error:
+        what = f"The best weights so far, from step {progress.best_step}, are lost"
+        progress.best_step, progress.best_score = None, None
+        logger.warning(f"{error}. {what}: the next validation's weights replace them")
+    else:
+        logger.info(f"{best.name}, an average of checkpoints, is {single.name} again while training continues")
+        write_checkpoint(run, "best", tensors, metadata)
+
+
+def restore_kept(run: RunDirectory, progress: Progress, settings: TrainingConfig) -> None:
+    """Make the kept files agree with a resumed run's progress: forget lost weights, and remove those of later steps.
+
+    A `step-N` stays if training keeps nothing or the file contradicts its name: this run did not write it.
+    """
+    for step in {*run.kept_steps()} - progress.kept.keys():
+        file, is_own = run.checkpoint(f"step-{step}"), False
+        if settings.keep_last or settings.keep_best or progress.kept:
+            with contextlib.suppress(RunError):
+                is_own = read_tensors(file, prefixes=()).metadata == {"step": str(step)}
+        logger.info(f"{file}: {'is no longer kept' if is_own else 'stays, because this training run did not write it'}")
+        remove_superseded(run, [step] if is_own else [])
+    there = run.kept_steps()
+    progress.kept = {step: score for step, score in progress.kept.items() if step in there}

@@ -139,7 +139,7 @@ class ThreadParallel:
             mine = {id(self._parameters[number]) for number in share}
             part = copy.copy(optimizer)  # shares the state
             part.param_groups = [
-                {**group, "params": [each for each in group["params"] if id(each) in mine]}
+                {**group, "params": [weight for weight in group["params"] if id(weight) in mine]}
                 for group in optimizer.param_groups
             ]
             part.step()
@@ -212,7 +212,7 @@ class RankParallel:
                     return forward_backward(micro_batch, backward)
             return forward_backward(micro_batch, backward)
 
-        numbers = [compute(number, each) for number, each in enumerate(mine, start=1)]
+        numbers = [compute(number, micro_batch) for number, micro_batch in enumerate(mine, start=1)]
         return [(functools.reduce(torch.add, numbers), ())]
 
     def all_reduce(self, results: Sequence[WorkerResult]) -> Tensor:

@@ -96,13 +96,13 @@ class _LabelSmoothedLoss(torch.autograd.Function):
                     bias_gradient += logits.sum(dim=0)
         gradient = gradient.view_as(hidden)
         ctx.save_for_backward(gradient, weight_gradient, bias_gradient)
-        nll, loss = (each.clone() for each in sums)
+        nll, loss = (total.clone() for total in sums)
         ctx.mark_non_differentiable(nll)
         return loss, nll
 
     @staticmethod
     def backward(ctx: Any, loss_gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        gradients = (None if each is None else each.mul_(loss_gradient) for each in ctx.saved_tensors)
+        gradients = (None if saved is None else saved.mul_(loss_gradient) for saved in ctx.saved_tensors)
         return *gradients, None, None, None
 
 

@@ -1,12 +1,6 @@
-"""The data of a training run: corpora are read, tokenizers trained or loaded, pairs encoded, filtered and batched.
+"""The data of a training run: corpora are read, tokenizers trained or loaded, pairs encoded, filtered and batched."""
 
-On a CPU `training.batch_tokens: auto` is a constant. On CUDA it is found by training steps on batches of the longest
-pairs, with twice as many tokens each time until memory runs out. The run's config then has the number.
-"""
-
-import gc
 import logging
-import math
 import os
 import time
 from collections.abc import Iterable
@@ -17,35 +11,29 @@ import torch
 from translate.bleu import load_bleu
 from translate.config.data import DataConfig, is_stream
 from translate.config.languages import Languages
+from translate.config.load import read_resolved_config
 from translate.config.schema import Config
 from translate.config.section import MOST
 from translate.data.augmentation import augment_corpus, read_held_out
-from translate.data.batching import EncodedPair, collate
 from translate.data.cache import DataCache
 from translate.data.corpora import ParallelCorpus, balance_directions, join_texts, repeat_by_weight
 from translate.data.epochs import BatchSettings, TrainingBatches
 from translate.data.extension import add_tags, extend_tokenizers
 from translate.data.filtering import FilterReport, log_reports
 from translate.data.streaming import Batches, StreamedBatches, TrainingStreams
-from translate.data.tokenizer import EOS_ID, Tokenizers, load_tokenizers, prepare_tokenizers
+from translate.data.tokenizer import Tokenizers, load_tokenizers, prepare_tokenizers
 from translate.decoding.counterparts import find_lacking
 from translate.decoding.loading import resolve_auto
 from translate.decoding.splitting import truncate_ids
 from translate.decoding.translator import check_search, token_limits
 from translate.distributed.process_group import SINGLE_PROCESS, World, read_environment
-from translate.errors import InputError, RunError
-from translate.model.device import OutOfMemory, measures_memory, threads_per_process
+from translate.errors import InputError
+from translate.model.device import threads_per_process
 from translate.runs.directory import RunDirectory
-from translate.training.optimizer import AveragedWeights
-from translate.training.setup import setup_training
-from translate.training.step import TrainStep
+from translate.training.batch_size import resolve_batch_tokens, resume_batch_tokens
 from translate.training.validation import resolve_search
 
 logger = logging.getLogger(__name__)
-
-_PAPER_STEP_TOKENS = 25_000  # Vaswani et al. 2017, section 5.1
-_CPU_BATCH_TOKENS = 4096  # measured: larger batches keep the cores no busier, and make fewer steps of the same data
-_SHARE_OF_FREE_MEMORY = 0.9  # on CUDA; the rest is for fragments and for buffers of other libraries
 
 
 class Corpora(NamedTuple):
@@ -63,8 +51,8 @@ class DirectionCount(NamedTuple):
 
     direction: str
     num_pairs: int | None  # different ones, without those that are left out; None: some are streamed
-    num_seen: int  # all of them, each as often as it is seen
-    num_epochs: float | None  # how often each is seen; None: some are streamed
+    num_seen: int  # how many pairs are seen, with repetitions
+    num_epochs: float | None  # how often a pair is seen on average; None: some are streamed
     share: float  # of the pairs of all directions that are seen
 
     def __str__(self) -> str:
@@ -75,40 +63,54 @@ class DirectionCount(NamedTuple):
 
 
 class TrainingData(NamedTuple):
-    """The data that a training run learns from and is validated on."""
+    """The data that a training run learns from and is validated on, with the config that prepared it."""
 
+    config: Config  # with numbers in place of `batch_tokens: auto` and `step_tokens`
     corpora: Corpora
     tokenizers: Tokenizers
     batches: Batches
+    batch_size: str | None  # how `auto` became a number; None: the config or the run had one
 
 
 def prepare_data(
-    config: Config, run: RunDirectory, *, device: torch.device, world: World, is_resumed: bool
-) -> tuple[Config, TrainingData]:
-    """Prepare the data of a training run in all of its processes. A resumed run has its own tokenizers.
+    config: Config,
+    *,
+    device: torch.device,
+    world: World = SINGLE_PROCESS,
+    cache: DataCache | None = None,
+    resumed: RunDirectory | None = None,
+) -> TrainingData:
+    """Prepare the data of a training run in all of its processes, and check that validations can use it.
 
-    Returns:
-        The config with a number for `batch_tokens: auto`, and the data.
+    Args:
+        cache: Where tokenizers and token ids are kept for the next start; None: nowhere.
+        resumed: The run that is resumed, which has tokenizers and a batch size; None: a new run.
+
+    Raises:
+        InputError: A corpus or a setting cannot be used.
+        RunError: Not even a batch of the longest pair fits in memory.
     """
-    cache = DataCache()
+    if resumed is not None:
+        saved = world.run_on_rank_0(lambda: read_resolved_config(resumed.config))
+        config = resume_batch_tokens(config, saved, place=str(resumed.path))
     corpora = world.run_on_all_ranks(lambda: read_corpora(config))
 
     def load_or_make_tokenizers() -> Tokenizers:
-        if is_resumed:
-            return load_tokenizers(run.tokenizer)
+        if resumed is not None:
+            return load_tokenizers(resumed.tokenizer)
         started = time.perf_counter()
         tokenizers = make_tokenizers(config, corpora, cache=cache)
         is_given = config.tokenizer.source_model is not None or config.training.initialize_from is not None
-        how = "loaded" if is_given else "trained" if cache.num_made else "found in cache"
-        sizes = " and ".join(f"{each.vocab_size:,}" for each in dict.fromkeys(tokenizers[:2]))
+        how = "loaded" if is_given else "trained" if cache is None or cache.num_made else "found in cache"
+        sizes = " and ".join(f"{tokenizer.vocab_size:,}" for tokenizer in dict.fromkeys(tokenizers[:2]))
         seconds = time.perf_counter() - started
         logger.info(f"Tokenizer {how} in {seconds:.1f} s ({tokenizers.vocabulary}, {sizes} subwords)")
         return tokenizers
 
     def encode() -> Batches:
-        started, num_made = time.perf_counter(), cache.num_made
+        started, num_made = time.perf_counter(), 0 if cache is None else cache.num_made
         batches = make_batches(config, corpora, tokenizers, cache=cache)
-        how = f"read from {cache.folder}" if cache.num_made == num_made else "encoded"
+        how = "encoded" if cache is None or cache.num_made > num_made else f"read from {cache.folder}"
         logger.info(f"Corpus {how} in {time.perf_counter() - started:.1f} s")
         return batches
 
@@ -117,7 +119,7 @@ def prepare_data(
         batches = world.local_rank_0_first(encode)
     else:
         # Later segments are prepared in a thread, and so on their own connections.
-        batches = make_batches(config, corpora, tokenizers, world=world.new_group(), is_resumed=is_resumed)
+        batches = make_batches(config, corpora, tokenizers, world=world.new_group(), is_resumed=resumed is not None)
     log_reports(batches.filter_reports)
     for seen in count_directions(config.data, corpora.train, batches.filter_reports):
         logger.info(f"Each epoch, {seen}")
@@ -125,7 +127,7 @@ def prepare_data(
     config, batches, message = resolve_batch_tokens(config, batches, tokenizers=tokenizers, device=device, world=world)
     if message:
         logger.info(message)
-    return config, TrainingData(corpora, tokenizers, batches)
+    return TrainingData(config, corpora, tokenizers, batches, message)
 
 
 def read_corpora(config: Config) -> Corpora:
@@ -252,120 +254,3 @@ def check_validation(config: Config, corpora: Corpora, tokenizers: Tokenizers) -
                 truncate_ids(target, target_limit, at_end, side="target", line=line)
         except InputError as error:
             raise InputError(f"{key}: {error}") from error
-
-
-def resolve_step_tokens(config: Config) -> Config:
-    """The config with `accumulate_batches` in place of `step_tokens`, if the size of a batch is known."""
-    settings = config.training
-    if settings.step_tokens is None or settings.batch_tokens == "auto":
-        return config
-    num_batches = max(1, round(settings.step_tokens / settings.num_batch_tokens))  # the nearest number
-    return override_training(config, step_tokens=None, accumulate_batches=num_batches)
-
-
-def resolve_batch_tokens(
-    config: Config, batches: Batches, *, tokenizers: Tokenizers, device: torch.device, world: World = SINGLE_PROCESS
-) -> tuple[Config, Batches, str | None]:
-    """The config and its batches with a number for `batch_tokens: auto`, and `step_tokens` resolved.
-
-    Args:
-        batches: The training batches; with `auto` they have no limit yet.
-        world: The processes that train together; they use a size that fits all of their devices.
-
-    Returns:
-        The config, the batches, and a message about the number that `auto` became; None: the config had a number.
-
-    Raises:
-        InputError: `step_tokens` is less than the length of the longest pair.
-        RunError: Not even a batch of the longest pair fits in memory.
-    """
-    if config.training.batch_tokens != "auto":
-        return resolve_step_tokens(config), batches, None
-    longest, step_tokens = batches.longest, config.training.step_tokens
-    most = step_tokens or max(_PAPER_STEP_TOKENS, longest)
-    if longest > most:
-        raise InputError(
-            f"training.step_tokens = {step_tokens} is less than the {longest} tokens that the longest pair may have;"
-            " raise it, or lower data.max_source_tokens and data.max_target_tokens"
-        )
-    if measures_memory(device):
-        found = world.run_on_all_ranks(
-            lambda: largest_fitting_batch(config, longest=longest, most=most, tokenizers=tokenizers, device=device)
-        )
-        tokens, limit = min(world.all_gather(found)), f"the most that fit in the free memory of {device}, with a margin"
-    else:
-        tokens, limit = min(most, max(_CPU_BATCH_TOKENS, longest)), f"larger batches are no faster on {device.type}"
-    if tokens == most:
-        limit = "as training.step_tokens asks" if step_tokens else "for more, set training.step_tokens"
-    if step_tokens is not None:  # equal batches, rather than full ones and a remainder
-        tokens = max(longest, step_tokens // math.ceil(step_tokens / tokens))
-    config = resolve_step_tokens(override_training(config, batch_tokens=tokens))
-    num = config.training.accumulate_batches
-    message = f"training.batch_tokens = auto: {tokens} tokens, {num} batch{'es' * (num > 1)} per step ({limit})"
-    return config, batches.with_batch_tokens(tokens), message
-
-
-def largest_fitting_batch(
-    config: Config, *, longest: int, most: int, tokenizers: Tokenizers, device: torch.device
-) -> int:
-    """The tokens of a batch that fit in a GPU's free memory with a margin: doubled until memory runs out.
-
-    Args:
-        longest: Tokens of the longest side of any pair, with its special symbol.
-        most: The most tokens of interest, at least `longest`.
-    """
-    module = torch.get_device_module(device)
-    index = module.current_device() if device.index is None else device.index
-    free, total = module.mem_get_info(index)
-    room = int(_SHARE_OF_FREE_MEMORY * (free + module.memory_reserved(index)))
-    fitting, tokens = 0, longest
-    module.set_per_process_memory_fraction(room / total, index)
-    try:
-        trial = override_training(config, batch_tokens=longest, compile=False)
-        train_step = setup_training(trial, tokenizers, device=device, batch_tokens=(longest, longest))
-        decay, step_tokens = config.training.ema_decay, config.training.step_tokens or 0
-        average = None if decay is None else AveragedWeights(train_step.model, decay=decay)  # only takes up memory
-        # The first step creates the optimizer's state, so only later ones use the full amount.
-        if _fits(train_step, longest, longest=longest, is_accumulated=False):
-            while fitting < most and _fits(train_step, tokens, longest=longest, is_accumulated=step_tokens > tokens):
-                fitting, tokens = tokens, min(2 * tokens, most)
-        del average, train_step
-    except OutOfMemory:  # the model alone needs more
-        pass
-    finally:
-        module.set_per_process_memory_fraction(1.0, index)
-    _free_memory(device)
-    if fitting == 0:
-        raise RunError(
-            f"training.batch_tokens = 'auto': a pair of {longest} tokens on each side does not fit in the memory that"
-            f" {device} has free, {room / 2**30:.1f} GiB with a margin. Lower data.max_source_tokens and"
-            " data.max_target_tokens, or make the model smaller: model.d_model, model.d_ff, layers."
-        )
-    return fitting
-
-
-def _fits(train_step: TrainStep, tokens: int, *, longest: int, is_accumulated: bool) -> bool:
-    """Whether memory is enough for a step on batches of only the longest pairs, which need the most."""
-    pair = EncodedPair([EOS_ID] * (longest - 1), [EOS_ID] * (longest - 1))
-    num_pairs = math.ceil(tokens / longest)
-    batch = collate([pair] * num_pairs, range(num_pairs))
-    try:
-        # A second batch adds its gradient to one that is there already; more batches need no more memory.
-        train_step([batch] * (1 + is_accumulated), number=1, learning_rate=0.0)  # leaves the weights unchanged
-        train_step.check_last_step()
-        is_enough = True
-    except OutOfMemory:
-        is_enough = False
-    train_step.optimizer.zero_grad(set_to_none=True)
-    _free_memory(train_step.precision.device)  # only here have the exception and its tensors been freed
-    return is_enough
-
-
-def _free_memory(device: torch.device) -> None:
-    gc.collect()
-    torch.get_device_module(device).empty_cache()
-
-
-def override_training(config: Config, **values: object) -> Config:
-    """The config with other values in its section `training`."""
-    return config.model_copy(update={"training": config.training.model_copy(update=values)})

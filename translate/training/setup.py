@@ -66,8 +66,8 @@ def choose_training_device(name: str, environment: DistributedEnvironment) -> to
     if not has_streams(device):
         raise InputError("training.device: only one process can train on Apple's GPU; use training.device=cpu")
     if ":" in name:
-        each = f"each of {environment.world_size} processes takes its own GPU"
-        raise InputError(f"training.device = {name}: {each}; use training.device=cuda, and CUDA_VISIBLE_DEVICES")
+        own = f"each of {environment.world_size} processes takes its own GPU"
+        raise InputError(f"training.device = {name}: {own}; use training.device=cuda, and CUDA_VISIBLE_DEVICES")
     count = torch.get_device_module(device).device_count()
     if environment.local_rank >= count:
         has = f"{environment.local_world_size} processes on this machine, but only {count} GPU{'s' * (count > 1)}"

@@ -8,27 +8,24 @@ from pathlib import Path
 
 from translate._version import __version__
 from translate.config.schema import Config
+from translate.data.cache import DataCache
 from translate.distributed.process_group import join_world
-from translate.errors import InputError
 from translate.memory import configure_memory
 from translate.runs.directory import RunDirectory
 from translate.runs.log import RunLog
 from translate.runs.progress import Progress
 from translate.training.preparation import TrainingData, prepare_data
+from translate.training.resume import claim_run, start_or_resume
 from translate.training.setup import choose_place, log_setup, setup_training
 from translate.training.signals import StopRequests, interrupted_together
-from translate.training.state import Training, claim_run, start_or_resume
+from translate.training.state import Training
 from translate.training.tracking.recorder import Recorder
 from translate.training.tracking.trackers import check_trackers
 from translate.training.trainer import Trainer
 
 logger = logging.getLogger(__name__)
 
-Inspect = Callable[[Config, TrainingData, int], object]
-
-
-class NotReady(InputError):
-    """The checks before training have found errors."""
+Inspect = Callable[[TrainingData, int], object]
 
 
 def train(
@@ -46,8 +43,8 @@ def train(
         resume: Resume the run in that directory; if there is none yet, start one.
         command: The command that the user typed, which the run keeps.
         profile: Also profile some steps, into the run's `profile`.
-        inspect: Called before a new run is created, with its config, data and number of trained parameters, such
-            as `translate.lint.check.log_findings`; it may raise `NotReady`.
+        inspect: Called before a new run is created, with its data and number of trained parameters, such as
+            `translate.lint.check.log_findings`; it may raise an InputError.
 
     Returns:
         The progress at the end of training.
@@ -71,15 +68,16 @@ def train(
         world.run_on_rank_0(lambda: check_trackers(config.training))
         device = choose_place(config, world)
 
-        # What the run is: a new one, or one that is resumed with its own batch size.
-        config, is_resumed, initial = claim_run(config, run, resume=resume, world=world, held=held, log=log)
+        # What the run is: a new one, or one that is resumed.
+        is_resumed, initial = claim_run(config, run, resume=resume, world=world, held=held, log=log)
 
-        # Data: corpora, tokenizers, and batches whose size is a number from here on.
-        config, data = prepare_data(config, run, device=device, world=world, is_resumed=is_resumed)
+        # Data: corpora, tokenizers, and batches. The config of the data has a number for their size.
+        resumed = run if is_resumed else None
+        data = prepare_data(config, device=device, world=world, cache=DataCache(), resumed=resumed)
 
         # Model, and the step that trains it.
         train_step = setup_training(
-            config,
+            data.config,
             data.tokenizers,
             device=device,
             batch_tokens=data.batches.largest_batch,
@@ -90,17 +88,17 @@ def train(
         # Inspect what a new run would learn from, before anything of it is written.
         if inspect is not None and not is_resumed:
             num_parameters = train_step.model.num_trained_parameters
-            world.run_on_rank_0(lambda: inspect(config, data, num_parameters))
+            world.run_on_rank_0(lambda: inspect(data, num_parameters))
 
         # Start or resume.
-        training = Training(config, run, data, train_step, world)
+        training = Training(run, data, train_step, world)
         if not start_or_resume(training, is_resumed=is_resumed, initial=initial, command=command, log=log):
             return training.progress
         log_setup(train_step)
 
         # Loop: train, validate, save.
         is_silent = not world.is_main_process
-        recorder = world.run_on_all_ranks(lambda: Recorder(run, config, training.progress, is_silent=is_silent))
+        recorder = world.run_on_all_ranks(lambda: Recorder(run, data.config, training.progress, is_silent=is_silent))
         with recorder, StopRequests().listening() as stop:
             trainer = Trainer(training, recorder=recorder, stop=stop)
             trainer.train(profiles=profile and not is_silent)

@@ -6,10 +6,11 @@ import logging
 import signal
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch.profiler import record_function
 
+from translate.config.schema import TrainingConfig
 from translate.data.batching import Batch
 from translate.data.epochs import Epoch
 from translate.data.prefetch import StepBatches, prefetch_steps
@@ -17,6 +18,7 @@ from translate.data.streaming import StreamedBatches
 from translate.distributed.process_group import Cancelled, SilentExit
 from translate.errors import InputError, RunError
 from translate.model.device import OutOfMemory
+from translate.runs.progress import Progress
 from translate.training.best_checkpoint import BestCheckpoint
 from translate.training.optimizer import learning_rate
 from translate.training.signals import StoppedBySignal, StopRequests
@@ -30,6 +32,27 @@ logger = logging.getLogger(__name__)
 _NOTABLE_WAITING = 0.1  # share of the time
 _SECONDS_BETWEEN_CHECKS = 1.0  # for signals, while training waits for an epoch
 _WARM_STEPS = 100  # in a log window that ends with them, reading the first batches dominates
+
+
+class Due(NamedTuple):
+    """What is due after a step, in this order."""
+
+    log: bool
+    save: bool
+    validate: bool  # and save then
+    stop: bool  # a last validation follows, unless there was one at this step
+
+
+def due(progress: Progress, settings: TrainingConfig) -> Due:
+    """What is due at a point of training, which may also be its beginning.
+
+    A validation saves when it is done. Step 0 is validated if its weights are another run's.
+    """
+    step, stop = progress.step, progress.has_ended(settings)
+    is_validated = progress.validated_step == step or (step == 0 and settings.initialize_from is None)
+    validate = step % settings.validate_every == 0 and not (is_validated or stop)
+    save = step % settings.save_every == 0 and not (validate or stop)
+    return Due(log=step % settings.log_every == 0, save=save, validate=validate, stop=stop)
 
 
 @dataclasses.dataclass(eq=False)
@@ -48,8 +71,9 @@ class Trainer:
         self.train_step.loss_scale = self.progress.loss_scale
         self.window = LogWindow(self.training.config, self.progress)
         self._has_reported_waiting = False
-        # In the checkpoint that this continues from; step 0 needs saving only if its weights are another run's.
-        self._is_saved = self.progress.metrics_bytes is not None or self.settings.initialize_from is None
+        # A resumed run begins as its checkpoint is. The weights of step 0 are worth saving if they are another run's.
+        is_saved = self.progress.metrics_bytes is not None or self.settings.initialize_from is None
+        self._saved = self._moment if is_saved else None
 
     def train(self, *, profiles: bool = False) -> None:
         """Train until the last step, the last epoch, or too many validations without improvement.
@@ -57,7 +81,7 @@ class Trainer:
         With `profiles`, a profile of some steps is written into the run.
         """
         settings, progress = self.settings, self.progress
-        if self._needs_validation():  # of another run's weights, or the run was stopped before the validation was done
+        if due(progress, settings).validate:  # another run's weights, or the run was stopped in this validation
             self._validate()
         self._stop_if_asked()
         prefetched = prefetch_steps(
@@ -65,7 +89,7 @@ class Trainer:
             epoch=progress.epoch,
             first=progress.step_in_epoch,
             batches_per_step=settings.accumulate_batches,
-            max_steps=0 if self._is_over() else settings.max_steps - progress.step,
+            max_steps=0 if due(progress, settings).stop else settings.max_steps - progress.step,
             max_epochs=settings.max_epochs,
             wait_for=self._wait_for,
         )
@@ -76,14 +100,14 @@ class Trainer:
                 steps = profile_steps(steps, directory, device=device, after_step=progress.step)
             for batches in steps:
                 self._train_step(batches)
-                if progress.step % settings.log_every == 0:
+                log, save, validate, _ = due(progress, settings)
+                if log:
                     self.recorder.record(self._log_step())
                     self.window.restart()
-                # A validation, which also follows the last step, saves when it is done.
-                if progress.step % settings.save_every == 0 and not (self._needs_validation() or self._is_over()):
+                if save:
                     self._save()
                 self._stop_if_asked()
-                if self._needs_validation() and not self._is_over():
+                if validate:
                     self._validate()
                     self._stop_if_asked()
         if progress.is_out_of_patience(settings):
@@ -99,7 +123,8 @@ class Trainer:
         if record is not None:  # after the checkpoint, whose open window a resumed run continues
             self.recorder.record(record)
         for finish in (self.best.average_kept, self.best.evaluate):
-            finish()
+            with contextlib.suppress(Cancelled):  # by a signal
+                finish()
             self._stop_if_asked()
 
     def _steps(self, groups: Iterable[StepBatches]) -> Iterator[list[Batch]]:
@@ -117,10 +142,10 @@ class Trainer:
                 if epoch.num_changed:
                     logger.info(f"  {epoch.num_changed:,} pairs changed by data.train's augment")
             yield group.batches
-            if self._is_over():
+            if due(progress, self.settings).stop:
                 return
-        if not self._is_over():  # the last epoch is done
-            progress.epoch, progress.step_in_epoch, self._is_saved = progress.epoch + 1, 0, False
+        if not due(progress, self.settings).stop:  # the last epoch is done
+            progress.epoch, progress.step_in_epoch = progress.epoch + 1, 0
 
     def _train_step(self, batches: Sequence[Batch]) -> None:
         """Make one step, count it, and show it on the bar."""
@@ -128,7 +153,7 @@ class Trainer:
         rate = learning_rate(number, self.settings, d_model=self.train_step.model.config.d_model)
         with self._explain_failure(number):
             result = self.train_step(batches, number=number, learning_rate=rate)
-        progress.step, self._is_saved = number, False
+        progress.step = number
         progress.step_in_epoch += 1
         progress.target_tokens += result.tokens
         if self.training.average is not None:
@@ -179,7 +204,6 @@ class Trainer:
             raise
         self.window.end_validation(seconds)
         self.best.write()
-        self._is_saved = False
         self._save()
         if self.training.world.is_main_process:
             remove_superseded(self.training.run, self.best.superseded)
@@ -187,7 +211,7 @@ class Trainer:
     @record_function(VALIDATION_AND_SAVING)
     def _save(self) -> None:
         progress = self.progress
-        if self._is_saved:
+        if self._moment == self._saved:
             return
         with self._explain_failure(progress.step):
             self.train_step.check_last_step()
@@ -196,15 +220,12 @@ class Trainer:
         progress.window = self.window.read()
         progress.metrics_bytes, progress.metrics_sha256 = self.recorder.sync()
         save_last(self.training)
-        self._is_saved = True
+        self._saved = self._moment
 
-    def _needs_validation(self) -> bool:
-        step, is_fine_tuning = self.progress.step, self.settings.initialize_from is not None
-        is_due = step % self.settings.validate_every == 0 and (step > 0 or is_fine_tuning)
-        return is_due and self.progress.validated_step != step
-
-    def _is_over(self) -> bool:
-        return self.progress.has_ended(self.settings)
+    @property
+    def _moment(self) -> tuple[int, int, int | None]:
+        """The part of the progress that changes with every state that is worth saving."""
+        return self.progress.step, self.progress.epoch, self.progress.validated_step
 
     def _wait_for(self, planned: Future[Epoch]) -> None:
         """Wait until all processes have planned an epoch, and save if one of them cannot; a signal ends the wait."""

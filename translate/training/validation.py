@@ -59,11 +59,14 @@ class Validation(NamedTuple):
 
 def mean_validation(validations: Collection[Validation]) -> Validation:
     """The mean loss and the mean scores on several corpora, all of which count the same, and all translations."""
-    evaluations = [each.evaluation for each in validations]
-    translations = [translation for each in evaluations for translation in each.translations]
-    scores = {name: fmean(each.score(name) for each in evaluations) for name, *_ in evaluations[0].metrics}
-    metrics = tuple(metric._replace(score=scores[metric.name]) for metric in evaluations[0].metrics)
-    loss, seconds = fmean(each.loss for each in validations), sum(each.seconds for each in validations)
+    evaluations = [validation.evaluation for validation in validations]
+    translations = [translation for evaluation in evaluations for translation in evaluation.translations]
+    metrics = tuple(
+        metric._replace(score=fmean(evaluation.score(metric.name) for evaluation in evaluations))
+        for metric in evaluations[0].metrics
+    )
+    loss = fmean(validation.loss for validation in validations)
+    seconds = sum(validation.seconds for validation in validations)
     return Validation(loss, Evaluation(translations, metrics), seconds)
 
 
@@ -73,7 +76,7 @@ def validation_records(validations: Mapping[str, Validation], kind: str, *, step
     if len(validations) == 1:
         return [record]
     del record["seconds"]  # which the others have
-    parts = [each.to_record(f"{kind}/{name}", step=step) for name, each in validations.items()]
+    parts = [validation.to_record(f"{kind}/{name}", step=step) for name, validation in validations.items()]
     return [{**record, "mean_of": [*validations]}, *parts]
 
 
@@ -103,7 +106,7 @@ def validation_fingerprint(corpora: Collection[ParallelCorpus], tokenizers: Toke
         search |= {"contrastive_weight": 0.5, "contrastive_plausibility": 0.1}
         search |= {key.rpartition(".")[2]: old for key, (old, _) in REMOVED_KEYS.items() if key.startswith("decoding.")}
     tokenizer = None if included else config.evaluation.bleu_tokenizer
-    ordered = sorted(corpora, key=lambda each: str(each.direction))  # each has another
+    ordered = sorted(corpora, key=lambda corpus: str(corpus.direction))  # no two have the same
     return fingerprint([data_fingerprint(ordered, tokenizers), search, tokenizer])
 
 

@@ -147,7 +147,7 @@ class Trackers:
     def log(self, record: Mapping[str, Any]) -> None:
         """Send the numbers of a record to each service."""
         kind, step = record["kind"], record["step"]
-        numbers = {name: float(each) for name, each in record.items() if isinstance(each, int | float)}
+        numbers = {name: float(value) for name, value in record.items() if isinstance(value, int | float)}
         del numbers["step"]
         self._for_each(lambda tracker: tracker.log(kind, numbers, step=step))
 
