@@ -10,11 +10,7 @@ from translate.config.schema import Config, TrainingConfig
 from translate.runs.progress import Progress
 from translate.training.step import StepResult
 from translate.training.tracking import log_window
-from translate.training.tracking.log_window import (
-    LogWindow,
-    describe_perplexity,
-    describe_step,
-)
+from translate.training.tracking.log_window import LogWindow, describe_perplexity, describe_step
 
 RATES = ("target_tokens_per_second", "waiting")  # of the steps of this process
 # Numbers of very different sizes, so that a sum in another order or precision is another number.
@@ -40,6 +36,16 @@ def test_the_numbers_by_hand() -> None:
     nll = pytest.approx(by_hand / 105 / 3)
     numbers = {"loss": by_hand / 105, "nll": nll, "perplexity": math.exp(700.0), "gradient_norm": norm}
     assert numbers.items() <= window.numbers().items()
+
+
+@pytest.mark.parametrize("field", StepResult._fields)
+def test_each_field_of_a_step_is_in_a_record(field: str) -> None:
+    result, windows = StepResult(torch.tensor(6.0), torch.tensor(5.0), 2, torch.tensor(1.0)), []
+    for step in (result, result._replace(**{field: getattr(result, field) + 1})):
+        windows.append(LogWindow(Config(), Progress("data")))
+        windows[-1].add(step)
+    first, second = ({**window.numbers(), **dict.fromkeys(RATES)} for window in windows)
+    assert first != second
 
 
 @pytest.mark.parametrize("num_before", [0, 2, 5])

@@ -1,7 +1,7 @@
 """The log of training steps: totals of a window, its speed, its record in `metrics.jsonl`, and its log line.
 
-To add a number, add its total to `LogWindow.add` and its value to `LogWindow.numbers`. If the log line should show it,
-add its text to `describe_step`.
+To add a number that a step reports, add its field to `StepResult` and its value to `LogWindow.numbers`. If the log line
+should show it, add its text to `describe_step`.
 """
 
 import math
@@ -45,10 +45,9 @@ class LogWindow:
 
     def add(self, result: StepResult) -> None:
         """Count one more step. Its tensors are not read, because on a GPU that would wait for the step."""
-        norm = result.gradient_norm.to(result.loss)
-        steps: dict[str, float | Tensor] = {"steps": 1, "loss": result.loss, "nll": result.nll}
-        steps |= {"tokens": result.tokens, "gradient_norm": norm}
-        self._totals = {name: self._totals.get(name, 0) + number for name, number in steps.items()}
+        for name, number in {"steps": 1, **result._asdict()}.items():
+            precise = number.to(result.loss) if isinstance(number, Tensor) else number
+            self._totals[name] = self._totals.get(name, 0) + precise
         self._own_tokens += result.tokens
 
     def __bool__(self) -> bool:
