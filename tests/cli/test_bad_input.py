@@ -3,7 +3,6 @@
 Pipes, closed streams and signals are in `tests/system/test_streams.py`.
 """
 
-import bz2
 import gzip
 import json
 import lzma
@@ -169,7 +168,6 @@ def make_few_positions(run: Path) -> None:
 PAIR = "{kind: text, source: a.de, target: a.en}"
 CONFIGS: dict[str, str | bytes] = {
     "config-key": "model: {d_modle: 8}",
-    "config-section": "modle: {d_model: 8}",
     "config-type": "model: {d_model: many}",
     "config-bound": "training: {label_smoothing: 2}",
     "config-nan": "training: {learning_rate: .nan}",
@@ -205,7 +203,6 @@ TRAINED: dict[str, list[str]] = {
     "corpus-none": ["data.train=[]"],
     "corpus-missing": ["data.train.0.source=gone.de"],
     "corpus-language": ["data.test.first.target_language=fr"],
-    "corpus-source-language": ["data.test.first.source_language=fr"],
     "corpus-unnamed-language": ["data.train.0.source_language=fr", "data.train.0.target_language=en"],
     "corpus-folder": ["data.train.0.source=/"],
     "corpus-name-override": ["data.train.0.source=x\udcff.de"],
@@ -250,8 +247,6 @@ TABLES: dict[str, tuple[Any, ...]] = {  # file, content, column
     "corpus-tmx-entity": ("a.tmx", ENTITIES),
     "corpus-tmx-language": ("a.tmx", f"<tmx>{UNIT}</tmx>", "fr"),
     "stream-array": ("a.jsonl", '[{"de": "a", "en": "b"}]\n'),
-    "stream-json-line": ("a.jsonl", '{"de": "a", "en": "b"}\n{"de": \n'),
-    "stream-json-twice": ("a.jsonl", '{"de": "a", "en": "b", "de": "c"}\n'),
     "stream-column": ("a.parquet", parquet("a"), "fr"),
     "stream-null": ("a.parquet", parquet("a", None)),
     "stream-not-parquet": ("a.parquet", parquet("a")[:-9]),
@@ -259,10 +254,6 @@ TABLES: dict[str, tuple[Any, ...]] = {  # file, content, column
     "stream-filtered": ("a.parquet", parquet(*GERMAN.splitlines(), english="")),
 }
 INIT: dict[str, tuple[str, Files]] = {
-    "init-numbers": (
-        "x.de x.en",
-        {"x.de": "Ein Hund läuft.\nJa\nZwei Männer kochen.\nDie Straße ist grün.\n", "x.en": ENGLISH},
-    ),
     "init-name": ("x.de y.de", {"x.de": GERMAN, "y.de": GERMAN}),
     "init-language": (
         "x.de x.en",
@@ -271,10 +262,7 @@ INIT: dict[str, tuple[str, Files]] = {
     "init-unknown": ("x.txt y.txt", {"x.txt": GERMAN, "y.txt": ENGLISH}),
     "init-few": ("x.de x.en", {f"x.{name}": "\n".join(corpus_lines(f"train.{name}")[:40]) for name in ("de", "en")}),
     "init-long": ("x.de x.en", {"x.de": GERMAN.replace("\n", " ") * 1000, "x.en": ENGLISH.replace("\n", " ") * 1000}),
-    "init-missing": ("gone.de x.en", {"x.en": ENGLISH}),
     "init-empty": ("x.de x.en", {"x.de": "", "x.en": ""}),
-    "init-not-utf8": ("x.de x.en", {"x.de": LATIN + b"x\n", "x.en": ENGLISH}),
-    "init-entity": ("a.tmx", {"a.tmx": ENTITIES}),
     "init-tmx": ("a.tmx --from de --to fr", {"a.tmx": f"<tmx>{UNIT}</tmx>"}),
     "init-exists": ("x.de x.en --name taken", {"x.de": GERMAN, "x.en": ENGLISH, "taken.yaml": ""}),
 }
@@ -312,40 +300,27 @@ CALLS: dict[str, Call] = {
     "lines-stdin-not-utf8": Call("decode RUN", stdin=LATIN),
     "lines-stdin-twice": Call("decode RUN --prefix -"),
     "lines-nul": Call("decode RUN in.de", files={"in.de": "a\nHund\0\n"}),
-    "lines-utf16": Call("decode RUN in.de", files={"in.de": UTF_16}),
-    "lines-gzip-cut": Call("decode RUN in.gz", files={"in.gz": CUT_GZIP}),
-    "lines-not-gzip": Call("decode RUN in.gz", files={"in.gz": "Hund\n"}),
-    "lines-gzip-unnamed": Call("decode RUN in.de", files={"in.de": gzip.compress(b"Hund\n")}),
-    "lines-compressed": Call("decode RUN in.de", files={"in.de": bz2.compress(b"Hund\n")}),
-    "lines-pdf": Call("decode RUN in.de", files={"in.de": b"%PDF-1.7\n%\xe2\xe3\n"}),
     "lines-excel": Call("decode RUN in.de", files={"in.de": zipped("[Content_Types].xml", "xl/workbook.xml")}),
     "lines-long-error": Call("decode RUN in.de --long error", files={"in.de": "Hund\n" + "Hund. " * 300}),
     "constraints-number": Call("decode RUN in.de -o out --prefix p", files={"in.de": "a\nb\n", "p": "a\n"}),
     "constraints-columns": Call("decode RUN --terminology terms.tsv", files={"terms.tsv": "Hund\n"}),
     "score-numbers": Call("score RUN a.de a.en -o out", files={"a.de": "a\nb\nc\n", "a.en": "a\nb\n"}),
     "score-long-error": Call("score RUN a.de a.en --long error", files={"a.de": "Hund " * 400, "a.en": "a\n"}),
-    "eval-numbers": Call("eval --hypotheses h --reference r", files={"h": "a\nb\n", "r": "a\nb\nc\n"}),
     "eval-empty": Call("eval --hypotheses h --reference h", files={"h": ""}),
-    "eval-set": Call("eval RUN --set third"),
     "tokenizer-text": Call("tokenizer train file -o x.model", files={"file": " \n"}),
     "tokenizer-model": Call("tokenizer encode file", files={"file": "text\n"}),
     "tokenizer-pipe": Call("tokenizer encode COPY", change=piped("tokenizer/joint.model")),
     "tokenizer-id": Call("tokenizer decode RUN", stdin=b"5 99999\n"[2:]),
-    "tokenizer-digits": Call("tokenizer decode RUN", stdin=b"9" * 6000),
     "output-input": Call("decode RUN in.de -o in.de", files={"in.de": "Hund\n"}),
     "output-twice": Call("decode RUN in.de -o out --alignments ./out", files={"in.de": "Hund\n"}),
     "output-run": Call(f"decode RUN -o RUN/{BEST}"),
-    "output-tokenizer-input": Call("tokenizer train file -o file", files={"file": GERMAN}),
     "output-no-folder": Call("decode RUN in.de -o gone/out", files={"in.de": "Hund\n"}),
-    "output-in-file": Call("decode RUN in.de -o in.de/out", files={"in.de": "Hund\n"}),
-    "output-tokenizer-no-folder": Call("tokenizer train file -o gone/m", files={"file": GERMAN}),
     "output-folder": Call("decode RUN in.de -o /", files={"in.de": "Hund\n"}),
     "export-not-empty": Call("export RUN out --to ctranslate2", files={"out/file": "mine"}),
     "shortlist-huge": Call(f"shortlist RUN --translations {'9' * 20}"),
     "parts-stdin": Call("decode RUN --resume --output out"),
     "parts-others": Call("decode RUN a --resume --output out", files={"a": "Hund\n", "out.parts/0000000.part": "mine"}),
     "parts-device": Call("decode RUN a --resume --output /dev/null", files={"a": "Hund\n"}),
-    "run-missing": Call("decode none"),
     "run-empty": Call("decode empty"),
     "run-file": Call("decode file", files={"file": ""}),
     "run-no-description": Call("decode COPY", change=lost("run.json")),
@@ -380,15 +355,9 @@ CALLS: dict[str, Call] = {
     "run-resume-corpora": Call(
         "train TINY data.train.0.source=CORPUS/valid.de data.train.0.target=CORPUS/valid.en --run COPY --resume"
     ),
-    "check-preset": Call("check dmeo"),
     "check-key": Call("check TINY model.d_modle=1 --json"),
     "check-corpus": Call("check TINY data.train.0.source=gone.de --json"),
-    "check-not-utf8": corpus_files(LATIN + b"x\n", command="check TINY"),
-    "check-vocabulary": Call("check TINY tokenizer.vocab_size=8000"),
     "verify-missing": Call("verify none"),
-    "verify-empty": Call("verify empty"),
-    "verify-file": Call("verify file", files={"file": ""}),
-    "verify-no-description": Call("verify COPY", change=lost("run.json")),
     "verify-damaged": Call("verify COPY", change=lambda run: flip_a_bit(run / BEST)),
     "verify-half": Call("verify COPY", change=lost("tokenizer")),
     "verify-lost": Call("verify COPY", change=lost(NOT_BEST)),
@@ -399,17 +368,13 @@ CALLS: dict[str, Call] = {
     "show-positions": Call("show attention learned", "Hund " * 40, change=make_few_positions),
     "show-nothing": Call("show curves COPY", change=lost("metrics.jsonl")),
     "show-long": Call("show attention RUN --target dog", "Hund " * 3000),
-    "show-masks-long": Call("show masks RUN", "Hund " * 3000, "--target", "dog " * 3000),
     "show-alignments-long": Call(
         "show alignments RUN --source a.de --reference a.en", files={"a.de": "Hund " * 1700, "a.en": "dog " * 1700}
     ),
     "show-positions-length": Call("show positions transformer-base --length 2000"),
     "show-positions-checkpoint": Call("show positions demo --checkpoint last"),
     "show-word": Call("show embeddings RUN d\udcff"),
-    "show-config-input": Call("show positions a.yaml -o ./a.yaml --format html", files={"a.yaml": "{}"}),
-    "show-validation": Call("show embeddings RUN -o CORPUS/valid.de --format html"),
     "show-output": Call("show attention RUN Hund -o no/a.html"),
-    "show-input": Call("show alignments RUN --source t --reference t --output t --format html", files={"t": GERMAN}),
     "show-ending": Call("show attention RUN Hund -o a.gif"),
 }
 REPORTED = {"verify-damaged", "verify-half", "verify-lost", "verify-progress"}  # by the report on standard output

@@ -1,17 +1,14 @@
-"""`translate decode` with files of constraints: seen in the output, and an error for a wrong file."""
+"""`translate decode` with files of constraints: seen in the output of every search that takes them."""
 
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from harness import run_command as translate
 from harness import succeed
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
-Write = Callable[[str], Path]
 Decode = Callable[..., list[str]]
 
 SOURCES = ["schläft Hund", "", "grün Haus läuft", "Hund"]
@@ -19,61 +16,46 @@ TEXT = "".join(f"{line}\n" for line in SOURCES).encode()
 
 
 @pytest.fixture
-def write(tmp_path: Path) -> Write:
-    def file(text: str, name: str = "constraints.txt") -> Path:
-        (tmp_path / name).write_text(text, encoding="utf-8")
-        return tmp_path / name
+def decode(learnt: Path, tmp_path: Path) -> Decode:
+    """Lines of output for the four lines, with a file of constraints for an option."""
 
-    return file
-
-
-@pytest.fixture
-def decode(learnt: Path) -> Decode:
-    """Translations of the four lines."""
-
-    def run(*options: Any) -> list[str]:
-        result = succeed("decode", learnt, *options, stdin=TEXT)
-        lines = result.stdout_bytes.decode().split("\n")
+    def run(option: str = "", content: str = "", *more: str) -> list[str]:
+        (tmp_path / "file").write_text(content, encoding="utf-8")
+        constraint = [option, tmp_path / "file"] if option else []
+        lines = succeed("decode", learnt, *constraint, *more, stdin=TEXT).stdout_bytes.decode().split("\n")
         assert lines.pop() == "" and len(lines) == len(SOURCES)
         return lines
 
     return run
 
 
-def test_prefixes(decode: Decode, write: Write) -> None:
-    """Line by line; an empty one asks for nothing, and an empty source has an empty translation all the same."""
-    found, without = decode("--prefix", write("house\ndog\n\nruns and\n")), decode()
-    assert found[0].startswith("house") and not without[0].startswith("house")
-    assert (found[1], found[2]) == ("", without[2])
-    assert found[3].startswith("runs and") and not without[3].startswith("runs and")
+def test_by_line(decode: Decode) -> None:
+    """An empty line asks for nothing, and an empty source has an empty translation all the same."""
+    without = decode()
+    found = decode("--prefix", "house\ndog\n\nruns and\n")
+    assert found[0].startswith("house") and found[3].startswith("runs and") and found[1:3] == ["", without[2]]
+    found = decode("--require", "green\tand runs\n\n\nand\t\tdog\n")
+    assert "green" in found[0].split() and "and runs" in found[0] and found[1:3] == ["", without[2]]
+    assert {"and", "dog"} <= set(found[3].split())
+    assert not without[0].startswith("house") and "green" not in without[0] and "and" not in without[3].split()
 
 
-def test_a_prefix_holds_in_samples(learnt: Path, write: Write) -> None:
-    prefixes = ["--n-best=3", "--format=jsonl", "--prefix", write("house\n" * len(SOURCES))]
-    for record in map(
-        json.loads, translate("decode", learnt, "--search=sample", *prefixes, stdin=TEXT).stdout.splitlines()
-    ):
-        texts = [each["translation"] for each in (record, *record["n_best"])]
+def test_a_prefix_holds_in_samples(decode: Decode) -> None:
+    for line in decode("--prefix", "house\n" * len(SOURCES), "--search=sample", "--n-best=3", "--format=jsonl"):
+        record = json.loads(line)
+        texts = [found["translation"] for found in (record, *record["n_best"])]
         assert texts == [""] if not record["source"] else all(text.startswith("house") for text in texts)
 
 
-def test_required_phrases(decode: Decode, write: Write) -> None:
-    """Tabs are between them."""
-    found, without = decode("--require", write("green\tand runs\n\n\nand\t\tdog\n")), decode()
-    assert "green" in found[0].split() and "and runs" in found[0] and "green" not in without[0]
-    assert (found[1], found[2]) == ("", without[2])
-    assert {"and", "dog"} <= set(found[3].split()) and "and" not in without[3].split()
-
-
 @pytest.mark.parametrize("search", ["beam", "sample"])
-def test_forbidden_words(decode: Decode, write: Write, search: str) -> None:
+def test_forbidden_words(decode: Decode, search: str) -> None:
     """Empty lines of the file forbid nothing."""
     assert sum("dog" in text.split() for text in decode()) > 0
-    found = decode("--search", search, "--forbid", write("dog\n\nhouse\n"))
+    found = decode("--forbid", "dog\n\nhouse\n", "--search", search)
     assert not any({"dog", "house"} & set(text.split()) for text in found)
     assert found[0] != "" != found[3]
 
 
 @pytest.mark.parametrize("option", ["--terminology", "--forbid"])
-def test_an_empty_file(decode: Decode, write: Write, option: str) -> None:
-    assert decode(option, write("")) == decode()
+def test_an_empty_file(decode: Decode, option: str) -> None:
+    assert decode(option) == decode()

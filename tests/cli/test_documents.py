@@ -44,26 +44,10 @@ def test_terminology_and_forbidden_words_hold_in_documents(learnt: Path, tmp_pat
     assert ["dog" in text.split() for text in texts] == [True, False]
 
 
-def test_what_is_lost_is_a_warning(learnt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from translate.documents import document
-
-    (tmp_path / "a.txt").write_text("Ein Hund {name}.\n")
-    monkeypatch.setattr(document, "write_translation", lambda segment, layout, sentences: "A dog.\n")
-    result = succeed("decode", learnt, "--document", tmp_path / "a.txt")
-    assert result.stdout == "A dog.\n"
-    assert "line 1: '{name}' is lost" in result.stderr and "1 placeholder (1 lost or doubled)" in result.stderr
-
-
 def test_a_document_keeps_all_of_its_characters(tmp_path: Path) -> None:
     text = "\ufeffä\r\n\x85\u2028 b"
     write_lines([text], tmp_path / "a", end="")
     assert (tmp_path / "a").read_bytes() == text.encode() and read_document(tmp_path / "a") == text
-
-
-def test_a_file_that_is_not_text_is_named_before_its_format(learnt: Path, tmp_path: Path) -> None:
-    (tmp_path / "a.docx").write_bytes(b"{\\rtf1 Ein Hund.}")
-    result = translate("decode", learnt, "--document", tmp_path / "a.docx")
-    assert (result.exit_code, "a.docx: is an RTF file" in result.stderr) == (2, True), result.stderr
 
 
 def test_a_document_of_standard_streams(

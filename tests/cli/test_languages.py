@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from harness import in_order, page_data, write_lines, write_run
+from harness import in_order, write_lines, write_run
 from harness import run_command as translate
 
 from translate.decoding.loading import load_own_translator
@@ -139,8 +139,3 @@ def test_pictures(both: Path) -> None:
     assert result.exit_code == 0, result.stderr
     words = max(int(link.split("-")[0]) for link in Path("b.align").read_text().split())
     assert words < 4, "a tag is not a word"
-    assert translate("show", "masks", both, "Hund", "--to", "en", "-o", "c.html").exit_code == 0
-    result = translate("show", "attention", both, "Hund", "--target", "dog", "--to", "en", "-o", "a.html")
-    assert result.exit_code == 0, result.stderr
-    tokens = page_data(Path("a.html").read_text(encoding="utf-8"))["tokens"]
-    assert tokens["source"]["pieces"][0] == "▁<2en>" and tokens["target_output"]["words"][0]["text"] == "dog"

@@ -56,13 +56,6 @@ def test_processes_sample_what_one_samples(translator: Translator, monkeypatch: 
     assert [each.text for each in together] == [each.text for each in alone]
 
 
-def test_evaluate_shows_its_progress(translator: Translator) -> None:
-    told: list[int] = []
-    evaluation = evaluate(translator, SOURCES, REFERENCES, CONFIG, effort="quick", on_finished=told.append)
-    assert told == [1] * len(SOURCES), "four lines are found by the search, and then the empty one is counted"
-    assert all(metric.interval is None for metric in evaluation.metrics)
-
-
 def translation(text: str, **changes: bool) -> Translation:
     plain = Translation("Größe", text, [5], -1.5, -1.25, truncated=False, source_truncated=False)
     return plain._replace(**changes)

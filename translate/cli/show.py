@@ -1,6 +1,5 @@
 """`show attention|masks|positions|curves|embeddings|alignments`: pictures of a model and its training."""
 
-import contextlib
 import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -22,8 +21,6 @@ from translate.errors import InputError
 from translate.messages import escaped
 
 if TYPE_CHECKING:
-    from translate.data.corpora import ParallelCorpus
-    from translate.decoding.loading import LoadedTranslator
     from translate.visualize.page import PictureFile
     from translate.visualize.panels import Picture
 
@@ -184,10 +181,11 @@ def show_embeddings(
       translate show embeddings runs/demo Hund Katze dog --neighbours 10
     """
     from translate.decoding.loading import load_own_translator
+    from translate.evaluation.test_sets import choose_pairs
     from translate.visualize.embeddings import embeddings_picture
 
     loaded = load_own_translator(run, checkpoint=checkpoint)
-    pairs = _read_pairs(loaded, source, reference)
+    pairs = choose_pairs(loaded.run.config, source, reference)
     picture = embeddings_picture(
         loaded.translator,
         words or [],
@@ -232,48 +230,27 @@ def show_alignments(
     """
     from translate.decoding.alignment import format_pharaoh
     from translate.decoding.loading import load_own_translator
-    from translate.visualize.alignments import align_pairs, alignments_picture, layer_error_rates
+    from translate.evaluation.test_sets import choose_pairs
+    from translate.visualize.alignments import align_pairs, alignments_picture, choose_layer
 
     links_file = pharaoh or file.path.with_suffix(".align")
     loaded = load_own_translator(run, checkpoint=checkpoint)
-    translator, pairs = loaded.translator.toward(**languages), _read_pairs(loaded, source, reference)
+    translator, pairs = loaded.translator.toward(**languages), choose_pairs(loaded.run.config, source, reference)
     check_outputs({"--output": file.path, "--pharaoh": links_file})
     if first > len(pairs.sources):
         raise InputError(f"--first {first}: {source} has {len(pairs.sources)} lines")
-    chosen: int | Literal["mean"] = 0
-    error_rates: list[float] = []
-    if layer == "mean":
-        chosen, how = "mean", "The mean over the heads of all decoder layers"
-    elif layer == "best":
-        judged, text = pairs, "this text"
-        if loaded.run.config.data.validation is not None:
-            with contextlib.suppress(InputError):  # a copied run may be without its validation text
-                judged, text = _read_pairs(loaded, None, None), "validation"
-        error_rates = layer_error_rates(translator.toward(judged.direction), judged.sources, judged.targets)
-        chosen = error_rates.index(min(error_rates))
-        how = f"The mean over the heads of decoder layer {chosen} (counted from 0), the best on {text}"
-    elif layer.isdecimal():
-        chosen, how = int(layer), f"The mean over the heads of decoder layer {layer} (counted from 0)"
-    else:
-        raise InputError(f"--layer {layer}: should be a layer, counted from 0, or mean or best")
-    aligned = align_pairs(translator, pairs.sources, pairs.targets, layer=chosen)
+    chosen = choose_layer(layer, loaded, translator, pairs)
+    aligned = align_pairs(translator, pairs.sources, pairs.targets, layer=chosen.layer)
     shown = aligned[first - 1 : first - 1 + number]
-    picture = alignments_picture(
-        shown, first_line=first, how=how, error_rates=error_rates, name=escaped(run.resolve().name)
-    )
+    how: dict[str, Any] = {"how": chosen.description, "error_rates": chosen.error_rates}
+    picture = alignments_picture(shown, first_line=first, name=escaped(run.resolve().name), **how)
     write_lines((format_pharaoh(pair.written) for pair in aligned), links_file)
     last = first + len(shown) - 1
-    _save(picture, file, f"lines {first} to {last}; {links_file}: the links of {len(aligned)} lines. {how}.")
-
-
-def _read_pairs(loaded: "LoadedTranslator", source: Path | None, reference: Path | None) -> "ParallelCorpus":
-    """Read the given texts, or the validation corpus, or the first of several."""
-    from translate.evaluation.test_sets import choose_test_sets
-
-    config, name = loaded.run.config, "validation" if source is None and reference is None else None
-    if name and config.data.validation is None:
-        raise InputError("the run has no data.validation: give --source and --reference")
-    return next(iter(choose_test_sets(config, source=source, reference=reference, name=name).values()))
+    _save(
+        picture,
+        file,
+        f"lines {first} to {last}; {links_file}: the links of {len(aligned)} lines. {chosen.description}.",
+    )
 
 
 def _save(picture: "Picture | str", file: "PictureFile", message: str = "") -> None:

@@ -1,12 +1,9 @@
 """`distill` and `backtranslate`: corpora translated by one model to train another."""
 
-import contextlib
-import functools
-import itertools
 import json
 import logging
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
@@ -14,21 +11,16 @@ import typer
 from typer import Argument, Option
 
 from translate.bars import show_progress
-from translate.cli.terminal.lines import check_outputs, open_lines
+from translate.cli.terminal.lines import check_outputs
 from translate.cli.terminal.options import RUN, CheckpointOption, RunArgument, takes_decoding_options, takes_languages
 from translate.cli.terminal.parts import DecodingJob, decode_in_parts, load_for_parts
 from translate.errors import InputError
 
 if TYPE_CHECKING:
-    from translate.config.data import DataConfig, Direction
     from translate.decoding import ConditionCounts, Translator
 
 logger = logging.getLogger(__name__)
 
-_LINES_TO_JUDGE = 1000  # from which a text in the wrong language is recognised
-
-# Lines, their references if there are any, and name, lines and checksum of each input.
-Text = tuple[Iterable[str], Sequence[str], list[dict[str, Any]]]
 OutputFolder = Annotated[
     Path, Option("--output", "-o", metavar="DIR", help="Folder for corpus.jsonl and provenance.json.")
 ]
@@ -127,7 +119,7 @@ class _SyntheticCorpus(NamedTuple):
         from translate.config.load import read_resolved_config
         from translate.decoding import Request
         from translate.decoding.sharded import ShardedDecoder
-        from translate.decoding.synthetic import PairFormat
+        from translate.decoding.synthetic import PairFormat, read_monolingual, read_training_sources
         from translate.runs.directory import open_run
 
         output, corpus = self.output, self.corpus
@@ -148,9 +140,11 @@ class _SyntheticCorpus(NamedTuple):
             if self.file is not None:
                 raise InputError("--nearest-reference cannot be combined with --source, which has no references")
         with show_progress("Reading the text"):
-            read = _read_training_data if self.file is None else functools.partial(_read_text, self.file)
-            lines, references, inputs = read(self.runs[0], config.data, direction)
-        named, num_lines = {"RUN": self.runs[:1], "ensemble": self.runs[1:]}, sum(each["lines"] for each in inputs)
+            if self.file is None:
+                lines, references, inputs = read_training_sources(self.runs[0], config.data, direction)
+            else:
+                lines, references, inputs = read_monolingual(self.file, self.runs[0], config.data, direction)
+        named, num_lines = {"RUN": self.runs[:1], "ensemble": self.runs[1:]}, sum(text["lines"] for text in inputs)
         with show_progress(f"Loading {', '.join(map(str, self.runs))}"):
             translator, dependencies = load_for_parts(
                 self.load, named, {}, checkpoint=self.checkpoint, num_lines=num_lines
@@ -200,48 +194,3 @@ class _SyntheticCorpus(NamedTuple):
             hint = f" (if those name their languages, add {' and '.join(named)})"
         logger.info(f"{self.corpus} has all pairs, with flags. To train on it in addition to other corpora{hint}:")
         typer.echo("data:\n  train:\n    - " + "\n      ".join(values))
-
-
-def _read_training_data(run: Path, data: "DataConfig", direction: "Direction") -> Text:
-    """Read the sources of a run's training data in a direction, and their references."""
-    from translate.config.languages import UNKNOWN, Languages
-    from translate.data.cache import text_digest
-    from translate.data.corpora import join_texts, read_corpus
-    from translate.fingerprint import fingerprint
-
-    languages, (source, target) = Languages(data), direction
-    wanted = [each for each in languages.directions if each.target == target and source in (each.source, UNKNOWN)]
-    try:
-        train = data.corpora("train").items()
-        corpora = [read_corpus(corpus, key=key) for key, corpus in train if data.direction_of(corpus) in wanted]
-    except InputError as error:
-        raise InputError(f"config of {run}: {error}; or give a text as --source FILE") from error
-    if not corpora:
-        raise InputError(f"data.train of {run} has no corpus from {source} to {target}: give a text as --source FILE")
-    inputs = [
-        {"name": each.name, "lines": len(each.sources), "sha256": fingerprint(*map(text_digest, each[1:3]))}
-        for each in corpora
-    ]
-    return *join_texts(corpora), inputs
-
-
-def _read_text(file: Path, run: Path, data: "DataConfig", direction: "Direction") -> Text:
-    """Open a text, unless it looks like the target language, judging by the run's own validation corpus."""
-    from translate.data.corpora import read_corpus
-    from translate.files import require_file
-    from translate.fingerprint import fingerprint
-    from translate.trigrams import is_other_side
-
-    require_file(file)
-    opened, known = open_lines(file), None
-    if not opened.total:
-        raise InputError(f"{file}: is empty, so there is nothing to translate")
-    with contextlib.suppress(InputError):  # the corpus is not on this machine
-        for key, corpus in data.corpora("validation").items():
-            if data.direction_of(corpus) == direction:
-                known = read_corpus(corpus, key=key)
-    first_lines = list(itertools.islice(open_lines(file), _LINES_TO_JUDGE))
-    if known and is_other_side(first_lines, known.sources, known.targets):
-        source, target = direction
-        raise InputError(f"{file}: looks like {target}, but {run} translates {source} to {target}; name another text")
-    return opened, (), [{"name": str(file), "lines": opened.total, "sha256": fingerprint(file)}]

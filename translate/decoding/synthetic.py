@@ -3,24 +3,36 @@
 Each line is a JSON object, which `kind: json` of `data.train` reads back exactly, including tabs and quotes.
 """
 
+import contextlib
 import datetime
+import itertools
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from sacrebleu.metrics.chrf import CHRF
 
 from translate._version import package_versions
 from translate.bleu import load_bleu
+from translate.config.data import DataConfig, Direction
 from translate.config.decoding import DecodingConfig
+from translate.config.languages import UNKNOWN, Languages
 from translate.config.load import read_resolved_config
+from translate.data.cache import text_digest
+from translate.data.corpora import join_texts, read_corpus
+from translate.data.text import stream_lines
 from translate.decoding.translation import ConditionCounts, Translation
+from translate.errors import InputError
+from translate.files import require_file
 from translate.fingerprint import fingerprint
 from translate.runs.checkpoint import read_tensors
 from translate.runs.directory import Checkpoint, RunDirectory
 from translate.runs.metadata import read_step
+from translate.trigrams import is_other_side
+
+_LINES_TO_JUDGE = 1000  # from which a text in the wrong language is recognised
 
 
 @dataclass(frozen=True)
@@ -86,3 +98,54 @@ def describe_origin(
         "decoding": settings.model_dump(mode="json"),
         "counts": {name: counts[name] for name in sorted({"lines", "empty", "truncated", *counts})},
     }
+
+
+class SourceText(NamedTuple):
+    """A text to translate into a synthetic corpus."""
+
+    lines: Iterable[str]
+    references: Sequence[str]  # one for each line, or none
+    inputs: list[dict[str, Any]]  # name, lines and checksum of each file or corpus
+
+
+def read_training_sources(run: Path, data: DataConfig, direction: Direction) -> SourceText:
+    """Read the sources of a run's training data in a direction, and their references.
+
+    Raises:
+        InputError: The run has no such data, or they cannot be read.
+    """
+    languages, (source, target) = Languages(data), direction
+    wanted = [known for known in languages.directions if known.target == target and source in (known.source, UNKNOWN)]
+    try:
+        train = data.corpora("train").items()
+        corpora = [read_corpus(corpus, key=key) for key, corpus in train if data.direction_of(corpus) in wanted]
+    except InputError as error:
+        raise InputError(f"config of {run}: {error}; or give a text as --source FILE") from error
+    if not corpora:
+        raise InputError(f"data.train of {run} has no corpus from {source} to {target}: give a text as --source FILE")
+    inputs = [
+        {"name": corpus.name, "lines": len(corpus.sources), "sha256": fingerprint(*map(text_digest, corpus[1:3]))}
+        for corpus in corpora
+    ]
+    return SourceText(*join_texts(corpora), inputs)
+
+
+def read_monolingual(file: Path, run: Path, data: DataConfig, direction: Direction) -> SourceText:
+    """Open a text, unless it looks like the target language, judging by the run's own validation corpus.
+
+    Raises:
+        InputError: The text is empty, cannot be read, or looks like the target language.
+    """
+    require_file(file)
+    num_lines, known = sum(1 for _ in stream_lines(file)), None
+    if not num_lines:
+        raise InputError(f"{file}: is empty, so there is nothing to translate")
+    with contextlib.suppress(InputError):  # the corpus is not on this machine
+        for key, corpus in data.corpora("validation").items():
+            if data.direction_of(corpus) == direction:
+                known = read_corpus(corpus, key=key)
+    first_lines = list(itertools.islice(stream_lines(file), _LINES_TO_JUDGE))
+    if known and is_other_side(first_lines, known.sources, known.targets):
+        source, target = direction
+        raise InputError(f"{file}: looks like {target}, but {run} translates {source} to {target}; name another text")
+    return SourceText(stream_lines(file), (), [{"name": str(file), "lines": num_lines, "sha256": fingerprint(file)}])

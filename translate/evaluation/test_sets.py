@@ -28,7 +28,7 @@ def choose_test_sets(
     wanted = [keys.get(name or "", keys.get(f"validation-{name}", ""))]
     if name in (None, "validation"):
         wanted = list(data.corpora("validation" if name else "test"))
-    chosen = {each: key for each, key in keys.items() if key in wanted}
+    chosen = {set_name: key for set_name, key in keys.items() if key in wanted}
     if not chosen and name is None:
         raise InputError("the run's config names no data.test: give --source and --reference, or --set validation")
     if not chosen:
@@ -51,3 +51,16 @@ def choose_test_set(
         raise InputError(f"the run has the test sets {', '.join(test_sets)}: name one, as {one}")
     (chosen,) = test_sets.items()
     return chosen
+
+
+def choose_pairs(config: Config, source: Path | None, reference: Path | None) -> ParallelCorpus:
+    """Read two given files, or a run's first validation corpus if none are given.
+
+    Raises:
+        InputError: There is no validation corpus, or the files cannot be used.
+    """
+    is_given = source is not None or reference is not None
+    if not is_given and config.data.validation is None:
+        raise InputError("the run has no data.validation: give --source and --reference")
+    name = None if is_given else "validation"
+    return next(iter(choose_test_sets(config, source=source, reference=reference, name=name).values()))

@@ -10,12 +10,15 @@ from jaxtyping import Float
 from torch import Tensor
 
 from translate.data.batching import EncodedPair
+from translate.data.corpora import ParallelCorpus
 from translate.data.lexicon import NULL_ID, Lexicon, learn_lexicon
 from translate.data.tokenizer import SPACE
 from translate.decoding import Translator
 from translate.decoding.alignment import AlignmentLink, align_words, merge_units
+from translate.decoding.loading import LoadedTranslator
 from translate.decoding.output.words import Word, group_words
 from translate.errors import InputError
+from translate.evaluation.test_sets import choose_pairs
 from translate.visualize.panels import Links, Matrix, Panel, Picture, Table, check_numbers
 from translate.visualize.sentences import MERGED, Tokens, check_positions, tokens_of
 from translate.visualize.words import character_kinds
@@ -29,6 +32,38 @@ class AlignedPair(NamedTuple):
     links: dict[AlignmentLink, float]
     weights: Float[Tensor, "target source"]  # the last row and column are the end symbols
     written: dict[AlignmentLink, float]  # the links between words as they are written, with punctuation
+
+
+class LayerChoice(NamedTuple):
+    """The decoder layer whose attention aligns words."""
+
+    layer: int | Literal["mean"]  # mean: of all layers
+    description: str
+    error_rates: Sequence[float] = ()  # of each layer, if the best one was wanted
+
+
+def choose_layer(wanted: str, loaded: LoadedTranslator, translator: Translator, pairs: ParallelCorpus) -> LayerChoice:
+    """Read the value of `--layer`; the best layer is that on the run's validation corpus, or else on the pairs.
+
+    Args:
+        translator: The loaded translator in the direction of the pairs.
+
+    Raises:
+        InputError: The value is not a number, mean or best.
+    """
+    heads, counted = "The mean over the heads of", "(counted from 0)"
+    if wanted == "mean":
+        return LayerChoice("mean", f"{heads} all decoder layers")
+    if wanted.isdecimal():
+        return LayerChoice(int(wanted), f"{heads} decoder layer {wanted} {counted}")
+    if wanted != "best":
+        raise InputError(f"--layer {wanted}: should be a layer, counted from 0, or mean or best")
+    text = "this text"
+    with contextlib.suppress(InputError):  # a copied run may be without its validation text
+        pairs, text = choose_pairs(loaded.run.config, None, None), "validation"
+    rates = layer_error_rates(translator.toward(pairs.direction), pairs.sources, pairs.targets)
+    best = rates.index(min(rates))
+    return LayerChoice(best, f"{heads} decoder layer {best} {counted}, the best on {text}", rates)
 
 
 def layer_error_rates(translator: Translator, sources: Sequence[str], targets: Sequence[str]) -> list[float]:
