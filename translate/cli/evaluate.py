@@ -186,5 +186,5 @@ def tune_decode(
 
     chosen, changes = tune_run(run, test_sets.values(), checkpoint=checkpoint, is_saved=not dry_run, on_tried=show)
     shown = " ".join(f"{key}={value}" for key, value in changes.items())
-    document = {"set": set_name, "num_lines": num_lines, "tried": [each._asdict() for each in tried]}
+    document = {"set": set_name, "num_lines": num_lines, "tried": [settings._asdict() for settings in tried]}
     say(f"{'Best' if dry_run else f'Now the defaults of {run}'}: {shown}", {**document, "best": chosen._asdict()})

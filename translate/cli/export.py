@@ -57,7 +57,7 @@ def import_(
         texts=text or [],
     )
     seconds = time.perf_counter() - started
-    data, sizes = converted.config.data, dict.fromkeys(f"{each.vocab_size:,}" for each in converted.tokenizers[:2])
+    data, sizes = converted.config.data, dict.fromkeys(f"{side.vocab_size:,}" for side in converted.tokenizers[:2])
     parameters = f"{converted.model.num_parameters:,} parameters"
     logger.info(f"Model: {Languages(data)}, {parameters}, {' and '.join(sizes)} subwords")
     logger.info(f"{run}: imported in {seconds:.1f} s; it gives the same numbers. Next: translate decode {run}")

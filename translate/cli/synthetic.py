@@ -34,7 +34,9 @@ def distill(
     source: Annotated[Path | None, Option(metavar="FILE", help="Translate this instead of the training data.")] = None,
     nearest: Annotated[
         Literal["bleu", "chrf"] | None,
-        Option("--nearest-reference", metavar="NAME", help="Take the --n-best translation closest by bleu or chrf."),
+        Option(
+            "--nearest-reference", metavar="NAME", help="Of --n-best translations take the closest by bleu or chrf."
+        ),
     ] = None,
     checkpoint: CheckpointOption = "best",
     *,

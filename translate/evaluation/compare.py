@@ -180,7 +180,7 @@ def compare(
 
 def _without_tests(values: Sequence[float]) -> tuple[ComparedScore, ...]:
     first, *others = values
-    return ComparedScore(first, None), *(ComparedScore(each, None, each - first) for each in others)
+    return ComparedScore(first, None), *(ComparedScore(value, None, value - first) for value in others)
 
 
 def _test_significance(

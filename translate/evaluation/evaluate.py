@@ -148,7 +148,7 @@ def evaluate_run(
 
 
 def report_folder(evaluation: Path, name: str, *, files: Sequence[Path], set_names: Collection[str]) -> Path:
-    """The folder for the report on a test set. Every other test set, and every other pair of files, has its own.
+    """The folder for the report on a test set. Other test sets, and other pairs of files, have other folders.
 
     Args:
         files: The source and the reference; none: a set of the config, whose folder has its name.
@@ -212,7 +212,7 @@ def write_report(
     }
     file = directory / "report.json"
     write_text(file, json.dumps(report, indent=2) + "\n")  # in ASCII, because a name may not be UTF-8
-    write_checksums(directory, {each.name: fingerprint(each) for each in (hypotheses, file)})
+    write_checksums(directory, {written.name: fingerprint(written) for written in (hypotheses, file)})
     return report
 
 

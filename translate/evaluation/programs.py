@@ -1,8 +1,8 @@
 """Scores by other programs, such as neural metrics: any command that reads text files and prints numbers.
 
-The program can keep its dependencies in its own environment. The last number of each line that it prints counts. One
-number per translation: they are the scores of the lines, and their mean is the overall score. One number more: the last
-is the overall score, as the program computes it. Otherwise only the last number is used, as the overall score.
+The program can keep its dependencies in its own environment. The last number of each line that it prints counts. If it
+prints one number per translation, these are the scores of the lines, and their mean is the overall score. If it prints
+one number more, the last one is the overall score. Otherwise only the last number is used, as the overall score.
 """
 
 import functools
@@ -141,7 +141,7 @@ def find_version(command: tuple[str, ...]) -> str | None:
     """The Python package that installed a program, such as `unbabel-comet:2.2.7`, from the packages next to it."""
     program, module = Path(shutil.which(command[0]) or command[0]), re.search(r" -m (\w+)", " ".join(command))
     name = module[1] if module else program.stem
-    folders = (each.parent.parent.glob("lib*/python*/*-packages") for each in (program, program.resolve()))
+    folders = (path.parent.parent.glob("lib*/python*/*-packages") for path in (program, program.resolve()))
     for package in importlib.metadata.distributions(path=[*map(str, chain.from_iterable(folders))]):
         if name == package.name or package.entry_points.select(group="console_scripts", name=name):
             return f"{package.name}:{package.version}"

@@ -76,8 +76,8 @@ def tune_decoding(
 ) -> TunedSettings:
     """Choose the beam size with the translator's own length penalty, and then the penalty with that beam size.
 
-    A larger beam replaces a smaller one if it gains at least 0.05 BLEU, and so does the best penalty the translator's
-    own. Only beam sizes that hold its `n_best` are tried.
+    A larger beam replaces a smaller one only if it gains at least 0.05 BLEU, and the best penalty replaces the
+    translator's own only if it gains as much. Only beam sizes that hold its `n_best` are tried.
 
     Args:
         corpora: Each is translated in its own direction.

@@ -25,8 +25,8 @@ T = TypeVar("T")
 class LogWindow:
     """The steps since the last log entry: totals, and how fast they were. The time of validations does not count.
 
-    A checkpoint holds the totals of the open window by name, and a continued run begins with them; its speed is that of
-    its own steps. A total missing from an older checkpoint starts at 0.
+    A checkpoint holds the totals of the open window by name. A continued run begins with them, and measures the speed
+    of its own steps. A total missing from an older checkpoint starts at 0.
     """
 
     def __init__(self, config: Config, progress: Progress) -> None:
