@@ -62,15 +62,6 @@ def test_the_training_data_are_translated_once_each(learnt: Path, small: Path) -
     corpus = {"kind": "json", "path": file, "source_column": "source", "target_column": "target"}
     assert yaml.safe_load(result.stdout)["data"]["train"] == [corpus]
     assert in_order(result.stderr, "source_language: de", "target_language: en")  # for corpora that name theirs
-    config = (small / "config.yaml").read_text(encoding="utf-8")
-    named = config.replace("source_language: null", "source_language: de").replace(
-        "target_language: null", "target_language: en"
-    )
-    assert named != config
-    (small / "config.yaml").write_text(named, encoding="utf-8")
-    result = succeed("distill", small, "-o", "named", *FAST)
-    (found_corpus,) = yaml.safe_load(result.stdout)["data"]["train"]
-    assert (found_corpus["source_language"], found_corpus["target_language"]) == ("de", "en")
     again = translate("distill", small, "-o", "new/out", *FAST)
     assert again.exit_code == 2 and in_order(again.stderr, "--output new/out", "corpus.jsonl")
 
