@@ -130,12 +130,12 @@ def build_marian(setting: Setting) -> Contestant:
     from translate.data.tokenizer import PAD_ID
     from translate.memory import configure_memory
     from translate.model.precision import choose_precision
-    from translate.training.optimizer import AveragedWeights, build_optimizer
+    from translate.training.optimizer import AveragedWeights, build_optimizers
 
     configure_memory()
     ours, settings = setting.config.model, setting.config.training
     model = marian_model(ours, setting.tokenizers.target.vocab_size)
-    optimizer, batches = build_optimizer(model, settings), step_batches(setting)
+    (optimizer,), batches = build_optimizers(model, settings), step_batches(setting)
     average = AveragedWeights(model, decay=settings.ema_decay)
     is_bf16 = choose_precision("auto", torch.device("cpu")) == "bf16"
 

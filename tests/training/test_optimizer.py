@@ -9,14 +9,21 @@ from harness import random_model
 from torch import Tensor, nn
 
 from translate.config.schema import TrainingConfig
-from translate.training.optimizer import AveragedWeights, build_optimizer, learning_rate, orthogonalize
+from translate.training.optimizer import (
+    AveragedWeights,
+    Muon,
+    build_optimizers,
+    ends_at_max_steps,
+    learning_rate,
+    orthogonalize,
+)
 
 
 def build(kind: str, **settings: float) -> tuple[nn.Linear, torch.optim.Optimizer]:
     model = nn.Linear(3, 2)
     nn.init.constant_(model.weight, 0.5)
     nn.init.constant_(model.bias, 0.5)
-    optimizer = build_optimizer(model, TrainingConfig(optimizer=kind, **settings))  # type: ignore[arg-type]
+    (optimizer,) = build_optimizers(model, TrainingConfig(optimizer=kind, **settings))  # type: ignore[arg-type]
     for group in optimizer.param_groups:
         group["lr"] = 0.1
     return model, optimizer
@@ -81,11 +88,13 @@ AFTER_WARM_UP: dict[str, tuple[float, float]] = {
 @pytest.mark.parametrize("schedule", get_args(TrainingConfig.model_fields["schedule"].annotation))
 def test_each_schedule_by_hand(schedule: str) -> None:
     middle, end = AFTER_WARM_UP[schedule]
-    settings = {"schedule": schedule, "learning_rate": 0.01, "warmup_steps": 10, "max_steps": 110}
+    settings: dict[str, Any] = {"schedule": schedule, "learning_rate": 0.01, "warmup_steps": 10, "max_steps": 110}
     settings["final_learning_rate"] = 0.001
     peak = 0.01 * 16**-0.5 * 10**-0.5 if schedule == "noam" else 0.01
     for step, expected in ((1, peak / 10), (5, peak / 2), (10, peak), (60, middle), (110, end)):
         assert rate(step, d_model=16, **settings) == pytest.approx(expected)
+    for changed in ({}, {"final_learning_rate": 0.01}, {"max_steps": 9}):
+        assert ends_at_max_steps(TrainingConfig(**settings | changed)) == (end == 0.001)
 
 
 def test_wsd_decays_in_the_last_steps() -> None:
@@ -102,7 +111,7 @@ def test_no_warm_up() -> None:
 @pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="PyTorch has Muon from version 2.9 on")
 def test_muon_is_torchs_muon_for_each_projection_and_adamw_for_the_rest() -> None:
     model = random_model(23, activation="swiglu", d_model=12, num_heads=3, d_ff=20)
-    optimizer = build_optimizer(model, TrainingConfig(optimizer="muon", weight_decay=0.1))
+    ours = build_optimizers(model, TrainingConfig(optimizer="muon", weight_decay=0.1))
     before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     parts = {"input_projection.weight": 3, "inner.weight": 2}
     copies: list[tuple[Tensor, list[nn.Parameter]]] = []
@@ -117,27 +126,44 @@ def test_muon_is_torchs_muon_for_each_projection_and_adamw_for_the_rest() -> Non
         else:
             decay = 0.1 if parameter.dim() > 1 else 0.0
             theirs.append(torch.optim.AdamW(projections, lr=0.01, betas=(0.9, 0.98), eps=1e-9, weight_decay=decay))
-    for group in optimizer.param_groups:
+    for group in (group for optimizer in ours for group in optimizer.param_groups):
         group["lr"] = 0.01
     for _ in range(3):
         for parameter, projections in copies:
             parameter.grad = torch.randn_like(parameter)
             for projection, gradient in zip(projections, parameter.grad.chunk(len(projections)), strict=True):
                 projection.grad = gradient.clone()
-        for each in (optimizer, *theirs):
-            each.step()
+        for optimizer in (*ours, *theirs):
+            optimizer.step()
     for (name, old), (parameter, projections) in zip(before.items(), copies, strict=True):
         # Torch iterates in bf16; an update has a root mean square of 0.002.
         torch.testing.assert_close(parameter.data, torch.cat([each.data for each in projections]), rtol=0, atol=3e-4)
         assert not torch.allclose(parameter.data, old, rtol=0, atol=1e-3), name
 
 
-@pytest.mark.parametrize("shape", [(40, 12), (12, 40), (16, 16)])
-def test_orthogonal_matrices_keep_their_directions(shape: tuple[int, int]) -> None:
-    matrix = torch.randn(shape)
-    u, _, v = torch.linalg.svd(matrix, full_matrices=False)
-    found = orthogonalize(matrix)
+@pytest.mark.parametrize("shape", [(3, 40, 12), (3, 12, 40), (3, 16, 16)])
+def test_orthogonal_matrices_keep_their_directions(shape: tuple[int, int, int]) -> None:
+    matrices = torch.randn(shape)
+    u, _, v = torch.linalg.svd(matrices, full_matrices=False)
+    found = orthogonalize(matrices)
     assert torch.linalg.svdvals(found).sub(0.95).abs().max() < 0.35
     # The singular vectors stay, so the product with each pair of them is the new singular value.
-    crossed = u.t() @ found @ v.t()
-    torch.testing.assert_close(crossed, crossed.diagonal().diag(), rtol=0, atol=0.05)
+    crossed = u.mT @ found @ v.mT
+    torch.testing.assert_close(crossed, crossed.diagonal(dim1=1, dim2=2).diag_embed(), rtol=0, atol=0.05)
+
+
+def test_a_step_of_muon_whose_gradient_is_not_finite_changes_nothing() -> None:
+    weights = [nn.Parameter(torch.randn(6, 5)) for _ in range(2)]
+    muon = Muon(dict.fromkeys(weights, 1), weight_decay=0.1)
+    muon.param_groups[0]["lr"] = 0.1
+
+    def step(found_inf: float, *gradients: Tensor) -> list[Tensor]:
+        weights[0].grad, weights[1].grad = gradients
+        muon.found_inf = torch.tensor(found_inf)
+        muon.step()
+        return [*(weight.detach().clone() for weight in weights), *(muon.state[w]["exp_avg"].clone() for w in weights)]
+
+    before = step(0.0, torch.randn(6, 5), torch.randn(6, 5))
+    spoiled = step(1.0, torch.randn(6, 5), torch.full((6, 5), math.nan))
+    after = step(0.0, torch.randn(6, 5), torch.randn(6, 5))
+    assert all(map(torch.equal, before, spoiled)) and not any(map(torch.equal, spoiled, after))

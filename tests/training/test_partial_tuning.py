@@ -61,8 +61,12 @@ def test_frozen_leading_layers_have_no_graph(digits: Digits, tmp_path: Path) -> 
         assert model(ids, ids).requires_grad
 
 
-def test_lora_that_is_stopped_or_dies_and_continues_is_never_stopped(stateful: Digits, tmp_path: Path) -> None:
-    config = stateful(*LORA, "training.precision=bf16", "training.freeze=[encoder.0]")
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
+def test_lora_that_is_stopped_or_dies_and_continues_is_never_stopped(
+    stateful: Digits, tmp_path: Path, optimizer: str
+) -> None:
+    optimizer = f"training.optimizer={optimizer}"
+    config = stateful(*LORA, "training.precision=bf16", "training.freeze=[encoder.0]", optimizer)
     run_training(config, tmp_path / "straight")
     for number in (3, 12):
         torch.manual_seed(99)

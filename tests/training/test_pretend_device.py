@@ -184,6 +184,7 @@ def test_the_host_waits_for_no_step_between_log_lines(
         ({"positions": "rotary", "dropout": 0.1, "attention_dropout": 0.1}, {"precision": "bf16", "r_drop": 1.0}),
         ({"positions": "relative", "norm": "post"}, {"precision": "bf16", "batch_layout": "packed"}),
         ({"positions": "learned"}, {"precision": "fp32", "optimizer": "adamw"}),
+        ({"activation": "swiglu"}, {"precision": "fp32", "optimizer": "muon"}),
         ({"tie_embeddings": "none", "output_bias": True}, {"precision": "fp32", "lora_rank": 2}),
     ],
 )
@@ -214,14 +215,14 @@ def test_no_kind_of_model_makes_the_host_wait(
         assert there == pytest.approx(here, rel={"bf16": 3e-3, "fp32": 1e-5}[settings["precision"]])
 
 
-def tiny_step(pretend: PretendDevice, precision: Any) -> TrainStep:
+def tiny_step(pretend: PretendDevice, **settings: Any) -> TrainStep:
     sizes = ModelConfig(d_model=16, num_heads=2, d_ff=32, num_encoder_layers=1, num_decoder_layers=1)
     transformer = Transformer(sizes, source_vocab_size=23, target_vocab_size=23, pad_id=0).to(pretend.device).train()
-    return build_train_step(transformer, TrainingConfig(precision=precision), device=pretend.device)
+    return build_train_step(transformer, TrainingConfig(**settings), device=pretend.device)
 
 
 def test_fp16_waits_for_the_norm_that_decides_whether_a_step_is_repeated(pretend: PretendDevice) -> None:
-    step, batch = tiny_step(pretend, "fp16"), collate([EncodedPair([5, 6], [7])], [0])
+    step, batch = tiny_step(pretend, precision="fp16"), collate([EncodedPair([5, 6], [7])], [0])
     with pretend.counting() as crossings:
         step([batch], number=1, learning_rate=1e-3)
     ((line, number),) = crossings.synchronisations.items()
@@ -229,10 +230,11 @@ def test_fp16_waits_for_the_norm_that_decides_whether_a_step_is_repeated(pretend
 
 
 @pytest.mark.parametrize("what", ["loss and gradients", "only the loss"])
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
 def test_a_loss_that_is_not_finite_is_found_one_step_later(
-    pretend: PretendDevice, monkeypatch: pytest.MonkeyPatch, what: str
+    pretend: PretendDevice, monkeypatch: pytest.MonkeyPatch, optimizer: str, what: str
 ) -> None:
-    step, batch = tiny_step(pretend, "fp32"), collate([EncodedPair([5, 6], [7])], [0])
+    step, batch = tiny_step(pretend, precision="fp32", optimizer=optimizer), collate([EncodedPair([5, 6], [7])], [0])
     transformer = step.model
     step([batch], number=1, learning_rate=1e-3)
     before = [parameter.tolist() for parameter in transformer.parameters()]

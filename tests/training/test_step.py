@@ -17,7 +17,7 @@ from translate.errors import RunError
 from translate.model import PackedSequences, Transformer
 from translate.training.data_parallel import MicroBatch, RankParallel, split_into_micro_batches
 from translate.training.loss import label_smoothed_loss
-from translate.training.optimizer import build_optimizer
+from translate.training.optimizer import build_optimizers
 from translate.training.setup import build_train_step
 from translate.training.step import BatchLayout, StepResult, TrainingForward, TrainStep, move_to_device
 
@@ -151,9 +151,9 @@ def check_overflow(world: World, settings: TrainingConfig) -> None:
         if dist.is_initialized():
             layers = (*model.encoder.layers, *model.decoder.layers)
             parallel = RankParallel(TrainingForward(model), world, kind=settings.parallel, layers=layers, device=CPU)
-            optimizer = build_optimizer(model, settings)  # of the shards
+            optimizers = build_optimizers(model, settings)  # of the shards
             options: dict[str, Any] = {"precision": train_step.precision, "parallel": parallel, "layout": "padded"}
-            train_step = TrainStep(model, optimizer, settings, **options)
+            train_step = TrainStep(model, optimizers, settings, **options)
         train_step.loss_scale.scale = scale
         result = train_step([batch], number=1, learning_rate=1e-3)
         weights = [full_tensor(parameter.detach()) for parameter in model.parameters()]

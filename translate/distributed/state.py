@@ -1,10 +1,10 @@
-"""The state of a model and its optimizer as full tensors by name, however they are sharded."""
+"""The state of a model and its optimizers as full tensors by name, however they are sharded."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from translate.distributed.process_group import World
 
@@ -29,13 +29,13 @@ def full_state_dict(tensors: Mapping[str, Tensor], world: World) -> dict[str, Te
     return full_tensors
 
 
-def optimizer_state_dict(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The optimizer's state as `parameter/entry` tensors, which a safetensors file can hold; sharded like the model."""
+def optimizer_state_dict(model: nn.Module, optimizers: Sequence[Optimizer]) -> dict[str, Tensor]:
+    """The optimizers' state as `parameter/entry` tensors, which a safetensors file can hold; sharded like the model."""
     return {
         f"{name}/{entry}": tensor
         for name, parameter in model.named_parameters()
-        if parameter.requires_grad
-        for entry, tensor in optimizer.state[parameter].items()
+        for optimizer in optimizers
+        for entry, tensor in optimizer.state.get(parameter, {}).items()
     }
 
 
@@ -52,9 +52,9 @@ def load_model_state_dict(model: nn.Module, tensors: Mapping[str, Tensor], world
 
 
 def load_optimizer_state_dict(
-    model: nn.Module, optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor], world: World
+    model: nn.Module, optimizers: Sequence[Optimizer], tensors: Mapping[str, Tensor], world: World
 ) -> None:
-    """Give an optimizer the full state that rank 0 has, each process its part of it.
+    """Give optimizers the full state that rank 0 has, each process its part of it.
 
     Args:
         tensors: The state as `optimizer_state_dict` names it; empty on the other ranks.
@@ -69,8 +69,10 @@ def load_optimizer_state_dict(
             name, _, entry = key.rpartition("/")
             moments[name][entry] = tensor.clone()  # a tensor read from a file may share the file's memory
         groups = [
-            {**group, "params": [names[parameter] for parameter in group["params"]]} for group in optimizer.param_groups
+            {**group, "params": [names[parameter] for parameter in group["params"]]}
+            for optimizer in optimizers
+            for group in optimizer.param_groups
         ]
         state = {"state": moments, "param_groups": groups}
     options = state_dict.StateDictOptions(full_state_dict=True, broadcast_from_rank0=world.size > 1, strict=False)
-    state_dict.set_optimizer_state_dict(model, optimizer, state, options=options)
+    state_dict.set_optimizer_state_dict(model, optimizers, state, options=options)

@@ -14,7 +14,7 @@ from translate.config.schema import Config
 from translate.config.yaml import shown_path
 from translate.lint.findings import Finding, Severity
 from translate.runs.directory import RunDirectory
-from translate.training.optimizer import learning_rate
+from translate.training.optimizer import ends_at_max_steps, learning_rate
 
 # The paper's peak rate is d_model^-0.5 · 4000^-0.5. Rates in use with Adam are at most five times as high (fairseq's
 # and Marian's examples, and our presets: 0.4 to 3 times), and with Muon ten times (our preset: five times). Below a
@@ -161,8 +161,7 @@ SETTINGS_CHECKS = [
           "training.decay_share = {training.decay_share:g} has no effect with training.schedule ="
           " '{training.schedule}'", "set training.schedule=wsd, or leave it out"),
     Check("final_rate_never_reached", "warning",
-          lambda case: "final_learning_rate" in case.chosen
-          and case.training.schedule in ("noam", "inverse_sqrt", "constant"),
+          lambda case: "final_learning_rate" in case.chosen and not ends_at_max_steps(case.training),
           "training.final_learning_rate = {training.final_learning_rate:g} has no effect with training.schedule ="
           " '{training.schedule}'", "set training.schedule=cosine, or leave it out"),
     Check("added_entries_frozen", "warning",
@@ -247,7 +246,7 @@ DATA_CHECKS = [
           "set training.max_steps={most_steps} or fewer, or stop early with training.patience"),
     Check("schedule_cut_short", "warning",
           lambda case: case.is_whole and case.epochs_trained < 0.95 * case.epochs
-          and case.training.schedule in ("linear", "cosine", "wsd"),
+          and ends_at_max_steps(case.training),
           "training.max_epochs = {training.max_epochs} ends the training at step {last_step}, and training.schedule ="
           " {training.schedule!r} falls until training.max_steps = {training.max_steps}: the last learning rate is"
           " {last_rate:.1e}", "set training.max_steps={last_step}"),

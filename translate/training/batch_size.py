@@ -151,7 +151,7 @@ def _fits(train_step: TrainStep, tokens: int, *, longest: int, is_accumulated: b
         is_enough = True
     except OutOfMemory:
         is_enough = False
-    train_step.optimizer.zero_grad(set_to_none=True)
+    train_step.model.zero_grad(set_to_none=True)
     _free_memory(train_step.precision.device)  # only here have the exception and its tensors been freed
     return is_enough
 

@@ -126,23 +126,25 @@ class ThreadParallel:
             parameter.grad = gradient
         return sums
 
-    def update(self, optimizer: torch.optim.Optimizer) -> None:
-        """Make the optimizer's step; each thread updates some of the parameters.
+    def update(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
+        """Make the optimizers' step; each thread updates some of the parameters.
 
         Torch's own threads would synchronize after every parameter.
         """
         if self._pool is None:
-            optimizer.step()
+            for optimizer in optimizers:
+                optimizer.step()
             return
 
         def step(share: Sequence[int]) -> None:
             mine = {id(self._parameters[number]) for number in share}
-            part = copy.copy(optimizer)  # shares the state
-            part.param_groups = [
-                {**group, "params": [weight for weight in group["params"] if id(weight) in mine]}
-                for group in optimizer.param_groups
-            ]
-            part.step()
+            for optimizer in optimizers:
+                part = copy.copy(optimizer)  # shares the state
+                part.param_groups = [
+                    {**group, "params": [weight for weight in group["params"] if id(weight) in mine]}
+                    for group in optimizer.param_groups
+                ]
+                part.step()
 
         self._map(step, self._shares)
 
@@ -221,9 +223,10 @@ class RankParallel:
         dist.all_reduce(sums, group=self._group)
         return sums
 
-    def update(self, optimizer: torch.optim.Optimizer) -> None:
-        """Make the optimizer's step."""
-        optimizer.step()
+    def update(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
+        """Make the optimizers' step."""
+        for optimizer in optimizers:
+            optimizer.step()
 
 
 DataParallel = ThreadParallel | RankParallel

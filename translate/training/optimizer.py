@@ -1,11 +1,13 @@
-"""The optimizer, its learning rate, and the moving average of the weights."""
+"""The optimizers, their learning rate, and the moving average of the weights."""
 
 import math
+from collections.abc import Mapping
 from typing import Any, assert_never
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from translate.config.schema import TrainingConfig
 from translate.model.device import has_streams
@@ -16,35 +18,36 @@ _MOMENTUM = 0.95  # of Muon
 _UPDATE_SIZE = 0.2  # the root mean square of Muon's update over the rate: Adam's, so one rate suits both
 
 
-def build_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
-    """Build Adam, AdamW or Muon, with decay on matrices only. The learning rate is set before each step.
+def build_optimizers(model: nn.Module, config: TrainingConfig) -> list[Optimizer]:
+    """Build Adam or AdamW, or Muon with AdamW, with decay on matrices only; set the learning rate before each step.
 
     Source: Kingma and Ba 2015, https://arxiv.org/abs/1412.6980; AdamW: Loshchilov and Hutter 2019,
     https://arxiv.org/abs/1711.05101; Muon: see `Muon`.
     """
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     orthogonal = _orthogonal_weights(model, config)
-    others = [each for each in trained if each not in orthogonal]
-    groups: list[dict[str, Any]] = [
-        {"params": [each for each in others if each.dim() > 1]},
-        {"params": [each for each in others if each.dim() <= 1], "weight_decay": 0.0},
-        *(
-            {"params": [each for each in orthogonal if orthogonal[each] == number], "num_parts": number}
-            for number in sorted({*orthogonal.values()})
-        ),
-    ]
-    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "muon": Muon}[config.optimizer]
-    return kind(
-        groups,
-        lr=0.0,
-        betas=(config.adam_beta1, config.adam_beta2),
-        eps=config.adam_epsilon,
-        weight_decay=config.weight_decay,
-        fused=all(parameter.is_cpu or has_streams(parameter.device) for parameter in trained),
-    )
+    others = [parameter for parameter in trained if parameter not in orthogonal]
+    matrices = [parameter for parameter in others if parameter.dim() > 1]
+    vectors = [parameter for parameter in others if parameter.dim() <= 1]
+    groups: list[dict[str, Any]] = [{"params": matrices}, {"params": vectors, "weight_decay": 0.0}]
+    optimizers: list[Optimizer] = []
+    if others:
+        kind = torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW
+        adam = kind(
+            [group for group in groups if group["params"]],
+            lr=0.0,
+            betas=(config.adam_beta1, config.adam_beta2),
+            eps=config.adam_epsilon,
+            weight_decay=config.weight_decay,
+            fused=all(parameter.is_cpu or has_streams(parameter.device) for parameter in trained),
+        )
+        optimizers.append(adam)
+    if orthogonal:
+        optimizers.append(Muon(orthogonal, weight_decay=config.weight_decay))
+    return optimizers
 
 
-def _orthogonal_weights(model: nn.Module, config: TrainingConfig) -> dict[Tensor, int]:
+def _orthogonal_weights(model: nn.Module, config: TrainingConfig) -> dict[nn.Parameter, int]:
     """The weights that Muon trains, which are matrices of the layers, and the number of projections in each."""
     if config.optimizer != "muon":
         return {}
@@ -56,63 +59,81 @@ def _orthogonal_weights(model: nn.Module, config: TrainingConfig) -> dict[Tensor
     }
 
 
-class Muon(torch.optim.AdamW):
-    """Muon for groups with `num_parts`, the number of projections that each of their weights holds; AdamW for others.
+class Muon(Optimizer):
+    """Moves each projection by its gradient's momentum made orthogonal.
 
-    A projection moves by its gradient's momentum made orthogonal: all singular values become about 1, so rare
-    directions are learnt as fast as frequent ones.
+    All singular values of such an update are about 1, so rare directions are learnt as fast as frequent ones. Updates
+    are as large as Adam's.
+
+    Args:
+        weights: Matrices, and the number of projections that are the rows of each.
 
     Source: Jordan et al. 2024, https://kellerjordan.github.io/posts/muon/; with the size of Adam's updates: Liu et al.
     2025, https://arxiv.org/abs/2502.16982.
     """
 
-    def step(self, closure: None = None) -> None:  # type: ignore[override]
-        """Make a step with all weights that have a gradient."""
-        for group in self.param_groups:
-            for weight in group["params"] if "num_parts" in group else ():
-                if weight.grad is not None:
-                    self._step_matrix(weight, weight.grad, group)
-                    weight.grad = None  # so AdamW leaves it alone
-        super().step(closure)
+    found_inf: Tensor | None = None  # as of torch's fused optimizers: a step for which it is 1 changes nothing
+
+    def __init__(self, weights: Mapping[nn.Parameter, int], *, weight_decay: float) -> None:
+        alike: dict[tuple[torch.Size, int], list[nn.Parameter]] = {}
+        for weight, num_projections in weights.items():
+            alike.setdefault((weight.shape, num_projections), []).append(weight)
+        groups = [{"params": group, "num_projections": number} for (_, number), group in alike.items()]
+        super().__init__(groups, {"lr": 0.0, "weight_decay": weight_decay})
 
     @torch.no_grad()
-    def _step_matrix(self, weight: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
-        state = self.state[weight]
-        if not state:
-            state |= {"step": torch.zeros(()), "exp_avg": torch.zeros_like(weight)}  # AdamW wants a `step` in each
-        state["step"] += 1.0
-        momentum = state["exp_avg"].lerp_(gradient, 1.0 - _MOMENTUM)
-        update = gradient.lerp(momentum, _MOMENTUM)  # Nesterov's
-        weight.mul_(1.0 - group["lr"] * group["weight_decay"])
-        for part, change in zip(weight.chunk(group["num_parts"]), update.chunk(group["num_parts"]), strict=True):
-            part.sub_(orthogonalize(change), alpha=group["lr"] * _UPDATE_SIZE * math.sqrt(max(part.shape)))
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """Make a step with all weights that have a gradient; those of one shape are moved together."""
+        for group in self.param_groups:
+            weights = [weight for weight in group["params"] if weight.grad is not None]
+            if not weights:
+                continue
+            for weight in weights:
+                if weight not in self.state:
+                    self.state[weight] = {"exp_avg": torch.zeros_like(weight)}
+            momenta = [self.state[weight]["exp_avg"] for weight in weights]
+            gradients, rate = [weight.grad for weight in weights], group["lr"]
+            if self.found_inf is not None:
+                is_skipped, rate = self.found_inf > 0.0, rate * (1.0 - self.found_inf)
+                gradients = [torch.where(is_skipped, *pair) for pair in zip(momenta, gradients, strict=True)]
+            torch._foreach_lerp_(momenta, gradients, 1.0 - _MOMENTUM)
+            updates = torch.stack(torch._foreach_lerp(gradients, momenta, _MOMENTUM))  # Nesterov's
+            projections = updates.unflatten(1, (group["num_projections"], -1)).flatten(0, 1)
+            size = rate * _UPDATE_SIZE * math.sqrt(max(projections.shape[1:]))
+            # On a CPU, few enough at once to stay in its cache.
+            at_once = max(1, (2**18 if updates.is_cpu else 2**27) // projections[0].numel())
+            orthogonal = torch.cat([orthogonalize(some) for some in projections.split(at_once)])
+            torch._foreach_mul_(weights, 1.0 - rate * group["weight_decay"])
+            torch._foreach_sub_(weights, orthogonal.mul_(size).view_as(updates).unbind())
 
 
-def orthogonalize(matrix: Float[Tensor, "rows columns"]) -> Float[Tensor, "rows columns"]:
-    """About the nearest matrix with orthogonal rows or columns: the singular values are between 0.7 and 1.2, not 1.
+def orthogonalize(matrices: Float[Tensor, "batch rows columns"]) -> Float[Tensor, "batch rows columns"]:
+    """About the nearest matrices with orthogonal rows or columns: singular values are between 0.7 and 1.2, not 1.
 
     Five steps of a Newton–Schulz iteration, in bf16 where the device multiplies faster in it.
 
     Source: Jordan et al. 2024, with their coefficients.
     """
-    is_tall = matrix.shape[0] > matrix.shape[1]
-    dtype = {"bf16": torch.bfloat16, "fp32": torch.float32}[choose_precision("auto", matrix.device)]
-    wide = (matrix.t() if is_tall else matrix).to(dtype)
-    wide = wide / (wide.norm() + 1e-7)
+    is_tall = matrices.shape[1] > matrices.shape[2]
+    dtype = {"bf16": torch.bfloat16, "fp32": torch.float32}[choose_precision("auto", matrices.device)]
+    wide = (matrices.mT if is_tall else matrices).to(dtype).contiguous()
+    wide = wide / (torch.linalg.matrix_norm(wide, keepdim=True) + 1e-7)
     for _ in range(5):
-        gram = wide @ wide.t()
-        wide = torch.addmm(wide, torch.addmm(gram, gram, gram, beta=-4.7750, alpha=2.0315), wide, beta=3.4445)
-    return (wide.t() if is_tall else wide).to(matrix.dtype)
+        gram = wide @ wide.mT
+        factor = torch.baddbmm(gram, gram, gram, beta=-4.7750, alpha=2.0315)
+        wide = torch.baddbmm(wide, factor, wide, beta=3.4445)
+    return (wide.mT if is_tall else wide).to(matrices.dtype)
 
 
 def expected_state(model: nn.Module, config: TrainingConfig) -> dict[str, Tensor]:
-    """A tensor of the right shape and type for each entry of the optimizer's state, by `parameter/entry`."""
+    """A tensor of the right shape and type for each entry of the optimizers' state, by `parameter/entry`."""
     orthogonal = _orthogonal_weights(model, config)
     state: dict[str, Tensor] = {}
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
-            state |= {f"{name}/exp_avg": parameter, f"{name}/step": torch.zeros(())}
-            state |= {} if parameter in orthogonal else {f"{name}/exp_avg_sq": parameter}
+            state[f"{name}/exp_avg"] = parameter
+            if parameter not in orthogonal:
+                state |= {f"{name}/exp_avg_sq": parameter, f"{name}/step": torch.zeros(())}
     return state
 
 
@@ -147,6 +168,12 @@ def learning_rate(step: int, config: TrainingConfig, *, d_model: int) -> float:
             return config.final_learning_rate + fall * (1.0 - math.sqrt(decayed))
         case _:
             assert_never(config.schedule)
+
+
+def ends_at_max_steps(config: TrainingConfig) -> bool:
+    """Whether the schedule falls until `max_steps`, where it is `final_learning_rate`: the formula itself tells."""
+    last, falls_to_zero = max(config.max_steps, config.warmup_steps + 1), {"final_learning_rate": 0.0}
+    return learning_rate(last, config.model_copy(update=falls_to_zero), d_model=1) == 0.0
 
 
 class AveragedWeights:

@@ -194,7 +194,7 @@ def _restore_last(training: Training) -> bool:
     Returns:
         Whether the run has ended and been evaluated: then nothing is restored, and its files stay as they are.
     """
-    model, optimizer, world = training.train_step.model, training.train_step.optimizer, training.world
+    model, optimizers, world = training.train_step.model, training.train_step.optimizers, training.world
     run, average, saved, settings = training.run, training.average, dict[str, Tensor](), training.config.training
 
     def read() -> tuple[Progress, bool, bool]:
@@ -210,6 +210,9 @@ def _restore_last(training: Training) -> bool:
             expected |= {} if average is None else add_prefix(average.tensors, AVERAGE_PREFIX)
             prefixes = (WEIGHTS_PREFIX, AVERAGE_PREFIX, OPTIMIZER_PREFIX)
             saved.update({key: tensor for key, tensor in tensors.items() if key.startswith(prefixes)})
+            for key in saved.keys() - expected.keys():
+                if key.endswith("/step"):  # In version 0.13, Muon counted its steps.
+                    del saved[key]
             check_same_tensors(expected, saved, name=str(path))
             for sentence in damaged:
                 logger.warning(sentence)
@@ -237,7 +240,7 @@ def _restore_last(training: Training) -> bool:
         load_model_state_dict(model, strip_prefix(saved, AVERAGE_PREFIX), world)
         average.copy_from(model)
     if training.progress.step > 0:
-        load_optimizer_state_dict(model, optimizer, strip_prefix(saved, OPTIMIZER_PREFIX), world)
+        load_optimizer_state_dict(model, optimizers, strip_prefix(saved, OPTIMIZER_PREFIX), world)
     load_model_state_dict(model, strip_prefix(saved, WEIGHTS_PREFIX), world)
     return False
 

@@ -21,7 +21,7 @@ from translate.runs.initial import InitialWeights, related_tags
 from translate.runs.loading import build_model, count_weights
 from translate.training.data_parallel import DataParallel, RankParallel, ThreadParallel, choose_workers
 from translate.training.footprint import check_training_fits
-from translate.training.optimizer import build_optimizer
+from translate.training.optimizer import build_optimizers
 from translate.training.step import BatchLayout, TrainingForward, TrainStep, choose_batch_layout
 
 logger = logging.getLogger(__name__)
@@ -152,7 +152,7 @@ def build_train_step(
         data_parallel = ThreadParallel(forward, num_workers=num_workers, num_threads=num_threads)
     return TrainStep(
         model,
-        build_optimizer(model, settings),
+        build_optimizers(model, settings),
         settings,
         precision=precision,
         parallel=data_parallel,
@@ -183,8 +183,8 @@ def try_settings(
                 if is_compiled:
                     compile_layers(tried)
                 forward = ThreadParallel(TrainingForward(tried), num_workers=1, num_threads=1)
-                optimizer = build_optimizer(tried, settings)
-                step = TrainStep(tried, optimizer, settings, precision=precision, parallel=forward, layout=layout)
+                optimizers = build_optimizers(tried, settings)
+                step = TrainStep(tried, optimizers, settings, precision=precision, parallel=forward, layout=layout)
                 step([_TRIAL], number=1, learning_rate=0.0)
                 step.check_last_step()
         except Exception as error:  # from any library involved

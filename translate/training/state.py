@@ -59,10 +59,10 @@ def save_last(training: Training) -> None:
     Raises:
         RunError: The checkpoint cannot be written; earlier ones are intact.
     """
-    model, optimizer, progress = training.train_step.model, training.train_step.optimizer, training.progress
+    model, optimizers, progress = training.train_step.model, training.train_step.optimizers, training.progress
     averages, weights = {} if training.average is None else training.average.tensors, get_parameters(model)
     tensors = add_prefix(weights, WEIGHTS_PREFIX) | add_prefix(averages, AVERAGE_PREFIX)
-    tensors |= add_prefix(optimizer_state_dict(model, optimizer), OPTIMIZER_PREFIX)
+    tensors |= add_prefix(optimizer_state_dict(model, optimizers), OPTIMIZER_PREFIX)
     tensors |= add_prefix(merged_matrices(model, weights | averages), MERGED_PREFIX)  # only read for translation
     tensors = full_state_dict(tensors, training.world)
     if training.world.is_main_process:

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Literal, NamedTuple
 
 import torch
@@ -51,7 +52,7 @@ class TrainStep:
     """Makes optimizer steps on batches, with the same code for one CPU, one GPU, DDP and FSDP."""
 
     model: Transformer  # on its device, in training mode
-    optimizer: torch.optim.Optimizer
+    optimizers: Sequence[torch.optim.Optimizer]  # each has some of the weights
     settings: TrainingConfig
     _: dataclasses.KW_ONLY
     precision: MixedPrecision
@@ -118,16 +119,16 @@ class TrainStep:
                     norm = full_tensor(torch.nn.utils.clip_grad_norm_(self._parameters, max_norm))
                     if not is_scaled or math.isfinite(norm) or not self.loss_scale.shrink():
                         break
-                    self.optimizer.zero_grad(set_to_none=True)  # the retry must not add to infinite gradients
+                    self.model.zero_grad(set_to_none=True)  # the retry must not add to infinite gradients
             if is_scaled:
                 self.loss_scale.keep()
             result = StepResult(loss=loss, nll=nll, tokens=num_tokens, gradient_norm=norm)
             self._check_finite(result, batches, learning_rate)
-            for group in self.optimizer.param_groups:
+            for group in chain.from_iterable(optimizer.param_groups for optimizer in self.optimizers):
                 group["lr"] = learning_rate
             with explain_out_of_memory("the optimizer's state", hint="Make the model smaller: d_model, d_ff, layers."):
-                parallel.update(self.optimizer)
-            self.optimizer.zero_grad(set_to_none=True)
+                parallel.update(self.optimizers)
+            self.model.zero_grad(set_to_none=True)
         return result
 
     def check_last_step(self) -> None:
@@ -160,7 +161,8 @@ class TrainStep:
             return
         self.check_last_step()
         self._unchecked = check
-        self.optimizer.found_inf = (~numbers.isfinite().all()).float()  # type: ignore[attr-defined]  # fused ones read it
+        for optimizer in self.optimizers:  # fused ones and Muon read it
+            optimizer.found_inf = (~numbers.isfinite().all()).float()  # type: ignore[attr-defined]
 
 
 class DeviceBatch(NamedTuple):

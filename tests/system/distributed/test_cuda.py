@@ -16,7 +16,7 @@ from translate.model import Transformer
 from translate.training.setup import build_train_step
 from translate.training.step import TrainingForward, TrainStep
 from translate.distributed.process_group import DistributedEnvironment, World
-from translate.training.optimizer import build_optimizer
+from translate.training.optimizer import build_optimizers
 from translate.training.data_parallel import RankParallel
 from translate.distributed.state import full_state_dict
 
@@ -43,8 +43,9 @@ for precision in ("fp32", "bf16", "fp16") if torch.cuda.is_available() else ("fp
                 TrainingForward(model), world, kind=kind, layers=layers, device=device
             )
             precision, layout = train_step.precision, train_step.layout
+            optimizers = build_optimizers(model, settings)
             train_step = TrainStep(
-                model, build_optimizer(model, settings), settings, precision=precision, parallel=parallel, layout=layout
+                model, optimizers, settings, precision=precision, parallel=parallel, layout=layout
             )
         steps = [train_step(group, number=number, learning_rate=0.001) for number in range(1, 5)]
         train_step.check_last_step()
