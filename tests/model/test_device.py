@@ -8,7 +8,7 @@ import torch
 from pretend_device import PretendDevice
 
 from translate.errors import InputError
-from translate.model.device import choose_device, copy_to_device, has_streams, measures_memory, start_copy_to_host
+from translate.model.device import choose_device, copy_to_device, is_asynchronous, measures_memory, start_copy_to_host
 from translate.model.precision import choose_precision
 
 
@@ -83,7 +83,7 @@ def test_auto_without_a_question_to_ask_is_fp32(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_device_with_streams_is_given_work_and_not_waited_for(pretend: PretendDevice) -> None:
-    assert choose_device("pretend") == torch.device("pretend") and has_streams(pretend.device)
+    assert choose_device("pretend") == torch.device("pretend") and is_asynchronous(pretend.device)
     assert choose_precision("auto", pretend.device) == "bf16"
     with pretend.counting() as crossings:
         copied = copy_to_device(torch.tensor([2, 3]), pretend.device)

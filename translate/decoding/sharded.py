@@ -29,7 +29,7 @@ from translate.distributed.process_group import DistributedEnvironment, World
 from translate.errors import InputError, RunError
 from translate.files import FileError, open_input, read_input
 from translate.fingerprint import fingerprint
-from translate.model.device import choose_device, has_streams, threads_per_process
+from translate.model.device import choose_device, is_asynchronous, threads_per_process
 from translate.runs.directory import Checkpoint, RunDirectory, is_lock_file
 from translate.runs.lock import hold_lock
 
@@ -240,7 +240,7 @@ def share_machine(environment: DistributedEnvironment) -> None:
     """Give this process a CUDA device, shared if there are too few, and an equal share of the cores."""
     if environment.world_size == 1:
         return
-    if has_streams(device := choose_device("auto")):
+    if is_asynchronous(device := choose_device("auto")):
         module = torch.get_device_module(device)
         module.set_device(environment.local_rank % module.device_count())
     # torchrun sets OMP_NUM_THREADS to 1 if it was not set; any other value is the user's.

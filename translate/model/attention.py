@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from translate.model.device import has_streams
+from translate.model.device import is_asynchronous
 from translate.model.dropout import Dropout
 from translate.model.positions import rotate
 from translate.model.varlen import VarlenMask, flash_attention
@@ -137,7 +137,7 @@ class MultiHeadAttention(nn.Module):
         between are faster.
         """
         wants_gradients = self.training or torch.is_grad_enabled()
-        if self._has_hook() or (wants_gradients and not has_streams(query.device)):
+        if self._has_hook() or (wants_gradients and not is_asynchronous(query.device)):
             return scaled_dot_product_attention(
                 query, *key_value, visible=visible, bias=bias, dropout=self.weights_dropout
             ).output

@@ -38,8 +38,8 @@ def choose_device(name: str, *, key: str = "device") -> torch.device:
     raise InputError(f"{key} = {name}: this machine has no such device; use {key}=auto or {key}=cpu")
 
 
-def has_streams(device: torch.device) -> bool:
-    """Whether work is queued on the device and the host need not wait for it, as on CUDA.
+def is_asynchronous(device: torch.device) -> bool:
+    """Whether the device is a GPU that works through a queue while the host goes on, as with CUDA's streams.
 
     Such a device has events, copies from pinned memory, fused optimizers, and fused attention with gradients. The CPU
     and, in PyTorch, Apple's GPU do not have all of these.
@@ -52,10 +52,11 @@ def widest_float(device: torch.device) -> torch.dtype:
     return torch.float32 if device.type in _LIKE_APPLES else torch.float64
 
 
-def compiles_products(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether the first product of each size takes several times as long as the next: oneDNN compiles a kernel for it.
+def compiles_for_each_shape(device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether products run kernels that are compiled for each shape, as oneDNN does on a CPU.
 
-    So few sizes pay, even if products are a little larger; see `varlen.flatten`.
+    The first product of a shape takes several times as long as the next one, so it is faster to round sizes up until
+    few shapes are left; see `varlen.flatten`.
     """
     return device.type == "cpu" and dtype in {torch.bfloat16, torch.float16}
 
@@ -67,7 +68,7 @@ def measures_memory(device: torch.device) -> bool:
 
 def copy_to_device(tensor: Tensor, device: torch.device) -> Tensor:
     """Copy a tensor from the CPU, where possible without waiting for the device."""
-    return tensor.pin_memory().to(device, non_blocking=True) if has_streams(device) else tensor.to(device)
+    return tensor.pin_memory().to(device, non_blocking=True) if is_asynchronous(device) else tensor.to(device)
 
 
 def copy_to_host(*tensors: Tensor) -> list[Tensor]:
@@ -81,7 +82,7 @@ def copy_to_host(*tensors: Tensor) -> list[Tensor]:
 
 def start_copy_to_host(tensor: Tensor) -> Callable[[], Tensor]:
     """Start copying a tensor to the CPU; the returned function waits for the copy, but not for later work."""
-    if not has_streams(tensor.device):
+    if not is_asynchronous(tensor.device):
         return tensor.cpu
     copied = tensor.to("cpu", non_blocking=True)
     event = torch.get_device_module(tensor.device).current_stream(tensor.device).record_event()

@@ -95,7 +95,7 @@ class DecoderCache(NamedTuple):
         return (self.past_bias[..., : self.num_slots] == 0).any(dim=2)[:, 0]
 
     def reorder(self, beam_indices: Int[Tensor, "batch beam"]) -> "DecoderCache":
-        """Each hypothesis continues the one in the beam slot that its index names, and sees the same slots."""
+        """Hypothesis i continues the earlier hypothesis `beam_indices[:, i]`, and sees the slots that it saw."""
         if self.beam_size > 1:
             written = self.past_bias[..., : self.num_slots]
             written.copy_(written.take_along_dim(beam_indices[:, None, :, None], dim=2))

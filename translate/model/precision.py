@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, cast
 import torch
 
 from translate.config.schema import TrainingConfig
-from translate.model.device import has_streams
+from translate.model.device import is_asynchronous
 
 Precision = Literal["fp32", "bf16", "fp16"]
 
@@ -22,7 +22,7 @@ def choose_precision(name: Literal["auto"] | Precision, device: torch.device) ->
         # Intel needs AMX for that: with AVX-512 alone, its bf16 products took longer than fp32 (docs/performance.md).
         by_avx512 = capabilities.get("avx512_bf16") and "Intel" not in capabilities.get("cpu_name", "")
         return "bf16" if by_avx512 or capabilities.get("amx_bf16") else "fp32"
-    if has_streams(device) and torch.get_device_module(device).is_bf16_supported(including_emulation=False):
+    if is_asynchronous(device) and torch.get_device_module(device).is_bf16_supported(including_emulation=False):
         return "bf16"
     return "fp32"
 
@@ -38,7 +38,7 @@ class MixedPrecision(NamedTuple):
     @classmethod
     def choose(cls, settings: TrainingConfig, device: torch.device) -> "MixedPrecision":
         """Resolve the settings for this device; call this before computing anything there."""
-        if has_streams(device) and settings.deterministic:
+        if is_asynchronous(device) and settings.deterministic:
             # cuBLAS is deterministic with a workspace of a fixed size, which it allocates with its first product:
             # https://docs.nvidia.com/cuda/cublas, results reproducibility.
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
@@ -61,7 +61,7 @@ class MixedPrecision(NamedTuple):
         Deterministic kernels give the same bits each time, so a resumed run equals one that was never stopped.
         Without them flash attention's backward pass is faster.
         """
-        if not has_streams(self.device):
+        if not is_asynchronous(self.device):
             yield
             return
         matmul, checks = torch.backends.cuda.matmul, cast(Any, torch.utils.deterministic)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from translate.config.schema import TrainingConfig
-from translate.model.device import has_streams
+from translate.model.device import is_asynchronous
 from translate.model.precision import choose_precision
 from translate.model.transformer import fused_projections
 
@@ -39,7 +39,7 @@ def build_optimizers(model: nn.Module, config: TrainingConfig) -> list[Optimizer
             betas=(config.adam_beta1, config.adam_beta2),
             eps=config.adam_epsilon,
             weight_decay=config.weight_decay,
-            fused=all(parameter.is_cpu or has_streams(parameter.device) for parameter in trained),
+            fused=all(parameter.is_cpu or is_asynchronous(parameter.device) for parameter in trained),
         )
         optimizers.append(adam)
     if orthogonal:

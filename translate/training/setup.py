@@ -14,7 +14,7 @@ from translate.data.tokenizer import PAD_ID, Tokenizers
 from translate.distributed.process_group import SINGLE_PROCESS, DistributedEnvironment, World
 from translate.errors import InputError
 from translate.model import Transformer
-from translate.model.device import choose_device, explain_out_of_memory, has_streams, threads_per_process
+from translate.model.device import choose_device, explain_out_of_memory, is_asynchronous, threads_per_process
 from translate.model.lora import add_lora
 from translate.model.precision import MixedPrecision, choose_precision
 from translate.runs.initial import InitialWeights, related_tags
@@ -63,7 +63,7 @@ def choose_training_device(name: str, environment: DistributedEnvironment) -> to
     device = choose_device(name, key="training.device")
     if environment.world_size == 1 or device.type == "cpu":
         return device
-    if not has_streams(device):
+    if not is_asynchronous(device):
         raise InputError("training.device: only one process can train on Apple's GPU; use training.device=cpu")
     if ":" in name:
         own = f"each of {environment.world_size} processes takes its own GPU"
@@ -87,7 +87,7 @@ def describe_environment(settings: TrainingConfig, device: torch.device, *, num_
     if device.type == "cpu":
         environment["device"] += f" ({torch.backends.cpu.get_cpu_capability()})"
         environment["CPU threads"] = str(torch.get_num_threads())
-    elif has_streams(device):
+    elif is_asynchronous(device):
         environment["device"] += f" ({torch.get_device_module(device).get_device_name(device)})"
     return environment
 
@@ -193,7 +193,7 @@ def try_settings(
         return ""
 
     fallbacks = []
-    if precision.deterministic and has_streams(precision.device):
+    if precision.deterministic and is_asynchronous(precision.device):
         reason = explain_failure(is_compiled=False)
         if "determinis" in reason:  # training itself reports all other errors
             precision = precision._replace(deterministic=False)

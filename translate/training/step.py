@@ -19,10 +19,10 @@ from translate.distributed.state import full_tensor, is_sharded
 from translate.errors import RunError
 from translate.model import PackedSequences, Transformer, flatten, pack
 from translate.model.device import (
-    compiles_products,
+    compiles_for_each_shape,
     copy_to_device,
     explain_out_of_memory,
-    has_streams,
+    is_asynchronous,
     start_copy_to_host,
     widest_float,
 )
@@ -156,7 +156,7 @@ class TrainStep:
                     " training.precision=fp32, and train again."
                 )
 
-        if not has_streams(norm.device) or any(map(is_sharded, self._parameters)):
+        if not is_asynchronous(norm.device) or any(map(is_sharded, self._parameters)):
             check()
             return
         self.check_last_step()
@@ -224,12 +224,12 @@ def choose_batch_layout(
 ) -> tuple[BatchLayout, str]:
     """Choose the layout that `training.batch_layout` means on this device; also returns a line for the log, or none."""
     requested, device = settings.batch_layout, precision.device
-    if requested == "padded" or (requested == "auto" and not has_streams(device)):
-        is_flattened = compiles_products(device, precision.dtype) and not settings.compile
+    if requested == "padded" or (requested == "auto" and not is_asynchronous(device)):
+        is_flattened = compiles_for_each_shape(device, precision.dtype) and not settings.compile
         return "flattened" if is_flattened else "padded", ""
     is_supported = model.attention_dropout == 0.0 and model.positions != "relative"
     reason: str | None = "it needs CUDA, bf16 or fp16, model.attention_dropout=0 and no relative positions"
-    if has_streams(device) and precision.name != "fp32" and is_supported:
+    if is_asynchronous(device) and precision.name != "fp32" and is_supported:
         head_dim = model.d_model // model.num_heads
         reason = why_no_flash_attention(device, dtype=precision.dtype, num_heads=model.num_heads, head_dim=head_dim)
     if reason is None:

@@ -17,7 +17,7 @@ from translate.data.batching import collate_sources
 from translate.data.tokenizer import BOS_ID, PAD_ID
 from translate.decoding.search.shortlist import Shortlist
 from translate.model import Transformer, flatten
-from translate.model.device import compiles_products, copy_to_device
+from translate.model.device import compiles_for_each_shape, copy_to_device
 from translate.model.kv_cache import DecoderCache
 
 
@@ -64,7 +64,7 @@ class CachedDecoder:
         sources = [self.source_ids[sentence] for sentence in sentences]
         weight = self.models[0].output.weight
         source_ids = copy_to_device(collate_sources(sources), weight.device)
-        is_flattened = compiles_products(weight.device, weight.dtype)
+        is_flattened = compiles_for_each_shape(weight.device, weight.dtype)
         encoder_input = flatten(source_ids, pad_id=PAD_ID) if is_flattened else source_ids
         started = []
         for model in self.models:

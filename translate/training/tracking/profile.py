@@ -11,7 +11,7 @@ import torch
 from torch._C._profiler import _ExperimentalConfig
 from torch.profiler import ProfilerActivity, profile, schedule, supported_activities
 
-from translate.model.device import has_streams
+from translate.model.device import is_asynchronous
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -36,7 +36,7 @@ def profile_steps(steps: Iterator[T], directory: Path, *, device: torch.device, 
     logger.info("Profiling steps %d to %d after a warm-up of %d steps", first, first + _STEPS - 1, _WARMUP_STEPS)
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # otherwise the profiler writes to stderr at both ends
     with profile(
-        activities=supported_activities() if has_streams(device) else [ProfilerActivity.CPU],
+        activities=supported_activities() if is_asynchronous(device) else [ProfilerActivity.CPU],
         schedule=schedule(wait=_WARMUP_STEPS - _DISCARDED_STEPS, warmup=_DISCARDED_STEPS, active=_STEPS, repeat=1),
         experimental_config=_ExperimentalConfig(profile_all_threads=True),  # otherwise it only sees the loop's thread
     ) as profiler:
@@ -48,7 +48,7 @@ def profile_steps(steps: Iterator[T], directory: Path, *, device: torch.device, 
         logger.info("No profile: training ended before step %d", first)
         return
     trace, table = directory / "trace.json.gz", directory / "time.txt"
-    sort_by = "self_device_time_total" if has_streams(device) else "self_cpu_time_total"
+    sort_by = "self_device_time_total" if is_asynchronous(device) else "self_cpu_time_total"
     try:
         directory.mkdir(exist_ok=True)
         table.write_text(profiler.key_averages().table(sort_by=sort_by), encoding="utf-8")
