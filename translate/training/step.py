@@ -184,17 +184,17 @@ def move_to_device(batch: Batch, device: torch.device, *, layout: BatchLayout, i
     is_real = batch.target_output_ids != PAD_ID
     target_ids = copied(batch.target_output_ids[is_real])
     repeats = 2 if is_doubled else 1
-    source_ids, target_input_ids = (ids.repeat(repeats, 1) for ids in (batch.source_ids, batch.target_input_ids))
-    if layout in ("packed", "flash"):
-        source, target_input = (
-            pack(ids, pad_id=PAD_ID, is_flash=layout == "flash").map(copied) for ids in (source_ids, target_input_ids)
-        )
-        return DeviceBatch(source, target_input, target_ids, real=None)
-    real = copied(is_real.repeat(repeats, 1).flatten().nonzero()[:, 0])
-    if layout == "flattened":
-        source, target_input = (flatten(ids, pad_id=PAD_ID).map(copied) for ids in (source_ids, target_input_ids))
-        return DeviceBatch(source, target_input, target_ids, real)
-    return DeviceBatch(copied(source_ids), copied(target_input_ids), target_ids, real)
+
+    def lay_out(ids: Tensor) -> Tensor | PackedSequences:
+        ids = ids.repeat(repeats, 1)
+        if layout == "padded":
+            return copied(ids)
+        row = flatten(ids, pad_id=PAD_ID) if layout == "flattened" else pack(ids, pad_id=PAD_ID, is_flash=is_flash)
+        return row.map(copied)
+
+    is_flash, is_packed = layout == "flash", layout in ("packed", "flash")
+    real = None if is_packed else copied(is_real.repeat(repeats, 1).flatten().nonzero()[:, 0])
+    return DeviceBatch(lay_out(batch.source_ids), lay_out(batch.target_input_ids), target_ids, real)
 
 
 class TrainingForward(nn.Module):
