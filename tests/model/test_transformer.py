@@ -162,19 +162,6 @@ def test_embeddings_are_scaled_by_the_root_of_the_width(build: Build, scale_embe
         torch.testing.assert_close(embedder(ids).hidden, factor * embedder.tokens.weight[ids])
 
 
-def test_tying_is_sharing_one_parameter(build: Build) -> None:
-    for tie_embeddings, output_is_target, source_is_target in [
-        ("none", False, False),
-        ("decoder", True, False),
-        ("all", True, True),
-    ]:
-        model = build(tie_embeddings=tie_embeddings)
-        source, target = model.encoder.embedder.tokens.weight, model.decoder.embedder.tokens.weight
-        assert (model.output.weight is target) == output_is_target
-        assert (source is target) == source_is_target
-        assert model.output.bias is None
-
-
 def test_all_tied_needs_one_vocabulary() -> None:
     message = (
         "^model.tie_embeddings = 'all' needs one vocabulary for both languages, but the source has 11 and the target"
