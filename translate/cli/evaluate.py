@@ -73,11 +73,11 @@ def evaluate(
         lines = list(paired_lines(*given))
         texts, references, *sources = ([line[side] for line in lines] for side in range(len(given)))
         scores = scorer.score(str(hypotheses), texts, references, *sources)
-        counts = f"{len(texts):,} lines, {_count_empty(texts):,} empty"
-        if num_missing := _count_empty(references):
-            counts += f", {num_missing:,} empty references"
+        num_empty, num_missing = (sum(not line.strip() for line in side) for side in (texts, references))
+        missing = f", {num_missing:,} empty references" if num_missing else ""
         document = {"name": str(hypotheses), "num_lines": len(texts), **scores}
-        _print_scores([(f"{hypotheses}: {counts}", document)], metric=metric, report=report, as_json=as_json)
+        title = f"{hypotheses}: {len(texts):,} lines, {num_empty:,} empty{missing}"
+        _print_scores([(title, document)], metric=metric, report=report, as_json=as_json)
         return
     if run is None:
         raise InputError("name a run directory, or --hypotheses F --reference F")
@@ -102,10 +102,6 @@ def evaluate(
     _print_scores(scored, metric=metric, report=report, as_json=as_json)
     for error in filter(None, (found.error for found in reported)):
         raise error
-
-
-def _count_empty(lines: Sequence[str]) -> int:
-    return sum(not line.strip() for line in lines)
 
 
 def _print_scores(
