@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import sentencepiece
 import torch
-from harness import TINY_PRETRAINED, corpus_lines
+from harness import TINY_PRETRAINED, corpus_lines, train_spm
 
 
 @pytest.fixture(scope="session")
@@ -40,25 +40,7 @@ def card_code() -> Callable[[Path], Callable[..., str]]:
 
 
 @pytest.fixture(scope="session")
-def train_spm() -> Callable[..., bytes]:
-    """Trains a model with Marian's special ids."""
-
-    def train(lines: list[str], **options: Any) -> bytes:
-        model = io.BytesIO()
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(lines),
-            model_writer=model,
-            minloglevel=2,
-            num_threads=1,
-            **{"vocab_size": 400, "unk_id": 1, "eos_id": 0, "bos_id": -1, "pad_id": -1, **options},
-        )
-        return model.getvalue()
-
-    return train
-
-
-@pytest.fixture(scope="session")
-def spms(train_spm: Callable[..., bytes]) -> tuple[bytes, bytes]:
+def spms() -> tuple[bytes, bytes]:
     return train_spm(corpus_lines("train.de")[:1500]), train_spm(corpus_lines("train.en")[:1500])
 
 

@@ -1,18 +1,16 @@
 """Vocabularies of other toolkits in the order of our ids, and SentencePiece models to match."""
 
-from collections.abc import Callable
 from itertools import chain
 
 import pytest
 import sentencepiece
+from harness import train_spm
 
 from translate.data.extension import add_pieces
 from translate.data.subword_sampling import SubwordSampler
 from translate.data.tokenizer import UNK_ID, Tokenizer
 from translate.errors import InputError
 from translate.exchange.foreign import Vocabulary, reorder_sentencepiece
-
-TrainSpm = Callable[..., bytes]
 
 
 @pytest.mark.parametrize(
@@ -42,7 +40,7 @@ def reordered(model: bytes, *, lacks: int = 0, more: tuple[str, ...] = ()) -> tu
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
-def test_texts_are_segmented_as_before(train_spm: TrainSpm, english: list[str], german: list[str], kind: str) -> None:
+def test_texts_are_segmented_as_before(english: list[str], german: list[str], kind: str) -> None:
     """A piece that only the vocabulary has is never produced; one that it lacks is UNK; its characters are known."""
     model = train_spm(english, model_type=kind, vocab_size=150)
     original = sentencepiece.SentencePieceProcessor(model_proto=model)
@@ -59,7 +57,7 @@ def test_texts_are_segmented_as_before(train_spm: TrainSpm, english: list[str], 
     assert tokenizer.decode(tokenizer.parse(["▁the▁dog", "ß"])) == "the dogß"
 
 
-def test_sampling_knows_language_tokens_and_the_end_of_the_vocabulary(train_spm: TrainSpm, english: list[str]) -> None:
+def test_sampling_knows_language_tokens_and_the_end_of_the_vocabulary(english: list[str]) -> None:
     tokenizer, _ = reordered(train_spm(english, vocab_size=150), lacks=5, more=(">>deu<<", "ß"))
     sampler = SubwordSampler(tokenizer.model_bytes)
     lines = [f">>deu<< {line} ß" for line in english]
@@ -70,9 +68,7 @@ def test_sampling_knows_language_tokens_and_the_end_of_the_vocabulary(train_spm:
 
 
 @pytest.mark.parametrize(("kind", "amount"), [("bpe", 1e-12), ("unigram", 1e5)])
-def test_a_pruned_vocabulary(
-    train_spm: TrainSpm, german: list[str], english: list[str], kind: str, amount: float
-) -> None:
+def test_a_pruned_vocabulary(german: list[str], english: list[str], kind: str, amount: float) -> None:
     """What is kept is found as before, in sampling too, which merges through what was pruned and splits it again."""
     model = train_spm(german, model_type=kind)
     whole, vocabulary = reordered(model)
@@ -94,7 +90,7 @@ def test_a_pruned_vocabulary(
     assert grown.encode_lines(text, num_threads=1) == pruned.encode_lines(text, num_threads=1)
 
 
-def test_models_that_do_not_serve(train_spm: TrainSpm, english: list[str]) -> None:
+def test_models_that_do_not_serve(english: list[str]) -> None:
     vocabulary = Vocabulary(["</s>", "<unk>"], unk=1, eos=0)
     with pytest.raises(InputError, match=r"a\.spm: is not a SentencePiece model \(3 bytes\)"):
         reorder_sentencepiece(b"\xff\xff\xff", vocabulary, name="a.spm")

@@ -27,7 +27,9 @@ WriteMarian = Callable[..., Path]
 def write_marian(spms: tuple[bytes, bytes], tmp_path: Path) -> WriteMarian:
     """Writes the files of an OPUS-MT archive, with random weights."""
 
-    def write(*, tying: str = "all", spm_vocabulary: bool = False, leave_out: str = "", **settings: Any) -> Path:
+    def write(
+        *, tying: str = "all", spm_vocabulary: bool = False, leave_out: str = "", damage: Any = None, **settings: Any
+    ) -> Path:
         folder = tmp_path / "opus"
         folder.mkdir(exist_ok=True)
         processors = [sentencepiece.SentencePieceProcessor(model_proto=model) for model in spms]
@@ -76,6 +78,8 @@ def write_marian(spms: tuple[bytes, bytes], tmp_path: Path) -> WriteMarian:
         arrays["special:model.yml"] = np.frombuffer(text, dtype=np.int8)
         arrays.pop(leave_out, None)
         np.savez(folder / "opus.npz", **arrays)
+        if damage:
+            (folder / damage[0]).write_bytes(damage[1])
         return folder
 
     return write
@@ -123,6 +127,12 @@ def test_layouts(write_marian: WriteMarian, german: list[str], tmp_path: Path, o
         ({"leave_out": "Wemb"}, "the weight Wemb is missing"),
         ({"enc-depth": 1}, "the weights encoder_l2_ffn_W1, "),
         ({"leave_out": "special:model.yml"}, "it is not a model of Marian"),
+        ({"damage": ("opus.npz", b"PK")}, "opus.npz: is damaged, or not a model"),
+        ({"damage": ("source.spm", b"\xff")}, "source.spm: is not a SentencePiece model (1 bytes)"),
+        ({"damage": ("decoder.yml", b"models: [a.npz, b.npz]")}, "decoder.yml names a.npz, b.npz in `models`"),
+        ({"damage": ("decoder.yml", b"vocabs: [")}, "decoder.yml:1:10: not valid YAML"),
+        ({"damage": ("decoder.yml", b"models: 5")}, ": is damaged, or not a model that can be imported: "),
+        ({"damage": ("opus.vocab.yml", b"{}")}, "is damaged, or not a model"),
     ],
     ids=str,
 )
@@ -142,19 +152,3 @@ def test_a_model_that_does_not_fit(
         with pytest.raises(OutOfMemory, match=f"loading {folder}.* of memory, and 0 MiB are free"):
             import_(folder, tmp_path / "run")
     assert not (tmp_path / "run").exists()
-
-
-def test_a_damaged_folder(write_marian: WriteMarian, tmp_path: Path) -> None:
-    for name, content, words in [
-        ("opus.npz", b"PK", "opus.npz: is damaged, or not a model"),
-        ("source.spm", b"\xff", "source.spm: is not a SentencePiece model (1 bytes)"),
-        ("decoder.yml", b"models: [a.npz, b.npz]\nvocabs: []", "decoder.yml names a.npz, b.npz in `models`"),
-        ("decoder.yml", b"vocabs: [", "decoder.yml:1:10: not valid YAML"),
-        ("decoder.yml", b"models: 5", ": is damaged, or not a model that can be imported: "),
-        ("opus.vocab.yml", b"{}", "is damaged, or not a model"),
-    ]:
-        folder = write_marian()
-        (folder / name).write_bytes(content)
-        with pytest.raises(InputError) as caught:
-            import_(folder, tmp_path / "run")
-        assert words in str(caught.value) and not (tmp_path / "run").exists()

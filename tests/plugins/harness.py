@@ -230,15 +230,18 @@ TINY_PRETRAINED = {  # the shape of a MarianMT or M2M100 model
 }  # fmt: skip
 
 
+def train_spm(lines: Sequence[str], **options: Any) -> bytes:
+    """A SentencePiece model with 400 pieces and Marian's special ids, unless the options differ."""
+    model, ids = io.BytesIO(), {"unk_id": 1, "eos_id": 0, "bos_id": -1, "pad_id": -1}
+    settings = {"minloglevel": 2, "num_threads": 1, "vocab_size": 400, **ids, **options}
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(lines), model_writer=model, **settings)
+    return model.getvalue()
+
+
 @functools.cache
 def _fairseq_spm() -> bytes:
-    model = io.BytesIO()
     lines = [*corpus_lines("train.de")[:1500], *corpus_lines("train.en")[:1500]]
-    settings = {"model_type": "bpe", "vocab_size": 400, "unk_id": 0, "bos_id": 1, "eos_id": 2, "pad_id": -1}
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(lines), model_writer=model, minloglevel=2, num_threads=1, **settings
-    )
-    return model.getvalue()
+    return train_spm(lines, model_type="bpe", unk_id=0, bos_id=1, eos_id=2)
 
 
 def import_(folder: Path, run: Path, *overrides: str, **options: Any) -> LoadedRun:

@@ -38,12 +38,8 @@ _LIBRARIES = {  # the name on the Hub, and what to install
     "huggingface": ("transformers", "transformers torch sentencepiece"),
     "onnx": ("onnx", "'optimum-onnx[onnxruntime]' torch sentencepiece"),
 }
-_ENVIRONMENT = jinja2.Environment(
-    loader=jinja2.FileSystemLoader(Path(__file__).parent),
-    trim_blocks=True,
-    lstrip_blocks=True,
-    keep_trailing_newline=True,
-)
+_LOADER = jinja2.FileSystemLoader(Path(__file__).parent)
+_TEMPLATES = jinja2.Environment(loader=_LOADER, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
 
 
 class CardScores(NamedTuple):
@@ -86,13 +82,15 @@ def write_card(
     header = _describe_header(config.data, languages, scores, title=title, licences=licences)
     header |= {"base_model": base_model, "library_name": _LIBRARIES[to][0]}
     source_tag, tag = languages.tags_of(languages.usual)
-    card = _ENVIRONMENT.get_template("card.md.jinja").render(
-        {"version": __version__, "to": to, "name": name, "rounded": rounded, "packages": _LIBRARIES[to][1]},
-        **{"run": run, "config": config, "search": search, "languages": languages, "description": description},
-        **{"title": title, "base": base, "base_model": base_model, "scores": scores, "lost": lost, "tag": tag},
+    shown: dict[str, Any] = {"run": run, "to": to, "name": name, "rounded": rounded, "description": description}
+    shown |= {"title": title, "base": base, "base_model": base_model, "scores": scores, "lost": lost}
+    shown |= {"languages": languages, "tag": tag, "source_tag": source_tag or next(iter(source.language_tokens), None)}
+    card = _TEMPLATES.get_template("card.md.jinja").render(
+        shown,
+        version=__version__,
+        packages=_LIBRARIES[to][1],
         header=yaml.safe_dump({key: value for key, value in header.items() if value}, sort_keys=False),
         weights=describe_moment(run.step, run.averaged),
-        source_tag=source_tag or next(iter(source.language_tokens), None),
         has_language_tokens=bool(source.language_tokens),
         names_languages=(directory / "sentencepiece.bpe.model").exists(),  # as the tokenizers of M2M100 and NLLB do
         in_browsers=(directory / "tokenizer.json").exists(),

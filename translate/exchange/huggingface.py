@@ -91,10 +91,10 @@ def generation_settings(
 
 
 def choose_format(config: ModelConfig, vocabulary: Vocabulary | None) -> Format:
-    """The model that an export to transformers has: M2M100 or MarianMT where that is exact, otherwise our own class.
+    """The format of an export to transformers: M2M100 or MarianMT where that is exact, otherwise our modelling file.
 
     Args:
-        vocabulary: What `m2m100_vocabulary` gives.
+        vocabulary: The result of `m2m100_vocabulary`.
     """
     return "m2m_100" if vocabulary is not None else "modeling" if find_lacking(config, "marian_mt") else "marian_mt"
 
@@ -183,7 +183,7 @@ def check_huggingface(
     """Run the written model and ours on the same sentences; raises the errors of `check_transformers`.
 
     Args:
-        vocabulary: That of an M2M100 model.
+        vocabulary: The vocabulary of the written model if that is an M2M100 model.
     """
     exported_class = model_class(choose_format(model.config, vocabulary))
     exported = exported_class.from_pretrained(directory, local_files_only=True).eval()

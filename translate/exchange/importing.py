@@ -1,4 +1,4 @@
-"""Makes runs of other toolkits' models: the same function with our special ids, checked to give the same numbers."""
+"""Imports models of other toolkits as runs, which compute the same function with our ids of the special symbols."""
 
 import logging
 import os

@@ -65,11 +65,8 @@ def m2m100_vocabulary(model: Transformer, tokenizers: Tokenizers, config: Config
     embedding of `</s>`, with which targets begin there: as imported, or after LoRA.
     """
     bias, table, pieces, data = model.output.bias, model.output.weight, tokenizers.source.all_pieces, config.data
-    if (
-        data.language_tags != "both"
-        or tokenizers.source is not tokenizers.target
-        or find_lacking(model.config, "m2m_100")
-    ):
+    is_joint = tokenizers.source is tokenizers.target
+    if data.language_tags != "both" or not is_joint or find_lacking(model.config, "m2m_100"):
         return None
     others, start = pieces[EOS_ID + 1 :], 2
     if not model.config.output_bias:

@@ -173,27 +173,27 @@ def search_settings(
     """A `GenerationConfig` as our section `decoding`; a warning names the settings that ours does not have.
 
     Args:
-        languages: Each target begins with its language's tag, which `generate` counts as generated, and we do not.
+        languages: Each target begins with its language's tag, which `generate` counts in lengths and we do not.
     """
     given = {key: value for key, value in generation.to_dict().items() if value is not None}
     defaults: dict[str, Any] = getattr(type(generation), "_get_default_generation_params", dict)()
     beam_size, penalty, repetition = (
         given.get(key, 1) for key in ("num_beams", "length_penalty", "repetition_penalty")
     )
+    symbols = ("pad_token_id", "eos_token_id", "decoder_start_token_id")
     conditions = {
         "length_penalty": penalty >= 0,
         # Their greedy search changes logits; with languages also the logit of the end symbol, which begins targets.
         "repetition_penalty": repetition >= 1 and beam_size > 1 and not languages,
         "early_stopping": given.setdefault("early_stopping", False) in _PATIENCE,
         "forced_eos_token_id": given.get("forced_eos_token_id") == config.eos_token_id,
-        **{key: given.get(key) == getattr(config, key) for key in ("pad_token_id", "eos_token_id")},
-        "decoder_start_token_id": given.get("decoder_start_token_id") == config.decoder_start_token_id,
+        **{key: given.get(key) == getattr(config, key) for key in symbols},
     }
     kept = [key for key, is_ours in conditions.items() if is_ours]
     warn_of_lost(place, given, defaults=defaults, kept=[*_KEPT, *_NO_SEARCH, *kept])
-    # Theirs counts the start symbol, and the end symbol if it is forced there.
-    most = min(given.get("max_new_tokens") or given.get("max_length", MOST) - 1, config.max_position_embeddings - 1)
-    most = min(most, 10_000)  # the most that ours takes
+    # Theirs counts the start symbol, and the end symbol if it is forced there. Ours is at most 10,000.
+    most = given.get("max_new_tokens") or given.get("max_length", MOST) - 1
+    most = min(most, config.max_position_embeddings - 1, 10_000)
     never = {PAD_ID, BOS_ID, *target.only_ours}
     ids = {row: token for token, row in enumerate(target.rows) if token not in never}
     forbidden = [sequence for sequence in given.get("bad_words_ids", ()) if sequence != [config.eos_token_id]]

@@ -1,7 +1,7 @@
 """Prunes the vocabulary of a model that is imported: subwords that given text never needs are left out.
 
-The subwords that stay keep their embeddings, so all logits are the same, and text is segmented as before unless it has
-a subword that was left out: that is spelt with shorter ones.
+The subwords that stay keep their embeddings, so their logits are the same. Text is segmented as before, except that a
+subword that was left out is spelt with shorter ones.
 """
 
 import re
