@@ -1,10 +1,8 @@
 """Sentences as tokens and words, and what is no sentence."""
 
 import pytest
-import torch
 from harness import MakeTranslator
 
-from translate.decoding.alignment import merge_units
 from translate.errors import InputError
 from translate.visualize.sentences import read_sentence
 
@@ -40,10 +38,3 @@ def test_a_decoded_translation_is_the_translators(make_translator: MakeTranslato
 def test_what_is_no_sentence(make_translator: MakeTranslator, text: str, target: str | None, message: str) -> None:
     with pytest.raises(InputError, match=message):
         read_sentence(make_translator(positions="learned"), text, target=target)
-
-
-def test_words_sum_what_they_are_looked_at_and_average_what_they_look() -> None:
-    # By hand: keys 0 and 1 are one word, queries 1 and 2 are one word.
-    weights = torch.tensor([[0.5, 0.25, 0.25], [0.1, 0.2, 0.7], [0.3, 0.4, 0.3]])
-    merged = merge_units(weights, [[0, 1], [2]], [[0], [1, 2]])
-    torch.testing.assert_close(merged, torch.tensor([[0.75, 0.25], [0.5, 0.5]]))

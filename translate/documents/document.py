@@ -145,12 +145,14 @@ class _Page:
         self.segments = list(read(document.text))
         self.layouts = [lay_out(segment) for segment in self.segments]
         self.sentences = [list(_read_sentences(layout)) for layout in self.layouts]
-        self.wanted = [
-            sentence for sentence in itertools.chain(*self.sentences) if any(map(str.isalpha, sentence.text))
-        ]
+        self.wanted = [found for found in itertools.chain(*self.sentences) if any(map(str.isalpha, found.text))]
 
     def write(self, made: Sequence[Translation]) -> DocumentTranslation:
-        """The document with the translations of the wanted sentences, which are also in the sentences."""
+        """The document, with the translations that `_choose` has put into its sentences, and their report.
+
+        Args:
+            made: The chosen translations of the wanted sentences.
+        """
         document, text = self.document, self.document.text
         document.conditions.update(count_conditions(made))
         parts, position = [], 0
@@ -174,10 +176,10 @@ class _Page:
 def word_weights(
     translator: Translator, translations: Sequence[Translation], *, on_finished: OnFinished = ignore_progress
 ) -> Iterator[Weights]:
-    """Yield the cross-attention between the words of each translation and its source, as `translate_documents` aligns.
+    """Yield the word alignment of each translation: the cross-attention between its words and those of its source.
 
-    Weights of end symbols are left out. If the tokenizer's words are not those between spaces, for instance because it
-    normalizes the text, words are aligned in order.
+    End symbols are left out. If the tokenizer's words are not those between spaces, for instance because it normalizes
+    the text, the words are aligned in order.
     """
     for translation, attention in translator.attend(translations, on_finished=on_finished):
         rows, num_sources = attention.rows, attention.num_sources
@@ -199,10 +201,10 @@ def _read_sentences(layout: Layout) -> Iterator[Sentence]:
 
 
 def _choose(sentence: Sentence, forms: Sequence[list[SourceWord]], translations: Sequence[Translation]) -> Translation:
-    """Choose the translation with placeholders if it has each of their numbers once, else the one without them.
+    """Choose the translation with placeholders if it contains each of their numbers once, otherwise the one without.
 
-    Models trained on enough text copy numbers. For others, a sentence without its placeholders is easier. A number that
-    is in the translation without them, as 11 may be for a spelled-out one, is not a placeholder's.
+    Models trained on enough text copy numbers. Others do better on a sentence without its placeholders. A number that
+    the translation without placeholders contains too, such as 11 for a spelled-out eleven, does not stand for one.
     """
     chosen = translations[0]
     found, *others = (Counter(re.findall(r"\d+", translation.text)) for translation in translations)

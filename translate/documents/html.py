@@ -1,4 +1,4 @@
-"""HTML: the text between block elements, and its tags, by the HTML standard's rules for where each token ends.
+"""Reads HTML: the text between block elements, and the tags in it. Tokens end where the HTML standard says.
 
 Everything that is not translated is copied, so doctype, attributes, white space and errors stay as they are; a parser
 that builds a tree would write a different document. Python's own parser builds none, but before 3.11.14 it takes a
@@ -82,7 +82,7 @@ def read_html(text: str) -> Iterator[Segment]:
 
 
 def read_attributes(text: str) -> Iterator[Segment]:
-    """The quoted attributes with text for readers, as segments, even where an element's content is copied."""
+    """The quoted attributes whose text a reader sees or hears, as segments, also of elements that are copied."""
     position = 0
     for item in fold_untouched(read_items(text)):
         attributes = _attributes_of(item.raw)
@@ -97,7 +97,7 @@ def read_attributes(text: str) -> Iterator[Segment]:
 
 
 def name_language(text: str, direction: Direction) -> str:
-    """The document with the new language in its attributes `lang` that name the old one, where text is translated."""
+    """Replace the source's language by the target's in the attributes `lang` of elements whose text is translated."""
     parts, target = list[str](), standard_code(direction.target)
     for raw, tag in ((item.raw, item.tag) for item in fold_untouched(read_items(text))):
         for name in ("lang", "xml:lang") if not _is_untouched(tag, raw) else ():
@@ -174,7 +174,7 @@ def fold_untouched(items: Iterable[Item]) -> list[Item]:
 
 
 def _ends_before(item: Item, opened: list[str]) -> bool:
-    """Whether this tag implies the end of an element, whose own end tag is missing; closes what it implies inside."""
+    """Whether this tag ends an element whose own end tag is missing; what it ends inside of that leaves `opened`."""
     if item.kind == "open":
         while opened and item.tag in _ENDED_BY.get(opened[-1], ()):
             opened.pop()

@@ -138,20 +138,19 @@ def alignments_picture(
     numbers = sum(pair.weights.numel() for pair in pairs)
     check_numbers(numbers, of=f"{len(pairs)} lines", less="lower --number, or begin with another line (--first)")
     panels: list[Panel] = []
+    axes = "target word predicted", "attended source word"
     for number, pair in enumerate(pairs, start=first_line):
         links = [(link.source, link.target, weight) for link, weight in pair.links.items()]
-        panels.append(Links(f"Line {number}", pair.source, pair.target, links))
-        panels.append(
-            Matrix(f"Line {number}: weights", [*pair.target, "</s>"], [*pair.source, "</s>"], pair.weights.tolist(),
-                   "target word predicted", "attended source word", "weight")
-        )  # fmt: skip
+        rows, columns, title = [*pair.target, "</s>"], [*pair.source, "</s>"], f"Line {number}"
+        panels.append(Links(title, pair.source, pair.target, links))
+        panels.append(Matrix(f"{title}: weights", rows, columns, pair.weights.tolist(), *axes, "weight"))
     if error_rates:
-        rows = [[str(layer), f"{error_rate:.3f}"] for layer, error_rate in enumerate(error_rates)]
-        panels.append(
-            Table("Layers", ["Layer", "Error rate"], rows,
-                  note="Alignment error rate against the links of a word translation model (IBM model 1) learnt from"
-                  " the same pairs; lower is better. The links are a reference point, not the truth.")
-        )  # fmt: skip
+        rates = [[str(layer), f"{error_rate:.3f}"] for layer, error_rate in enumerate(error_rates)]
+        note = (
+            "Alignment error rate against the links of a word translation model (IBM model 1) learnt from the same"
+            " pairs; lower is better. The links are a reference point, not the truth."
+        )
+        panels.append(Table("Layers", ["Layer", "Error rate"], rates, note))
     paragraphs = [
         f"{how}. Each target word is linked to the source word that it attends to most when it is predicted, the end"
         " symbols left out: the thicker the line, the larger that source word's share of the weight. Words without a"
@@ -177,7 +176,7 @@ def _align(translator: Translator, pair: EncodedPair, weights: Tensor) -> Aligne
 
 
 def split_punctuation(tokens: Tokens) -> list[Word]:
-    """Words, from which subwords that are only punctuation are separated; a subword is not divided."""
+    """The words, with subwords of punctuation alone as words of their own; no subword is divided."""
     parts = []
     for word in tokens.words:
         groups: list[list[int]] = []
@@ -196,7 +195,7 @@ def split_punctuation(tokens: Tokens) -> list[Word]:
 
 
 def _lexical_links(pairs: Sequence[EncodedPair], lexicon: Lexicon) -> list[set[AlignmentLink]]:
-    """Links of each target subword to its most probable source subword, unless the empty word is more probable."""
+    """Link each target subword to its most probable source subword, unless the empty word is more probable."""
     entries = zip(lexicon.source_ids.tolist(), lexicon.target_ids.tolist(), lexicon.probabilities.tolist(), strict=True)
     probability = {(source, target): value for source, target, value in entries}
     all_links = []

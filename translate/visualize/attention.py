@@ -127,16 +127,10 @@ def capture_attention(model: Transformer, pair: EncodedPair) -> list[LayerAttent
             query, key, scores = _project(attention, kind, inputs, rotary)
             if rotary is not None:
                 position_scores = scores - _project(attention, kind, inputs, None)[2]
-            found = LayerAttention(
-                kind=kind,
-                layer=layer,
-                weights=weights[0].float().cpu(),
-                visible=keywords["visible"].expand(1, 1, *weights.shape[2:])[0, 0].cpu(),
-                query=query.cpu(),
-                key=key.cpu(),
-                position_scores=None if position_scores is None else position_scores.float().cpu(),
-            )
-            layers.append(found)
+            visible = keywords["visible"].expand(1, 1, *weights.shape[2:])[0, 0].cpu()
+            parts = weights[0].float().cpu(), visible, query.cpu(), key.cpu()
+            position_scores = None if position_scores is None else position_scores.float().cpu()
+            layers.append(LayerAttention(kind, layer, *parts, position_scores))
     return layers
 
 
@@ -205,12 +199,8 @@ def attention_page(attention: Attention) -> str:
         description = dict(zip(("name", "queries", "keys", "rowAxis", "columnAxis"), texts, strict=True))
         layers = [found for found in attention.layers if found.kind == kind]
         visible = ["".join(str(int(cell)) for cell in row) for row in layers[0].visible.tolist()]
-        arrays: list[dict[str, str | None]] = []
-        for layer_attention in layers:
-            arrays.append(dict.fromkeys(("weights", "query", "key", "position_scores")))
-            for name, tensor in layer_attention._asdict().items():
-                if name in arrays[-1] and tensor is not None:  # fp32, little-endian, the last axis first
-                    arrays[-1][name] = base64.b64encode(tensor.numpy().astype("<f4").tobytes()).decode("ascii")
+        fields = "weights", "query", "key", "position_scores"
+        arrays = [{field: _encode(getattr(found, field)) for field in fields} for found in layers]
         kinds.append({"kind": kind, **description, "visible": visible, "layers": arrays})
     data = {
         "title": attention.title,
@@ -230,7 +220,12 @@ def attention_page(attention: Attention) -> str:
         "colours": COLOURS,
         "start": choice._replace(layer=layer, head=head)._asdict(),
     }
-    return fill_template(title=attention.title, data=data, scripts=["drawing.js", "attention.js"])
+    return fill_template(data, scripts=["drawing.js", "attention.js"])
+
+
+def _encode(tensor: Tensor | None) -> str | None:
+    """Numbers as the page reads them: fp32, little-endian, row by row."""
+    return None if tensor is None else base64.b64encode(tensor.numpy().astype("<f4").tobytes()).decode("ascii")
 
 
 def attention_picture(attention: Attention) -> Picture:

@@ -52,8 +52,8 @@ def theme(name: Literal["light", "dark"], *, font: str) -> Spec:
     """Vega's configuration with all colours, so one specification serves light and dark pages."""
     colours: dict[str, Any] = COLOURS[name]
     ink, faint, line, series = (colours[key] for key in ("ink", "faint", "line", "series"))
-    texts = {"labelColor": ink, "titleColor": faint, "titleFontWeight": "normal", "labelLimit": 300, "titleLimit": 600}
-    texts |= {"labelFontSize": 12, "titleFontSize": 12}
+    texts = {"labelColor": ink, "labelLimit": 300, "labelFontSize": 12}
+    texts |= {"titleColor": faint, "titleLimit": 600, "titleFontSize": 12, "titleFontWeight": "normal"}
     ramps = {"heatmap": colours["weight"], "diverging": colours["signed"], "ordinal": colours["visible"]}
     return {
         "aria": False,  # the page describes its charts, and has their numbers as tables

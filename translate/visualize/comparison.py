@@ -58,7 +58,10 @@ def comparison_tables(comparison: Comparison) -> Iterator[Table]:
 
 
 def _mark_differences(change: Change) -> list[Cell]:
-    """The reference, with words that one system alone has, and both translations, with words that it does not have."""
+    """The reference and both translations with their differences marked.
+
+    In the reference these are words that only one system has, in a translation words that the reference does not have.
+    """
     texts = change.reference, change.first, change.other
     reference, *translations = ([text[start:end] for start, end in find_words(text, _WORD)] for text in texts)
     found: list[set[int]] = []  # by system: places of words of the reference that it has

@@ -40,28 +40,25 @@ def embeddings_picture(
         InputError: A word is empty or not Unicode, or the texts have too few words.
     """
     model, tokenizers = translator.model, translator.tokenizers
-    source_table, target_table = (
-        stack.embedder.tokens.weight.detach().float().cpu() for stack in (model.encoder, model.decoder)
-    )
     for word in words:
         check_unicode(word, what="a word")
         if not (tokenizers.source.encode(word) or tokenizers.target.encode(word)):
             raise InputError(f"a word is empty: {word!r} has no neighbours")
-    # The group of each word on a map is its language.
-    source = dict.fromkeys(content_words(sources, num_words, tokenizers.source), "source")
-    target = dict.fromkeys(content_words(targets, num_words, tokenizers.target), "target")
-    sides = [
-        ("source", tokenizers.source, source_table, source, list(source)[:20]),
-        ("target", tokenizers.target, target_table, target, list(target)[:20]),
+    source = content_words(sources, num_words, tokenizers.source)
+    target = content_words(targets, num_words, tokenizers.target)
+    sides = [  # the group of each word on a map is its language
+        ("source", tokenizers.source, model.encoder.embedder, dict.fromkeys(source, "source"), source[:20]),
+        ("target", tokenizers.target, model.decoder.embedder, dict.fromkeys(target, "target"), target[:20]),
     ]
     tables = "Source and target have separate tables, whose directions cannot be compared, so each has its own map."
     if model.config.tie_embeddings == "all":
-        groups = source | target | dict.fromkeys(source.keys() & target.keys(), "both")
-        shown = [*dict.fromkeys([*list(source)[:10], *list(target)[:10]])]
-        sides = [("source and target", tokenizers.source, source_table, groups, shown)]
+        groups = sides[0][3] | sides[1][3] | dict.fromkeys({*source} & {*target}, "both")
+        shown = [*dict.fromkeys(source[:10] + target[:10])]
+        sides = [("source and target", tokenizers.source, model.encoder.embedder, groups, shown)]
         tables = "Source and target share one table of embeddings."
     panels: list[Panel] = []
-    for side, tokenizer, table, groups, shown in sides:
+    for side, tokenizer, embedder, groups, shown in sides:
+        table = embedder.tokens.weight.detach().float().cpu()
         vectors = _embed_words(tokenizer, groups, table)
         if len(vectors) < 3:
             raise InputError(f"{len(vectors)} {side} words are too few for a map: give a text with more of them")
@@ -159,7 +156,7 @@ def _map(side: str, vectors: dict[str, Tensor], groups: dict[str, str], neighbou
 
 
 def _anchors(labels: Sequence[str], places: Float[Tensor, "word 2"]) -> list[tuple[int, int] | None]:
-    """Choose for each label of a figure the side of its point where it covers nothing; None: there is none."""
+    """Choose the side of each point where its label covers nothing else in a figure; None if there is no such side."""
     sides = [(1, 0), (-1, 0), (0, -1), (0, 1), (1, -1), (1, 1), (-1, -1), (-1, 1)]
     places = (places - places.amin(dim=0)) / (places.amax(dim=0) - places.amin(dim=0)).clamp(min=1e-9)
     places = (places - 0.5) * torch.tensor([700, -480])  # pixels of the figure, which has 60 more on each side

@@ -97,7 +97,7 @@ def picture_page(picture: Picture) -> str:
         "themes": {"light": theme("light", font=_PAGE_FONT), "dark": theme("dark", font=_PAGE_FONT)},
         "panels": panels,
     }
-    return fill_template(title=picture.title, data=data, scripts=["drawing.js", "page.js"], library=_vega())
+    return fill_template(data, scripts=["drawing.js", "page.js"], library=_vega())
 
 
 def draw_figure(picture: Picture, *, format: Literal["png", "svg"], dots_per_inch: int = DOTS_PER_INCH) -> bytes:
@@ -171,16 +171,16 @@ def _bundle(make: Callable[[str], str]) -> str:
     return make("window.vegaEmbed = vegaEmbed;")
 
 
-def fill_template(*, title: str, data: dict[str, Any], scripts: list[str], library: str = "") -> str:
-    """The HTML template with title, style, data and scripts filled in.
+def fill_template(data: dict[str, Any], *, scripts: list[str], library: str = "") -> str:
+    """Fill in the HTML template: title, style, data and scripts.
 
     Args:
-        data: JSON values for the scripts.
+        data: JSON values for the scripts, with the page's title.
         scripts: Names of script files of this package, in their order.
         library: Script elements of a library that they use.
     """
     parts = {
-        "title": html.escape(title),
+        "title": html.escape(data["title"]),
         "style": _read("page.css"),
         # With < escaped, no text of the data can end the script element or begin a comment in it.
         "data": json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"),

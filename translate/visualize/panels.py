@@ -84,7 +84,7 @@ Cell = str | tuple[str, ...]  # a text, or its parts, of which every second one 
 
 
 class Table(NamedTuple):
-    """Text in rows and columns; the first column names its row."""
+    """Text in rows and columns; the first column names the row."""
 
     title: str
     header: Sequence[str]

@@ -90,7 +90,7 @@ def check_positions(ids: Sequence[int], *, what: str, translator: Translator) ->
 
 
 def tokens_of(tokenizer: Tokenizer, ids: Sequence[int], *, is_input: bool = False) -> Tokens:
-    """Tokens with </s> after them, or, as the decoder's input, <s> before them; each symbol is a word by itself."""
+    """Tokens followed by </s>, or, as the decoder's input, preceded by <s>; each symbol is a word by itself."""
     pieces = tokenizer.pieces(ids)
     (symbol,) = tokenizer.pieces([BOS_ID if is_input else EOS_ID])
     if not is_input:
