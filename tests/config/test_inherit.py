@@ -177,10 +177,3 @@ def test_what_is_not_a_run(load: Load, tmp_path: Path, name: str, words: list[st
     place = f"training.initialize_from = {name} (command line)"
     assert in_order(str(error.value), place, *(word.format(here=tmp_path) for word in words))
     assert load(f"training.initialize_from={name}", required=False).config.training.initialize_from == Path(name)
-
-
-def test_a_run_is_looked_for_beside_its_config_too(load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "deeper").mkdir()
-    monkeypatch.chdir("deeper")
-    config = load_config("../tune.yaml", require_files=True).config
-    assert config.training.initialize_from == tmp_path / "runs/base" and config.model.d_model == 24

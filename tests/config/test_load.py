@@ -147,16 +147,6 @@ def test_the_mapping_of_one_corpus_is_a_list(tmp_path: Path, below: str) -> None
     assert load_config({"data": {"train": {"kind": "tsv", "path": "x"}}}).config.data.train == (expected,)
 
 
-def test_a_corpus_that_names_its_kind_inherits_nothing() -> None:
-    """Another text does not have the preset's licence."""
-    assert load_config("demo").config.data.train[0].license is not None
-    mine = {"kind": "text", "source": "a", "target": "b"}
-    for train in (mine, [mine]):
-        loaded = load_config({"extends": "demo", "data": {"train": train}})
-        assert loaded.config.data.train == (TextCorpus(source=Path("a"), target=Path("b")),)
-        assert "data.train.0.license" not in loaded.origins
-
-
 def test_extending_merges_mappings_and_replaces_lists() -> None:
     loaded = extended(
         "model: {d_model: 32}\ndata: {train: [{kind: tsv, path: x}], validation: {source: w}}", "model.d_ff=8"
@@ -170,17 +160,6 @@ def test_extending_merges_mappings_and_replaces_lists() -> None:
     assert origins == ["above.yaml:2", "run.yaml:10", "command line", "default"]
     assert "data.train.0.weight" not in loaded.origins
     assert "data.train.1" not in loaded.origins
-
-
-def test_extending_by_path_and_by_presets_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    Path("folder").mkdir()
-    Path("folder/above.yaml").write_text("extends: ../run.yaml\n")
-    Path("folder/top.yaml").write_text("extends: above.yaml\n")
-    Path("folder/preset.yaml").write_text("extends: transformer-base\n")
-    assert load_config("folder/top.yaml").config.model.d_model == 64
-    assert load_config("folder/preset.yaml").config.training.warmup_steps == 4000
-    monkeypatch.chdir("folder")
-    assert load_config("top.yaml").config.model.d_model == 64
 
 
 def test_a_cycle_and_a_missing_base(error: Error) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from translate.config.data import HubCorpus
+from translate.config.languages import Languages
 from translate.config.load import find_config, load_config
 from translate.config.show import describe_presets
 from translate.config.yaml import preset_names, presets_directory
@@ -61,15 +61,9 @@ def test_a_file_of_that_name_goes_before_the_preset(tmp_path: Path, monkeypatch:
 
 def test_the_other_direction_swaps_languages_and_columns_only() -> None:
     forward, back = load_config("multi30k").config, load_config("multi30k-en-de").config
-    assert (forward.data.source_language, forward.data.target_language) == ("de", "en")
-    assert (back.data.source_language, back.data.target_language) == ("en", "de")
-    corpora = [*forward.data.train, forward.data.validation, *forward.data.test.values()]
-    swapped = [*back.data.train, back.data.validation, *back.data.test.values()]
-    assert len(corpora) == 3
-    for corpus, other in zip(corpora, swapped, strict=True):
-        assert isinstance(corpus, HubCorpus)
-        assert (corpus.source_column, corpus.target_column) == ("de", "en")
-        assert other == corpus.model_copy(update={"source_column": "en", "target_column": "de"})
+    assert (Languages(forward.data).direction, Languages(back.data).direction) == (("de", "en"), ("en", "de"))
+    corpora, swapped = (list(each.data.corpora("train", "validation", "test").values()) for each in (forward, back))
+    assert len(corpora) == 3 and [corpus.swapped() for corpus in corpora] == swapped
     assert (back.model, back.training, back.tokenizer) == (forward.model, forward.training, forward.tokenizer)
 
 

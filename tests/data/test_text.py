@@ -73,22 +73,12 @@ def test_other_encodings_are_named_with_the_place_and_the_fix(
 
 
 @pytest.mark.parametrize(
-    ("program", "data"),
-    [
-        ("bzip2", bz2.compress(b"eins")),
-        ("xz", lzma.compress(b"eins")),
-        ("zip", b"PK\x03\x04"),
-        ("zstd", bytes.fromhex("28b52ffd0458290000") + b"eins\n"),
-    ],
-)
-def test_other_compression_is_named(tmp_path: Path, program: str, data: bytes) -> None:
-    for packed in (write(tmp_path / "a.de", data), write(tmp_path / "a.gz", gzip.compress(data))):
-        assert f"is compressed with {program};" in failure(packed)
-
-
-@pytest.mark.parametrize(
     ("kind", "data"),
     [
+        ("compressed with bzip2;", bz2.compress(b"eins")),
+        ("compressed with xz;", lzma.compress(b"eins")),
+        ("compressed with zip;", b"PK\x03\x04"),
+        ("compressed with zstd;", bytes.fromhex("28b52ffd0458290000") + b"eins\n"),
         ("a Word file", zipped("[Content_Types].xml", "_rels/.rels", "word/document.xml")),
         ("an Excel file", zipped("[Content_Types].xml", "xl/workbook.xml")),
         ("a PowerPoint file", zipped("[Content_Types].xml", "ppt/presentation.xml")),
@@ -106,7 +96,7 @@ def test_other_compression_is_named(tmp_path: Path, program: str, data: bytes) -
 )
 def test_what_is_not_text_is_named(tmp_path: Path, kind: str, data: bytes) -> None:
     for file in (write(tmp_path / "a.de", data), write(tmp_path / "a.gz", gzip.compress(data))):
-        assert failure(file).startswith(f"{file}: is {kind}, not text: ")
+        assert failure(file).startswith(f"{file}: is {kind}")
 
 
 def test_text_that_names_a_format_is_text(tmp_path: Path) -> None:

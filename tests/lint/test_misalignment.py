@@ -8,13 +8,7 @@ import pytest
 from translate.data.corpora import ParallelCorpus
 from translate.data.tokenizer import Tokenizer
 from translate.lint.corpora import take_sample
-from translate.lint.misalignment import (
-    Misaligned,
-    ShiftedLines,
-    count_items,
-    find_misaligned,
-    find_unlikely_lengths,
-)
+from translate.lint.misalignment import Misaligned, ShiftedLines, count_items, find_misaligned, find_unlikely_lengths
 
 Text = tuple[list[str], list[str]]
 

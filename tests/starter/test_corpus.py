@@ -199,8 +199,7 @@ def test_unclear_tables_are_refused(
 
 
 @pytest.mark.parametrize(
-    ("names", "message"),
-    [(("a.en", "a.de"), "a.en and a.de .*--from"), (("a.de", "a.tmx"), "a.tmx: is a table")],
+    ("names", "message"), [(("a.en", "a.de"), "a.en and a.de .*--from"), (("a.de", "a.tmx"), "a.tmx: is a table")]
 )
 def test_text_files_that_contradict_the_options(tmp_path: Path, names: tuple[str, str], message: str) -> None:
     with pytest.raises(InputError, match=message):

@@ -142,17 +142,19 @@ def _read_extended(path: Path, chain: tuple[Path, ...]) -> Document:
     document = read_yaml(path, may_be_pipe=not of_run)
     if of_run:
         _convert_old_keys(document, path)
-    base_name = document.values.pop("extends", None)
-    if base_name is None:
-        empty = Document({}, {})
-        empty.values.update(_merge({}, document.values, "", empty.origins, document.origins))
-        return empty
-    origin = document.origins.pop("extends").position
+    base = Document({}, {})
+    if (base_name := document.values.pop("extends", None)) is not None:
+        base = _read_base(base_name, document.origins.pop("extends").position, (*chain, path.resolve()))
+    base.values.update(_merge(base.values, document.values, "", base.origins, document.origins))
+    return base
+
+
+def _read_base(base_name: object, origin: str, chain: tuple[Path, ...]) -> Document:
+    """Read the config that the last one of a chain extends, without its name."""
     if not isinstance(base_name, str):
         raise InputError(f"{origin}: extends takes the path or name of one config, not {json.dumps(base_name)}")
-    chain = (*chain, path.resolve())
     try:
-        base_path = find_config(base_name, beside=path.resolve().parent)
+        base_path = find_config(base_name, beside=chain[-1].parent)
     except InputError as error:
         raise InputError(f"{origin}: extends {base_name}: {error}") from None
     if base_path.resolve() in chain:
@@ -161,7 +163,6 @@ def _read_extended(path: Path, chain: tuple[Path, ...]) -> Document:
     base = _read_extended(base_path, chain)
     base.values.pop("name", None)  # of another run
     base.origins.pop("name", None)
-    base.values.update(_merge(base.values, document.values, "", base.origins, document.origins))
     return base
 
 
