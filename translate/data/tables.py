@@ -1,4 +1,4 @@
-"""Reads pairs from tables: TSV, JSON, CSV, Parquet and TMX files, and data sets of the Hugging Face Hub.
+"""Reads pairs from tables: files in the formats of `FORMATS`, and data sets of the Hugging Face Hub.
 
 JSON and CSV are read here rather than by `datasets`, so an error can name the line. `datasets` (seen with 5.2) counts
 rows from wherever its chunk began, fills in missing cells, guesses types, and crashes the process on a file that begins
