@@ -159,11 +159,7 @@ def compare(
         else:
             metrics[program.name] = _without_tests([scores.score for scores in found])
         signatures[program.name] = program.signature
-    warnings = list(
-        find_mistakes(
-            systems, references, sources, translated_here=translated_here, bleu_tokenizer=config.bleu_tokenizer
-        )
-    )
+    warnings = [*find_mistakes(systems, references, sources, config.bleu_tokenizer, translated_here=translated_here)]
     if len(references) < _FEW_LINES:
         warnings.append(f"p and ± mean little with so few lines ({len(references)}): use {_FEW_LINES} or more")
     return Comparison(

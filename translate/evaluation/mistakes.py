@@ -13,9 +13,9 @@ def find_mistakes(
     systems: Mapping[str, Sequence[str]],
     references: Sequence[str],
     sources: Sequence[str] | None = None,
+    bleu_tokenizer: str = "13a",
     *,
     translated_here: Collection[str] = (),
-    bleu_tokenizer: str = "13a",
 ) -> Iterator[str]:
     """Warnings about texts that were probably not meant to be scored against each other; none for a few lines.
 

@@ -43,8 +43,6 @@ class Scorer:
         if self.as_in_papers:
             scores["conventions"] = [*score_conventions(hypotheses, references, self.config)]
         tokenizer = self.config.bleu_tokenizer
-        warnings = find_mistakes(
-            {name: hypotheses}, references, sources, translated_here=made_here, bleu_tokenizer=tokenizer
-        )
+        warnings = find_mistakes({name: hypotheses}, references, sources, tokenizer, translated_here=made_here)
         listed = {group: [metric._asdict() for metric in found] for group, found in scores.items()}
         return {**listed, "warnings": list(warnings)}
