@@ -20,7 +20,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 2 --dist worksteal
 .PHONY: demo test test-system test-slow test-gpu lint types check docs pictures notebook tutorial wheel clean
 
 demo: $(VENV)/installed
-	@test ! -f runs/demo/run.json || echo "runs/demo is there: it is used, and continued if it was stopped. Remove it to begin anew."
+	@test ! -f runs/demo/run.json || echo "runs/demo is there: it is used, and continued if it was stopped. Remove it to start again."
 	$(BIN)/translate train demo --run runs/demo --resume
 	$(BIN)/translate eval runs/demo --samples 10
 

@@ -34,7 +34,7 @@ _SYNCHRONISING = {
     *(aten.unique_dim, aten.unique_consecutive),
 }
 _INDEXING = {aten.index, aten.index_put, aten.index_put_, aten._unsafe_index, aten._index_put_impl_}
-# Kernels of CUDA, besides the pointwise ones, that read a tensor without dimensions from the CPU.
+# Kernels of CUDA that, like the pointwise ones, read a tensor without dimensions from the CPU.
 _READS_A_NUMBER = {aten.masked_fill, aten.masked_fill_, aten.index_fill, aten.index_fill_, aten.fill, aten.fill_}
 
 # In inference mode, operations that are made of others come whole, and those that copy must be seen; in the parts of
