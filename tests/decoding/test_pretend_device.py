@@ -53,7 +53,6 @@ CASES = {
     "ensemble": Case(others={"ensemble": "other"}),
     "sample": Case({"search": "sample", "n_best": 2}, in_position=2),
     "nucleus": Case({"search": "sample", "n_best": 2, "top_k": 30, "top_p": 0.9, "epsilon": 1e-3}, in_position=3),
-    "mbr": Case({"search": "sample", "mbr": "chrf", "mbr_candidates": 4}, in_position=2),
     "no repeats": Case({"no_repeat_ngram": 2}, in_position=2),
     "repetition": Case({"repetition_penalty": 1.3}, in_position=2),
     "forbidden": Case(others={"forbidden": ["dog", "green house"]}, in_position=2, at_start=1),

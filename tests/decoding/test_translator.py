@@ -19,7 +19,6 @@ from translate.data.batching import EncodedPair
 from translate.data.tokenizer import EOS_ID, Tokenizers, train_tokenizer
 from translate.decoding import Request, Translation, Translator, request
 from translate.decoding.constraints.terminology import Terminology
-from translate.decoding.engines import own
 from translate.decoding.ranking import expected_utilities
 from translate.decoding.search.beam import Hypothesis
 from translate.decoding.search.loop import BeamSearch
@@ -115,20 +114,6 @@ def test_a_text_is_one_line(toy: Toy, translator: MakeTranslator, monkeypatch: p
     assert found.text == "a" + " " * (len(breaks) + 1) + "\t€ 🦄\u200d"
 
 
-def test_progress_of_a_search_whose_lines_end_at_different_steps(toy: Toy, translator: MakeTranslator) -> None:
-    """A line is counted as soon as it is found, while others are still searched: the model has worked in between."""
-    steps, seen = 0, list[int]()
-    model = toy.model.decoder.final_norm
-
-    def count_step(*_: object) -> None:
-        nonlocal steps
-        steps += 1
-
-    with model.register_forward_hook(count_step):
-        list(translator(workers=1).translate_stream(toy.sources, on_finished=lambda n: seen.append(steps)))
-    assert len(set(seen)) > 5 and seen == sorted(seen)
-
-
 @pytest.mark.parametrize("search, expected", [("beam", "abc"), ("sample", "aab")])
 def test_an_n_best_list_has_distinct_texts_and_samples_repeat(
     toy: Toy, translator: MakeTranslator, monkeypatch: pytest.MonkeyPatch, search: str, expected: str
@@ -146,25 +131,6 @@ def test_an_n_best_list_has_distinct_texts_and_samples_repeat(
         texts = "".join(each.text for each in (first, *first.alternatives))
         assert texts == (expected if number == 4 or search == "sample" else "ab")
         assert first.ids == ids[0] and first.score == -1.0
-
-
-def test_a_sample_depends_on_the_seed_and_the_lines_number_alone(
-    toy: Toy, translator: MakeTranslator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(own, "LINES_PER_WORKER", 3)
-    lines = toy.sources[:9]
-    options = {"search": "sample", "n_best": 2, "temperature": 1.3, "seed": 7}
-    alone = translator(**options, batch_tokens=1).translate(lines)
-    assert all(len(each.alternatives) == 1 for each in alone)
-    for settings in [{"batch_tokens": 97, "look_ahead_lines": 7}, {"workers": 2}]:
-        assert_same(translator(**options, **settings).translate(lines), alone)
-    # Other neighbours, the same number: the same sample. Another number or another seed: others.
-    neighbours = translator(**options).translate([*reversed(lines[:4]), lines[4]])
-    assert_same(neighbours[4:5], alone[4:5])
-    moved = translator(**options).translate(["Hund", *lines[:6]])[1:]
-    assert sum(one.ids != other.ids for one, other in zip(moved, alone, strict=False)) > 1
-    seeded = translator(**options | {"seed": 8}).translate(lines[:6])
-    assert sum(one.ids != other.ids for one, other in zip(seeded, alone, strict=False)) > 1
 
 
 def test_minimum_bayes_risk_chooses_among_the_candidates(toy: Toy, translator: MakeTranslator) -> None:

@@ -29,7 +29,7 @@ class ForcedDecoding(NamedTuple):
     attention: Float[Tensor, "target source"]  # cross-attention of one layer, the mean over its heads; or empty
 
     def after(self, num_target: int, num_source: int) -> "ForcedDecoding":
-        """The view without the language tags, the first tokens of both sides."""
+        """The same without the language tags, which are the first tokens of both sides."""
         return ForcedDecoding(self.token_log_probs[num_target:], self.attention[num_target:, num_source:])
 
 
@@ -105,7 +105,7 @@ class LineAttention(NamedTuple):
 def line_attention(
     translation: Translation, forced: Iterator[ForcedDecoding], tokenizers: Tokenizers, *, unit: Unit
 ) -> LineAttention:
-    """The attention of one line; `forced` begins with its pieces."""
+    """The attention of one line; the next items of `forced` belong to its pieces."""
     links: list[AlignmentLink] = []
     rows: list[dict[int, float]] = []
     num_sources = 0

@@ -1,8 +1,7 @@
 """From the hypotheses of a search to a translation: reranking, required phrases, minimum Bayes risk, distinct texts.
 
-For minimum Bayes risk, every candidate is judged against every candidate as if that were the reference. The n-grams of
-each candidate are counted once, and one matrix product for each order compares all pairs, so a hundred candidates cost
-milliseconds.
+Minimum Bayes risk scores every candidate with every candidate as the reference. The n-grams of each candidate are
+counted once, and one matrix product per order compares all pairs, so a hundred candidates cost milliseconds.
 """
 
 from collections import Counter
@@ -43,16 +42,18 @@ def choose_translation(
 ) -> Translation:
     """The best of a search's hypotheses as a translation, with other good ones as its alternatives.
 
-    Of hypotheses that spell the same text with different subwords, the best stays; samples may repeat a text. With
-    `decoding.mbr` the best is the one with the least risk among those that omit the fewest phrases.
+    If several hypotheses spell the same text with different subwords, the best one is kept; samples may repeat a text.
+    With `decoding.mbr` the best is the one with the least risk among those that omit the fewest phrases.
     """
     hypotheses = hypotheses or [Hypothesis([], [], 0.0, truncated=False)]
-    ranked = [(each, unmet_phrases(each.ids, given.phrases, tokenizers.target)) for each in hypotheses]
+    ranked = [
+        (hypothesis, unmet_phrases(hypothesis.ids, given.phrases, tokenizers.target)) for hypothesis in hypotheses
+    ]
     # A hypothesis that was cut at its maximum length may omit phrases and still have the best score.
     ranked.sort(key=lambda pair: len(pair[1]))
     if config.mbr != "none":
         ranked = [pair for pair in ranked if len(pair[1]) == len(ranked[0][1])][: config.mbr_candidates]
-        texts = [spell(each.ids, tokenizers.target) for each, _ in ranked]
+        texts = [spell(hypothesis.ids, tokenizers.target) for hypothesis, _ in ranked]
         utilities = expected_utilities(texts)
         ranked = [ranked[utilities.index(max(utilities))]]
     found: list[Translation] = []
@@ -92,17 +93,17 @@ def rerank(
     Source: Yee et al. 2019, https://arxiv.org/abs/1908.05731, section 2, with one penalty for both and without the
         language model.
     """
-    lengths = torch.tensor([len(each.token_log_probs) for each in hypotheses])
+    lengths = torch.tensor([len(hypothesis.token_log_probs) for hypothesis in hypotheses])
     penalties = build_scoring(config).penalty(lengths).tolist()
     ranked = [
-        each._replace(score=each.score + config.reverse_weight * log_prob / penalty)
-        for each, log_prob, penalty in zip(hypotheses, reverse_log_probs, penalties, strict=True)
+        hypothesis._replace(score=hypothesis.score + config.reverse_weight * log_prob / penalty)
+        for hypothesis, log_prob, penalty in zip(hypotheses, reverse_log_probs, penalties, strict=True)
     ]
-    return sorted(ranked, key=lambda each: -each.score)
+    return sorted(ranked, key=lambda hypothesis: -hypothesis.score)
 
 
 def expected_utilities(candidates: Sequence[str]) -> list[float]:
-    """The mean chrF of each candidate, from 0 to 100, where every candidate may be the right translation.
+    """The mean chrF of each candidate, from 0 to 100, with every candidate as the reference in turn.
 
     The candidate with the greatest expected utility has minimum Bayes risk. All candidates weigh the same, so a
     translation that was sampled twice counts twice. A candidate is also compared with itself, as in the papers.
@@ -152,7 +153,7 @@ def _compare_ngrams(
         for row, text in enumerate(texts):
             counts = Counter(text[start : start + order] for start in range(len(text) - order + 1))
             occurrences = ((ngram, number) for ngram, count in counts.items() for number in range(count))
-            present += [(row, columns.setdefault(each, len(columns))) for each in occurrences]
+            present += [(row, columns.setdefault(column, len(columns))) for column in occurrences]
         table = torch.zeros(len(texts), len(columns))
         places = torch.tensor(present, dtype=torch.long).view(-1, 2)
         table[places[:, 0], places[:, 1]] = 1.0

@@ -58,7 +58,7 @@ def truncate_ids(
 
 
 def split_source(source: str, ids: list[int], tokenizer: Tokenizer, *, limit: int) -> list[tuple[str, list[int]]]:
-    """A source and its token ids, or its pieces' token ids if it exceeds the limit."""
+    """The pieces of a source with their token ids; a source within the limit is a single piece."""
 
     def encode(texts: Sequence[str]) -> list[list[int]]:
         return tokenizer.encode_lines([text.strip() for text in texts], num_threads=torch.get_num_threads())
@@ -166,9 +166,10 @@ def _divide(text: str, ends: re.Pattern[str], max_tokens: int, count_tokens: Cou
 
 
 def _ends_sentence(text: str, end: re.Match[str]) -> bool:
-    """No sentence ends before a small letter ("usw. und"), nor at the dot of an ordinal or of one letter ("3. Mai").
+    """Whether a sentence ends here, after a mark that may end one.
 
-    Nor does it end after titles and the like, which precede names and numbers ("Dr. Weber").
+    None ends before a lower-case letter ("usw. und"), at the dot of an ordinal ("3. Mai") or of a single letter, or
+    after a title or another abbreviation that precedes names and numbers ("Dr. Weber").
     """
     if text[end.end() : end.end() + 1].islower():
         return False

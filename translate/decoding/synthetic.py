@@ -66,9 +66,9 @@ class PairFormat:
         if self.nearest is not None:
             translations = self._nearest(translations, first_number)
         for translation in counts.watch(translations):
-            for each in (translation, *translation.alternatives):
-                source, target = (each.text, translation.source)[:: 1 if self.is_reversed else -1]
-                flags = {"flags": sorted(each.flags)} if each.flags else {}
+            for entry in (translation, *translation.alternatives):
+                source, target = (entry.text, translation.source)[:: 1 if self.is_reversed else -1]
+                flags = {"flags": sorted(entry.flags)} if entry.flags else {}
                 yield json.dumps({"source": source, "target": target, **flags}, ensure_ascii=False)
 
     def _nearest(self, translations: Iterable[Translation], first_number: int) -> Iterator[Translation]:
@@ -77,7 +77,7 @@ class PairFormat:
         for number, translation in enumerate(translations, start=first_number):
             reference = [self.references[number]]
             candidates = (translation, *translation.alternatives)
-            best = max(candidates, key=lambda each: metric.sentence_score(each.text, reference).score)
+            best = max(candidates, key=lambda entry: metric.sentence_score(entry.text, reference).score)
             yield best._replace(source=translation.source, alternatives=())
 
 

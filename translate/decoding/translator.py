@@ -69,8 +69,10 @@ def token_limits(
         positions: The number of positions that the model has; None: no limit.
     """
     has_target_tag = languages.tags in ("target", "both")
-    source_limit = _least(config.max_source_tokens, positions and positions - 1)
-    return source_limit, _least(config.max_target_tokens, positions and positions - 1 - has_target_tag)
+    longest = config.max_source_tokens, positions and positions - 1
+    longest_target = config.max_target_tokens, positions and positions - 1 - has_target_tag
+    source, target = (min((n for n in limits if n is not None), default=None) for limits in (longest, longest_target))
+    return source, target
 
 
 class Translator:
@@ -78,7 +80,7 @@ class Translator:
 
     Args:
         engine: Searches for translations; a model in evaluation mode is searched by our own engine.
-        reverse: Translates in the opposite direction; its log-probability of the source also ranks the beam.
+        reverse: Translates in the opposite direction; its log-probability of the source helps to rank the beam.
         languages: The languages of the model; None: as in a config that names none.
         direction: The direction of texts that do not name theirs; None: the model's only one.
         name: The run's name, for messages.
@@ -169,27 +171,11 @@ class Translator:
         name, config = f"{type(self).__name__} {self.name}, {self.languages}", self.config
         return f"<{name}: {self.model.num_parameters:,} parameters, {config.precision}, {config.brief}>"
 
-    @overload
-    def translate(  # type: ignore[overload-overlap]  # a str is an iterable of str too
-        self,
-        lines: str | Request,
-        *,
-        align: bool | None = ...,
-        to: str | None = ...,
-        from_: str | None = ...,
-        **options: object,
-    ) -> Translation: ...
+    @overload  # a str is an iterable of str too
+    def translate(self, lines: str | Request, **options: Any) -> Translation: ...
 
     @overload
-    def translate(
-        self,
-        lines: Iterable[str | Request],
-        *,
-        align: bool | None = ...,
-        to: str | None = ...,
-        from_: str | None = ...,
-        **options: object,
-    ) -> list[Translation]: ...
+    def translate(self, lines: Iterable[str | Request], **options: Any) -> list[Translation]: ...
 
     def translate(
         self,
@@ -200,13 +186,13 @@ class Translator:
         from_: str | None = None,
         **options: object,
     ) -> Translation | list[Translation]:
-        """The translation of a line, or of each of several in order. A line without any word has an empty translation.
+        """Translate one line, or several in order. A line without any word has an empty translation.
 
         Args:
-            align: Also align the words, which takes a forward pass; None: only those of one line.
+            align: Whether to align the words too, which takes a forward pass; None: only if `lines` is a single line.
             to: The language of the translations; None: the translator's, or the model's only one.
-            from_: The language of the lines; None: the translator's if the model translates it so, or the only one, or
-                any if the model does not need to know.
+            from_: The language of the lines; None: the translator's if the model has that direction, otherwise the only
+                one, or any if the model is not told the language.
             options: Settings of `DecodingConfig` for this call, such as `beam_size=4`.
 
         Raises:
@@ -218,8 +204,7 @@ class Translator:
         if to or from_:
             translator = translator.toward(self.languages.choose(to, from_, default=self.direction))
         is_one = isinstance(lines, str | Request)
-        several: Any = [lines] if is_one else lines
-        translations = translator.translate_stream(several)
+        translations = translator.translate_stream([lines] if isinstance(lines, str | Request) else lines)
         if is_one if align is None else align:
             translations = translator.align(translations)
         found = list(translations)
@@ -268,10 +253,10 @@ class Translator:
     ) -> Iterator[tuple[Translation, LineAttention]]:
         """Yield each translation with the attention of its forced decoding, reading ahead as `align` does."""
         for buffer in read_buffers(translations, max_items=self.config.look_ahead_lines):
-            parts = [part for each in buffer for part in each.parts]
+            parts = [part for translation in buffer for part in translation.parts]
             # The last token of a truncated part may be at the last position; the token before it predicts it.
             ids = [part.ids[:-1] if part.truncated else part.ids for part in parts]
-            pairs = [EncodedPair(list(part.source_ids), each) for part, each in zip(parts, ids, strict=True)]
+            pairs = [EncodedPair(list(part.source_ids), target) for part, target in zip(parts, ids, strict=True)]
             forced = iter(self.force(pairs, directions=[part.direction for part in parts], on_finished=on_finished))
             for translation in buffer:
                 yield translation, line_attention(translation, forced, self.tokenizers, unit=unit)
@@ -293,7 +278,7 @@ class Translator:
         Raises:
             OutOfMemory: The device does not have enough memory.
         """
-        tags = [self.tag_ids(each) for each in directions or [None] * len(pairs)]
+        tags = [self.tag_ids(direction) for direction in directions or [None] * len(pairs)]
         forced = force_decode(
             self.model,
             [EncodedPair(tag + ids.source, start + ids.target) for (tag, start), ids in zip(tags, pairs, strict=True)],
@@ -301,7 +286,7 @@ class Translator:
             attention_layer=self.config.alignment_layer if has_attention else None,
             on_finished=on_finished,
         )
-        return [each.after(len(start), len(tag)) for each, (tag, start) in zip(forced, tags, strict=True)]
+        return [decoded.after(len(start), len(tag)) for decoded, (tag, start) in zip(forced, tags, strict=True)]
 
     def tag_ids(self, direction: Direction | None = None) -> tuple[list[int], list[int]]:
         """The tokens before each source and before each target in a direction; None: the translator's."""
@@ -384,11 +369,11 @@ class Translator:
             assert on_partial is not None
             on_partial(inputs[index].line, inputs[index].piece, spell(ids, self.tokenizers.target))
 
-        # A reverse model ranks the whole beam.
+        # A reverse model reranks the whole beam.
         config = self.config.model_copy(update={} if self.reverse is None else {"n_best": self.config.beam_size})
         self.engine.search(SearchJob(inputs, config, on_found, on_step if on_partial else None, check))
-        for index, each in enumerate(inputs):
-            if not each.has_words:  # the engine skips it
+        for index, given in enumerate(inputs):
+            if not given.has_words:  # the engine skips it
                 on_found(index, [])
         yield from (joined[line] for line in range(len(requests)))
 
@@ -429,7 +414,7 @@ class Translator:
                     start_ids=start_ids,
                     prefix_ids=self._encode(request.prefix, line, is_prefix=True) if has_prefix else [],
                     phrases=phrases,
-                    phrase_ids=[term_ids.get(each) or self._encode(each, line) for each in phrases],
+                    phrase_ids=[term_ids.get(phrase) or self._encode(phrase, line) for phrase in phrases],
                 )
                 inputs_by_line[-1].append(given)
         return inputs_by_line
@@ -442,17 +427,12 @@ class Translator:
             raise InputError(f"line {line + 1}: {error}") from error
 
     def _translation(self, given: SearchInput, hypotheses: list[Hypothesis]) -> Translation:
-        """The translation of an input; of a beam, the reverse model ranks the hypotheses too."""
+        """The translation of an input. If there is a reverse model, it reranks the hypotheses first."""
         if self.reverse is not None and hypotheses:
-            texts = [spell(each.ids, self.tokenizers.target) for each in hypotheses]
+            texts = [spell(hypothesis.ids, self.tokenizers.target) for hypothesis in hypotheses]
             there, reverse = given.direction, self.reverse
             if there and (self.languages.has_choice or reverse.languages.tags):
                 reverse = reverse.toward(to=there.source, from_=there.target)
             scores = reverse.score(texts, [reverse.tokenizers.target.encode(given.source)] * len(texts))
-            hypotheses = rerank(hypotheses, [each.log_prob for each in scores], self.config)
+            hypotheses = rerank(hypotheses, [score.log_prob for score in scores], self.config)
         return choose_translation(given, hypotheses, self.tokenizers, self.config)
-
-
-def _least(limit: int | None, most: int | None) -> int | None:
-    """The lower of two limits; None: there is none."""
-    return min((each for each in (limit, most) if each is not None), default=None)

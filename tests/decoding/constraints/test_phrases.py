@@ -133,12 +133,6 @@ def test_a_phrase_at_the_very_end_and_at_the_last_possible_token() -> None:
     assert best.ids == [A, A, B] and best.truncated
 
 
-def test_an_impossible_length_is_truncated_and_lacks_phrases() -> None:
-    found = search(models(4)[3], [[A], [A, B, C]], max_length=2, beam_size=3)
-    assert found and all(each.truncated and len(each.ids) == 2 for each in found)
-    assert all(1 in unsatisfied_phrases(each.ids, [[A], [A, B, C]], words=WORDS) for each in found)
-
-
 @pytest.mark.parametrize("beam_size", [1, 2, 5])
 def test_each_sentence_has_its_own_phrases(beam_size: int) -> None:
     """Those without phrases are searched as ever; each is known by its number, in whatever order they come."""

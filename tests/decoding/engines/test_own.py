@@ -26,17 +26,6 @@ REFUSAL = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 Gi
 TOLD = r" \(CUDA out of memory. Tried to allocate 20.00 GiB\)\. "
 
 
-def test_truncation_is_flagged(toy: Toy, translator: MakeTranslator) -> None:
-    source = max(toy.sources, key=len)
-    whole = translator(beam_size=1).translate(source)
-    length = len(whole.ids)
-    assert length > 4 and not whole.truncated
-    # The end symbol is the last token that fits; it does not fit any more; half of the translation fits.
-    for limit, is_cut in [(length + 1, False), (length, True), (length // 2, True)]:
-        found = translator(beam_size=1, max_length_factor=0.0, max_length_constant=limit).translate(source)
-        assert (found.truncated, found.source_truncated, found.ids) == (is_cut, False, whole.ids[:limit])
-
-
 def test_length_limit_by_hand(toy: Toy) -> None:
     """factor · source tokens + constant, its end symbol counted; reached exactly by a model that never ends."""
     model = random_model(toy.tokenizers, output_bias=True).eval()

@@ -63,16 +63,6 @@ def test_beam_finds_what_greedy_search_misses() -> None:
         assert best.score == pytest.approx(expected, abs=1e-6)
 
 
-def test_length_penalty_changes_the_winner() -> None:
-    # END: 0.5, so ln -0.693147 and penalty 1. A B END: 0.45 · 1 · 1, so ln -0.798508 and (8/6)^alpha; the two are level
-    # where (8/6)^alpha = 0.798508 / 0.693147, at alpha = ln 1.152004 / ln 1.333333 = 0.491872.
-    end = logs(1.0, 0.0, 0.0, 0.0)
-    table: Table = {(): logs(0.5, 0.0, 0.45, 0.05), (A,): logs(0.0, 0.0, 0.0, 1.0), (B,): end, (A, B): end}
-    for alpha, expected in [(0.0, []), (0.49, []), (0.494, [A, B]), (1.0, [A, B])]:
-        ((best, *_),) = run([table], 3, scoring=Scoring(alpha=alpha))
-        assert best.ids == expected, alpha
-
-
 def test_ends_and_cuts_at_the_maximum_length() -> None:
     """An empty translation; an end in the last position; one that is cut there, and all there is in a wide beam."""
     ((best, *_),) = run([{(): logs(0.9, 0.0, 0.06, 0.04)}], 3, max_lengths=[1])
@@ -95,21 +85,6 @@ def test_a_sure_model_is_not_cut_short() -> None:
     table |= {(A,) * length + (B,): logs(1.0, 0.0, 0.0, 0.0) for length in range(4)}
     table |= {(A,) * 4: logs(1.0, 0.0, 0.0, 0.0)}
     assert run([table], 3, scoring=PLAIN)[0][0].ids == [A] * 4
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_beam_1_is_greedy(seed: int) -> None:
-    table = random_table(seed)
-    prefix: tuple[int, ...] = ()
-    log_prob, is_ended = 0.0, False
-    while len(prefix) < 6 and not is_ended:  # an independent argmax loop
-        token = max(range(5), key=lambda token: table[prefix][token])
-        log_prob += table[prefix][token]
-        is_ended = token == END
-        prefix = prefix if is_ended else (*prefix, token)
-    ((found,),) = run([table], 1, max_lengths=[6])
-    assert (tuple(found.ids), found.truncated) == (prefix, not is_ended)
-    assert found.log_prob == pytest.approx(log_prob, abs=1e-5)
 
 
 @pytest.mark.parametrize("scoring", [*SCORINGS, Scoring(alpha=0.0), Scoring(alpha=5.0)])
@@ -263,15 +238,6 @@ def test_rows_are_taken_away_when_no_sentence_is_left() -> None:
     model = TableModel(tables, beam_size=2)
     run(tables, 2, max_lengths=[16] * 4, model=model)
     assert model.num_rows == [4, 4, 2, *[1] * 13]
-
-
-def test_samples_are_as_many_as_asked_for() -> None:
-    """Each slot goes its own way, and equal samples are not merged."""
-    table = {(): logs(0.5, 0.0, 0.3, 0.2), (A,): logs(1.0, 0, 0, 0), (B,): logs(1.0, 0, 0, 0)}
-    select = TokenSampler(seed=3, lines=torch.arange(5))
-    results = run([table] * 5, 11, scoring=PLAIN, num_open=11, num_best=11, select_candidates=select)
-    assert {len(hypotheses) for hypotheses in results} == {11}
-    assert {(each.ids or [END])[0] for hypotheses in results for each in hypotheses} == {END, A, B}
 
 
 def test_a_penalty_ranks_and_the_log_probabilities_stay_the_models() -> None:

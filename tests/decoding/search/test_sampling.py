@@ -4,6 +4,7 @@ Expected values come from a hand calculation, from plain Python integers, from p
 with bounds that a right program exceeds about once in a million seeds (the seeds are fixed); each test says which.
 """
 
+import itertools
 import math
 from typing import Any
 
@@ -71,15 +72,6 @@ def test_a_wide_nucleus_against_a_sort() -> None:
         assert torch.allclose(kept[expected], row[expected] / row[expected].sum(), rtol=1e-5)
 
 
-def slow_splitmix64(seed: int, number: int) -> int:
-    """The same with integers of any size."""
-    mask = 2**64 - 1
-    mixed = (seed + (number + 1) * 0x9E3779B97F4A7C15) & mask
-    mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & mask
-    mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & mask
-    return mixed ^ (mixed >> 31)
-
-
 def test_published_numbers_of_splitmix64() -> None:
     # As Rosetta Code's "Pseudo-random numbers/Splitmix64" has them, for this seed.
     numbers = splitmix64(1234567, torch.arange(5))
@@ -92,15 +84,13 @@ def test_published_numbers_of_splitmix64() -> None:
     ]
 
 
-def test_uniform_numbers_against_slow_ones() -> None:
+def test_uniform_numbers_are_the_first_bits_of_the_hash_of_line_sample_and_position() -> None:
     lines, samples, positions = torch.tensor([0, 3, 10**9]), torch.tensor([0, 7]), torch.tensor([0, 5])
     numbers = uniform_numbers(2**40 + 1, lines[:, None, None], samples[:, None], positions)
     assert numbers.dtype == torch.float64
-    for i, line in enumerate(lines.tolist()):
-        for j, sample in enumerate(samples.tolist()):
-            for k, position in enumerate(positions.tolist()):
-                hashed = slow_splitmix64(slow_splitmix64(slow_splitmix64(2**40 + 1, line), sample), position)
-                assert float(numbers[i, j, k]) == (hashed >> 11) / 2**53
+    for (i, line), (j, sample), (k, position) in itertools.product(*map(enumerate, (lines, samples, positions))):
+        hashed = int(splitmix64(splitmix64(splitmix64(2**40 + 1, line), sample), position)) % 2**64
+        assert float(numbers[i, j, k]) == (hashed >> 11) / 2**53
 
 
 def test_numbers_without_double_precision(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,5 @@
 """Length penalties and the upper bound: by hand, and by continuations drawn at random."""
 
-import math
 import random
 
 import pytest
@@ -35,14 +34,6 @@ def score(scoring: Scoring, total: float, length: int) -> float:
 )
 def test_scores_by_hand(kind: str, alpha: float, length: int, expected: float) -> None:
     assert score(Scoring(kind, alpha), -12.0, length) == pytest.approx(expected, rel=1e-6)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_upper_bound_by_hand(kind: str) -> None:
-    # gnmt, length 13: 18 / 6 = 3; average: 13; none: 1. And no hypothesis stays none.
-    expected = {"gnmt": -4.0, "average": -12.0 / 13.0, "none": -12.0}[kind]
-    bounds = Scoring(kind, 1.0).upper_bound(torch.tensor([-12.0, -math.inf]), torch.tensor([13, 13]))
-    assert bounds.tolist() == [pytest.approx(expected), -math.inf]
 
 
 def count_violations(scoring: Scoring, bound: Scoring) -> int:

@@ -64,8 +64,8 @@ class CTranslate2Engine:
         own: Our own model of the same run, for inputs that CTranslate2 would search differently.
         folder: The converted model.
         config: The device, the precision and the number of workers.
-        has_token_scores: Hypotheses need the log-probabilities of their tokens, which takes time. Without them, scores
-            of greedy search are NaN.
+        has_token_scores: Whether hypotheses need the log-probabilities of their tokens, which take time. Without them,
+            scores of greedy search are NaN.
         compute_type: CTranslate2's name of a precision, instead of the config's.
 
     Raises:
@@ -139,15 +139,15 @@ class CTranslate2Engine:
         does.
         """
         inputs, config = job.inputs, job.config
-        lengths = [len(each.source_ids) + 1 for each in inputs]
-        num_start = max((len(each.start_ids) for each in inputs), default=0)  # the same for all
+        lengths = [len(given.source_ids) + 1 for given in inputs]
+        num_start = max((len(given.start_ids) for given in inputs), default=0)  # the same for all
         limit = self.position_limit and self.position_limit - num_start
         limits = maximum_lengths(torch.tensor(lengths), config, position_limit=limit).tolist()
         most = position_limit(self.model.config, "ctranslate2") or math.inf
         fitting = [
             index
-            for index, each in enumerate(inputs)
-            if each.is_free and max(lengths[index], limits[index] + num_start) <= most
+            for index, given in enumerate(inputs)
+            if given.is_free and max(lengths[index], limits[index] + num_start) <= most
         ]
         ours = [index for index in set(range(len(inputs))).difference(fitting) if inputs[index].has_words]
         penalties = build_scoring(config).penalty(torch.arange(max(limits, default=0) + 2)).tolist()
@@ -167,7 +167,11 @@ class CTranslate2Engine:
                 except (RuntimeError, ValueError, LookupError) as error:
                     hint = f"Lower decoding.batch_tokens, or remove {self.folder}, to convert the run again"
                     raise RunError(f"CTranslate2 cannot translate: {error}. {hint}") from error
-                hypotheses, scores, is_other = [each[num_start:] for each in result.hypotheses], result.scores, False
+                hypotheses, scores, is_other = (
+                    [pieces[num_start:] for pieces in result.hypotheses],
+                    result.scores,
+                    False,
+                )
                 if self._has_scores(config):
                     is_other = max(map(len, hypotheses)) >= limits[index] < longest
                 else:  # greedy: the tokens before its own maximum would be the same
@@ -237,7 +241,7 @@ class CTranslate2Engine:
             is_ended = ids[-1] == EOS_ID
             score = log_prob / penalties[len(ids)]
             ranked.append(Hypothesis(ids[:-1] if is_ended else ids, [log_prob], score, truncated=not is_ended))
-        ranked.sort(key=lambda each: -each.score)
+        ranked.sort(key=lambda hypothesis: -hypothesis.score)
         is_full = config.beam_size > 1 and len(ranked) == config.patience * config.beam_size
         del ranked[config.beam_size if config.n_best > 1 else 1 :]
         lengths = range(min(map(len, hypotheses)), max(map(len, hypotheses)) + 1)
@@ -246,22 +250,25 @@ class CTranslate2Engine:
 
     def _score_tokens(self, job: SearchJob, found: dict[int, list[Hypothesis]]) -> None:
         """Give the hypotheses the log-probabilities of their tokens, by forced decoding."""
-        shown = [(index, each) for index, ranked in found.items() for each in ranked]
+        shown = [(index, hypothesis) for index, ranked in found.items() for hypothesis in ranked]
         inputs, pieces = job.inputs, self.tokenizers.target.pieces
         scored = self._translator.score_batch(
             [self.tokenizers.source.pieces(inputs[index].source_ids) for index, _ in shown],
             # The last token of a truncated hypothesis may be at the last position.
-            [pieces([*inputs[index].start_ids, *each.ids[: len(each.ids) - each.truncated]]) for index, each in shown],
+            [
+                pieces([*inputs[index].start_ids, *hypothesis.ids[: len(hypothesis.ids) - hypothesis.truncated]])
+                for index, hypothesis in shown
+            ],
             max_batch_size=job.config.batch_tokens,
             batch_type="tokens",
             max_input_length=0,
         )
         found.update((index, []) for index in found)
-        for (index, each), result in zip(shown, scored, strict=True):
+        for (index, hypothesis), result in zip(shown, scored, strict=True):
             log_probs = list(result.log_probs)[len(inputs[index].start_ids) :]
-            if each.truncated:
-                log_probs[-1] = each.log_prob - math.fsum(log_probs[:-1])
-            found[index].append(each._replace(token_log_probs=log_probs))
+            if hypothesis.truncated:
+                log_probs[-1] = hypothesis.log_prob - math.fsum(log_probs[:-1])
+            found[index].append(hypothesis._replace(token_log_probs=log_probs))
 
 
 def ctranslate2_search(config: DecodingConfig) -> dict[str, Any]:

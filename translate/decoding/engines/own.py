@@ -51,7 +51,7 @@ class OwnEngine:
         self.forbidden = [ids for phrase in forbidden for ids in encode_forbidden(target, phrase)]
         self.shortlist = shortlist and Shortlist(*(tensor.to(model.device) for tensor in shortlist))
         self.words = build_word_tables(target)
-        learned = [each.config.max_positions for each in self.models if each.config.positions == "learned"]
+        learned = [model.config.max_positions for model in self.models if model.config.positions == "learned"]
         self.position_limit = min(learned, default=None)
 
     def check(self, config: DecodingConfig) -> None:
@@ -73,12 +73,12 @@ class OwnEngine:
         wait for each other after every product, and on a busy machine that takes ten times as long as the product.
         """
         inputs, config = job.inputs, job.config
-        order = [index for index, each in enumerate(inputs) if each.has_words]
+        order = [index for index, given in enumerate(inputs) if given.has_words]
         if not order:
             return
         # Neighbours of similar length need little padding, and the batch that needs the most memory comes first.
         order.sort(key=lambda index: -len(inputs[index].source_ids))
-        longest = max((len(each.source_ids) + 1 for each in inputs), default=0)
+        longest = max((len(given.source_ids) + 1 for given in inputs), default=0)
         stop = threading.Event()  # set when a worker has failed, or the search is interrupted
         with explain_out_of_memory(
             f"the search for the translations of {len(inputs)} texts of up to {longest} tokens",
@@ -115,28 +115,28 @@ class OwnEngine:
     def _search_share(self, job: SearchJob, order: Sequence[int], stop: threading.Event) -> None:
         """Search the sentences of one worker, until all are done or another worker fails."""
         inputs, config, device = job.inputs, job.config, self.model.device
-        source_lengths = torch.tensor([len(each.source_ids) + 1 for each in inputs])
-        tags = [token for each in inputs for token in each.start_ids]  # one for each input, or none at all
+        source_lengths = torch.tensor([len(given.source_ids) + 1 for given in inputs])
+        tags = [token for given in inputs for token in given.start_ids]  # one for each input, or none at all
         limit = self.position_limit and self.position_limit - bool(tags)
-        prefix_tokens = torch.tensor([len(each.prefix_ids) for each in inputs])
+        prefix_tokens = torch.tensor([len(given.prefix_ids) for given in inputs])
         max_lengths = maximum_lengths(
             source_lengths, config, position_limit=limit, prefix_tokens=prefix_tokens
         ).tolist()
-        for each, most in zip(inputs, max_lengths, strict=True):
-            if len(each.prefix_ids) >= most:
+        for given, most in zip(inputs, max_lengths, strict=True):
+            if len(given.prefix_ids) >= most:
                 raise InputError(
-                    f"line {each.line + 1}: the prefix has {len(each.prefix_ids)} tokens, but the model has positions"
+                    f"line {given.line + 1}: the prefix has {len(given.prefix_ids)} tokens, but the model has positions"
                     f" for {most - 1}: shorten it"
                 )
         settings = build_search_settings(config, inputs, forbidden=self.forbidden, words=self.words, device=device)
         model = CachedDecoder(
             self.models,
-            [each.source_ids for each in inputs],
+            [given.source_ids for given in inputs],
             beam_size=settings.beam_size,
             max_length=max(max_lengths),
             shortlist=self.shortlist if config.shortlist else None,
             num_read=bool(tags),
-            also_allowed=[[*each.prefix_ids, *chain.from_iterable(each.phrase_ids)] for each in inputs],
+            also_allowed=[[*given.prefix_ids, *chain.from_iterable(given.phrase_ids)] for given in inputs],
         )
         search = BeamSearch(
             model,

@@ -26,10 +26,7 @@ class FlagWords(NamedTuple):
 
 FLAGS = {  # in the order in which they are shown
     "empty": FlagWords("empty", "Empty: the model found no translation."),
-    "truncated": FlagWords(
-        "cut at the maximum length",
-        "Cut off: the translation reached the maximum length, so its end is missing.",
-    ),
+    "truncated": FlagWords("cut at the maximum length", "Cut off: the end of the translation is missing."),
     "repetitive": FlagWords("repetitive", "Repeats itself: the translation is probably wrong here."),
     "length_ratio": FlagWords(
         "far longer or shorter than the source",
@@ -41,10 +38,7 @@ FLAGS = {  # in the order in which they are shown
     ),
     "unmet": FlagWords("without a required phrase", "A required phrase is missing."),
     "split": FlagWords("too long and translated in pieces", "Long: the text was translated in parts."),
-    "source_truncated": FlagWords(
-        "too long and cut",
-        "Truncated: the text exceeds the model's limit, so only its beginning was translated.",
-    ),
+    "source_truncated": FlagWords("too long and cut", "Too long: only the beginning of the text was translated."),
 }
 
 # Blocks repeated without a gap: of one to eight words, or of a few characters within a word. "had had" and "very

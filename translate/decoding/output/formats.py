@@ -47,8 +47,8 @@ def format_translations(
 
 def moses_n_best(translation: Translation, *, number: int) -> Iterator[str]:
     """Yield a sentence's n-best list as Moses writes it: number from 0 ||| text ||| features ||| score."""
-    for each in (translation, *translation.alternatives):
-        yield f"{number} ||| {each.text} ||| log_prob= {each.log_prob:.6f} ||| {each.score:.6f}"
+    for entry in (translation, *translation.alternatives):
+        yield f"{number} ||| {entry.text} ||| log_prob= {entry.log_prob:.6f} ||| {entry.score:.6f}"
 
 
 def describe(translation: Translation, translator: Translator, *, number: int) -> dict[str, Any]:
@@ -65,14 +65,14 @@ def describe(translation: Translation, translator: Translator, *, number: int) -
     """
     target = translator.tokenizers.target
 
-    def summary(each: Translation) -> dict[str, Any]:
-        ids = [part.ids + [EOS_ID] * (len(part.token_log_probs) - len(part.ids)) for part in each.parts]
+    def summary(made: Translation) -> dict[str, Any]:
+        ids = [part.ids + [EOS_ID] * (len(part.token_log_probs) - len(part.ids)) for part in made.parts]
         return {
-            "translation": each.text,
+            "translation": made.text,
             "tokens": target.pieces(list(chain.from_iterable(ids))),
-            "log_prob": each.log_prob,
-            "score": each.score,
-            "token_log_probs": list(each.token_log_probs),
+            "log_prob": made.log_prob,
+            "score": made.score,
+            "token_log_probs": list(made.token_log_probs),
         }
 
     return {

@@ -52,7 +52,7 @@ class NextTokenModel(Protocol[Cache]):
         ...
 
     def reorder(self, cache: Cache, beam_indices: Int[Tensor, "batch beam"]) -> Cache:
-        """Reorders the cache: each hypothesis continues the one in the slot that its index names, in its sentence."""
+        """Moves hypotheses in the cache: slot b of each sentence continues what was in its slot `beam_indices[b]`."""
         ...
 
     def select_rows(self, cache: Cache, rows: Sequence[int]) -> Cache:
@@ -71,7 +71,7 @@ scores. A hypothesis whose tokens are all forbidden ends there.
 
 
 OnStep = Callable[[int, list[int]], object]
-"""Is called with a sentence's number and the tokens of its best open hypothesis so far."""
+"""Receives a sentence's number and the tokens of its best open hypothesis so far."""
 
 
 class SearchSettings(NamedTuple):
@@ -121,9 +121,10 @@ class BeamSearch(Generic[Cache]):
         """Search the sentences.
 
         Args:
-            order: Their numbers. Neighbours of similar source lengths, the longest first, waste least.
-            is_stopped: Is asked before each step; true ends the search.
-            on_step: Shows the hypotheses as they grow. Those of greedy search only grow; a beam may change its mind.
+            order: Their numbers: the longest source first, so that neighbours have similar lengths and need little
+                padding.
+            is_stopped: Called before each step; True ends the search.
+            on_step: Shows the hypotheses as they grow. With greedy search they only grow; a beam may change its mind.
 
         Yields:
             The number of a sentence and its hypotheses, the best score first, as soon as they are certain. A sentence

@@ -45,7 +45,7 @@ class CachedDecoder:
         models: The model, and the others of an ensemble, with the same tokenizers.
         source_ids: The sentences, without special symbols.
         max_length: The most target positions of any sentence.
-        shortlist: Leaves each sentence the tokens that may translate it; the others get no probability.
+        shortlist: Allows each sentence only the tokens that may translate it; the others get no probability.
         also_allowed: For each sentence, tokens that are allowed in addition to the shortlist.
         num_read: Start symbols that the decoder reads before the one with which the search begins.
     """
@@ -98,7 +98,7 @@ class CachedDecoder:
         bias = torch.zeros(len(of_rows), 1, len(ids), device=of_rows.device)
         bias.masked_fill_(~of_rows[:, None, ids], -torch.inf)
         layers = [model.output for model in self.models]
-        outputs = tuple((each.weight[ids], None if each.bias is None else each.bias[ids]) for each in layers)
+        outputs = tuple((layer.weight[ids], None if layer.bias is None else layer.bias[ids]) for layer in layers)
         return AllowedTokens(of_rows, ids, bias, outputs)
 
     def step(
@@ -128,11 +128,11 @@ class CachedDecoder:
 
     def reorder(self, cache: Caches, beam_indices: Int[Tensor, "batch beam"]) -> Caches:
         """See `NextTokenModel.reorder`."""
-        return cache._replace(decoders=tuple(each.reorder(beam_indices) for each in cache.decoders))
+        return cache._replace(decoders=tuple(decoder.reorder(beam_indices) for decoder in cache.decoders))
 
     def select_rows(self, cache: Caches, rows: Sequence[int]) -> Caches:
         """See `NextTokenModel.select_rows`."""
-        decoders = tuple(each.select_rows(rows) for each in cache.decoders)
+        decoders = tuple(decoder.select_rows(rows) for decoder in cache.decoders)
         if cache.allowed is None:
             return Caches(decoders)
         of_rows = cache.allowed.of_rows

@@ -146,14 +146,14 @@ def _newest_tokens(state: BeamState, count: int) -> Int[Tensor, "batch beam {cou
 def _tables(phrases: Sequence[Sequence[int]], device: torch.device) -> list[Int[Tensor, "_ _"]]:
     """One table of phrases for each length. Phrases come in order of length; a single table would need padding."""
     by_length = itertools.groupby(phrases, key=len)
-    return [copy_to_device(torch.tensor(list(each), dtype=torch.long), device) for _, each in by_length]
+    return [copy_to_device(torch.tensor(list(group), dtype=torch.long), device) for _, group in by_length]
 
 
 def _ends_with(state: BeamState, tables: Sequence[Int[Tensor, "_ _"]]) -> Bool[Tensor, "batch beam phrases"]:
     """Whether a hypothesis ends with each phrase of the tables, which may be empty; the last table has the longest."""
     longest = tables[-1].shape[1]
     newest = _newest_tokens(state, longest)[:, :, None]
-    return torch.cat([(newest[..., longest - each.shape[1] :] == each).all(dim=3) for each in tables], dim=2)
+    return torch.cat([(newest[..., longest - table.shape[1] :] == table).all(dim=3) for table in tables], dim=2)
 
 
 def _longest(state: BeamState) -> int:

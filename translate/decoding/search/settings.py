@@ -29,32 +29,35 @@ def build_search_settings(
     """The settings of a search through all `inputs`, for translations without any of the `forbidden` phrases.
 
     Raises:
-        InputError: Settings or constraints exclude each other.
+        InputError: Settings or constraints contradict each other.
     """
     never = [(phrase, words) for phrase in forbidden]
     if config.forbidden_ids:
         exact = _without_words(words)
         never += [(list(ids), exact) for ids in config.forbidden_ids]
-    for each in inputs:
-        for name, ids in [("the prefix", each.prefix_ids), *zip(map(repr, each.phrases), each.phrase_ids, strict=True)]:
+    for given in inputs:
+        for name, ids in [
+            ("the prefix", given.prefix_ids),
+            *zip(map(repr, given.phrases), given.phrase_ids, strict=True),
+        ]:
             if any(contains_phrase(ids, phrase, table) for phrase, table in never):
-                raise InputError(f"line {each.line + 1}: {name} is required and contains a forbidden phrase")
+                raise InputError(f"line {given.line + 1}: {name} is required and contains a forbidden phrase")
         size = config.no_repeat_ngram
-        required = f"what is required, {', '.join(map(repr, each.phrases))},"
-        for name, texts in (("the prefix", [each.prefix_ids]), (required, each.phrase_ids)):
+        required = f"what is required, {', '.join(map(repr, given.phrases))},"
+        for name, texts in (("the prefix", [given.prefix_ids]), (required, given.phrase_ids)):
             ngrams = [ngram for ids in texts for ngram in zip(*(ids[start:] for start in range(size)), strict=False)]
             if len({*ngrams}) < len(ngrams):
                 raise InputError(
-                    f"line {each.line + 1}: {name} repeats subwords, and decoding.no_repeat_ngram = {size}"
+                    f"line {given.line + 1}: {name} repeats subwords, and decoding.no_repeat_ngram = {size}"
                 )
     words = WordTables(*(copy_to_device(table, device) for table in words))
     applied: list[LogitsProcessor] = []
-    source_lengths = torch.tensor([len(each.source_ids) + 1 for each in inputs])
+    source_lengths = torch.tensor([len(given.source_ids) + 1 for given in inputs])
     min_lengths = minimum_lengths(source_lengths, config)
     if min_lengths.any():
         applied.append(processors.MinimumLength(copy_to_device(min_lengths, device), end_id=EOS_ID))
-    if any(each.prefix_ids for each in inputs):
-        applied.append(processors.ForcedPrefix([each.prefix_ids for each in inputs], device=device))
+    if any(given.prefix_ids for given in inputs):
+        applied.append(processors.ForcedPrefix([given.prefix_ids for given in inputs], device=device))
     if forbidden:
         applied.append(processors.ForbiddenPhrases(forbidden, words))
     if config.forbidden_ids:
@@ -88,12 +91,12 @@ def _without_words(words: WordTables) -> WordTables:
 def _build_selection(
     config: DecodingConfig, inputs: Sequence[SearchInput], words: WordTables, *, device: torch.device
 ) -> SelectCandidates:
-    if any(each.phrase_ids for each in inputs):
+    if any(given.phrase_ids for given in inputs):
         if config.search != "beam":
             raise InputError("required words need decoding.search = beam")
-        return RequiredPhrases([each.phrase_ids for each in inputs], words=words, end_id=EOS_ID)
+        return RequiredPhrases([given.phrase_ids for given in inputs], words=words, end_id=EOS_ID)
     if config.search == "sample":
-        numbers = [each.line + (each.piece << 32) for each in inputs]
+        numbers = [given.line + (given.piece << 32) for given in inputs]
         return TokenSampler(
             temperature=config.temperature,
             top_k=config.top_k,

@@ -127,7 +127,7 @@ def make_shortlist(run_path: Path, *, num_frequent: int, num_translations: int) 
     config = read_resolved_config(run.config)
     tokenizers, languages = load_tokenizers(run.tokenizer), Languages(config.data)
     pairs: list[EncodedPair] = []
-    corpora = [augment_corpus(each) for each in TrainingStreams(config.data).first]
+    corpora = [augment_corpus(corpus) for corpus in TrainingStreams(config.data).first]
     share = min(1.0, MAX_PAIRS / sum(len(texts.sources) for texts in corpora))
     for texts in corpora:
         spaced = (SpacedText(side, math.ceil(share * len(side))) for side in (texts.sources, texts.targets))
