@@ -45,21 +45,18 @@ def choose_translation(
     If several hypotheses spell the same text with different subwords, the best one is kept; samples may repeat a text.
     With `decoding.mbr` the best is the one with the least risk among those that omit the fewest phrases.
     """
-    hypotheses = hypotheses or [Hypothesis([], [], 0.0, truncated=False)]
-    ranked = [
-        (hypothesis, unmet_phrases(hypothesis.ids, given.phrases, tokenizers.target)) for hypothesis in hypotheses
-    ]
+    hypotheses, target = hypotheses or [Hypothesis([], [], 0.0, truncated=False)], tokenizers.target
+    ranked = [(hypothesis, unmet_phrases(hypothesis.ids, given.phrases, target)) for hypothesis in hypotheses]
     # A hypothesis that was cut at its maximum length may omit phrases and still have the best score.
     ranked.sort(key=lambda pair: len(pair[1]))
     if config.mbr != "none":
         ranked = [pair for pair in ranked if len(pair[1]) == len(ranked[0][1])][: config.mbr_candidates]
-        texts = [spell(hypothesis.ids, tokenizers.target) for hypothesis, _ in ranked]
-        utilities = expected_utilities(texts)
+        utilities = expected_utilities([spell(hypothesis.ids, target) for hypothesis, _ in ranked])
         ranked = [ranked[utilities.index(max(utilities))]]
     found: list[Translation] = []
     source_ids = given.source_ids[given.num_tags :]
     for hypothesis, unmet in ranked:
-        text = spell(hypothesis.ids, tokenizers.target)
+        text = spell(hypothesis.ids, target)
         if config.search == "beam" and any(text == other.text for other in found):
             continue
         has_token_scores = len(hypothesis.token_log_probs) == len(hypothesis.ids) + (not hypothesis.truncated)
@@ -75,7 +72,7 @@ def choose_translation(
                 token_log_probs=hypothesis.token_log_probs if has_token_scores else (),
                 source_ids=source_ids,
                 unmet=unmet,
-                tokens=tokenizers.target.pieces(hypothesis.ids),
+                tokens=target.pieces(hypothesis.ids),
                 source_tokens=tokenizers.source.pieces(source_ids),
                 direction=given.direction,
             )

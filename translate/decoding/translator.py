@@ -1,5 +1,6 @@
 """Text in, text out: lines are tokenized, searched by an engine in buffers, detokenized, and returned in order."""
 
+import functools
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -403,6 +404,7 @@ class Translator:
                     ]
                 phrases = merge_phrases(() if len(pieces) > 1 else request.required, terms)
                 has_prefix = number == 0 and bool(request.prefix.strip())
+                encode = functools.partial(encode_phrase, tokenizers.target, place=f"line {line + 1}: ")
                 given = SearchInput(
                     line=line,
                     piece=number,
@@ -412,19 +414,12 @@ class Translator:
                     direction=direction,
                     num_tags=len(tag_ids),
                     start_ids=start_ids,
-                    prefix_ids=self._encode(request.prefix, line, is_prefix=True) if has_prefix else [],
+                    prefix_ids=encode(request.prefix, is_prefix=True) if has_prefix else [],
                     phrases=phrases,
-                    phrase_ids=[term_ids.get(phrase) or self._encode(phrase, line) for phrase in phrases],
+                    phrase_ids=[term_ids.get(phrase) or encode(phrase) for phrase in phrases],
                 )
                 inputs_by_line[-1].append(given)
         return inputs_by_line
-
-    def _encode(self, phrase: str, line: int, *, is_prefix: bool = False) -> list[int]:
-        """The ids of a phrase that is required of a line, whose number errors name."""
-        try:
-            return encode_phrase(self.tokenizers.target, phrase, is_prefix=is_prefix)
-        except InputError as error:
-            raise InputError(f"line {line + 1}: {error}") from error
 
     def _translation(self, given: SearchInput, hypotheses: list[Hypothesis]) -> Translation:
         """The translation of an input. If there is a reverse model, it reranks the hypotheses first."""

@@ -77,23 +77,25 @@ def is_mark(character: str) -> bool:
     return unicodedata.category(character)[0] == "M"
 
 
-def encode_phrase(tokenizer: Tokenizer, text: str, *, is_prefix: bool = False) -> list[int]:
+def encode_phrase(tokenizer: Tokenizer, text: str, *, is_prefix: bool = False, place: str = "") -> list[int]:
     """The ids that spell a phrase in a translation, as separate words: "dog" begins with the space before it.
 
     A phrase that begins in a script without spaces has none before it, as within a sentence.
 
     Args:
         is_prefix: The phrase is at the beginning of the translation.
+        place: Where the phrase was given, for errors, such as "line 3: ".
 
     Raises:
         InputError: The phrase has no text, or the vocabulary cannot spell it.
     """
     ids = tokenizer.encode(text)
     if not ids:
-        raise InputError(f"the phrase {text!r} is empty; name a word, or leave it out")
+        raise InputError(f"{place}the phrase {text!r} is empty; name a word, or leave it out")
     if UNK_ID in ids:
         unknown = [character for character in dict.fromkeys(text) if UNK_ID in tokenizer.encode(character)] or [text]
-        raise InputError(f"the phrase {text!r}: the target vocabulary cannot spell {', '.join(map(repr, unknown))}")
+        spelt = ", ".join(map(repr, unknown))
+        raise InputError(f"{place}the phrase {text!r}: the target vocabulary cannot spell {spelt}")
     if not is_prefix and _UNSPACED.match(text.lstrip()):
         _warn_of_subwords(tokenizer.name)
         comma, within = (tokenizer.encode(f",{each}") for each in ("", text.strip()))

@@ -167,15 +167,11 @@ class CTranslate2Engine:
                 except (RuntimeError, ValueError, LookupError) as error:
                     hint = f"Lower decoding.batch_tokens, or remove {self.folder}, to convert the run again"
                     raise RunError(f"CTranslate2 cannot translate: {error}. {hint}") from error
-                hypotheses, scores, is_other = (
-                    [pieces[num_start:] for pieces in result.hypotheses],
-                    result.scores,
-                    False,
-                )
+                hypotheses = [pieces[num_start:] for pieces in result.hypotheses]
                 if self._has_scores(config):
-                    is_other = max(map(len, hypotheses)) >= limits[index] < longest
+                    scores, is_other = result.scores, max(map(len, hypotheses)) >= limits[index] < longest
                 else:  # greedy: the tokens before its own maximum would be the same
-                    hypotheses, scores = [hypotheses[0][: limits[index]]], [math.nan]
+                    hypotheses, scores, is_other = [hypotheses[0][: limits[index]]], [math.nan], False
                 is_other = is_other or not self._never.isdisjoint(itertools.chain(*hypotheses))
                 if ranked := [] if is_other else self._rank(hypotheses, scores, penalties, config, num_start):
                     found[index] = ranked
@@ -251,14 +247,12 @@ class CTranslate2Engine:
     def _score_tokens(self, job: SearchJob, found: dict[int, list[Hypothesis]]) -> None:
         """Give the hypotheses the log-probabilities of their tokens, by forced decoding."""
         shown = [(index, hypothesis) for index, ranked in found.items() for hypothesis in ranked]
+        # The last token of a truncated hypothesis may be at the last position.
+        scored_ids = [hypothesis.ids[: len(hypothesis.ids) - hypothesis.truncated] for _, hypothesis in shown]
         inputs, pieces = job.inputs, self.tokenizers.target.pieces
         scored = self._translator.score_batch(
             [self.tokenizers.source.pieces(inputs[index].source_ids) for index, _ in shown],
-            # The last token of a truncated hypothesis may be at the last position.
-            [
-                pieces([*inputs[index].start_ids, *hypothesis.ids[: len(hypothesis.ids) - hypothesis.truncated]])
-                for index, hypothesis in shown
-            ],
+            [pieces([*inputs[index].start_ids, *ids]) for (index, _), ids in zip(shown, scored_ids, strict=True)],
             max_batch_size=job.config.batch_tokens,
             batch_type="tokens",
             max_input_length=0,

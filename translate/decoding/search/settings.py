@@ -36,10 +36,8 @@ def build_search_settings(
         exact = _without_words(words)
         never += [(list(ids), exact) for ids in config.forbidden_ids]
     for given in inputs:
-        for name, ids in [
-            ("the prefix", given.prefix_ids),
-            *zip(map(repr, given.phrases), given.phrase_ids, strict=True),
-        ]:
+        phrases = zip(map(repr, given.phrases), given.phrase_ids, strict=True)
+        for name, ids in [("the prefix", given.prefix_ids), *phrases]:
             if any(contains_phrase(ids, phrase, table) for phrase, table in never):
                 raise InputError(f"line {given.line + 1}: {name} is required and contains a forbidden phrase")
         size = config.no_repeat_ngram
