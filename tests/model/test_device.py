@@ -82,7 +82,7 @@ def test_auto_without_a_question_to_ask_is_fp32(monkeypatch: pytest.MonkeyPatch)
     assert choose_precision("auto", torch.device("mps")) == "fp32"
 
 
-def test_a_device_with_streams_is_given_work_and_not_waited_for(pretend: PretendDevice) -> None:
+def test_an_asynchronous_device_is_given_work_and_not_waited_for(pretend: PretendDevice) -> None:
     assert choose_device("pretend") == torch.device("pretend") and is_asynchronous(pretend.device)
     assert choose_precision("auto", pretend.device) == "bf16"
     with pretend.counting() as crossings:

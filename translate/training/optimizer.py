@@ -171,7 +171,7 @@ def learning_rate(step: int, config: TrainingConfig, *, d_model: int) -> float:
 
 
 def ends_at_max_steps(config: TrainingConfig) -> bool:
-    """Whether the schedule falls until `max_steps`, where it is `final_learning_rate`: the formula itself tells."""
+    """Whether the schedule falls until `max_steps`, to `final_learning_rate`; this is asked of the formula itself."""
     last, falls_to_zero = max(config.max_steps, config.warmup_steps + 1), {"final_learning_rate": 0.0}
     return learning_rate(last, config.model_copy(update=falls_to_zero), d_model=1) == 0.0
 
