@@ -2,7 +2,6 @@
 
 import re
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 import torch
@@ -13,41 +12,24 @@ from translate.data.cache import DataCache
 from translate.data.corpora import data_fingerprint
 from translate.decoding.counterparts import COUNTERPARTS
 from translate.errors import InputError
-from translate.training.preparation import TrainingData, check_validation, make_tokenizers, prepare_data, read_corpora
+from translate.training.preparation import check_validation, make_tokenizers, prepare_data, read_corpora
 
 LEARNED = ("model.positions=learned", "model.max_positions=4", "data.max_source_tokens=3", "data.max_target_tokens=3")
 
 
-class Prepared(NamedTuple):
-    """Everything before the first step."""
+class Prepared:
+    """Everything before the first step, with a cache in a folder or without, and the facts that two starts share."""
 
-    data: TrainingData
-    num_made: int  # entries of the cache
-
-    def is_like(self, other: "Prepared") -> bool:
-        models = [[tokenizer.model_bytes for tokenizer in prepared.data.tokenizers[:2]] for prepared in (self, other)]
-        fingerprints = [
-            data_fingerprint(prepared.data.corpora.train, prepared.data.tokenizers) for prepared in (self, other)
-        ]
-        return (
-            models[0] == models[1]
-            and fingerprints[0] == fingerprints[1]
-            and all(
-                left.indices == right.indices and all(map(torch.equal, left[:3], right[:3]))
-                for number in range(2)
-                for left, right in zip(
-                    *(prepared.data.batches.epoch(number) for prepared in (self, other)), strict=True
-                )
-            )
+    def __init__(self, config: Config, folder: Path | None) -> None:
+        cache = None if folder is None else DataCache(folder=folder)
+        data = prepare_data(config, device=torch.device("cpu"), cache=cache)
+        self.tokenizers, self.num_made = data.tokenizers, 0 if cache is None else cache.num_made
+        batches = [batch for number in range(2) for batch in data.batches.epoch(number)]
+        self.facts = (
+            [tokenizer.model_bytes for tokenizer in data.tokenizers[:2]],
+            data_fingerprint(data.corpora.train, data.tokenizers),
+            [(batch.indices, *(ids.tolist() for ids in batch[:3])) for batch in batches],
         )
-
-
-def prepare(config: Config, folder: Path | None) -> Prepared:
-    """Prepare with a cache in a folder, or without."""
-    cache = None if folder is None else DataCache(folder=folder)
-    return Prepared(
-        prepare_data(config, device=torch.device("cpu"), cache=cache), 0 if cache is None else cache.num_made
-    )
 
 
 @pytest.mark.parametrize(("vocabulary", "num_entries", "sampling"), [("joint", 3, "0.2"), ("separate", 4, "null")])
@@ -58,23 +40,23 @@ def test_the_second_start_is_the_first(
     config = digits(
         f"tokenizer.vocabulary={vocabulary}", "model.tie_embeddings=none", f"tokenizer.subword_sampling={sampling}"
     )
-    without, first, second = prepare(config, None), prepare(config, folder), prepare(config, folder)
-    assert first.is_like(without) and second.is_like(without)
+    without, first, second = Prepared(config, None), Prepared(config, folder), Prepared(config, folder)
+    assert first.facts == without.facts == second.facts
     assert (first.num_made, second.num_made) == (num_entries, 0)
     assert len(list(folder.iterdir())) == num_entries
 
 
 def test_only_what_decides_counts(digits: Digits, tmp_path: Path) -> None:
     folder = tmp_path / "cache"
-    assert prepare(digits(), folder).num_made == 3
+    assert Prepared(digits(), folder).num_made == 3
     # What is filtered, sampled, batched and how often it is seen is decided after encoding.
     same = digits("data.max_source_tokens=5", "tokenizer.subword_sampling=0.1", "training.batch_tokens=200",
                   "training.seed=5", "training.threads=1")  # fmt: skip
-    assert prepare(same, folder).num_made == 0
-    assert prepare(digits("tokenizer.vocab_size=39"), folder).num_made == 3
+    assert Prepared(same, folder).num_made == 0
+    assert Prepared(digits("tokenizer.vocab_size=39"), folder).num_made == 3
     text = (tmp_path / "train.in").read_text(encoding="utf-8")
     (tmp_path / "train.in").write_text(text.replace("0", "1", 1), encoding="utf-8")
-    assert prepare(digits(), folder).num_made == 2  # the same tokenizer came out, and the targets' ids are there
+    assert Prepared(digits(), folder).num_made == 2  # the same tokenizer came out, and the targets' ids are there
 
 
 def test_the_tokenizer_has_seen_capitals_and_no_typos(digits: Digits, tmp_path: Path) -> None:
@@ -82,16 +64,13 @@ def test_the_tokenizer_has_seen_capitals_and_no_typos(digits: Digits, tmp_path: 
     for path in tmp_path.glob("*.[io]*"):
         path.write_text(path.read_text().translate(str.maketrans("0123456789", "abcdefghij")))
     folder, capitals = tmp_path / "cache", "data.train.0.augment={upper_case: 1"
-    plain, upper = prepare(digits(), folder), prepare(digits(f"{capitals}}}"), folder)
-    assert plain.data.tokenizers.source.lacks("A") and not upper.data.tokenizers.source.lacks("A")
-    assert upper.data.tokenizers.source.lacks("a")
+    plain, upper = Prepared(digits(), folder), Prepared(digits(f"{capitals}}}"), folder)
+    assert plain.tokenizers.source.lacks("A") and not upper.tokenizers.source.lacks("A")
+    assert upper.tokenizers.source.lacks("a")
     assert (plain.num_made, upper.num_made) == (3, 3)
-    with_typos = prepare(digits(f"{capitals}, typos: 1}}"), folder)
-    assert (
-        with_typos.data.tokenizers.source.model_bytes == upper.data.tokenizers.source.model_bytes
-        and with_typos.num_made == 0
-    )
-    assert not with_typos.is_like(upper)
+    with_typos = Prepared(digits(f"{capitals}, typos: 1}}"), folder)
+    assert with_typos.tokenizers.source.model_bytes == upper.tokenizers.source.model_bytes and with_typos.num_made == 0
+    assert with_typos.facts != upper.facts
 
 
 @pytest.mark.parametrize(
