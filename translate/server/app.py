@@ -150,7 +150,9 @@ def _add_paths(
         how = (question.format, question.options, model.choose(question.to, question.from_))
         (found,) = await model.translate_documents(request, [question.text], *how)
         conditions = {name: count for name, count in found.conditions.items() if name != "lines"}
-        return schema.DocumentAnswer(model=model.name, **found._asdict() | {"conditions": conditions})
+        return schema.DocumentAnswer(
+            model=model.name, text=found.text, problems=found.problems, conditions=conditions, **found.counts
+        )
 
     @app.post("/score")
     async def score(request: Request, question: schema.ScoreRequest) -> schema.ScoreAnswer:
