@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from fastapi import FastAPI
-from harness import make_toy, make_two_ways, tiny_config
+from harness import make_two_ways, random_model, tiny_config, toy_tokenizers, write_run
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
@@ -31,7 +32,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
             model={"d_model": 36, "num_heads": 3, "d_ff": 64, "num_decoder_layers": 2, "dropout": 0.0, "norm": "pre"},
             decoding={"beam_size": 3, "max_length_factor": 0.3, "engine": "translate", "precision": "fp32"},
         )
-        make_toy(folder / name, config, num_steps=150, seed=seed)
+        tokenizers = toy_tokenizers(vocab_size=60, byte_fallback=False)
+        torch.manual_seed(seed)
+        model = random_model(tokenizers, noise=0.3, **config.model.model_dump(exclude_defaults=True))
+        write_run(folder / name, config, tokenizers, model)
     return [folder / "first", folder / "second"]
 
 
@@ -39,7 +43,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 def both(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """`both`, from German to English and back; it knows the name of Italian, but nothing else about it."""
     many = {"data": {"languages": ["de", "en", "it"]}}
-    made = make_two_ways(tmp_path_factory.mktemp("both"), ["both"], num_steps=150, **many)
+    made = make_two_ways(tmp_path_factory.mktemp("both"), ["both"], num_steps=0, **many)
     return made["both"].path
 
 
