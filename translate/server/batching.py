@@ -188,8 +188,10 @@ class BatchQueue:
             first = self._jobs[0]
             if first.call:
                 return [(self._jobs.popleft(), 0)]
-            turns = deque(job for job in self._jobs if job is first or (job.key == first.key and job.key is not None))
-            others = [job for job in self._jobs if job not in turns]
+            turns, others = deque[Job](), list[Job]()
+            for job in self._jobs:
+                shares = job is first or (job.key == first.key and job.key is not None)
+                (turns if shares else others).append(job)
             batch: list[tuple[Job, int]] = []
             characters = 0
             while turns and len(batch) < share and characters < BATCH_CHARACTERS:
@@ -199,7 +201,7 @@ class BatchQueue:
                 job.num_taken += 1
                 if job.num_taken < job.num_results:
                     turns.append(job)
-            self._jobs = deque([*others, *turns])
+            self._jobs = deque([*others, *turns])  # those that have had no turn come next
             self._num_computing += len(batch)
             if self._jobs:
                 self._changed.notify()
