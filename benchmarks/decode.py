@@ -82,11 +82,12 @@ def build_ctranslate2(
     import ctranslate2
 
     from translate.data.tokenizer import load_tokenizers
-    from translate.decoding.engines.ctranslate2_conversion import convert_run
+    from translate.decoding.engines.ctranslate2_conversion import convert_model
+    from translate.runs.run import open_run
 
     tokenizers = load_tokenizers(run / "tokenizer")
     engine = ctranslate2.Translator(
-        str(convert_run(run, checkpoint="best")),
+        str(convert_model(open_run(run).load_model(), checkpoint="best")),
         compute_type=compute_type,
         inter_threads=layout.workers,
         intra_threads=layout.threads,

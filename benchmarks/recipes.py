@@ -26,8 +26,8 @@ from typing import NamedTuple
 from translate.config.data import Augmentation
 from translate.config.schema import EvaluationConfig
 from translate.evaluation.compare import compare
-from translate.runs.directory import open_run
 from translate.runs.metrics import read_metrics
+from translate.runs.run import open_run
 
 _HALF = ["training.max_steps=2000", "model.dropout=0.2", "decoding.length_penalty=0.6"]
 _AUGMENT = (  # as in docs/training.md
@@ -98,7 +98,7 @@ def train_and_score(preset: str, overrides: Sequence[str], directory: Path) -> R
     scores = {name: score(directory, name) for name in SETS}
     return Run(
         directory,
-        minutes=read_metrics(open_run(directory))[-1]["minutes_so_far"],
+        minutes=read_metrics(open_run(directory).files)[-1]["minutes_so_far"],
         bleu={name: scores[name]["BLEU"] for name in SETS},
         lowercased={name: scores[name]["BLEU-lc"] for name in SETS},
         translations={

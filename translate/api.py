@@ -15,8 +15,7 @@ from typing import Any
 
 import torch
 
-from translate.config.languages import Languages
-from translate.config.load import is_run, load_config, read_resolved_config
+from translate.config.load import is_run, load_config
 from translate.config.schema import Config
 from translate.decoding import Translator
 from translate.decoding.loading import load_own_translator, load_translator
@@ -26,8 +25,9 @@ from translate.evaluation.metrics import check_lengths
 from translate.evaluation.test_sets import choose_test_set
 from translate.messages import MessageFormatter
 from translate.nearest import did_you_mean, nearest
-from translate.runs.directory import Checkpoint, open_run
+from translate.runs.directory import Checkpoint
 from translate.runs.metrics import Record, best_checkpoint_record, read_metrics
+from translate.runs.run import SavedRun, open_run
 from translate.visualize.attention import Attention, AttentionChoice, AttentionKind, AttentionUnit, look_at_attention
 
 _CURVES = {  # kind of the records, and key
@@ -37,22 +37,22 @@ _CURVES = {  # kind of the records, and key
 }
 
 
-class Run:
+class Run(SavedRun):
     """One training run on disk, with its config, its training history and its model.
 
     Raises:
-        InputError: There is no run, or a newer version wrote it.
+        InputError: There is no run, or another version wrote it in a format that this one cannot read.
         RunError: The run is damaged.
     """
 
     def __init__(self, path: str | PathLike[str]) -> None:
-        self.path = Path(os.path.expanduser(path))
-        self.config = read_resolved_config(open_run(self.path).config)
+        super().__init__(path)
+        self.check()
 
     @property
     def metrics(self) -> list[Record]:
         """The records of training in order, with their `kind` (train or validation) and `step`."""
-        return read_metrics(open_run(self.path))
+        return read_metrics(self.files)
 
     @property
     def step(self) -> int:
@@ -62,16 +62,16 @@ class Run:
     @property
     def best(self) -> Record | None:
         """The record of the best validation, whose weights are the best checkpoint; None: there was no validation."""
-        return best_checkpoint_record(open_run(self.path), self.metrics, self.config.training.best_metric)
+        return best_checkpoint_record(self.files, self.metrics, self.config.training.best_metric)
 
     def load(self, **options: Any) -> Translator:
         """The run's translator; see `translate.load`."""
-        return load(self.path, **options)
+        return load(self, **options)
 
     def __repr__(self) -> str:
-        languages, best = Languages(self.config.data), self.best
+        best = self.best
         score = "" if best is None else f", BLEU {best['BLEU']:.2f} at step {best['step']:,.0f}"
-        return f"<Run {self.path}, {languages}: {self.step:,} steps{score}>"
+        return f"<Run {self}, {self.languages}: {self.step:,} steps{score}>"
 
     def _repr_html_(self) -> str:
         """The curves, and the config's values that differ from the defaults."""
@@ -101,11 +101,11 @@ def _draw_curve(title: str, metrics: Sequence[Record], kind: str, key: str) -> s
 
 
 def load(
-    run: str | PathLike[str],
+    run: SavedRun | str | PathLike[str],
     *,
     checkpoint: Checkpoint = "best",
-    ensemble: Sequence[str | PathLike[str]] = (),
-    reverse: str | PathLike[str] | None = None,
+    ensemble: Sequence[SavedRun | str | PathLike[str]] = (),
+    reverse: SavedRun | str | PathLike[str] | None = None,
     forbidden: Sequence[str] = (),
     to: str | None = None,
     from_: str | None = None,
@@ -215,7 +215,7 @@ def _printed_log() -> Iterator[None]:
 
 
 def evaluate(
-    run: str | PathLike[str] | Run,
+    run: SavedRun | str | PathLike[str],
     *,
     test_set: str | None = None,
     sources: Sequence[str] | None = None,
@@ -241,7 +241,7 @@ def evaluate(
         InputError: Not a run, no such test set, an invalid setting, or different numbers of lines on the two sides.
         RunError: A damaged run.
     """
-    run = run if isinstance(run, Run) else Run(run)
+    run = open_run(run)
     if (sources is None) != (references is None) or (sources is not None and test_set is not None):
         raise InputError("sources and references go together, and not with test_set")
     direction = None
@@ -251,13 +251,13 @@ def evaluate(
         _, pairs = choose_test_set(run.config, name=test_set)
         sources, references, direction = pairs.sources, pairs.targets, pairs.direction
     check_lengths(sources, references, name="sources")
-    loaded = load_translator(run.path, checkpoint=checkpoint, options=options, token_scores=False)
+    loaded = load_translator(run, checkpoint=checkpoint, options=options, token_scores=False)
     translator = loaded.translator.toward(direction, to=to, from_=from_)
     return evaluation.evaluate(translator, sources, references, run.config.evaluation)
 
 
 def show_attention(
-    run: str | PathLike[str] | Run,
+    run: SavedRun | str | PathLike[str],
     source: str,
     target: str | None = None,
     *,
@@ -283,7 +283,7 @@ def show_attention(
         InputError: Not a run, no such layer or head, or a text that is empty or too long.
         RunError: A damaged run.
     """
-    path = run.path if isinstance(run, Run) else Path(os.path.expanduser(run))
-    translator, loaded = load_own_translator(path, checkpoint=checkpoint)
-    shown: dict[str, Any] = {"choice": AttentionChoice(kind, layer, head, unit), "name": path.resolve().name}
+    run = open_run(run)
+    translator, loaded = load_own_translator(run, checkpoint=checkpoint)
+    shown: dict[str, Any] = {"choice": AttentionChoice(kind, layer, head, unit), "name": run.path.resolve().name}
     return look_at_attention(translator.toward(to=to, from_=from_), source, target=target, step=loaded.step, **shown)

@@ -164,9 +164,13 @@ def read_json(path: Path, shape: type[T]) -> T:
         FileError: It cannot be read, is not JSON, or has another shape; the message names the field.
         MissingFileError: There is no such file.
     """
+    return parse_json(read_input(path), shape, path=path)
+
+
+def parse_json(content: bytes, shape: type[T], *, path: Path) -> T:
+    """The content of a JSON file as such a type; see `read_json`."""
     from pydantic import TypeAdapter, ValidationError  # only here: importing it takes as long as `--help`
 
-    content = read_input(path)
     try:
         # Not by pydantic's own reader, which refuses the escapes of names that are not UTF-8; see `text_bytes`.
         return TypeAdapter(shape).validate_python(json.loads(content))

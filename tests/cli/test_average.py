@@ -21,7 +21,7 @@ def keeping(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     settings = ["training.validate_every=1", "training.keep_last=3", "training.best_metric=loss"]
     run = RunDirectory(tmp_path_factory.mktemp("keeping") / "run")
     succeed("train", corpus / "tiny.yaml", *settings, "--run", run.path)
-    tensors, metadata = read_tensors(run.checkpoint("best"))
+    tensors, metadata, _ = read_tensors(run.checkpoint("best"))
     assert metadata == {"step": "3"}
     noise = {name: torch.randn_like(tensor) for name, tensor in tensors.items()}
     for name, sign in (("step-2", 1), ("step-3", -1), ("best", -1)):

@@ -147,7 +147,7 @@ def mistype_progress(run: Path) -> None:
     from translate.runs.checkpoint import read_tensors, write_tensors
 
     for path in (run / "checkpoints").glob("[lp]*.safetensors"):
-        tensors, metadata = read_tensors(path)
+        tensors, metadata, _ = read_tensors(path)
         metadata["progress"] = metadata["progress"].replace('"metrics_bytes": ', '"metrics_bytes": -')
         write_tensors(path, tensors, metadata)
 

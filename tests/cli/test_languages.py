@@ -10,7 +10,7 @@ from harness import run_command as translate
 
 from translate.decoding.loading import load_own_translator
 from translate.decoding.sharded import ShardedDecoder
-from translate.runs.loading import load_run
+from translate.runs.run import open_run
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
@@ -75,7 +75,7 @@ def test_compare_refuses_a_set_that_a_run_cannot_translate(both: Path, run: Path
     assert f"{run} translates to en, but the test set toy-en-de is en-de:" in refused.stderr
     found = translate("compare", both, run, "--set", "toy-de-en", "--json")
     assert json.loads(found.stdout)["systems"] == ["source", "run"], found.stderr
-    loaded, codes = load_run(run), {"source_language": "deu_Latn", "target_language": "eng_Latn"}
+    loaded, codes = open_run(run).load_model(), {"source_language": "deu_Latn", "target_language": "eng_Latn"}
     config = loaded.config.model_copy(update={"data": loaded.config.data.model_copy(update=codes)})
     other = write_run(Path("other"), config, loaded.tokenizers, loaded.model)
     for systems in ([both, other, "--set", "toy-de-en"], [other, both, "--set", "first"]):
@@ -99,7 +99,7 @@ def test_a_synthetic_corpus_has_languages(both: Path, command: str) -> None:
 def test_a_corpus_of_several_languages_does_not_claim_one(both: Path) -> None:
     """Unless --from chooses the training corpora of one."""
     write_lines(Path("toy.fr"), FRENCH)
-    loaded = load_run(both)
+    loaded = open_run(both).load_model()
     data = loaded.config.data
     french = data.train[0].model_copy(update={"source": Path("toy.fr"), "source_language": "fr"})
     config = loaded.config.model_copy(update={"data": data.model_copy(update={"train": (*data.train, french)})})
@@ -116,7 +116,7 @@ def test_a_corpus_of_several_languages_does_not_claim_one(both: Path) -> None:
 
 def test_the_source_of_a_fine_tuning_is_not_assumed(both: Path) -> None:
     """With --to alone, nothing says which language a text is in, unless only one was trained to be translated so."""
-    loaded = load_run(both)
+    loaded = open_run(both).load_model()
     (german, _), languages = loaded.config.data.train, ("de", "en", "fr")
     data = {"train": (german.model_copy(update={"source_language": "fr"}),), "languages": languages}
     config = loaded.config.model_copy(update={"data": loaded.config.data.model_copy(update=data)})

@@ -10,7 +10,7 @@ from harness import run_command as translate
 from harness import succeed
 
 from translate.runs.checkpoint import read_tensors, write_tensors
-from translate.runs.loading import load_run
+from translate.runs.run import open_run
 
 
 def states(folder: Path) -> dict[str, str]:
@@ -47,7 +47,7 @@ def test_a_run_in_each_state(copied: Path) -> None:
 def test_the_facts(run: Path) -> None:
     found = json.loads(translate("info", run, "--json").stdout)
     assert (found["languages"], found["data"]) == (["de-en"], ["train.de, train.en"])
-    assert found["num_parameters"] == load_run(run).model.num_parameters
+    assert found["num_parameters"] == open_run(run).load_model().model.num_parameters
     assert (found["step"], found["max_steps"], found["checkpoints"]) == (3, 3, ["best", "last", "previous"])
     lines = translate("info", run).stdout.splitlines()
     assert lines[0] == str(run) and f"{found['num_parameters']:,} parameters" in lines[3]

@@ -10,7 +10,7 @@ from harness import TAGS, Toy, make_two_ways, teach, tiny_config, toy_sentences,
 from translate.config.decoding import DecodingConfig
 from translate.data.tokenizer import prepare_tokenizers
 from translate.decoding import Translator
-from translate.runs.loading import build_model
+from translate.runs.weights import build_model
 
 WORDS = {"Hund": "dog", "Haus": "house", "läuft": "runs", "schläft": "sleeps", "grün": "green"}
 WORDS |= {"Straße": "street", "und": "and", "der": "the"}

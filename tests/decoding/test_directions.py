@@ -16,7 +16,7 @@ from translate.decoding.output.formats import CorpusScore, format_translations, 
 from translate.decoding.search.shortlist import make_shortlist, read_shortlist
 from translate.decoding.splitting import split_source
 from translate.errors import InputError
-from translate.runs.loading import load_run
+from translate.runs.run import open_run
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
@@ -78,7 +78,7 @@ def test_a_run_is_its_own_reverse(both: Toy) -> None:
 
 def test_an_unknown_language_is_refused_before_a_conversion(both: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
-    monkeypatch.setattr("translate.decoding.loading.convert_run", lambda *_, **__: pytest.fail("converted"))
+    monkeypatch.setattr("translate.decoding.loading.convert_model", lambda *_, **__: pytest.fail("converted"))
     with pytest.raises(InputError, match="'fr' is not one of them"):
         translate.load(both.path, to="fr", engine="ctranslate2")
 
@@ -178,7 +178,7 @@ def test_a_shortlist_has_words_of_both_languages(tmp_path: Path, monkeypatch: py
     write_lines(Path("toy.en"), ["dog runs"] * 9)
     run = make_two_ways(tmp_path, ["source"], num_steps=0)["source"]
     assert make_shortlist(run.path, num_frequent=0, num_translations=5) == 18
-    shortlist, target = read_shortlist(load_run(run.path)), run.tokenizers.target
+    shortlist, target = read_shortlist(open_run(run.path)), run.tokenizers.target
     for tag, words in (("<2en>", "dog runs"), ("<2de>", "Hund läuft")):
         assert set(shortlist.translations[target.tag_id(tag)].tolist()) & set(target.encode(words))
         assert target.tag_id(tag) not in shortlist.translations[target.tag_id(tag)], "no tag is generated"

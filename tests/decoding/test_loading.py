@@ -1,11 +1,16 @@
 """`translate.load`: from a run directory to typed translations, with settings and other runs."""
 
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from harness import Toy, tiny_config, write_run
+from harness import Toy, succeed, tiny_config, write_run
+from safetensors import safe_open
 
 import translate
 from translate.config.schema import TokenizerConfig
@@ -15,7 +20,8 @@ from translate.decoding.counterparts import COUNTERPARTS, Counterparts
 from translate.decoding.engines.own import OwnEngine
 from translate.decoding.loading import load_own_translator, resolve_auto
 from translate.errors import InputError
-from translate.runs.loading import build_model
+from translate.runs import checkpoint
+from translate.runs.weights import build_model
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +48,46 @@ def test_the_translator_of_a_run(toy: Toy, run: Path) -> None:
     assert f"Translator {run}, de → en: " in repr(loaded)
     translations = loaded.translate(lines)
     assert texts(Translator(toy.model, toy.tokenizers, loaded.config), lines) == [each.text for each in translations]
+
+
+@pytest.fixture
+def opened(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path, Counter[str]]]:
+    """A copy of the run, and how often each of its files is opened to read it."""
+    copy, counts = Path(shutil.copytree(run, tmp_path / "run")), Counter[str]()
+
+    def count(path: object, mode: str | None = "r") -> None:
+        if isinstance(path, str | Path) and Path(path).is_relative_to(copy) and mode and mode[0] == "r":
+            counts[str(Path(path).relative_to(copy))] += 1
+
+    def open_tensors(path: Path, **options: Any) -> Any:
+        count(path)
+        return safe_open(path, **options)
+
+    monkeypatch.setattr(checkpoint, "safe_open", open_tensors)  # which Python does not see
+    _LISTENERS.append(count)
+    yield copy, counts
+    _LISTENERS.clear()
+
+
+_LISTENERS: list[Callable[..., None]] = []
+sys.addaudithook(lambda event, values: [hear(*values[:2]) for hear in _LISTENERS] if event == "open" else None)
+
+
+@pytest.mark.parametrize("engine", ["translate", "ctranslate2"])
+@pytest.mark.parametrize("command", ["load", "decode"])
+def test_each_file_of_a_run_is_opened_once(opened: tuple[Path, Counter[str]], engine: str, command: str) -> None:
+    """By the command's own check of its options too; with CTranslate2 before it is converted, and after."""
+    if engine == "ctranslate2":
+        pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
+    run, counts = opened
+    for _ in range(2):
+        counts.clear()
+        if command == "load":
+            translate.load(run, engine=engine).translate("Ein Hund.")
+        else:
+            succeed("decode", run, "--engine", engine, stdin=b"Ein Hund.\n")
+        assert {"config.yaml", "run.json", "tokenizer/joint.model", "checkpoints/best.safetensors"} < counts.keys()
+        assert set(counts.values()) == {1}, counts
 
 
 def test_settings_of_the_load_and_of_a_call(toy: Toy, run: Path) -> None:

@@ -20,7 +20,7 @@ from translate.exchange import export_run
 from translate.exchange.card import CardScores, read_scores, write_card
 from translate.runs.directory import RunDirectory, create_run
 from translate.runs.initial import read_initial_weights
-from translate.runs.loading import load_run
+from translate.runs.run import open_run
 from translate.runs.summary import summarize_run
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
@@ -52,7 +52,7 @@ def run(toy: Toy, tmp_path: Path) -> RunDirectory:
 
 
 def test_scores_of_these_weights_alone(run: RunDirectory, caplog: pytest.LogCaptureFixture) -> None:
-    report, validation = read_scores(load_run(run.path), {"sacrebleu": "1.2.3"})
+    report, validation = read_scores(open_run(run.path).load_model(), {"sacrebleu": "1.2.3"})
     assert (report.set_name, report.search) == ("newest", "beam 5")
     assert report.metrics[0].interval is not None and "|tok:13a|" in report.metrics[0].signature
     assert validation.set_name == "validation" and "validations" in validation.search
@@ -68,7 +68,7 @@ def test_the_evaluation_of_the_best_weights_is_preferred(run: RunDirectory, capl
     with run.metrics.open("a") as file:
         file.write(json.dumps(record) + "\n")
     (run.evaluation / "newest" / "report.json").write_text("{")
-    [validation] = read_scores(load_run(run.path), {})
+    [validation] = read_scores(open_run(run.path).load_model(), {})
     assert validation.search == "beam 5" and validation.metrics[0].score == 41.0
     (logged,) = caplog.records
     assert "newest/report.json: is damaged" in logged.message
@@ -76,7 +76,7 @@ def test_the_evaluation_of_the_best_weights_is_preferred(run: RunDirectory, capl
 
 def test_the_hub_reads_the_header(run: RunDirectory, tmp_path: Path) -> None:
     hub = pytest.importorskip("huggingface_hub", reason="the extra `huggingface` is not installed")
-    loaded = load_run(run.path)
+    loaded = open_run(run.path).load_model()
     own = CardScores("validation, int8", "beam 5", read_scores(loaded, {})[0].metrics)
     write_card(tmp_path, loaded, to="ctranslate2", name="mine", rounded="int8", scores=[own])
     card = hub.ModelCard((tmp_path / "README.md").read_text(encoding="utf-8"))
@@ -148,7 +148,8 @@ def test_the_snippet_knows_the_limit_of_the_positions(
     toy: Toy, tmp_path: Path, to: str, positions: str, limit: int | None
 ) -> None:
     shape = toy.config.model.model_copy(update={"positions": positions, "max_positions": 79})
-    loaded = load_run(toy.path)._replace(config=toy.config.model_copy(update={"model": shape}))
+    loaded = open_run(toy.path).load_model()
+    loaded.run.config = toy.config.model_copy(update={"model": shape})
     if to == "huggingface" and positions != "sinusoidal":
         (tmp_path / "modeling_translate.py").touch()
     (tmp_path / "tokenizer.json").touch()  # for which there is code in JavaScript
@@ -198,7 +199,7 @@ def test_an_imported_model_names_its_source_and_licence(
     text = f"---\r\nlanguage: [de, en]\r\nlicense: {licence}\r\n---\r\n# opus\r\n"
     (folder / "README.md").write_bytes(text.encode())
     import_(folder, tmp_path / "run")
-    write_card(tmp_path, load_run(tmp_path / "run"), to="huggingface", name="mine")
+    write_card(tmp_path, open_run(tmp_path / "run").load_model(), to="huggingface", name="mine")
     card = hub.ModelCard((tmp_path / "README.md").read_text(encoding="utf-8"))
     assert (card.data.license, card.data.to_dict().get("license_name")) == header
     assert card.data.language == ["de", "en"]
@@ -232,7 +233,7 @@ def test_fine_tunings_keep_the_model_and_the_licences_that_they_began_with(
             write_weights(new, loaded.model, "best", 7)
     cards = []
     for run in (runs[2], tmp_path / "2-old"):
-        write_card(tmp_path, load_run(run), to="ctranslate2", name="mine")
+        write_card(tmp_path, open_run(run).load_model(), to="ctranslate2", name="mine")
         cards.append((tmp_path / "README.md").read_text(encoding="utf-8"))
     header = yaml.safe_load(cards[0].split("---\n")[1])
     assert (header.get("license"), header["base_model"]) == (shown, "me/opus-mt-de-en")
@@ -247,7 +248,7 @@ def test_fine_tunings_keep_the_model_and_the_licences_that_they_began_with(
      ("both", ["its own language", "`__de__`", "`__en__`", "prefix"])],
 )  # fmt: skip
 def test_a_model_of_several_languages_names_them(tmp_path: Path, kind: str, named: list[str]) -> None:
-    loaded = load_run(make_two_ways(tmp_path, [kind], num_steps=0)[kind].path)
+    loaded = open_run(make_two_ways(tmp_path, [kind], num_steps=0)[kind].path).load_model()
     write_card(tmp_path, loaded, to="onnx", name="both")
     card = (tmp_path / "README.md").read_text(encoding="utf-8")
     assert "language:\n- de\n- en\n" in card and "# tiny: de → en, en → de\n" in card
@@ -255,4 +256,4 @@ def test_a_model_of_several_languages_names_them(tmp_path: Path, kind: str, name
     assert in_order(tags, *named)
     assert f"max_length = min({1 + ('prefix' in named)} + int(" in card  # `generate` counts the prefix
     assert "\n| toy.de, toy.en (both directions) |" in card and "toy.en, toy.de" not in card
-    assert summarize_run(loaded.directory).data == ["toy.de, toy.en (both directions)"]
+    assert summarize_run(loaded.run).data == ["toy.de, toy.en (both directions)"]

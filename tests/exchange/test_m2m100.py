@@ -17,9 +17,11 @@ from translate.data.tokenizer import UNK_ID
 from translate.decoding.loading import load_own_translator
 from translate.errors import InputError
 from translate.exchange import export_run
+from translate.exchange.importing import ImportedModel
 from translate.exchange.language_tokenizers import load_tokenizer
 from translate.exchange.pretrained import read_pretrained
-from translate.runs.loading import LoadedRun, get_parameters, load_run
+from translate.runs.run import LoadedModel, open_run
+from translate.runs.weights import get_parameters
 
 transformers = pytest.importorskip("transformers", reason="the extra `huggingface` is not installed")
 
@@ -28,7 +30,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremo
 CODES = {"m2m100": ("de", "en", "fr"), "nllb": ("deu_Latn", "eng_Latn", "fra_Latn")}
 
 
-def assert_same_run(one: LoadedRun, other: LoadedRun) -> None:
+def assert_same_run(one: ImportedModel, other: ImportedModel | LoadedModel) -> None:
     """The same weights, ids, segmentation, languages and search."""
     weights, expected = get_parameters(one.model), get_parameters(other.model)
     assert all(torch.equal(weights[name], each) for name, each in expected.items())
@@ -79,7 +81,7 @@ def test_greedy_search_is_the_same_in_three_directions(imported: tuple[str, Path
     assert len({*found}) > 5  # languages and texts matter
     with pytest.raises(InputError, match="to"):
         translate(run, folder, ["Hund"], source=german_code, target="xyz")
-    config = load_run(run).config
+    config = open_run(run).config
     assert (config.model.norm, config.model.positions, config.model.tie_embeddings) == ("pre", "fairseq", "all")
     assert (config.data.source_language, config.data.target_language) == ("und", "und")
     assert (config.decoding.beam_size, config.decoding.max_length_constant) == (5, 28)  # without start and tag
@@ -98,7 +100,7 @@ def test_there_and_back(imported: tuple[str, Path, Path], tmp_path: Path) -> Non
     assert tokenizers[0].get_vocab() == tokenizers[1].get_vocab()
     assert "languages" in (tmp_path / "back" / "README.md").read_text()
     again = import_(tmp_path / "back", tmp_path / "again")
-    assert_same_run(again, load_run(run))
+    assert_same_run(again, open_run(run).load_model())
 
 
 @pytest.mark.parametrize(("source", "target"), [(0, 1), (0, 2)])
@@ -113,7 +115,7 @@ def test_the_export_has_the_languages_of_the_run(
     export_run(tmp_path / "run", to="huggingface", output=tmp_path / "out")
     tokenizer = load_tokenizer(tmp_path / "out")
     assert [tokenizer.src_lang, tokenizer.tgt_lang] == codes
-    tags = [load_run(tmp_path / "run").config.data.language_tag.format(code) for code in codes]
+    tags = [open_run(tmp_path / "run").config.data.language_tag.format(code) for code in codes]
     assert tokenizer.convert_ids_to_tokens(tokenizer(german[0], text_target=german[0])["input_ids"][:1]) == tags[:1]
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert in_order(card, f"such as `{tags[0]}`", "`src_lang`", f"such as `{tags[1]}`", "as the code does")
@@ -136,7 +138,7 @@ def test_an_own_run_with_tags_like_those_of_nllb(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "back" / "config.json").read_text())["model_type"] == "m2m_100"
     again = import_(tmp_path / "back", tmp_path / "again")
     assert again.config.data.languages == ("de", "en")
-    assert again.tokenizers.source.all_pieces == load_run(run).tokenizers.source.all_pieces
+    assert again.tokenizers.source.all_pieces == open_run(run).tokenizers.source.all_pieces
 
 
 def finetune(base: Path, run: Path, german: list[str], languages: tuple[str, str], **sections: Any) -> Path:
@@ -203,7 +205,7 @@ def test_a_pruned_vocabulary(
     pruned = import_(
         folder, tmp_path / "pruned", keep_languages=codes[::-1], texts=[tmp_path / "text"]
     )  # compares the numbers
-    whole = load_run(run)
+    whole = open_run(run).load_model()
     tokenizers = whole.tokenizers.source, pruned.tokenizers.source
     sizes = [each.vocab_size for each in tokenizers]
     assert sizes[1] < 0.9 * sizes[0] and pruned.config.data.languages == tuple(codes)
@@ -214,11 +216,11 @@ def test_a_pruned_vocabulary(
     other = [each.encode(" ".join(german[20:])) for each in tokenizers]
     assert len(other[1]) > len(other[0]) and 1 not in other[1]  # spelt with shorter subwords
     assert tokenizers[1].decode(other[1]) == " ".join(german[20:])
-    tags = [each.tag_id(load_run(run).config.data.language_tag.format(CODES[kind][2])) for each in tokenizers]
+    tags = [each.tag_id(open_run(run).config.data.language_tag.format(CODES[kind][2])) for each in tokenizers]
     assert tags[0] is not None and tags[1] is None
     export_run(tmp_path / "pruned", to="huggingface", output=tmp_path / "back")
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "back")
-    [tag, *ids] = tokenizer(f"{load_run(run).config.data.language_tag.format(codes[0])} {german[0]}")["input_ids"]
+    [tag, *ids] = tokenizer(f"{open_run(run).config.data.language_tag.format(codes[0])} {german[0]}")["input_ids"]
     assert tokenizer.decode(ids, skip_special_tokens=True) == german[0]
     again = import_(tmp_path / "back", tmp_path / "again")
     assert_same_run(again, pruned)

@@ -16,7 +16,7 @@ from translate.decoding.loading import load_own_translator
 from translate.errors import InputError
 from translate.model import device
 from translate.model.device import OutOfMemory
-from translate.runs.loading import load_run
+from translate.runs.run import open_run
 
 pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
 
@@ -110,7 +110,7 @@ def test_layouts(write_marian: WriteMarian, german: list[str], tmp_path: Path, o
     folder = write_marian(**options)
     languages = ["data.source_language=de", "data.target_language=en"]
     import_(folder, tmp_path / "run", *languages)  # compares the numbers
-    loaded = load_run(tmp_path / "run")
+    loaded = open_run(tmp_path / "run").load_model()
     search = loaded.config.decoding
     assert (search.beam_size, search.length_penalty, search.length_penalty_kind) == (6, 1.0, "average")
     assert (search.max_length_factor, loaded.config.data.source_language) == (2.0, "de")

@@ -18,7 +18,7 @@ from translate.exchange import export_run
 from translate.exchange.importing import convert
 from translate.exchange.pretrained import read_pretrained, search_settings
 from translate.fingerprint import fingerprint
-from translate.runs.loading import load_run
+from translate.runs.run import open_run
 
 transformers = pytest.importorskip("transformers", reason="the extra `huggingface` is not installed")
 
@@ -214,7 +214,7 @@ def test_a_name_on_the_hub_is_downloaded(
     assert origin["read_with"] == {"transformers": transformers.__version__}
     assert origin["files"]["source.spm"] == fingerprint(opus[0] / "source.spm")
     assert "pytorch_model.bin" in origin["files"]
-    config = load_run(tmp_path / "run").config
+    config = open_run(tmp_path / "run").config
     assert (config.data.source_language, config.data.target_language) == ("de", "en")
     assert (config.data.max_source_tokens, config.decoding.beam_size) == (96, 4)
     assert (config.decoding.max_length_factor, config.decoding.max_length_constant) == (0.0, 38)

@@ -14,7 +14,7 @@ from translate.data.tokenizer import prepare_tokenizers
 from translate.lint import settings
 from translate.lint.check import Report, check
 from translate.lint.settings import rate_findings, settings_findings
-from translate.runs.loading import build_model
+from translate.runs.weights import build_model
 
 Tune = Callable[..., Config]
 

@@ -34,11 +34,12 @@ from translate.data.extension import add_tags
 from translate.data.tokenizer import PAD_ID, Tokenizers, prepare_tokenizers
 from translate.decoding import Translation, Translator
 from translate.exchange import import_model
+from translate.exchange.importing import ImportedModel
 from translate.model import Transformer
 from translate.runs.checkpoint import add_prefix, read_tensors, write_checkpoint, write_tensors
 from translate.runs.directory import Checkpoint, RunDirectory, create_run
-from translate.runs.loading import LoadedRun, build_model, get_parameters
 from translate.runs.progress import Progress
+from translate.runs.weights import build_model, get_parameters
 
 Sentences = tuple[list[str], list[str]]
 MakeTranslator = Callable[..., Translator]
@@ -244,7 +245,7 @@ def _fairseq_spm() -> bytes:
     return train_spm(lines, model_type="bpe", unk_id=0, bos_id=1, eos_id=2)
 
 
-def import_(folder: Path, run: Path, *overrides: str, **options: Any) -> LoadedRun:
+def import_(folder: Path, run: Path, *overrides: str, **options: Any) -> ImportedModel:
     """Import another toolkit's model as `translate import` does."""
     return import_model(str(folder), run, overrides=overrides, command=["translate", "import"], **options)
 

@@ -11,7 +11,7 @@ from translate.config.schema import Config
 from translate.data.tokenizer import Tokenizers, prepare_tokenizers
 from translate.model import Transformer
 from translate.runs.directory import RunDirectory, create_run
-from translate.runs.loading import build_model
+from translate.runs.weights import build_model
 
 LINES = ["Ein Hund läuft.", "Zwei Hunde schlafen im Gras.", "Die Straße ist grün."]
 COMMAND = ["translate", "train", "größe.yaml"]

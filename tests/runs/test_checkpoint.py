@@ -128,7 +128,7 @@ def test_a_reader_beside_a_training_never_meets_a_torn_file(tmp_path: Path) -> N
     def read() -> None:
         step = 0
         while step < last:
-            tensors, metadata = read_tensors(path)
+            tensors, metadata, _ = read_tensors(path)
             step = int(metadata["step"])
             assert torch.equal(tensors["a"], torch.full((1000 + step % 7,), float(step)))
             has_read.set()

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 import translate
-from translate.config.load import read_resolved_config
 from translate.config.schema import Config
 from translate.data.tokenizer import Tokenizers
 from translate.errors import InputError, RunError
@@ -21,15 +20,14 @@ from translate.runs.directory import (
     check_holds_run,
     containing_run,
     create_run,
-    open_run,
     write_config,
 )
-from translate.runs.loading import load_run
+from translate.runs.run import open_run
 from translate.runs.verify import verify_run
 
 
 def test_what_a_new_run_holds(run: RunDirectory, config: Config) -> None:
-    assert read_resolved_config(run.config) == config
+    assert open_run(run.path).config == config
     assert re.search(r"^  label_smoothing: 0.1$", run.config.read_text(), flags=re.M)  # with the defaults
     description = json.loads(run.description.read_text(encoding="utf-8"))
     assert description["format"] == FORMAT == 3
@@ -62,7 +60,7 @@ def test_a_config_that_is_written_again_never_has_a_wrong_checksum(
             write_config(run, changed)
         check_file(run.config, read_checksums(run.path).get("config.yaml"))
     write_config(run, changed)
-    assert read_resolved_config(open_run(run.path).config) == changed
+    assert open_run(run.path).config == changed
     assert check_file(run.config, read_checksums(run.path)["config.yaml"])
     before = run.config.stat().st_mtime_ns
     write_config(run, changed)
@@ -101,7 +99,7 @@ def test_a_half_made_directory_is_taken(tmp_path: Path, config: Config, tokenize
         (tmp_path / "run" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "run" / name).write_text(text)
     run = create_run(tmp_path / "run", config=config, tokenizers=tokenizers, command=[])
-    assert read_resolved_config(open_run(run.path).config) == config
+    assert open_run(run.path).config == config
     assert [path.name for path in run.tokenizer.iterdir()] == ["joint.model"]
 
 
@@ -193,7 +191,7 @@ def test_a_config_may_be_edited_but_not_cut(run: RunDirectory) -> None:
     """If a config ended early, the defaults would silently make another model."""
     text = run.config.read_text()
     run.config.write_text(text.replace("beam_size: 2", "beam_size: 3"))
-    assert load_run(run.path).config.decoding.beam_size == 3
+    assert open_run(run.path).config.decoding.beam_size == 3
     for kept, lacking in (
         ("", "name, data, tokenizer, model, training, decoding, evaluation"),
         (text[: text.index("decoding:")], "decoding, evaluation"),
@@ -202,7 +200,7 @@ def test_a_config_may_be_edited_but_not_cut(run: RunDirectory) -> None:
     ):
         run.config.write_text(kept)
         with pytest.raises(InputError, match=rf"^{run.config}: .* {lacking};"):
-            load_run(run.path)
+            open_run(run.path).load_model()
 
 
 @pytest.mark.parametrize(
@@ -215,7 +213,7 @@ def test_a_link_out_of_the_run(tmp_path: Path, run: RunDirectory, name: str) -> 
         shutil.move(path, outside)
     path.symlink_to(outside)
     with pytest.raises(RunError, match=f"^{path}: is a link out of {run.path}, to {outside}"):
-        load_run(run.path)
+        open_run(run.path).load_model()
     found = verify_run(run.path).files
     assert found and all(file.state == "DAMAGED" and "a link out of" in file.detail for file in found)
 
@@ -233,4 +231,4 @@ def test_a_pipe_in_the_run(run: RunDirectory, part: str) -> None:
 
 def test_a_link_within_the_run(run: RunDirectory) -> None:
     run.checkpoint("last").symlink_to("best.safetensors")
-    assert load_run(run.path, checkpoint="last").step == 7
+    assert open_run(run.path).load_model("last").step == 7

@@ -17,7 +17,7 @@ from translate.fingerprint import fingerprint
 from translate.model import Transformer
 from translate.runs.directory import RunDirectory, create_run
 from translate.runs.initial import InitialWeights, read_initial_weights, related_tags
-from translate.runs.loading import build_model, get_parameters
+from translate.runs.weights import build_model, get_parameters
 
 
 def tuning(config: Config, run: RunDirectory, **values: object) -> Config:

@@ -113,7 +113,7 @@ def test_a_best_checkpoint_that_does_not_fit_the_last(whole_run: RunDirectory, m
     assert report.state == "MISSING" and "--checkpoint last" in report.detail
     write_weights(whole_run, model, "best", 11)
     assert report_on(whole_run, BEST).state == "ok"
-    tensors, _ = read_tensors(whole_run.checkpoint("best"))
+    tensors, _, _ = read_tensors(whole_run.checkpoint("best"))
     write_tensors(whole_run.checkpoint("best"), tensors, {"step": "7", "averaged": "6 7"})
     assert report_on(whole_run, BEST)[1:] == ("ok", "the average of steps 6, 7, 3,824 parameters")
 

@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 from translate.decoding import Translator
 from translate.decoding.loading import load_own_translator
 from translate.documents.document import translate_documents, word_weights
-from translate.runs.loading import load_run
+from translate.runs.run import open_run
 from translate.server.models import ServedModel
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
@@ -117,7 +117,7 @@ def test_services_choose_a_direction(served: TestClient, translator: Translator)
 def test_a_model_that_needs_the_source_does_not_hide_another(
     make_client: Any, both: Path, runs: list[Path], tmp_path: Path
 ) -> None:
-    loaded = load_run(runs[0])
+    loaded = open_run(runs[0]).load_model()
     data = loaded.config.data.model_copy(update={"target_language": "it"})
     italian = write_run(
         tmp_path / "italian", loaded.config.model_copy(update={"data": data}), loaded.tokenizers, loaded.model

@@ -32,7 +32,7 @@ from translate.decoding.search.settings import build_search_settings
 from translate.model import Transformer
 from translate.model.device import choose_device
 from translate.model.precision import MixedPrecision
-from translate.runs.loading import load_run
+from translate.runs.run import open_run
 from translate.training import train
 from translate.training.loss import label_smoothed_loss
 from translate.training.setup import build_train_step
@@ -260,7 +260,7 @@ def test_translations_and_scores_are_those_of_the_cpu(digits: Callable[..., Conf
     translators: list[Translator] = []
     combined: list[Translator] = []
     for device in (torch.device(DEVICE.type), torch.device("cpu")):
-        loaded, last = (load_run(tmp_path / "run", checkpoint=name, device=device) for name in ("best", "last"))
+        loaded, last = (open_run(tmp_path / "run").load_model(name, device=device) for name in ("best", "last"))
         settings = config.decoding_settings().model_copy(update={"device": device.type})
         for made, ensemble in ((translators, []), (combined, [last.model])):
             target = loaded.tokenizers.target

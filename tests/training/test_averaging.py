@@ -15,9 +15,10 @@ from translate.errors import InputError, RunError
 from translate.model import Transformer
 from translate.runs.checkpoint import add_prefix, read_tensors, write_checkpoint
 from translate.runs.directory import RunDirectory
-from translate.runs.loading import get_parameters, load_run
 from translate.runs.progress import Progress
+from translate.runs.run import open_run
 from translate.runs.verify import verify_run
+from translate.runs.weights import get_parameters
 from translate.training import averaging, best_checkpoint, trainer
 from translate.training.averaging import average_checkpoints, kept_windows
 
@@ -54,7 +55,7 @@ def test_what_is_kept_and_averaged(averaged: tuple[Path, list[str]]) -> None:
     assert tried[0]["loss"] == losses[best[0]], "the log's score of the best checkpoint"
     chosen = min(tried, key=lambda each: each["loss"])
     assert len(chosen["averaged"]) > 1, "else the rest shows nothing"
-    tensors, metadata = read_tensors(run.checkpoint("best"))
+    tensors, metadata, _ = read_tensors(run.checkpoint("best"))
     assert metadata == {"step": "30", "averaged": " ".join(map(str, chosen["averaged"]))}
     singles = [read_tensors(run.checkpoint(f"step-{step}")).tensors for step in chosen["averaged"]]
     for name, tensor in tensors.items():
@@ -66,7 +67,8 @@ def test_what_is_kept_and_averaged(averaged: tuple[Path, list[str]]) -> None:
     assert [line.split(":")[0] for line in said if line.startswith("  ")][:3] == ["  best", "  last 2", "  last 3"]
     (evaluation,) = records_of(path, "evaluation")
     assert evaluation["averaged"] == chosen["averaged"] and "best_step" not in evaluation
-    assert load_run(path).averaged == tuple(chosen["averaged"]) and load_run(path, checkpoint="step-24").averaged == ()
+    run = open_run(path)
+    assert (run.weights().averaged, run.weights("step-24").averaged) == (tuple(chosen["averaged"]), ())
     report = {file.name: file.detail for file in verify_run(path).files}
     assert report["checkpoints/best.safetensors"].startswith(f"the average of steps {shown}, ")
     assert report["checkpoints/step-24.safetensors"] == "step 24, kept" and not verify_run(path).unsound
@@ -119,8 +121,8 @@ def test_a_run_that_goes_further_never_averaged_before(
 @pytest.fixture
 def tiny(digits: Digits, averaged: tuple[Path, list[str]], tmp_path: Path) -> tuple[RunDirectory, Transformer]:
     """A copy of a run to write into, and a model of it."""
-    loaded = load_run(Path(shutil.copytree(averaged[0], tmp_path / "copy")))
-    return RunDirectory(loaded.directory), loaded.model
+    loaded = open_run(Path(shutil.copytree(averaged[0], tmp_path / "copy"))).load_model()
+    return loaded.run.files, loaded.model
 
 
 def test_a_mean_is_summed_in_fp64(tiny: tuple[RunDirectory, Transformer]) -> None:
@@ -143,7 +145,7 @@ def test_what_cannot_be_averaged(tiny: tuple[RunDirectory, Transformer]) -> None
         InputError, match=r"best\.safetensors is the average of steps .* itself: name single checkpoints"
     ):
         average_checkpoints(run, ["best", "last"], model)
-    tensors, metadata = read_tensors(run.checkpoint("step-28"))
+    tensors, metadata, _ = read_tensors(run.checkpoint("step-28"))
     name = min(tensors)
     write_checkpoint(run, "step-28", {**tensors, name: tensors[name][:1]}, metadata)
     with pytest.raises(RunError, match=r"step-28\.safetensors does not fit the model of its config: different: "):

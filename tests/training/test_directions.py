@@ -13,8 +13,8 @@ from translate.decoding.loading import load_translator
 from translate.errors import InputError
 from translate.evaluation.test_sets import choose_test_sets
 from translate.runs.directory import RunDirectory
-from translate.runs.loading import load_run
 from translate.runs.metrics import best_record, read_metrics
+from translate.runs.run import open_run
 from translate.training.preparation import count_directions, make_batches, make_tokenizers, read_corpora
 from translate.training.signals import StoppedBySignal
 from translate.training.validation import validate, validation_fingerprint
@@ -51,7 +51,7 @@ def test_each_direction_is_validated_and_the_mean_decides(digits: Digits, tmp_pa
     # Each set in its own direction: the last step's scores once more.
     test_sets = choose_test_sets(config, name="validation")
     assert [str(each.direction) for each in test_sets.values()] == ["de-en", "en-de"]
-    loaded = load_run(run, checkpoint="last")
+    loaded = open_run(run).load_model("last")
     orders = [*test_sets.values()], [*test_sets.values()][::-1]
     assert len({validation_fingerprint(order, loaded.tokenizers, config) for order in orders}) == 1
     for corpus, (_, record) in zip(test_sets.values(), parts, strict=True):

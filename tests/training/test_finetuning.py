@@ -17,9 +17,10 @@ from translate.data.tokenizer import PAD_ID
 from translate.errors import InputError
 from translate.runs.checkpoint import read_tensors
 from translate.runs.directory import RunDirectory
-from translate.runs.loading import get_parameters, load_run
 from translate.runs.metrics import best_record, read_metrics
+from translate.runs.run import open_run
 from translate.runs.verify import verify_run
+from translate.runs.weights import get_parameters
 from translate.training import trainer
 from translate.training.batch_size import override_training
 from translate.training.preparation import prepare_data
@@ -59,7 +60,7 @@ def test_the_first_loss_is_that_of_the_run(tune: Tune, tmp_path: Path) -> None:
     still = ("model.dropout=0", "model.attention_dropout=0", "model.activation_dropout=0")
     config = tune(*still, "tokenizer.subword_sampling=null", "training.max_steps=1")
     said = run_training(config, tmp_path / "new")
-    loaded, data = load_run(tmp_path / "base"), prepare_data(config, device=torch.device("cpu"))
+    loaded, data = open_run(tmp_path / "base").load_model(), prepare_data(config, device=torch.device("cpu"))
     assert data.tokenizers.source.model_bytes == loaded.tokenizers.source.model_bytes
     batch = data.batches.epoch(0)[0]
     with torch.no_grad():
@@ -83,7 +84,7 @@ def test_step_0_has_the_runs_weights_and_the_rest_is_exact_without_that_run(tune
     assert all(torch.equal(before[name], best[name]) and torch.equal(before[name], last[name]) for name in before)
     assert not verify_run(tmp_path / "new").unsound
     description = json.loads(run.description.read_text())["initialized_from"]
-    assert (description["run"], description["step"]) == ("../base", load_run(tmp_path / "base").step)
+    assert (description["run"], description["step"]) == ("../base", open_run(tmp_path / "base").load_model().step)
     shutil.rmtree(tmp_path / "base")
     resumed = load_config(str(tmp_path / "new"), require_files=True).config
     said = run_training(resumed, tmp_path / "new", resume=True)
@@ -136,7 +137,7 @@ def test_other_sets_are_scored_and_choose_nothing(tune: Tune, tmp_path: Path) ->
 def test_an_extended_vocabulary_is_trained_saved_and_tuned_again(tune: Tune, tmp_path: Path) -> None:
     extending = ("tokenizer.add_characters=true", "tokenizer.add_pieces=[<a>]")
     said = run_training(tune(*extending), tmp_path / "new")
-    base, new = load_run(tmp_path / "base"), load_run(tmp_path / "new", checkpoint="last")
+    base, new = open_run(tmp_path / "base").load_model(), open_run(tmp_path / "new").load_model("last")
     size = base.tokenizers.source.vocab_size
     assert f"Vocabulary extended by 2 to {size + 2} subwords: <a> %" in said
     assert new.tokenizers.source.pieces([size, size + 1]) == ["<a>", "%"]
@@ -147,13 +148,13 @@ def test_an_extended_vocabulary_is_trained_saved_and_tuned_again(tune: Tune, tmp
     third = tune(f"training.initialize_from={tmp_path / 'new'}", *extending, "training.max_steps=1")
     said = run_training(third, tmp_path / "third")
     assert not any("Vocabulary extended" in each for each in said)
-    assert load_run(tmp_path / "third").tokenizers.source.vocab_size == size + 2
+    assert open_run(tmp_path / "third").tokenizers.source.vocab_size == size + 2
 
 
 def test_lora_adapts_the_runs_weights_and_its_result_is_begun_with_in_turn(tune: Tune, tmp_path: Path) -> None:
     config = tune("training.lora_rank=2", "training.freeze=[encoder.0]", "training.learning_rate=0.05")
     run_training(config, tmp_path / "new")
-    before, after = (get_parameters(load_run(tmp_path / name, checkpoint=which).model) for name, which in (
+    before, after = (get_parameters(open_run(tmp_path / name).load_model(which).model) for name, which in (
         ("base", "best"), ("new", "last")
     ))  # fmt: skip
     adapted = {f"decoder.layers.0.{kind}_attention.input_projection.weight" for kind in ("self", "cross")}

@@ -10,7 +10,7 @@ from harness import write_digits
 from translate.config.schema import Config, ModelConfig
 from translate.distributed.process_group import SINGLE_PROCESS
 from translate.model import Transformer
-from translate.runs.loading import count_weights
+from translate.runs.weights import count_weights
 from translate.training import footprint
 from translate.training.preparation import make_tokenizers, read_corpora
 

@@ -15,7 +15,8 @@ from translate.evaluation.test_sets import choose_test_sets
 from translate.model.lora import is_lora
 from translate.runs.checkpoint import read_tensors
 from translate.runs.directory import RunDirectory
-from translate.runs.loading import build_model, get_parameters, load_run
+from translate.runs.run import open_run
+from translate.runs.weights import build_model, get_parameters
 from translate.training.setup import build_train_step
 
 LORA = ("training.lora_rank=3", "training.lora_targets=[query,key,feed_forward]", "training.lora_dropout=0.1")
@@ -37,14 +38,14 @@ def test_frozen_weights_stay_bit_for_bit_and_have_no_state(stateful: Digits, tmp
     num_parameters = sum(tensor.numel() for tensor in before.values())
     assert f"Model: {num_trained:,} of {num_parameters:,} parameters are trained" in said
     run = RunDirectory(tmp_path / "run")
-    last, best = read_tensors(run.checkpoint("last")).tensors, read_tensors(run.checkpoint("best")).tensors
+    last, best, _ = read_tensors(run.checkpoint("last")).tensors, read_tensors(run.checkpoint("best")).tensors
     assert best.keys() == {f"model.{name}" for name in before}
     for name in before:
         is_same = [torch.equal(tensors[f"model.{name}"], before[name]) for tensors in (last, best)]
         assert is_same == [name in frozen] * 2, name
         kept = {f"average.{name}", *(f"optimizer.{name}/{entry}" for entry in ("exp_avg", "exp_avg_sq", "step"))}
         assert kept & last.keys() == (set() if name in frozen else kept)
-    loaded = get_parameters(load_run(run.path, checkpoint="last").model)
+    loaded = get_parameters(open_run(run.path).load_model("last").model)
     for name in before:  # the average, and the frozen weights
         assert torch.equal(loaded[name], last[f"model.{name}" if name in frozen else f"average.{name}"])
 
@@ -104,7 +105,7 @@ def test_lora_saves_what_it_validates_and_all_that_it_needs(digits: Digits, tmp_
         for checkpoint in ("best", "last"):
             translator = load_translator(run.path, checkpoint=checkpoint, options=quick).translator
             evaluation = evaluate(translator, corpus.sources, corpus.targets, config.evaluation)
-            step = load_run(run.path, checkpoint=checkpoint).step
+            step = open_run(run.path).load_model(checkpoint).step
             (record,) = [record for record in validations if record["step"] == step]
             assert (record["BLEU"], record["chrF"]) == (evaluation.score("BLEU"), evaluation.score("chrF"))
             scores = translator.score(corpus.sources, [translator.tokenizers.target.encode(x) for x in corpus.targets])

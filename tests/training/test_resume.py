@@ -20,7 +20,7 @@ from translate.data.epochs import Epoch, TrainingBatches
 from translate.errors import InputError, RunError
 from translate.runs.checkpoint import read_tensors, write_checkpoint
 from translate.runs.directory import RunDirectory
-from translate.runs.loading import load_run
+from translate.runs.run import open_run
 from translate.runs.summary import summarize_run
 from translate.runs.verify import verify_run
 from translate.training import StoppedBySignal, trainer, validation
@@ -244,7 +244,7 @@ def test_a_run_that_ends_without_an_evaluation_has_ended(
     config = digits("training.validate_every=2", "training.keep_last=2", *overrides)
     run_training(config, run.path)
     assert summarize_run(run.path).state == "finished" and not records_of(run.path, "evaluation")
-    write_average(run, [f"step-{step}" for step in run.kept_steps()], load_run(run.path).model)
+    write_average(run, [f"step-{step}" for step in run.kept_steps()], open_run(run.path).load_model().model)
     average = run.checkpoint("best").read_bytes()
     assert "Training has already ended" in run_training(config, run.path, resume=True)[-1]
     assert run.checkpoint("best").read_bytes() == average
@@ -254,7 +254,7 @@ def test_a_run_that_ends_without_an_evaluation_has_ended(
 
 
 def test_another_environment_is_reported(stateful: Digits, finished: Path) -> None:
-    tensors, metadata = read_tensors(RunDirectory(finished).checkpoint("last"))
+    tensors, metadata, _ = read_tensors(RunDirectory(finished).checkpoint("last"))
     progress = json.loads(metadata["progress"])
     torch_version = progress["environment"]["torch"]
     progress["environment"]["torch"] = "2.0.0"

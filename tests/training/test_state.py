@@ -117,7 +117,7 @@ def test_kept_files_agree_with_the_progress(tmp_path: Path, keep_last: int, stay
 
 def test_state_that_is_incomplete_is_refused_by_name(stateful: Digits, finished: Path) -> None:
     run = RunDirectory(finished)
-    tensors, metadata = read_tensors(run.checkpoint("last"))
+    tensors, metadata, _ = read_tensors(run.checkpoint("last"))
 
     def refused(**changes: Any) -> str:
         changed = {name: changes.get(name, tensor) for name, tensor in tensors.items()}

@@ -19,7 +19,7 @@ from translate.errors import InputError, RunError
 from translate.evaluation.evaluate import evaluate
 from translate.evaluation.metrics import SCORES
 from translate.evaluation.test_sets import choose_test_sets
-from translate.runs.loading import load_run
+from translate.runs.run import open_run
 from translate.training import best_checkpoint, validation
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
@@ -75,7 +75,7 @@ def test_validation_bleu_is_what_evaluation_gives(
     for record, checkpoint, options in ((records[1], "last", as_in_training), (records[2], "best", {})):
         which = {} if precision == "auto" else {"engine": "translate"}
         translator = load_translator(tmp_path / "run", checkpoint=checkpoint, options={**options, **which}).translator
-        loaded = load_run(tmp_path / "run", checkpoint=checkpoint)
+        loaded = open_run(tmp_path / "run").load_model(checkpoint)
         evaluation = evaluate(translator, corpus.sources, corpus.targets, loaded.config.evaluation)
         assert {score.key: evaluation.score(score.name) for score in QUICK}.items() <= record.items()
         num_truncated = sum(translation.truncated for translation in evaluation.translations)

@@ -30,12 +30,9 @@ def average(
       translate average runs/demo
       translate average runs/demo step-800 step-900 last --dry-run
     """
-    from translate.config.load import read_resolved_config
     from translate.evaluation.test_sets import choose_test_sets
-    from translate.runs.directory import open_run
 
-    directory = open_run(run)
-    test_sets = choose_test_sets(read_resolved_config(directory.config), name="validation")
+    test_sets = choose_test_sets(run.config, name="validation")
     from translate.runs.metadata import describe_moment
     from translate.training.averaging import average_run
 
@@ -50,7 +47,7 @@ def average(
         scores = f"{scored.validation.evaluation.score('BLEU'):8.2f}{scored.validation.loss:8.3f}"
         say(f"  {scored.name:<10}{scores}  {', '.join(f'{step:,}' for step in scored.steps)}")
 
-    chosen = average_run(directory, checkpoints or (), test_sets, on_scored=show, is_dry_run=dry_run)
+    chosen = average_run(run, checkpoints or (), test_sets, on_scored=show, is_dry_run=dry_run)
     verdict = "No average is better than the best checkpoint, which stays as it is"
     if chosen.is_average:
         what = "Best" if dry_run else f"Now the best checkpoint of {run}"

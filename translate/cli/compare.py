@@ -11,7 +11,7 @@ from translate.cli.terminal.options import (
     JsonOption,
     MetricOption,
     TokenizeOption,
-    check_runs,
+    as_runs,
     find_runs,
     require_scores,
     takes_languages,
@@ -53,21 +53,18 @@ def compare(
     """
     if len(systems) < 2:
         raise InputError(f"{systems[0]}: a comparison needs at least two systems")
-    from translate.config.load import read_resolved_config
     from translate.config.schema import Config
     from translate.evaluation.test_sets import choose_test_set
     from translate.files import require_file
-    from translate.runs.directory import open_run
 
-    for system in systems:
-        if system.is_dir() or not (system.suffix or system.exists()):
-            check_runs(system)
-        else:
-            require_file(system)
-    first_run = next((system for system in systems if system.is_dir()), None)
+    runs = {system: as_runs(system) for system in systems if system.is_dir() or not (system.suffix or system.exists())}
+    for file in systems:
+        if file not in runs:
+            require_file(file)
+    first_run = next(iter(runs.values()), None)
     if first_run is None and source is None:
         raise InputError("files of translations need their source text: give --source and --reference")
-    config = Config.model_construct() if first_run is None else read_resolved_config(open_run(first_run).config)
+    config = Config.model_construct() if first_run is None else first_run.config
     scoring = config.evaluation.tokenizing(tokenize)
     name, pairs = choose_test_set(config, source=source, reference=reference, name=set_name)
     from translate.evaluation.compare import compare, translate_systems
@@ -78,9 +75,10 @@ def compare(
     programs = MetricProgram.parse_all(metric, scoring)
     page = choose_picture_file(output, "html", name="comparison") if output else None
     check_outputs({"--output": output})
-    named = dict(zip(distinct_names(systems), systems, strict=True))
+    names = distinct_names(systems)
+    named = {label: runs.get(system, system) for label, system in zip(names, systems, strict=True)}
     translations = translate_systems(named, pairs, set_name=name, languages=languages)
-    made_here = [label for label, system in named.items() if system.is_dir()]
+    made_here = [label for label, system in zip(names, systems, strict=True) if system in runs]
     how: dict[str, Any] = {"num_changes": changes, "programs": programs, "translated_here": made_here}
     comparison = compare(translations, pairs.sources, pairs.targets, scoring, **how)
     for warning in comparison.warnings:

@@ -34,6 +34,7 @@ from translate.cli.terminal.options import (
     InputFile,
     OutputFile,
     RunArgument,
+    SavedRun,
     is_alone,
     takes_decoding_options,
     takes_languages,
@@ -75,8 +76,8 @@ def decode(
     ] = "text",
     alignments: Annotated[Path | None, Option(metavar="FILE", help="Also write word alignments, as 0-0 1-2.")] = None,
     interactive: Annotated[bool, Option("--interactive", help="Answer each line of a pipe immediately.")] = False,
-    ensemble: Annotated[list[Path] | None, Option(help="Average the probabilities with another run's.", **RUN)] = None,
-    reverse: Annotated[Path | None, Option(help="Rerank the beam with a reverse-direction run.", **RUN)] = None,
+    ensemble: Annotated[list[SavedRun] | None, Option(help="Average probabilities with another run's.", **RUN)] = None,
+    reverse: Annotated[SavedRun | None, Option(help="Rerank the beam with a reverse-direction run.", **RUN)] = None,
     resume: Annotated[bool, Option("--resume", help="Keep finished parts in OUTPUT.parts, and reuse them.")] = False,
     document: Annotated[bool, Option("--document", help="Translate a document's text; keep the rest.")] = False,
     document_format: Annotated[
@@ -157,7 +158,7 @@ class _Decoding(NamedTuple):
     alignments: Path | None
     constraints: dict[str, Path]  # files by option
     output_format: Literal["text", "jsonl"]
-    runs: dict[str, list[Path]]  # by option
+    runs: dict[str, list[SavedRun]]  # by option
     checkpoint: str
     options: dict[str, Any]  # settings of the section `decoding`
     languages: dict[str, Any]  # of --to and --from

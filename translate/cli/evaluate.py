@@ -16,6 +16,7 @@ from translate.cli.terminal.options import (
     JsonOption,
     MetricOption,
     RunArgument,
+    SavedRun,
     TokenizeOption,
     require_scores,
     takes_decoding_options,
@@ -30,7 +31,7 @@ logger = logging.getLogger(__name__)
 @takes_decoding_options("search beam_size length_penalty batch_tokens precision device")
 @takes_languages
 def evaluate(
-    run: Annotated[Path | None, Argument(help="A run directory; not with --hypotheses.", **RUN)] = None,
+    run: Annotated[SavedRun | None, Argument(help="A run directory; not with --hypotheses.", **RUN)] = None,
     source: Annotated[Path | None, Option(metavar="F", help="Translate this text instead of the test sets.")] = None,
     reference: Annotated[Path | None, Option(metavar="F", help="References of --source or --hypotheses.")] = None,
     hypotheses: Annotated[Path | None, Option(metavar="F", help="Score these translations, without a run.")] = None,
@@ -81,13 +82,11 @@ def evaluate(
         return
     if run is None:
         raise InputError("name a run directory, or --hypotheses F --reference F")
-    from translate.config.load import read_resolved_config
     from translate.evaluation.programs import MetricProgram
     from translate.evaluation.scorer import Scorer
     from translate.evaluation.test_sets import choose_test_sets
-    from translate.runs.directory import open_run
 
-    config = read_resolved_config(open_run(run).config)
+    config = run.config
     scoring = config.evaluation.tokenizing(tokenize)
     scorer = Scorer(scoring, MetricProgram.parse_all(metric, scoring), report)
     test_sets = choose_test_sets(config, source=source, reference=reference, name=set_name)
@@ -163,11 +162,9 @@ def tune_decode(
     Example:
       translate tune-decode runs/demo
     """
-    from translate.config.load import read_resolved_config
     from translate.evaluation.test_sets import choose_test_sets
-    from translate.runs.directory import open_run
 
-    test_sets = choose_test_sets(read_resolved_config(open_run(run).config), name=set_name)
+    test_sets = choose_test_sets(run.config, name=set_name)
     num_lines = sum(len(pairs.sources) for pairs in test_sets.values())
     from translate.evaluation.tune import TunedSettings, tune_run
 

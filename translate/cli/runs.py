@@ -74,7 +74,7 @@ def verify(run: RunArgument, as_json: JsonOption = False) -> None:
     """
     from translate.runs.verify import verify_run
 
-    result = verify_run(run)
+    result = verify_run(run.path)
     names = {"run": str(run), "sound": not result.unsound, "version": result.writer, "created": result.created}
     document = {**names, "run_format": result.run_format, "files": plain(result.files)}
     when = f" on {result.created[:10]}" if result.created else ""

@@ -4,13 +4,12 @@ import contextlib
 import logging
 import re
 import socket
-from pathlib import Path
 from typing import Annotated, Any
 
 from typer import Argument, Option
 
 from translate.bars import show_progress
-from translate.cli.terminal.options import RUN, CheckpointOption, takes_decoding_options
+from translate.cli.terminal.options import RUN, CheckpointOption, SavedRun, takes_decoding_options
 from translate.errors import InputError, RunError, install_hint
 
 logger = logging.getLogger(__name__)
@@ -20,7 +19,7 @@ logger = logging.getLogger(__name__)
     "beam_size length_penalty engine precision workers device", unused="reverse_weight", are_defaults=True
 )
 def serve(
-    runs: Annotated[list[Path], Argument(help="Run directories; the first is the default.", **RUN)],
+    runs: Annotated[list[SavedRun], Argument(help="Run directories; the first is the default.", **RUN)],
     host: Annotated[str, Option(metavar="HOST", help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, Option(metavar="N", min=0, max=65535, help="The port; 0 chooses a free one.")] = 8000,
     token: Annotated[

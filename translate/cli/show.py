@@ -13,8 +13,9 @@ from translate.cli.terminal.options import (
     CheckpointOption,
     Decorator,
     RunArgument,
+    SavedRun,
     add_options,
-    check_runs,
+    as_runs,
     takes_languages,
 )
 from translate.errors import InputError
@@ -83,7 +84,7 @@ def show_attention(
 
     choice = AttentionChoice(kind, layer, head, "words" if words else "subwords")
     loaded = load_own_translator(run, checkpoint=checkpoint)
-    translator, name, step = loaded.translator.toward(**languages), escaped(run.resolve().name), loaded.run.step
+    translator, name, step = loaded.translator.toward(**languages), escaped(run.path.resolve().name), loaded.model.step
     attention = look_at_attention(translator, sentence, target=target, choice=choice, name=name, step=step)
     picture = attention_page(attention) if file.format == "html" else attention_picture(attention)
     _save(picture, file, f"{attention.pair.source_text} → {attention.pair.target_text}")
@@ -131,11 +132,8 @@ def show_positions(
     from translate.config.load import load_config
 
     if Path(config_or_run).is_dir():
-        check_runs(Path(config_or_run))
-        from translate.runs.loading import load_run
-
-        run = load_run(Path(config_or_run), checkpoint=checkpoint)
-        config, model, name = run.config, run.model, escaped(run.directory.resolve().name)
+        run = as_runs(config_or_run)
+        config, model, name = run.config, run.load_model(checkpoint).model, escaped(run.path.resolve().name)
     elif checkpoint != "best":
         raise InputError(f"--checkpoint {checkpoint}: {config_or_run} is not a run, so it has no weights: leave it out")
     else:
@@ -149,7 +147,7 @@ def show_positions(
 @picture_command("curves")
 def show_curves(
     file: "PictureFile",
-    runs: Annotated[list[Path], Argument(help="Run directories, finished or still training.", **RUN)],
+    runs: Annotated[list[SavedRun], Argument(help="Run directories, finished or still training.", **RUN)],
     over: Annotated[Literal["step", "minutes"], Option(help="The horizontal axis; a page starts with it.")] = "step",
 ) -> None:
     """Training curves: loss, BLEU, learning rate, speed and gradient norm, over steps or time, with a table.
@@ -185,7 +183,7 @@ def show_embeddings(
     from translate.visualize.embeddings import embeddings_picture
 
     loaded = load_own_translator(run, checkpoint=checkpoint)
-    pairs = choose_pairs(loaded.run.config, source, reference)
+    pairs = choose_pairs(run.config, source, reference)
     picture = embeddings_picture(
         loaded.translator,
         words or [],
@@ -193,7 +191,7 @@ def show_embeddings(
         targets=pairs.targets,
         num_words=number,
         num_neighbours=neighbours,
-        name=escaped(run.resolve().name),
+        name=escaped(run.path.resolve().name),
     )
     _save(picture, file)
 
@@ -235,7 +233,7 @@ def show_alignments(
 
     links_file = pharaoh or file.path.with_suffix(".align")
     loaded = load_own_translator(run, checkpoint=checkpoint)
-    translator, pairs = loaded.translator.toward(**languages), choose_pairs(loaded.run.config, source, reference)
+    translator, pairs = loaded.translator.toward(**languages), choose_pairs(run.config, source, reference)
     check_outputs({"--output": file.path, "--pharaoh": links_file})
     if first > len(pairs.sources):
         raise InputError(f"--first {first}: {source} has {len(pairs.sources)} lines")
@@ -243,7 +241,7 @@ def show_alignments(
     aligned = align_pairs(translator, pairs.sources, pairs.targets, layer=chosen.layer)
     shown = aligned[first - 1 : first - 1 + number]
     how: dict[str, Any] = {"how": chosen.description, "error_rates": chosen.error_rates}
-    picture = alignments_picture(shown, first_line=first, name=escaped(run.resolve().name), **how)
+    picture = alignments_picture(shown, first_line=first, name=escaped(run.path.resolve().name), **how)
     write_lines((format_pharaoh(pair.written) for pair in aligned), links_file)
     last = first + len(shown) - 1
     _save(

@@ -12,7 +12,14 @@ from typer import Argument, Option
 
 from translate.bars import show_progress
 from translate.cli.terminal.lines import check_outputs
-from translate.cli.terminal.options import RUN, CheckpointOption, RunArgument, takes_decoding_options, takes_languages
+from translate.cli.terminal.options import (
+    RUN,
+    CheckpointOption,
+    RunArgument,
+    SavedRun,
+    takes_decoding_options,
+    takes_languages,
+)
 from translate.cli.terminal.parts import DecodingJob, decode_in_parts, load_for_parts
 from translate.errors import InputError
 
@@ -29,7 +36,7 @@ OutputFolder = Annotated[
 @takes_decoding_options("search beam_size n_best to from_ length_penalty batch_tokens precision device")
 @takes_languages
 def distill(
-    runs: Annotated[list[Path], Argument(help="The teacher; several form an ensemble.", **RUN)],
+    runs: Annotated[list[SavedRun], Argument(help="The teacher; several form an ensemble.", **RUN)],
     output: OutputFolder,
     source: Annotated[Path | None, Option(metavar="FILE", help="Translate this instead of the training data.")] = None,
     nearest: Annotated[
@@ -94,7 +101,7 @@ class _SyntheticCorpus(NamedTuple):
     """What a command line asks for: the text to translate, the runs, and the folder of the corpus."""
 
     command: Literal["distill", "backtranslate"]
-    runs: Sequence[Path]
+    runs: Sequence[SavedRun]
     file: Path | None  # None: the sources of the training data
     output: Path
     checkpoint: str
@@ -118,11 +125,9 @@ class _SyntheticCorpus(NamedTuple):
         """Check the files, read the text, load the translator, and collect the facts that must match on all ranks."""
         from translate.atomic import explain_write_errors
         from translate.config.languages import Languages
-        from translate.config.load import read_resolved_config
         from translate.decoding import Request
         from translate.decoding.sharded import ShardedDecoder
         from translate.decoding.synthetic import PairFormat, read_monolingual, read_training_sources
-        from translate.runs.directory import open_run
 
         output, corpus = self.output, self.corpus
         check_outputs({"--output": corpus})
@@ -133,7 +138,7 @@ class _SyntheticCorpus(NamedTuple):
         for made in finished:
             if made.exists():
                 raise InputError(f"--output {output}: already has a {made.name}; name another folder, or remove it")
-        config = read_resolved_config(open_run(self.runs[0]).config)
+        config = self.runs[0].config
         direction = Languages(config.data).choose(**self.languages)
         if self.nearest is not None:  # chosen from the whole beam
             options = self.options

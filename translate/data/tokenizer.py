@@ -8,7 +8,7 @@ import contextlib
 import functools
 import io
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from operator import methodcaller
 from pathlib import Path
@@ -200,8 +200,11 @@ class Tokenizers(NamedTuple):
             (directory / f"{name}.model").write_bytes(tokenizer.model_bytes)
 
 
-def load_tokenizers(directory: Path) -> Tokenizers:
+def load_tokenizers(directory: Path, read: Callable[[Path], bytes] = read_input) -> Tokenizers:
     """Read what `Tokenizers.save` wrote.
+
+    Args:
+        read: Reads a file, and may check it.
 
     Raises:
         InputError: A file is missing or damaged, or the folder has both kinds of vocabulary.
@@ -210,10 +213,10 @@ def load_tokenizers(directory: Path) -> Tokenizers:
     if joint.exists() and (source.exists() or target.exists()):
         raise InputError(f"{directory}: has joint.model and also source.model or target.model; remove one kind")
     if joint.exists():
-        tokenizer = read_tokenizer(joint)
+        tokenizer = Tokenizer(read(joint), name=str(joint))
         return Tokenizers(tokenizer, tokenizer, "joint")
     if source.exists() or target.exists():
-        sides = read_tokenizer(source), read_tokenizer(target)
+        sides = Tokenizer(read(source), name=str(source)), Tokenizer(read(target), name=str(target))
         return Tokenizers(*sides, "joint" if sides[0].all_pieces == sides[1].all_pieces else "separate")
     raise InputError(f"{directory}: has no tokenizer: neither joint.model nor source.model and target.model")
 

@@ -3,19 +3,17 @@
 import functools
 import importlib.util
 import logging
-import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 from translate.config.decoding import DecodingConfig
-from translate.config.languages import UNKNOWN, Languages
-from translate.config.load import override_decoding, read_resolved_config
+from translate.config.languages import UNKNOWN
+from translate.config.load import override_decoding
 from translate.decoding.counterparts import find_lacking
 from translate.decoding.engines.ctranslate2 import CTranslate2Engine, check_ctranslate2, missing_settings
-from translate.decoding.engines.ctranslate2_conversion import convert_run, find_conversion
+from translate.decoding.engines.ctranslate2_conversion import convert_model, find_conversion
 from translate.decoding.engines.engine import Engine, SearchJob
 from translate.decoding.engines.own import OwnEngine
 from translate.decoding.search.shortlist import read_shortlist
@@ -25,8 +23,8 @@ from translate.memory import limit_kernel_caches
 from translate.model import Transformer
 from translate.model.device import choose_device, explain_out_of_memory
 from translate.model.precision import choose_precision
-from translate.runs.directory import Checkpoint, open_run
-from translate.runs.loading import LoadedRun, load_run
+from translate.runs.directory import Checkpoint
+from translate.runs.run import LoadedModel, SavedRun, open_run
 
 logger = logging.getLogger(__name__)
 
@@ -35,19 +33,19 @@ FEW_LINES = 20  # since loading; with fewer, our own search finishes before a co
 
 
 class LoadedTranslator(NamedTuple):
-    """A translator, and the run that it was loaded from."""
+    """A translator, and the model that it was made from."""
 
     translator: Translator
-    run: LoadedRun
+    model: LoadedModel
 
 
 def load_translator(
-    run: str | PathLike[str],
+    run: SavedRun | str | PathLike[str],
     *,
     checkpoint: Checkpoint = "best",
     options: Mapping[str, object] | None = None,
-    ensemble: Sequence[str | PathLike[str]] = (),
-    reverse: str | PathLike[str] | None = None,
+    ensemble: Sequence[SavedRun | str | PathLike[str]] = (),
+    reverse: SavedRun | str | PathLike[str] | None = None,
     forbidden: Sequence[str] = (),
     token_scores: bool = True,
     to: str | None = None,
@@ -73,10 +71,9 @@ def load_translator(
     for name, value in {"ensemble": ensemble, "forbidden": forbidden}.items():
         if isinstance(value, str | PathLike):
             raise InputError(f"{name} = {str(value)!r}: should be a list, such as [{str(value)!r}]")
-    run, *ensemble = map(os.path.expanduser, (run, *ensemble))
-    reverse = reverse and os.path.expanduser(reverse)
+    run = open_run(run)
     asked_for = {"ensemble": ensemble, "reverse": reverse, "forbidden": forbidden}
-    config = override_decoding(read_resolved_config(open_run(Path(run)).config), options or {})
+    config = override_decoding(run.config, options or {})
     given, lacking = config.decoding, find_lacking(config.model, "ctranslate2")
     chosen = resolve_auto(given, others=[*(name for name, value in asked_for.items() if value), *lacking])
     options = {**(options or {}), "engine": chosen.engine, "precision": chosen.precision}
@@ -85,16 +82,14 @@ def load_translator(
     )
     own = own.toward(to=to, from_=from_)
     engine = own.engine
-    convert = functools.partial(
-        _load_ctranslate2, own, loaded.directory, checkpoint=checkpoint, token_scores=token_scores
-    )
+    convert = functools.partial(_load_ctranslate2, own, loaded, checkpoint=checkpoint, token_scores=token_scores)
     if given.engine == "ctranslate2" or given.precision == "int8":
         engine = convert()
     elif chosen.engine == "ctranslate2":
-        conversion = functools.partial(find_conversion, loaded.directory, checkpoint=checkpoint)
-        engine = AutomaticEngine(own.engine, lambda: conversion().is_dir(), convert)
-    back = None
-    if reverse is not None and Path(reverse).resolve() == loaded.directory.resolve():
+        is_converted = find_conversion(loaded, checkpoint=checkpoint).is_dir
+        engine = AutomaticEngine(own.engine, is_converted, convert)
+    back, reverse = None, None if reverse is None else open_run(reverse)
+    if reverse is not None and reverse.path.resolve() == run.path.resolve():
         back = own.with_options(long="truncate")
     elif reverse is not None:
         same = own.config.model_dump(include={"precision", "device", "batch_tokens"})
@@ -103,11 +98,11 @@ def load_translator(
 
 
 def _load_ctranslate2(
-    own: Translator, run: Path, *, checkpoint: Checkpoint, token_scores: bool, is_new: bool = False
+    own: Translator, loaded: LoadedModel, *, checkpoint: Checkpoint, token_scores: bool, is_new: bool = False
 ) -> CTranslate2Engine:
-    """Load the converted model of a run; one that is damaged is converted again, once."""
+    """Load a converted model; one that is damaged is converted again, once."""
     assert isinstance(own.engine, OwnEngine)
-    folder = convert_run(run, checkpoint=checkpoint)
+    folder = convert_model(loaded, checkpoint=checkpoint)
     try:
         faster = CTranslate2Engine(own.engine, own.tokenizers, folder, own.config, has_token_scores=token_scores)
     except RunError as error:  # damaged, although its checksums agree
@@ -115,57 +110,57 @@ def _load_ctranslate2(
             raise RunError(f"{error}, although it was converted again; use --engine translate") from error
         logger.warning(f"{error}; converting it again")
         shutil.rmtree(folder, ignore_errors=True)
-        return _load_ctranslate2(own, run, checkpoint=checkpoint, token_scores=token_scores, is_new=True)
+        return _load_ctranslate2(own, loaded, checkpoint=checkpoint, token_scores=token_scores, is_new=True)
     logger.info(f"Searching with CTranslate2 in {own.config.precision}")
     return faster
 
 
 def load_own_translator(
-    run: str | PathLike[str],
+    run: SavedRun | str | PathLike[str],
     *,
     checkpoint: Checkpoint = "best",
     options: Mapping[str, object] | None = None,
-    ensemble: Sequence[str | PathLike[str]] = (),
+    ensemble: Sequence[SavedRun | str | PathLike[str]] = (),
     forbidden: Sequence[str] = (),
 ) -> LoadedTranslator:
     """Load a run whose own model searches and scores, in fp32 unless the precision is bf16, whatever the engine is.
 
     Args, Raises: As in `load_translator`.
     """
-    loaded = load_run(Path(run), checkpoint=checkpoint)
-    config = override_decoding(loaded.config, options or {}).decoding_settings()
+    run = open_run(run)
+    loaded = run.load_model(checkpoint)
+    config = override_decoding(run.config, options or {}).decoding_settings()
     if config.precision == "auto":
         config = config.model_copy(update={"precision": "fp32"})
-    model, tokenizers = _prepare(loaded.model, config), loaded.tokenizers
+    model, tokenizers = _prepare(loaded.model, config), run.tokenizers
     engine = OwnEngine(
         model,
         tokenizers.target,
-        ensemble=[_load_other(Path(path), loaded, config, checkpoint=checkpoint) for path in ensemble],
+        ensemble=[_load_other(open_run(other), run, config, checkpoint=checkpoint) for other in ensemble],
         forbidden=forbidden,
-        shortlist=read_shortlist(loaded) if config.shortlist else None,
+        shortlist=read_shortlist(run) if config.shortlist else None,
     )
     translator = Translator(
         engine,
         tokenizers,
         config,
-        languages=Languages(loaded.config.data),
+        languages=run.languages,
         name=str(run),
     )
     return LoadedTranslator(translator, loaded)
 
 
-def _load_other(path: Path, first: LoadedRun, config: DecodingConfig, *, checkpoint: Checkpoint) -> Transformer:
-    other = load_run(path, checkpoint=checkpoint)
+def _load_other(other: SavedRun, first: SavedRun, config: DecodingConfig, *, checkpoint: Checkpoint) -> Transformer:
     for side in ("source", "target"):
         if getattr(other.tokenizers, side).model_bytes != getattr(first.tokenizers, side).model_bytes:
             raise InputError(
-                f"{path} has a different {side} tokenizer from {first.directory}: models that decode together must have"
+                f"{other} has a different {side} tokenizer from {first}: models that decode together must have"
                 " the same; train both with one tokenizer (tokenizer.source_model, tokenizer.target_model)"
             )
-    ours, theirs = Languages(first.config.data), Languages(other.config.data)
+    ours, theirs = first.languages, other.languages
     if ours.tags_of(ours.usual) != theirs.tags_of(ours.usual):
         raise InputError(
-            f"{path} marks the direction {ours.usual} by other tags than {first.directory}: models that decode together"
+            f"{other} marks the direction {ours.usual} by other tags than {first}: models that decode together"
             " must have the same data.language_tags and data.language_tag"
         )
     known = {*theirs.sources, *theirs.targets}
@@ -173,10 +168,10 @@ def _load_other(path: Path, first: LoadedRun, config: DecodingConfig, *, checkpo
         for target in ours.targets_of(source):
             if UNKNOWN not in {source, target} | known and target not in theirs.targets_of(source):
                 raise InputError(
-                    f"{path} translates {theirs}, and not {source} → {target}: models that decode together must have"
-                    f" all directions of the first, {first.directory}"
+                    f"{other} translates {theirs}, and not {source} → {target}: models that decode together must have"
+                    f" all directions of the first, {first}"
                 )
-    return _prepare(other.model, config)
+    return _prepare(other.load_model(checkpoint).model, config)
 
 
 def _prepare(model: Transformer, config: DecodingConfig) -> Transformer:

@@ -19,7 +19,6 @@ from translate.bleu import load_bleu
 from translate.config.data import DataConfig, Direction
 from translate.config.decoding import DecodingConfig
 from translate.config.languages import UNKNOWN, Languages
-from translate.config.load import read_resolved_config
 from translate.data.cache import text_digest
 from translate.data.corpora import join_texts, read_corpus
 from translate.data.text import stream_lines
@@ -28,8 +27,9 @@ from translate.errors import InputError
 from translate.files import require_file
 from translate.fingerprint import fingerprint
 from translate.runs.checkpoint import read_tensors
-from translate.runs.directory import Checkpoint, RunDirectory
+from translate.runs.directory import Checkpoint
 from translate.runs.metadata import read_step
+from translate.runs.run import SavedRun
 from translate.trigrams import is_other_side
 
 _LINES_TO_JUDGE = 1000  # from which a text in the wrong language is recognised
@@ -82,14 +82,14 @@ class PairFormat:
 
 
 def describe_origin(
-    runs: Sequence[Path], checkpoint: Checkpoint, *, settings: DecodingConfig, counts: ConditionCounts
+    runs: Sequence[SavedRun], checkpoint: Checkpoint, *, settings: DecodingConfig, counts: ConditionCounts
 ) -> dict[str, Any]:
     """The provenance of translations, as JSON values: runs and their weights, versions, the search and its counts."""
     described = []
-    for run in map(RunDirectory, runs):
-        file = run.checkpoint(checkpoint)
+    for run in runs:
+        file = run.files.checkpoint(checkpoint)
         step = read_step(file, read_tensors(file, prefixes=()).metadata)
-        name, where = read_resolved_config(run.config).name, str(run.path.resolve())
+        name, where = run.config.name, str(run.path.resolve())
         described.append({"name": name, "run": where, "file": file.name, "step": step, "sha256": fingerprint(file)})
     return {
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -108,7 +108,7 @@ class SourceText(NamedTuple):
     inputs: list[dict[str, Any]]  # name, lines and checksum of each file or corpus
 
 
-def read_training_sources(run: Path, data: DataConfig, direction: Direction) -> SourceText:
+def read_training_sources(run: SavedRun, data: DataConfig, direction: Direction) -> SourceText:
     """Read the sources of a run's training data in a direction, and their references.
 
     Raises:
@@ -130,7 +130,7 @@ def read_training_sources(run: Path, data: DataConfig, direction: Direction) -> 
     return SourceText(*join_texts(corpora), inputs)
 
 
-def read_monolingual(file: Path, run: Path, data: DataConfig, direction: Direction) -> SourceText:
+def read_monolingual(file: Path, run: SavedRun, data: DataConfig, direction: Direction) -> SourceText:
     """Open a text, unless it looks like the target language, judging by the run's own validation corpus.
 
     Raises:

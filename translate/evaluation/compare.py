@@ -14,8 +14,6 @@ from sacrebleu.significance import PairedTest
 from translate.bars import show_progress
 from translate.bleu import load_bleu
 from translate.config.data import Direction
-from translate.config.languages import Languages
-from translate.config.load import read_resolved_config
 from translate.config.schema import EvaluationConfig
 from translate.data.corpora import ParallelCorpus
 from translate.data.text import read_lines
@@ -23,7 +21,7 @@ from translate.errors import InputError
 from translate.evaluation.metrics import SCORES
 from translate.evaluation.mistakes import find_mistakes
 from translate.evaluation.programs import LineScores, MetricProgram, run_programs
-from translate.runs.directory import open_run
+from translate.runs.run import SavedRun
 
 Tokenize = Callable[[str], str]  # by sacreBLEU: words with spaces between them
 
@@ -76,7 +74,7 @@ class Comparison(NamedTuple):
 
 
 def translate_systems(
-    systems: Mapping[str, Path], pairs: ParallelCorpus, *, set_name: str, languages: Mapping[str, str | None]
+    systems: Mapping[str, SavedRun | Path], pairs: ParallelCorpus, *, set_name: str, languages: Mapping[str, str | None]
 ) -> dict[str, list[str]]:
     """The translations of a test set by each system, a run or a file; all are checked before a run translates.
 
@@ -88,20 +86,22 @@ def translate_systems(
     """
     found: dict[str, list[str]] = {}
     for name, system in systems.items():
-        if system.is_dir():
+        if isinstance(system, SavedRun):
             _check_direction(system, pairs.direction, set_name=set_name)
         else:
             found[name] = read_lines(system)
             if len(found[name]) != len(pairs.targets):
                 here, there = f"{len(found[name]):,}", f"{len(pairs.targets):,}"
                 raise InputError(f"{name} has {here} lines, but the test set {set_name} has {there}")
-    return {name: found.get(name) or _translate(system, pairs, languages) for name, system in systems.items()}
+    for name, system in systems.items():
+        if isinstance(system, SavedRun):
+            found[name] = _translate(system, pairs, languages)
+    return {name: found[name] for name in systems}
 
 
-def _check_direction(run: Path, direction: Direction | None, *, set_name: str) -> None:
+def _check_direction(run: SavedRun, direction: Direction | None, *, set_name: str) -> None:
     """Check that a run can translate in the direction of a test set; a set that names none passes."""
-    config = read_resolved_config(open_run(run).config)
-    languages, is_tuned = Languages(config.data), config.training.initialize_from is not None
+    languages, is_tuned = run.languages, run.config.training.initialize_from is not None
     if direction and (translated := languages.instead_of(languages.respell(direction), is_tuned=is_tuned)):
         raise InputError(
             f"{run} translates {translated}, but the test set {set_name} is {direction}: leave this run out, or give"
@@ -109,7 +109,7 @@ def _check_direction(run: Path, direction: Direction | None, *, set_name: str) -
         )
 
 
-def _translate(run: Path, pairs: ParallelCorpus, languages: Mapping[str, str | None]) -> list[str]:
+def _translate(run: SavedRun, pairs: ParallelCorpus, languages: Mapping[str, str | None]) -> list[str]:
     from translate.decoding.loading import load_translator  # after all checks, because it imports torch
 
     translator = load_translator(run, token_scores=False).translator.toward(pairs.direction, **languages)

@@ -25,7 +25,7 @@ from translate.evaluation.scorer import Scorer
 from translate.files import FileError, read_json
 from translate.fingerprint import fingerprint
 from translate.runs.checksums import CHECKSUMS, check_inside, write_checksums
-from translate.runs.directory import Checkpoint, open_run
+from translate.runs.directory import Checkpoint
 from translate.runs.metadata import describe_moment
 
 T = TypeVar("T")
@@ -124,9 +124,8 @@ def evaluate_run(
         files: The source and the reference, if they are not a set of the config.
         num_samples: The number of translations that each report shows.
     """
-    translator, run = loaded
-    name_in_warnings, directory, set_names = str(run.directory), open_run(run.directory), run.config.data.keys_by_name()
-    moment: dict[str, Any] = {"step": run.step, "averaged": run.averaged}
+    translator, run, set_names = loaded.translator, loaded.model.run, loaded.model.config.data.keys_by_name()
+    moment: dict[str, Any] = {"step": loaded.model.step, "averaged": loaded.model.averaged}
     engine = translator.engine.prepare(sum(len(pairs.sources) for pairs in test_sets.values()))
     settings = {**translator.config.model_dump(mode="json"), "engine": engine}
     for name, pairs in test_sets.items():
@@ -134,8 +133,8 @@ def evaluate_run(
         with show_progress(f"Translating {name}", len(sources), unit="lines") as advance:
             translations, metrics = evaluate(searching, sources, references, scorer.config, on_finished=advance)
         texts, error = [translation.text for translation in translations], None
-        scores = scorer.score(name_in_warnings, texts, references, sources, metrics=metrics)
-        folder = report_folder(directory.evaluation, name, files=files, set_names=set_names)
+        scores = scorer.score(str(run), texts, references, sources, metrics=metrics)
+        folder = report_folder(run.files.evaluation, name, files=files, set_names=set_names)
         try:
             report = write_report(folder, translations, scores, name=name, files=files, settings=settings, **moment)
         except RunError as caught:

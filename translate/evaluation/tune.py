@@ -1,19 +1,19 @@
 """Chooses beam size and length penalty on a validation set."""
 
 from collections.abc import Callable, Collection
-from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
-from translate.config.load import override_config, read_resolved_config
+from translate.config.load import override_config
 from translate.config.schema import EvaluationConfig
 from translate.data.corpora import ParallelCorpus
 from translate.decoding import Translator
 from translate.decoding.loading import load_translator
 from translate.errors import InputError
 from translate.evaluation.evaluate import evaluate
-from translate.runs.directory import Checkpoint, open_run, write_config
+from translate.runs.directory import Checkpoint, write_config
 from translate.runs.lock import lock_run
+from translate.runs.run import SavedRun
 
 Settings = dict[str, int | float | str]  # values of `DecodingConfig`
 
@@ -38,7 +38,7 @@ class TunedSettings(NamedTuple):
 
 
 def tune_run(
-    run: Path,
+    run: SavedRun,
     corpora: Collection[ParallelCorpus],
     *,
     checkpoint: Checkpoint,
@@ -54,16 +54,15 @@ def tune_run(
         InputError: The run samples, or another process trains in it: raised before the searches.
     """
     if is_saved:
-        with lock_run(run):
+        with lock_run(run.path):
             pass
     loaded = load_translator(run, checkpoint=checkpoint, token_scores=False)
-    chosen = tune_decoding(loaded.translator, corpora, loaded.run.config.evaluation, on_tried=on_tried)
+    chosen = tune_decoding(loaded.translator, corpora, run.config.evaluation, on_tried=on_tried)
     changes = {f"decoding.{key}": value for key, value in chosen.settings.items()}
     if is_saved:
-        with lock_run(run):
+        with lock_run(run.path):
             # The config is read again, because training may have continued with other settings in the meantime.
-            directory = open_run(run)
-            write_config(directory, override_config(read_resolved_config(directory.config), changes))
+            write_config(run.files, override_config(SavedRun(run.path).config, changes))
     return chosen, changes
 
 

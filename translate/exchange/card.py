@@ -24,10 +24,9 @@ from translate.exchange.huggingface import choose_format
 from translate.exchange.language_tokenizers import m2m100_vocabulary
 from translate.files import FileError, read_json
 from translate.language_codes import standard_code
-from translate.runs.directory import open_run, read_description
-from translate.runs.loading import LoadedRun
 from translate.runs.metadata import describe_moment
 from translate.runs.metrics import read_metrics
+from translate.runs.run import LoadedModel
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +51,7 @@ class CardScores(NamedTuple):
 
 def write_card(
     directory: Path,
-    run: LoadedRun,
+    run: LoadedModel,
     *,
     to: str,
     name: str,
@@ -67,7 +66,7 @@ def write_card(
         scores: Scores to show in addition to the run's own.
     """
     config, search, (source, target, _) = run.config, run.config.decoding, run.tokenizers
-    languages, description = Languages(config.data), read_description(open_run(run.directory))
+    languages, description = run.run.languages, run.run.description
     model_format: Format = "onnx" if to == "onnx" else "ctranslate2"
     if to == "huggingface":
         model_format = choose_format(config.model, m2m100_vocabulary(run.model, run.tokenizers, config))
@@ -159,14 +158,14 @@ def find_lost_settings(config: DecodingConfig, to: str, *, has_start: bool = Tru
     return [f"{key} = {value}" for key, value in config.model_dump(exclude=kept).items() if value != usual[key]]
 
 
-def read_scores(run: LoadedRun, versions: dict[str, str]) -> list[CardScores]:
+def read_scores(run: LoadedModel, versions: dict[str, str]) -> list[CardScores]:
     """The scores of the loaded weights in the run's reports of `translate eval`, or else in its own validation.
 
     Args:
         versions: The versions of the packages that trained the run.
     """
-    directory, scores = open_run(run.directory), []
-    for file in sorted(directory.evaluation.glob("*/report.json")):
+    files, scores = run.run.files, []
+    for file in sorted(files.evaluation.glob("*/report.json")):
         try:
             report = read_json(file, EvaluationReport)
         except FileError as error:
@@ -181,7 +180,7 @@ def read_scores(run: LoadedRun, versions: dict[str, str]) -> list[CardScores]:
     which = [key.rpartition(".")[2] for key in run.config.data.corpora("validation")]
     name = "validation" if len(which) < 2 else f"validation, mean of {', '.join(which)}"
     steps = {"validation": "step", "evaluation": "best_step"}  # only evaluation uses the run's own search
-    for record in [row for row in read_metrics(directory) if run.step == row.get(steps.get(row["kind"], ""))][-1:]:
+    for record in [row for row in read_metrics(files) if run.step == row.get(steps.get(row["kind"], ""))][-1:]:
         search = run.config.decoding.brief if record["kind"] == "evaluation" else "as in the training's validations"
         tokenizer, version = run.config.evaluation.bleu_tokenizer, versions.get("sacrebleu")
         scores.append(CardScores(name, search, read_recorded_scores(record, tokenizer, version=version)))

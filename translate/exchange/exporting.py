@@ -16,7 +16,7 @@ from translate.exchange.card import CardScores, write_card
 from translate.exchange.huggingface import write_huggingface
 from translate.exchange.onnx import write_onnx
 from translate.runs.directory import Checkpoint
-from translate.runs.loading import LoadedRun, load_run
+from translate.runs.run import LoadedModel, SavedRun, open_run
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ QUANTIZATIONS: dict[Format, tuple[Quantization, ...]] = {"ctranslate2": get_args
 
 
 def export_run(
-    run_path: Path,
+    run: SavedRun | Path,
     *,
     to: Format,
     output: Path,
@@ -42,7 +42,7 @@ def export_run(
             is exact, otherwise a model with its own modelling file; onnx writes graphs for ONNX Runtime, with
             the other files that optimum and transformers.js need.
         output: A folder that does not exist yet, or an empty one.
-        checkpoint: As in `load_run`.
+        checkpoint: As in `SavedRun.load_model`.
         quantization: What the weights are rounded to, after the check; None: they stay fp32.
         evaluate: Score the run and the export on the run's validation corpus, with ctranslate2.
 
@@ -50,7 +50,7 @@ def export_run(
         The step at which the exported weights were saved.
 
     Raises:
-        InputError: `run_path` is not a run, the format has no such quantization or cannot be evaluated, the package is
+        InputError: `run` is not a run, the format has no such quantization or cannot be evaluated, the package is
             not installed, or `output` is not empty.
         RunError: The exported model computes different numbers, or the disk is full; nothing is left on disk.
         FileExistsError: Another program has written `output` in the meantime.
@@ -61,24 +61,24 @@ def export_run(
         raise InputError(f"--quantization {quantization} does not work with --to {to}: use {able}, or leave it out")
     if evaluate and to != "ctranslate2":
         raise InputError(f"--evaluate only works with --to ctranslate2, not --to {to}: it compares translations")
-    run = load_run(run_path, checkpoint=checkpoint)
+    loaded = open_run(run).load_model(checkpoint)
     with atomic_folder(output) as temporary:
         match to:
             case "ctranslate2":
-                write_ctranslate2(run.model, run.tokenizers, temporary, quantization=quantization)
-                run.tokenizers.save(temporary)
+                write_ctranslate2(loaded.model, loaded.tokenizers, temporary, quantization=quantization)
+                loaded.tokenizers.save(temporary)
             case "huggingface":
-                write_huggingface(run.model, run.tokenizers, run.config, temporary)
+                write_huggingface(loaded.model, loaded.tokenizers, loaded.config, temporary)
             case "onnx":
-                write_onnx(run.model, run.tokenizers, run.config, temporary, int8=quantization == "int8")
+                write_onnx(loaded.model, loaded.tokenizers, loaded.config, temporary, int8=quantization == "int8")
             case _:
                 assert_never(to)
-        scores = _evaluate_export(run, temporary, checkpoint=checkpoint) if evaluate else []
-        write_card(temporary, run, to=to, name=output.name, rounded=quantization, scores=scores)
-    return run.step
+        scores = _evaluate_export(loaded, temporary, checkpoint=checkpoint) if evaluate else []
+        write_card(temporary, loaded, to=to, name=output.name, rounded=quantization, scores=scores)
+    return loaded.step
 
 
-def _evaluate_export(run: LoadedRun, folder: Path, *, checkpoint: Checkpoint) -> list[CardScores]:
+def _evaluate_export(loaded: LoadedModel, folder: Path, *, checkpoint: Checkpoint) -> list[CardScores]:
     """Score a run and its export to CTranslate2 on each validation corpus, and log their BLEU.
 
     CTranslate2 searches for both with the run's settings: for the run as `translate eval --engine ctranslate2` does.
@@ -86,11 +86,11 @@ def _evaluate_export(run: LoadedRun, folder: Path, *, checkpoint: Checkpoint) ->
     Raises:
         InputError: The run has no validation corpus, or CTranslate2 does not support its search.
     """
-    corpora = read_held_out(run.config, run.config.data.corpora("validation"))
+    corpora = read_held_out(loaded.config, loaded.config.data.corpora("validation"))
     if not corpora:
-        raise InputError(f"--evaluate: {run.directory} has no data.validation in its config; leave --evaluate out")
+        raise InputError(f"--evaluate: {loaded.run} has no data.validation in its config; leave --evaluate out")
     options = {"engine": "ctranslate2"}
-    ours = load_translator(run.directory, checkpoint=checkpoint, options=options, token_scores=False).translator
+    ours = load_translator(loaded.run, checkpoint=checkpoint, options=options, token_scores=False).translator
     assert isinstance(ours.engine, CTranslate2Engine)
     own, config = ours.engine.own, ours.config
     # CTranslate2 defaults to the file's precision.
@@ -99,7 +99,7 @@ def _evaluate_export(run: LoadedRun, folder: Path, *, checkpoint: Checkpoint) ->
     for (key, pairs), (name, searching) in itertools.product(corpora.items(), both):
         searching.num_left = 0
         translator = ours.replace(engine=searching).toward(pairs.direction)
-        evaluation = evaluate_pairs(translator, pairs.sources, pairs.targets, run.config.evaluation)
+        evaluation = evaluate_pairs(translator, pairs.sources, pairs.targets, loaded.config.evaluation)
         left = f" ({searching.num_left:,} inputs by our own search)" if searching.num_left else ""
         search, which = f"{config.brief}, {name}{left}", key.removeprefix("data.validation").replace(".", "-")
         logger.info(f"Validation{which}, {search}: BLEU {evaluation.score('BLEU'):.2f}")

@@ -4,13 +4,14 @@ import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from translate.atomic import atomic_folder, check_new_folder
 from translate.config.languages import UNKNOWN, Languages, unknown_language
 from translate.config.load import load_config
+from translate.config.schema import Config
 from translate.config.yaml import parse_yaml
 from translate.data.text import stream_lines
 from translate.data.tokenizer import Tokenizers
@@ -30,13 +31,21 @@ from translate.fingerprint import fingerprint
 from translate.model import Transformer
 from translate.runs.checkpoint import WEIGHTS_PREFIX, add_prefix, write_checkpoint
 from translate.runs.directory import create_run
-from translate.runs.loading import LoadedRun, build_model, get_parameters
+from translate.runs.weights import build_model, get_parameters
 
 logger = logging.getLogger(__name__)
 
 EXCLUDED = -100.0
 """Bias of an id that the other toolkit does not have: in fp32 its probability is 0. It is finite, because label
 smoothing multiplies each log-probability by a small number."""
+
+
+class ImportedModel(NamedTuple):
+    """Another toolkit's model, as a run has it."""
+
+    config: Config
+    tokenizers: Tokenizers
+    model: Transformer
 
 
 def import_model(
@@ -47,7 +56,7 @@ def import_model(
     command: Sequence[str],
     keep_languages: Sequence[str] = (),
     texts: Sequence[Path] = (),
-) -> LoadedRun:
+) -> ImportedModel:
     """Write a run of another toolkit's model, after checking that it gives the same numbers.
 
     Args:
@@ -60,7 +69,7 @@ def import_model(
         texts: Files whose subwords are kept; empty: all subwords are.
 
     Returns:
-        The run as it is loaded.
+        What the run has.
 
     Raises:
         InputError: There is no such model, a package is not installed, the model has something that a run cannot
@@ -76,7 +85,7 @@ def import_model(
         if keep_languages or texts:
             foreign, report = prune(foreign, make_tokenizers(foreign), languages=keep_languages, texts=texts)
             logger.info(f"Vocabulary {report}")
-        imported = convert(foreign, run, overrides)
+        imported = convert(foreign, overrides)
         foreign.check((foreign.source, foreign.target), imported.model, imported.tokenizers)
     try:
         header = "\n".join([*stream_lines(folder / "README.md"), ""]).split("---\n")[1]
@@ -116,7 +125,7 @@ def make_tokenizers(foreign: ForeignModel) -> Tokenizers:
     return Tokenizers(source, source if is_one else target, "joint" if is_joint else "separate")
 
 
-def convert(foreign: ForeignModel, run: Path, overrides: Sequence[str]) -> LoadedRun:
+def convert(foreign: ForeignModel, overrides: Sequence[str]) -> ImportedModel:
     """Convert another toolkit's model into a run in memory.
 
     Args:
@@ -150,7 +159,7 @@ def convert(foreign: ForeignModel, run: Path, overrides: Sequence[str]) -> Loade
             raise InputError(unknown_language(code, data.languages))
     model = build_model(config, tokenizers)
     _fill(model, foreign)
-    return LoadedRun(run, config, tokenizers, model.eval(), step=0)
+    return ImportedModel(config, tokenizers, model.eval())
 
 
 def _fill(model: Transformer, foreign: ForeignModel) -> None:

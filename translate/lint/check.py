@@ -26,7 +26,7 @@ from translate.lint.settings import DataFacts, settings_findings
 from translate.lint.vocabulary import Lengths, SideSpelling, VocabularyReport
 from translate.memory import configure_memory
 from translate.runs.initial import read_initial_weights
-from translate.runs.loading import count_weights
+from translate.runs.weights import count_weights
 from translate.training.preparation import DirectionCount, TrainingData, count_directions, prepare_data
 from translate.training.setup import choose_place
 

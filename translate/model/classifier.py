@@ -14,7 +14,7 @@ class SequenceClassifier(nn.Module):
     """One label for a whole sequence: the encoder's vectors pooled, dropout, a linear layer.
 
     Args:
-        encoder: New, or a trained translation model's (`load_run(...).model.encoder`).
+        encoder: New, or a trained translation model's (see `SavedRun.load_model`).
         pooling: mean: the average over the tokens that are not padding; first: the first token's vector.
 
     Source: first token: Devlin et al. 2019, https://arxiv.org/abs/1810.04805, section 3.2.

@@ -24,7 +24,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from translate.atomic import atomic_write, explain_write_errors, temporary_beside, write_error
-from translate.config.load import read_resolved_config
+from translate.config.schema import TrainingConfig
 from translate.errors import RunError
 from translate.files import FileError, MissingFileError, require_file
 from translate.memory import check_fits_memory
@@ -47,6 +47,7 @@ class TensorFile(NamedTuple):
 
     tensors: dict[str, Tensor]
     metadata: dict[str, str]
+    sha256: str  # of all of its content
 
 
 def write_tensors(
@@ -117,7 +118,7 @@ def read_tensors(path: Path, *, prefixes: Sequence[str] = ("",)) -> TensorFile:
             raise DamageError(path, f"it cannot be read: {error}") from error
         raise RunError(f"{path}: {getattr(error, 'reason', f'cannot be read: {error}')}") from error
     compare(path, expected, digest.hexdigest())
-    return TensorFile(kept, metadata)
+    return TensorFile(kept, metadata, expected)
 
 
 def write_checkpoint(
@@ -180,10 +181,13 @@ def read_newest_intact(run: RunDirectory) -> Resumable | None:
     return None
 
 
-def find_trace_of_steps(run: RunDirectory) -> str:
+def find_trace_of_steps(run: RunDirectory, settings: TrainingConfig) -> str:
     """Evidence that a run has made steps, even if it has no checkpoint to continue from; empty: there is none.
 
     A training run saves such a checkpoint before it writes any of this.
+
+    Args:
+        settings: The run's own.
     """
     best, kept = run.checkpoint("best"), [step for step in run.kept_steps() if step > 0]
     if best.exists():
@@ -193,7 +197,6 @@ def find_trace_of_steps(run: RunDirectory) -> str:
         return best.name
     if kept:
         return f"step-{kept[-1]}.safetensors"
-    settings = read_resolved_config(run.config).training
     first_save = {"train": min(settings.save_every, settings.validate_every)}
     steps = [each["step"] for each in read_metrics(run) if each["step"] > first_save.get(each["kind"], 0)]
     return f"step {steps[-1]:.0f} of {run.metrics.name}" if steps else ""

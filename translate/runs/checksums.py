@@ -79,6 +79,21 @@ def check_file(path: Path, expected: str | None) -> bool:
     return expected is not None
 
 
+def read_checked(path: Path, expected: str | None) -> bytes:
+    """The content of a file, after comparing it with its recorded fingerprint; None: there is none.
+
+    Raises:
+        RunError: The content has changed since it was written, or cannot be read.
+    """
+    try:
+        content = read_input(path)
+    except FileError as error:
+        raise DamageError(path, error.reason) from error
+    if expected is not None:
+        compare(path, expected, fingerprint(content))
+    return content
+
+
 def check_folder(folder: Path) -> None:
     """Raise a RunError if a file of a folder is damaged, missing, without a checksum, or a link out of the folder."""
     try:

@@ -19,10 +19,10 @@ from translate.config.schema import Config
 from translate.config.show import resolved_yaml
 from translate.data.tokenizer import Tokenizers
 from translate.errors import InputError
-from translate.files import read_input, read_json
+from translate.files import parse_json, read_input
 from translate.fingerprint import fingerprint
 from translate.nearest import did_you_mean, nearest_paths
-from translate.runs.checksums import CHECKSUMS, check_file, check_inside, read_checksums, write_checksums
+from translate.runs.checksums import CHECKSUMS, check_inside, read_checksums, write_checksums
 
 LOCK_MARK = "lock of translate-nmt\n"  # the first line of a lock file
 FORMAT = 3  # Raised when an older toolkit cannot read a newer run.
@@ -75,6 +75,12 @@ class RunDirectory:
     def tokenizer_files(self) -> list[Path]:
         """The SentencePiece models that the run has."""
         return [path for name in _TOKENIZER_MODELS if (path := self.tokenizer / name).is_file()]
+
+    def check_tokenizer_files(self, checksums: Mapping[str, str]) -> None:
+        """Raise an InputError if a tokenizer that has a checksum is missing."""
+        for path in (self.path / name for name in checksums):
+            if path.parent == self.tokenizer and not path.is_file():
+                raise InputError(f"{path}: is missing; copy the whole run again")
 
 
 @dataclasses.dataclass
@@ -219,24 +225,6 @@ def write_config(run: RunDirectory, config: Config) -> None:
         write_checksums(run.path, {**checksums, run.config.name: fingerprint(text)})
 
 
-def open_run(path: Path) -> RunDirectory:
-    """Open a run directory that this version can read, with its own tokenizers.
-
-    Raises:
-        InputError: The path is not a run, or is a run of a newer format.
-        RunError: A file is damaged, or a link that leads out of the run.
-    """
-    check_holds_run(path)
-    run = RunDirectory(path)
-    for part in run.parts():
-        check_inside(part, path)
-    read_description(run)
-    checksums = read_checksums(path)
-    check_file(run.description, checksums.get(run.description.name))
-    check_tokenizers(run, checksums)
-    return run
-
-
 def check_holds_run(path: Path) -> None:
     """Raise an InputError that says what a path is, if it is not a run directory."""
     if not path.is_dir():
@@ -251,14 +239,14 @@ def check_holds_run(path: Path) -> None:
         raise InputError(f"{path} is not a run directory: it has no run.json; {hint}{did_you_mean(runs[:3])}")
 
 
-def read_description(run: RunDirectory) -> Description:
-    """Read `run.json`, if this version can read the run.
+def parse_description(run: RunDirectory, content: bytes) -> Description:
+    """Read the content of `run.json`, if this version can read the run.
 
     Raises:
         FormatError: A version before 0.8 wrote the run, or a newer one in a newer format.
-        FileError: The file cannot be read, or is damaged.
+        FileError: It is damaged.
     """
-    description = read_json(run.description, Description)
+    description = parse_json(content, Description, path=run.description)
     writer = description.versions.get("translate", "")
     written = f"{run.path} was written by translate {writer or '(unknown version)'} in format {description.format}"
     if description.format > FORMAT:
@@ -266,13 +254,3 @@ def read_description(run: RunDirectory) -> Description:
     if description.format < FORMAT or re.match(r"0\.[0-7]\b", writer):
         raise FormatError(f"{written}; the last version that reads it is 0.13")
     return description
-
-
-def check_tokenizers(run: RunDirectory, checksums: Mapping[str, str]) -> None:
-    """Raise an error if a tokenizer is missing or is not the run's original one."""
-    for name, expected in checksums.items():
-        path = run.path / name
-        if path.parent == run.tokenizer:
-            if not path.is_file():
-                raise InputError(f"{path}: is missing; copy the whole run again")
-            check_file(path, expected)

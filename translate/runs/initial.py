@@ -10,16 +10,16 @@ from torch import Tensor
 
 from translate.config.inherit import check_agreement
 from translate.config.languages import Languages, list_some
-from translate.config.load import read_resolved_config
 from translate.config.schema import Config
 from translate.config.yaml import shown_path
 from translate.data.tokenizer import Tokenizers
 from translate.errors import InputError
 from translate.fingerprint import fingerprint
 from translate.model import Transformer
-from translate.runs.directory import Checkpoint, RunDirectory, open_run, read_description
-from translate.runs.loading import get_parameters, read_weights, set_parameters
+from translate.runs.directory import Checkpoint
 from translate.runs.metrics import read_metrics
+from translate.runs.run import SavedRun, open_run
+from translate.runs.weights import get_parameters, set_parameters
 
 _NOISE = 0.01  # of new rows, in standard deviations of the existing ones
 
@@ -127,22 +127,21 @@ def read_initial_weights(config: Config) -> InitialWeights | None:
         run = open_run(path)
     except InputError as error:
         raise InputError(f"training.initialize_from: {error}") from error
-    base = read_resolved_config(run.config)
-    check_agreement(config.model_dump(mode="json"), base, run=path)
-    check_languages(config, Languages(base.data), run=path)
-    tensors, step, averaged = read_weights(run, checkpoint, last="training.initialize_checkpoint=last")
-    file, recorded = run.checkpoint(checkpoint), [] if averaged else read_metrics(run)
+    check_agreement(config.model_dump(mode="json"), run.config, run=path)
+    check_languages(config, run.languages, run=path)
+    tensors, step, averaged, _ = run.weights(checkpoint, last="training.initialize_checkpoint=last")
+    file, recorded = run.files.checkpoint(checkpoint), [] if averaged else read_metrics(run.files)
     scores = [each.get("BLEU") for each in recorded if each["kind"] == "validation" and each["step"] == step]
-    description = read_description(run)
-    origin = {"imported": description.base, "licences": sorted(description.licences(base.data), key=str)}
+    licences = sorted(run.description.licences(run.config.data), key=str)
+    origin = {"imported": run.description.base, "licences": licences}
     bleu = scores[-1] if scores else None
     return InitialWeights(file.resolve(), tensors, fingerprint(file), checkpoint, step, bleu, origin)
 
 
-def check_unchanged(run: RunDirectory, initial: InitialWeights) -> None:
+def check_unchanged(run: SavedRun, initial: InitialWeights) -> None:
     """Raise an InputError if a run has no checkpoint yet and its initial weights have changed since it was created."""
-    if read_description(run).initialized_from.get("sha256") != initial.sha256:
+    if run.description.initialized_from.get("sha256") != initial.sha256:
         raise InputError(
-            f"{run.path} has no checkpoint yet, and {initial.file} has changed since it was started: remove {run.path}"
+            f"{run} has no checkpoint yet, and {initial.file} has changed since it was started: remove {run}"
             " and start again"
         )

@@ -10,15 +10,14 @@ from typing import Any, Literal, NamedTuple
 from safetensors import SafetensorError, safe_open
 
 from translate.config.data import DataConfig, corpus_title
-from translate.config.languages import Languages
-from translate.config.load import read_resolved_config
 from translate.errors import InputError, RunError
 from translate.files import read_json
-from translate.runs.directory import RunDirectory, open_run, read_description
+from translate.runs.directory import RunDirectory
 from translate.runs.lock import is_locked
 from translate.runs.metadata import read_metadata
 from translate.runs.metrics import averaged_steps, best_checkpoint_record, best_moment, is_finished, read_metrics
 from translate.runs.progress import Progress
+from translate.runs.run import SavedRun, open_run
 
 State = Literal["in training", "finished", "can be resumed", "imported", "without a checkpoint to resume"]
 
@@ -46,41 +45,41 @@ class RunSummary(NamedTuple):
     state: State
 
 
-def summarize_run(path: Path) -> RunSummary:
+def summarize_run(run: SavedRun | Path) -> RunSummary:
     """Read the facts about a run.
 
     Raises:
         InputError: It is not a run, or was written by a newer version.
         RunError: A file of it is damaged.
     """
-    run = open_run(path)
-    config, description, records = read_resolved_config(run.config), read_description(run), read_metrics(run)
-    best = best_checkpoint_record(run, records, config.training.best_metric) or {}
-    step, progress = int(max((record["step"] for record in records), default=0)), _read_progress(run)
-    weights = [file for file in (run.checkpoint("best"), run.checkpoint("last")) if file.is_file()]
+    run = open_run(run)
+    files, config, description, records = run.files, run.config, run.description, read_metrics(run.files)
+    best = best_checkpoint_record(files, records, config.training.best_metric) or {}
+    step, progress = int(max((record["step"] for record in records), default=0)), _read_progress(files)
+    weights = [file for file in (files.checkpoint("best"), files.checkpoint("last")) if file.is_file()]
     state: State = "without a checkpoint to resume"
     if description.imported:
         state = "imported"
-    elif is_locked(run.lock):
+    elif is_locked(files.lock):
         state = "in training"
     elif progress is not None:
         step = progress.step
         state = "finished" if is_finished(progress, config, lambda: records) else "can be resumed"
     return RunSummary(
-        run=str(path),
-        languages=list(map(str, Languages(config.data).directions)),
+        run=str(run),
+        languages=list(map(str, run.languages.directions)),
         data=list(map(corpus_title, config.data.training_corpora)),
         model=config.model.brief,
         num_parameters=_count_parameters(weights[0]) if weights else None,
-        num_bytes=sum(_sizes(path)),
+        num_bytes=sum(_sizes(run.path)),
         step=step,
         max_steps=None if description.imported else config.training.max_steps,
         minutes=records[-1]["minutes_so_far"] if records else 0.0,
         best_bleu=best.get("BLEU"),
         best_step=int(best["step"]) if best else None,
         best_averaged=averaged_steps(best),
-        test_bleu=dict(_test_scores(run, config.data)),
-        checkpoints=[file.stem for file in sorted(run.checkpoints.glob("*.safetensors"))],
+        test_bleu=dict(_test_scores(files, config.data)),
+        checkpoints=[file.stem for file in sorted(files.checkpoints.glob("*.safetensors"))],
         created=description.created,
         version=description.versions.get("translate"),
         command=description.command,

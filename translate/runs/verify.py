@@ -10,7 +10,9 @@ import torch
 
 from translate.config.languages import list_some
 from translate.config.load import read_resolved_config
+from translate.config.schema import Config
 from translate.errors import InputError, RunError
+from translate.files import read_input
 from translate.fingerprint import fingerprint
 from translate.model.device import OutOfMemory
 from translate.runs.checkpoint import find_trace_of_steps, read_progress, read_tensors
@@ -19,8 +21,7 @@ from translate.runs.directory import (
     FormatError,
     RunDirectory,
     check_holds_run,
-    check_tokenizers,
-    read_description,
+    parse_description,
 )
 from translate.runs.metadata import describe_moment, read_moment, read_step
 from translate.runs.metrics import read_recorded
@@ -107,7 +108,7 @@ def verify_run(path: Path) -> Verification:
     with contextlib.suppress(RunError):  # reported below
         checksums = read_checksums(path)
     with result.check(run.description):
-        description = read_description(run)
+        description = parse_description(run, read_input(run.description))
         result.run_format, result.created = description.format, description.created
         result.writer = description.versions.get("translate")
         is_known = check_file(run.description, checksums.get(run.description.name))
@@ -118,15 +119,16 @@ def verify_run(path: Path) -> Verification:
             raise RunError(f"it names files that no run has: {list_some(unknown)}")
         if not any(name.startswith("tokenizer/") for name in names):  # The last lines are the tokenizers'.
             raise RunError("the run was copied only in part")
+    config: Config | None = None
     with result.check(run.config):
-        read_resolved_config(run.config)
+        config = read_resolved_config(run.config)
         result.add_sound(run.config, has_checksum=check_file(run.config, checksums.get(run.config.name)))
     result.known.update(run.tokenizer_files())
     with result.check(run.tokenizer):
-        check_tokenizers(run, checksums)
+        run.check_tokenizer_files(checksums)
         for file in run.tokenizer_files():
-            result.add_sound(file, has_checksum=f"tokenizer/{file.name}" in checksums)
-    progress = _check_checkpoints(result)
+            result.add_sound(file, has_checksum=check_file(file, checksums.get(f"tokenizer/{file.name}")))
+    progress = _check_checkpoints(result, config)
     if os.path.lexists(run.metrics):
         _check_metrics(result, progress)
     if os.path.lexists(run.shortlist):
@@ -145,15 +147,15 @@ def verify_run(path: Path) -> Verification:
     return result
 
 
-def _check_checkpoints(result: Verification) -> Progress | None:
+def _check_checkpoints(result: Verification, config: Config | None) -> Progress | None:
     """Check all checkpoints, and return the progress of the newest intact one that can be resumed from."""
     run = result.run
     first, best = len(result.files), run.checkpoint("best")
     resumable = [path for path in (run.checkpoint("last"), run.previous) if os.path.lexists(path)]
     progress: Progress | None = None
-    if not resumable and (os.path.lexists(best) or run.kept_steps()):
-        with result.check(run.checkpoint("last")):  # the config or the metrics may be damaged too
-            if trace := find_trace_of_steps(run):
+    if not resumable and config is not None and (os.path.lexists(best) or run.kept_steps()):
+        with result.check(run.checkpoint("last")):  # the metrics may be damaged too
+            if trace := find_trace_of_steps(run, config.training):
                 raise RunError(f"{trace} can translate, but training cannot be continued")
     for path in resumable:
         with result.check(path):
@@ -170,7 +172,7 @@ def _check_checkpoints(result: Verification) -> Progress | None:
         with result.check(best):
             if not (os.path.lexists(best) or resumable):
                 raise RunError("there is no checkpoint: the copy is incomplete, or none was saved")
-            tensors, metadata = read_tensors(best)
+            tensors, metadata, _ = read_tensors(best)
             step, averaged = read_moment(best, metadata)
             if step < best_step and not averaged:
                 raise RunError(f"is of step {step}, but there is a better one of step {best_step}; copy that too")

@@ -22,6 +22,7 @@ from translate.documents.document import DocumentFormat, DocumentTranslation, tr
 from translate.errors import InputError
 from translate.nearest import did_you_mean, nearest
 from translate.runs.directory import Checkpoint
+from translate.runs.run import SavedRun, open_run
 from translate.server import schema
 from translate.server.batching import BatchQueue, Job
 from translate.server.gate import Metrics
@@ -46,7 +47,7 @@ class ServedModel:
     """A model and its queue: requests become jobs, and the results of jobs are answers."""
 
     def __init__(self, name: str, loaded: LoadedTranslator, limits: schema.Limits, metrics: Metrics) -> None:
-        self.name, self.limits, self.metrics, self.run = name, limits, metrics, loaded.run
+        self.name, self.limits, self.metrics, self.run = name, limits, metrics, loaded.model
         translator, self.languages = loaded.translator, loaded.translator.languages
         is_cpu = translator.model.device.type == "cpu"
         self.num_workers = (translator.config.workers or torch.get_num_threads()) if is_cpu else 1
@@ -289,7 +290,12 @@ def find_model(models: Mapping[str, ServedModel], name: str | None) -> ServedMod
 
 
 def load_models(
-    runs: Sequence[Path], limits: schema.Limits, metrics: Metrics, *, checkpoint: Checkpoint, options: dict[str, Any]
+    runs: Sequence[SavedRun | Path],
+    limits: schema.Limits,
+    metrics: Metrics,
+    *,
+    checkpoint: Checkpoint,
+    options: dict[str, Any],
 ) -> dict[str, ServedModel]:
     """Load runs under the names of their directories, or under their paths where two names are the same.
 
@@ -299,10 +305,11 @@ def load_models(
     Raises:
         InputError, RunError: As in `load_translator`; or a run is given twice.
     """
-    names = [run.resolve().name for run in runs]
-    names = [name if names.count(name) == 1 else str(run) for name, run in zip(names, runs, strict=True)]
+    opened = [*map(open_run, runs)]
+    names = [run.path.resolve().name for run in opened]
+    names = [name if names.count(name) == 1 else str(run) for name, run in zip(names, opened, strict=True)]
     if len(set(names)) < len(names):
         raise InputError(f"RUN: {max(names, key=names.count)} is given twice; give it once")
     # All are loaded before any starts threads.
-    loaded = [load_translator(run, checkpoint=checkpoint, options=options, token_scores=False) for run in runs]
+    loaded = [load_translator(run, checkpoint=checkpoint, options=options, token_scores=False) for run in opened]
     return {name: ServedModel(name, each, limits, metrics) for name, each in zip(names, loaded, strict=True)}

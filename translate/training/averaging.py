@@ -13,7 +13,6 @@ from torch import Tensor
 
 from translate.atomic import open_append
 from translate.bars import show_progress
-from translate.config.load import read_resolved_config
 from translate.data.corpora import ParallelCorpus
 from translate.distributed.process_group import SINGLE_PROCESS, World
 from translate.distributed.state import load_model_state_dict
@@ -22,10 +21,11 @@ from translate.model import Transformer
 from translate.model.device import choose_device
 from translate.runs.checkpoint import WEIGHTS_PREFIX, add_prefix, read_progress, read_tensors, write_checkpoint
 from translate.runs.directory import Checkpoint, RunDirectory
-from translate.runs.loading import SavedWeights, check_same_tensors, get_parameters, load_run, read_weights
 from translate.runs.lock import lock_run
 from translate.runs.metadata import AVERAGED_KEY, describe_moment
 from translate.runs.progress import Progress
+from translate.runs.run import SavedRun
+from translate.runs.weights import SavedWeights, check_same_tensors, get_parameters, read_weights
 from translate.training.validation import Validation, mean_validation, validate
 
 
@@ -48,7 +48,7 @@ class ScoredAverage(NamedTuple):
 
 
 def average_run(
-    run: RunDirectory,
+    run: SavedRun,
     checkpoints: Sequence[Checkpoint],
     test_sets: Mapping[str, ParallelCorpus],
     *,
@@ -68,19 +68,20 @@ def average_run(
         RunError: A file is damaged or cannot be written.
     """
     with contextlib.nullcontext() if is_dry_run else lock_run(run.path):
-        config, last = read_resolved_config(run.config), run.checkpoint("last")
+        config, files = run.config, run.files
+        last = files.checkpoint("last")
         settings, progress = config.training, Progress("")
         if last.is_file():
             progress = read_progress(last, read_tensors(last, prefixes=()).metadata)
-        there = run.kept_steps()
+        there = files.kept_steps()
         progress.kept = {step: score for step, score in progress.kept.items() if step in there}
         windows = {"given": tuple(checkpoints)}
         if not checkpoints:
             windows = kept_windows(progress, last=settings.keep_last, best=settings.keep_best)
         if not all(len({*names}) == len(names) > 1 for names in windows.values() or [()]):
             message = "name two or more checkpoints, or train with training.keep_last=8 to keep some"
-            raise InputError(f"{run.path}: {message}")
-        loaded = load_run(run.path, device=choose_device(config.decoding.device))
+            raise InputError(f"{run}: {message}")
+        loaded = run.load_model(device=choose_device(config.decoding.device))
         num_lines = sum(len(pairs.sources) for pairs in test_sets.values())
 
         def score() -> list[Validation]:
@@ -89,11 +90,11 @@ def average_run(
                 return [validate(model, tokenizers, pairs, config, on_finished=advance) for pairs in test_sets.values()]
 
         chosen = choose_average(
-            run, windows, loaded.model, metric=settings.best_metric, score=score, on_scored=on_scored
+            files, windows, loaded.model, metric=settings.best_metric, score=score, on_scored=on_scored
         )
         if chosen.is_average and not is_dry_run:
-            write_average(run, chosen.checkpoints, loaded.model)
-            with open_append(run.metrics) as file:
+            write_average(files, chosen.checkpoints, loaded.model)
+            with open_append(files.metrics) as file:
                 file.write(f"{json.dumps(chosen.to_record(step=max(progress.step, *chosen.steps)))}\n".encode())
     return chosen
 
@@ -153,7 +154,7 @@ def load_average(
 def write_average(run: RunDirectory, checkpoints: Sequence[Checkpoint], model: Transformer) -> None:
     """Make the average the best checkpoint. The old best is kept as step-N, unless it is an average too."""
     mean = average_checkpoints(run, checkpoints, model)
-    tensors, metadata = read_tensors(run.checkpoint("best"))
+    tensors, metadata, _ = read_tensors(run.checkpoint("best"))
     if AVERAGED_KEY not in metadata:
         write_checkpoint(run, f"step-{metadata['step']}", tensors, metadata)
     metadata = {"step": str(mean.step), AVERAGED_KEY: " ".join(map(str, mean.averaged))}

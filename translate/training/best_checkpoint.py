@@ -36,9 +36,9 @@ from translate.model.lora import merge_lora, using_weights
 from translate.runs.checkpoint import WEIGHTS_PREFIX, add_prefix, read_tensors, write_checkpoint
 from translate.runs.checksums import DamageError
 from translate.runs.directory import RunDirectory
-from translate.runs.loading import build_model, get_parameters
 from translate.runs.metadata import describe_moment, read_moment
 from translate.runs.progress import Progress
+from translate.runs.weights import build_model, get_parameters
 from translate.training.averaging import ScoredAverage, choose_average, kept_windows, load_average, write_average
 from translate.training.signals import StopRequests
 from translate.training.state import Training, remove_superseded
@@ -248,7 +248,7 @@ def restore_best(run: RunDirectory, progress: Progress, *, validation_fingerprin
         if not averaged:
             progress.best_step = max(step, progress.best_step)
             return
-        tensors, metadata = read_tensors(single)
+        tensors, metadata, _ = read_tensors(single)
     except DamageError as error:
         what = f"The best weights so far, from step {progress.best_step}, are lost"
         progress.best_step, progress.best_score = None, None

@@ -6,7 +6,6 @@ import os
 
 from torch import Tensor
 
-from translate.config.load import read_resolved_config
 from translate.config.schema import Config, TrainingConfig
 from translate.config.yaml import flatten_keys
 from translate.data.streaming import StreamedBatches
@@ -22,22 +21,21 @@ from translate.runs.checkpoint import (
     read_newest_intact,
     strip_prefix,
 )
-from translate.runs.checksums import check_file, read_checksums
+from translate.runs.checksums import check_file
 from translate.runs.directory import (
     RunDirectory,
     check_holds_no_run,
     check_holds_run,
     create_run,
-    open_run,
-    read_description,
     write_config,
 )
 from translate.runs.initial import InitialWeights, check_unchanged, read_initial_weights
-from translate.runs.loading import check_same_tensors, get_parameters
 from translate.runs.lock import lock_run
 from translate.runs.log import RunLog
 from translate.runs.metrics import is_finished, read_metrics
 from translate.runs.progress import Progress
+from translate.runs.run import SavedRun
+from translate.runs.weights import check_same_tensors, get_parameters
 from translate.training.batch_size import resume_batch_tokens
 from translate.training.best_checkpoint import restore_best, restore_kept
 from translate.training.optimizer import expected_state, learning_rate
@@ -83,16 +81,17 @@ def claim_run(
             if resume:
                 logger.info(f"{run.path} holds no run to continue: starting one")
             return False, False
-        if imported := read_description(run).imported:
+        found = SavedRun(run.path)
+        if imported := found.description.imported:
             fine_tune = f"fine-tune it with translate train CONFIG training.initialize_from={run.path}"
             raise InputError(
                 f"{run.path} was imported from {imported.get('source')}, so it has no training to continue; {fine_tune}"
             )
-        check_file(open_run(run.path).config, read_checksums(run.path).get(run.config.name))
-        saved = read_resolved_config(run.config)
+        check_file(run.config, found.checksums.get(run.config.name))
+        saved = found.config
         _check_same_settings(saved, resume_batch_tokens(config, saved, place=str(run.path)), place=str(run.path))
         has_checkpoint = any(file.is_file() for file in (run.checkpoint("last"), run.previous))
-        if not has_checkpoint and (trace := find_trace_of_steps(run)):
+        if not has_checkpoint and (trace := find_trace_of_steps(run, saved.training)):
             lost = f"{run.path} has made steps, as {trace} shows, but its last and previous checkpoints are missing"
             fine_tune = f", fine-tune the best weights with training.initialize_from={run.path} in another run,"
             hint = fine_tune if run.checkpoint("best").exists() else ""
@@ -164,7 +163,7 @@ def start_or_resume(
             create_run(run.path, config=config, tokenizers=data.tokenizers, command=command, provenance=origin)
             log.open(run.log)
         elif initial is not None:
-            check_unchanged(run, initial)
+            check_unchanged(SavedRun(run.path), initial)
 
     world.run_on_rank_0(create)
     if initial is not None:

@@ -18,7 +18,7 @@ from translate.model.device import choose_device, explain_out_of_memory, is_asyn
 from translate.model.lora import add_lora
 from translate.model.precision import MixedPrecision, choose_precision
 from translate.runs.initial import InitialWeights, related_tags
-from translate.runs.loading import build_model, count_weights
+from translate.runs.weights import build_model, count_weights
 from translate.training.data_parallel import DataParallel, RankParallel, ThreadParallel, choose_workers
 from translate.training.footprint import check_training_fits
 from translate.training.optimizer import build_optimizers

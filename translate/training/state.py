@@ -21,8 +21,8 @@ from translate.runs.checkpoint import (
     write_checkpoint,
 )
 from translate.runs.directory import RunDirectory
-from translate.runs.loading import get_parameters
 from translate.runs.progress import Progress
+from translate.runs.weights import get_parameters
 from translate.training.optimizer import AveragedWeights
 from translate.training.preparation import TrainingData
 from translate.training.setup import describe_environment

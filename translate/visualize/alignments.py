@@ -60,7 +60,7 @@ def choose_layer(wanted: str, loaded: LoadedTranslator, translator: Translator, 
         raise InputError(f"--layer {wanted}: should be a layer, counted from 0, or mean or best")
     text = "this text"
     with contextlib.suppress(InputError):  # a copied run may be without its validation text
-        pairs, text = choose_pairs(loaded.run.config, None, None), "validation"
+        pairs, text = choose_pairs(loaded.model.config, None, None), "validation"
     rates = layer_error_rates(translator.toward(pairs.direction), pairs.sources, pairs.targets)
     best = rates.index(min(rates))
     return LayerChoice(best, f"{heads} decoder layer {best} {counted}, the best on {text}", rates)

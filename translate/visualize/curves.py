@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from translate.config.load import read_resolved_config
 from translate.errors import InputError
 from translate.evaluation.metrics import HEADLINES
 from translate.messages import distinct_names
-from translate.runs.directory import open_run
 from translate.runs.metadata import describe_moment
 from translate.runs.metrics import averaged_steps, best_checkpoint_record, read_metrics
+from translate.runs.run import SavedRun, open_run
 from translate.visualize.panels import Curves, Panel, Picture, Series, Switch, Table
 
 _CHARTS = [  # title, vertical axis, key of the records, kinds of records that have it
@@ -30,7 +29,7 @@ _NOTE = (
 )
 
 
-def curves_picture(runs: Sequence[Path], *, over: Literal["step", "minutes"] = "step") -> Picture:
+def curves_picture(runs: Sequence[SavedRun | Path], *, over: Literal["step", "minutes"] = "step") -> Picture:
     """Loss, BLEU, learning rate, speed and gradient norm of finished or training runs, overlaid, and a table of them.
 
     Args:
@@ -40,12 +39,15 @@ def curves_picture(runs: Sequence[Path], *, over: Literal["step", "minutes"] = "
         InputError: A path is not a run or is given twice, or no run has recorded anything yet.
         RunError: A run is damaged.
     """
+    opened_runs = [*map(open_run, runs)]
     # A path may not be UTF-8.
-    names = [name.encode(errors="backslashreplace").decode() for name in distinct_names(runs)]
-    opened = {name: open_run(run) for name, run in zip(names, runs, strict=True)}
-    records = {name: read_metrics(run) for name, run in opened.items()}
+    names = [
+        name.encode(errors="backslashreplace").decode() for name in distinct_names([run.path for run in opened_runs])
+    ]
+    opened = dict(zip(names, opened_runs, strict=True))
+    records = {name: read_metrics(run.files) for name, run in opened.items()}
     best = {
-        name: best_checkpoint_record(run, records[name], read_resolved_config(run.config).training.best_metric)
+        name: best_checkpoint_record(run.files, records[name], run.config.training.best_metric)
         for name, run in opened.items()
     }
     if not any(records.values()):

@@ -11,9 +11,10 @@ from harness import Toy, write_run
 from translate.cli.terminal.parts import load_for_parts
 from translate.config.decoding import DecodingConfig
 from translate.decoding import Request, Translator, loading
-from translate.decoding.engines.ctranslate2_conversion import convert_run
+from translate.decoding.engines.ctranslate2_conversion import convert_model
 from translate.decoding.loading import load_own_translator, load_translator, resolve_auto
 from translate.errors import InputError, RunError
+from translate.runs.run import open_run
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
@@ -107,7 +108,9 @@ def test_all_parts_of_an_input_have_one_engine(
     def load() -> Translator:
         return load_translator(run, options={"beam_size": 1, "workers": 1}, token_scores=False).translator
 
-    translator, dependencies = load_for_parts(load, {"RUN": [run]}, {}, checkpoint="best", num_lines=num_lines)
+    translator, dependencies = load_for_parts(
+        load, {"RUN": [open_run(run)]}, {}, checkpoint="best", num_lines=num_lines
+    )
     assert dependencies["engine"] == engine
     for block in (toy.sources[:1], toy.sources[:19]):
         for found in translator.translate(block):
@@ -118,7 +121,7 @@ def test_all_parts_of_an_input_have_one_engine(
 def test_what_ctranslate2_lacks_our_own_search_has(toy: Toy, run: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Options of a call, and constraints of single lines."""
     caplog.set_level("INFO", logger="translate")
-    convert_run(run, checkpoint="best")
+    convert_model(open_run(run).load_model(), checkpoint="best")
     ours = load_own_translator(run, options={"workers": 2, "beam_size": 1}).translator
     translator = automatic(run)
     options = {"search": "sample", "seed": 3, "temperature": 1.3}

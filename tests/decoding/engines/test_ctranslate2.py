@@ -11,13 +11,14 @@ from harness import MakeTranslator, Toy, write_run
 
 from translate.decoding import loading
 from translate.decoding.engines import ctranslate2 as engine
-from translate.decoding.engines.ctranslate2_conversion import convert_run
+from translate.decoding.engines.ctranslate2_conversion import convert_model
 from translate.decoding.engines.engine import SearchJob
 from translate.decoding.engines.own import OwnEngine
 from translate.decoding.request import SearchInput
 from translate.errors import InputError, RunError
 from translate.fingerprint import fingerprint
 from translate.runs.checksums import read_checksums, write_checksums
+from translate.runs.run import open_run
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
@@ -112,7 +113,7 @@ def test_a_damaged_conversion_whose_checksums_agree_is_made_again(
     precision: str,
 ) -> None:
     run = write_run(tmp_path / "run", toy.config, toy.tokenizers, toy.model)
-    folder = convert_run(run, checkpoint="best")
+    folder = convert_model(open_run(run).load_model(), checkpoint="best")
     monkeypatch.setattr(loading, "FEW_LINES", 1)
     file, whole = folder / name, (folder / name).read_bytes()
     file.write_bytes(re.sub(old, new, whole, flags=re.DOTALL))
@@ -142,7 +143,7 @@ def test_a_conversion_that_never_works(
         return real(*arguments, **options)
 
     run = write_run(tmp_path / "run", toy.config, toy.tokenizers, toy.model)
-    folder = convert_run(run, checkpoint="best")
+    folder = convert_model(open_run(run).load_model(), checkpoint="best")
     monkeypatch.setattr(ctranslate2, "Translator", fail)
     monkeypatch.setattr(loading, "FEW_LINES", 1)
     with pytest.raises(RunError, match=rf"^{folder}: .* no such file.*--engine translate"):

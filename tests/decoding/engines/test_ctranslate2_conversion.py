@@ -13,14 +13,15 @@ from translate.config.schema import Config
 from translate.decoding.engines import ctranslate2_conversion
 from translate.decoding.engines.ctranslate2_conversion import (
     check_conversion,
-    convert_run,
+    convert_model,
     load_in_fp32,
     write_ctranslate2,
 )
 from translate.errors import RunError, import_extra
 from translate.runs.checkpoint import add_prefix, write_tensors
-from translate.runs.loading import build_model, get_parameters
+from translate.runs.run import open_run
 from translate.runs.verify import verify_run
+from translate.runs.weights import build_model, get_parameters
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
 
@@ -65,15 +66,15 @@ def test_a_changed_weight_fails_the_check(tmp_path: Path) -> None:
 
 def test_a_model_is_converted_once(toy: Toy, tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", toy.config, toy.tokenizers, toy.model)
-    first = convert_run(run, checkpoint="best")
+    first = convert_model(open_run(run).load_model(), checkpoint="best")
     assert first.parent == run / "export" and first.name.startswith("ctranslate2-best-")
     written = (first / "model.bin").stat().st_mtime_ns
-    assert convert_run(run, checkpoint="best") == first
+    assert convert_model(open_run(run).load_model(), checkpoint="best") == first
     assert (first / "model.bin").stat().st_mtime_ns == written
 
     other = build_model(toy.config, toy.tokenizers)
     write_tensors(run / "checkpoints" / "best.safetensors", add_prefix(get_parameters(other), "model."), {"step": "9"})
-    second = convert_run(run, checkpoint="best")
+    second = convert_model(open_run(run).load_model(), checkpoint="best")
     assert second != first
     assert {folder.name for folder in (run / "export").iterdir()} == {first.name, second.name}
 
@@ -85,11 +86,11 @@ def test_a_conversion_that_another_process_has_finished_is_kept(
 
     def import_slowly(package: str) -> ModuleType:
         monkeypatch.undo()
-        written.append((convert_run(run, checkpoint="best") / "model.bin").stat().st_mtime_ns)
+        written.append((convert_model(open_run(run).load_model(), checkpoint="best") / "model.bin").stat().st_mtime_ns)
         return import_extra(package)
 
     monkeypatch.setattr(ctranslate2_conversion, "import_extra", import_slowly)
-    assert [(convert_run(run, checkpoint="best") / "model.bin").stat().st_mtime_ns] == written
+    assert [(convert_model(open_run(run).load_model(), checkpoint="best") / "model.bin").stat().st_mtime_ns] == written
 
 
 def test_a_run_of_another_device_is_exported_on_the_cpu(toy: Toy, tmp_path: Path, pretend: PretendDevice) -> None:
@@ -103,7 +104,7 @@ def test_a_run_of_another_device_is_exported_on_the_cpu(toy: Toy, tmp_path: Path
     written = []
     for run in ("here", "there"):
         with pretend.counting() as crossings:
-            folder = convert_run(tmp_path / run, checkpoint="best")
+            folder = convert_model(open_run(tmp_path / run).load_model(), checkpoint="best")
         assert not crossings.to_device and ctranslate2.Translator(str(folder), device="cpu")
         written.append((folder / "model.bin").read_bytes())
     assert written[0] == written[1]
@@ -113,7 +114,7 @@ def test_a_run_of_another_device_is_exported_on_the_cpu(toy: Toy, tmp_path: Path
 def test_a_damaged_conversion_is_made_again(toy: Toy, tmp_path: Path, checksums: str) -> None:
     """CTranslate2 would read damaged files."""
     run = write_run(tmp_path / "run", toy.config, toy.tokenizers, toy.model)
-    folder = convert_run(run, checkpoint="best")
+    folder = convert_model(open_run(run).load_model(), checkpoint="best")
     contents = {path.name: path.read_bytes() for path in folder.iterdir()}
     (folder / "model.bin").write_bytes(contents["model.bin"][:-1] + b"x")
     if checksums == "none":
@@ -121,17 +122,17 @@ def test_a_damaged_conversion_is_made_again(toy: Toy, tmp_path: Path, checksums:
     elif checksums != "right":
         (folder / "SHA256SUMS").write_text(f"{'0' * 64}  model.bin\n")
     assert [report.state for report in verify_run(run).files if report.name.startswith("export/")] == ["DAMAGED"]
-    assert convert_run(run, checkpoint="best") == folder
+    assert convert_model(open_run(run).load_model(), checkpoint="best") == folder
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == contents
 
 
 def test_a_conversion_that_lies_elsewhere_is_refused(toy: Toy, tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", toy.config, toy.tokenizers, toy.model)
-    folder = convert_run(run, checkpoint="best")
+    folder = convert_model(open_run(run).load_model(), checkpoint="best")
     os.rename(folder, tmp_path / "elsewhere")
     folder.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(RunError, match=rf"^{folder}: is a link out of {run}, to {tmp_path}/elsewhere; "):
-        convert_run(run, checkpoint="best")
+        convert_model(open_run(run).load_model(), checkpoint="best")
 
 
 @pytest.mark.parametrize(("quantization", "bytes_of_a_weight"), [("int8", 1), ("float16", 2)])

@@ -20,7 +20,7 @@ from translate.decoding.search.loop import BeamSearch
 from translate.errors import InputError, RunError
 from translate.model import device
 from translate.runs import loading
-from translate.runs.loading import build_model
+from translate.runs.weights import build_model
 
 REFUSAL = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of …")
 TOLD = r" \(CUDA out of memory. Tried to allocate 20.00 GiB\)\. "

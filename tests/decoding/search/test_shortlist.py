@@ -15,7 +15,7 @@ from translate.decoding.search.model import CachedDecoder
 from translate.decoding.search.shortlist import Shortlist, make_shortlist, read_shortlist, select_shortlist
 from translate.errors import InputError, RunError
 from translate.runs.checkpoint import write_tensors
-from translate.runs.loading import load_run
+from translate.runs.run import open_run
 
 SPECIALS = [UNK_ID, EOS_ID]
 
@@ -118,7 +118,7 @@ def test_a_run_learns_and_uses_its_shortlist(toy: Toy, run: Path) -> None:
     result = run_command("shortlist", run, "--frequent", "0", "--translations", "1")
     assert result.exit_code == 0 and "8 pairs" in result.stderr, result.stderr
     translator = load_translator(run, options={"shortlist": True, "search": "sample", "temperature": 3.0}).translator
-    shortlist = read_shortlist(load_run(run, checkpoint="best"))
+    shortlist = read_shortlist(open_run(run))
     lines = ["Hund", "läuft Haus", ""]
     together = translator.translate(lines)
     for line, translation in zip(lines, together, strict=True):
@@ -139,11 +139,11 @@ def test_a_large_corpus_is_sampled(run: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_damaged_shortlist_is_an_error(toy: Toy, run: Path) -> None:
     make_shortlist(run, num_frequent=2, num_translations=1)
-    loaded, file = load_run(run, checkpoint="best"), run / "shortlist.safetensors"
-    shortlist = read_shortlist(loaded)
+    opened, file = open_run(run), run / "shortlist.safetensors"
+    shortlist = read_shortlist(opened)
     assert int(shortlist.always.sum()) == 2 + len(SPECIALS)
     write_tensors(file, {**shortlist._asdict(), "always": shortlist.always[:-2]}, {})
     with pytest.raises(RunError, match=r"shortlist.safetensors: .*vocabularies"):
-        read_shortlist(loaded)
+        read_shortlist(opened)
     flip_a_bit(file)
     assert re.search(r"DAMAGED +shortlist\.safetensors", run_command("verify", run).stdout)

@@ -22,7 +22,9 @@ from typer import Argument, Exit, Option
 from translate.errors import InputError, RunError
 
 if TYPE_CHECKING:
-    from translate.config.languages import Languages
+    from translate.runs.run import SavedRun as SavedRun
+else:
+    SavedRun = str  # Typer reads a path, which `as_runs` makes a run; importing the class would slow down `--help`
 
 Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
@@ -66,8 +68,10 @@ def complete_language(side: str) -> Callable[..., list[str]]:
     def complete(ctx: Any, incomplete: str) -> list[str]:
         # Arguments before an option that has no value yet are not parsed.
         runs = [ctx.params.get("run"), *(ctx.params.get("runs") or ctx.params.get("systems") or ()), *ctx.args]
+        from translate.runs.run import open_run
+
         try:
-            known: list[str] = getattr(read_languages(Path(next(filter(None, runs)))), side)
+            known: list[str] = getattr(open_run(next(filter(None, runs))).languages, side)
         except (InputError, RunError, StopIteration):  # not a run, or a damaged one
             known = []
         return [code for code in known if code.startswith(incomplete)]
@@ -75,22 +79,22 @@ def complete_language(side: str) -> Callable[..., list[str]]:
     return complete
 
 
-def check_runs(runs: Any) -> Any:
-    """Refuse a path that is not a run, before the command imports torch. Several processes leave this to loading."""
+def as_runs(paths: Any) -> Any:
+    """The run of a path, or the runs of a list of paths.
+
+    A path that is not a run is refused before the command imports torch. Several processes leave this to loading.
+    """
+    if isinstance(paths, list):
+        return [*map(as_runs, paths)]
+    if paths is None:
+        return None
     from translate.runs.directory import check_holds_run
+    from translate.runs.run import SavedRun
 
-    for run in (runs if isinstance(runs, list) else [runs]) if runs and is_alone() else []:
-        check_holds_run(run)
-    return runs
-
-
-def read_languages(run: Path) -> "Languages":
-    """The languages of a run, without importing torch."""
-    from translate.config.languages import Languages
-    from translate.config.load import read_resolved_config
-    from translate.runs.directory import open_run
-
-    return Languages(read_resolved_config(open_run(run).config).data)
+    run = SavedRun(paths)
+    if is_alone():
+        check_holds_run(run.path)
+    return run
 
 
 def is_alone() -> bool:
@@ -98,8 +102,8 @@ def is_alone() -> bool:
     return os.environ.get("WORLD_SIZE", "1") == "1"
 
 
-RUN: dict[str, Any] = {"metavar": "RUN", "autocompletion": find_runs, "callback": check_runs}
-RunArgument = Annotated[Path, Argument(help="A run directory, as written by `translate train`.", **RUN)]
+RUN: dict[str, Any] = {"metavar": "RUN", "autocompletion": find_runs, "callback": as_runs}
+RunArgument = Annotated[SavedRun, Argument(help="A run directory, as written by `translate train`.", **RUN)]
 ConfigArgument = Annotated[
     str,
     Argument(metavar="CONFIG", help="A config file, a preset such as demo, or a run.", autocompletion=complete_config),
@@ -209,7 +213,7 @@ def _check_languages(arguments: dict[str, Any], to: str | None = None, from_: st
         if to or from_:
             raise InputError("--to and --from need --source and --reference: the config has a test set's languages")
     elif run is not None and is_alone():
-        read_languages(run).choose(to, from_, names=("--to", "--from"))
+        run.languages.choose(to, from_, names=("--to", "--from"))
     return {"to": to, "from_": from_}
 
 
@@ -217,12 +221,10 @@ def _check_settings(are_defaults: bool, arguments: dict[str, Any], **options: An
     """Check a command's decoding options with the config of its first run, before it imports torch; return them."""
     run = arguments["run"] if "run" in arguments else arguments["runs"][0]
     if run is not None and is_alone():
-        from translate.config.load import override_decoding, read_resolved_config
-        from translate.runs.directory import open_run
+        from translate.config.load import override_decoding
 
-        directory = open_run(run)
-        directory.checkpoint(arguments["checkpoint"])
-        decoding = override_decoding(read_resolved_config(directory.config), options).decoding
+        run.files.checkpoint(arguments["checkpoint"])
+        decoding, _ = override_decoding(run.config, options).decoding, run.tokenizers
         for names, (needed, has_it) in _NEEDS.items() if not are_defaults else ():
             unused = [name for name in names.split() if name in options]
             if unused and not has_it(decoding, arguments):

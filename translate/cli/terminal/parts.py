@@ -15,6 +15,7 @@ from translate.cli.terminal.console import fail_interrupted
 if TYPE_CHECKING:
     from translate.decoding import ConditionCounts, Request, Translator
     from translate.decoding.sharded import ShardedDecoder
+    from translate.runs.run import SavedRun
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +63,7 @@ def decode_in_parts(
 
 def load_for_parts(
     load: Callable[[], "Translator"],
-    runs: Mapping[str, Sequence[Path]],
+    runs: Mapping[str, Sequence["SavedRun"]],
     files: Mapping[str, Path],
     *,
     checkpoint: str,
@@ -78,14 +79,14 @@ def load_for_parts(
     """
     from translate.data.text import require_unchanged
     from translate.decoding.sharded import collect_dependencies
-    from translate.runs.directory import RunDirectory
 
     with contextlib.ExitStack() as unchanged:
         for run in [run for named in runs.values() for run in named]:
-            path = RunDirectory(run).checkpoint(checkpoint)
+            path = run.files.checkpoint(checkpoint)
             if path.is_file():  # otherwise loading reports it
                 unchanged.enter_context(require_unchanged(path))
         translator = load()
-        paths = {**runs, **{name: [file] for name, file in files.items()}}
+        paths = {name: [run.path for run in named] for name, named in runs.items()}
+        paths |= {name: [file] for name, file in files.items()}
         dependencies = collect_dependencies(translator, paths, checkpoint=checkpoint)
         return translator, {**dependencies, "engine": translator.engine.prepare(num_lines)}

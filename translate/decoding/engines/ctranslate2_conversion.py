@@ -16,48 +16,41 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from translate.atomic import atomic_folder
-from translate.config.load import read_resolved_config
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizers
 from translate.decoding.agreement import Probes, check_agreement, probe
 from translate.decoding.counterparts import TABLE_POSITIONS, position_limit, to_settings
-from translate.errors import InputError, RunError, import_extra
+from translate.errors import RunError, import_extra
 from translate.fingerprint import fingerprint
 from translate.model import Decoder, Encoder, Transformer, log_probabilities
 from translate.model.layers import DecoderLayer, EncoderLayer
 from translate.model.positions import LearnedPositions, RelativePositions, SinusoidalPositions
 from translate.runs.checksums import check_folder, check_inside, write_checksums
-from translate.runs.directory import Checkpoint, open_run
-from translate.runs.loading import load_run
+from translate.runs.directory import Checkpoint
+from translate.runs.run import LoadedModel
 
 CONVERSION = 1
 """Version of the conversion; raise it when runs that were converted before must be converted again."""
 
 
-def find_conversion(run_path: Path, *, checkpoint: Checkpoint) -> Path:
+def find_conversion(loaded: LoadedModel, *, checkpoint: Checkpoint) -> Path:
     """The folder for a converted checkpoint, which may not exist yet: RUN/export/ctranslate2-CHECKPOINT-FINGERPRINT.
 
     The fingerprint covers everything in the model, so a checkpoint is converted once, and again only after
     training has rewritten it.
 
     Raises:
-        InputError: `run_path` is not a run or has no such checkpoint.
-        RunError: The run is damaged, or the folder is a link that leaves it.
+        RunError: The folder is a link that leaves the run.
     """
-    run = open_run(run_path)
-    file = run.checkpoint(checkpoint)
-    if not file.is_file():
-        raise InputError(f"{run_path} has no checkpoint {file.name}")
-    model_config = read_resolved_config(run.config).model.model_dump(mode="json")
-    content = fingerprint(
-        [CONVERSION, TABLE_POSITIONS["ctranslate2"], model_config], file, *sorted(run.tokenizer.iterdir())
-    )
-    folder = run.export / f"ctranslate2-{checkpoint}-{content[:16]}"
-    check_inside(folder, run.path)
+    model_config, tokenizers = loaded.config.model.model_dump(mode="json"), loaded.tokenizers[:2]
+    settings = [CONVERSION, TABLE_POSITIONS["ctranslate2"], model_config, loaded.sha256]
+    content = fingerprint(settings, *(tokenizer.model_bytes for tokenizer in tokenizers))
+    folder = loaded.run.files.export / f"ctranslate2-{checkpoint}-{content[:16]}"
+    check_inside(folder, loaded.run.path)
     return folder
 
 
-def convert_run(run_path: Path, *, checkpoint: Checkpoint) -> Path:
-    """Convert a checkpoint and keep the result in the run; a damaged conversion is repeated.
+def convert_model(loaded: LoadedModel, *, checkpoint: Checkpoint) -> Path:
+    """Convert the model of a checkpoint, and keep the result in the run; a damaged conversion is repeated.
 
     If two processes convert at the same time, both use the folder of the faster one.
 
@@ -65,16 +58,18 @@ def convert_run(run_path: Path, *, checkpoint: Checkpoint) -> Path:
         The folder with the CTranslate2 model.
 
     Raises:
-        InputError: `run_path` is not a run or has no such checkpoint, or the package is not installed.
-        RunError: The run is damaged or cannot be written to, or the converted model computes different numbers.
+        InputError: The package is not installed.
+        RunError: The run cannot be written to, or the converted model computes different numbers.
     """
-    folder = find_conversion(run_path, checkpoint=checkpoint)
+    folder = find_conversion(loaded, checkpoint=checkpoint)
     import_extra("ctranslate2")  # it takes time, in which another process may finish, so the folder is checked after it
     try:
         check_folder(folder)
     except RunError:
         shutil.rmtree(folder, ignore_errors=True)
-        loaded = load_run(run_path, checkpoint=checkpoint)
+        if loaded.model.device.type != "cpu" or loaded.model.output.weight.dtype != torch.float32:
+            # The model was moved or rounded after it was loaded.
+            return convert_model(loaded.run.load_model(checkpoint), checkpoint=checkpoint)
         with contextlib.suppress(FileExistsError), atomic_folder(folder) as temporary:  # another process was quicker
             write_ctranslate2(loaded.model, loaded.tokenizers, temporary)
             write_checksums(temporary, {file.name: fingerprint(file) for file in temporary.iterdir()})

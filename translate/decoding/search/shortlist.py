@@ -15,19 +15,16 @@ from jaxtyping import Bool, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from translate.config.languages import Languages
-from translate.config.load import read_resolved_config
 from translate.data.augmentation import augment_corpus
 from translate.data.batching import EncodedPair
 from translate.data.lexicon import NULL_ID, Lexicon, learn_lexicon
 from translate.data.streaming import TrainingStreams
 from translate.data.text import SpacedText
-from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, load_tokenizers
+from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from translate.errors import InputError, RunError
 from translate.runs.checkpoint import read_tensors, write_tensors
 from translate.runs.checksums import DamageError
-from translate.runs.directory import RunDirectory, open_run
-from translate.runs.loading import LoadedRun
+from translate.runs.run import SavedRun, open_run
 
 MAX_PAIRS = 500_000  # to learn from; more would take memory and change little
 
@@ -44,16 +41,16 @@ class Shortlist(NamedTuple):
         return self.always.repeat(len(source_ids), 1).scatter_(1, chosen, True)
 
 
-def read_shortlist(run: LoadedRun) -> Shortlist:
+def read_shortlist(run: SavedRun) -> Shortlist:
     """Read the shortlist of a run.
 
     Raises:
         InputError: The run has no shortlist.
         RunError: The shortlist is damaged, or was made for other vocabularies.
     """
-    file = RunDirectory(run.directory).shortlist
+    file = run.files.shortlist
     if not file.is_file():
-        raise InputError(f"{run.directory} has no {file.name}: make it with translate shortlist {run.directory}")
+        raise InputError(f"{run} has no {file.name}: make it with translate shortlist {run}")
     tensors = read_tensors(file).tensors
     if {name: tensor.dim() for name, tensor in tensors.items()} != {"always": 1, "translations": 2}:
         raise DamageError(file, "it does not have the tensors of a shortlist")
@@ -113,7 +110,7 @@ def select_shortlist(
     return Shortlist(torch.from_numpy(always), torch.from_numpy(translations))
 
 
-def make_shortlist(run_path: Path, *, num_frequent: int, num_translations: int) -> int:
+def make_shortlist(run: SavedRun | Path, *, num_frequent: int, num_translations: int) -> int:
     """Learn the shortlist of a run from its training corpora, or from the first segment of streamed ones.
 
     Returns:
@@ -123,9 +120,8 @@ def make_shortlist(run_path: Path, *, num_frequent: int, num_translations: int) 
         InputError: The path is not a run, or the corpora named in its config are missing.
         RunError: The shortlist cannot be written.
     """
-    run = open_run(run_path)
-    config = read_resolved_config(run.config)
-    tokenizers, languages = load_tokenizers(run.tokenizer), Languages(config.data)
+    run = open_run(run)
+    config, tokenizers, languages = run.config, run.tokenizers, run.languages
     pairs: list[EncodedPair] = []
     corpora = [augment_corpus(corpus) for corpus in TrainingStreams(config.data).first]
     share = min(1.0, MAX_PAIRS / sum(len(texts.sources) for texts in corpora))
@@ -151,5 +147,5 @@ def make_shortlist(run_path: Path, *, num_frequent: int, num_translations: int) 
         num_frequent=num_frequent,
         num_translations=num_translations,
     )
-    write_tensors(run.shortlist, shortlist._asdict(), {})
+    write_tensors(run.files.shortlist, shortlist._asdict(), {})
     return len(pairs)

@@ -15,7 +15,8 @@ from translate.errors import InputError, RunError
 from translate.model import Transformer
 from translate.runs.checkpoint import AVERAGE_PREFIX, WEIGHTS_PREFIX, add_prefix, write_tensors
 from translate.runs.directory import RunDirectory, create_run
-from translate.runs.loading import build_model, get_parameters, load_run, set_parameters
+from translate.runs.run import open_run
+from translate.runs.weights import build_model, get_parameters, set_parameters
 
 
 @pytest.mark.parametrize(
@@ -35,9 +36,9 @@ def test_round_trip(tmp_path: Path, lines: list[str], tying: str, vocabulary: st
     assert sum(tensor.numel() for tensor in stored.values()) == model.num_parameters
 
     generator = torch.get_rng_state()
-    loaded = load_run(run.path)
+    loaded = open_run(run.path).load_model()
     assert torch.equal(torch.get_rng_state(), generator)  # no weights were drawn
-    assert (loaded.directory, loaded.config, loaded.step) == (run.path, config, 13)
+    assert (loaded.run.path, loaded.config, loaded.step) == (run.path, config, 13)
     for side, expected_side in zip(loaded.tokenizers[:2], tokenizers[:2], strict=True):
         assert side.model_bytes == expected_side.model_bytes
     assert loaded.tokenizers.vocabulary == vocabulary
@@ -56,7 +57,7 @@ def test_a_moved_or_linked_run_translates(
     moved = tmp_path / "elsewhere" / "a run"
     moved.parent.mkdir()
     moved.symlink_to(run.path) if by_link else shutil.move(run.path, moved)
-    loaded = load_run(moved)
+    loaded = open_run(moved).load_model()
     expected = Translator(model, tokenizers, loaded.config.decoding).translate(lines)
     assert Translator(loaded.model, loaded.tokenizers, loaded.config.decoding).translate(lines) == expected
 
@@ -64,36 +65,36 @@ def test_a_moved_or_linked_run_translates(
 def test_best_last_and_an_average(run: RunDirectory, config: Config, tokenizers: Tokenizers) -> None:
     later, average = (build_model(config, tokenizers) for _ in range(2))
     write_weights(run, later, "last", 11)
-    assert load_run(run.path).step == load_run(run.path, checkpoint="best").step == 7
-    last = load_run(run.path, checkpoint="last")
+    assert open_run(run.path).load_model().step == open_run(run.path).load_model("best").step == 7
+    last = open_run(run.path).load_model("last")
     assert last.step == 11 and torch.equal(last.model.output.weight, later.output.weight)
-    assert not torch.equal(last.model.output.weight, load_run(run.path).model.output.weight)
+    assert not torch.equal(last.model.output.weight, open_run(run.path).load_model().model.output.weight)
     tensors = add_prefix(get_parameters(later), WEIGHTS_PREFIX) | add_prefix(get_parameters(average), AVERAGE_PREFIX)
     write_tensors(run.checkpoint("last"), tensors, {"step": "5"})
-    assert torch.equal(load_run(run.path, checkpoint="last").model.output.weight, average.output.weight)
+    assert torch.equal(open_run(run.path).load_model("last").model.output.weight, average.output.weight)
 
 
 def test_a_kept_checkpoint(run: RunDirectory, model: Transformer) -> None:
     with pytest.raises(InputError, match=r"step-5\.safetensors; .*none \(training\.keep_last\)$"):
-        load_run(run.path, checkpoint="step-5")
+        open_run(run.path).load_model("step-5")
     write_weights(run, model, "step-5", 5)
-    assert (load_run(run.path, checkpoint="step-5").step, run.kept_steps()) == (5, [5])
+    assert (open_run(run.path).load_model("step-5").step, run.kept_steps()) == (5, [5])
     with pytest.raises(InputError, match=r"step-6\.safetensors; .*step-5$"):
-        load_run(run.path, checkpoint="step-6")
+        open_run(run.path).load_model("step-6")
     for name in ("step-05", "step-", "../best", "previous", "best\n"):
         with pytest.raises(InputError, match="best, last, or .*step-4000$"):
-            load_run(run.path, checkpoint=name)
+            open_run(run.path).load_model(name)
 
 
 def test_missing_parts(run: RunDirectory, model: Transformer) -> None:
     with pytest.raises(InputError, match=rf"^{run.path} .*last\.safetensors$"):
-        load_run(run.path, checkpoint="last")
+        open_run(run.path).load_model("last")
     write_tensors(run.checkpoint("best"), add_prefix(get_parameters(model), WEIGHTS_PREFIX), {"step": "seven"})
     with pytest.raises(RunError, match=rf"^{run.checkpoint('best')}: .*its step"):
-        load_run(run.path)
+        open_run(run.path).load_model()
     run.checkpoint("best").rename(run.checkpoint("last"))
     with pytest.raises(InputError, match=r"best\.safetensors; .*--checkpoint last$"):
-        load_run(run.path)
+        open_run(run.path).load_model()
 
 
 def test_set_parameters_lists_all_that_is_wrong_and_changes_nothing() -> None:

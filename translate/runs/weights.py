@@ -1,4 +1,4 @@
-"""Loads a model for translation from a run directory: complete and intact, or refused with a reason."""
+"""The weights of a run's checkpoint, and the model that they belong to."""
 
 import contextlib
 from collections.abc import Mapping
@@ -10,29 +10,17 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from translate.config.languages import list_some
-from translate.config.load import read_resolved_config
 from translate.config.schema import Config, ModelConfig
-from translate.data.tokenizer import PAD_ID, Tokenizers, load_tokenizers
+from translate.data.tokenizer import PAD_ID, Tokenizers
 from translate.errors import InputError, RunError
 from translate.model import Transformer
 from translate.model.device import LOADING_HINT, check_free_memory, explain_out_of_memory
 from translate.model.lora import is_lora
 from translate.runs.checkpoint import AVERAGE_PREFIX, MERGED_PREFIX, WEIGHTS_PREFIX, read_tensors
-from translate.runs.directory import Checkpoint, RunDirectory, open_run
+from translate.runs.directory import Checkpoint, RunDirectory
 from translate.runs.metadata import read_moment
 
 _WEIGHT_BYTES = 4  # of fp32
-
-
-class LoadedRun(NamedTuple):
-    """The parts of a run that translating needs."""
-
-    directory: Path
-    config: Config
-    tokenizers: Tokenizers
-    model: Transformer
-    step: int  # at which the weights were saved
-    averaged: tuple[int, ...] = ()  # the steps of the checkpoints that were averaged; usually none
 
 
 class SavedWeights(NamedTuple):
@@ -41,26 +29,7 @@ class SavedWeights(NamedTuple):
     tensors: dict[str, Tensor]
     step: int  # at which they were saved; of an average the newest
     averaged: tuple[int, ...]  # the steps of the checkpoints that were averaged; usually none
-
-
-def load_run(path: Path, *, checkpoint: Checkpoint = "best", device: torch.device | None = None) -> LoadedRun:
-    """Load a run's config, tokenizers and model, ready to translate.
-
-    Args:
-        checkpoint: best: chosen on validation; last: the newest; step-N: kept by training. If it has a moving
-            average, that is loaded; LoRA's updates are added to the weights.
-
-    Raises:
-        InputError: The path is not a run, or the run does not have that checkpoint.
-        RunError: A file is damaged or leads out of the run, or the weights do not fit the model.
-    """
-    run = open_run(path)
-    config = read_resolved_config(run.config)
-    tokenizers = load_tokenizers(run.tokenizer)
-    saved, file = read_weights(run, checkpoint, last="--checkpoint last"), run.checkpoint(checkpoint)
-    model = build_model(config, tokenizers, device=device, saved=file)
-    set_parameters(model, saved.tensors, name=str(file))
-    return LoadedRun(path, config, tokenizers, model.eval(), saved.step, saved.averaged)
+    sha256: str = ""  # of the checkpoint's content; an average in memory has none
 
 
 def read_weights(run: RunDirectory, checkpoint: Checkpoint, *, last: str) -> SavedWeights:
@@ -79,9 +48,9 @@ def read_weights(run: RunDirectory, checkpoint: Checkpoint, *, last: str) -> Sav
         if checkpoint not in ("best", "last"):
             hint = f"; kept are {', '.join(f'step-{step}' for step in run.kept_steps()) or 'none (training.keep_last)'}"
         raise InputError(f"{run.path} has no checkpoint {file.name}{hint}")
-    tensors, metadata = read_tensors(file, prefixes=(MERGED_PREFIX, AVERAGE_PREFIX, WEIGHTS_PREFIX))
+    tensors, metadata, sha256 = read_tensors(file, prefixes=(MERGED_PREFIX, AVERAGE_PREFIX, WEIGHTS_PREFIX))
     weights = {name: tensor for name, tensor in tensors.items() if not is_lora(name)}  # they are merged
-    return SavedWeights(weights, *read_moment(file, metadata))
+    return SavedWeights(weights, *read_moment(file, metadata), sha256)
 
 
 def count_weights(sizes: ModelConfig, tokenizers: Tokenizers) -> int:
