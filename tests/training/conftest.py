@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 from harness import write_digits
-from trainings import STATEFUL, Digits, run_training
+from trainings import STATEFUL, Digits
+
+from translate.training import train
 
 
 @pytest.fixture
@@ -22,9 +24,9 @@ def stateful(digits: Digits) -> Digits:
 
 @pytest.fixture(scope="session")
 def straight(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The run of a `stateful` training that was never stopped; only to be read."""
+    """The run of a `stateful` training that was never stopped, with checked shapes; only to be read."""
     directory = tmp_path_factory.mktemp("straight")
-    run_training(write_digits(directory)(*STATEFUL), directory / "run")
+    train(write_digits(directory)(*STATEFUL), directory / "run", resume=False, command=["test"])
     return directory / "run"
 
 

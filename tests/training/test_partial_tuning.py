@@ -38,7 +38,7 @@ def test_frozen_weights_stay_bit_for_bit_and_have_no_state(stateful: Digits, tmp
     num_parameters = sum(tensor.numel() for tensor in before.values())
     assert f"Model: {num_trained:,} of {num_parameters:,} parameters are trained" in said
     run = RunDirectory(tmp_path / "run")
-    last, best, _ = read_tensors(run.checkpoint("last")).tensors, read_tensors(run.checkpoint("best")).tensors
+    last, best = read_tensors(run.checkpoint("last")).tensors, read_tensors(run.checkpoint("best")).tensors
     assert best.keys() == {f"model.{name}" for name in before}
     for name in before:
         is_same = [torch.equal(tensors[f"model.{name}"], before[name]) for tensors in (last, best)]

@@ -121,11 +121,14 @@ def killed_after(num_operations: int, monkeypatch: pytest.MonkeyPatch) -> Iterat
 
 @pytest.mark.usefixtures("no_shape_checks")
 def test_killed_anywhere_while_the_run_is_made(digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A directory without a description is not a run, so a new one begins; a run with it is complete, and continues."""
+    """A directory without a description is not a run, so a new one begins; a run with it is complete, and continues.
+
+    A training follows where the most is half made, where the run is complete, and after every fifth operation.
+    """
     config = digits("training.max_steps=1", "data.validation=null")
     run_training(config, tmp_path / "straight")
     tokenizers = load_tokenizers(tmp_path / "straight" / "tokenizer")
-    was_begun = []
+    was_begun, killed = [], list[Path]()
     for num_operations in itertools.count():
         run = tmp_path / f"killed after {num_operations}"
         try:
@@ -135,9 +138,13 @@ def test_killed_anywhere_while_the_run_is_made(digits: Digits, tmp_path: Path, m
         except Killed:
             atomic.TEMPORARY_NAMES.clear()  # the next write is that of another process
         was_begun.append((run / "run.json").exists())
+        killed.append(run)
+    num_half_made = was_begun.count(False)
+    assert was_begun == sorted(was_begun) and num_half_made > 10 and was_begun[-1]
+    for number in sorted({*range(0, len(killed), 5), num_half_made - 1, num_half_made, len(killed) - 1}):
+        run = killed[number]
         said = run_training(config, run, resume=True)
         beginning = "has no checkpoint yet: training starts at the first step"
-        assert f"{run} {beginning if was_begun[-1] else 'holds no run to continue: starting one'}" in said
+        assert f"{run} {beginning if was_begun[number] else 'holds no run to continue: starting one'}" in said
         assert state_of(run) == state_of(tmp_path / "straight")
         assert not verify_run(run).unsound and not list(run.rglob("*.tmp"))
-    assert was_begun == sorted(was_begun) and was_begun.count(False) > 10 and was_begun[-1]

@@ -72,6 +72,7 @@ def test_weights_and_biases(digits: Digits, tmp_path: Path) -> None:
     assert not verify_run(run.path).unsound
 
 
+@pytest.mark.system
 def test_mlflow(digits: Digits, tmp_path: Path) -> None:
     mlflow = pytest.importorskip("mlflow", reason="the extra `mlflow` is not installed")
     run = RunDirectory(tmp_path / "run")
