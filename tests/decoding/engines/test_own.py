@@ -19,7 +19,7 @@ from translate.decoding.search.beam import Hypothesis
 from translate.decoding.search.loop import BeamSearch
 from translate.errors import InputError, RunError
 from translate.model import device
-from translate.runs import loading
+from translate.runs import weights
 from translate.runs.weights import build_model
 
 REFUSAL = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of …")
@@ -165,7 +165,7 @@ def test_a_scoring_without_memory(toy: Toy, translator: MakeTranslator, monkeypa
 def test_a_model_too_large_to_build(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     """By what PyTorch itself says of a petabyte of the CPU's memory."""
     monkeypatch.setattr(device, "free_memory", lambda: None)  # not known on this system
-    monkeypatch.setattr(loading, "Transformer", lambda *_, **__: torch.empty(2**48))
+    monkeypatch.setattr(weights, "Transformer", lambda *_, **__: torch.empty(2**48))
     sizes = ModelConfig(d_model=65536, num_heads=2, d_ff=1_000_000)
     message = rf"^out of memory on .*model.d_model = 65536, model.d_ff = 1000000, .* 310 subwords .*{2**50} bytes"
     with pytest.raises(RunError, match=message):
