@@ -1,14 +1,12 @@
 """Files that appear whole or not at all: written under a temporary name, flushed to the disk, then renamed.
 
-A process that is killed while writing leaves its temporary file; the next writer in that folder removes it. It
-recognises a leftover by its lock, which the kernel releases when a process ends, on this machine, in a container or on
-another. A temporary folder has no lock, so it stays until someone removes it.
+A process that is killed while writing leaves its temporary file. In the folder of a run or of finished parts, the next
+process that holds the folder's lock removes it; elsewhere it stays.
 """
 
 import contextlib
 import errno
 import os
-import re
 import shutil
 import stat
 import sys
@@ -20,9 +18,6 @@ from typing import BinaryIO
 from translate.errors import InputError, RunError
 from translate.files import check_output
 
-if sys.platform != "win32":
-    import fcntl
-
 _HINTS = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "free some space on that disk"),
     **dict.fromkeys((errno.EACCES, errno.EPERM), "check the permissions of that file and its directory"),
@@ -30,36 +25,30 @@ _HINTS = {
     errno.ENOENT: "the directory does not exist",
     errno.ENOTDIR: "a part of its path is a file",
 }
-_LOCKED = re.compile(r"\.translate-[0-9a-f]{32}-locked\.tmp")  # a temporary file, whose writer holds its lock
-TEMPORARY_NAMES: set[str] = set()  # of this process
+_temporary_paths: set[Path] = set()  # of this process
 
 
 @contextlib.contextmanager
 def atomic_write(path: Path) -> Iterator[BinaryIO]:
     """Open a new file that replaces `path` when the block ends without an error; otherwise the old file stays.
 
-    The new file has the mode of the old one, and its owner where that is permitted. A link is replaced, and its target
-    stays as it is. The open file's `name` is its temporary path, for libraries that write to a path by name.
+    The new file has the mode of the old one. A link is replaced, and its target stays as it is. The open file's `name`
+    is its temporary path, for libraries that write to a path by name.
 
     Raises:
         RunError: The disk is full, the directory is missing, or it is read-only.
     """
-    with explain_write_errors(path), temporary_beside(path, mark="-locked") as temporary:
-        remove_leftovers(path.parent)
-        with _create_locked(temporary) as file:
-            yield file
-            file.flush()
-            if sys.platform == "win32":
-                file.close()  # an open file cannot be renamed there
-            if path.is_file() and not path.is_symlink():
-                state = path.stat()
-                if os.name == "posix":
-                    with contextlib.suppress(PermissionError):
-                        os.chown(temporary, state.st_uid, state.st_gid)
-                temporary.chmod(stat.S_IMODE(state.st_mode))
-            sync(temporary)  # otherwise a power cut could leave an empty file of that name
-            os.replace(temporary, path)
-            sync(path.parent)
+    # Mode x creates the file and fails if the name is taken, so nothing is ever written through a link.
+    with explain_write_errors(path), temporary_beside(path) as temporary, temporary.open("x+b") as file:
+        yield file
+        file.flush()
+        if sys.platform == "win32":
+            file.close()  # an open file cannot be renamed there
+        if path.is_file() and not path.is_symlink():
+            temporary.chmod(stat.S_IMODE(path.stat().st_mode))
+        sync(temporary)  # otherwise a power cut could leave an empty file of that name
+        os.replace(temporary, path)
+        sync(path.parent)
 
 
 @contextlib.contextmanager
@@ -156,17 +145,27 @@ def is_temporary(path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def temporary_beside(path: Path, *, mark: str = "") -> Iterator[Path]:
+def temporary_beside(path: Path) -> Iterator[Path]:
     """Give the block an unused name in the same folder; a file or folder of that name is removed at the end."""
-    temporary = path.with_name(f".translate-{uuid.uuid4().hex}{mark}.tmp")
-    TEMPORARY_NAMES.add(temporary.name)
+    temporary = path.with_name(f".translate-{uuid.uuid4().hex}.tmp")
+    _temporary_paths.add(temporary)
     try:
         yield temporary
     finally:
-        TEMPORARY_NAMES.discard(temporary.name)
-        with contextlib.suppress(OSError):  # it exists only if something failed
-            temporary.unlink()
-        shutil.rmtree(temporary, ignore_errors=True)
+        _remove(temporary)  # it exists only if something failed
+        _temporary_paths.discard(temporary)
+
+
+def remove_own_temporaries() -> None:
+    """Remove the temporary files and folders of this process, which is about to end."""
+    for temporary in list(_temporary_paths):
+        _remove(temporary)
+
+
+def _remove(temporary: Path) -> None:
+    with contextlib.suppress(OSError):
+        temporary.unlink()
+    shutil.rmtree(temporary, ignore_errors=True)
 
 
 def open_append(path: Path) -> BinaryIO:
@@ -183,12 +182,10 @@ def open_append(path: Path) -> BinaryIO:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove the temporary files in a folder whose writers have ended."""
-    for leftover in list(folder.iterdir()):
-        if _LOCKED.fullmatch(leftover.name) and leftover.name not in TEMPORARY_NAMES:
-            with contextlib.suppress(OSError), leftover.open("r+b") as file:
-                if _lock(file):
-                    leftover.unlink()
+    """Remove the temporary files in a folder and the folders in it; only for a process that holds the folder's lock."""
+    for pattern in (".translate-*.tmp", "*/.translate-*.tmp"):
+        for leftover in filter(Path.is_file, list(folder.glob(pattern))):
+            leftover.unlink(missing_ok=True)
 
 
 def sync(path: Path) -> None:
@@ -200,30 +197,6 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _create_locked(path: Path) -> BinaryIO:
-    """Create a file that no other process mistakes for a leftover while it is open."""
-    while True:
-        # Mode x creates the file and fails if the name is taken, so nothing is ever written through a link.
-        file = path.open("x+b")
-        if _lock(file) is not False and path.exists():
-            return file
-        file.close()  # another process took it for a leftover before it was locked
-        path.unlink(missing_ok=True)
-
-
-def _lock(file: BinaryIO) -> bool | None:
-    """Lock a file until it is closed or the process ends; None: this system or file system has no such locks."""
-    if sys.platform == "win32":
-        return None
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return None
-    return True
 
 
 def _is_written_in_place(path: Path) -> bool:

@@ -14,9 +14,8 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # from glibc's 
 # How many compiled kernels are cached: by oneDNN for all threads, and by ideep, PyTorch's way to oneDNN, for each.
 _KERNEL_CACHE_SIZES = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": 128, "LRU_CACHE_CAPACITY": 16}
 
-_GROUPS = Path("/sys/fs/cgroup")  # control groups of Linux: its documentation, cgroup-v2 and cgroup-v1/memory
+_GROUPS = Path("/sys/fs/cgroup")  # control groups of Linux: its documentation, cgroup-v2
 _OWN_GROUPS = Path("/proc/self/cgroup")
-_VERSION_1, _VERSION_2 = ("memory.limit_in_bytes", "memory.usage_in_bytes"), ("memory.max", "memory.current")
 
 # What allocators without an exception class of their own say: PyTorch's for the CPU and for Apple's GPU, C++, cuBLAS.
 _OUT_OF_MEMORY_MESSAGES = ("allocate memory", "not enough memory", "out of memory", "bad_alloc", "alloc_failed")
@@ -44,36 +43,25 @@ def check_fits_memory(path: Path, num_bytes: int) -> None:
 
 
 def free_memory() -> int | None:
-    """Bytes that this process can still take: of the machine, its container and its limits; None: not known."""
+    """Bytes that this process can still take: of the machine and its container; None: not known."""
     limits = [free for _, free in _control_groups()]
-    with contextlib.suppress(OSError, ValueError, TypeError):  # not Linux
-        available = re.search(r"MemAvailable: *(\d+) kB", _read(Path("/proc/meminfo")))
-        limits.append(int(available[1]) * 1024)  # type: ignore[index]
-    with contextlib.suppress(ImportError, OSError, ValueError):
-        import resource  # not on Windows
-
-        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-        if limit != resource.RLIM_INFINITY:
-            limits.append(limit - int(_read(Path("/proc/self/statm")).split()[0]) * resource.getpagesize())
+    with contextlib.suppress(OSError):  # not Linux
+        available = re.findall(r"MemAvailable: *(\d+) kB", _read(Path("/proc/meminfo")))
+        limits += [int(kilobytes) * 1024 for kilobytes in available]
     return max(0, min(limits)) if limits else None
 
 
 def _control_groups() -> Iterator[tuple[int, int]]:
     """The limit and the free bytes of each of Linux's control groups of this process that has a limit."""
-    with contextlib.suppress(OSError, ValueError):
-        for line in _read(_OWN_GROUPS).splitlines():
-            _, controllers, name = line.split(":", 2)
-            if "memory" not in (controllers or "memory").split(","):
-                continue
-            root, limit, used = (_GROUPS / "memory", *_VERSION_1) if controllers else (_GROUPS, *_VERSION_2)
-            group = root / name.lstrip("/")
-            for folder in (group, *group.parents):  # in a container perhaps only the root is there
-                with contextlib.suppress(OSError, ValueError):  # "max": there is no limit
-                    most, taken = (int(_read(folder / file)) for file in (limit, used))
-                    statistics = dict(line.split() for line in _read(folder / "memory.stat").splitlines())
-                    prefix = "total_" if controllers else ""  # with the groups inside of this one
-                    cached = sum(int(statistics.get(prefix + name, 0)) for name in ("active_file", "inactive_file"))
-                    yield most, most - taken + cached
+    with contextlib.suppress(OSError):
+        lines = _read(_OWN_GROUPS).splitlines()
+        groups = [_GROUPS / line.removeprefix("0::/") for line in lines if line.startswith("0::/")]
+        for folder in [folder for group in groups for folder in (group, *group.parents)]:  # a container may hide some
+            with contextlib.suppress(OSError, ValueError):  # "max": there is no limit
+                most, taken = (int(_read(folder / file)) for file in ("memory.max", "memory.current"))
+                statistics = dict(line.split() for line in _read(folder / "memory.stat").splitlines())
+                cached = sum(int(statistics.get(name, 0)) for name in ("active_file", "inactive_file"))
+                yield most, most - taken + cached
 
 
 def _read(path: Path) -> str:

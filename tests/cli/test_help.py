@@ -9,7 +9,6 @@ import pytest
 from harness import commands, succeed
 from harness import run_command as translate
 
-from translate.cli import OTHER_NAMES
 from translate.cli.terminal.help import Command, CommandGroup
 from translate.config.schema import EvaluationConfig, TokenizerConfig
 from translate.decoding.output.formats import OutputFormat
@@ -34,16 +33,6 @@ def test_help_is_as_wide_as_the_terminal_and_has_an_example(monkeypatch: pytest.
         lines = [line.strip() for line in text[text.rindex("╯") :].partition("\n Example")[2].splitlines()]
         assert any(f"translate {name} " in f"{line} " for line in lines)
         assert translate(*name.split(), "-h").stdout == text  # a second time in the same process
-
-
-@pytest.mark.parametrize("hint, names", OTHER_NAMES.items())
-def test_a_name_of_another_toolkit_is_answered_with_commands_that_exist(hint: str, names: str) -> None:
-    for name in names.split():
-        result = translate(name.upper().replace("-", "_"), "runs/demo")
-        assert result.exit_code == 2 and f"no such command {name.upper().replace('-', '_')!r}: {hint}" in result.stderr
-        assert name not in COMMANDS
-    for words in re.findall("`translate ([^`]+)`", hint):
-        assert " ".join(word for word in words.split() if word.islower() and word.isalpha()) in COMMANDS, words
 
 
 CHOICES = {  # the options whose choices are known elsewhere: help must not import what knows them

@@ -8,7 +8,6 @@ import os
 from pathlib import Path
 
 import pytest
-from harness import zipped
 
 from translate.data.text import iterate_lines, read_lines, require_unchanged, stream_lines
 from translate.errors import InputError
@@ -77,21 +76,11 @@ def test_other_encodings_are_named_with_the_place_and_the_fix(
     [
         ("compressed with bzip2;", bz2.compress(b"eins")),
         ("compressed with xz;", lzma.compress(b"eins")),
-        ("compressed with zip;", b"PK\x03\x04"),
         ("compressed with zstd;", bytes.fromhex("28b52ffd0458290000") + b"eins\n"),
-        ("a Word file", zipped("[Content_Types].xml", "_rels/.rels", "word/document.xml")),
-        ("an Excel file", zipped("[Content_Types].xml", "xl/workbook.xml")),
-        ("a PowerPoint file", zipped("[Content_Types].xml", "ppt/presentation.xml")),
-        ("an ODF document", zipped("mimetype=application/vnd.oasis.opendocument.text", "content.xml")),
-        ("an ODF spreadsheet", zipped("mimetype=application/vnd.oasis.opendocument.spreadsheet", "content.xml")),
-        ("an EPUB book", zipped("mimetype=application/epub+zip", "a.xhtml")),
+        ("a Word, Excel or other zip file", b"PK\x03\x04"),
         ("a PDF file", b"%PDF-1.4\n%"),
         ("an RTF file", rb"{\rtf1\ansi Hund}"),
         ("an old Word, Excel or PowerPoint file", bytes.fromhex("d0cf11e0a1b11ae1")),
-        ("an image", b"\x89PNG\r\n\x1a\n"),
-        ("an image", b"GIF89a\1\0\1\0"),
-        ("an SQLite database", b"SQLite format 3\0"),
-        ("an archive", b"7z\xbc\xaf\x27\x1c"),
     ],
 )
 def test_what_is_not_text_is_named(tmp_path: Path, kind: str, data: bytes) -> None:

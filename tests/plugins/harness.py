@@ -13,7 +13,6 @@ import os
 import random
 import re
 import termios
-import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
@@ -81,16 +80,6 @@ def write_lines(path: Path, lines: Sequence[str]) -> None:
 def corpus_lines(name: str, *, step: int = 1) -> list[str]:
     """The lines of a file of the embedded corpus, such as train.de, or each so many-th of them."""
     return (Path(__file__).resolve().parents[2] / "data" / name).read_text(encoding="utf-8").splitlines()[::step]
-
-
-def zipped(*files: str) -> bytes:
-    """A zip archive of empty files, or of those with a text: `NAME=TEXT`."""
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w") as archive:
-        for file in files:
-            name, _, text = file.partition("=")
-            archive.writestr(name, text)
-    return content.getvalue()
 
 
 def toy_sentences(number: int, *, longest: int, draw: random.Random, words: dict[str, str] = TOY_WORDS) -> Sentences:

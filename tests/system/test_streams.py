@@ -40,7 +40,6 @@ SHELL: dict[str, str] = {  # by row of docs/bad-input.md; $T is the command, $RU
     "name-bytes-ascii": """LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0 $T decode "$RUN" "$(printf 'x\\377')\"""",
     "name-escape": """$T decode "$RUN" "$(printf 'x\\033[2J')\"""",
     "errors-many": "$T config show demo $(for i in $(seq 2000); do echo model.k$i=1; done)",
-    "directory-deleted": 'mkdir gone; cd gone; rmdir ../gone; $T decode "$RUN"',
 }
 SIGNALS = {"signal-terminate": signal.SIGTERM, "signal-hangup": signal.SIGHUP, "signal-interrupt": signal.SIGINT}
 
@@ -94,43 +93,17 @@ def test_a_signal_leaves_no_temporary_file(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("is_writing", [True, False])
-def test_a_signal_is_never_lost(tmp_path: Path, is_writing: bool) -> None:
+def test_a_signal_is_never_lost() -> None:
     """Neither in a callback, whose exceptions Python prints and forgets, nor where a library catches all of them."""
     program = (
-        "import os, signal, weakref; from pathlib import Path; from translate.atomic import temporary_beside\n"
-        "from translate.cli.terminal.process import run_command_line\n"
-        "class Module: pass\n"
+        "import os, signal\nfrom translate.cli.terminal.process import run_command_line\n"
         "def work(prog_name):\n"
-        "    module = Module(); callback = weakref.finalize(module, os.kill, os.getpid(), signal.SIGTERM)\n"
-        f"    with temporary_beside(Path({str(tmp_path)!r}) / 'x'):\n"
-        "        del module\n"
-        "    print('never')\n"
-        "def work_at_once(prog_name):\n"
         "    try: os.kill(os.getpid(), signal.SIGTERM); print('never')\n"
         "    except BaseException: print('never')\n"
-        f"run_command_line({'work' if is_writing else 'work_at_once'})\n"
+        "run_command_line(work)\n"
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, env=ENVIRONMENT)
-    message = b"" if is_writing else b"translate: stopped by SIGTERM\n"
-    assert (result.returncode, result.stdout, result.stderr) == (143, b"", message)
-
-
-def test_a_full_pipe_that_does_not_block_is_waited_for() -> None:
-    program = (
-        "from translate.cli.terminal.process import run_command_line\n"
-        "run_command_line(lambda prog_name: print('x' * 200_000))\n"
-    )
-    read, write = os.pipe()
-    os.set_blocking(write, False)
-    with subprocess.Popen([sys.executable, "-c", program], stdout=write, env=ENVIRONMENT) as process:
-        while select.select([], [write], [], 0)[1]:  # until the pipe is full
-            assert process.poll() is None
-            time.sleep(0.02)
-        os.close(write)
-        with open(read, "rb") as file:
-            assert len(file.read()) == 200_001
-    assert process.returncode == 0
+    assert (result.returncode, result.stdout, result.stderr) == (143, b"", b"translate: stopped by SIGTERM\n")
 
 
 def test_a_crash_in_native_code_shows_what_python_was_doing() -> None:

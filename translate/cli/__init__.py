@@ -42,17 +42,6 @@ _PANELS = {  # help panels, with the location of each command's function or grou
     },
 }
 
-OTHER_NAMES = {  # what to use instead of names that other toolkits have
-    "continue a run with `translate train RUN --resume`": "resume continue restart",
-    "fine-tune with `translate train CONFIG training.initialize_from=RUN`": "finetune fine-tune adapt",
-    "`translate train CONFIG` prepares the data too": "prepare preprocess binarize vocab data",
-    "use `translate decode RUN`": "translate predict generate infer inference interactive sample",
-    "use `translate eval RUN`": "evaluate test validate bleu sacrebleu chrf metrics",
-    "use `translate export RUN --to NAME OUT`, or `translate import` for other models": "convert quantize onnx",
-    "use `translate show curves RUN`; `translate show` lists the other pictures": "plot curves loss visualize draw",
-    "use `translate runs`, `translate info RUN` or `translate config presets`": "list ls inspect status",
-}
-
 
 class _LazyGroup(ReportingGroup):
     """All commands; the module of each is imported when the command is run or its help is shown."""
@@ -62,13 +51,6 @@ class _LazyGroup(ReportingGroup):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.commands = dict.fromkeys(name for places in _PANELS.values() for name in places)
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the command that the arguments name."""
-        for hint, names in OTHER_NAMES.items():
-            if args[0].lower().replace("_", "-") in names.split():
-                ctx.fail(f"No such command {args[0]!r}: {hint}")
-        return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return the command of this name, or None."""

@@ -16,11 +16,9 @@ from pathlib import Path
 from typing import BinaryIO, overload
 
 from translate.errors import InputError
-from translate.files import BEGINNING_BYTES, describe_binary, open_input, open_standard_input, read_input
+from translate.files import describe_binary, open_input, open_standard_input, read_input
 
-_COMPRESSED = re.compile(
-    rb"(?P<gzip>\x1f\x8b)|(?P<bzip2>BZh[1-9]1AY&SY)|(?P<xz>\xfd7zXZ\0)|(?P<zstd>\x28\xb5\x2f\xfd)|(?P<zip>PK\x03\x04)"
-)
+_COMPRESSED = re.compile(rb"(?P<gzip>\x1f\x8b)|(?P<bzip2>BZh[1-9]1AY&SY)|(?P<xz>\xfd7zXZ\0)|(?P<zstd>\x28\xb5\x2f\xfd)")
 _MARKED = re.compile(rb"(?P<utf_32>\xff\xfe\0\0|\0\0\xfe\xff)|(?P<utf_16>\xff\xfe|\xfe\xff)")
 _MOST_LINE_BYTES = 2**30
 _CHUNK_LINES = 1000
@@ -46,8 +44,7 @@ def iterate_lines(stream: io.BufferedIOBase | BinaryIO, name: str) -> Iterator[s
     """
     for number, line in enumerate(iter(partial(stream.readline, _MOST_LINE_BYTES), b""), start=1):
         if number == 1:
-            is_zip = line.startswith(b"PK\x03\x04")  # its names tell which format it is
-            _check_beginning(line + stream.read(BEGINNING_BYTES) if is_zip else line, name)
+            _check_beginning(line, name)
         if len(line) >= _MOST_LINE_BYTES:  # as in an endless device
             raise InputError(f"{name}, line {number}: has {_MOST_LINE_BYTES // 2**20} MiB or more, so it is not text")
         line = line.removesuffix(b"\n").removesuffix(b"\r")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from translate.atomic import write_error
+from translate.atomic import remove_leftovers, write_error
 from translate.errors import InputError, RunError
 from translate.files import FileError, read_input
 from translate.runs.directory import LOCK_MARK, RunDirectory, is_lock_file
@@ -17,6 +17,8 @@ from translate.runs.directory import LOCK_MARK, RunDirectory, is_lock_file
 @contextlib.contextmanager
 def hold_lock(file: Path, *, busy: str) -> Iterator[None]:
     """Hold a lock file, which names this process; it and its folder are created if necessary.
+
+    Temporary files that a killed process has left in the folder are removed.
 
     Args:
         busy: Completes the error "DIRECTORY: process N on MACHINE …" if another process holds the lock.
@@ -32,6 +34,7 @@ def hold_lock(file: Path, *, busy: str) -> Iterator[None]:
         file.parent.mkdir(parents=True, exist_ok=True)
         lock.acquire(blocking=False)
         file.write_text(f"{LOCK_MARK}process {os.getpid()} on {platform.node() or 'this machine'}\n", encoding="utf-8")
+        remove_leftovers(file.parent)
     except Timeout:
         holder = ""
         with contextlib.suppress(FileError):  # Windows refuses to read a locked file

@@ -1,7 +1,6 @@
 """A conversation on a terminal, with a keyboard that is played; `tests/system/test_streams.py` has a real terminal."""
 
 import json
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +9,6 @@ from harness import run_command as translate
 
 from translate.cli.terminal import conversation
 from translate.cli.terminal.conversation import converse, is_typed, typed_lines
-from translate.cli.terminal.process import Interrupted
 from translate.decoding import Request, Translator
 from translate.decoding.engines.engine import SearchJob
 from translate.decoding.engines.own import OwnEngine
@@ -50,12 +48,6 @@ def test_lines_are_typed_until_the_end(monkeypatch: pytest.MonkeyPatch, capsys: 
     assert list(typed_lines()) == ["eins", " drei"]
     out, err = capsys.readouterr()
     assert (out, err) == ("\n\n", "translate: that line is not UTF-8; set the terminal to UTF-8\n")
-
-
-def test_a_signal_ends_the_typing(monkeypatch: pytest.MonkeyPatch) -> None:
-    play(monkeypatch, Interrupted(signal.SIGTERM))
-    with pytest.raises(Interrupted):
-        next(typed_lines())
 
 
 def test_input_from_a_pipe_is_not_typed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,12 +111,3 @@ def test_an_interrupt_or_a_wrong_line_ends_that_line_alone(
     assert [each.source for each in found] == ["Hund"]
     assert out == f"\r[cancelled]\n{found[0].text}\n"
     assert err.startswith("translate: line 2: ") and "decoding.max_source_tokens" in err
-
-
-def test_a_signal_ends_the_conversation(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*arguments: object) -> None:
-        raise Interrupted(signal.SIGTERM)
-
-    monkeypatch.setattr(OwnEngine, "search", interrupted)
-    with pytest.raises(Interrupted):
-        next(converse(translator, requests("Hund"), output_format="text"))

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Literal
 import typer
 
 from translate.cli.terminal.console import has_colour, is_terminal
-from translate.cli.terminal.process import Interrupted
 from translate.errors import InputError
 from translate.messages import escaped
 
@@ -40,8 +39,6 @@ def converse(
                 answer = list(_describe(translations[0], translator))
         except InputError as error:
             typer.echo(escaped(f"translate: {error}"), err=True)
-        except Interrupted:
-            raise
         except KeyboardInterrupt:
             typer.echo("\r[cancelled]")
         else:
@@ -64,8 +61,6 @@ def typed_lines() -> Iterator[str]:
             return
         except UnicodeError:
             typer.echo("translate: that line is not UTF-8; set the terminal to UTF-8", err=True)
-        except Interrupted:
-            raise
         except KeyboardInterrupt:
             typer.echo()
         else:

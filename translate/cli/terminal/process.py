@@ -6,17 +6,17 @@ import errno
 import faulthandler
 import gc
 import io
-import itertools
 import logging
 import os
 import re
-import select
-import shlex
 import signal
 import sys
+import traceback
 from collections.abc import Callable
 from types import FrameType
 from typing import Any, NoReturn
+
+import typer
 
 from translate.cli.terminal.console import ConsoleHandler, fail, fail_interrupted
 from translate.cli.terminal.help import CommandGroup, UsageError, explain_usage
@@ -24,6 +24,7 @@ from translate.cli.terminal.options import is_alone
 from translate.errors import InputError, RunError
 from translate.files import protect_inputs
 from translate.memory import is_out_of_memory
+from translate.messages import escaped
 
 _HOME = re.compile(r"^(-[\w-]*=?|)~(?=/)")  # shells do not expand it after --output= or -o
 
@@ -49,7 +50,6 @@ class ReportingGroup(CommandGroup):
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)
         try:
-            os.getcwd()  # Some libraries abort without a working directory.
             with protect_inputs():
                 return super().invoke(ctx)
         except UsageError as error:
@@ -58,39 +58,27 @@ class ReportingGroup(CommandGroup):
             fail(str(error), 2 if isinstance(error, InputError) else 1)
         except KeyboardInterrupt as error:
             fail_interrupted(error)
-        except (OSError, EOFError, RuntimeError, MemoryError) as error:
+        except (OSError, RuntimeError, MemoryError) as error:
             if is_out_of_memory(error):
                 reason = str(error).split("\n")[0][:200] or "an allocation failed"
                 fail(f"out of memory ({reason}): lower settings, give less text, or use a larger machine", 1)
-            if isinstance(error, RuntimeError | MemoryError):
-                raise
             if isinstance(error, OSError) and error.filename is not None:
                 fail(f"{error.filename}: cannot be used ({error.strerror})", 1)
-            if isinstance(error, FileNotFoundError):
-                fail("the working directory has been deleted: change to another one", 1)
-            raise RuntimeError(repr(error)) from error  # typer would treat it as a closed terminal or pipe
+            if isinstance(error, OSError):
+                raise RuntimeError(repr(error)) from error  # typer would treat it as a closed terminal or pipe
+            raise
         finally:
             logger.removeHandler(handler)
             logger.setLevel(level)
 
 
-class Interrupted(KeyboardInterrupt):
-    """SIGTERM or SIGHUP was received."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(f"stopped by {signal.Signals(number).name}")
-        self.exit_code = 128 + number  # as in shells
-
-
 class _StandardStream(io.FileIO):
     """Standard output, whose failure ends a command, or standard error, whose failure does not."""
 
-    def write(self, data: Any) -> int:
+    def write(self, data: Any) -> int | None:
         write: Callable[[Any], int | None] = super().write
         try:
-            while (written := write(data)) is None:  # a pipe that does not block is full
-                select.select([], [self], [])
-            return written
+            return write(data)
         except OSError as error:
             if self.fileno() == 2:
                 return len(data)
@@ -101,10 +89,7 @@ class _StandardStream(io.FileIO):
 
 
 def run_command_line(app: Callable[..., object]) -> None:
-    """Run a command as a process, and report unexpected exceptions in one paragraph too.
-
-    Tests that call `app` itself see the exception.
-    """
+    """Run a command as a process, and ask for a report of an unexpected exception; tests that call `app` see it."""
     atexit.register(gc.freeze)  # else Python searches torch's objects for garbage before it exits, for 0.15 s
     if os.name == "posix":
         _open_standard_streams()
@@ -115,72 +100,37 @@ def run_command_line(app: Callable[..., object]) -> None:
     except KeyboardInterrupt as error:  # before the command has started
         fail_interrupted(error)
     except Exception as error:
-        _fail_unforeseen(error)
+        typer.echo(escaped("".join(traceback.format_exception(error))), err=True)
+        bug = f"{type(error).__name__}: {error}".split("\n")[0]
+        fail(f"this is a bug: {bug:.300}. Please report it with the lines above and `translate --version`", 70)
 
 
 def _open_standard_streams() -> None:
     """Make standard output and error UTF-8 in any locale, and keep the numbers of closed streams occupied."""
-    nowhere = "/dev/full" if os.path.exists("/dev/full") else os.devnull  # so that /dev/stdout is full too
     for number in (0, 1, 2):
         try:
             os.fstat(number)
         except OSError:
-            os.open(nowhere, os.O_RDONLY)  # takes the lowest free number
+            os.open(os.devnull, os.O_RDONLY)  # takes the lowest free number
     for name, number in (("stdout", 1), ("stderr", 2)):
         stream = io.BufferedWriter(_StandardStream(number, "w", closefd=False))
         setattr(sys, name, io.TextIOWrapper(stream, "utf-8", "backslashreplace", line_buffering=True))
 
 
 def _end_by_signals() -> None:
-    """Let a command remove its temporary files before SIGTERM or SIGHUP ends it.
+    """Remove temporary files before SIGTERM or SIGHUP ends the process.
 
-    Without such files it exits immediately, because an exception raised during an import could get lost. A signal that
-    is ignored, as under `nohup`, stays ignored. Processes that work together exit immediately: one that waits for
-    another would never run its handler.
+    The handler raises no exception, because a library could catch it. A signal that is ignored, as under `nohup`, stays
+    ignored. Processes that work together keep the default: one that waits for another would never run its handler.
     """
-    from translate.atomic import TEMPORARY_NAMES
+    from translate.atomic import remove_own_temporaries
 
-    numbers = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) == signal.SIG_DFL]
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        for each in numbers:
-            signal.signal(each, signal.SIG_IGN)  # `timeout` sends two; the second must not interrupt the removal
-        stopped = Interrupted(number)
-        if TEMPORARY_NAMES:
-            raise stopped
+    def end(number: int, frame: FrameType | None) -> NoReturn:
+        remove_own_temporaries()
         with contextlib.suppress(OSError):
-            os.write(2, f"translate: {stopped}\n".encode())
-        os._exit(stopped.exit_code)
+            os.write(2, f"translate: stopped by {signal.Signals(number).name}\n".encode())
+        os._exit(128 + number)  # as in shells
 
-    def end_at_once(ignored: Any) -> None:
-        """Exit where Python would only print the exception, as in a callback of an import."""
-        if isinstance(ignored.exc_value, KeyboardInterrupt):
-            os._exit(getattr(ignored.exc_value, "exit_code", 130))
-        sys.__unraisablehook__(ignored)
-
-    sys.unraisablehook = end_at_once
-    for number in numbers if is_alone() else []:
-        signal.signal(number, interrupt)
-
-
-def _fail_unforeseen(error: Exception) -> NoReturn:
-    """Save the traceback, and print what a bug report needs."""
-    import tempfile
-    import traceback
-
-    from translate._version import package_versions
-
-    name, words = f"{type(error).__name__}: {error}".split("\n")[0], ["translate", *sys.argv[1:]]
-    shown = (
-        "…" if last == "--token" else re.sub("(?<=^--token=).*", "…", each) for last, each in itertools.pairwise(words)
-    )
-    command = shlex.join(["translate", *shown])
-    versions, where = "unknown", "could not be saved"
-    with contextlib.suppress(ImportError, OSError):  # a package is missing, or the disk is full
-        versions = ", ".join(map(" ".join, package_versions().items()))
-        descriptor, path = tempfile.mkstemp(prefix="translate-bug-", suffix=".txt")
-        with open(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write("\n".join((command, versions, "", *traceback.format_exception(error))))
-        where = f"is in {path}"
-    bug = f"this is a bug: {name:.300}. Please report it; the traceback {where}"
-    fail(f"{bug}. Command: {command:.300}. Versions: {versions}", 70)
+    for number in (signal.SIGTERM, signal.SIGHUP) if is_alone() else ():
+        if signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, end)
