@@ -24,9 +24,7 @@ FILES |= {"old/provenance.json": ""}
 ROWS: dict[str, list[str]] = {
     # Commands and options
     "decode": ["'run'"],
-    "decode run --alpha 1": ["--alpha;", "--length-penalty?"],
-    "decode run --xyzzy": ["--xyzzy\n"],
-    "train demo --lr 1": ["--lr;", "training.learning_rate=…?"],
+    "decode run --xyzzy": ["--xyzzy"],
     "tokenizer train a.de": ["'--output'"],
     "train runs/gone --resume": ["runs/gone", "`translate runs`"],
     "serve run --port 99999": ["'--port': it ", "65535"],
@@ -35,11 +33,10 @@ ROWS: dict[str, list[str]] = {
     "export run out": ["'--to'"],
     # init
     "init a.de": ["a.de", "translations", ".tmx"],
-    "init a.de ~/gone.en": [f"{Path.home()}/gone.en: no such file"],
     "init a.de a.en --from fr/x": ["--from fr/x"],
     "init a.de a.en --name x/y": ["--name", "'x/y'"],
     "init a.de a.en": ["a.de, a.en", "1 of 3 pairs", "2 repeating", "1,000", "translate import"],
-    "export run out --to ctrnslate2": ["'--to'", "'ctrnslate2'", "'ctranslate2', 'huggingface'", "ctranslate2?"],
+    "export run out --to ctrnslate2": ["'--to'", "'ctrnslate2'", "'ctranslate2', 'huggingface'"],
     # eval
     "eval": ["--hypotheses"],
     "eval run --reference a.en": ["--source", "--reference"],
@@ -60,7 +57,6 @@ ROWS: dict[str, list[str]] = {
     "decode run --interactive --resume": ["--resume", "--interactive"],
     "decode run a.de -o out --engine ctranslate2 --resume": ["--resume", "--engine ctranslate2"],
     "decode run pipe -o out --resume": ["pipe", "once"],
-    "eval --hypotheses=~/gone --reference a.en": [f"{Path.home()}/gone: no such file"],  # left to us by bash
     "score run - -": ["standard input", "once"],
     "decode run --device cuda:99": ["device = cuda:99"],
     "decode run --n-best 3": ["decoding.n_best = 3", "decoding.beam_size = 2"],  # the run's own beam size
@@ -75,7 +71,6 @@ ROWS: dict[str, list[str]] = {
     **{f"decode run --engine ctranslate2 --{name} a.de": [f"--{name}"] for name in ("prefix", "require", "forbid")},
     "decode run --engine ctranslate2 --ensemble run": ["ctranslate2", "ensemble"],
     "decode run --engine ctranslate2 --search sample": ["ctranslate2", "decoding.search = 'sample'"],
-    "decode run --document a.de --document-format text --max-source-tokens 1 --long error": ["'Hund'", "tokens"],
     "decode run --document a.html.gz --document-format html": ["a.html.gz: ", "gzip; decompress it\n"],
     "decode run a.de --precision int8 --terminology a.tsv": ["--terminology", "--precision int8"],
     "decode run a.de --to fr": ["en", "'fr'"],

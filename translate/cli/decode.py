@@ -5,7 +5,6 @@ import functools
 import json
 import logging
 import os
-import re
 import sys
 import time
 from collections.abc import Sequence
@@ -19,7 +18,6 @@ from translate.bars import show_progress
 from translate.cli.terminal.console import is_terminal
 from translate.cli.terminal.conversation import converse, is_typed, typed_lines
 from translate.cli.terminal.lines import (
-    STANDARD_OUTPUT,
     TextLines,
     check_outputs,
     open_line_output,
@@ -137,7 +135,6 @@ def decode(
     for option, excluded in _EXCLUDED.items():
         if given[option] and (wrong := sorted(name for name in excluded if given.get(name))):
             raise InputError(f"{wrong[0]} cannot be combined with {option}; leave out one of them")
-    check_outputs({"--output": output or STANDARD_OUTPUT, "--alignments": alignments})
     if interactive or is_typed(file):
         options["look_ahead_lines"] = 1
     runs = {"RUN": [run], "--ensemble": ensemble or [], "--reverse": [] if reverse is None else [reverse]}
@@ -182,9 +179,7 @@ class _Decoding(NamedTuple):
                 **self.languages,
             ).translator
         if is_typed(self.file):
-            known, direction = translator.languages, translator.direction
-            shown = f"to {direction.target}" if direction and known.has_choice else known.sources[0]
-            typer.echo(f"Reading lines ({shown}) from the terminal. Ctrl-C cancels a line, Ctrl-D ends.", err=True)
+            typer.echo("Reading lines from the terminal. Ctrl-C cancels a line, Ctrl-D ends.", err=True)
         return translator
 
     def translate_lines(self, *, is_interactive: bool) -> None:
@@ -261,11 +256,7 @@ class _Decoding(NamedTuple):
         def translate(sentences: Sequence[str]) -> list["Translation"]:
             with show_progress("Translating", len(sentences), unit="sentences") as advance:
                 requests = (Request(sentence, terminology=terms) for sentence in sentences)
-                try:
-                    return list(translator.translate_stream(requests, on_finished=advance))
-                except InputError as error:  # names a line, which here is a sentence
-                    quote = re.sub(r"^line (\d+)", lambda found: f"{sentences[int(found[1]) - 1][:50]!r}", str(error))
-                    raise InputError(quote) from error
+                return list(translator.translate_stream(requests, on_finished=advance))
 
         align = functools.partial(word_weights, translator)
         (document,) = translate_documents([text], document_format, translate, align, translator.direction)
@@ -305,7 +296,7 @@ def score(
     if options.get("precision") == "int8":
         raise InputError("score cannot use --precision int8; leave it out")
     pairs = paired_lines(open_lines(source), open_lines(target))
-    check_outputs({"--output": output or STANDARD_OUTPUT})
+    check_outputs({"--output": output})
     from translate.decoding.loading import load_own_translator
     from translate.decoding.output.flags import FLAGS
     from translate.decoding.output.formats import CorpusScore, score_records

@@ -1,6 +1,5 @@
 """Each setting of `decoding` is an option of the commands that use it, with the section's type and default."""
 
-import json
 import re
 import typing
 from pathlib import Path
@@ -114,20 +113,3 @@ def test_help_shows_the_common_options_and_help_all_shows_all(command: str) -> N
     assert whole == options | {"--help", "--help-all"}
     assert whole > short >= {"--help", "--help-all"} if command != "score" else whole == short
     assert 10 <= len(short) <= 18
-
-
-@pytest.mark.parametrize("line", ["{} --help", "--help {} other", "{} --help-all"])
-def test_help_shows_the_defaults_of_the_first_run(tmp_path: Path, line: str) -> None:
-    settings = {"length_penalty": 1.25, "device": "cuda:7", "precision": "bf16", "beam_size": "[/x]", "seed": [1]}
-    (tmp_path / "config.yaml").write_text(json.dumps({"decoding": settings}))
-    for command in ("decode", "serve", "distill"):
-        shown = translate(command, *line.format(tmp_path).split()).stdout
-        found = re.findall(r"default:[\s│]+([\w.:]+)\]", shown)
-        assert {"1.25", "cuda:7", "bf16", "5"} <= {*found} and "0.6" not in found, command
-
-
-@pytest.mark.parametrize("text", [None, "decoding: 3", "decoding: [beam_size]", "other: 1", "a: [", "\0", "[" * 10_000])
-def test_a_broken_run_does_not_break_the_help(tmp_path: Path, text: str | None) -> None:
-    if text is not None:
-        (tmp_path / "config.yaml").write_text(text)
-    assert "default: 0.6]" in succeed("decode", tmp_path, "--help").stdout

@@ -32,6 +32,7 @@ def raises(error: BaseException) -> Any:
         (RunError("the disk is full"), 1, "translate: the disk is full\n"),
         (KeyboardInterrupt(), 130, "translate: interrupted\n"),
         (InputError("a\x1b[2J\u202eb\udcff"), 2, "translate: a\\x1b[2J\\u202eb\\udcff\n"),
+        (OSError(5, "Input/output error"), 1, "translate: a file or a stream: cannot be used (Input/output error)\n"),
         (PermissionError(13, "Denied", "secret"), 1, "translate: secret: cannot be used (Denied)\n"),
     ],
 )
@@ -40,11 +41,9 @@ def test_an_error_is_a_paragraph_and_an_exit_code(error: BaseException, exit_cod
     assert (result.exit_code, result.stderr, result.stdout) == (exit_code, message, "")
 
 
-@pytest.mark.parametrize("error", [KeyError("x"), RuntimeError("y"), OSError(5, "Input/output error")])
-def test_an_unforeseen_error_is_seen_by_tests(error: Exception) -> None:
-    with pytest.raises((KeyError, RuntimeError)) as raised:
-        command(raises(error))
-    assert error in (raised.value, raised.value.__cause__)
+def test_an_unforeseen_error_is_seen_by_tests() -> None:
+    with pytest.raises(KeyError):
+        command(raises(KeyError("x")))
 
 
 def test_a_report_of_an_unforeseen_error_is_asked_for(

@@ -3,15 +3,10 @@
 import copy
 import re
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, TypeVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
-
-from translate.cli.terminal.options import show_defaults_of
-from translate.messages import escaped
-from translate.nearest import did_you_mean, nearest
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # typer's, or click's with an older typer
@@ -40,18 +35,14 @@ class _ReadableHelp:
 
 
 def _show_common(shown: Any, common: Sequence[str], ctx: Any) -> None:
-    """Show only the common options in a command's help, unless --help-all is given, with the first run's defaults."""
-    line = ctx.find_root().command.arguments[1:]
-    arguments, _, _ = ctx.command.make_parser(ctx).parse_args([*line])
-    run = arguments.get("run") or (arguments.get("runs") or [""])[0]
-    whose = run if run and show_defaults_of(Path(run), shown.params) else "a new config; name a run to see its own"
-    shown.help += escaped(f"\n\nThe defaults shown are those of {whose}.").replace("[", "\\[")
+    """Show only the common options in a command's help, unless --help-all is given."""
+    shown.help += "\n\nA run's own settings take the place of the defaults that are shown."
     shown.params[-1].opts.append("\n--help-all")
     shown.params[-1].help = "Show the common options, or all in groups, and exit."
-    if "--help-all" not in line:
-        shown.params = [each for each in shown.params if each.name in common or not each.rich_help_panel]
-        for parameter in shown.params:
-            parameter.rich_help_panel = None
+    if "--help-all" not in ctx.find_root().command.arguments[1:]:
+        shown.params = [option for option in shown.params if option.name in common or not option.rich_help_panel]
+        for option in shown.params:
+            option.rich_help_panel = None
 
 
 class Command(_ReadableHelp, TyperCommand):
@@ -76,26 +67,11 @@ class Commands(typer.Typer):
 
 
 def explain_usage(error: Any) -> str:
-    """Print the usage of a command; return the error, with the options or keys that were probably meant."""
+    """Print the usage of a command, and return the error."""
     if type(error).__name__ == "NoArgsIsHelpError":  # the help is printed
         raise error
-    wrong = getattr(error, "option_name", None)
-    message = error.message if wrong else error.format_message()
-    message = message.replace("Value error, ", "").replace("Input should", "it should")
+    message = error.format_message().replace("Value error, ", "").replace("Input should", "it should")
     message = message[0].lower() + message[1:].rstrip(".").replace(". Did", "; did")
-    if choice := re.search(r"'([^']*)' is not one of (.*)", message):
-        from translate.config.errors import suggested_choice
-
-        message += suggested_choice(*choice.groups())
-    if error.ctx is None:
-        return message
-    if wrong:
-        parameters = error.ctx.command.get_params(error.ctx)
-        meant = nearest(wrong, [name for parameter in parameters for name in parameter.opts if name[:2] == "--"])
-        if not meant and any(parameter.name == "overrides" for parameter in parameters):
-            from translate.config.errors import nearest_keys
-
-            meant = [f"{key}=…" for key in nearest_keys(wrong.lstrip("-").replace("-", "_"))]
-        message += did_you_mean(meant)
-    typer.echo(f"{error.ctx.get_usage()}\nTry '{error.ctx.command_path} --help' for help.", err=True)
+    if error.ctx is not None:
+        typer.echo(f"{error.ctx.get_usage()}\nTry '{error.ctx.command_path} --help' for help.", err=True)
     return message

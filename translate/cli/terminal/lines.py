@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import typer
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 Line = TypeVar("Line")
 
-STANDARD_OUTPUT = Path("/dev/stdout")
 _NUMBER = re.compile(r"[+-]?[0-9][0-9.,e+-]*|")  # or nothing
 
 
@@ -48,21 +47,12 @@ def open_lines(file: Path | None) -> TextLines[str]:
     Raises:
         InputError: The file cannot be used, or is standard input, which this command has opened before.
     """
-    from translate.data.text import stream_lines
+    from translate.data.text import iterate_lines, stream_lines
 
     if file is None or str(file) == "-":
-        return TextLines(_standard_input(open_standard_input()), None, "standard input")
+        return TextLines(iterate_lines(open_standard_input(), "standard input"), None, "standard input")
     total = None if file.is_fifo() else sum(1 for _ in stream_lines(file))
     return TextLines(stream_lines(file, may_be_pipe=True), total, str(file))
-
-
-def _standard_input(stream: BinaryIO) -> Iterator[str]:
-    from translate.data.text import iterate_lines
-
-    try:
-        yield from iterate_lines(stream, "standard input")
-    except OSError as error:
-        raise InputError(f"standard input: cannot be read: {error.strerror}") from error
 
 
 def paired_lines(*files: TextLines[str]) -> TextLines[Any]:

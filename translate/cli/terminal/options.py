@@ -11,7 +11,6 @@ import inspect
 import itertools
 import json
 import os
-import re
 import typing
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -230,21 +229,6 @@ def _check_settings(are_defaults: bool, arguments: dict[str, Any], **options: An
             if unused and not has_it(decoding, arguments):
                 raise InputError(f"--{unused[0].replace('_', '-')} needs {needed}")
     return options
-
-
-def show_defaults_of(run: Path, parameters: Sequence[Any]) -> bool:
-    """Put the search settings in a run's config into the help of their options; return False if there are none."""
-    from translate.config.yaml import read_yaml
-
-    try:
-        settings = dict(read_yaml(run / "config.yaml", may_be_pipe=False).values["decoding"])
-    except (InputError, KeyError, TypeError, ValueError):  # not a run, or a damaged one
-        return False
-    for each in parameters:
-        value = json.dumps(settings.get(each.name, [])).strip('"')
-        if re.fullmatch(r"[\w.:+-]+", value):  # nothing that could be markup
-            each.help = re.sub("(?<=default: )[^]]*", value, each.help)
-    return True
 
 
 def add_options(

@@ -8,7 +8,6 @@ import gc
 import io
 import logging
 import os
-import re
 import signal
 import sys
 import traceback
@@ -26,15 +25,13 @@ from translate.files import protect_inputs
 from translate.memory import is_out_of_memory
 from translate.messages import escaped
 
-_HOME = re.compile(r"^(-[\w-]*=?|)~(?=/)")  # shells do not expand it after --output= or -o
-
 
 class ReportingGroup(CommandGroup):
     """The whole command line: it prints log messages, and reports any error in one paragraph."""
 
     def make_context(self, info_name: str | None, args: list[str], *others: Any, **settings: Any) -> Any:
         """Parse the options before the command; with none, avoid typer's completion options, which load pydantic."""
-        self.arguments = args = [_HOME.sub(lambda found: found[1] + os.path.expanduser("~"), each) for each in args]
+        self.arguments = args
         if args and not args[0].startswith("-"):
             self.add_help_option = False
             self.params = [each for each in self.params if not str(each.name).endswith("_completion")]
@@ -62,10 +59,8 @@ class ReportingGroup(CommandGroup):
             if is_out_of_memory(error):
                 reason = str(error).split("\n")[0][:200] or "an allocation failed"
                 fail(f"out of memory ({reason}): lower settings, give less text, or use a larger machine", 1)
-            if isinstance(error, OSError) and error.filename is not None:
-                fail(f"{error.filename}: cannot be used ({error.strerror})", 1)
             if isinstance(error, OSError):
-                raise RuntimeError(repr(error)) from error  # typer would treat it as a closed terminal or pipe
+                fail(f"{error.filename or 'a file or a stream'}: cannot be used ({error.strerror or error})", 1)
             raise
         finally:
             logger.removeHandler(handler)
@@ -75,10 +70,9 @@ class ReportingGroup(CommandGroup):
 class _StandardStream(io.FileIO):
     """Standard output, whose failure ends a command, or standard error, whose failure does not."""
 
-    def write(self, data: Any) -> int | None:
-        write: Callable[[Any], int | None] = super().write
+    def write(self, data: Any) -> int:
         try:
-            return write(data)
+            return super().write(data)
         except OSError as error:
             if self.fileno() == 2:
                 return len(data)
