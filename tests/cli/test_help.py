@@ -15,7 +15,6 @@ from translate.decoding.output.formats import OutputFormat
 from translate.documents.document import DocumentFormat
 from translate.exchange.exporting import Format, Quantization
 from translate.visualize.attention import AttentionKind
-from translate.visualize.page import PictureFormat
 
 COMMANDS = commands()
 
@@ -42,7 +41,6 @@ CHOICES = {  # the options whose choices are known elsewhere: help must not impo
     "export --to": Format,
     "export --quantization": Quantization,
     "show attention --kind": AttentionKind,
-    "show attention --format": PictureFormat,
     "tokenizer train --type": TokenizerConfig.model_fields["type"].annotation,
     "tokenizer train --normalization": TokenizerConfig.model_fields["normalization"].annotation,
 }

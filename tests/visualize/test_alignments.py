@@ -8,18 +8,17 @@ from harness import MakeTranslator
 from torch import Tensor, nn
 
 from translate.decoding.alignment import AlignmentLink, align_words, format_pharaoh
-from translate.decoding.output.words import Word, group_words
+from translate.decoding.output.words import group_words
 from translate.errors import InputError
 from translate.visualize.alignments import (
     align_pairs,
     alignment_error_rate,
     alignments_picture,
     layer_error_rates,
-    split_punctuation,
 )
 from translate.visualize.attention import capture_attention
 from translate.visualize.panels import Links, Matrix, Table
-from translate.visualize.sentences import Tokens, read_sentence
+from translate.visualize.sentences import read_sentence
 
 SOURCES = ["Der Künstler läuft.", "Hund", ""]
 TARGETS = ["The artist runs.", "A dog", "Nothing"]
@@ -29,7 +28,7 @@ TARGETS = ["The artist runs.", "A dog", "Nothing"]
 def test_links_are_those_of_the_captured_weights(make_translator: MakeTranslator, layer: Any) -> None:
     translator = make_translator()
     aligned = align_pairs(translator, SOURCES, TARGETS, layer=layer)
-    assert len(aligned) == 3 and aligned[2].links == aligned[2].written == {}
+    assert len(aligned) == 3 and aligned[2].links == {}
     for source, target, pair in list(zip(SOURCES, TARGETS, aligned, strict=True))[:2]:
         sentence = read_sentence(translator, source, target=target)
         captured = capture_attention(translator.model, sentence.ids)
@@ -40,33 +39,10 @@ def test_links_are_those_of_the_captured_weights(make_translator: MakeTranslator
             source_words=[word.positions for word in group_words(sentence.source.pieces[:-1])],
             target_words=[word.positions for word in group_words(sentence.target_output.pieces[:-1])],
         )
-        assert format_pharaoh(pair.written) == format_pharaoh(expected) != ""
-        assert list(pair.written.values()) == pytest.approx(list(expected.values()), abs=1e-4)
+        assert format_pharaoh(pair.links) == format_pharaoh(expected) != ""
+        assert list(pair.links.values()) == pytest.approx(list(expected.values()), abs=1e-4)
         assert pair.weights.shape == (len(pair.target) + 1, len(pair.source) + 1)
         torch.testing.assert_close(pair.weights.sum(dim=1), torch.ones(len(pair.target) + 1, dtype=torch.float64))
-
-
-def test_punctuation_is_a_word_of_its_own(make_translator: MakeTranslator) -> None:
-    (pair,) = align_pairs(make_translator(), ["Der Künstler läuft."], ["The artist runs."], layer=0)
-    assert pair.source == ["Der", "Künstler", "läuft", "."] and pair.target == ["The", "artist", "runs", "."]
-    assert {link.target for link in pair.links} == {0, 1, 2, 3} and {link.target for link in pair.written} == {0, 1, 2}
-
-
-@pytest.mark.parametrize(
-    "pieces, words",
-    [
-        (["▁Hund", ".", "</s>"], [("Hund", [0]), (".", [1]), ("</s>", [2])]),
-        (["▁", "„", "Ha", "us", "“", ",", "▁ja!", "</s>"],
-         [("„", [0, 1]), ("Haus", [2, 3]), ("“,", [4, 5]), ("ja!", [6]), ("</s>", [7])]),
-        (["▁", "Haus", "-", "tür", "</s>"], [("Haus", [0, 1]), ("-", [2]), ("tür", [3]), ("</s>", [4])]),
-        (["▁—", "</s>"], [("—", [0]), ("</s>", [1])]),
-        (["▁लड़क", "ी", "।", "</s>"], [("लड़की", [0, 1]), ("।", [2]), ("</s>", [3])]),  # a vowel sign is no punctuation
-        (["</s>"], [("</s>", [0])]),
-    ],
-)  # fmt: skip
-def test_punctuation_by_hand(pieces: list[str], words: list[tuple[str, list[int]]]) -> None:
-    tokens = Tokens(pieces, [*group_words(pieces[:-1]), Word("</s>", [len(pieces) - 1])])
-    assert split_punctuation(tokens) == [Word(*each) for each in words]
 
 
 def test_wrong_layers_and_lines(make_translator: MakeTranslator) -> None:

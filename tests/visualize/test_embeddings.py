@@ -1,6 +1,5 @@
 """Neighbours and the map of words, by hand."""
 
-import itertools
 import re
 from typing import Any
 
@@ -122,20 +121,3 @@ def test_maps_that_cannot_be_drawn(make_translator: MakeTranslator) -> None:
     for word, reason in [(" ", "empty: ' '"), ("\u200b", r"empty: '\\u200b'"), ("\udcff", r"not Unicode: '\\udcff'")]:
         with pytest.raises(InputError, match=reason):
             panels(make_translator(), ["Hund", word])
-
-
-def test_labels_of_a_figure_cover_nothing(make_translator: MakeTranslator) -> None:
-    points, _ = panels(make_translator(tie_embeddings="all"), [f"Donaudampfschifffahrt{n}" for n in range(30)])
-    lows = [min(getattr(point, axis) for point in points.points) for axis in "xy"]
-    spans = [max(getattr(point, axis) for point in points.points) - low for axis, low in zip("xy", lows, strict=True)]
-    boxes = []
-    for point in points.points:  # 820 × 600 pixels, with 60 on each side, and letters with a mean width of 6
-        x, y = 60 + (point.x - lows[0]) / spans[0] * 700, 540 - (point.y - lows[1]) / spans[1] * 480
-        if point.anchor:
-            width, (across, down) = 6 * len(point.label), point.anchor
-            x, y = x + across * (7 + width / 2), y + down * 12
-            boxes.append((x - width / 2, y - 6, x + width / 2, y + 6))
-    assert len(boxes) >= 8
-    for one, other in itertools.combinations(boxes, 2):
-        assert min(one[2], other[2]) <= max(one[0], other[0]) or min(one[3], other[3]) <= max(one[1], other[1])
-    assert all(left >= 0 and right <= 820 and top >= 0 and bottom <= 600 for left, top, right, bottom in boxes)

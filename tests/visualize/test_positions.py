@@ -28,12 +28,10 @@ def matrix(picture: Picture, title: str) -> torch.Tensor:
 def test_sinusoidal() -> None:
     config = ModelConfig(d_model=6, num_heads=1, d_ff=4, num_encoder_layers=1, num_decoder_layers=1)
     picture = positions_picture(config, None, length=5, name="toy")
-    assert picture.title == "Positions of toy: sinusoidal" and len(picture.panels) == 3
+    assert picture.title == "Positions of toy: sinusoidal" and len(picture.panels) == 4
     table = sinusoidal_table(5, 6)
-    torch.testing.assert_close(matrix(picture, "Positions"), table)
-    # The sines of dimensions 0, 2, 4 come first while the switch says so, then the cosines of 1, 3, 5.
-    assert panel(picture, "Positions").order == [0, 3, 1, 4, 2, 5]
-    assert [switch.name for switch in picture.switches] == ["order"]
+    torch.testing.assert_close(matrix(picture, "Sines: dimensions 2i"), table[:, [0, 2, 4]])
+    torch.testing.assert_close(matrix(picture, "Cosines: dimensions 2i + 1"), table[:, [1, 3, 5]])
     torch.testing.assert_close(matrix(picture, "Positions: dot products"), table @ table.T)
     (series,) = panel(picture, "Wave lengths").series
     assert series.y == pytest.approx([2 * math.pi, 2 * math.pi * 21.5443469, 2 * math.pi * 464.158883])
@@ -50,7 +48,7 @@ def test_learned(make_translator: MakeTranslator) -> None:
         assert table.shape == (40, 24)  # and not the 100 that were asked for
         torch.testing.assert_close(matrix(picture, f"{stack.capitalize()} positions"), table)
         torch.testing.assert_close(matrix(picture, f"{stack.capitalize()} positions: dot products"), table @ table.T)
-    assert "Wave lengths" not in [each.title for each in picture.panels] and not picture.switches  # there are none
+    assert "Wave lengths" not in [each.title for each in picture.panels]
     assert "As initialised" not in picture.paragraphs[0]
     untrained = positions_picture(model.config, None, length=4, name="c")
     assert "As initialised: a config is not trained" in untrained.paragraphs[0]

@@ -73,7 +73,9 @@ def compare(
     from translate.visualize.page import choose_picture_file, save_picture
 
     programs = MetricProgram.parse_all(metric, scoring)
-    page = choose_picture_file(output, "html", name="comparison") if output else None
+    page = choose_picture_file(output, name="comparison") if output else None
+    if page is not None and page.format != "html":
+        raise InputError(f"--output {output}: a comparison is a page, so end it in .html")
     check_outputs({"--output": output})
     names = distinct_names(systems)
     named = {label: runs.get(system, system) for label, system in zip(names, systems, strict=True)}

@@ -32,22 +32,18 @@ show_app = Commands(help="Draw pictures of a model and its training.")
 
 def picture_command(name: str) -> Decorator:
     """Make a function the command `show NAME`, with the options of a picture; `file` is its output file."""
-    output = Option("--output", "-o", metavar="FILE", help=f"Write to this file. Default: {name}.html.")
-    output_format = Option(
-        "--format",
-        help="html is a page for the browser; png and svg are figures. Default: by the extension of FILE, or html.",
-    )
+    formats = "a page (.html) or a figure (.png or .svg)"
+    output = Option("--output", "-o", metavar="FILE", help=f"Write {formats} to this file. Default: {name}.html.")
     dpi = Option(metavar="N", min=30, max=600, help="Dots per inch of a PNG. Default: 160.")
     options = {
         "output": Annotated[Path | None, output],
-        "output_format": Annotated[Literal["html", "png", "svg"] | None, output_format],
         "dpi": Annotated[int | None, dpi],
     }
 
-    def choose_file(_: object, dpi: Any = None, output: Path | None = None, output_format: Any = None) -> "PictureFile":
+    def choose_file(_: object, dpi: int | None = None, output: Path | None = None) -> "PictureFile":
         from translate.visualize.page import choose_picture_file
 
-        file = choose_picture_file(output, output_format, dots_per_inch=dpi, name=name)
+        file = choose_picture_file(output, name=name, dots_per_inch=dpi)
         check_outputs({"--output": file.path})
         return file
 
@@ -127,7 +123,7 @@ def show_positions(
 
     Examples:
       translate show positions transformer-base --length 100
-      translate show positions runs/demo --format png
+      translate show positions runs/demo --output positions.png
     """
     from translate.config.load import load_config
 
@@ -242,7 +238,7 @@ def show_alignments(
     shown = aligned[first - 1 : first - 1 + number]
     how: dict[str, Any] = {"how": chosen.description, "error_rates": chosen.error_rates}
     picture = alignments_picture(shown, first_line=first, name=escaped(run.path.resolve().name), **how)
-    write_lines((format_pharaoh(pair.written) for pair in aligned), links_file)
+    write_lines((format_pharaoh(pair.links) for pair in aligned), links_file)
     last = first + len(shown) - 1
     _save(
         picture,

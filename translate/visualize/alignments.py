@@ -12,26 +12,22 @@ from torch import Tensor
 from translate.data.batching import EncodedPair
 from translate.data.corpora import ParallelCorpus
 from translate.data.lexicon import NULL_ID, Lexicon, learn_lexicon
-from translate.data.tokenizer import SPACE
 from translate.decoding import Translator
 from translate.decoding.alignment import AlignmentLink, align_words, merge_units
 from translate.decoding.loading import LoadedTranslator
-from translate.decoding.output.words import Word, group_words
 from translate.errors import InputError
 from translate.evaluation.test_sets import choose_pairs
 from translate.visualize.panels import Links, Matrix, Panel, Picture, Table, check_numbers
-from translate.visualize.sentences import MERGED, Tokens, check_positions, tokens_of
-from translate.visualize.words import character_kinds
+from translate.visualize.sentences import MERGED, check_positions, tokens_of
 
 
 class AlignedPair(NamedTuple):
-    """The words of a pair, punctuation apart, the links between them, and the attention between them."""
+    """The words of a pair, as they are written, the links between them, and the attention between them."""
 
     source: list[str]
     target: list[str]
     links: dict[AlignmentLink, float]
     weights: Float[Tensor, "target source"]  # the last row and column are the end symbols
-    written: dict[AlignmentLink, float]  # the links between words as they are written, with punctuation
 
 
 class LayerChoice(NamedTuple):
@@ -154,7 +150,7 @@ def alignments_picture(
     paragraphs = [
         f"{how}. Each target word is linked to the source word that it attends to most when it is predicted, the end"
         " symbols left out: the thicker the line, the larger that source word's share of the weight. Words without a"
-        f" line are grey. Punctuation is a word of its own here, but not in the Pharaoh file. {MERGED}"
+        f" line are grey. {MERGED}"
     ]
     return Picture(f"Word alignments of {name}", paragraphs, panels, columns=2)
 
@@ -166,32 +162,11 @@ def _encode(translator: Translator, sources: Sequence[str], targets: Sequence[st
 
 def _align(translator: Translator, pair: EncodedPair, weights: Tensor) -> AlignedPair:
     sides = [tokens_of(tokenizer, ids) for tokenizer, ids in zip(translator.tokenizers[:2], pair[:2], strict=True)]
-    parts, words = [split_punctuation(side) for side in sides], [side.words for side in sides]
-    units, whole = ([[word.positions for word in side] for side in both] for both in (parts, words))
-    links, written = (  # the end symbols are the last words, and have no links
-        align_words(weights, source_words=source[:-1], target_words=target[:-1]) for source, target in (units, whole)
-    )
-    source, target = ([word.text for word in side[:-1]] for side in parts)
-    return AlignedPair(source, target, links, merge_units(weights.double(), *units), written)
-
-
-def split_punctuation(tokens: Tokens) -> list[Word]:
-    """The words, with subwords of punctuation alone as words of their own; no subword is divided."""
-    parts = []
-    for word in tokens.words:
-        groups: list[list[int]] = []
-        was_mark: bool | None = None  # None: at the start or after a lone space, which joins the next piece
-        for position in word.positions:
-            piece = tokens.pieces[position]
-            is_mark = set(character_kinds(piece)) <= set("-PS")
-            if not groups or was_mark not in (None, is_mark):
-                groups.append([])
-            groups[-1].append(position)
-            was_mark = None if piece == SPACE else is_mark
-        for group in groups:
-            spelt = group_words([tokens.pieces[position] for position in group])
-            parts.append(Word("".join(part.text for part in spelt), group))
-    return parts
+    units = [[word.positions for word in side.words] for side in sides]
+    source_words, target_words = (words[:-1] for words in units)  # the end symbols are the last words, without links
+    links = align_words(weights, source_words=source_words, target_words=target_words)
+    source, target = ([word.text for word in side.words[:-1]] for side in sides)
+    return AlignedPair(source, target, links, merge_units(weights.double(), *units))
 
 
 def _lexical_links(pairs: Sequence[EncodedPair], lexicon: Lexicon) -> list[set[AlignmentLink]]:

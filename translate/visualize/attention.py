@@ -79,7 +79,7 @@ class Attention(NamedTuple):
             InputError: The file has another ending, or a figure needs a package that is not installed.
             RunError: The file cannot be written.
         """
-        chosen = choose_picture_file(Path(file), None, name="attention")
+        chosen = choose_picture_file(Path(file), name="attention")
         save_picture(attention_page(self) if chosen.format == "html" else attention_picture(self), chosen)
 
     def __repr__(self) -> str:

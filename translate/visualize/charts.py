@@ -34,12 +34,12 @@ COLOURS = {
         "series": ["#56b4e9", "#e69f00", "#3fc79a", "#e08fc0", "#f0e442", "#e8edf3"],
     },
 }  # fmt: skip
-# The place of a point's label, by its anchor.
-_ANCHORED = {
-    "dx": {"expr": "7 * datum.anchor[0]"},
-    "dy": {"expr": "6 * datum.anchor[1]"},
-    "align": {"expr": "['right', 'center', 'left'][datum.anchor[0] + 1]"},
-    "baseline": {"expr": "['bottom', 'middle', 'top'][datum.anchor[1] + 1]"},
+_MAP = 820, 600  # width and height in pixels; in a page it grows with the window
+_LABELS = "labels"  # the layer of a map with the labels of its points
+_LABEL = {  # places a label where it covers no other, or leaves it out
+    "type": "label",
+    "anchor": ["right", "left", "top", "bottom", "top-right", "bottom-right", "top-left", "bottom-left"],
+    "offset": [6],
 }
 _STROKES = {"title": None, "symbolType": "stroke", "symbolSize": 400, "symbolStrokeWidth": 2}
 # Curves differ in colour by their names, in width once all colours are taken, and in dashes by their kinds.
@@ -146,12 +146,6 @@ def _matrix(panel: Matrix, is_page: bool) -> Spec:
     row_numbers, column_numbers = _is_numbered(panel.rows), _is_numbered(panel.columns)
     width = min(max(14 * num_columns, 160), 640) if column_numbers else max(_LINE * num_columns, 60)
     height = min(max(14 * num_rows, 30), 420) if row_numbers else _LINE * num_rows
-    columns = _axis(panel.columns, panel.column_axis, orient="top")
-    places = f"sequence({num_columns})"
-    if panel.order:
-        apart = [panel.columns[panel.order.index(place)] for place in range(num_columns)]
-        places = f"order == 'apart' ? {list(panel.order)} : {places}"
-        columns["labelExpr"] = f"order == 'apart' ? {_json(apart)}[datum.value] : {columns['labelExpr']}"
     values, colour = _cells(panel)
     # Numbered cells overlap, so that no light shines between small ones.
     bands = 1 + 1.5 * num_columns / width, 1 + 1.5 * num_rows / height
@@ -164,14 +158,14 @@ def _matrix(panel: Matrix, is_page: bool) -> Spec:
         "view": {"style": "masked"},
         "data": {"values": [{"row": number, "query": label, "value": row} for number, (label, row) in rows]},
         "transform": [
-            {"calculate": places, "as": "column"},
+            {"calculate": f"sequence({num_columns})", "as": "column"},
             {"calculate": _json(panel.columns), "as": "key"},
             {"flatten": ["value", "column", "key"]},
             {"filter": "datum.value !== null"},
         ],
         "mark": {"type": "rect", "width": {"band": across}, "height": {"band": down}},
         "encoding": {
-            "x": {"field": "column", "type": "ordinal", "axis": columns},
+            "x": {"field": "column", "type": "ordinal", "axis": _axis(panel.columns, panel.column_axis, orient="top")},
             "y": {"field": "row", "type": "ordinal", "axis": _axis(panel.rows, panel.row_axis, labelAngle=0)},
             "color": colour,
             "tooltip": _tooltip(titles),
@@ -286,22 +280,14 @@ def _points(panel: Points, is_page: bool) -> Spec:
         "mark": {"type": "point", "filled": True, "size": 55, "clip": is_page},
         "encoding": {"shape": {**look}, "tooltip": _tooltip(titles)},
     }
-    labels: Spec = {"mark": {"type": "text", "clip": is_page}, "encoding": {"text": {"field": "label"}}}
+    labels = {"name": _LABELS, "mark": {"type": "text", "clip": is_page}, "encoding": {"text": {"field": "label"}}}
     if is_page:
         points["params"] = _zoom("x", "y")
-    else:
-        labels |= {"mark": {"type": "text", **_ANCHORED}, "transform": [{"filter": "datum.anchor"}]}
-    # In a page, whose size varies, Vega places the labels that have room. Vega-Lite cannot express this.
-    anchors = ["right", "left", "top", "bottom", "top-right", "bottom-right", "top-left", "bottom-left"]
     room = {"size": {"signal": "[max(width, 1), max(height, 1)]"}, "avoidMarks": ["layer_0_marks"]}
-    patch = {
-        "op": "add",
-        "path": "/marks/1/transform",
-        "value": [{"type": "label", "anchor": anchors, "offset": [6], **room}],
-    }
+    patch = {"op": "add", "path": "/marks/1/transform", "value": [_LABEL | room]}
     return {
-        "width": 820,
-        "height": 600,
+        "width": _MAP[0],
+        "height": _MAP[1],
         "data": {"values": [point._asdict() for point in panel.points]},
         "encoding": {
             "x": _number("x", title=panel.x_axis, **place),
@@ -312,6 +298,14 @@ def _points(panel: Points, is_page: bool) -> Spec:
         "usermeta": _numbers(titles | {"x": panel.x_axis, "y": panel.y_axis}, grows=True)
         | {"embedOptions": {"patch": [patch]}},
     }
+
+
+def place_labels(vega: Spec) -> None:
+    """Let Vega place the labels of a figure's maps where there is room, which Vega-Lite cannot express."""
+    for group in vega["marks"]:
+        for mark in group.get("marks", []):
+            if mark["name"] == f"{_LABELS}_marks":
+                mark["transform"] = [_LABEL | {"size": _MAP}]
 
 
 def _links(panel: Links, is_page: bool) -> Spec:

@@ -1,6 +1,5 @@
 """Which words have similar embeddings: nearest neighbours, and a map by principal components."""
 
-import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -149,30 +148,7 @@ def _map(side: str, vectors: dict[str, Tensor], groups: dict[str, str], neighbou
         " only a point."
     )
     points = [
-        Point(word, x, y, groups[word], f"Nearest: {neighbours[word]}", anchor)
-        for word, (x, y), anchor in zip(vectors, places.tolist(), _anchors(list(vectors), places), strict=True)
+        Point(word, x, y, groups[word], f"Nearest: {neighbours[word]}")
+        for word, (x, y) in zip(vectors, places.tolist(), strict=True)
     ]
     return Points(f"Map of {side} words", *axes, points, note=note)
-
-
-def _anchors(labels: Sequence[str], places: Float[Tensor, "word 2"]) -> list[tuple[int, int] | None]:
-    """Choose the side of each point where its label covers nothing else in a figure; None if there is no such side."""
-    sides = [(1, 0), (-1, 0), (0, -1), (0, 1), (1, -1), (1, 1), (-1, -1), (-1, 1)]
-    places = (places - places.amin(dim=0)) / (places.amax(dim=0) - places.amin(dim=0)).clamp(min=1e-9)
-    places = (places - 0.5) * torch.tensor([700, -480])  # pixels of the figure, which has 60 more on each side
-    sizes = torch.tensor([[3.2 * len(label), 7] for label in labels])
-    # Boxes of all points, then of all labels: their middles and half of their sizes.
-    middles = places.repeat(2, 1)
-    halves = torch.cat([torch.full_like(places, 4), torch.full_like(places, -1e9)])
-    anchors: list[tuple[int, int] | None] = [None] * len(labels)
-    for turn, number in itertools.product(range(3), range(len(labels))):
-        away = sizes[number] + torch.tensor([7, 6])  # from the point to the middle of its label
-        boxes = places[number] + away * torch.tensor(sides)
-        covers = (halves + sizes[number] - (middles - boxes[:, None]).abs()).clamp(min=0).prod(dim=2)
-        covers[:, len(places) + number] = 0  # itself
-        outside = (boxes.abs() + sizes[number] > torch.tensor([410, 300])).any(dim=1)
-        least, best = (covers.sum(dim=1) + 1e6 * outside).min(dim=0)
-        has_room = turn < 2 or not least
-        anchors[number] = sides[best] if has_room else None
-        middles[len(places) + number], halves[len(places) + number] = boxes[best], sizes[number] if has_room else -1e9
-    return anchors

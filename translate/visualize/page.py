@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 from translate.atomic import open_output
 from translate.data.tokenizer import SPACE
 from translate.errors import InputError, import_extra
-from translate.visualize.charts import chart_specs, theme
+from translate.visualize.charts import chart_specs, place_labels, theme
 from translate.visualize.panels import Curves, Matrix, Picture, Points, Table, printable
 
 logger = logging.getLogger(__name__)
@@ -40,25 +40,19 @@ class PictureFile(NamedTuple):
     dots_per_inch: int = DOTS_PER_INCH  # of a PNG
 
 
-def choose_picture_file(
-    output: Path | None, wanted: PictureFormat | None, *, name: str, dots_per_inch: int | None = None
-) -> PictureFile:
-    """The file and format that the user asked for.
+def choose_picture_file(output: Path | None, *, name: str, dots_per_inch: int | None = None) -> PictureFile:
+    """The file that the user asked for, whose ending determines the format.
 
     Args:
-        output: The file; None: NAME with the format's ending, in the working directory.
-        wanted: The format; None: by the file's ending, or html.
+        output: The file; None: NAME.html in the working directory.
 
     Raises:
-        InputError: The file's ending is of another format or unknown, or `dots_per_inch` is given without a PNG.
+        InputError: The file has another ending, or `dots_per_inch` is given without a PNG.
     """
-    output = output or Path(f"{name}.{wanted or 'html'}")
-    ending = _FORMATS.get(output.suffix.lower())
-    if wanted and ending not in (None, wanted):
-        raise InputError(f"--format {wanted} but --output {output}: leave one of them out, or make them agree")
-    chosen = wanted or ending
+    output = output or Path(f"{name}.html")
+    chosen = _FORMATS.get(output.suffix.lower())
     if chosen is None:
-        raise InputError(f"--output {output}: end it in .html, .png or .svg, or give --format too")
+        raise InputError(f"--output {output}: end it in .html, .png or .svg")
     if dots_per_inch and chosen != "png":
         raise InputError(f"--dpi {dots_per_inch} is for PNGs, and {output} is {chosen}: leave it out, or write a PNG")
     return PictureFile(output, chosen, dots_per_inch or DOTS_PER_INCH)
@@ -106,7 +100,7 @@ def draw_figure(picture: Picture, *, format: Literal["png", "svg"], dots_per_inc
     Raises:
         InputError: The picture has more cells than a figure can have, or the extra `pictures` is not installed.
     """
-    vl_convert = import_extra("vl_convert", needed_by=f"--format {format}", instead="write an HTML page")
+    vl_convert = import_extra("vl_convert", needed_by=f"a picture in .{format}", instead="write an HTML page")
     cells = sum(len(panel.rows) * len(panel.columns) for panel in picture.panels if isinstance(panel, Matrix))
     if cells > _MOST_CELLS:
         raise InputError(
@@ -142,14 +136,15 @@ def draw_figure(picture: Picture, *, format: Literal["png", "svg"], dots_per_inc
         "padding": 12,
     }
     # vl-convert's fonts do not have SentencePiece's mark of a space.
-    spec = json.loads(json.dumps(sheet, ensure_ascii=False).replace(SPACE, "_"))
+    vega = vl_convert.vegalite_to_vega(json.dumps(sheet, ensure_ascii=False).replace(SPACE, "_"))
+    place_labels(vega)
     if format == "png":
         area = sum((chart["width"] + 90) * (chart["height"] + 120) for chart in charts)
         dots = min(dots_per_inch, int(72 * (_MOST_DOTS / area) ** 0.5))
         if dots < dots_per_inch:
             logger.warning(f"the figure is large: {dots} dots per inch instead of {dots_per_inch}")
-        return bytes(vl_convert.vegalite_to_png(spec, ppi=dots, allowed_base_urls=[]))
-    svg = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
+        return bytes(vl_convert.vega_to_png(vega, ppi=dots, allowed_base_urls=[]))
+    svg = vl_convert.vega_to_svg(vega, allowed_base_urls=[])
     names: dict[str, str] = {}  # vl-convert numbers them across figures
     return re.sub(
         r"\b(clip|gradient_)\d+\b", lambda match: names.setdefault(match[0], f"{match[1]}{len(names)}"), svg

@@ -23,7 +23,6 @@ class Matrix(NamedTuple):
     column_axis: str
     scale: Literal["weight", "signed", "visible"]  # weight: 0 to 1; signed: around 0; visible: 1 is yes and 0 is no
     note: str = ""
-    order: Sequence[int] = ()  # the place of each column while the picture's switch `order` is "apart"
 
 
 class Series(NamedTuple):
@@ -57,7 +56,6 @@ class Point(NamedTuple):
     y: float
     group: str
     note: str = ""  # shown in a page when the mouse is over the point
-    anchor: tuple[int, int] | None = (1, 0)  # where a figure has its label, -1: left or above; None: nowhere
 
 
 class Points(NamedTuple):
@@ -98,7 +96,7 @@ Panel = Matrix | Curves | Points | Links | Table
 class Switch(NamedTuple):
     """A choice for the reader of a page, for all its panels; a figure shows the first option."""
 
-    name: Literal["over", "order"]
+    name: Literal["over"]
     title: str
     options: Sequence[tuple[str, str]]  # the value that the panels know, and its name for the reader
 

@@ -14,7 +14,7 @@ from translate.model.positions import (
     SinusoidalPositions,
     build_positions,
 )
-from translate.visualize.panels import Curves, Matrix, Panel, Picture, Series, Switch, check_numbers
+from translate.visualize.panels import Curves, Matrix, Panel, Picture, Series, check_numbers
 
 
 def positions_picture(config: ModelConfig, model: Transformer | None, *, length: int | None, name: str) -> Picture:
@@ -34,7 +34,7 @@ def positions_picture(config: ModelConfig, model: Transformer | None, *, length:
     else:
         encoder, decoder = model.encoder.embedder.positions, model.decoder.embedder.positions
     at_first = ""  # learnt positions before training
-    switches, columns = [], 2
+    columns = 2
     match config.positions:
         case "sinusoidal" | "fairseq":
             about = (
@@ -47,8 +47,6 @@ def positions_picture(config: ModelConfig, model: Transformer | None, *, length:
                 about += " fairseq divides by d_model - 2 instead of d_model, and begins with position 2."
             waves = _wave_lengths(config.d_model // 2, divisor, name_of_it)
             panels = [*_table_panels("Positions", encoder, length), waves]
-            names = [("apart", "sines, then cosines"), ("as added", "in turn, as they are added")]
-            switches = [Switch("order", "Dimensions", names)]
         case "learned":
             about, at_first = "Learned positions: row p is added to the embedding at position p.", "As initialised"
             panels = _table_panels("Encoder positions", encoder, length)
@@ -72,7 +70,7 @@ def positions_picture(config: ModelConfig, model: Transformer | None, *, length:
     check_numbers(numbers, of=f"{length} positions", less="lower --length")
     if model is None and at_first:
         about += f" {at_first}: a config is not trained; name a run to see what was learnt."
-    return Picture(f"Positions of {name}: {config.positions}", [about], panels, columns, switches=switches)
+    return Picture(f"Positions of {name}: {config.positions}", [about], panels, columns)
 
 
 def _table_panels(name: str, positions: Positions, length: int) -> list[Panel]:
@@ -81,14 +79,17 @@ def _table_panels(name: str, positions: Positions, length: int) -> list[Panel]:
         length = min(length, len(positions.table))
     positions.reserve(length)
     table = positions.table[:length].detach().cpu()
-    width = table.shape[1]
-    numbers, dimensions = list(map(str, range(length))), list(map(str, range(width)))
-    order = []
-    if isinstance(positions, SinusoidalPositions):  # sines have even dimensions
-        order = [dimension // 2 + dimension % 2 * (width // 2) for dimension in range(width)]
+    numbers, columns, parts = list(map(str, range(length))), "dimension", {name: table}
+    if isinstance(positions, SinusoidalPositions):
+        columns = "pair of dimensions"
+        parts = {"Sines: dimensions 2i": table[:, 0::2], "Cosines: dimensions 2i + 1": table[:, 1::2]}
+    products = f"{name}: dot products"
     return [
-        Matrix(name, numbers, dimensions, table.tolist(), "position", "dimension", "signed", order=order),
-        Matrix(f"{name}: dot products", numbers, numbers, (table @ table.T).tolist(), "position", "position", "signed"),
+        *(
+            Matrix(title, numbers, [*map(str, range(part.shape[1]))], part.tolist(), "position", columns, "signed")
+            for title, part in parts.items()
+        ),
+        Matrix(products, numbers, numbers, (table @ table.T).tolist(), "position", "position", "signed"),
     ]
 
 
