@@ -8,13 +8,11 @@ import pytest
 from harness import TAGS, Toy, assert_same, make_two_ways, write_lines, write_run
 
 import translate
-from translate.config.languages import Languages
 from translate.data.batching import EncodedPair
 from translate.decoding import Request
 from translate.decoding.loading import load_own_translator, load_translator
 from translate.decoding.output.formats import CorpusScore, format_translations, score_records
 from translate.decoding.search.shortlist import make_shortlist, read_shortlist
-from translate.decoding.splitting import split_source
 from translate.errors import InputError
 from translate.runs.run import open_run
 
@@ -46,18 +44,6 @@ def test_a_language_is_named_when_a_run_is_loaded_or_later(both: Toy) -> None:
         translate.load(both.path, to="fr")
 
 
-def test_the_tag_leaves_room_for_text(both: Toy) -> None:
-    source = both.tokenizers.source
-    if Languages(both.config.data).tags == "target":
-        assert translate.load(both.path, to="en", max_source_tokens=1).translate("Hund").text
-        return
-    with pytest.raises(InputError, match="^decoding.max_source_tokens = 1: .* after the tag"):
-        translate.load(both.path, to="en", max_source_tokens=1)
-    tag = Languages(both.config.data).all_tags[0][0]  # a tag in the line itself, as of a corpus
-    pieces = split_source(f"{tag} Hund Haus", source.encode(f"{tag} Hund Haus"), source, limit=1)
-    assert "".join(text.removeprefix(tag) for text, _ in pieces) == " Hund Haus" and len(pieces) > 2
-
-
 def test_a_run_is_its_own_reverse(both: Toy) -> None:
     """The other direction's log-probability of the source ranks each line's beam, whichever way the line goes."""
     settings = {"n_best": 3, "beam_size": 3, "precision": "fp32"}
@@ -74,13 +60,6 @@ def test_a_run_is_its_own_reverse(both: Toy) -> None:
             expected[each.text] = each.score + 0.5 * given.log_prob / penalty
         assert {each.text: pytest.approx(each.score, abs=1e-3) for each in (found, *found.alternatives)} == expected
     assert reranked.reverse is not None and reranked.reverse.model is reranked.model, "the weights are loaded once"
-
-
-def test_an_unknown_language_is_refused_before_a_conversion(both: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
-    monkeypatch.setattr("translate.decoding.loading.convert_model", lambda *_, **__: pytest.fail("converted"))
-    with pytest.raises(InputError, match="'fr' is not one of them"):
-        translate.load(both.path, to="fr", engine="ctranslate2")
 
 
 def test_a_reverse_of_several_sources_and_one_target(toy: Toy, tmp_path: Path) -> None:
@@ -102,48 +81,43 @@ def test_a_reverse_of_several_sources_and_one_target(toy: Toy, tmp_path: Path) -
         assert found.score == pytest.approx(expected)
     assert loaded.translate(line, from_="de").score == pytest.approx(expected)
     for wrong in (Request(line), Request(line, from_="fr")):
-        with pytest.raises(InputError, match="de, fr it is|→ fr"):
+        with pytest.raises(InputError, match="en → (und|fr)"):
             loaded.translate(wrong)
 
 
 def test_a_reverse_that_does_not_go_back_is_refused(both: Toy, toy: Toy) -> None:
-    with pytest.raises(InputError, match=f"{toy.path} translates de → en: the reverse of {both.path} .* en → de"):
+    with pytest.raises(InputError, match=f"{toy.path} translates de → en, but the reverse of {both.path} .* en → de"):
         translate.load(both.path, reverse=toy.path, to="en")
     assert translate.load(both.path, reverse=toy.path, to="de").reverse is not None
     assert load_translator(toy.path, reverse=both.path).translator.translate("Hund").text
 
 
-def test_an_ensemble_shares_its_tags(two_ways: dict[str, Toy], tmp_path: Path) -> None:
-    first, other = two_ways["source"], two_ways["both"]
-    lines = [Request(first.sources[0], to="en"), Request(first.references[1], to="de")]
-    options = {"precision": "fp32", "engine": "translate"}
-    alone, together = (load_translator(first.path, options=options, ensemble=each) for each in ([], [first.path]))
-    assert_same(together.translator.translate(lines), alone.translator.translate(lines))
-    with pytest.raises(InputError, match=f"{other.path} .* de-en by other tags .* data.language_tags"):
-        load_translator(first.path, ensemble=[other.path])
-    imported = []
-    for run in (first, other):
-        data = {"train": (), "languages": ("de", "en"), "source_language": "und"}
-        config = run.config.model_copy(update={"data": run.config.data.model_copy(update=data)})
-        imported.append(write_run(tmp_path / run.path.name, config, run.tokenizers, run.model))
-    with pytest.raises(InputError, match="data.language_tags"):
-        load_translator(imported[0], ensemble=imported[1:])
-
-
-def test_an_ensemble_has_all_directions_of_the_first(two_ways: dict[str, Toy], toy: Toy, tmp_path: Path) -> None:
+def test_an_ensemble_has_the_tags_and_all_directions_of_the_first(
+    two_ways: dict[str, Toy], toy: Toy, tmp_path: Path
+) -> None:
     def make(name: str, run: Toy, **data: object) -> Path:
         config = run.config.model_copy(update={"data": run.config.data.model_copy(update=data)})
         return write_run(tmp_path / name, config, run.tokenizers, run.model)
 
-    for wrong in ({"source_language": "en", "target_language": "de"}, {"target_language": "fr"}):
-        with pytest.raises(InputError, match="other.* not de → en"):
-            load_translator(toy.path, ensemble=[make(f"other {len(wrong)}", toy, **wrong)])
-    load_translator(toy.path, ensemble=[make("unknown", toy, source_language="und", target_language="und")])
-    both = two_ways["source"]
+    both, other_tags = two_ways["source"], two_ways["both"]
     one = make("one", both, train=both.config.data.train[:1])
-    with pytest.raises(InputError, match="not en → de"):
-        load_translator(both.path, ensemble=[one], to="de")
+    english = make("english", toy, source_language="en", target_language="de")
+    imported = {"train": (), "languages": ("de", "en"), "source_language": "und"}
+    for first, other in (
+        (both.path, other_tags.path),
+        (make("a", both, **imported), make("b", other_tags, **imported)),
+        (toy.path, english),
+        (toy.path, make("french", toy, target_language="fr")),
+        (both.path, one),
+    ):
+        with pytest.raises(InputError, match=f"^{other} translates .* data.language_tags"):
+            load_translator(first, ensemble=[other])
+    load_translator(toy.path, ensemble=[make("unknown", toy, source_language="und", target_language="und")])
     assert load_translator(one, ensemble=[both.path]).translator.direction == ("de", "en")
+    lines = [Request(both.sources[0], to="en"), Request(both.references[1], to="de")]
+    options = {"precision": "fp32", "engine": "translate"}
+    alone, together = (load_translator(both.path, options=options, ensemble=other) for other in ([], [both.path]))
+    assert_same(together.translator.translate(lines), alone.translator.translate(lines))
 
 
 def test_records_name_the_languages_only_where_there_is_a_choice(both: Toy, toy: Toy) -> None:

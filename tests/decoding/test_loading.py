@@ -13,8 +13,7 @@ from harness import Toy, succeed, tiny_config, write_run
 from safetensors import safe_open
 
 import translate
-from translate.config.schema import TokenizerConfig
-from translate.data.tokenizer import Tokenizers, train_tokenizer
+from translate.data.tokenizer import Tokenizers
 from translate.decoding import Translator
 from translate.decoding.counterparts import COUNTERPARTS, Counterparts
 from translate.decoding.engines.own import OwnEngine
@@ -90,13 +89,6 @@ def test_each_file_of_a_run_is_opened_once(opened: tuple[Path, Counter[str]], en
         assert set(counts.values()) == {1}, counts
 
 
-def test_settings_of_the_load_and_of_a_call(toy: Toy, run: Path) -> None:
-    loaded = translate.load(run, beam_size=4, n_best=2, seed=None)
-    assert (loaded.config.beam_size, loaded.config.n_best, loaded.config.seed) == (4, 2, 1)
-    assert [len(each.alternatives) for each in loaded.translate(toy.sources[:2])] == [1, 1]
-    assert [len(each.alternatives) for each in loaded.translate(toy.sources[:2], n_best=4)] == [3, 3]
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -130,12 +122,6 @@ def other_run(toy: Toy, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_other(tmp_path_factory.mktemp("runs") / "other", toy.tokenizers, model=model, data=data)
 
 
-@pytest.fixture(scope="module")
-def other_tokenizers(toy: Toy) -> Tokenizers:
-    tokenizer = train_tokenizer(toy.sources, TokenizerConfig(vocab_size=295))
-    return Tokenizers(tokenizer, tokenizer, "joint")
-
-
 def test_an_ensemble_of_a_run_with_itself_is_the_run_and_others_have_their_say(
     toy: Toy, run: Path, other_run: Path
 ) -> None:
@@ -145,24 +131,6 @@ def test_an_ensemble_of_a_run_with_itself_is_the_run_and_others_have_their_say(
     assert texts(translate.load(run, ensemble=[run, str(run)], precision="fp32"), lines) == texts(
         translate.load(run), lines
     )
-
-
-def test_a_reverse_run_ranks_the_beam(toy: Toy, run: Path, other_tokenizers: Tokenizers, tmp_path: Path) -> None:
-    """With its own tokenizer: only the text goes from one to the other."""
-    data = {"source_language": "en", "target_language": "de"}
-    other = write_other(tmp_path / "other", other_tokenizers, data=data)
-    alone, together = (
-        translate.load(run, engine="translate", precision="fp32", reverse=reverse).translate(toy.sources[:5])
-        for reverse in (None, other)
-    )
-    assert all(abs(one.score - other.score) > 1e-3 for one, other in zip(alone, together, strict=True))
-    with pytest.raises(InputError, match=f"^{run} translates de → en: the reverse of {run} translates en → de$"):
-        translate.load(run, reverse=run)
-
-
-def test_sources_are_cut_to_the_fewest_positions(run: Path, other_run: Path) -> None:
-    translation = translate.load(run, long="truncate", ensemble=[other_run]).translate("Hund " * 30)
-    assert translation.source_truncated and len(translation.source_ids) == 8 and len(translation.ids) <= 9
 
 
 def test_a_precision_is_that_of_all_models(toy: Toy, run: Path) -> None:

@@ -20,8 +20,6 @@ from translate.config.decoding import DecodingConfig
 from translate.config.schema import Config
 from translate.decoding import Request, Translator
 from translate.decoding.constraints.terminology import Terminology
-from translate.decoding.search import loop
-from translate.decoding.search.beam import BeamState
 from translate.decoding.search.loop import BeamSearch
 from translate.decoding.search.model import CachedDecoder
 from translate.decoding.search.shortlist import Shortlist
@@ -135,17 +133,6 @@ def test_translations_are_those_of_the_cpu(
     check_crossings(case, crossings, calls, num_models=1 + len(case.others.keys() & {"ensemble"}))
 
 
-def test_a_device_that_is_like_apples_translates_the_same(
-    runs: Path, toy: Toy, pretend: PretendDevice, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without events and pinned memory. Samples would differ, because their random numbers have fewer digits."""
-    expected = load(runs, CASES["ensemble"], device="cpu").translate(short(toy), align=False)
-    monkeypatch.setattr("translate.model.device._LIKE_APPLES", {"pretend"})
-    with pretend.counting() as crossings:
-        assert_same(load(runs, CASES["ensemble"]).translate(short(toy), align=False), expected)
-    assert not crossings.event_waits
-
-
 def check_crossings(case: Case, crossings: Crossings, calls: Counter[str], *, num_models: int) -> None:
     assert calls["changes"] > 3 and calls["positions"] > 2 * calls["departures"]  # a case that tells them apart
     waits = case.at_start + case.in_position * calls["positions"] + case.at_change * calls["changes"]
@@ -157,39 +144,6 @@ def check_crossings(case: Case, crossings: Crossings, calls: Counter[str], *, nu
     )
     # The host asks early how many slots of a cache are needed: see `DecoderCache.reorder`.
     assert crossings.event_waits.total() <= num_models * calls["positions"] / 4, f"{calls}: {crossings}"
-
-
-def test_a_wait_too_many_is_named_by_its_line(
-    runs: Path, toy: Toy, pretend: PretendDevice, calls: Counter[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real = loop.is_done
-
-    def ask(state: BeamState, **options: Any) -> Any:
-        assert int(state.lengths.max()) > 0
-        return real(state, **options)
-
-    monkeypatch.setattr(loop, "is_done", ask)
-    case = CASES["beam"]
-    with pretend.counting() as crossings:
-        load(runs, case).translate(short(toy), align=False)
-    with pytest.raises(AssertionError, match=r"decoding/search/loop\.py:\d+"):
-        check_crossings(case, crossings, calls, num_models=1)
-
-
-def test_hypotheses_that_grow_come_in_one_copy(
-    runs: Path, toy: Toy, pretend: PretendDevice, calls: Counter[str]
-) -> None:
-    case = Case(in_position=2)
-    shown: list[list[tuple[int, int, str]]] = []
-    for device in ("cpu", "pretend"):
-        calls.clear()
-        translator, partial = load(runs, case, device=device), list[tuple[int, int, str]]()
-        with pretend.counting() as crossings:
-            found = translator.translate_stream(short(toy), on_partial=lambda *one, all=partial: all.append(one))
-            assert len(list(found)) == 9
-        shown.append(partial)
-    assert shown[0] == shown[1] != []
-    check_crossings(case, crossings, calls, num_models=1)
 
 
 def test_scores_are_those_of_the_cpu(runs: Path, toy: Toy, pretend: PretendDevice) -> None:

@@ -50,7 +50,4 @@ def test_ties_and_order() -> None:
     assert utilities[:2] == utilities[2:]  # to the last bit, so that the first of equals is chosen
     assert expected_utilities(["", " ", ""]) == [0.0, 0.0, 0.0]
     texts = random_texts(17, seed=3)
-    by_text = dict(zip(texts, expected_utilities(texts), strict=True))
-    shuffled = random.Random(1).sample(texts, len(texts))
-    again = expected_utilities(shuffled)
-    assert dict(zip(shuffled, again, strict=True)) == by_text  # to the last bit
+    assert expected_utilities(texts[::-1]) == expected_utilities(texts)[::-1]  # to the last bit

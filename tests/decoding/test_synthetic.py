@@ -60,14 +60,6 @@ def test_the_nearest_to_its_own_reference_is_taken(metric: Any) -> None:
     assert [pair["target"] for pair in found] == ["the small dog runs home", "a red house", "xyz"]
 
 
-def test_what_is_nearest_depends_on_the_tokenizer() -> None:
-    """A line of Chinese is one word to 13a, so every other line is equally far."""
-    texts = ["猫睡觉", "狗在雪地里跑"]
-    for tokenizer, nearest in (("13a", texts[0]), ("zh", texts[1])):
-        pairs = PairFormat(is_reversed=False, nearest="bleu", references=["狗在雪里跑"], bleu_tokenizer=tokenizer)
-        assert [pair["target"] for pair in pairs_of(pairs, translated("x", *texts))] == [nearest]
-
-
 def test_conditions_are_counted_of_what_is_kept() -> None:
     counts = ConditionCounts()
     cut = translated("x", "b", "a")._replace(truncated=True)

@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -17,6 +18,21 @@ def given(source: str, text: str, *, truncated: bool = False, is_cut: bool = Fal
     return Translation(
         source, text, ids, -1.0, -1.0, truncated, is_cut, source_ids=source_ids, unmet=("house",) * unmet
     )
+
+
+PLAIN = Translation(
+    "Der Hund",
+    "a <dog>",
+    [7, 8, 9],
+    log_prob=-1.5,
+    score=-1.25,
+    truncated=False,
+    source_truncated=False,
+    token_log_probs=[0.0, -3.0, -1.0, -0.1],
+    source_ids=[5, 6],
+    tokens=["▁a", "▁<do", "g>"],
+    source_tokens=["▁Der", "▁Hund"],
+)
 
 
 def test_words_have_the_probabilities_of_their_tokens() -> None:
@@ -49,58 +65,26 @@ def test_conditions_are_counted_and_said() -> None:
     assert str(count_conditions(translations[:1])) == "1 line, 0 empty, 0 cut at the maximum length"
 
 
-def made(**fields: object) -> Translation:
-    translation = Translation(
-        source="Der Hund",
-        text="a <dog>",
-        ids=[7, 8, 9],
-        log_prob=-1.5,
-        score=-1.25,
-        truncated=False,
-        source_truncated=False,
-        token_log_probs=[0.0, -3.0, -1.0, -0.1],
-        source_ids=[5, 6],
-        tokens=["▁a", "▁<do", "g>"],
-        source_tokens=["▁Der", "▁Hund"],
-    )
-    return translation._replace(**fields)
-
-
-def read(translation: Translation) -> ElementTree.Element:
-    """What is not escaped is an error, since the HTML is XML too."""
-    return ElementTree.fromstring(translation._repr_html_().replace("&nbsp;", ""))
-
-
-def words_of(html: ElementTree.Element) -> list[str]:
-    """The texts of each word: the source word that it aligns to, itself, its probability."""
-    return [" ".join(span.itertext()) for span in html.iter("span")]
-
-
-def test_words_with_their_probabilities_and_source_words() -> None:
-    html = read(made(alignment="0-1 1-0", alternatives=(made(text="A&B", score=-2.5),)))
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"alignment": "0-1 1-0"}, ["Hund a 1.00", "Der <dog> 0.14"]),  # e^0, and e^((-3 - 1) / 2)
+        ({"alignment": "1-0"}, ["Hund a 1.00", "<dog> 0.14"]),
+        ({}, ["a 1.00", "<dog> 0.14"]),
+        ({"token_log_probs": ()}, []),
+        # The alignment of a line that was split counts the words of the whole line; these are the words of its pieces.
+        ({"alignment": "0-0 3-3", "pieces": (PLAIN, PLAIN)}, ["a 1.00", "<dog> 0.14"] * 2),
+        ({"tokens": ["\x01犬", "▁b"], "token_log_probs": [0.0, 0.0]}, ["\N{REPLACEMENT CHARACTER}犬 1.00", "b 1.00"]),
+    ],
+)
+def test_a_notebook_shows_words_with_their_probabilities_and_source_words(
+    fields: dict[str, Any], words: list[str]
+) -> None:
+    """As an XML reader finds them, which does not read what is not escaped."""
+    translation = PLAIN._replace(alternatives=(PLAIN._replace(text="A&B", score=-2.5),), **fields)
+    html = ElementTree.fromstring(translation._repr_html_())
     assert "".join(html.itertext()).startswith("Der Hund → a <dog>score -1.250, log-probability -1.500 nats")
-    # e^0, and e^((-3 - 1) / 2)
-    assert words_of(html) == ["Hund a 1.00", "Der <dog> 0.14"]
-    bars = [bar.get("style", "") for span in html.iter("span") for bar in span.iter("div")]
-    assert ["width:100%" in bars[0], "currentColor" in bars[0]] == [True, True]
-    assert ["width:14%" in bars[1], "currentColor" in bars[1]] == [True, False]
-    assert [each.text for each in html.iter("li")] == ["A&B (-2.500)"]
-
-
-def test_without_alignment_or_probabilities() -> None:
-    assert words_of(read(made())) == ["a 1.00", "<dog> 0.14"]
-    assert words_of(read(made(alignment="1-0"))) == ["Hund a 1.00", "<dog> 0.14"]
-    assert words_of(read(made(token_log_probs=()))) == []
-    empty = read(made(text="", ids=[], tokens=[], token_log_probs=[], source_truncated=True))
-    assert FLAGS["source_truncated"].phrase in "".join(empty.itertext()) and words_of(empty) == []
-
-
-def test_the_pieces_of_a_line_that_was_split() -> None:
-    """The alignment counts the words of the whole line, and here are those of its pieces."""
-    html = read(made(alignment="0-0 3-3", pieces=(made(), made())))
-    assert words_of(html) == ["a 1.00", "<dog> 0.14"] * 2 and FLAGS["split"].phrase in "".join(html.itertext())
-
-
-def test_characters_that_html_forbids() -> None:
-    html = read(made(text="\x01", tokens=["▁\x01犬", "▁b"], token_log_probs=[0.0, 0.0]))
-    assert words_of(html) == ["\N{REPLACEMENT CHARACTER}犬 1.00", "b 1.00"]
+    assert (FLAGS["split"].phrase in "".join(html.itertext())) is ("pieces" in fields)
+    columns = zip(*([cell.text or "" for cell in row] for row in html.iter("tr")), strict=True)
+    assert [" ".join(filter(None, column)) for column in columns] == words
+    assert [other.text for other in html.iter("li")] == ["A&B (-2.500)"]

@@ -3,7 +3,6 @@
 Expected values come from the full forward pass (`model(source, target)`), which shares no step with the cached search.
 """
 
-import copy
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -241,21 +240,9 @@ def test_options_of_a_call_are_for_that_call(toy: Toy, translator: MakeTranslato
     assert given.config.beam_size == 1
     changed = given.with_options(n_best=3, beam_size=3)
     assert (changed.config.n_best, changed.config.beam_size, changed.model) == (3, 3, given.model)
+    assert [len(found.alternatives) for found in given.translate(lines[:2], n_best=4, beam_size=4)] == [3, 3]
     with pytest.raises(InputError, match="^decoding.precision is fixed when a run is loaded; "):
         given.translate(lines, precision="int8")
-
-
-def test_bf16_mostly_agrees_and_depends_on_the_line_alone(toy: Toy) -> None:
-    model = copy.deepcopy(toy.model).bfloat16()
-    lines = toy.sources[:9]
-    given = Translator(model, toy.tokenizers, DecodingConfig(beam_size=3))
-    translations = given.translate(lines)
-    plain = Translator(toy.model, toy.tokenizers, DecodingConfig(beam_size=3)).translate(lines)
-    assert sum(one.text == other.text for one, other in zip(translations, plain, strict=True)) > 5
-    again = given.translate(lines, batch_tokens=47)
-    num_same = sum(one.text == other.text for one, other in zip(again, translations, strict=True))
-    # Rounded numbers may tie, and a tie may fall either way where a kernel adds in another order.
-    assert num_same >= len(lines) - 1
 
 
 @pytest.mark.parametrize(

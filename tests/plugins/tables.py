@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from translate.decoding.search.beam import BeamState, Hypothesis, Scoring
+from translate.decoding.search.beam import Hypothesis, Scoring
 from translate.decoding.search.loop import BeamSearch, SearchSettings
 
 END, START, A, B, C, S = range(6)
@@ -117,14 +117,9 @@ def run(
     order: Sequence[int] | None = None,
     max_tokens: int = 100_000,
     model: TableModel | None = None,
-    watch: Callable[[BeamState], None] | None = None,
     **settings: Any,
 ) -> list[list[Hypothesis]]:
-    """The hypotheses of each sentence; those of sentences that are not in the order are empty.
-
-    Args:
-        watch: Is given the state after each step.
-    """
+    """The hypotheses of each sentence; those of sentences that are not in the order are empty."""
     search = BeamSearch(
         model or TableModel(tables, beam_size=beam_size),
         SearchSettings(beam_size, scoring, START, END, **settings),
@@ -133,7 +128,7 @@ def run(
         max_tokens=max_tokens,
     )
     order = range(len(tables)) if order is None else order
-    found = list(search.run(order, on_step=None if watch is None else lambda *_: watch(search.state)))
+    found = list(search.run(order))
     assert sorted(sentence for sentence, _ in found) == sorted(order)
     results = dict(found)
     return [results.get(sentence, []) for sentence in range(len(tables))]

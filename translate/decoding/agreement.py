@@ -27,12 +27,11 @@ class Probes(NamedTuple):
     logits: Float[Tensor, "batch target vocab"]
 
 
-def probe(model: Transformer, *, position_limit: int | None, is_trial: bool = False) -> Probes:
+def probe(model: Transformer, *, position_limit: int | None) -> Probes:
     """Compute our model's logits for sentences of random words, which are the same in each call.
 
     Args:
         position_limit: The most tokens on either side, with the special symbol; None: no limit.
-        is_trial: One short sentence is enough.
     """
     generator = random.Random(17)
 
@@ -41,8 +40,8 @@ def probe(model: Transformer, *, position_limit: int | None, is_trial: bool = Fa
         return ids if position_limit is None else ids[: position_limit - 1]
 
     source_size, target_size = model.encoder.embedder.tokens.num_embeddings, model.output.out_features
-    lengths = list(_LENGTHS[1:2] if is_trial else _LENGTHS)
-    if model.config.positions == "relative" and not is_trial:
+    lengths = list(_LENGTHS)
+    if model.config.positions == "relative":
         # Long enough for every distance bucket, unless that takes more than 1,000 tokens.
         farthest = min(model.config.relative_max_distance + 11, 1000)
         lengths.append((farthest, farthest + 2))
@@ -58,7 +57,7 @@ def check_agreement(
     theirs: Float[Tensor, "*numbers"],
     *,
     what: str,
-    made: Literal["exported", "imported", "converted"] = "exported",
+    made: Literal["exported", "imported"] = "exported",
 ) -> None:
     """Check that no number computed by the exported or imported model differs by more than the tolerance.
 
@@ -73,5 +72,5 @@ def check_agreement(
     if not difference <= TOLERANCE:
         raise RunError(
             f"the {made} model is not the original one: its {what} differ by up to {difference:.2g},"
-            f" and at most {TOLERANCE:g} is allowed{'' if made == 'converted' else f'; nothing was {made}'}"
+            f" and at most {TOLERANCE:g} is allowed; nothing was {made}"
         )

@@ -3,7 +3,6 @@
 import functools
 import importlib.util
 import logging
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import Literal, NamedTuple
@@ -98,19 +97,11 @@ def load_translator(
 
 
 def _load_ctranslate2(
-    own: Translator, loaded: LoadedModel, *, checkpoint: Checkpoint, token_scores: bool, is_new: bool = False
+    own: Translator, loaded: LoadedModel, *, checkpoint: Checkpoint, token_scores: bool
 ) -> CTranslate2Engine:
-    """Load a converted model; one that is damaged is converted again, once."""
     assert isinstance(own.engine, OwnEngine)
     folder = convert_model(loaded, checkpoint=checkpoint)
-    try:
-        faster = CTranslate2Engine(own.engine, own.tokenizers, folder, own.config, has_token_scores=token_scores)
-    except RunError as error:  # damaged, although its checksums agree
-        if is_new:
-            raise RunError(f"{error}, although it was converted again; use --engine translate") from error
-        logger.warning(f"{error}; converting it again")
-        shutil.rmtree(folder, ignore_errors=True)
-        return _load_ctranslate2(own, loaded, checkpoint=checkpoint, token_scores=token_scores, is_new=True)
+    faster = CTranslate2Engine(own.engine, own.tokenizers, folder, own.config, has_token_scores=token_scores)
     logger.info(f"Searching with CTranslate2 in {own.config.precision}")
     return faster
 
@@ -140,14 +131,7 @@ def load_own_translator(
         forbidden=forbidden,
         shortlist=read_shortlist(run) if config.shortlist else None,
     )
-    translator = Translator(
-        engine,
-        tokenizers,
-        config,
-        languages=run.languages,
-        name=str(run),
-    )
-    return LoadedTranslator(translator, loaded)
+    return LoadedTranslator(Translator(engine, tokenizers, config, languages=run.languages, name=str(run)), loaded)
 
 
 def _load_other(other: SavedRun, first: SavedRun, config: DecodingConfig, *, checkpoint: Checkpoint) -> Transformer:
@@ -158,19 +142,14 @@ def _load_other(other: SavedRun, first: SavedRun, config: DecodingConfig, *, che
                 " the same; train both with one tokenizer (tokenizer.source_model, tokenizer.target_model)"
             )
     ours, theirs = first.languages, other.languages
-    if ours.tags_of(ours.usual) != theirs.tags_of(ours.usual):
+    directions = [(source, target) for source in ours.sources for target in ours.targets_of(source)]
+    are_known = UNKNOWN not in {*ours.sources, *ours.targets, *theirs.sources, *theirs.targets}
+    missing = [to for from_, to in directions if are_known and to not in theirs.targets_of(from_)]
+    if missing or ours.tags_of(ours.usual) != theirs.tags_of(ours.usual):
         raise InputError(
-            f"{other} marks the direction {ours.usual} by other tags than {first}: models that decode together"
-            " must have the same data.language_tags and data.language_tag"
+            f"{other} translates {theirs}, and {first} {ours}: models that decode together must have all directions of"
+            " the first, and the same data.language_tags and data.language_tag"
         )
-    known = {*theirs.sources, *theirs.targets}
-    for source in ours.sources:
-        for target in ours.targets_of(source):
-            if UNKNOWN not in {source, target} | known and target not in theirs.targets_of(source):
-                raise InputError(
-                    f"{other} translates {theirs}, and not {source} → {target}: models that decode together must have"
-                    f" all directions of the first, {first}"
-                )
     return _prepare(other.load_model(checkpoint).model, config)
 
 
@@ -202,19 +181,13 @@ def resolve_auto(config: DecodingConfig, *, others: Sequence[str] = ()) -> Decod
         InputError: The engine, or a precision that only CTranslate2 has, rules out part of the search.
     """
     device, engine, precision = choose_device(config.device), config.engine, config.precision
-    missing = [*missing_settings(config), *others]
-    if precision == "int8":
-        missing += ["decoding.engine = 'translate'"] if engine == "translate" else []
-        if missing:
-            raise InputError(
-                f"decoding.precision = 'int8': only CTranslate2 supports it, and it cannot search with"
-                f" {', '.join(missing)}; use bf16 or fp32"
-            )
-        engine = "ctranslate2"
-    elif engine == "ctranslate2":
+    if precision == "int8" and engine == "translate":
+        raise InputError("decoding.precision = 'int8': the engine translate does not have it; use bf16 or fp32")
+    if precision == "int8" or engine == "ctranslate2":
         check_ctranslate2(config, others)
+        engine = "ctranslate2"
     elif engine == "auto":
-        is_same = device.type == "cpu" and precision != "bf16" and not missing
+        is_same = device.type == "cpu" and precision != "bf16" and not (missing_settings(config) or others)
         engine = "ctranslate2" if is_same and importlib.util.find_spec("ctranslate2") else "translate"
     if precision == "auto":  # in bf16 most samples would change with the batch
         is_ours = engine == "translate" and config.search != "sample"
@@ -247,7 +220,7 @@ class AutomaticEngine:
 
     def search(self, job: SearchJob) -> None:
         """See `Engine.search`. Showing hypotheses as they grow is left to our own model."""
-        num_lines = sum(each.is_free for each in job.inputs)
+        num_lines = sum(given.is_free for given in job.inputs)
         self._num_lines += num_lines
         is_ours = job.on_step is not None or num_lines == 0 or missing_settings(job.config)
         (self.own if is_ours else self._choose(num_lines)).search(job)

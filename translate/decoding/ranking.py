@@ -7,7 +7,6 @@ counted once, and one matrix product per order compares all pairs, so a hundred 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from math import fsum
-from operator import mul
 
 import torch
 from jaxtyping import Float
@@ -108,12 +107,8 @@ def expected_utilities(candidates: Sequence[str]) -> list[float]:
     Source: Kumar and Byrne 2004, https://aclanthology.org/N04-1022; Eikema and Aziz 2020,
         https://arxiv.org/abs/2005.10283.
     """
-    copies = Counter(candidates)  # in the order of their first occurrence
-    rows = pairwise_chrf(list(copies)).tolist()
     # fsum: the same in any order, so that a tie is a tie
-    means = [fsum(map(mul, row, copies.values())) / len(candidates) for row in rows]
-    by_text = dict(zip(copies, means, strict=True))
-    return [by_text[text] for text in candidates]
+    return [fsum(row) / len(candidates) for row in pairwise_chrf(candidates).tolist()]
 
 
 def pairwise_chrf(texts: Sequence[str]) -> Float[Tensor, "hypotheses references"]:

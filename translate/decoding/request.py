@@ -47,12 +47,11 @@ def as_requests(lines: Any) -> Iterator[Request]:
     Raises:
         TypeError: Something is neither a `str` nor a `Request`, or `lines` is a single one.
     """
-    wanted = "translate() takes a str or a list of str"
-    if isinstance(lines, str | Request | bytes | bytearray | Mapping) or not isinstance(lines, Iterable):
-        raise TypeError(f"{wanted}, and this is {type(lines).__name__}: {lines!r:.80}")
+    if isinstance(lines, str | Request | bytes | Mapping):  # iterable too, but not of lines
+        raise TypeError(f"lines should be a list of str, and this is {type(lines).__name__}: {lines!r:.80}")
     for number, line in enumerate(lines, start=1):
         if not isinstance(line, str | Request):
-            raise TypeError(f"{wanted}, and item {number} of this one is {type(line).__name__}: {line!r:.80}")
+            raise TypeError(f"line {number} should be a str, and it is {type(line).__name__}: {line!r:.80}")
         yield Request(line) if isinstance(line, str) else line
 
 

@@ -9,7 +9,6 @@ units are packed into as few pieces as possible, all of about the same length.
 import itertools
 import math
 import re
-import unicodedata
 from collections.abc import Callable, Sequence
 from typing import Literal
 
@@ -34,8 +33,6 @@ _ABBREVIATIONS = re.compile(r"\b(?:Dr|Prof|Hr|Fr|St|Nr|No|Mr|Mrs|Ms|Abb|Abs|Art|
 _ORDINAL = re.compile(r"(?<!\d)\d{1,3}$")  # more digits are a year or an amount
 
 _SHORT_SENTENCE = 8  # tokens; a shorter sentence joins the next
-_ZERO_WIDTH_JOINER = "\u200d"
-_MAX_MARKS = 32  # combining marks that stay with the letter before them
 
 
 def truncate_ids(
@@ -47,12 +44,9 @@ def truncate_ids(
         InputError: There are more tokens, and decoding.long = error.
     """
     if limit is not None and len(ids) > limit and config.long == "error":
-        is_from_config = getattr(config, f"max_{side}_tokens") == limit
-        reason = f"decoding.max_{side}_tokens" if is_from_config else "model.max_positions, less one for the end symbol"
         raise InputError(
-            f"line {line + 1}: the {'source' if side == 'source' else 'translation'} has {len(ids)} tokens, and the"
-            f" limit is {limit} ({reason}): shorten it, or let it be cut or split with --long truncate or split"
-            " (decoding.long)"
+            f"line {line + 1}: the {side} has {len(ids)} tokens, and the limit is {limit} (decoding.max_{side}_tokens"
+            " and the positions of the model): shorten it, or let it be cut or split with --long truncate or split"
         )
     return ids[:limit]
 
@@ -183,15 +177,8 @@ def _ends_sentence(text: str, end: re.Match[str]) -> bool:
 
 
 def _cut(text: str, max_tokens: int, count_tokens: CountTokens) -> list[str]:
-    """A text halved until its parts fit or are single characters; combining marks stay with theirs if possible."""
+    """A text halved until its parts fit or are single characters."""
     if len(text) == 1 or count_tokens([text])[0] <= max_tokens:
         return [text]
     middle = len(text) // 2
-    places = range(middle, max(0, middle - _MAX_MARKS), -1)
-    place = next((place for place in places if not _belongs_together(text[place - 1], text[place])), middle)
-    return [piece for half in (text[:place], text[place:]) for piece in _cut(half, max_tokens, count_tokens)]
-
-
-def _belongs_together(first: str, second: str) -> bool:
-    is_mark = unicodedata.category(second).startswith("M") or "\U0001f3fb" <= second <= "\U0001f3ff"
-    return is_mark or _ZERO_WIDTH_JOINER in (first, second)
+    return [piece for half in (text[:middle], text[middle:]) for piece in _cut(half, max_tokens, count_tokens)]

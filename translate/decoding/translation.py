@@ -10,8 +10,6 @@ from translate.config.data import Direction
 from translate.decoding.output.flags import FLAGS, flag_translation
 from translate.decoding.output.words import WordConfidence, group_words, word_confidences
 
-_DOUBTFUL = 0.5  # in a notebook the bar of a less probable word is orange
-
 
 class Translation(NamedTuple):
     """The translation of one line, its scores and its condition. `str()` gives `text`; a notebook shows a picture."""
@@ -42,10 +40,7 @@ class Translation(NamedTuple):
         return f"<Translation {self.text!r}, score {self.score:.3f}{others}{flags}>"
 
     def _repr_html_(self) -> str:
-        """Each word with its probability, below the source word that it aligns to.
-
-        There are no scripts and no colours of text, so that it is readable in light and dark themes.
-        """
+        """A table of the words and their probabilities, each below the source word that it aligns to."""
         facts = [f"score {self.score:.3f}", f"log-probability {self.log_prob:.3f} nats"]
         facts += [words.phrase for flag, words in FLAGS.items() if flag in self.flags]
         above: dict[int, str] = {}  # the source word by the word's number
@@ -53,19 +48,14 @@ class Translation(NamedTuple):
             words = group_words(self.source_tokens)
             links = (map(int, link.split("-")) for link in self.alignment.split())
             above = {target: words[source].text for source, target in links}
-        columns = "".join(
-            '<span style="display:inline-block;text-align:center;margin:4px 12px 0 0">'
-            f'<small style="opacity:0.7">{_escape(above.get(number, ""))}&nbsp;</small><br/>{_escape(word.text)}'
-            f'<div style="height:3px;width:{word.mean_probability:.0%};margin:auto;opacity:0.7;background:'
-            f'{"currentColor" if word.mean_probability >= _DOUBTFUL else "#d97706"}"></div>'
-            f"<small>{word.mean_probability:.2f}</small></span>"
-            for number, word in enumerate(self.words)
-        )
-        others = "".join(f"<li>{_escape(each.text)} ({each.score:.3f})</li>" for each in self.alternatives)
+        columns = [
+            (above.get(number, ""), word.text, f"{word.mean_probability:.2f}") for number, word in enumerate(self.words)
+        ]
+        rows = ("".join(f"<td>{_escape(cell)}</td>" for cell in row) for row in zip(*columns, strict=True))
+        others = "".join(f"<li>{_escape(other.text)} ({other.score:.3f})</li>" for other in self.alternatives)
         return (
-            f"<div>{_escape(self.source)} → <b>{_escape(self.text)}</b>"
-            f'<div style="opacity:0.7">{", ".join(facts)}</div><div>{columns}</div>'
-            + (f'<ol start="2">{others}</ol></div>' if others else "</div>")
+            f"<div>{_escape(self.source)} → <b>{_escape(self.text)}</b><div>{', '.join(facts)}</div>"
+            f'<table>{"".join(f"<tr>{row}</tr>" for row in rows)}</table><ol start="2">{others}</ol></div>'
         )
 
     @property

@@ -4,13 +4,13 @@ import functools
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, overload
+from typing import Any
 
 import torch
 
 from translate.config.data import DataConfig, Direction
 from translate.config.decoding import DecodingConfig
-from translate.config.languages import Languages, list_some
+from translate.config.languages import Languages
 from translate.config.load import override_decoding
 from translate.config.schema import Config
 from translate.data.batching import EncodedPair
@@ -114,24 +114,16 @@ class Translator:
         self.engine.check(config)
         positions = self.engine.position_limit
         self.source_limit, self.target_limit = token_limits(config, positions=positions, languages=self.languages)
-        if self.source_limit == 1 and self.languages.tags in ("source", "both"):
-            raise InputError("decoding.max_source_tokens = 1: leaves no room for text after the tag of the language")
 
     def _check_reverse(self, there: Direction) -> None:
         """Check that the reverse model, if there is one, translates back."""
-        reverse, sources = self.reverse, self.languages.sources
-        if reverse is None:
+        if (reverse := self.reverse) is None:
             return
-        if there.source not in sources:
-            raise InputError(
-                "a reverse model needs the language of the text: say with --from, or from_= in Python, which of"
-                f" {list_some(sources)} it is"
-            )
         back = reverse.languages.respell(Direction(there.target, there.source))
         if back.target not in reverse.languages.targets_of(back.source):
             raise InputError(
-                f"{reverse.name} translates {reverse.languages}: the reverse of {self.name} translates {there.target} →"
-                f" {there.source}"
+                f"{reverse.name} translates {reverse.languages}, but the reverse of {self.name} translates"
+                f" {there.target} → {there.source}; name the language of the text with --from if it is unknown"
             )
 
     @property
@@ -172,12 +164,6 @@ class Translator:
         name, config = f"{type(self).__name__} {self.name}, {self.languages}", self.config
         return f"<{name}: {self.model.num_parameters:,} parameters, {config.precision}, {config.brief}>"
 
-    @overload  # a str is an iterable of str too
-    def translate(self, lines: str | Request, **options: Any) -> Translation: ...
-
-    @overload
-    def translate(self, lines: Iterable[str | Request], **options: Any) -> list[Translation]: ...
-
     def translate(
         self,
         lines: str | Request | Iterable[str | Request],
@@ -186,7 +172,7 @@ class Translator:
         to: str | None = None,
         from_: str | None = None,
         **options: object,
-    ) -> Translation | list[Translation]:
+    ) -> Any:
         """Translate one line, or several in order. A line without any word has an empty translation.
 
         Args:
@@ -195,6 +181,9 @@ class Translator:
             from_: The language of the lines; None: the translator's if the model has that direction, otherwise the only
                 one, or any if the model is not told the language.
             options: Settings of `DecodingConfig` for this call, such as `beam_size=4`.
+
+        Returns:
+            A `Translation` for a single line, and otherwise a list of them.
 
         Raises:
             TypeError: Something is neither a `str` nor a `Request`.
@@ -396,12 +385,8 @@ class Translator:
             for number, (text, text_ids) in enumerate(pieces):
                 kept = truncate_ids(tag_ids + text_ids, limit, self.config, side="source", line=line)
                 terms = request.terminology.matches(text) if request.terminology else []
-                if size := self.config.no_repeat_ngram:  # no phrase of so many tokens can occur twice
-                    terms = [
-                        term
-                        for place, term in enumerate(terms)
-                        if len(term_ids[term]) < size or term not in terms[:place]
-                    ]
+                if self.config.no_repeat_ngram:  # it may not occur twice
+                    terms = list(dict.fromkeys(terms))
                 phrases = merge_phrases(() if len(pieces) > 1 else request.required, terms)
                 has_prefix = number == 0 and bool(request.prefix.strip())
                 encode = functools.partial(encode_phrase, tokenizers.target, place=f"line {line + 1}: ")

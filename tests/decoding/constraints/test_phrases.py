@@ -30,7 +30,7 @@ from translate.decoding.constraints.phrases import (
     find_progress,
     unsatisfied_phrases,
 )
-from translate.decoding.search.beam import BeamState, Hypothesis, Scoring, start_beam
+from translate.decoding.search.beam import Hypothesis, Scoring, start_beam
 from translate.errors import InputError
 
 BEGINS_WORD = torch.tensor([True, True, True, True, True, False])  # S continues a word
@@ -146,30 +146,6 @@ def test_each_sentence_has_its_own_phrases(beam_size: int) -> None:
         assert mixed[sentence] == alone
 
 
-def test_slots_and_scores() -> None:
-    """No more slots are filled than are open, and a cumulative score is the sum of log-probabilities."""
-    num_ended = 0
-
-    def watch(state: BeamState) -> None:
-        nonlocal num_ended
-        num_open = (state.cumulative_scores > -math.inf).sum(dim=1)
-        assert (num_open + state.num_finished <= 5).all()
-        num_ended += int(((state.num_finished > 0) & (num_open > 0)).sum())
-        sums = state.slot_log_probs[:, :5, : int(state.lengths[0]) + 1].sum(dim=2)
-        is_open = state.cumulative_scores > -math.inf
-        torch.testing.assert_close(state.cumulative_scores[is_open], sums[is_open])
-        for slots, totals, length in zip(
-            state.ids.tolist(), state.cumulative_scores.tolist(), state.lengths.tolist(), strict=True
-        ):
-            there = [tuple(ids[1 : length + 1]) for ids, total in zip(slots, totals, strict=True) if total > -math.inf]
-            assert len(set(there)) == len(there)  # no hypothesis twice
-
-    tables = models(7, sharpness=1.0)
-    for found in search_all(tables, [[[A], [B, C]]] * 7, max_lengths=[10] * 7, beam_size=5, watch=watch):
-        assert len(found) <= 5
-    assert num_ended > 10
-
-
 def test_processed_scores_rank() -> None:
     """Forbidden tokens are not selected, though they would meet a phrase; and the input stays as it was."""
     select = require([[B]])
@@ -263,7 +239,7 @@ def test_phrases_are_spelt_as_words_of_their_own(tokenizer: Tokenizer) -> None:
             encode_phrase(tokenizer, text)
 
 
-def test_phrases_in_a_script_without_spaces_are_spelt_as_within_a_sentence(caplog: pytest.LogCaptureFixture) -> None:
+def test_phrases_in_a_script_without_spaces_are_spelt_as_within_a_sentence() -> None:
     lines = ["狗在雪地里跑。", "我的狗在跑。", "我的猫和狗在睡觉。", "小狗abc。", "猫跑。"] * 5
     chinese = train_tokenizer(lines, TokenizerConfig(vocab_size=32, byte_fallback=False))
     phrase, words = encode_phrase(chinese, "狗"), build_word_tables(chinese)
@@ -271,7 +247,6 @@ def test_phrases_in_a_script_without_spaces_are_spelt_as_within_a_sentence(caplo
     for wanted, text in (("狗", "猫和狗跑。"), ("狗", "狗跑。"), ("狗", "我的狗ab"), ("猫", "猫和狗跑。")):
         ids, phrase = chinese.encode(text), encode_phrase(chinese, wanted)
         assert unsatisfied_phrases(ids, [phrase, phrase], words=words) == [1], chinese.pieces(ids)
-    assert len(caplog.messages) <= 1  # however many phrases there are
     forbidden = {piece for ids in encode_forbidden(chinese, "狗") for piece in chinese.pieces(ids)}
     assert forbidden == {piece for piece in chinese.all_pieces if "狗" in piece} > {"狗"}
     tokenizers = Tokenizers(chinese, chinese, "joint")

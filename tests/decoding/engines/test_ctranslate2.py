@@ -1,24 +1,18 @@
 """What only CTranslate2 does: precisions, scores that are left out, what it leaves to our own search, its errors."""
 
 import math
-import re
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import MakeTranslator, Toy, write_run
+from harness import MakeTranslator, Toy
 
 from translate.decoding import loading
 from translate.decoding.engines import ctranslate2 as engine
-from translate.decoding.engines.ctranslate2_conversion import convert_model
 from translate.decoding.engines.engine import SearchJob
 from translate.decoding.engines.own import OwnEngine
 from translate.decoding.request import SearchInput
-from translate.errors import InputError, RunError
-from translate.fingerprint import fingerprint
-from translate.runs.checksums import read_checksums, write_checksums
-from translate.runs.run import open_run
+from translate.errors import RunError
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
@@ -83,73 +77,27 @@ def test_int8(toy: Toy, converted: MakeTranslator, monkeypatch: pytest.MonkeyPat
     assert right > len(toy.references) / 4
 
 
-def test_a_precision_that_this_machine_does_not_have(
-    converted: MakeTranslator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ctranslate2, "get_supported_compute_types", lambda *device: {"float32"})
-    with pytest.raises(InputError, match="^device = cpu and precision = bf16: .* bfloat16 is not one of .*float32"):
-        converted(precision="bf16")
-
-
-@pytest.mark.parametrize(
-    ("name", "old", "new", "precision"),
-    [
-        ("shared_vocabulary.json", rb"\[.*\]", b"[]", "fp32"),
-        ("shared_vocabulary.json", b"[a-z]", b"x", "fp32"),
-        ("config.json", b'("add_source_bos": )false', rb"\1-1", "fp32"),
-        ("config.json", b'("layer_norm_epsilon": )', rb"\g<1>9", "int8"),
-        ("model.bin", b".{99}$", b"", "int8"),
-    ],
-)
-def test_a_damaged_conversion_whose_checksums_agree_is_made_again(
-    toy: Toy,
-    converted: MakeTranslator,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    name: str,
-    old: bytes,
-    new: bytes,
-    precision: str,
-) -> None:
-    run = write_run(tmp_path / "run", toy.config, toy.tokenizers, toy.model)
-    folder = convert_model(open_run(run).load_model(), checkpoint="best")
-    monkeypatch.setattr(loading, "FEW_LINES", 1)
-    file, whole = folder / name, (folder / name).read_bytes()
-    file.write_bytes(re.sub(old, new, whole, flags=re.DOTALL))
-    write_checksums(folder, {**read_checksums(folder), name: fingerprint(file)})
-    for kind in ("auto", "ctranslate2"):  # for auto it pays, as there is one already
-        again = converted(run, engine=kind, precision=precision).translate(toy.sources[:3])
-        assert again == converted(precision=precision).translate(toy.sources[:3])
-    (message,) = caplog.messages
-    assert str(folder) in message and message.endswith("converting it again")
-    assert file.read_bytes() == whole
-
-
-def test_a_conversion_that_never_works(
+@pytest.mark.parametrize("error", [RuntimeError, ValueError])
+def test_a_conversion_that_cannot_be_loaded(
     toy: Toy,
     converted: MakeTranslator,
     own: MakeTranslator,
     monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
+    error: type[Exception],
 ) -> None:
-    """Asked for by name, it is an error; `auto` searches with our own model."""
-    real = ctranslate2.Translator
+    """It is an error if CTranslate2 is asked for by name; `auto` searches with our own model."""
 
     def fail(*arguments: Any, **options: Any) -> Any:
-        if "device" in options:  # not the check of a conversion
-            raise RuntimeError("no such file")
-        return real(*arguments, **options)
+        raise error("no such thing")
 
-    run = write_run(tmp_path / "run", toy.config, toy.tokenizers, toy.model)
-    folder = convert_model(open_run(run).load_model(), checkpoint="best")
+    converted()  # so that it is converted
     monkeypatch.setattr(ctranslate2, "Translator", fail)
     monkeypatch.setattr(loading, "FEW_LINES", 1)
-    with pytest.raises(RunError, match=rf"^{folder}: .* no such file.*--engine translate"):
-        converted(run)
-    ours, automatic = (
-        make(beam_size=1).translate(toy.sources[:3]) for make in (own, partial(converted, run, engine="auto"))
+    with pytest.raises(RunError, match=rf"^{toy.path}/export/.* cpu in bf16: no such thing"):
+        converted(precision="bf16")
+    automatic, ours = (
+        make(beam_size=1).translate(toy.sources[:3]) for make in (partial(converted, engine="auto"), own)
     )
-    assert [each.text for each in automatic] == [each.text for each in ours]
-    assert caplog.messages[-1].startswith(f"Searching without CTranslate2: {folder}")
+    assert [found.text for found in automatic] == [found.text for found in ours]
+    assert caplog.messages[-1].startswith("Searching without CTranslate2: ")

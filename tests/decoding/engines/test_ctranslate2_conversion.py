@@ -155,6 +155,4 @@ def test_quantised_weights_take_less_room_and_score_alike(
         for name in ("fp32", "rounded")
     ]
     # Without the CPU's VNNI instructions sums of int8 products are cut, which shows where weights are random.
-    cpu = Path("/proc/cpuinfo")
-    is_cut = quantization == "int8" and cpu.exists() and "vnni" not in cpu.read_text("utf-8")
-    assert scores[0] == pytest.approx(scores[1], abs=2.0 if is_cut else 0.1) and scores[0] != scores[1]
+    assert scores[0] == pytest.approx(scores[1], abs=2.0 if quantization == "int8" else 0.1) and scores[0] != scores[1]

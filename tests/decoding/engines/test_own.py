@@ -10,7 +10,6 @@ import torch
 from harness import MakeTranslator, Toy, random_model
 
 from translate.config.decoding import DecodingConfig
-from translate.config.schema import Config, ModelConfig
 from translate.data.tokenizer import EOS_ID
 from translate.decoding import Request, Translator
 from translate.decoding.engines import own
@@ -18,9 +17,6 @@ from translate.decoding.engines.own import OwnEngine
 from translate.decoding.search.beam import Hypothesis
 from translate.decoding.search.loop import BeamSearch
 from translate.errors import InputError, RunError
-from translate.model import device
-from translate.runs import weights
-from translate.runs.weights import build_model
 
 REFUSAL = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of …")
 TOLD = r" \(CUDA out of memory. Tried to allocate 20.00 GiB\)\. "
@@ -49,18 +45,20 @@ def test_a_prefix_is_kept_whatever_the_limit(toy: Toy, translator: MakeTranslato
 
 
 def test_forbidden_words_are_not_there(toy: Toy, translator: MakeTranslator) -> None:
-    """Not with other options of a call either; a word that is required too is an error of its line."""
+    """Not with other options of a call either; nor one that is required, which is then unmet."""
     lines = [source for source in toy.sources if "Hund" in source][:7]
     free = translator(beam_size=4)
     assert sum("dog" in each.text.split() for each in free.translate(lines)) > 3
     without = Translator(OwnEngine(toy.model, toy.tokenizers.target, forbidden=["dog"]), toy.tokenizers, free.config)
     for options in ({}, {"beam_size": 2}):
         assert not any("dog" in each.text.split() for each in without.translate(lines, **options))
-    with pytest.raises(InputError, match="^line 2: 'dog' is required and contains a forbidden phrase$"):
-        without.translate(["Haus", Request("Hund", required=("dog",))])
+    found = without.translate(Request("Hund", required=("dog",)))
+    assert found.unmet == ("dog",) and "dog" not in found.text.split()
+    with pytest.raises(RunError, match="^line 2: .* the constraints forbid every word"):
+        without.translate(["Haus", Request("Hund", prefix="dog runs")])
 
 
-def test_a_search_runs_torch_with_one_thread_and_restores_their_number(
+def test_a_search_runs_torch_with_one_thread_and_returns_its_memory(
     translator: MakeTranslator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Several would wait for each other after each product, for seconds in a line on a busy machine."""
@@ -69,28 +67,12 @@ def test_a_search_runs_torch_with_one_thread_and_restores_their_number(
         yield (order[0], [Hypothesis([], [], float(torch.get_num_threads()), truncated=False)])
 
     monkeypatch.setattr(BeamSearch, "run", tell_threads)
-    torch.set_num_threads(3)
-    assert translator(beam_size=1).translate("Hund", align=False).score == 1.0
-    assert torch.get_num_threads() == 3
-
-
-def test_memory_is_kept_during_a_search_and_returned_after_it(
-    translator: MakeTranslator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    done = []
-
-    def fail(search: Any, order: Sequence[int], **_: object) -> Iterator[tuple[int, list[Hypothesis]]]:
-        done.append("search")
-        raise RuntimeError("it fails")
-
+    done = list[str]()
     monkeypatch.setattr(own, "configure_memory", lambda: done.append("keep"))
     monkeypatch.setattr(own, "release_free_memory", lambda: done.append("return"))
-    translator().translate(["Hund", " "])
-    assert done == ["keep", "return"]
-    monkeypatch.setattr(BeamSearch, "run", fail)
-    with pytest.raises(RuntimeError, match="it fails"):
-        translator().translate("Hund")
-    assert done[2:] == ["keep", "search", "return"]
+    torch.set_num_threads(3)
+    assert translator(beam_size=1).translate("Hund", align=False).score == 1.0
+    assert torch.get_num_threads() == 3 and done == ["keep", "return"]
 
 
 @pytest.mark.parametrize("failing", [0, 1])
@@ -139,34 +121,13 @@ def refuse(*arguments: object, **options: object) -> Any:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_search_without_memory(
+def test_without_memory_the_error_names_the_sizes(
     toy: Toy, translator: MakeTranslator, monkeypatch: pytest.MonkeyPatch, workers: int
 ) -> None:
     monkeypatch.setattr(BeamSearch, "run", refuse)
-    with pytest.raises(
-        RunError,
-        match=r"^out of memory on .* 17 texts of up to \d+ tokens" + TOLD + r".*decoding\.batch_tokens \(now 99\),"
-        r" decoding\.beam_size \(now 3\) or decoding\.max_source_tokens",
-    ):
-        translator(batch_tokens=99, beam_size=3, workers=workers).translate(toy.sources[:17])
-
-
-def test_a_scoring_without_memory(toy: Toy, translator: MakeTranslator, monkeypatch: pytest.MonkeyPatch) -> None:
-    ids = toy.tokenizers.target.encode("dog")
     monkeypatch.setattr("translate.decoding.alignment.collate", refuse)
-    with pytest.raises(
-        RunError,
-        match=rf"^out of memory on .* 1 pairs of up to {len(ids * 3) + 1} tokens{TOLD}.*decoding\.batch_tokens"
-        r" \(now 99\), decoding\.max_source_tokens .* decoding\.max_target_tokens",
-    ):
-        translator(batch_tokens=99).score([""], [ids * 3])
-
-
-def test_a_model_too_large_to_build(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By what PyTorch itself says of a petabyte of the CPU's memory."""
-    monkeypatch.setattr(device, "free_memory", lambda: None)  # not known on this system
-    monkeypatch.setattr(weights, "Transformer", lambda *_, **__: torch.empty(2**48))
-    sizes = ModelConfig(d_model=65536, num_heads=2, d_ff=1_000_000)
-    message = rf"^out of memory on .*model.d_model = 65536, model.d_ff = 1000000, .* 310 subwords .*{2**50} bytes"
-    with pytest.raises(RunError, match=message):
-        build_model(Config(model=sizes), toy.tokenizers)
+    small = translator(batch_tokens=99, beam_size=3, workers=workers)
+    with pytest.raises(RunError, match=r"17 texts.*batch_tokens \(now 99\).*beam_size \(now 3\).*max_source_tokens"):
+        small.translate(toy.sources[:17])
+    with pytest.raises(RunError, match=r"1 pairs of up to 10 tokens.*batch_tokens \(now 99\).*max_target_tokens"):
+        small.score([""], [[5] * 9])

@@ -100,6 +100,27 @@ def test_new_sentences_are_put_into_rows_that_are_free_or_new() -> None:
         assert all(torch.equal(part[rows], whole) for part, whole in zip(state, expected, strict=True))
 
 
+@pytest.mark.parametrize(
+    ("kind", "alpha", "length", "expected"),
+    [
+        ("gnmt", 1.0, 1, -12.0),  # (5 + 1) / 6 = 1
+        ("gnmt", 1.0, 7, -6.0),  # (5 + 7) / 6 = 2
+        ("gnmt", 2.0, 7, -3.0),
+        ("gnmt", 0.5, 19, -6.0),  # sqrt(24 / 6) = 2
+        ("gnmt", 0.0, 19, -12.0),
+        ("average", 1.0, 1, -12.0),
+        ("average", 1.0, 4, -3.0),  # the mean of four tokens
+        ("average", 0.5, 16, -3.0),  # sqrt(16) = 4
+        ("average", 0.0, 16, -12.0),
+        ("none", 1.0, 16, -12.0),
+        ("none", 0.0, 1, -12.0),
+    ],
+)
+def test_scores_by_hand(kind: str, alpha: float, length: int, expected: float) -> None:
+    score = Scoring(kind, alpha).score(torch.tensor(-12.0), torch.tensor(length))
+    assert float(score) == pytest.approx(expected, rel=1e-6)
+
+
 # The largest numbers in two passes, against `torch.topk` over all sums at once, ties and infinities included
 
 

@@ -58,17 +58,6 @@ def test_log_probs_are_those_of_the_forward_pass(toy: Toy) -> None:
     )
 
 
-def test_the_encoder_of_a_bf16_search_on_a_cpu_has_rows_of_rounded_length(toy: Toy) -> None:
-    """The tokens of all new sentences, filled up; the memory that the decoder sees is not."""
-    decoder = build(toy, beam_size=2)
-    decoder.models = [copy.deepcopy(toy.model).bfloat16()]
-    rows: list[torch.Size] = []
-    decoder.models[0].encoder.layers[0].register_forward_pre_hook(lambda layer, inputs: rows.append(inputs[0].shape))
-    (cache,) = decoder.start([3, 5], [0, 1], None).decoders
-    assert [row[:2] for row in rows] == [(1, 64)]
-    assert cache.source_length == cache.memory_bias.shape[3] == cache.layers[0].memory.key.shape[2] < 32
-
-
 @pytest.fixture(scope="module")
 def other(toy: Toy) -> Transformer:
     """The trained model with noise on its weights: another opinion, and worth having."""
@@ -100,12 +89,3 @@ def test_an_ensemble_is_the_mean_of_probabilities(toy: Toy, other: Transformer) 
             assert log_prob == pytest.approx(float(combined[token]), abs=1e-4)
         num_different += translation.token_log_probs != pytest.approx(own.token_log_probs, abs=1e-3)
     assert num_different > 2
-
-
-def test_translations_of_an_ensemble_depend_on_the_line_alone(toy: Toy, other: Transformer) -> None:
-    """Each member's cache follows, places and selects with the others'."""
-    lines = toy.sources[:5]
-    alone = translator(toy, other, beam_size=3, batch_tokens=1).translate(lines)
-    together = translator(toy, other, beam_size=3, batch_tokens=101).translate(lines)
-    assert [each.ids for each in together] == [each.ids for each in alone]
-    assert [each.score for each in together] == pytest.approx([each.score for each in alone], abs=1e-4)

@@ -1,6 +1,5 @@
 """From a config and constraints to the settings of a search: which selection, which processors, how many slots."""
 
-import contextlib
 from typing import Any
 
 import pytest
@@ -20,7 +19,7 @@ from translate.decoding.search.processors import (
     RepetitionPenalty,
 )
 from translate.decoding.search.sampling import TokenSampler
-from translate.decoding.search.settings import build_search_settings
+from translate.decoding.search.settings import build_search_settings, maximum_lengths
 from translate.errors import InputError
 
 WORDS = WordTables(torch.ones(11, dtype=torch.bool), torch.zeros(11, dtype=torch.bool), torch.arange(11))
@@ -51,6 +50,7 @@ def test_nothing_but_a_beam_by_default() -> None:
         ({"no_repeat_ngram": 3}, NoRepeatedNgrams),
         ({"repetition_penalty": 1.1}, RepetitionPenalty),
         ({"forbidden": ([5],)}, ForbiddenPhrases),
+        ({"forbidden_ids": [[5]]}, ForbiddenPhrases),
     ],
 )
 def test_each_option_has_its_processor(options: dict[str, Any], kind: type) -> None:
@@ -91,41 +91,12 @@ def test_required_phrases() -> None:
         build(PLAIN, required, search="sample")
 
 
-CONTINUES = WordTables(
-    torch.arange(11) < 9, torch.arange(11) != 8, torch.arange(11)
-)  # 9 and 10 continue a word, and 8 ends any
-
-
-@pytest.mark.parametrize(
-    ("required", "forbidden", "is_contradiction"),
-    [
-        ([5], [5], True),
-        ([5, 6], [5], True),
-        ([7, 5, 6], [5, 6], True),
-        ([5, 9], [5], False),  # another word
-        ([5, 9, 5], [5], True),
-        ([8, 9], [8], True),
-        ([5], [5, 6], False),
-    ],
-)
-def test_what_is_required_and_forbidden(required: list[int], forbidden: list[int], is_contradiction: bool) -> None:
-    for given, name in (
-        (PLAIN._replace(phrases=("a b",), phrase_ids=[required]), "'a b'"),
-        (PLAIN._replace(prefix_ids=required), "the prefix"),
-    ):
-        refused = pytest.raises(InputError, match=f"^line 7: {name} is required and contains a forbidden phrase$")
-        with refused if is_contradiction else contextlib.nullcontext():
-            build(PLAIN, given, forbidden=([4], forbidden), words=CONTINUES)
-
-
-def test_a_prefix_that_other_settings_forbid() -> None:
-    with pytest.raises(InputError, match="^line 7: the prefix is required"):
-        build(PLAIN._replace(prefix_ids=[5, 9]), forbidden_ids=[[7], [5]], words=CONTINUES)  # exactly these ids
-    build(PLAIN._replace(prefix_ids=[5, 6, 5]), no_repeat_ngram=2)
-    with pytest.raises(InputError, match="^line 7: the prefix repeats .*decoding.no_repeat_ngram = 2"):
-        build(PLAIN._replace(prefix_ids=[5, 6, 5, 6]), no_repeat_ngram=2)
-    phrases = PLAIN._replace(phrases=["a", "b"], phrase_ids=[[5, 6, 7], [6, 5]])
-    build(phrases, no_repeat_ngram=2)
-    for ids in ([6, 7], [8, 9, 8, 9]):  # across both phrases, and in one of them
-        with pytest.raises(InputError, match="^line 7: what is required, 'a', 'b', repeats .*no_repeat_ngram = 2"):
-            build(phrases._replace(phrase_ids=[[5, 6, 7], ids]), no_repeat_ngram=2)
+def test_maximum_lengths_by_hand() -> None:
+    config = DecodingConfig(max_length_factor=1.5, max_length_constant=3, length_penalty=0.0)
+    source_tokens = torch.tensor([1, 2, 7])
+    assert maximum_lengths(source_tokens, config, position_limit=None).tolist() == [4, 6, 13]
+    assert maximum_lengths(source_tokens, config, position_limit=5).tolist() == [4, 5, 5]
+    longer = config.model_copy(update={"min_length_factor": 1.0, "min_length_constant": 4})  # and the end symbol
+    assert maximum_lengths(source_tokens, longer, position_limit=None).tolist() == [6, 7, 13]
+    after = maximum_lengths(source_tokens, config, position_limit=11, prefix_tokens=torch.tensor([0, 5, 2]))
+    assert after.tolist() == [4, 11, 11]

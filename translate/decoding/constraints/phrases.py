@@ -8,7 +8,6 @@ a dictionary could tell where words end there.
 """
 
 import functools
-import logging
 import math
 import re
 import unicodedata
@@ -23,8 +22,6 @@ from torch import Tensor
 from translate.data.tokenizer import BOS_ID, BYTE_PIECE, EOS_ID, PAD_ID, SPACE, UNK_ID, Tokenizer
 from translate.decoding.search.beam import BeamState, Candidates, NextTokenScores, largest, select_best
 from translate.errors import InputError
-
-logger = logging.getLogger(__name__)
 
 # Thai, Lao, Myanmar, Khmer, kana and Han, with their extensions.
 _UNSPACED = re.compile(
@@ -97,19 +94,10 @@ def encode_phrase(tokenizer: Tokenizer, text: str, *, is_prefix: bool = False, p
         spelt = ", ".join(map(repr, unknown))
         raise InputError(f"{place}the phrase {text!r}: the target vocabulary cannot spell {spelt}")
     if not is_prefix and _UNSPACED.match(text.lstrip()):
-        _warn_of_subwords(tokenizer.name)
-        comma, within = (tokenizer.encode(f",{each}") for each in ("", text.strip()))
+        comma, within = (tokenizer.encode(f",{after}") for after in ("", text.strip()))
         if within[: len(comma)] == comma:
             return within[len(comma) :]
     return ids
-
-
-@functools.cache
-def _warn_of_subwords(name: str) -> None:
-    logger.warning(
-        f"{name or 'the target vocabulary'}: a phrase in a script without spaces is found only in the subwords that the"
-        " tokenizer makes of it, and not where a longer subword contains part of it: required phrases may be repeated"
-    )
 
 
 def encode_forbidden(tokenizer: Tokenizer, text: str) -> list[list[int]]:
@@ -119,13 +107,6 @@ def encode_forbidden(tokenizer: Tokenizer, text: str) -> list[list[int]]:
     if not _UNSPACED.fullmatch(spelled):
         return [ids]
     return [ids, *([token] for token, piece in enumerate(tokenizer.all_pieces) if spelled in piece and [token] != ids)]
-
-
-def contains_phrase(ids: Sequence[int], phrase: Sequence[int], words: WordTables) -> bool:
-    """Whether a phrase occurs in a text and no word continues across its end; the end of the text ends a word."""
-    ends = (end for end in range(len(phrase), len(ids) + 1) if ids[end - len(phrase) : end] == phrase)
-    is_open = words.leaves_word_open[phrase[-1]]
-    return any(end == len(ids) or not is_open or words.begins_word[ids[end]] for end in ends)
 
 
 def unsatisfied_phrases(ids: Sequence[int], phrases: Sequence[Sequence[int]], *, words: WordTables) -> list[int]:

@@ -25,20 +25,16 @@ class Terminology:
 
     Runs of white space count as one space, and letters with marks are the same however they are encoded (Unicode NFC).
 
-    Args:
-        places: Where a file has each translation, for errors, such as "terms.tsv, line 3: ".
-
     Raises:
         ValueError: A term or a translation is empty.
     """
 
-    def __init__(self, targets: Mapping[str, str], *, places: Mapping[str, str] | None = None) -> None:
+    def __init__(self, targets: Mapping[str, str]) -> None:
         for source, target in targets.items():
             if not source.strip() or not target.strip():
                 raise ValueError(f"a term and its translation must not be empty, as in {source!r}: {target!r}")
         self._targets = {_normalize(source): target for source, target in targets.items()}
         self.targets = frozenset(self._targets.values())
-        self.places = places or {}
         self._at_beginning = {_uncapitalize(source): target for source, target in self._targets.items()}
         self._lengths = sorted({len(source) for source in self._targets}, reverse=True)
 
@@ -85,8 +81,7 @@ def read_terminology(path: Path) -> Terminology:
                 f"{path}, line {number}: {source!r} is translated as {target!r}, but in line {its_number} as"
                 f" {earlier!r}; keep one of them"
             )
-    places = {target: f"{path}, line {number}: " for target, number in found.values()}
-    return Terminology({source: target for source, (target, _) in found.items()}, places=places)
+    return Terminology({source: target for source, (target, _) in found.items()})
 
 
 @functools.lru_cache(maxsize=4)
@@ -94,10 +89,9 @@ def encode_terms(target: Tokenizer, terminology: Terminology) -> dict[str, list[
     """The ids of the translations of all terms, computed together: a term that cannot be spelled is an error at once.
 
     Raises:
-        InputError: The vocabulary cannot spell a translation; with the place in its file.
+        InputError: The vocabulary cannot spell a translation.
     """
-    phrases, places = sorted(terminology.targets), terminology.places
-    return {phrase: encode_phrase(target, phrase, place=places.get(phrase, "")) for phrase in phrases}
+    return {phrase: encode_phrase(target, phrase, place="terminology: ") for phrase in sorted(terminology.targets)}
 
 
 def _normalize(text: str) -> str:

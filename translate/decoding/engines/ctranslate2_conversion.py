@@ -99,18 +99,11 @@ def write_ctranslate2(
         spec.save(str(directory))
 
 
-def check_conversion(
-    translator: Any,
-    model: Transformer,
-    tokenizers: Tokenizers,
-    *,
-    made: Literal["exported", "converted"] = "exported",
-    is_trial: bool = False,
-) -> None:
-    """Score sentences, or one short one, with CTranslate2 and our model; raises the errors of `check_scores`."""
-    probes = probe(model, position_limit=position_limit(model.config, "ctranslate2"), is_trial=is_trial)
+def check_conversion(translator: Any, model: Transformer, tokenizers: Tokenizers) -> None:
+    """Score sentences with CTranslate2 and our model; raises the errors of `check_scores`."""
+    probes = probe(model, position_limit=position_limit(model.config, "ctranslate2"))
     sides = [[side.pieces(pair[number]) for pair in probes.pairs] for number, side in enumerate(tokenizers[:2])]
-    check_scores(translator, probes, sides, made=made)
+    check_scores(translator, probes, sides, made="exported")
 
 
 def load_in_fp32(directory: Path) -> Any:
@@ -123,7 +116,7 @@ def check_scores(
     probes: Probes,
     sides: list[list[list[str]]],
     *,
-    made: Literal["exported", "imported", "converted"],
+    made: Literal["exported", "imported"],
 ) -> None:
     """Score sentences with a `ctranslate2.Translator` in fp32 and compare the scores with our model's.
 

@@ -58,7 +58,7 @@ class Engine(Protocol):
         """Find the hypotheses of each input that has words, and pass them on as soon as they are certain.
 
         Raises:
-            InputError: The constraints on the inputs contradict each other or the settings.
+            InputError: The settings do not allow the constraints on the inputs.
             OutOfMemory: The device does not have enough memory.
             RunError: A model gives no probability to any word.
         """

@@ -3,8 +3,9 @@
 `BeamSearch` in `search/loop.py` searches one share; its `step` is one step of beam search.
 """
 
+import functools
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from typing import Literal
@@ -16,7 +17,7 @@ from translate.data.tokenizer import Tokenizer
 from translate.decoding.constraints.phrases import build_word_tables, encode_forbidden
 from translate.decoding.engines.engine import SearchJob
 from translate.decoding.search.loop import BeamSearch
-from translate.decoding.search.model import CachedDecoder
+from translate.decoding.search.model import CachedDecoder, Caches
 from translate.decoding.search.settings import build_search_settings, maximum_lengths
 from translate.decoding.search.shortlist import Shortlist
 from translate.errors import InputError, RunError
@@ -78,15 +79,16 @@ class OwnEngine:
             return
         # Neighbours of similar length need little padding, and the batch that needs the most memory comes first.
         order.sort(key=lambda index: -len(inputs[index].source_ids))
-        longest = max((len(given.source_ids) + 1 for given in inputs), default=0)
         stop = threading.Event()  # set when a worker has failed, or the search is interrupted
         with explain_out_of_memory(
-            f"the search for the translations of {len(inputs)} texts of up to {longest} tokens",
+            f"the search for the translations of {len(inputs)} texts of up to {len(inputs[order[0]].source_ids) + 1}"
+            " tokens",
             hint=f"Lower decoding.batch_tokens (now {config.batch_tokens}), decoding.beam_size (now"
             f" {config.beam_size}) or decoding.max_source_tokens (--max-source-tokens).",
         ):
+            start_search = self._build_search(job)
             if self.model.device.type != "cpu":
-                self._search_share(job, order, stop)
+                _search_share(start_search(), job, order, stop)
                 return
             num_workers = max(1, min(config.workers or torch.get_num_threads(), len(order) // LINES_PER_WORKER))
 
@@ -94,7 +96,7 @@ class OwnEngine:
                 torch.set_num_threads(1)
                 try:
                     # Every n-th sentence: all workers get equal work, and the same sentences each time.
-                    self._search_share(job, order[worker::num_workers], stop)
+                    _search_share(start_search(), job, order[worker::num_workers], stop)
                 except BaseException:
                     stop.set()  # at once: `map` gives the error after the results of the workers before
                     raise
@@ -112,8 +114,8 @@ class OwnEngine:
                 torch.set_num_threads(num_threads)
                 release_free_memory()  # otherwise a server keeps the memory of its largest request
 
-    def _search_share(self, job: SearchJob, order: Sequence[int], stop: threading.Event) -> None:
-        """Search the sentences of one worker, until all are done or another worker fails."""
+    def _build_search(self, job: SearchJob) -> Callable[[], BeamSearch[Caches]]:
+        """Everything that the workers share; the result starts the search of one worker."""
         inputs, config, device = job.inputs, job.config, self.model.device
         source_lengths = torch.tensor([len(given.source_ids) + 1 for given in inputs])
         tags = [token for given in inputs for token in given.start_ids]  # one for each input, or none at all
@@ -138,7 +140,8 @@ class OwnEngine:
             num_read=bool(tags),
             also_allowed=[[*given.prefix_ids, *chain.from_iterable(given.phrase_ids)] for given in inputs],
         )
-        search = BeamSearch(
+        return functools.partial(
+            BeamSearch,
             model,
             settings,
             start_ids=tags,
@@ -148,14 +151,18 @@ class OwnEngine:
             device=device,
         )
 
-        def is_stopped() -> bool:
-            job.check()
-            return stop.is_set()
 
-        for sentence, hypotheses in search.run(order, is_stopped=is_stopped, on_step=job.on_step):
-            if not hypotheses:
-                raise RunError(
-                    f"line {inputs[sentence].line + 1}: the model gives no probability to any word: its weights"
-                    " are not finite, or the constraints forbid every word"
-                )
-            job.on_found(sentence, hypotheses)
+def _search_share(search: BeamSearch[Caches], job: SearchJob, order: Sequence[int], stop: threading.Event) -> None:
+    """Search the sentences of one worker, until all are done or another worker fails."""
+
+    def is_stopped() -> bool:
+        job.check()
+        return stop.is_set()
+
+    for sentence, hypotheses in search.run(order, is_stopped=is_stopped, on_step=job.on_step):
+        if not hypotheses:
+            raise RunError(
+                f"line {job.inputs[sentence].line + 1}: the model gives no probability to any word: its weights are not"
+                " finite, or the constraints forbid every word"
+            )
+        job.on_found(sentence, hypotheses)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from translate.config.decoding import DecodingConfig
 from translate.data.tokenizer import BOS_ID, EOS_ID
-from translate.decoding.constraints.phrases import RequiredPhrases, WordTables, contains_phrase
+from translate.decoding.constraints.phrases import RequiredPhrases, WordTables
 from translate.decoding.request import SearchInput
 from translate.decoding.search import processors
 from translate.decoding.search.beam import Scoring, SelectCandidates, select_best
@@ -29,25 +29,8 @@ def build_search_settings(
     """The settings of a search through all `inputs`, for translations without any of the `forbidden` phrases.
 
     Raises:
-        InputError: Settings or constraints contradict each other.
+        InputError: Phrases are required of samples.
     """
-    never = [(phrase, words) for phrase in forbidden]
-    if config.forbidden_ids:
-        exact = _without_words(words)
-        never += [(list(ids), exact) for ids in config.forbidden_ids]
-    for given in inputs:
-        phrases = zip(map(repr, given.phrases), given.phrase_ids, strict=True)
-        for name, ids in [("the prefix", given.prefix_ids), *phrases]:
-            if any(contains_phrase(ids, phrase, table) for phrase, table in never):
-                raise InputError(f"line {given.line + 1}: {name} is required and contains a forbidden phrase")
-        size = config.no_repeat_ngram
-        required = f"what is required, {', '.join(map(repr, given.phrases))},"
-        for name, texts in (("the prefix", [given.prefix_ids]), (required, given.phrase_ids)):
-            ngrams = [ngram for ids in texts for ngram in zip(*(ids[start:] for start in range(size)), strict=False)]
-            if len({*ngrams}) < len(ngrams):
-                raise InputError(
-                    f"line {given.line + 1}: {name} repeats subwords, and decoding.no_repeat_ngram = {size}"
-                )
     words = WordTables(*(copy_to_device(table, device) for table in words))
     applied: list[LogitsProcessor] = []
     source_lengths = torch.tensor([len(given.source_ids) + 1 for given in inputs])
@@ -59,7 +42,8 @@ def build_search_settings(
     if forbidden:
         applied.append(processors.ForbiddenPhrases(forbidden, words))
     if config.forbidden_ids:
-        applied.append(processors.ForbiddenPhrases(config.forbidden_ids, _without_words(words)))
+        anywhere = words._replace(leaves_word_open=torch.zeros_like(words.leaves_word_open))  # even within a word
+        applied.append(processors.ForbiddenPhrases(config.forbidden_ids, anywhere))
     if config.no_repeat_ngram:
         applied.append(processors.NoRepeatedNgrams(config.no_repeat_ngram))
     if config.repetition_penalty > 1.0:
@@ -79,11 +63,6 @@ def build_search_settings(
         select_candidates=_build_selection(config, inputs, words, device=device),
         processors=tuple(applied),
     )
-
-
-def _without_words(words: WordTables) -> WordTables:
-    """The tables for ids that are forbidden wherever they occur, even within a word."""
-    return words._replace(leaves_word_open=torch.zeros_like(words.leaves_word_open))
 
 
 def _build_selection(

@@ -136,8 +136,8 @@ def make_shortlist(run: SavedRun | Path, *, num_frequent: int, num_translations:
             if len(source) <= config.data.max_source_tokens and len(target) <= config.data.max_target_tokens:
                 pairs.append(EncodedPair(tag + source, target))  # a language's tag allows its frequent words
     source_counts, target_counts = (
-        np.bincount(np.fromiter(chain.from_iterable(pair[side] for pair in pairs), np.int64), minlength=each.vocab_size)
-        for side, each in enumerate(tokenizers[:2])
+        np.bincount(np.fromiter(chain.from_iterable(pair[side] for pair in pairs), np.int64), minlength=vocab_size)
+        for side, vocab_size in enumerate(tokenizer.vocab_size for tokenizer in tokenizers[:2])
     )
     shortlist = select_shortlist(
         learn_lexicon(pairs, target_vocab_size=len(target_counts)),
