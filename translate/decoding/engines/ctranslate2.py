@@ -52,7 +52,7 @@ def check_ctranslate2(config: DecodingConfig, others: Sequence[str] = ()) -> Non
     """
     if missing := [*missing_settings(config), *others]:
         raise InputError(
-            f"CTranslate2 cannot search with {', '.join(missing)}; use the engine auto or translate, in fp32 or bf16"
+            f"the engine ctranslate2 cannot search with {', '.join(missing)}; use auto or translate, in fp32 or bf16"
         )
 
 
