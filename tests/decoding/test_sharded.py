@@ -158,12 +158,6 @@ def test_one_command_at_a_time(toy: Any, folder: Path) -> None:
         with pytest.raises(InputError, match=busy), second.hold_folder():
             pass
     assert not folder.exists()  # nothing was finished
-    decode(first, [*toy.sources[:2]])
-    (folder / "mine.part").write_text("mine")
-    first.remove_parts()
-    assert sorted(path.name for path in folder.iterdir()) == ["mine.part"]
-    (folder / "mine.part").unlink()
-    folder.rmdir()
     folder.write_text("")
     with pytest.raises(RunError, match="out.parts"):
         decode(first, [])
@@ -190,3 +184,12 @@ def test_an_equal_share_of_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
         share_machine(DistributedEnvironment(rank=3, world_size=8, local_rank=0, local_world_size=4))
         share_machine(DistributedEnvironment())
     assert chosen == [3]
+
+
+@pytest.mark.parametrize("name", ["mine.part", "0000000.part", "lock", "notes.txt"])
+def test_a_folder_with_files_of_others_is_not_taken(toy: Any, folder: Path, name: str) -> None:
+    folder.mkdir()
+    (folder / name).write_text("mine")
+    with pytest.raises(InputError, match=f"out.parts/{name}: .* this folder is for parts"):
+        decode(make_decoder(toy, folder), toy.sources)
+    assert [path.read_text() for path in folder.iterdir()] == ["mine"]

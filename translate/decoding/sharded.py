@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -18,7 +19,7 @@ from typing import NamedTuple
 import torch
 
 from translate._version import package_versions
-from translate.atomic import atomic_write, open_output, write_error
+from translate.atomic import atomic_write, is_temporary, open_output, write_error
 from translate.decoding.output.formats import OutputFormat, format_translations
 from translate.decoding.request import OnFinished, Request, ignore_progress, read_buffers
 from translate.decoding.synthetic import PairFormat
@@ -26,13 +27,12 @@ from translate.decoding.translation import ConditionCounts
 from translate.decoding.translator import Translator
 from translate.distributed.process_group import DistributedEnvironment, World
 from translate.errors import InputError, RunError
-from translate.files import FileError, read_input
+from translate.files import FileError, open_input, read_input
 from translate.fingerprint import fingerprint
 from translate.model.device import choose_device, is_asynchronous, threads_per_process
-from translate.runs.directory import Checkpoint, RunDirectory
+from translate.runs.directory import Checkpoint, RunDirectory, is_lock_file
 from translate.runs.lock import hold_lock
 
-_PART_NAMES = "[0-9]" * 7 + ".part"
 _CHANGES_NO_TRANSLATION = {"batch_tokens", "workers", "device"}  # a later start may change these settings
 
 
@@ -69,7 +69,7 @@ class ShardedDecoder:
             The counts of all lines, and the number of lines that an earlier start had finished; on all ranks.
 
         Raises:
-            InputError: Another command holds the folder.
+            InputError: Another command holds the folder, or it has a file that is not a part.
             RunError: A file cannot be written, or is not seen by rank 0.
         """
         with contextlib.ExitStack() as stack:
@@ -85,13 +85,18 @@ class ShardedDecoder:
         """Create the folder, keep other commands out of it, and remove it in the end if it has no part."""
         try:
             self.folder.mkdir(exist_ok=True)
+            for entry in self.folder.iterdir():
+                if not (is_part(entry) or is_temporary(entry) or (entry.name == "lock" and is_lock_file(entry))):
+                    raise InputError(
+                        f"{entry}: is not a finished part, and this folder is for parts; move it elsewhere"
+                    )
         except OSError as error:
             raise write_error(self.folder, error) from error
         with hold_lock(self.folder / "lock", busy="is running there: wait for it, stop it, or choose another --output"):
             try:
                 yield
             finally:
-                if not any(self.folder.glob(_PART_NAMES)):
+                if not any(self.folder.glob("*.part")):
                     with contextlib.suppress(OSError):  # it contains other files
                         (self.folder / "lock").unlink(missing_ok=True)
                         self.folder.rmdir()
@@ -157,7 +162,7 @@ class ShardedDecoder:
     def remove_parts(self) -> None:
         """Remove the parts of a complete output, and their folder, unless another command uses it."""
         with contextlib.suppress(OSError, InputError, RunError), self.hold_folder():
-            for part_file in list(self.folder.glob(_PART_NAMES)):
+            for part_file in list(self.folder.glob("*.part")):
                 part_file.unlink()
 
     def part_file(self, number: int) -> Path:
@@ -170,6 +175,14 @@ def write_part(file: Path, block_fingerprint: str, part: OutputPart) -> None:
     content = json.dumps(part)
     with atomic_write(file) as opened:
         opened.write(f"{fingerprint(block_fingerprint, content)}\n{content}".encode())
+
+
+def is_part(file: Path) -> bool:
+    """Whether a file is a part of some decoding, by its name and the checksum that it begins with; it may be empty."""
+    if not re.fullmatch(r"\d{7}\.part", file.name) or file.is_symlink():
+        return False
+    with open_input(file) as opened:
+        return re.fullmatch(rb"([0-9a-f]{64}\n)?", opened.read(65)) is not None
 
 
 def read_part(file: Path, block_fingerprint: str) -> OutputPart | None:

@@ -14,7 +14,7 @@ from unittest.mock import Mock
 import pytest
 import torch
 from harness import random_model
-from tables import END, PLAIN, START, A, B, C, LazyTable, S, Table, all_sequences, random_table, run
+from tables import END, PLAIN, START, A, B, C, S, Table, all_sequences, random_table, run
 
 from translate.config.decoding import DecodingConfig
 from translate.config.schema import TokenizerConfig
@@ -119,18 +119,6 @@ def test_a_narrow_beam_satisfies_all_phrases(beam_size: int) -> None:
     for required, found in zip(phrases, results, strict=True):
         assert found and not missing_in(most_satisfied_first(found, required)[0].ids, required)
         assert all(each.truncated or not missing_in(each.ids, required) for each in found)
-
-
-def test_a_phrase_at_the_very_end_and_at_the_last_possible_token() -> None:
-    model = LazyTable(
-        lambda prefix: line(A=0.98, END=0.01, B=0.01) if len(prefix) < 3 else line(END=0.5, B=0.49, A=0.01)
-    )
-    best = search(model, [[B]], max_length=6, beam_size=4)[0]
-    assert best.ids == [A, A, A, B] and not best.truncated
-    found = search(model, [[A, A, B]], max_length=4, beam_size=4)
-    assert [A, A, B] in [each.ids for each in found if not each.truncated]  # with the end symbol, 4 tokens
-    best = search(model, [[A, A, B]], max_length=3, beam_size=4)[0]
-    assert best.ids == [A, A, B] and best.truncated
 
 
 @pytest.mark.parametrize("beam_size", [1, 2, 5])

@@ -19,7 +19,6 @@ from translate.decoding.search.loop import BeamSearch
 from translate.errors import InputError, RunError
 
 REFUSAL = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of …")
-TOLD = r" \(CUDA out of memory. Tried to allocate 20.00 GiB\)\. "
 
 
 def test_length_limit_by_hand(toy: Toy) -> None:

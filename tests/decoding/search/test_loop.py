@@ -7,7 +7,6 @@ says which.
 import itertools
 import math
 import random
-import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -197,23 +196,6 @@ def test_a_row_that_was_left_outlives_the_capacity(beam_size: int) -> None:
     found = dict(search.run(range(5)))
     assert [found[number][0].ids for number in range(5)] == [[A] * length for length in lengths]
     assert len(model.num_rows) == 20  # so the case is the one that it is meant to be
-
-
-def test_a_search_that_is_stopped_makes_no_further_step() -> None:
-    """Even of a sentence that would go on: one is finished in the second step, when another thread stops the search."""
-    stop = threading.Event()
-
-    class StoppedModel(TableModel):
-        def step(self, *arguments: Any) -> Any:
-            if len(self.num_rows) == 1:
-                stop.set()
-            return super().step(*arguments)
-
-    model = StoppedModel([words_then_end(1, max_length=12), words_then_end(11, max_length=12)], beam_size=1)
-    settings = SearchSettings(1, PLAIN, START, END)
-    search = BeamSearch(model, settings, source_lengths=[1] * 2, max_lengths=[12] * 2, max_tokens=10)
-    assert [sentence for sentence, _ in search.run(range(2), is_stopped=stop.is_set)] == [0]
-    assert len(model.num_rows) == 2
 
 
 def test_the_batch_keeps_to_its_tokens_and_is_refilled() -> None:
