@@ -92,7 +92,7 @@ def test_what_is_not_a_line(translator: MakeTranslator) -> None:
     wrong: list[tuple[Any, str]] = [
         (b"Hund", "bytes"),
         ({"source": "Hund"}, "dict"),
-        (["Hund", 5.5], "item 2 .* float"),
+        (["Hund", 5.5], "line 2 .* float"),
     ]
     for lines, what in wrong:
         with pytest.raises(TypeError, match=what):
