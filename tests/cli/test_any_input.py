@@ -23,7 +23,7 @@ from translate.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
-FEW, MANY = 15, 10_000
+FEW, MANY = 8, 10_000
 kinds = pytest.mark.parametrize(
     "num_cases", [FEW, pytest.param(MANY, marks=[pytest.mark.slow, pytest.mark.timeout(0)])]
 )

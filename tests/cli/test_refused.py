@@ -178,6 +178,7 @@ AT_ONCE = [  # what is wrong is found before torch is imported, which takes a se
 ]
 
 
+@pytest.mark.system
 def test_what_is_refused_at_once() -> None:
     """In one new process: whether torch is imported, after each command. The package alone imports nothing slow."""
     code = (

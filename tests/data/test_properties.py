@@ -17,7 +17,7 @@ from translate.data.subword_sampling import SubwordSampler
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer, Tokenizers, train_tokenizer
 
 few = settings(
-    max_examples=60,
+    max_examples=30,
     deadline=None,
     derandomize=True,
     database=None,

@@ -66,7 +66,7 @@ def test_a_character_that_is_too_long_by_itself_stays() -> None:
     assert split_text("abc", max_tokens=2, count_tokens=count) == ["a", "b", "c"]
 
 
-@settings(derandomize=True, max_examples=200, deadline=None)
+@settings(derandomize=True, max_examples=100, deadline=None)
 @given(st.text(max_size=120), st.integers(1, 12))
 def test_nothing_is_lost_and_everything_fits(text: str, max_tokens: int) -> None:
     pieces = split_text(text, max_tokens=max_tokens, count_tokens=count_words)

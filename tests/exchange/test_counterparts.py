@@ -33,13 +33,15 @@ def test_every_choice_has_a_row(key: str) -> None:
 @pytest.mark.parametrize("to", EXPORTS)
 @pytest.mark.parametrize(("key", "value"), CHOICES)
 @pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses:UserWarning")
+@pytest.mark.usefixtures("no_shape_checks")
 def test_every_choice_is_exported_or_refused(tmp_path: Path, key: str, value: str, to: Format) -> None:
     pytest.importorskip(EXPORTS[to], reason="an extra is not installed")
     # A modelling file is written where MarianMT lacks something, such as another epsilon.
     shape = {"norm_epsilon": 0.03} if to == "modeling" else {}
     if to == "m2m_100":
         shape = {"norm": "pre", "positions": "fairseq"}
-    model, tokenizers = model_to_export(**shape | {key: value}, noise=0.2, max_positions=79)
+    layers = {"num_encoder_layers": 1, "num_decoder_layers": 2, "max_positions": 79}
+    model, tokenizers = model_to_export(**layers | shape | {key: value}, noise=0.2)
     if getattr(COUNTERPARTS[key][value], to) is None:
         with pytest.raises(InputError, match=f"model.{key} = {value!r}"):
             to_settings(model.config, to)

@@ -239,7 +239,7 @@ def import_(folder: Path, run: Path, *overrides: str, **options: Any) -> Importe
     return import_model(str(folder), run, overrides=overrides, command=["translate", "import"], **options)
 
 
-def make_m2m100(folder: Path, kind: str, **settings: Any) -> Path:
+def make_m2m100(folder: Path, kind: str, *, max_length: int = 30, **settings: Any) -> Path:
     """Write a folder with the files of `facebook/m2m100_418M` or of NLLB-200 ("nllb"), in a small size, untrained."""
     import transformers
 
@@ -275,7 +275,7 @@ def make_m2m100(folder: Path, kind: str, **settings: Any) -> Path:
                 parameter.mul_(0.3).add_(1.0)
         model.model.shared.weight[1] = 0.0
     model.generation_config = transformers.GenerationConfig(
-        decoder_start_token_id=2, eos_token_id=2, pad_token_id=1, bos_token_id=0, max_length=30, num_beams=5
+        decoder_start_token_id=2, eos_token_id=2, pad_token_id=1, bos_token_id=0, max_length=max_length, num_beams=5
     )
     transformers.utils.logging.disable_progress_bar()
     model.save_pretrained(folder)

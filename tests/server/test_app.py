@@ -152,13 +152,12 @@ def test_models(client: TestClient) -> None:
         ("/translate", {"q": "a", "target": "\ud800x"}, 400, "\\ud800x"),
         *[
             ("/translate", {"text": "a", "options": {key: 7}}, 422, "options.")
-            for key in ("beam_size=1000 #", "workers=7 #", "engine=ctranslate2 #", "forbidden_ids.0", "\ud800")
+            for key in ("beam_size=1000 #", "workers=7 #", "engine=ctranslate2 #", "forbidden_ids.0")
         ],
         ("/translate", {"text": "a", "options": {"forbidden_ids": [[7]] * 3000}}, 422, "the limit is 10000"),
         ("/translate", {"text": ["a", "b " * 999], "options": {"long": "error"}}, 422, "line 2"),
         ("/score", {"source": ["a", "b"], "target": ["a"]}, 422, "1 in target"),
         ("/attention", {"source": "a", "target": " "}, 422, "target"),
-        ("/translate", {"q": "a", "target": "en", "alternatives": False}, 400, "alternatives"),
         ("/nowhere", {}, 404, "Not Found"),
         ("/models", {}, 405, "Method Not Allowed"),
     ],

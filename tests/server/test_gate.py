@@ -133,7 +133,7 @@ def test_a_body_that_does_not_come(make_app: Callable[..., FastAPI], monkeypatch
         (b"\xff\xfe", "application/json", "JSON"),
         (b"[" * 100_000, "application/json", "body"),
         (b"[]", "application/json", "Content-Type: application/json"),
-        (b"", "application/json", "empty"),
+        (b"", "application/json", "object"),
         (b'{"text": "a"}', "text/plain", "Content-Type: application/json"),
         (b'{"text": "a"}', FORM["content-type"], "Content-Type: application/json"),  # curl's default
     ],
@@ -145,7 +145,7 @@ def test_a_body_that_cannot_be_read_is_a_bad_request(client: TestClient, body: b
 
 
 def test_a_body_that_is_nested_deeply(client: TestClient) -> None:
-    for depth in (100, 250, 500, 750, *range(900, 1000)):
+    for depth in (100, 250, 500, 750, *range(900, 1000, 7)):
         body = f'{{"text": "a", "options": {{"forbidden_ids": {"[" * depth}{"]" * depth}}}}}'
         response = client.post("/translate", content=body, headers=JSON)
         assert response.status_code in (400, 422), depth

@@ -81,9 +81,8 @@ def assert_close(
     [
         (("training.precision=fp32", "training.batch_layout=packed"), "attention pads internally", 1e-5),
         (("training.precision=bf16",), "flash attention keeps the sentences apart", 2e-3),
-        (("training.precision=fp16",), "flash attention keeps the sentences apart", 5e-4),
     ],
-    ids=["fp32-packed", "bf16-flash", "fp16-flash"],
+    ids=["fp32-packed", "bf16-flash"],
 )
 def test_it_learns_what_it_learns_on_the_cpu(
     pretend: PretendDevice, on: Digits, tmp_path: Path, overrides: tuple[str, ...], layout: str, relative: float
@@ -117,7 +116,7 @@ def test_it_learns_the_same_on_a_device_that_is_like_apples(
 def test_stopped_and_continued_is_never_stopped(pretend: PretendDevice, stateful: Digits, tmp_path: Path) -> None:
     config = stateful(
         *("training.device=pretend", "decoding.device=pretend", "training.precision=bf16", "training.max_steps=5"),
-        *("model.attention_dropout=0", "training.threads=1", "decoding.beam_size=1"),
+        *("model.attention_dropout=0", "training.threads=1", "data.validation=null"),
     )
     run_training(config, tmp_path / "straight")
     stop_training(config, tmp_path / "stopped", in_step=3)

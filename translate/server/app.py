@@ -85,18 +85,16 @@ def _explain(error: Exception) -> tuple[int, str]:
 
 
 def _explain_invalid(errors: Sequence[Any]) -> tuple[int, str]:
-    """400 and why the body cannot be read; or 422 (400 for LibreTranslate) and each wrong key, with its value."""
+    """400 and why the body cannot be read; or 422 (400 for LibreTranslate) and the wrong keys with their values."""
     wrong: dict[str, None] = {}
-    for each in errors:
-        kind, given, message = each["type"], each["input"], each["msg"].removeprefix("Input ")
-        key = ".".join(str(part) for part in each["loc"][1:] if part not in _UNIONS)
-        if kind == "json_invalid":
-            return 400, f"the body is not JSON: {each['ctx']['error']} at character {key}"
+    for error in errors:
+        key = ".".join(str(part) for part in error["loc"][1:] if part not in _UNIONS)
+        if error["type"] == "json_invalid":
+            return 400, f"the body is not JSON: {error['ctx']['error']} at character {key}"
         if not key:
-            found = "empty" if given is None else "not a JSON object, or its header is missing"
-            return 400, f"the body is {found}; send an object with the header Content-Type: application/json"
-        words = {"missing": "is missing", "extra_forbidden": "is not a key of this request"}.get(kind)
-        wrong[f"{key} {words or f'= {reprlib.repr(given)}: {message[0].lower()}{message[1:]}'}"] = None
+            return 400, "the body is not a JSON object; send one with the header Content-Type: application/json"
+        value = "" if error["type"] == "missing" else f" = {reprlib.repr(error['input'])}"
+        wrong[f"{key}{value}: {error['msg']}"] = None
     return 400 if "libretranslate" in errors[0]["loc"] else 422, "; ".join(wrong)
 
 

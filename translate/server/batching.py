@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import itertools
 import logging
-import math
 import threading
 import time
 from collections import deque
@@ -120,7 +119,6 @@ class BatchQueue:
         self._changed = threading.Condition()
         self._jobs: deque[Job] = deque()
         self._is_closed = False
-        self._characters_per_second = 1000.0  # of all workers; a guess until the first batch is measured
         self._gather_until = 0.0  # in time.monotonic's seconds
         self._num_computing = 0  # texts in batches without a translation yet
         self._num_answered = 0  # recent translations; their clients may soon send as many texts
@@ -137,13 +135,12 @@ class BatchQueue:
         """Put a job into the queue.
 
         Raises:
-            HTTPException: The queue is full; the header Retry-After says when to try again.
+            HTTPException: The queue is full.
         """
         with self._changed:
             waiting = self.waiting_characters
             if waiting and waiting + job.waiting_characters > self.max_characters:
-                seconds = min(60, max(1, math.ceil(waiting / self._characters_per_second)))
-                raise HTTPException(429, f"the queue is full; retry in {seconds} s", {"Retry-After": str(seconds)})
+                raise HTTPException(429, "the queue is full; try again later", {"Retry-After": "10"})
             if job.num_results:
                 self._jobs.append(job)
                 self._num_answered = max(0, self._num_answered - job.num_results)
@@ -169,14 +166,11 @@ class BatchQueue:
         while batch := self._take():
             started = time.perf_counter()
             self._compute(batch)
-            seconds = max(time.perf_counter() - started, 1e-6)
+            seconds = time.perf_counter() - started
             with self._changed:
                 self._num_computing -= sum(index not in job.delivered for job, index in batch if not job.call)
                 self._gather_until = time.monotonic() + min(1.0, LINGER * seconds)
                 self._changed.notify_all()
-            characters = sum(len(job.texts[index]) + 1 for job, index in batch if job.texts)
-            rate = len(self._threads) * characters / seconds
-            self._characters_per_second += 0.2 * (rate - self._characters_per_second)
             self.on_batch(len(batch), seconds)
 
     def _take(self) -> list[tuple[Job, int]]:
@@ -261,7 +255,7 @@ class BatchQueue:
 
         def on_partial(number: int, piece: int, text: str) -> None:
             parts[piece] = text
-            shown = " ".join(parts[each] for each in sorted(parts) if parts[each])
+            shown = " ".join(parts[piece] for piece in sorted(parts) if parts[piece])
             job.deliver(Found(batch[number - first_number][1], shown, is_partial=True))
 
         for _ in job.translator.translate_stream(

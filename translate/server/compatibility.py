@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from urllib.parse import parse_qsl
 
 from fastapi import FastAPI, HTTPException, Request
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -27,10 +27,6 @@ _FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 _FIELDS = 2_000  # of a form in parts, which takes long to read: more than the texts of a request
 
 
-def _read_number(value: Any) -> Any:
-    return int(value) if isinstance(value, str) and value.isdecimal() else value  # a form's numbers are text
-
-
 class LibreTranslateRequest(BaseModel):
     """A request of LibreTranslate; the field q distinguishes it from our own."""
 
@@ -41,7 +37,7 @@ class LibreTranslateRequest(BaseModel):
     source: Annotated[str, Field(examples=["de"])] = "auto"
     target: Annotated[str, Field(min_length=2, examples=["en"])]
     format: Literal["text", "html"] = "text"
-    alternatives: Annotated[int, Field(ge=0, lt=schema.MAX_BEAM), BeforeValidator(_read_number)] = 0
+    alternatives: Annotated[int, Field(ge=0, lt=schema.MAX_BEAM, strict=False)] = 0  # a form's numbers are text
     api_key: str | None = None
 
 
@@ -173,8 +169,8 @@ def add_paths(app: FastAPI, models: Mapping[str, ServedModel], metrics: Metrics)
     ) -> list[dict[str, Any]]:
         """The languages in DeepL's format."""
         side = type or (await request.form()).get("type") or "source"  # DeepL's own client puts the type into a form
-        known = [model.languages for model in models.values()]
-        codes = (code for each in known for code in (each.targets if side == "target" else each.sources))
+        served = [model.languages for model in models.values()]
+        codes = [code for known in served for code in (known.targets if side == "target" else known.sources)]
         listed = dict.fromkeys(map(standard_code, codes))
         return [{"language": code.upper(), "name": code, "supports_formality": False} for code in listed]
 
@@ -215,10 +211,12 @@ async def _translate_texts(
 ) -> list[list[str]]:
     """Translate texts line by line, or as HTML; returns the best translation of each, then its other ones."""
     if is_html:
-        return [[each.text] for each in await model.translate_documents(request, texts, "html", {}, direction)]
+        documents = await model.translate_documents(request, texts, "html", {}, direction)
+        return [[document.text] for document in documents]
     divided = [re.split(r"(\r?\n)", text) for text in texts]  # lines alternate with their ends
     options = {"n_best": num_others + 1} if num_others else {}
     job = model.translation_job([line for parts in divided for line in parts[::2]], options, direction)
-    found = ([each.text, *(other.text for other in each.alternatives)] for each in await model.answer(request, job))
+    answers = await model.answer(request, job)
+    found = ([answer.text, *(other.text for other in answer.alternatives)] for answer in answers)
     ranked = [[[part] if place % 2 else next(found) for place, part in enumerate(parts)] for parts in divided]
     return [["".join(part[: rank + 1][-1] for part in parts) for rank in range(num_others + 1)] for parts in ranked]

@@ -34,17 +34,17 @@ class DrainingServer(uvicorn.Server):
 
     async def on_tick(self, counter: int) -> bool:
         """Drop connections whose clients neither send requests nor read answers, and return whether to stop."""
-        now, state, connections = time.monotonic(), self.app_state, list[Any](self.server_state.connections)
+        now, app_state, connections = time.monotonic(), self.app_state, list[Any](self.server_state.connections)
         limit = CROWDED_SECONDS if len(connections) > MAX_CONNECTIONS / 2 else HEADER_SECONDS
-        states = [(each, each.cycle, each.transport.get_write_buffer_size()) for each in connections]
-        idle = [each for each in states if each[2] or each[1] is None or each[1].response_complete]
-        self.idle_since = {each: self.idle_since.get(each, now) for each in idle}
+        states = [(client, client.cycle, client.transport.get_write_buffer_size()) for client in connections]
+        idle = [state for state in states if state[2] or state[1] is None or state[1].response_complete]
+        self.idle_since = {state: self.idle_since.get(state, now) for state in idle}
         for (connection, *_), since in self.idle_since.items():
             if now - since > limit:
                 connection.transport.abort()  # `close` would wait until the client has read all
-        if state.num_active or not state.is_draining:
+        if app_state.num_active or not app_state.is_draining:
             self.last_active = now
         if now > min(self.last_active + _QUIET_SECONDS, self.drain_until):
-            self.num_unanswered = state.num_active
+            self.num_unanswered = app_state.num_active
             return True
         return await super().on_tick(counter)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from fastapi import HTTPException
 from fastapi.responses import JSONResponse
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, PlatformCollector, ProcessCollector
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -54,7 +54,6 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
-        PlatformCollector(registry=registry)
         counter = functools.partial(Counter, registry=registry)
         histogram = functools.partial(Histogram, registry=registry)
         self.requests = counter("translate_requests", "Requests answered.", ["path", "status"])

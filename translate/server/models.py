@@ -14,13 +14,11 @@ from fastapi import HTTPException
 from fastapi import Request as HttpRequest
 
 from translate.config.data import Direction
-from translate.config.decoding import DecodingConfig
 from translate.decoding import Request, Translation, Translator
 from translate.decoding.loading import LoadedTranslator, load_translator
 from translate.decoding.output.formats import CorpusScore, score_records
 from translate.documents.document import DocumentFormat, DocumentTranslation, translate_documents, word_weights
 from translate.errors import InputError
-from translate.nearest import did_you_mean, nearest
 from translate.runs.directory import Checkpoint
 from translate.runs.run import SavedRun, open_run
 from translate.server import schema
@@ -137,7 +135,7 @@ class ServedModel:
     def alignment_job(self, translations: Sequence[Translation], options: Mapping[str, Any]) -> Job:
         """A job that aligns the words of translations; its result is a list of `Weights`."""
         translator = self._translator_for(json.dumps(options, sort_keys=True))
-        texts = [each.source for each in translations]
+        texts = [translation.source for translation in translations]
         return Job(texts, call=lambda check: list(word_weights(translator, translations, on_finished=check)))
 
     def scoring_job(self, request: schema.ScoreRequest) -> Job:
@@ -168,13 +166,15 @@ class ServedModel:
             raise InputError(f"attention: {longest} tokens; the limit is {_ATTENTION_TOKENS}: shorten the sentence")
 
         def look(_: object) -> schema.AttentionAnswer:
-            layers = [each for each in capture_attention(self.translator.model, pair.ids) if each.kind == "cross"]
+            captured = capture_attention(self.translator.model, pair.ids)
             return schema.AttentionAnswer(
                 model=self.name,
                 source_tokens=pair.source.pieces,
                 target_tokens=pair.target_output.pieces,
                 num_tags=(len(source_tag), len(target_tag)),
-                layers=[each.weights.double().round(decimals=4).tolist() for each in layers],
+                layers=[
+                    layer.weights.double().round(decimals=4).tolist() for layer in captured if layer.kind == "cross"
+                ],
             )
 
         return Job([source, target], call=look)
@@ -199,7 +199,7 @@ class ServedModel:
         watching = asyncio.create_task(watch())
         try:
             results = job.results(deadline or job.loop.time() + self.limits.seconds)
-            found = {each.number: each.value async for each in results}
+            found = {result.number: result.value async for result in results}
             return [found[number] for number in sorted(found)]
         finally:
             watching.cancel()
@@ -262,9 +262,6 @@ class ServedModel:
         for name, value in options.items():
             if name in _FIXED:
                 raise InputError(f"options.{name} cannot be set by a request; remove it")
-            if name not in DecodingConfig.model_fields:
-                meant = did_you_mean([f"options.{known}" for known in nearest(name, DecodingConfig.model_fields)])
-                raise InputError(f"unknown key options.{name[:80]}{meant}")
             if name in _LARGEST and isinstance(value, int | float):
                 limit = max(_LARGEST[name], getattr(own, name) or 0)
                 if value > limit:
@@ -312,4 +309,4 @@ def load_models(
         raise InputError(f"RUN: {max(names, key=names.count)} is given twice; give it once")
     # All are loaded before any starts threads.
     loaded = [load_translator(run, checkpoint=checkpoint, options=options, token_scores=False) for run in opened]
-    return {name: ServedModel(name, each, limits, metrics) for name, each in zip(names, loaded, strict=True)}
+    return {name: ServedModel(name, model, limits, metrics) for name, model in zip(names, loaded, strict=True)}
