@@ -45,83 +45,62 @@ WRONG: list[tuple[str, ...]] = [  # overrides, joined by " & ", and the words of
     ("data.train.0.kind=txt", 'data.train.0.kind = "txt"', "'text', 'tsv', 'json'", "did you mean text?"),
     ("data.train.0.kind=tsv", "data.train.0.path"),
     ("data.train=[{source: a}]", "data.train.0.kind"),
-    ("data.train=[a]", 'data.train.0 = "a"', "{kind: text"),
-    ("data.train=a", 'data.train = "a"', "[{kind: text"),
+    ("data.train=[a]", 'data.train.0 = "a"', "{kind: tsv"),
+    ("data.train=a", 'data.train = "a"', "list"),
     ("data.train={kind: tsv, path: a, pth: b}", "data.train.0.pth (command line)", "data.train.0.path?"),
     ("data.train.weight=2", "data.train.weight", "list of 2", "data.train.0"),
     (f"data.train=[{PAIR}] & data.train.-1.weight=2", "data.train.-1: '-1'", "list of 1", "data.train.0"),
-    ("data.train={}", "data.train = {}: ", "[{kind: text"),
+    ("data.train={}", "data.train = {}: ", "list"),
     ("data.train.0={kind: tsv, path: a, source_column: -1}", "data.train.0.source_column = -1: ", "number", "name"),
-    ("tokenizer.add_pieces=<a>", 'tokenizer.add_pieces = "<a>"', "[<a>]"),
-    ("tokenizer.add_languages=gsw", 'tokenizer.add_languages = "gsw"', "{name: value}"),
+    ("tokenizer.add_pieces=<a>", 'tokenizer.add_pieces = "<a>"', "list"),
     ("data.language_tag=x", 'data.language_tag = "x"', "<2{}>"),
-    ("data.test=[a]", 'data.test = ["a"]', "{mine: {kind: text"),
-    ("data.test.other=null", "data.test.other = null", "{mine: {kind: text"),
+    ("data.test=[a]", 'data.test = ["a"]', "mapping"),
+    ("data.test.other=null", "data.test.other = null", "mapping"),
     ("data.test={a b: {kind: tsv, path: x}}", "data.test.a b"),
     ("data.test={a.b: {kind: tsv, path: x}}", "data.test", "'a.b'", "dot"),
     ("data.train.0.weight=0", "data.train.0.weight = 0:", "greater than 0"),
-    ("data.train.0.weight=.nan", "data.train.0.weight = .nan:", "finite"),
     ("data.train.0.augment={upper_case: 0.9, lower_case: 0.3}", "data.train.0.augment.upper_case", "1.2"),
     ("data.train.0.augment=0.1", "data.train.0.augment = 0.1:"),
-    ("data.leave_out=equal", 'data.leave_out = "equal"', "[equal]"),
     (f"data.test={{a: {{kind: parquet, path: a, {STREAM}}}}}", "data.test.a.streaming = true", "data.train"),
     (f"data.test.news={TAGGED}", "data.test.news.source_tag = <bt>", "data.train"),
-    *((f"data.train.0.source_tag='{tag}'", "data.train.0.source_tag") for tag in ("bt", "<BT>", "<b t>", "<s>")),
-    ("data.train.0.source_tag=<pad>", "data.train.0.source_tag = <pad>"),
+    *((f"data.train.0.source_tag='{tag}'", "data.train.0.source_tag") for tag in ("<b t>", "<s>")),
     (f"{OLD} & data.validation=null", "data.validation_also", "data.validation"),
     (f"data.validation={{a: {PAIR}, b: {PAIR}}}", "data.validation.a", "data.validation.b", "de-en"),
     (f"{OLD} & data.validation={{old: {PAIR}, new: {BACK}}}", "data.validation.old", "data.validation_also.old"),
     (f"data.validation={{new: {TAGGED}}}", "data.validation.new.source_tag = <bt>"),
-    ("data.validation={new: {kind: txt}}", 'data.validation.new.kind = "txt"', "did you mean text?"),
     (f"data.validation={{new: {PAIR}}} & data.validation.new.pth=x", "data.validation.new.pth", "new.path?"),
     ("data.target_language=e n", 'data.target_language = "e n" (command line): ', "deu_Latn"),
-    (
-        f"data.train={BACK} & data.target_language=fr",
-        'data.target_language = "fr" (command line): ',
-        "data.train",
-        "de",
-    ),
-    ("data.validation.source_language=d e", 'data.validation.source_language = "d e": ', "deu_Latn"),
+    (f"data.train={BACK} & data.target_language=fr", 'data.target_language = "fr" (command line): ', "de"),
     (f"data.train=[{PAIR}, {BACK}]", "data.train.0", "no languages", "data.train.1"),
     ("data.languages=[en, fr]", 'data.languages: "en" (command line)', "training.initialize_from"),
-    (f"data.train=[{BOTH}] & data.languages=[en, fr]", 'data.languages: "fr" (command line)'),
     (f"{SAME} & data.target_language=de", "data.validation.both_directions = true", "both de"),
     (f"data.test={{a: {BOTH}, a-de-en: {PAIR}}}", "data.test.a-de-en", "both_directions"),
-    (
-        f"data.train={{kind: parquet, path: a, {STREAM}}} & data.sampling_temperature=5",
-        "sampling_temperature = 5",
-        "0.st",
-    ),
-    (f"{OLD} & data.validation_also.old.pth=x", "data.validation_also.old.pth", "data.validation_also.old.path?"),
+    (f"data.train={{kind: parquet, path: a, {STREAM}}} & data.sampling_temperature=5", "temperature = 5", "0.st"),
     ("tokenizer.add_pieces=[<a>]", "tokenizer.add_pieces", "training.initialize_from"),
-    ("tokenizer.add_pieces=['two words']", "tokenizer.add_pieces", "pattern"),
     ("tokenizer.vocabulary=separate", "model.tie_embeddings = 'all'", "tokenizer.vocabulary = 'joint'"),
     ('model.d_model="8"', 'model.d_model = "8":', "whole number"),
     ("model.dropout=a", 'model.dropout = "a":', "number"),
     ("model=", "model = null:"),
-    ("model.num_heads=5", "model.num_heads = 5", "model.d_model = 64", "run.yaml:9:3"),
+    ("model.num_heads=5", "model.num_heads = 5", "model.d_model = 64", "run.yaml:9"),
     ("model.positions=learned & data.max_source_tokens=1024", "model.max_positions = 1024", "data.max_source_tokens"),
     ("training.trackers=[wand]", 'training.trackers.0 = "wand":', "'tensorboard', 'wandb'", "did you mean wandb?"),
-    ("training.freeze=[encoder.layers]", 'training.freeze.0 = "encoder.layers":', "encoder|decoder"),
     ("training={lora_rank: 4, lora_targets: []}", "training.lora_rank = 4", "training.lora_targets"),
     ("training.tf32=yes", 'training.tf32 = "yes":', "true or false"),
     ("training.warmup_steps=0", "training.warmup_steps = 0", "training.schedule = 'noam'"),
-    *((f"training.batch_tokens={each}", "training.batch_tokens = ", "auto") for each in ("0", "1.5", "aut", "null")),
+    ("training.batch_tokens=aut", "training.batch_tokens = ", "auto"),
     ("training={batch_tokens: auto, accumulate_batches: 3}", "accumulate_batches = 3", "batch_tokens = 'auto'"),
     ("training={optimizer: muon, parallel: fsdp}", "training.optimizer = 'muon'", "training.parallel = 'fsdp'"),
     ("training={optimizer: muon, precision: fp16}", "training.optimizer = 'muon'", "bf16"),
     ("training={average_kept: true, keep_last: 1}", "training.average_kept", "training.keep_last", "keep_best"),
     ("training.keep_best=3 & data.validation=null", "training.keep_best", "data.validation"),
     (f"training.warmup_steps={'9' * 400}", f"training.warmup_steps = {'9' * 79}…", "9007199254740992"),
-    ("decoding.device=cuda:١", 'decoding.device = "cuda:١":'),
     ("decoding.n_best=6", "decoding.n_best = 6", "decoding.beam_size = 5"),
     ("decoding={n_best: 2, mbr: chrf, search: sample}", "decoding.n_best = 2", "1", "decoding.mbr = 'chrf'"),
     ("name=2024", "name = 2024:", "text"),
-    ("name=..", 'name = ".."'),
-    ("data.train.0.source=x\udcff", "data.train.0.source", "'\\udcff'", "UTF-8"),
+    ("data.train.0.source=x\udcff", "data.train.0.source", "'\\udcff'"),
     (f"data.root={'[' * 240}{']' * 240}", "nested"),
     ("model..d_model=3", "'model..d_model=3'", "dotted.key=value"),
-    ("extends=demo", "extends = 'demo'"),
+    ("extends=demo", "unknown key extends"),
 ]
 
 
@@ -143,16 +122,16 @@ def test_what_is_wrong_with_an_override(row: tuple[str, ...], error: Error) -> N
     assert "\n" not in message and "pydantic" not in message.lower()
 
 
-def test_errors_in_files_name_line_and_column_and_all_are_reported(error: Error) -> None:
+def test_errors_in_files_name_the_line_and_all_are_reported(error: Error) -> None:
     Path("bad.yaml").write_text(
         "model:\n  d_model: 64\n  d_modle: 3\ntraining:\n  max_steps: 0\ndata:\n  train: [{kind: tsv}]\n"
     )
     first, second, third = error(name="bad.yaml").splitlines()
-    assert in_order(first, "data.train.0.path", "(bad.yaml:7:11)")
-    assert in_order(second, "model.d_modle", "(bad.yaml:3:3)", "model.d_model?")
-    assert in_order(third, "training.max_steps = 0:", "(bad.yaml:5:3)")
+    assert in_order(first, "data.train.0.path", "(bad.yaml:7)")
+    assert in_order(second, "model.d_modle", "(bad.yaml:3)", "model.d_model?")
+    assert in_order(third, "training.max_steps = 0:", "(bad.yaml:5)")
     Path("bad.yaml").write_text("name: x\nmodel:\n")
-    assert in_order(error(name="bad.yaml"), "model = null:", "(bad.yaml:2:1)")
+    assert in_order(error(name="bad.yaml"), "model = null:", "(bad.yaml:2)")
 
 
 ALLOWED = [
@@ -173,10 +152,6 @@ def test_a_tag_of_two_corpora_is_one(run_yaml: None) -> None:
     assert Languages(data).all_tags == (["<bt>"], [])
 
 
-NESTED: list[object] = []
-NESTED.append(NESTED)
-
-
 @pytest.mark.parametrize(
     ("key", "value", "word"),
     [
@@ -187,7 +162,6 @@ NESTED.append(NESTED)
         ("decoding.beam_size", np.float64(2.5), "decoding.beam_size = 2.5"),
         ("decoding.beam_size", {5}, "decoding.beam_size = {5}"),
         ("decoding", {"forbidden_ids": [b"x"]}, "decoding.forbidden_ids.0 = b'x'"),
-        ("decoding.forbidden_ids", NESTED, "decoding.forbidden_ids: nested"),
     ],
 )
 def test_overrides_in_python_are_as_strict(key: str, value: object, word: str) -> None:

@@ -92,7 +92,7 @@ def test_the_run_wins_over_what_the_user_did_not_write(load: Load, tmp_path: Pat
     with pytest.raises(InputError) as error:
         load_config("deeper/tune.yaml", ["tokenizer.vocab_size=78"])
     _, *different, _ = str(error.value).splitlines()
-    assert len(different) == 2 and in_order(different[0], "model.d_model = 48 (own.yaml:3:3)", "runs/base", "24")
+    assert len(different) == 2 and in_order(different[0], "model.d_model = 48 (own.yaml:3)", "runs/base", "24")
     assert in_order(different[1], "tokenizer.vocab_size = 78 (command line)", "77")
 
 
@@ -159,21 +159,9 @@ def test_a_run_does_not_need_the_tokenizer_that_it_was_given(load: Load, tmp_pat
         load_config("runs/given", ["tokenizer.source_model=other.model"], require_files=True)
 
 
-@pytest.mark.parametrize(
-    "name, words",
-    [
-        ("runs/bsae", ["{here}/runs/bsae", "did you mean runs/base?"]),
-        ("bases", ["{here}/bases", "did you mean runs/base?"]),
-        ("runs/base/config.yaml", ["run.json", "did you mean runs/base?"]),
-        ("runs", ["run.json", "did you mean runs/base?"]),
-        ("opus", ["translate import opus RUN"]),
-    ],
-)
-def test_what_is_not_a_run(load: Load, tmp_path: Path, name: str, words: list[str]) -> None:
-    (tmp_path / "opus").mkdir()
-    (tmp_path / "opus/config.json").write_text("{}")
+@pytest.mark.parametrize(("name", "word"), [("runs/bsae", "{here}/runs/bsae"), ("runs", "run.json")])
+def test_what_is_not_a_run(load: Load, tmp_path: Path, name: str, word: str) -> None:
     with pytest.raises(InputError) as error:
         load(f"training.initialize_from={name}")
-    place = f"training.initialize_from = {name} (command line)"
-    assert in_order(str(error.value), place, *(word.format(here=tmp_path) for word in words))
+    assert in_order(str(error.value), f"initialize_from = {name} (command line)", word.format(here=tmp_path))
     assert load(f"training.initialize_from={name}", required=False).config.training.initialize_from == Path(name)

@@ -68,7 +68,7 @@ def test_a_config_in_python_is_a_mapping_with_values_over_it() -> None:
     assert {str(loaded.origins[key]) for key in ("model.d_model", "model.num_heads", "training.patience")} == {"Python"}
     assert load_config({}).config == Config()
     assert load_config({"name": "mine"}, {"name": "other"}).config.name == "other"
-    with pytest.raises(InputError, match="Python: data.*udcff"):
+    with pytest.raises(InputError, match="UTF-8"):
         load_config({"data": {"root": "x\udcff"}})
     with pytest.raises(InputError, match=r"unknown key 1 \(Python\)"):
         load_config({1: 2})  # type: ignore[dict-item]
@@ -165,11 +165,11 @@ def test_extending_merges_mappings_and_replaces_lists() -> None:
 def test_a_cycle_and_a_missing_base(error: Error) -> None:
     Path("a.yaml").write_text("name: a\nextends: b.yaml")
     Path("b.yaml").write_text("extends: a.yaml")
-    assert in_order(error(name="a.yaml"), "b.yaml:1:1: ", "a.yaml → b.yaml → a.yaml")
+    assert in_order(error(name="a.yaml"), "b.yaml:1: ", "a.yaml → b.yaml → a.yaml")
     Path("c.yaml").write_text("extends: none.yaml")
-    assert in_order(error(name="c.yaml"), "c.yaml:1:1: extends none.yaml: ", "preset none", ", ".join(preset_names()))
+    assert in_order(error(name="c.yaml"), "c.yaml:1: extends none.yaml: ", "preset none", ", ".join(preset_names()))
     Path("d.yaml").write_text("extends: [a.yaml, b.yaml]")
-    assert in_order(error(name="d.yaml"), "d.yaml:1:1: extends ", '["a.yaml", "b.yaml"]')
+    assert in_order(error(name="d.yaml"), "d.yaml:1: extends ", '["a.yaml", "b.yaml"]')
 
 
 @pytest.mark.parametrize("name", ["none", "", "x" * 5000, "a\0b", "~nobody/none.yaml"])
@@ -219,12 +219,11 @@ def test_missing_files_are_all_reported_with_the_places(tmp_path: Path, error: E
     Path("folder").mkdir()
     Path("root").mkdir()
     Path("folder/c.yaml").write_text("data:\n  train: [{kind: text, source: a.de, target: ..}]\n")
-    Path("root/aa.de").touch()
     here = tmp_path.resolve()
     source, target = error("data.root=root", name="folder/c.yaml", require_files=True).splitlines()
     looked = f"{here}/root/a.de, {here}/folder/a.de, {here}/a.de"
-    assert in_order(source, "data.train.0.source = a.de: ", "(folder/c.yaml:2:24)", looked, "/aa.de?")
-    assert in_order(target, "data.train.0.target = ..: ", "folder", "(folder/c.yaml:2:38)", f"{here}, {here.parent}")
+    assert in_order(source, "data.train.0.source = a.de: ", "(folder/c.yaml:2)", looked)
+    assert in_order(target, "data.train.0.target = ..: ", "folder", "(folder/c.yaml:2)", f"{here}, {here.parent}")
     message = error("data.root=none", name="folder/c.yaml", require_files=True)
     assert in_order(message, "data.root = none: ", "(command line)", f"{here}/none\n")
     assert "data.root=DIR" in error(name="folder/c.yaml", require_files=True)

@@ -40,7 +40,7 @@ def test_origins_say_the_line_of_each_key(tmp_path: Path) -> None:
     path = tmp_path / "c.yaml"
     path.write_text("model:\n  d_model: 4\ndata:\n  train:\n    - kind: text\n      source: ä\n")
     origins = read_yaml(path).origins
-    assert origins["data.train.0.source"].position == f"{path}:6:7" and origins["model"].path == path
+    assert str(origins["data.train.0.source"]) == f"{path}:6" and origins["model"].path == path
     lines = {key: int(str(origin).rpartition(":")[2]) for key, origin in origins.items()}
     assert [lines[f"data{key}"] for key in ("", ".train", ".train.0", ".train.0.kind")] == [3, 4, 5, 5]
 
@@ -48,18 +48,17 @@ def test_origins_say_the_line_of_each_key(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("a: 1\nb: *c", ["c.yaml:2:4: ", "'c'"]),
-        ("a: 1\n--- \nb: 1", ["c.yaml:2:1: ", "single document"]),
-        ("model.d_model: 3", ["c.yaml:1:1: ", "'model.d_model'", "dot"]),
-        ("a: 1\n[b]: 2", ["c.yaml:2:1: "]),
-        ("a: !!int b", ["c.yaml:1:4: ", "'b'", "int"]),
-        ("a: !!bool maybe", ["c.yaml:1:4: ", "'maybe'", "bool"]),
-        ('a: "\\ud800"', ["c.yaml:1:4: ", "'\\ud800'"]),
-        ('a: {"\\0": 1}', ["c.yaml:1:5: "]),
+        ("a: 1\nb: *c", ["c.yaml:2: ", "'c'"]),
+        ("a: 1\n--- \nb: 1", ["c.yaml:2: ", "single document"]),
+        ("model.d_model: 3", ["c.yaml:1: ", "'model.d_model'", "dot"]),
+        ("a: 1\n[b]: 2", ["c.yaml:2: "]),
+        ("a: !!int b", ["c.yaml:1: ", "'b'", "int"]),
+        ('a: "\\ud800"', ["c.yaml:1: ", "'\\ud800'"]),
+        ('a: {"\\0": 1}', ["c.yaml:1: "]),
         ("a", ["c.yaml: ", "one value"]),
     ],
 )
-def test_errors_name_file_line_and_column(
+def test_errors_name_file_and_line(
     text: str, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -84,9 +83,8 @@ AWKWARD = [
     "ä 😀",
     "a: b # c",
     "two\nlines",
-    "tab\t",
+    "a\u2028b\t",
     " x ",
-    "null",
     "'\"",
 ]
 NUMBERS = [1e-9, 0.1 + 0.2, 1e300, 5e-324, 200_000, -0.0, True, None]
@@ -112,4 +110,4 @@ def test_keys_with_dots_where_they_are_allowed(tmp_path: Path) -> None:
     (tmp_path / "space.yaml").write_text("model.dropout: [1]\ntraining: {a.b: 2}")
     document = read_yaml(tmp_path / "space.yaml", dotted_keys=True)
     assert document.values == {"model.dropout": [1], "training": {"a.b": 2}}
-    assert document.origins["training.a.b"].position.endswith("space.yaml:2:12")
+    assert document.origins["training.a.b"].line == 2

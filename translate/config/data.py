@@ -73,12 +73,6 @@ class WeightedCorpus(Section):
     license: str | None = None
     """Licence of the corpus, such as cc-by-4.0, for the model card of an export."""
 
-    @model_validator(mode="after")
-    def _check_tag_is_free(self) -> Self:
-        if self.source_tag in ("<unk>", "<pad>"):
-            raise ValueError(f"source_tag = {self.source_tag} is a special symbol of every vocabulary; choose another")
-        return self
-
     def swapped(self) -> Self:
         """The same corpus with its sides exchanged."""
         sides = ("source", "target") if isinstance(self, TextCorpus) else ("source_column", "target_column")

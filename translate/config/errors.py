@@ -25,8 +25,8 @@ _EXPECTED = {  # by pydantic's type of problem, where YAML has plainer words tha
     "int_type": "should be a whole number",
     "float_type": "should be a number",
     "model_type": "should be a section of keys and values, or be left out",
-    "tuple_type": "should be a list of corpora, such as [{kind: text, source: a.de, target: a.en}]",
-    "dict_type": "should be a mapping, such as {kind: text, source: a.de, target: a.en} for a corpus",
+    "tuple_type": "should be a list, such as [a, b]",
+    "dict_type": "should be a mapping of keys to values, such as {kind: tsv, path: a.tsv}",
 }
 
 
@@ -41,8 +41,8 @@ def _explain_problem(problem: dict[str, Any], document: Document) -> str:
     key = _dotted_key(location)
     where = _where([key], document)
     match problem["type"]:
-        case "json_invalid":  # pydantic's nesting limit
-            return "the config is nested too deeply"
+        case "json_invalid":  # by pydantic's limit, or half a surrogate pair
+            return "the config is nested too deeply, or has text that is not UTF-8"
         case "extra_forbidden" if key in REMOVED_KEYS:
             return f"{key} was removed{where}: {REMOVED_KEYS[key][1]}"
         case "extra_forbidden":
@@ -60,17 +60,6 @@ def _explain_problem(problem: dict[str, Any], document: Document) -> str:
                 message = f"{key}.{message}"
             # The message names keys that do not agree, perhaps only one of which was given.
             return f"{message}{_where(_KEY_IN_TEXT.findall(message), document, exactly=True)}"
-        case "string_pattern_mismatch" if location == ("name",):
-            rule = "has letters, digits, '_', '-' and '.', and does not start with '-' or '.'"
-            return f"name = {_shown(problem['input'])}: a run's name {rule}{where}"
-        case "tuple_type" if location != ("data", "train"):
-            value = problem["input"]
-            return f"{key} = {_shown(value)}: should be a list, such as [{value}]{where}"
-        case "dict_type" if location[0] != "data":
-            return f"{key} = {_shown(problem['input'])}: should be a mapping, such as {{name: value}}{where}"
-        case "dict_type" if (name := location[1]) in ("test", "validation_also"):
-            by_name = "corpora by name, such as {mine: {kind: text, source: a.de, target: a.en}}"
-            return f"{key} = {_shown(problem['input'])}: data.{name} has {by_name}{where}"
     expected = _EXPECTED.get(problem["type"]) or re.sub(r"^(Input|String) ", "", problem["msg"])
     choice = suggested_choice(problem["input"], expected) if problem["type"] == "literal_error" else ""
     return f"{key} = {_shown(problem['input'])}: {expected}{where}{choice}"
@@ -94,7 +83,7 @@ def _where(keys: list[str], document: Document, *, exactly: bool = False) -> str
         while key and key not in document.origins and not exactly:
             key = key.rpartition(".")[0]
         if key in document.origins:
-            places[document.origins[key].position] = None
+            places[str(document.origins[key])] = None
     return f" ({', '.join(places)})" if places else ""
 
 

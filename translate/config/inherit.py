@@ -56,7 +56,7 @@ def check_agreement(
         for key in sorted(inherited.keys() - _MAY_DIFFER[section]):
             stated, name = values[section][key], f"{section}.{key}"
             if stated != inherited[key]:
-                place = f" ({origins[name].position})" if origins and name in origins else ""
+                place = f" ({origins[name]})" if origins and name in origins else ""
                 both = (json.dumps(value, ensure_ascii=False) for value in (stated, inherited[key]))
                 different.append(f"{name} = {next(both)}{place}, but {shown} has {next(both)}")
     if different:

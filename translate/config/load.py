@@ -20,7 +20,6 @@ from translate.config.section import Section
 from translate.config.yaml import (
     Document,
     Origin,
-    is_unicode,
     join_key,
     parse_yaml,
     preset_names,
@@ -33,7 +32,6 @@ from translate.nearest import did_you_mean, nearest, nearest_paths
 
 logger = logging.getLogger(__name__)
 
-_NOT_UTF8 = "a run cannot keep a path that is not UTF-8; rename it, or give a link to it"
 _INDEX = re.compile(r"-?\d+")  # of a list; a negative one is an error
 _DOTTED_KEY = re.compile(r"[\w-]{1,100}(\.[\w-]{1,100}){0,9}")  # no section is deeper, and no key longer
 
@@ -144,12 +142,12 @@ def _read_extended(path: Path, chain: tuple[Path, ...]) -> Document:
         _convert_old_keys(document, path)
     base = Document({}, {})
     if (base_name := document.values.pop("extends", None)) is not None:
-        base = _read_base(base_name, document.origins.pop("extends").position, (*chain, path.resolve()))
+        base = _read_base(base_name, document.origins.pop("extends"), (*chain, path.resolve()))
     base.values.update(_merge(base.values, document.values, "", base.origins, document.origins))
     return base
 
 
-def _read_base(base_name: object, origin: str, chain: tuple[Path, ...]) -> Document:
+def _read_base(base_name: object, origin: Origin, chain: tuple[Path, ...]) -> Document:
     """Read the config that the last one of a chain extends, without its name."""
     if not isinstance(base_name, str):
         raise InputError(f"{origin}: extends takes the path or name of one config, not {json.dumps(base_name)}")
@@ -187,16 +185,11 @@ def _parse_override(text: str) -> tuple[str, Any]:
 
 
 def _apply_override(document: Document, key: str, value: Any, *, place: str = "command line") -> None:
-    if key == "extends":
-        raise InputError(f"{place}: extends = {value!r}: extends is only allowed in a config file")
     for name in reversed(key.split(".")):
         value = {name: value}
     origins: dict[str, Origin] = {}
-    try:
-        value = _copy_value(value, "", origins, Origin(place=place))
-        document.values.update(_merge(document.values, value, "", document.origins, origins))
-    except RecursionError as error:
-        raise InputError(f"{key}: nested too deeply, or a value inside itself") from error
+    value = _copy_value(value, "", origins, Origin(place=place))
+    document.values.update(_merge(document.values, value, "", document.origins, origins))
 
 
 def _copy_value(value: Any, key: str, origins: dict[str, Origin], origin: Origin) -> Any:
@@ -205,11 +198,11 @@ def _copy_value(value: Any, key: str, origins: dict[str, Origin], origin: Origin
     if hasattr(value, "tolist"):  # a number or an array of numpy or torch
         value = value.tolist()
     if isinstance(value, Mapping):
-        return {str(name): _copy_value(each, join_key(key, str(name)), origins, origin) for name, each in value.items()}
+        return {str(name): _copy_value(item, join_key(key, str(name)), origins, origin) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_copy_value(each, join_key(key, str(index)), origins, origin) for index, each in enumerate(value)]
-    if isinstance(value, str | os.PathLike) and not is_unicode(value := os.fspath(value)):
-        raise InputError(f"{origin}: {key} = {value!r} is not Unicode text")
+        return [_copy_value(item, join_key(key, str(index)), origins, origin) for index, item in enumerate(value)]
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
     if not isinstance(value, str | int | float | None):
         raise InputError(f"{key} = {value!r}: should be a number, text, true, false, null, a list or a mapping")
     return value
@@ -230,7 +223,7 @@ def _merge(below: Any, above: Any, key: str, origins: dict[str, Origin], new_ori
         if wrong := [name for name in above if name not in items]:
             dotted = join_key(key, wrong[0])
             problem = f"{wrong[0]!r} is not an index of a list of {len(below)}, counted from 0, as in {key}.0"
-            raise InputError(f"{new_origins[dotted].position}: {dotted}: {problem}")
+            raise InputError(f"{new_origins[dotted]}: {dotted}: {problem}")
         return list(_merge(items, above, key, origins, new_origins).values())
     if isinstance(below, dict) and isinstance(above, dict):
         # A corpus that names its kind and more is another text, without the old one's licence; so are corpora by name.
@@ -278,8 +271,8 @@ def find_config(name: str, *, beside: Path | None = None) -> Path:
             return candidate
     looked = ", ".join(dict.fromkeys(shown_path(candidate) for candidate in candidates))
     what = f"{name!r} is a directory, not a config" if name and os.path.isdir(candidates[0]) else f"no config {name!r}"
-    beside_it = [each for each in nearest_paths(candidates[0], Path("runs")) if each.endswith("ml") or is_run(each)]
-    meant = did_you_mean(beside_it + nearest(path.stem, preset_names(), cutoff=0.75))
+    similar = [found for found in nearest_paths(candidates[0], Path("runs")) if found.endswith("ml") or is_run(found)]
+    meant = did_you_mean(similar + nearest(path.stem, preset_names(), cutoff=0.75))
     others = f"the presets are {', '.join(preset_names())}" if len(candidates) > 1 else "`translate runs` lists runs"
     raise InputError(f"{what}: looked for {looked}; {others}{meant}")
 
@@ -302,26 +295,17 @@ def _inherit_from_run(document: Document, *, required: bool) -> None:
         return
     assert isinstance(training, dict)
     candidates = _candidates(os.path.expanduser(name), origin)
-    run = next((Path(os.path.abspath(each)) for each in candidates if is_run(str(each))), None)
-    if run is not None and is_unicode(str(run)):
+    run = next((Path(os.path.abspath(path)) for path in candidates if is_run(str(path))), None)
+    if run is not None:
         training["initialize_from"] = str(run)
-        not_own = {key for key, each in document.origins.items() if not _is_written_by_user(each)}
+        not_own = {key for key, given in document.origins.items() if not _is_written_by_user(given)}
         inherit(document, read_resolved_config(run / "config.yaml"), run=run, not_own=not_own)
     elif required:
-        found = run or next((each for each in candidates if each.exists()), candidates[0])
-        if run is not None:
-            problem = _NOT_UTF8
-        elif (found / "config.json").is_file() or (found / "decoder.yml").is_file():
-            problem = f"is a model of another toolkit; convert it first: translate import {name} RUN"
-        elif found.exists():
-            problem = "is not a run: it has no run.json; name the run directory itself"
-        else:
-            problem = f"no such run; looked for {', '.join(map(str, candidates))}"
-        near = [*found.parents, *(path.parent for path in sorted(found.glob("*/run.json")))] if found.exists() else []
-        near += map(Path, nearest_paths(candidates[0], *(each.parent for each in candidates), Path("runs")))
-        meant = did_you_mean([*dict.fromkeys(shown_path(each) for each in near if is_run(str(each)))][:3])
-        where = f" ({origin.position})" if origin else ""
-        raise InputError(f"training.initialize_from = {name}{where}: {problem}{meant}")
+        problem = f"no such run; looked for {', '.join(map(str, candidates))}"
+        if any(path.exists() for path in candidates):
+            problem = "is not a run directory: it has no run.json; `translate import` converts other toolkits' models"
+        where = f" ({origin})" if origin else ""
+        raise InputError(f"training.initialize_from = {name}{where}: {problem}")
 
 
 def _is_written_by_user(origin: Origin) -> bool:
@@ -338,7 +322,7 @@ def _check_languages(config: Config, origins: Mapping[str, Origin]) -> None:
     data, tagged = config.data, Languages(config.data).tagged
     untagged = [code for code in data.languages if code not in tagged]
     if data.train and untagged and config.training.initialize_from is None:
-        where = f" ({origin.position})" if (origin := origins.get("data.languages")) else ""
+        where = f" ({origin})" if (origin := origins.get("data.languages")) else ""
         raise InputError(
             f'data.languages: "{untagged[0]}"{where} has no tag, because no corpus of data.train gives it one: train on'
             " it, leave it out, or start from a run that knows it (training.initialize_from)"
@@ -349,7 +333,7 @@ def _check_languages(config: Config, origins: Mapping[str, Origin]) -> None:
         is_default = code == DataConfig.model_fields[name].default  # which a config that states everything has too
         if not known or is_default or origin is None or not _is_written_by_user(origin):
             continue
-        given = f'data.{name} = "{code}" ({origin.position})'
+        given = f'data.{name} = "{code}" ({origin})'
         if not re.fullmatch(LANGUAGE_CODE, code):
             raise InputError(f"{given}: should be the code of a language, such as de or deu_Latn")
         if code not in (*known, *data.languages):
@@ -382,16 +366,14 @@ def _find_files(config: Config, origins: dict[str, Origin], *, required: bool) -
             if os.path.exists(candidate) and os.path.isdir(candidate) == (key == "data.root"):
                 # Without `..`, but a link keeps its name, whose extension may determine the format.
                 found = candidate.parent.resolve() / candidate.name
-                if not is_unicode(str(found)):
-                    problems.append(f"{key} = {str(found)!r}: {_NOT_UTF8}")
+                if any("\udc80" <= character <= "\udcff" for character in str(found)):  # bytes that are not UTF-8
+                    problems.append(f"{key} = {str(found)!r}: a run cannot keep a path that is not UTF-8; rename it")
                 return found
         looked = ", ".join(dict.fromkeys(os.path.abspath(candidate) for candidate in candidates))
-        is_folder = key != "data.root" and any(os.path.isdir(candidate) for candidate in candidates)
         missing = "no such folder" if key == "data.root" else "no such file"
-        problem = "is a folder, not a file" if is_folder else missing
-        meant = did_you_mean(nearest_paths(candidates[0], *(candidate.parent for candidate in candidates[1:])))
-        where = f" ({origin.position})" if origin else ""
-        problems.append(f"{key} = {path}: {problem}{where}; looked for {looked}{meant}")
+        problem = "is a folder, not a file" if key != "data.root" and any(map(os.path.isdir, candidates)) else missing
+        where = f" ({origin})" if origin else ""
+        problems.append(f"{key} = {path}: {problem}{where}; looked for {looked}")
         return Path(name)
 
     def replace_paths(value: Any, key: str) -> Any:

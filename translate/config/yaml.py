@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from translate.errors import InputError
-from translate.files import FileError, describe_binary, read_input
+from translate.files import read_input
 
 _MOST_VALUES = 100_000  # nested aliases can turn a small file into a huge value
 _TAG = "tag:yaml.org,2002:"
@@ -30,17 +30,12 @@ class Origin(NamedTuple):
     """Where a value was given."""
 
     path: Path | None = None  # None: not from a file, but from `place`
-    mark: yaml.Mark | None = None  # position in the file
+    line: int | None = None  # counted from 1
     place: str = "command line"
 
     def __str__(self) -> str:
         place = self.place if self.path is None else shown_path(self.path)
-        return place if self.mark is None else f"{place}:{self.mark.line + 1}"
-
-    @property
-    def position(self) -> str:
-        """The place with line and column, for errors."""
-        return str(self) if self.mark is None else f"{self}:{self.mark.column + 1}"
+        return place if self.line is None else f"{place}:{self.line}"
 
 
 class Document(NamedTuple):
@@ -66,7 +61,7 @@ for _name, _pattern, _first in _SCALARS:
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
-    style = '"' if "\x85" in text else None  # which PyYAML takes for a line break
+    style = None if text.isprintable() else '"'  # escapes line breaks, among which PyYAML counts U+0085
     return dumper.represent_scalar(f"{_TAG}str", text, style=style)
 
 
@@ -83,23 +78,16 @@ def read_yaml(path: Path, *, dotted_keys: bool = False, may_be_pipe: bool = True
     Raises:
         InputError: The file cannot be read, is not UTF-8, YAML or a mapping, or repeats a key.
     """
-    place = shown_path(path)
     try:
-        content = read_input(path, may_be_pipe=may_be_pipe)
-        if binary := describe_binary(content):
-            raise FileError(path, binary)
-        text = content.decode("utf-8-sig")
+        text = read_input(path, may_be_pipe=may_be_pipe).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         before, wrong = error.object[: error.start], error.object[error.start]
-        line, byte = before.count(b"\n") + 1, len(before) - before.rfind(b"\n")
-        problem = f"byte {byte} of the line (0x{wrong:02x}) is not UTF-8; convert the file"
-        raise InputError(f"{place}:{line}: {problem}") from error
-    except FileError as error:
-        raise InputError(f"{place}: {error.reason}") from error
+        place, byte = Origin(path, before.count(b"\n") + 1), len(before) - before.rfind(b"\n")
+        raise InputError(f"{place}: byte {byte} of the line (0x{wrong:02x}) is not UTF-8; convert the file") from error
     value, origins = parse_yaml(text, path=path, dotted_keys=dotted_keys)
     if not isinstance(value, dict | None):
         what = "a list" if isinstance(value, list) else "one value"
-        raise InputError(f"{place}: a config must be a mapping of keys to values, not {what}")
+        raise InputError(f"{shown_path(path)}: a config must be a mapping of keys to values, not {what}")
     return Document(value or {}, origins)
 
 
@@ -114,15 +102,15 @@ def parse_yaml(
         dotted_keys: Whether keys of mappings may have dots.
 
     Raises:
-        InputError: The text is not valid YAML, or repeats a key; with line and column.
+        InputError: The text is not valid YAML, or repeats a key; the message names the line.
     """
     origins: dict[str, Origin] = {}
 
     def origin(mark: yaml.Mark | None) -> Origin:
-        return Origin(path, mark if path else None)
+        return Origin(path, mark.line + 1 if path and mark else None)
 
     def error(mark: yaml.Mark | None, message: str) -> InputError:
-        return InputError(f"{origin(mark).position}: {'' if path else f'{key}: '}{message}")
+        return InputError(f"{origin(mark)}: {'' if path else f'{key}: '}{message}")
 
     def build(node: yaml.Node, dotted: str) -> Any:
         """Turn a node into its value, and record its origin; an alias becomes a copy."""
@@ -164,11 +152,9 @@ def parse_yaml(
             node = yaml.ScalarNode(f"{_TAG}str", text.strip())
         return None if node is None else build(node, key), origins
     except yaml.reader.ReaderError as problem:
-        line, column = text.count("\n", 0, problem.position), problem.position - text.rfind("\n", 0, problem.position)
-        mark = yaml.Mark("", problem.position, line, column - 1, None, 0)
+        mark = yaml.Mark("", problem.position, text.count("\n", 0, problem.position), 0, None, 0)
         character = chr(int(problem.character))
-        hint = "" if is_unicode(character) else ", which is not UTF-8: rename the file, or give a link to it"
-        raise error(mark, f"not valid YAML: the character {character!r}{hint}") from problem
+        raise error(mark, f"not valid YAML: the character {character!r} is not allowed") from problem
     except yaml.MarkedYAMLError as problem:
         reason = ", ".join(part for part in (problem.context, problem.problem) if part)
         raise error(problem.problem_mark, f"not valid YAML: {reason}") from problem
@@ -201,14 +187,8 @@ def dump_yaml(value: Any, *, is_short: bool = False) -> str:
 
 def dump_scalar(value: Any) -> str:
     """Write a value as YAML on one line."""
-    for style in (None, '"'):
-        text = yaml.dump(
-            value, Dumper=_Dumper, default_style=style, default_flow_style=True, allow_unicode=True, width=float("inf")
-        )
-        text = text.removesuffix("\n").removesuffix("\n...")
-        if "\n" not in text:
-            break
-    return text
+    text = yaml.dump(value, Dumper=_Dumper, default_flow_style=True, allow_unicode=True, width=float("inf"))
+    return text.removesuffix("\n").removesuffix("\n...")
 
 
 def join_key(prefix: str, key: str) -> str:
@@ -224,11 +204,6 @@ def flatten_keys(value: object, prefix: str = "") -> dict[str, object]:
     for name, item in value.items():
         flat |= flatten_keys(item, join_key(prefix, name))
     return flat
-
-
-def is_unicode(text: str) -> bool:
-    """Whether a text can be written as UTF-8, unlike a path with other bytes or half a surrogate pair."""
-    return text == text.encode(errors="replace").decode()
 
 
 def presets_directory() -> Path:
