@@ -22,11 +22,17 @@ T = TypeVar("T")
 
 MOST_BYTES = 2**26  # of a file that is read as a whole
 
-_NOT_TEXT = {  # by the first bytes
-    b"%PDF-1.": "a PDF file",
-    b"PK\x03\x04": "a Word, Excel or other zip file",
-    b"\xd0\xcf\x11\xe0": "an old Word, Excel or PowerPoint file",
-    b"{\\rtf1": "an RTF file",
+_SAVE = "not text: save its text as plain text, HTML or CSV"
+_DECOMPRESS = "compressed: decompress it, or compress it with gzip instead"
+_CONVERT = "UTF-16 or UTF-32: convert it, for example with iconv -f utf-16 -t utf-8"
+_NOT_UTF8 = {  # by the first bytes: what a file is, and what to do
+    b"%PDF-1.": f"a PDF file, {_SAVE}",
+    b"PK\x03\x04": f"a Word, Excel or other zip file, {_SAVE}",
+    b"\xd0\xcf\x11\xe0": f"an old Word, Excel or PowerPoint file, {_SAVE}",
+    b"{\\rtf1": f"an RTF file, {_SAVE}",
+    b"\x1f\x8b": "compressed with gzip: decompress it, or give it a name that ends in .gz",
+    **dict.fromkeys((b"BZh91AY&SY", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd"), _DECOMPRESS),
+    **dict.fromkeys((b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff"), _CONVERT),
 }
 
 _STANDARD_INPUT = (-1, 0)  # its device and inode if it is a pipe
@@ -139,9 +145,8 @@ def read_input(path: Path, *, at_most: int = MOST_BYTES, may_be_pipe: bool = Fal
 
 
 def describe_binary(beginning: bytes) -> str:
-    """What a file is if it is not text, and what to do with it; empty if its first bytes do not show this."""
-    kind = next((kind for first, kind in _NOT_TEXT.items() if beginning.startswith(first)), None)
-    return f"is {kind}, not text: save its text as plain text, HTML or CSV" if kind else ""
+    """What a file is if it is not UTF-8 text, and what to do; empty if its first bytes do not show this."""
+    return next((f"is {kind}" for first, kind in _NOT_UTF8.items() if beginning.startswith(first)), "")
 
 
 def read_json(path: Path, shape: type[T]) -> T:

@@ -45,7 +45,18 @@ def read_table(corpus: Table) -> Iterator[PairChunk]:
     Raises:
         InputError: The table cannot be read, has no such column, or has a cell that is not text.
     """
-    return _hub_pairs(corpus) if isinstance(corpus, HubCorpus) else FORMATS[corpus.kind].read(corpus)
+    with _reading(table_name(corpus), corpus.kind):
+        yield from _hub_pairs(corpus) if isinstance(corpus, HubCorpus) else FORMATS[corpus.kind].read(corpus)
+
+
+def table_columns(path: Path, kind: str) -> list[str]:
+    """What `init` chooses two columns from; `Format.naming` says what these are.
+
+    Raises:
+        InputError: The file cannot be read.
+    """
+    with _reading(str(path), kind):
+        return FORMATS[kind].columns(path)
 
 
 class StreamPosition(NamedTuple):
@@ -103,11 +114,8 @@ def _flat_pairs(corpus: TsvCorpus | TableCorpus) -> Iterator[tuple[str, str]]:
     for line, row in chain([] if has_header or not first else [(start, first)], rows):
         if len(row) != len(first):
             problem = f"has {len(row)} cell{'s' * (len(row) > 1)}, and the first line has {len(first)}"
-            hint = "each row needs all of its cells, even if they are empty"
-            if len(row) > len(first):
-                quoted = "put a cell that contains the separator in double quotes"
-                hint = quoted if corpus.kind == "csv" else "no cell may contain a tab"
-            raise InputError(f"{corpus.path}, line {line}: {problem}; {hint}")
+            hint = "; put a cell that contains the separator in double quotes" if corpus.kind == "csv" else ""
+            raise InputError(f"{corpus.path}, line {line}: {problem}{hint}")
         yield row[source], row[target]
 
 
@@ -120,7 +128,7 @@ def _flat_rows(path: Path, kind: str) -> Iterator[tuple[int, list[str]]]:
         yield from ((number, line.split("\t")) for number, line in enumerate(stream_lines(path), start=1) if line)
         return
     header = next(filter(None, stream_lines(path)), "")
-    delimiter = next((each for each in ",;\t" if each in header), ",")
+    delimiter = next((separator for separator in ",;\t" if separator in header), ",")
     csv.field_size_limit(sys.maxsize)
     # A quoted cell may contain newlines, and the parser needs them.
     rows = csv.reader((f"{line}\n" for line in stream_lines(path)), delimiter=delimiter, strict=True)
@@ -177,7 +185,7 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _json_columns(row: dict[str, Any]) -> Iterator[str]:
     for key, value in row.items():
-        yield from (f"{key}.{each}" for each in _json_columns(value)) if isinstance(value, dict) else [key]
+        yield from (f"{key}.{name}" for name in _json_columns(value)) if isinstance(value, dict) else [key]
 
 
 def _json_cell(row: dict[str, Any], column: str, place: str) -> str:
@@ -187,14 +195,8 @@ def _json_cell(row: dict[str, Any], column: str, place: str) -> str:
             found = f"has the keys {', '.join(value)}" if isinstance(value, dict) else f"is {_shown(value)}"
             raise InputError(f"{place}: has no {key!r}, which column {column!r} needs; it {found}")
         value = value[key]
-    if not isinstance(value, str):
-        raise InputError(f"{place}: column {column!r} is {_shown(value)}, where text is needed")
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        raise InputError(
-            f"{place}: column {column!r} has half a surrogate pair (such as \\ud800), which is not a character"
-        ) from error
+    if not isinstance(value, str) or any("\ud800" <= character <= "\udfff" for character in value):
+        raise InputError(f"{place}: column {column!r} is {_shown(value)}, where Unicode text is needed")
     return value
 
 
@@ -225,28 +227,21 @@ def _tmx_pairs(corpus: TableCorpus) -> Iterator[tuple[str, str]]:
 
 def _tmx_units(path: Path) -> Iterator[dict[str, str]]:
     """The text of each unit by language code, without formatting; if a code has several texts, the first."""
-    from defusedxml import EntitiesForbidden
-    from defusedxml.ElementTree import iterparse
+    from defusedxml.ElementTree import iterparse  # refuses entities, which could expand without limit
 
-    with _reading(str(path), "tmx"), open_bytes(path) as stream:
-        try:
-            events = iterparse(stream, events=("start", "end"))
-            _, body = next(events)
-            for event, element in events:
-                element.tag = element.tag.rpartition("}")[2]  # without its namespace
-                if event == "start" and element.tag == "body":
-                    body = element
-                elif event == "end" and element.tag == "tu":
-                    unit = dict[str, str]()
-                    for each in element.findall("tuv[seg]"):
-                        unit.setdefault(_language(each), _text(each.find("seg")).strip())  # of indentation
-                    yield unit
-                    body.clear()  # otherwise all units would stay in memory
-        except EntitiesForbidden as error:
-            raise InputError(
-                f"{path}: declares the entity {error.name!r}, and entities could expand without limit or read"
-                " another file: write its text in its place"
-            ) from error
+    with open_bytes(path) as stream:
+        events = iterparse(stream, events=("start", "end"))
+        _, body = next(events)
+        for event, element in events:
+            element.tag = element.tag.rpartition("}")[2]  # without its namespace
+            if event == "start" and element.tag == "body":
+                body = element
+            elif event == "end" and element.tag == "tu":
+                unit = dict[str, str]()
+                for variant in element.findall("tuv[seg]"):
+                    unit.setdefault(_language(variant), _text(variant.find("seg")).strip())  # of indentation
+                yield unit
+                body.clear()  # otherwise all units would stay in memory
 
 
 def _language(variant: Any) -> str:
@@ -255,7 +250,7 @@ def _language(variant: Any) -> str:
 
 def _text(segment: Any) -> str:
     """The text of a segment; of the elements in it, only highlighted text counts, and the others are formatting."""
-    parts = ((_text(each) if each.tag == "hi" else "") + (each.tail or "") for each in segment)
+    parts = ((_text(element) if element.tag == "hi" else "") + (element.tail or "") for element in segment)
     return "".join([segment.text or "", *parts])
 
 
@@ -267,12 +262,12 @@ def _parquet_tables(path: Path) -> Iterator[Any]:
     from pyarrow import parquet
 
     require_file(path)
-    with _reading(str(path), "parquet"), require_unchanged(path), parquet.ParquetFile(path) as file:
+    with require_unchanged(path), parquet.ParquetFile(path) as file:
         yield from (pa.Table.from_batches([batch]) for batch in file.iter_batches(batch_size=_CHUNK_ROWS))
 
 
 def _hub_pairs(corpus: HubCorpus) -> Iterator[PairChunk]:
-    with _reading(table_name(corpus), "hub"), _quiet_datasets():
+    with _quiet_datasets():
         yield from _pairs_of_tables(_load(corpus).iter(batch_size=_CHUNK_ROWS), corpus)
 
 
@@ -282,11 +277,7 @@ def _pairs_of_tables(tables: Iterable[Any], corpus: Table, *, num_before: int = 
         _check_columns(table.column_names, corpus)
         sides = []
         for column in (corpus.source_column, corpus.target_column):
-            try:
-                sides.append(table[column].to_pylist())
-            except UnicodeDecodeError as error:
-                rows = f"{table_name(corpus)}: rows {num_before + 1} to {num_before + len(table)}"
-                raise InputError(f"{rows}: column {column!r} has text that is not UTF-8") from error
+            sides.append(table[column].to_pylist())
             for row, cell in enumerate(sides[-1], start=num_before + 1):
                 if not isinstance(cell, str):
                     place = f"{table_name(corpus)}: row {row} of column {column!r}"
@@ -388,8 +379,7 @@ def _reading(name: str, kind: str) -> Iterator[None]:
         cause = error
         while isinstance(cause.__cause__, Exception):  # `datasets` wraps it in one that says `generation failed`
             cause = cause.__cause__
-        text = "".join(each if each.isprintable() else "\n" for each in str(cause)).strip()
-        reason = f"{type(cause).__name__}: {text}".partition("\n")[0].removesuffix(": ")
+        reason = f"{type(cause).__name__}: {str(cause).strip()}".partition("\n")[0]
         if kind != "hub":
             raise InputError(f"{name}: cannot be read as {kind} ({reason})") from error
         raise InputError(

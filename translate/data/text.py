@@ -18,11 +18,8 @@ from typing import BinaryIO, overload
 from translate.errors import InputError
 from translate.files import describe_binary, open_input, open_standard_input, read_input
 
-_COMPRESSED = re.compile(rb"(?P<gzip>\x1f\x8b)|(?P<bzip2>BZh[1-9]1AY&SY)|(?P<xz>\xfd7zXZ\0)|(?P<zstd>\x28\xb5\x2f\xfd)")
-_MARKED = re.compile(rb"(?P<utf_32>\xff\xfe\0\0|\0\0\xfe\xff)|(?P<utf_16>\xff\xfe|\xfe\xff)")
 _MOST_LINE_BYTES = 2**30
 _CHUNK_LINES = 1000
-_FROM_UTF_16 = "convert it, for example with iconv -f utf-16 -t utf-8"
 _LINE_BREAKS = re.compile("[\\0\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 
 
@@ -43,15 +40,15 @@ def iterate_lines(stream: io.BufferedIOBase | BinaryIO, name: str) -> Iterator[s
         InputError: A line is not UTF-8 or has a NUL, or the stream begins like a binary or compressed file or UTF-16.
     """
     for number, line in enumerate(iter(partial(stream.readline, _MOST_LINE_BYTES), b""), start=1):
-        if number == 1:
-            _check_beginning(line, name)
+        if number == 1 and (binary := describe_binary(line)):
+            raise InputError(f"{name}: {binary}")
         if len(line) >= _MOST_LINE_BYTES:  # as in an endless device
             raise InputError(f"{name}, line {number}: has {_MOST_LINE_BYTES // 2**20} MiB or more, so it is not text")
         line = line.removesuffix(b"\n").removesuffix(b"\r")
         if b"\0" in line:
             raise InputError(
                 f"{name}, line {number}: byte {line.index(0) + 1} of the line is NUL (0x00): the file looks like UTF-16"
-                f" or a binary file, and UTF-8 text is needed; if it is UTF-16, {_FROM_UTF_16}"
+                " or a binary file, and UTF-8 text is needed; if it is UTF-16, convert it with iconv -f utf-16 -t utf-8"
             )
         try:
             text = line.decode("utf-8")
@@ -66,20 +63,6 @@ def iterate_lines(stream: io.BufferedIOBase | BinaryIO, name: str) -> Iterator[s
 def in_one_line(text: str) -> str:
     """A text with spaces for NUL and for every character at which a program may end a line."""
     return _LINE_BREAKS.sub(" ", text)
-
-
-def _check_beginning(line: bytes, name: str) -> None:
-    if binary := describe_binary(line):
-        raise InputError(f"{name}: {binary}")
-    if found := _COMPRESSED.match(line):
-        others = {"gzip": "" if name.endswith(".gz") else ", or give a file whose name ends in .gz"}
-        way = others.get(str(found.lastgroup), ", or compress it with gzip instead")
-        raise InputError(f"{name}: is compressed with {found.lastgroup}; decompress it{way}")
-    if found := _MARKED.match(line):
-        encoding = str(found.lastgroup).replace("_", "-")
-        mark = f"{found[0].hex(' ')}, the byte order mark of {encoding.upper()}"
-        way = _FROM_UTF_16.replace("utf-16", encoding)
-        raise InputError(f"{name}: begins with {mark}, so it is not UTF-8; {way}")
 
 
 def read_lines(path: Path) -> list[str]:
@@ -124,8 +107,6 @@ def open_bytes(path: Path, *, may_be_pipe: bool = False) -> Iterator[io.Buffered
         with open_input(path, may_be_pipe=may_be_pipe) as stream, require_unchanged(path):
             if path.suffix != ".gz":
                 yield stream
-            elif not stream.peek(1):
-                raise InputError(f"{path}: is empty, although its name says gzip; copy or download the file again")
             else:
                 with gzip.open(stream) as unzipped:
                     yield unzipped

@@ -16,7 +16,7 @@ from translate.atomic import atomic_write
 from translate.config.data import LANGUAGE_CODE, Corpus, Direction, HubCorpus, TextCorpus
 from translate.data.corpora import ParallelCorpus, read_corpus
 from translate.data.filtering import find_new, hash_lines, hash_pairs
-from translate.data.tables import FORMATS, hub_columns
+from translate.data.tables import FORMATS, hub_columns, table_columns
 from translate.data.text import stream_lines
 from translate.errors import InputError
 from translate.files import require_file
@@ -69,8 +69,7 @@ def find_corpora(
             raise InputError(f"{path.name} and {target.name} are the other way round from --from and --to")
         return direction, {"train": TextCorpus(source=path, target=target)}
     if kind := _KINDS.get(suffix.lower()):
-        form = FORMATS[kind]
-        direction, chosen = _choose_columns(source, form.columns(path), codes, form.naming)
+        direction, chosen = _choose_columns(source, table_columns(path, kind), codes, FORMATS[kind].naming)
         return direction, {"train": TypeAdapter[Corpus](Corpus).validate_python({"kind": kind, "path": path} | chosen)}
     is_file = path.exists() or path.parent.exists() or _CODE.fullmatch(suffix[1:])
     if is_file or not re.fullmatch(r"[\w-]+/[\w.-]+", source):
