@@ -35,7 +35,7 @@ def test_old_text_stays_and_new_characters_are_found(
     old, new, size = before.source, after.source, before.source.vocab_size
     assert new.pieces(range(size)) == old.pieces(range(size))
     assert new.pieces(range(size, new.vocab_size)) == ["<medical>", "_Straße", "Ω", "☃", "⁂"]  # by frequency
-    assert caplog.messages == [f"Vocabulary extended by 5 to {size + 5} subwords: <medical> _Straße Ω ☃ ⁂"]
+    assert caplog.messages == [f"Vocabulary extended by 5 to {size + 5} subwords: <medical>, _Straße, Ω, ☃, ⁂"]
     unspelt = ["Ein → Pfeil", "数"]  # is neither old nor new
     for line in [*LINES, *OTHERS, *unspelt]:
         assert new.encode(line) == old.encode(line)

@@ -10,6 +10,7 @@ from functools import partial
 
 from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]  # made on import
 
+from translate.config.languages import list_some
 from translate.config.schema import TokenizerConfig
 from translate.data.tokenizer import SPACE, Tokenizer, Tokenizers
 from translate.errors import InputError
@@ -17,7 +18,6 @@ from translate.errors import InputError
 logger = logging.getLogger(__name__)
 
 _LINES_AT_ONCE = 10_000
-_NUM_SHOWN = 20
 
 
 def extend_tokenizers(
@@ -85,7 +85,7 @@ def missing_characters(
                 text = text.replace(piece, "")
             counts.update(text)
     del counts["\n"]
-    missing = sorted((each for each in counts if tokenizer.lacks(each)), key=lambda each: (-counts[each], each))
+    missing = sorted(filter(tokenizer.lacks, counts), key=lambda character: (-counts[character], character))
     spared = (1.0 - coverage) * counts.total()
     while missing and (spared := spared - counts[missing[-1]]) >= 0:
         missing.pop()
@@ -107,7 +107,7 @@ def add_pieces(tokenizer: Tokenizer, tags: Collection[str], characters: Collecti
     known, size = set(tokenizer.all_pieces), tokenizer.vocab_size
     new = [piece for piece in dict.fromkeys((*tags, *characters)) if piece not in known]
     model, kinds = ModelProto.FromString(tokenizer.model_bytes), ModelProto.SentencePiece
-    unused = [each for each in model.pieces if each.type == kinds.UNUSED and each.piece in {*tags, *characters}]
+    unused = [entry for entry in model.pieces if entry.type == kinds.UNUSED and entry.piece in {*tags, *characters}]
     if not new and not unused:
         return tokenizer
     for entry in unused:
@@ -120,7 +120,5 @@ def add_pieces(tokenizer: Tokenizer, tags: Collection[str], characters: Collecti
     del model.pieces[:]
     model.pieces.extend([*entries, *without_id.values()])
     if new:
-        more = f" and {len(new) - _NUM_SHOWN:,} more" if len(new) > _NUM_SHOWN else ""
-        shown = " ".join(new[:_NUM_SHOWN])
-        logger.info(f"Vocabulary extended by {len(new):,} to {size + len(new):,} subwords: {shown}{more}")
+        logger.info(f"Vocabulary extended by {len(new):,} to {size + len(new):,} subwords: {list_some(new)}")
     return Tokenizer(model.SerializeToString(), name=tokenizer.name)

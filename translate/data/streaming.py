@@ -31,8 +31,6 @@ logger = logging.getLogger(__name__)
 
 _NUM_REMEMBERED = 4  # positions of the last segments: one is being trained on, and one may be in preparation
 _EXCHANGED_LINES = 10_000  # encoded by each process before all exchange their ids
-_NOTABLE_SHORTNESS = 0.9  # of what a stream gives of its share, relative to others
-_CHANGED = "have the data or the version of datasets changed since this run was started?"
 
 
 class CorpusStream:
@@ -77,8 +75,7 @@ class CorpusStream:
         try:
             sources, targets = store_pairs(self._chunks(check, digests), name=self.name)
         except InputError as error:
-            hint = "" if noted_sha256 is None else f"; {_CHANGED}"
-            raise InputError(f"{self.key}: {error}{hint}") from error.__cause__
+            raise InputError(f"{self.key}: {error}") from error.__cause__
         digest = hashlib.sha256(b"".join(side.digest() for side in digests))
         begin = self.position._replace(sha256=digest.hexdigest())
         first, last = begin.num_pairs + 1, begin.num_pairs + len(sources)
@@ -86,8 +83,9 @@ class CorpusStream:
         name = f"{self.name}, pairs {first:,} to {last:,} of the stream{which_pass}"
         if noted_sha256 not in (None, begin.sha256):
             raise InputError(
-                f"{name}: these are not the pairs that this run was trained on, so it cannot be continued; {_CHANGED}"
-                " Restore the original data (for a data set of the Hub, set its revision), or start a new run"
+                f"{name}: these are not the pairs that this run was trained on, so it cannot be continued: the data or"
+                " the version of datasets has changed. Restore the original data (for a data set of the Hub, set its"
+                " revision), or start a new run"
             )
         self.position = StreamPosition(begin.num_passes, last, self._state, self._num_used)
         corpus = self._corpus
@@ -162,23 +160,11 @@ class TrainingStreams:
         self._next = 0  # number of the segment that the streams read next
         self.first = self.segment(0)
         """The first segment, which represents all of the data where the rest cannot be read."""
-        self._warn_of_short_streams()
 
     @property
     def identity(self) -> str:
         """Identifies the streams together with their first segment."""
         return "\n".join(stream.identity for stream in self.streams)
-
-    def _warn_of_short_streams(self) -> None:
-        """Warn of each stream that has fewer pairs than its share of the first segment, which is out of proportion."""
-        shares = [stream.position.num_pairs / stream.segment_pairs for stream in self.streams]
-        for stream, share in zip(self.streams, shares, strict=True):
-            if share < _NOTABLE_SHORTNESS * max(shares):
-                logger.warning(
-                    f"{stream.key}: {stream.name} has {stream.position.num_pairs:,} pairs, fewer than its share of a"
-                    f" segment, {stream.segment_pairs:,}: a segment has each of them once, whatever the weight. Lower"
-                    " data.stream_segment_pairs, or set its streaming to false: then weight says how often each is seen"
-                )
 
     def segment(self, number: int, *, check: CheckCancelled = lambda: None) -> list[ParallelCorpus]:
         """Read segment `number`, counted from 0: the corpora of `data.train`, and the next part of each streamed one.
@@ -189,24 +175,18 @@ class TrainingStreams:
             InputError: A corpus cannot be read, or has changed since the position was saved.
             RunError: The text cannot be written to a temporary file.
         """
-        begins = [stream.position for stream in self.streams]
         num_reads = number - self._next + 1
-        try:
-            if number in self.positions:
-                num_reads = 1
-                for stream, position in zip(self.streams, self.positions[number], strict=True):
-                    stream.seek(position)
-            for _ in range(num_reads):
-                parts = [stream.read(check=check) for stream in self.streams]
-        except BaseException:
-            for stream, begin in zip(self.streams, begins, strict=True):
-                stream.seek(begin)
-            raise
+        if number in self.positions:
+            num_reads = 1
+            for stream, position in zip(self.streams, self.positions[number], strict=True):
+                stream.seek(position)
+        for _ in range(num_reads):
+            parts = [stream.read(check=check) for stream in self.streams]
         self._next = number + 1
         self.positions[number] = [position for _, position in parts]
         self.positions.pop(number - _NUM_REMEMBERED, None)
         remaining = iter(parts)
-        return [next(remaining)[0] if isinstance(each, CorpusStream) else each for each in self._corpora]
+        return [next(remaining)[0] if isinstance(corpus, CorpusStream) else corpus for corpus in self._corpora]
 
 
 class StreamedBatches:
@@ -230,16 +210,14 @@ class StreamedBatches:
         """The filter's reports on the first segment, once that is prepared."""
 
     def continue_from(self, number: int, position: dict[str, Any] | None) -> None:
-        """Begin with segment `number`, at the result of `position` for it, as read from JSON."""
+        """Begin with segment `number`, at the result of `position` for it, as read from JSON; None: read up to it."""
         if position is not None:
             self._streams.positions[number] = [StreamPosition(**place) for place in position["places"]]
-        elif number > 0:
-            logger.warning(f"The checkpoint does not say where segment {number + 1} begins: reading those before it")
 
     def position(self, number: int) -> dict[str, Any] | None:
         """Where a segment begins, for JSON: one of the last few, or the one that `continue_from` begins with."""
         positions = self._streams.positions.get(number)
-        return None if positions is None else {"segment": number, "places": [each._asdict() for each in positions]}
+        return None if positions is None else {"segment": number, "places": [place._asdict() for place in positions]}
 
     @property
     def longest(self) -> int:

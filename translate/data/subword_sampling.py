@@ -6,14 +6,12 @@ and its scores are the model's; only the sampling is ours. No piece crosses a sp
 """
 
 import functools
-import logging
 import math
 import multiprocessing
 import os
 import re
 import signal
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from heapq import heapify, heappop, heappush
@@ -23,8 +21,7 @@ import numpy as np
 
 from translate.data.token_store import CheckCancelled, TokenChunk, flatten, results_in_order
 from translate.data.tokenizer import SPACE, UNK_ID, Tokenizer
-
-logger = logging.getLogger(__name__)
+from translate.errors import RunError
 
 _UNKNOWN_PENALTY = 10.0  # as in SentencePiece: added cost of an unknown character over the least likely piece
 _NUMBERS_AT_ONCE = 8192
@@ -247,31 +244,31 @@ class SamplingPool:
     def run(
         self, tasks: Iterable[Callable[[], TokenChunk]], *, num_lines: int, check: CheckCancelled
     ) -> Iterator[TokenChunk]:
-        """The results of the tasks, in order; `num_lines` are the lines of all of them."""
-        remaining = iter(tasks)
-        given: deque[Callable[[], TokenChunk]] = deque()  # with the workers, without a result yet
+        """The results of the tasks, in order; `num_lines` are the lines of all of them.
+
+        Raises:
+            RunError: A worker process cannot be started, or has ended.
+        """
+        if num_lines < _MIN_LINES_OF_POOL or self._num_processes == 1:
+            for task in tasks:
+                check()
+                yield task()
+            return
 
         def submit(executor: Executor) -> Iterator[Future[TokenChunk]]:
-            for task in remaining:
+            for task in tasks:
                 check()
-                given.append(task)
                 yield executor.submit(task)
 
         try:
-            if num_lines >= _MIN_LINES_OF_POOL and self._num_processes > 1:
-                context = multiprocessing.get_context("spawn")
-                self._executor = self._executor or ProcessPoolExecutor(
-                    self._num_processes, context, initializer=_start_worker
-                )
-                for chunk in results_in_order(submit(self._executor), num_ahead=self._num_processes):
-                    given.popleft()
-                    yield chunk
-        except (OSError, BrokenExecutor) as error:  # a process cannot be started, or one has ended
-            logger.warning(f"Subword sampling continues without worker processes, which is slower: {error}")
-            self._num_processes = 1
-        for task in chain(given, remaining):
-            check()
-            yield task()
+            context = multiprocessing.get_context("spawn")
+            self._executor = self._executor or ProcessPoolExecutor(
+                self._num_processes, context, initializer=_start_worker
+            )
+            yield from results_in_order(submit(self._executor), num_ahead=self._num_processes)
+        except (OSError, BrokenExecutor) as error:
+            problem = f"a worker process of subword sampling cannot be started, or was ended: {error}"
+            raise RunError(f"{problem}; continue with --resume, or with training.threads = 1") from error
 
 
 def sample_lines(model_bytes: bytes, lines: list[str], *, amount: float | None, seed: int) -> TokenChunk:

@@ -79,7 +79,7 @@ def open_stream(
     # The error repeats what readers log about a broken file; messages about retried downloads are shown.
     logging.getLogger("datasets.packaged_modules").setLevel(logging.CRITICAL + 1)
     with _reading(table_name(corpus), "hub"):
-        with _quiet_datasets():
+        with offline_if_unreachable():
             rows = _load(corpus, streaming=True)
         if (state := position.state) is not None:
             rows.load_state_dict(state)
@@ -267,7 +267,7 @@ def _parquet_tables(path: Path) -> Iterator[Any]:
 
 
 def _hub_pairs(corpus: HubCorpus) -> Iterator[PairChunk]:
-    with _quiet_datasets():
+    with offline_if_unreachable():
         yield from _pairs_of_tables(_load(corpus).iter(batch_size=_CHUNK_ROWS), corpus)
 
 
@@ -347,9 +347,8 @@ def hub_columns(dataset: str, codes: Sequence[str | None]) -> tuple[str, dict[st
     Raises:
         InputError: It cannot be loaded, or has several configurations, none of them for these languages.
     """
-    import datasets
-
-    with _reading(dataset, "hub"), _quiet_datasets():
+    datasets = _quiet_datasets()
+    with _reading(dataset, "hub"), offline_if_unreachable():
         names = datasets.get_dataset_config_names(dataset)
         subset = next((name for name in names if {*name.split("-")} == {*codes}), None)
         subset = subset or datasets.get_dataset_default_config_name(dataset)
@@ -389,10 +388,12 @@ def _reading(name: str, kind: str) -> Iterator[None]:
 
 
 def _load(corpus: HubCorpus, **options: bool) -> Any:
-    import datasets
-
     names = corpus.dataset, corpus.subset
-    return datasets.load_dataset(*names, split=corpus.split, revision=corpus.revision, **options).with_format("arrow")
+    return (
+        _quiet_datasets()
+        .load_dataset(*names, split=corpus.split, revision=corpus.revision, **options)
+        .with_format("arrow")
+    )
 
 
 @contextmanager
@@ -412,20 +413,11 @@ def offline_if_unreachable() -> Iterator[None]:
         constants.HF_HUB_OFFLINE = before
 
 
-@contextmanager
-def _quiet_datasets() -> Iterator[None]:
-    """`datasets` without progress bars and log lines; its errors contain everything important."""
+def _quiet_datasets() -> Any:
+    """The module `datasets` without progress bars and log lines; its errors contain everything important."""
     import datasets
 
-    bars_were_on = datasets.is_progress_bar_enabled()
-    verbosity = datasets.logging.get_verbosity()
     datasets.disable_progress_bars()
     datasets.logging.set_verbosity(datasets.logging.CRITICAL + 1)
-    try:
-        with warnings.catch_warnings(), offline_if_unreachable():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        datasets.logging.set_verbosity(verbosity)
-        if bars_were_on:
-            datasets.enable_progress_bars()
+    warnings.filterwarnings("ignore", module=r"datasets\.")
+    return datasets

@@ -4,7 +4,6 @@ The model file defines the tokens; the special ids are the same in the whole pro
 deterministic: the same text and config give the same bytes.
 """
 
-import contextlib
 import functools
 import io
 import re
@@ -207,11 +206,9 @@ def load_tokenizers(directory: Path, read: Callable[[Path], bytes] = read_input)
         read: Reads a file, and may check it.
 
     Raises:
-        InputError: A file is missing or damaged, or the folder has both kinds of vocabulary.
+        InputError: A file is missing or damaged.
     """
     joint, source, target = (directory / f"{name}.model" for name in ("joint", "source", "target"))
-    if joint.exists() and (source.exists() or target.exists()):
-        raise InputError(f"{directory}: has joint.model and also source.model or target.model; remove one kind")
     if joint.exists():
         tokenizer = Tokenizer(read(joint), name=str(joint))
         return Tokenizers(tokenizer, tokenizer, "joint")
@@ -246,10 +243,9 @@ def prepare_tokenizers(
     for side, texts in sides.items():
         name = "" if cache is None else entry_name("model", settings, *map(text_digest, texts))
         if cache is not None and (file := cache.find(name)) is not None:
-            with contextlib.suppress(InputError):  # intact, but not a model: train it again
-                models.append(Tokenizer(file.file.read(file.num_bytes)))
-                continue
-        lines = chain.from_iterable(SpacedText(each, min(len(each), config.max_training_lines)) for each in texts)
+            models.append(Tokenizer(file.file.read(file.num_bytes)))
+            continue
+        lines = chain.from_iterable(SpacedText(text, min(len(text), config.max_training_lines)) for text in texts)
         text_name = "the training text" if side == "joint" else f"the {side} side of the training text"
         with show_progress("Training the tokenizer"):
             models.append(train_tokenizer(lines, config, text_name=text_name))
@@ -301,19 +297,13 @@ class VocabularyTooLarge(InputError):
 
 def _training_failure(message: str, config: TokenizerConfig, text_name: str) -> InputError:
     """Explain SentencePiece's error in our own words; a test shows that its limits are exact."""
-    limits = (
-        ("large", r"Please set it to a value <= (\d+)", f"largest that works with type {config.type}"),
-        (
-            "small",
-            r"required_chars\. \d+ vs (\d+)",
-            "smallest that works; lower tokenizer.character_coverage for fewer",
-        ),
-    )
-    for wrong, pattern, limit in limits:
-        if found := re.search(pattern, message):
-            size = f"tokenizer.vocab_size = {config.vocab_size}"
-            explained = f"{size} is too {wrong} for {text_name}: {found[1]} is the {limit}"
-            return VocabularyTooLarge(explained, int(found[1])) if wrong == "large" else InputError(explained)
+    size = f"tokenizer.vocab_size = {config.vocab_size}"
+    if found := re.search(r"Please set it to a value <= (\d+)", message):
+        problem = f"{size} is too large for {text_name}: {found[1]} is the largest that works with type {config.type}"
+        return VocabularyTooLarge(problem, int(found[1]))
+    if found := re.search(r"required_chars\. \d+ vs (\d+)", message):
+        problem = f"{size} is too small for {text_name}: {found[1]} is the smallest that works"
+        return InputError(f"{problem}; lower tokenizer.character_coverage for fewer")
     if "sentences_.empty()" in message or "all_chars_count" in message:
         return InputError(f"tokenizer: {text_name} is empty")
     return InputError(f"tokenizer: SentencePiece could not be trained on {text_name}: {message}")
