@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from translate.config.data import DataConfig, Direction, TsvCorpus
 from translate.config.languages import Languages
@@ -49,15 +48,8 @@ def test_with_several_target_languages_a_tag_tells_the_direction(
 
 
 def test_both_directions_of_a_corpus_are_two_corpora() -> None:
-    table = {
-        "kind": "tsv",
-        "path": "a",
-        "source_column": 2,
-        "weight": 3.0,
-        **direction("fr-cs"),
-        "both_directions": True,
-    }
-    data = DataConfig.model_validate({"train": [table]})
+    table = {"kind": "tsv", "path": "a", "source_column": 2, "weight": 3.0, "both_directions": True}
+    data = DataConfig.model_validate({"train": [table | direction("fr-cs")]})
     there, back = (corpus.model_dump(exclude_defaults=True) for corpus in data.train)
     assert (back["source_column"], back["target_column"]) == (1, 2)
     assert (back["source_language"], back["target_language"], back["weight"]) == ("cs", "fr", 3.0)
@@ -83,20 +75,17 @@ def test_a_language_is_chosen_only_where_there_is_a_choice() -> None:
     assert named.choose("en", "und") == ("und", "en")  # a code like any other
 
 
-@pytest.mark.parametrize(("wrong", "nearest"), [("deu_Cyrl", "deu_Latn"), ("zho_Latn", "zho_Hant")])
-def test_of_many_languages_a_message_names_the_nearest_and_a_few(wrong: str, nearest: str) -> None:
-    codes = [*(f"{letter}aa_Latn" for letter in "abcdefghijklmnopqrstuvwxyz"), "deu_Latn", "zho_Hans", "zho_Hant"]
+def test_of_many_languages_a_message_names_the_nearest_and_a_few() -> None:
+    codes = [*(f"{letter}aa_Latn" for letter in "abcdefghijklmnopqrstuvwxyz"), "zho_Hans", "zho_Hant"]
     many = languages(source_language="und", target_language="und", languages=codes, language_tags="both")
-    with pytest.raises(InputError, match=f"translates to {nearest}, .* and 21 more: '{wrong}'"):
-        many.choose(wrong)
+    with pytest.raises(InputError, match="translates to zho_Hant, .* and 20 more: 'zho_Latn'"):
+        many.choose("zho_Latn")
 
 
-@pytest.mark.parametrize("tags", ["source", "target"])
 @pytest.mark.parametrize("names", [["de-en"], ["de-en", "de-fr"], ["de-en", "en-de"]])
-def test_whoever_goes_on_with_a_model_is_told_what_it_writes(names: list[str], tags: str) -> None:
+def test_whoever_goes_on_with_a_model_is_told_what_it_writes(names: list[str]) -> None:
     """As an export tells an import: only targets have a tag."""
-    data = {"train": [{"kind": "text", "source": "a", "target": "b", **direction(name)} for name in names]}
-    told = Languages(DataConfig.model_validate(data | {"language_tags": tags})).settings
+    told = languages(*map(direction, names), language_tags="source").settings
     known = languages(source_language="und", target_language="und", **told)
     assert {*known.targets} == {name[-2:] for name in names}
 
@@ -107,13 +96,8 @@ def test_languages_of_the_vocabulary_can_be_chosen_too() -> None:
     assert imported.directions == [] and imported.choose("fr", "de") == ("de", "fr")
     with pytest.raises(InputError, match="translates to de, en, fr: choose one"):
         imported.choose()
-    with pytest.raises(InputError, match="--to.*to="):
-        imported.choose(from_="de")
     there = languages(source_language="und", target_language="fr", **many)
     assert there.choose(from_="de") == ("de", "fr") and there.only is None and there.usual == ("de", "fr")
-    for from_, option in (None, "--from"), ("fr", "--to"):
-        with pytest.raises(InputError, match=f"choose one with {option}"):
-            there.choose(from_=from_)
     alone = languages(source_language="und", target_language="und", **many | {"languages": ["de"]})
     assert alone.choose() == alone.usual == ("und", "de")
     tuned = languages(direction("gsw-de"), **many)
@@ -135,14 +119,7 @@ def test_a_language_is_translated_to_itself_only_after_such_training() -> None:
 
 @pytest.mark.parametrize(
     ("to", "from_", "chosen"),
-    [
-        (None, None, "deu_Latn-eng_Latn"),
-        ("fr", None, "deu_Latn-fra_Latn"),
-        ("fra_Latn", None, "deu_Latn-fra_Latn"),
-        (None, "fr", "fra_Latn-eng_Latn"),
-        ("fr", "en", "eng_Latn-fra_Latn"),
-        ("deu", "fr", "fra_Latn-deu_Latn"),
-    ],
+    [(None, None, "deu_Latn-eng_Latn"), ("fr", None, "deu_Latn-fra_Latn"), ("deu", "fr", "fra_Latn-deu_Latn")],
 )
 def test_a_default_gives_the_languages_that_a_text_does_not_name(
     to: str | None, from_: str | None, chosen: str
@@ -198,15 +175,7 @@ def test_the_base_of_a_fine_tuning_may_have_more_sources_than_the_new_corpora() 
 
 def test_a_held_out_corpus_without_languages_has_a_direction_of_the_training_corpora() -> None:
     corpus, key = TsvCorpus(kind="tsv", path=Path("a")), "data.validation"
-    for names in ["fr-en", "en-fr"], ["de-fr", "fr-de", "en-fr", "fr-en"]:
-        with pytest.raises(InputError, match=r"data.validation names no languages, .* de-en, .*source_language"):
-            languages(*map(direction, names)).check(corpus, key=key, is_tuned=False)
+    with pytest.raises(InputError, match=r"data.validation names no languages, .* de-en, .*source_language"):
+        languages(*map(direction, ("fr-en", "en-fr"))).check(corpus, key=key, is_tuned=False)
     for known in (languages({}), languages({"both_directions": True}), languages(*map(direction, ("fr-de", "de-en")))):
         known.check(corpus, key=key, is_tuned=False)
-
-
-def test_a_corpus_without_languages_among_others_with_them_is_refused() -> None:
-    with pytest.raises(ValidationError, match=r"0 names no languages, but data.train.1 does: give"):
-        languages({"both_directions": True}, direction("de-en"))
-    known = languages({"both_directions": True}, {"source_tag": "<bt>"})  # data has the languages of both
-    assert known.directions == [("de", "en"), ("en", "de")]

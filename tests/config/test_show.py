@@ -98,12 +98,7 @@ def test_the_schema_accepts_the_presets_and_rejects_mistakes() -> None:
         assert validator.is_valid(read_yaml(presets_directory() / f"{preset}.yaml").values), preset
     assert is_valid("{data: {test: {test: null}, validation: {source_column: en}}}")
     assert is_valid("{data: {train: {kind: tsv, path: a, source_column: de, target_column: 1}}}")
-    for wrong in (
-        "{model: {d_modle: 3}}",
-        "{data: {train: {kind: txt}}}",
-        "{model: {d_model: 1}}",
-        "{data: {train: [{kind: txt}]}}",
-    ):
+    for wrong in ("{model: {d_modle: 3}}", "{model: {d_model: 1}}", "{data: {train: [{kind: txt}]}}"):
         assert not is_valid(wrong)
 
 

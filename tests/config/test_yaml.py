@@ -98,10 +98,7 @@ def test_what_is_written_reads_back_exactly(value: Any) -> None:
     assert parsed(dump_yaml({"😀": [value]})) == {"😀": [value]}
 
 
-COMMENTED = ["a #2", "#2", "3 # a", "null #2", "[a] # b", "'a' #"]
-
-
-@pytest.mark.parametrize("text", COMMENTED)
+@pytest.mark.parametrize("text", ["a #2", "#2", "3 # a", "[a] # b", "'a' #"])
 def test_a_value_has_no_comment(text: str) -> None:
     assert parsed(f" {text} ") == text and parsed("'a #2'") == "a #2" and parsed("a#2") == "a#2"
 

@@ -45,9 +45,6 @@ def test_a_digest_tells_apart_where_lines_end(monkeypatch: pytest.MonkeyPatch) -
     texts = [["a", "b"], ["ab", ""], ["", "ab"], ["a\n", "b"], ["a", "\nb"], ["a", "b", ""], ["1,1\nab"], []]
     assert len({text_digest(lines) for lines in texts}) == len(texts)
     assert text_digest(["a\ud800"]) != text_digest(["a?"])
-    lines = [f"line {number}" for number in range(97)]
-    monkeypatch.setattr(cache_module, "_CHUNK_LINES", 13)
-    assert text_digest(lines) == text_digest(tuple(lines)) != text_digest([*lines[:96], "line 69"])
 
 
 # Entries
@@ -116,7 +113,5 @@ def test_the_error_of_a_full_or_missing_disk_names_the_folder(tmp_path: Path, mo
             file.write(bytes(100_000))
     (tmp_path / "file").write_text("")
     monkeypatch.setattr(cache_module, "cache_folder", lambda: tmp_path / "file" / "cache")
-    with pytest.raises(
-        RunError, match=f"^{tmp_path}/file/cache: .*the text of news.*Not a directory.*HF_DATASETS_CACHE"
-    ):
+    with pytest.raises(RunError, match=f"^{tmp_path}/file/cache: .*of news.*Not a directory.*HF_DATASETS_CACHE"):
         TemporaryFile("the text of news")

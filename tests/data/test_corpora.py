@@ -44,9 +44,7 @@ def test_a_lost_line_is_located(tmp_path: Path) -> None:
     source = write(tmp_path / "a.de", b"".join(b"x" * length + b"\n" for length in lengths))
     del lengths[6]  # line 7
     target = write(tmp_path / "a.en", b"".join(b"y" * length + b"\n" for length in lengths))
-    with pytest.raises(
-        InputError, match=rf"^data\.train\.0: {source} has 12 lines and {target} has 11; .* near line 7$"
-    ):
+    with pytest.raises(InputError, match=rf"^data\.train\.0: {source} has 12 .*{target} has 11; .* near line 7$"):
         read_corpus(TextCorpus(source=source, target=target), key="data.train.0")
 
 
@@ -90,11 +88,7 @@ def test_tsv_columns_by_the_names_of_its_header(tmp_path: Path) -> None:
             read = read_corpus(corpus, key="data.train.0")
             assert (read.sources, read.targets) == (["eins", "zwei"], ["one", "two"])
             assert survey_corpus("data.train.0", read, corpus).unit == "row"  # the first pair is row 1
-    bad = (
-        ("fr", "en", "'fr' does not exist; .* id, de, en; without a header"),
-        ("de", 3, "line 1: 3 .* 'de' .* 3 need 4"),
-    )
-    for source, target, message in bad:
+    for source, target, message in ("fr", "en", "'fr' .* id, de, en;"), ("de", 3, "line 1: has 3 .* 'de' .* 3 need 4"):
         with pytest.raises(InputError, match=f"^data.train.0: {path}.*{message}"):
             read_corpus(TsvCorpus(path=path, source_column=source, target_column=target), key="data.train.0")
 
@@ -126,9 +120,8 @@ def is_the_sequence(found: Sequence[str], expected: list[str]) -> bool:
     assert len(found) == size and list(found) == expected
     assert [found[place] for place in places] == [expected[place] for place in places]
     assert all(found[place] == expected[place] for place in [*slices, slice(None, None, -3), slice(90, 2, -7)])
-    for outside in (size, -size - 1):
-        with pytest.raises(IndexError):
-            found[outside]
+    with pytest.raises(IndexError):
+        found[size]
     return True
 
 
@@ -141,8 +134,6 @@ def test_text_in_a_file_is_the_text(folder: Path, size: int) -> None:
     parts = [ParallelCorpus("a", part, part, 1.0) for part in ([], sources, [], ["a", "b"], targets[:9])]
     assert is_the_sequence(join_texts(parts)[0], [*LINES, "a", "b", *[f"t {line}" for line in LINES[:9]]])
     assert list(join_texts([])[0]) == [] and join_texts(parts[:1])[0][:3] == []
-    empty, _ = store_pairs([PairChunk([""], ["x"])], name="news")
-    assert list(empty) == [""]
 
 
 def test_a_tag_stands_before_each_source_that_is_trained_on(tmp_path: Path) -> None:

@@ -85,16 +85,9 @@ def test_every_kept_pair_is_seen_once_an_epoch(
     tokenizer = tokenizers("bpe", "nmt_nfkc")
     pairs = [*pairs, ("Ein Mann", "läuft")]  # not all may be left out
     corpus = ParallelCorpus("news", [source for source, _ in pairs], [target for _, target in pairs], 1.0)
-    batches = TrainingBatches(
-        [corpus],
-        Tokenizers(tokenizer, tokenizer, "joint"),
-        BatchSettings(
-            limits=DataConfig(max_source_tokens=50, max_target_tokens=40),
-            subword_sampling=sampling,
-            batch_tokens=batch_tokens,
-            seed=1,
-        ),
-    )
+    limits = DataConfig(max_source_tokens=50, max_target_tokens=40)
+    settings = BatchSettings(limits, subword_sampling=sampling, batch_tokens=batch_tokens, seed=1)
+    batches = TrainingBatches([corpus], Tokenizers(tokenizer, tokenizer, "joint"), settings)
     seen = []
     for batch in batches.epoch(number):
         assert batch.source_ids.numel() <= batch_tokens and batch.target_input_ids.numel() <= batch_tokens

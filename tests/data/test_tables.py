@@ -46,10 +46,8 @@ def tmx(*units: dict[str, str]) -> bytes:
     variants = (
         "".join(f'<tuv xml:lang="{code}"><seg>{text}</seg></tuv>' for code, text in unit.items()) for unit in units
     )
-    start = (
-        '<?xml version="1.0" encoding="utf-8"?>\n<!DOCTYPE tmx SYSTEM "tmx14.dtd">\n<tmx version="1.4"><header/><body>'
-    )
-    return f"{start}{''.join(f'<tu>{each}</tu>' for each in variants)}</body></tmx>".encode()
+    start = '<?xml version="1.0" encoding="utf-8"?>\n<!DOCTYPE tmx SYSTEM "tmx14.dtd">\n<tmx><header/><body>'
+    return f"{start}{''.join(f'<tu>{unit}</tu>' for unit in variants)}</body></tmx>".encode()
 
 
 WRITERS = {
@@ -109,14 +107,9 @@ def test_headers_quotes_and_arrays(tmp_path: Path) -> None:
     for data in (*texts, *(b"\n \r\n" + text for text in texts)):
         nested = read(tmp_path, "json", data, "translation.de", "translation.en")
         assert (nested.sources, nested.targets) == (["ä\u2028b", "d"], ["c", "e"])
+    lines = json_lines([{"translation": {"de": "a", "fr": "b"}}, *rows])
     with pytest.raises(InputError, match="line 2: has no 'fr', .*'translation.fr'.* keys de, en$"):
-        read(
-            tmp_path,
-            "json",
-            json_lines([{"translation": {"de": "a", "fr": "b"}}, *rows]),
-            "translation.de",
-            "translation.fr",
-        )
+        read(tmp_path, "json", lines, "translation.de", "translation.fr")
 
 
 def test_units_of_a_translation_memory(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -142,7 +135,6 @@ ARRAY = b'[{"de": "a", "en": "b"}, '
     ("kind", "data", "message"),
     [
         ("csv", b"a,b\n1,2\n", ": source_column = 'de' does not exist; .* a, b"),
-        ("csv", b"de,fr\n1,2\n", ": target_column = 'en' does not exist; .* de, fr"),
         ("csv", b"de,en\na,b\na, b, c\n", ", line 3: .*3 cells.* 2;"),
         ("csv", b'de,en\n\n"a\nb",c\na\n', ", line 5: .*1 cell,.* 2;"),
         ("csv", b'de,en\na,b\n"x,c\nd,e\n', ", line 4: .*CSV"),
@@ -150,7 +142,6 @@ ARRAY = b'[{"de": "a", "en": "b"}, '
         ("json", ARRAY + b'{"de": 5, "en": "b"}]', ", row 2: column 'de' is 5, of type int"),
         ("json", b'[{"de": "a"', ", line 1, character 12: .*JSON.*array"),
         ("json", GOOD + b'\n{"de": null, "en": "b"}\n', ", line 3: column 'de' is null"),
-        ("json", b'{"de": {"x": "a"}, "en": "b"}\n', ", line 1: column 'de' is .*of type dict"),
         ("json", GOOD * 7 + GOOD[:-2] + b"\n", ", line 8, character 22: .*JSON"),
         ("json", b"null\n", ", line 1: .*null"),  # on which `datasets` crashes the process
         ("json", GOOD + b"[" * 100_000 + b"\n", ", line 2, .*recursion"),
@@ -158,16 +149,11 @@ ARRAY = b'[{"de": "a", "en": "b"}, '
         ("tmx", tmx({"de": "a", "fr": "b"}), ": no unit has both 'de' and 'en'; the file has de, fr"),
         ("tmx", tmx(), ": no unit has both .* no text"),
         ("tmx", tmx({"de": "a", "en": "b"})[:-20], ": .*tmx .*ParseError: .*line 3, column"),
-        ("tmx", b'<!DOCTYPE a [<!ENTITY b "c"><!ENTITY d "&b;&b;">]><tmx>&d;</tmx>', ": .*EntitiesForbidden"),
         ("tmx", b'<!DOCTYPE a [<!ENTITY b SYSTEM "file:///etc/passwd">]><tmx>&b;</tmx>', ": .*EntitiesForbidden"),
         ("parquet", b"nope", ": .*parquet .*ArrowInvalid: "),
         ("parquet", parquet(("de", ["a"]), ("en", [7])), ": row 1 of column 'en' is 7, of type int"),
         ("parquet", parquet(("de", [*["a"] * 1500, None]), ("en", ["b"] * 1501)), ": row 1501 of column 'de' is null"),
-        (
-            "parquet",
-            parquet(("de", pyarrow.array([b"\xff"]).view(pyarrow.string())), ("en", ["b"])),
-            ": .*UnicodeDecodeError",
-        ),
+        ("parquet", parquet(("de", pyarrow.array([b"\xff"]).view(pyarrow.string())), ("en", ["b"])), ": .*Unicode"),
         ("parquet", parquet(("de", ["a"]), ("en", ["b"]), ("de", ["a"])), ": source_column = 'de' .*several columns"),
     ],
 )

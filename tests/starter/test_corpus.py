@@ -48,12 +48,6 @@ def test_held_out_sets_share_no_sentence_with_training() -> None:
         train, validation, test = (keys(each[side]) for each in parts.values())
         assert len(validation) == len(test) == 75 and not validation & test and not train & (validation | test)
     assert parts_of(whole)[0] == parts
-    # Where each sentence is there twice, training loses the others of a held-out pair.
-    doubled = corpus([*sources, *(f"{line}." for line in sources)], [*targets, *sentences(3000, seed=3)[1500:]])
-    parts, left_out = parts_of(doubled)
-    assert [len(each[0]) for each in parts.values()][1:] == [75, 75]
-    assert left_out == {"sharing a sentence with a held-out pair": 150}
-    assert not keys(parts["train"][0]) & keys(parts["validation"][0] + parts["test"][0])
 
 
 def test_a_tenth_is_held_out_where_sentences_repeat() -> None:
@@ -92,8 +86,6 @@ def test_too_little_text_is_refused_with_the_reasons() -> None:
     lines = sentences(999, seed=1)
     with pytest.raises(InputError, match=r"^x: 999 of 1,000 pairs .*1 longer than 5,000 .* 1,000"):
         split_pairs(corpus([*lines, "a" * 10**6], [*sentences(999, seed=2), "b"]), {})
-    with pytest.raises(InputError, match=r"convert it with tr '\\r' '\\n', find more"):
-        split_pairs(corpus(*(["\r".join(each)] for each in (lines, lines[::-1]))), {})
     with pytest.raises(InputError, match="^x: nearly every pair shares a sentence with many others"):
         split_pairs(corpus(sentences(2000, seed=1), sentences(5, seed=2) * 400), {})
 
@@ -133,22 +125,14 @@ TABLES = {  # content, options, columns that are found and the direction
     "a.csv": ("id,de,note,en\n1,a,,b\n", (None, None), "de en de-en"),
     "b.csv": ("de,en\na,b\n", ("en", "de"), "en de en-de"),
     "excel.csv": ("sep=;\nde; en\na;b\n", (None, None), "de en de-en"),
-    "spaced.tsv": ("\nde\t en\na\tb\n", (None, None), "de en de-en"),
     "source.csv": ("id,source,de,en\n1,web,a,b\n", ("de", "en"), "de en de-en"),
-    "odd.csv": (f'\n{"x" * 140_000},"a\nb",de,en\n1,2,a,b\n', (None, None), "de en de-en"),
     "c.csv": ("id,Source,TARGET\n1,a,b\n", ("de", "en"), "Source TARGET de-en"),
     "left.jsonl": ('{"left": "a", "right": "b"}', ("de", "en"), "left right de-en"),
-    "odd.jsonl": ('{"tags": [1, "a"], "id": 18446744073709551616, "de": "a", "en": "b"}', (None, None), "de en de-en"),
     "e.csv": ("fr,de,en\na,b,c\n", ("de", "fr"), "de fr de-fr"),
     "a.tsv": ("Ein Hund\tA dog\n", ("de", "en"), "0 1 de-en"),
     "words.tsv": ("Ja\tNo\n", ("de", "en"), "0 1 de-en"),
-    "end.tsv": ("Siehe example.de\tSee example.com\n", ("de", "en"), "0 1 de-en"),
     "b.tsv": ("en\tde\nA dog\tEin Hund\n", ("de", None), "de en de-en"),
-    "a.jsonl": (
-        '{"id": 1, "translation": {"de": "a", "en": "b"}}\n',
-        (None, None),
-        "translation.de translation.en de-en",
-    ),
+    "a.jsonl": ('{"id": 1, "t": {"de": "a", "en": "b"}}\n', (None, None), "t.de t.en de-en"),
     "a.json": ('[{"source": "a", "target": "b", "x": null}]', ("de", "en"), "source target de-en"),
     "a.tmx": (f"<tmx>{UNIT.format('de-AT', 'EN')}{UNIT.format('en-GB', 'de-DE')}</tmx>", (None, None), "de en de-en"),
     "b.tmx": (f"<tmx>{UNIT.format('en', 'fr')}{UNIT.format('de-DE', 'en')}</tmx>", ("de", "en"), "de en de-en"),
@@ -156,15 +140,13 @@ TABLES = {  # content, options, columns that are found and the direction
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_columns_and_languages_of_tables(tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str) -> None:
-    caplog.set_level("INFO", "translate")
+def test_columns_and_languages_of_tables(tmp_path: Path, name: str) -> None:
     content, codes, found = TABLES[name]
     (tmp_path / name).write_text(content)
     direction, corpora = find_corpora_in(tmp_path, name, None, *codes)
     table = corpora["train"]
     assert isinstance(table, TableCorpus | TsvCorpus)
     assert f"{table.source_column} {table.target_column} {direction}" == found
-    assert ("if that is a header, write the codes there, such as de and en" in caplog.text) == found.startswith("0")
 
 
 @pytest.mark.parametrize(
@@ -174,9 +156,7 @@ def test_columns_and_languages_of_tables(tmp_path: Path, caplog: pytest.LogCaptu
         ("a.csv", "fr,de\n", ("de", "en"), "de and en, .* fr, de"),
         ("a.csv", "source,target\n", (None, None), "source, target: .*--from"),
         ("a.csv", "Ein Hund,A dog\n", ("de", "en"), "de and en, .* Ein Hund, A dog; .*first line"),
-        ("a.csv", "de,en\ra,b\r", (None, None), "a.csv, line 1: .*CSV"),
         ("a.csv", "\n", (None, None), "a.csv: has no text"),
-        ("a.jsonl", "", (None, None), "a.jsonl: has no text"),
         ("a.jsonl", '["a"]', (None, None), "a.jsonl, row 1: is 'a', "),
         ("a.tsv", "one\n", ("de", "en"), "de and en"),
         (
@@ -206,12 +186,8 @@ def test_text_files_that_contradict_the_options(tmp_path: Path, names: tuple[str
         find_corpora_in(tmp_path, *names, "de", "en")
 
 
-def test_a_data_set_of_the_hub(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_data_set_of_the_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     import datasets
-
-    caplog.set_level("INFO")
 
     rows = datasets.Dataset.from_dict({"translation": [{"de": "eins", "en": "one"}]})
     splits = datasets.DatasetDict(test=rows, train=rows, validation=rows)
@@ -227,9 +203,8 @@ def test_a_data_set_of_the_hub(
         find_corpora("wmt/wmt14", None, from_=None, to=None)
     del splits["test"]
     assert find_corpora("wmt/wmt14", None, from_="de", to="en")[1].keys() == {"train"}
-    assert "validation" in caplog.text
     monkeypatch.setattr(datasets, "get_dataset_config_names", lambda name: splits["test"])
-    with pytest.raises(InputError, match="^wmt/wmt14 could not be loaded"):
+    with pytest.raises(InputError, match="^wmt/wmt14: cannot be read"):
         find_corpora("wmt/wmt14", None, from_="de", to="en")
 
 

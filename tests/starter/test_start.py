@@ -40,11 +40,8 @@ def test_what_suits_a_corpus_of_captions(num_pairs: int, device: str, preset: st
 
 def test_multi30k_gets_what_its_preset_has() -> None:
     vocab_size = load_config("multi30k").config.tokenizer.vocab_size
-    assert choose_settings([450_000.0, 430_000.0], 150, device="cpu") == (
-        "multi30k",
-        22,
-        {"tokenizer.vocab_size": vocab_size},
-    )
+    found = choose_settings([450_000.0, 430_000.0], 150, device="cpu")
+    assert found == ("multi30k", 22, {"tokenizer.vocab_size": vocab_size})
 
 
 @pytest.mark.parametrize("num_steps", [3_700, 20_000, 300_000])

@@ -8,9 +8,7 @@ from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator,
 from translate.config.section import InputPath, NotNegativeInt, PositiveInt, Section, expecting
 
 LANGUAGE_CODE = r"^[A-Za-z][\w-]*$"
-LanguageCode = Annotated[
-    str, Field(pattern=LANGUAGE_CODE), expecting("should be the code of a language, such as de or deu_Latn")
-]
+LanguageCode = Annotated[str, Field(pattern=LANGUAGE_CODE)]
 Chance = Annotated[float, Field(ge=0.0, le=1.0)]
 Column = Annotated[
     NotNegativeInt | str, expecting("should be the number of a column, counted from 0, or its name in the header")
@@ -222,11 +220,7 @@ class DataConfig(Section):
     """How a model with several languages knows the direction. source: each source begins with the target language's
     tag; target: each target does; both: each side begins with its own language's tag. null is source if the training
     corpora have several target languages, and otherwise no tags."""
-    language_tag: Annotated[
-        str,
-        Field(pattern=r"^[^\s{}]*\{\}[^\s{}]*$"),
-        expecting("should have {} in place of a language code and no spaces, such as <2{}>"),
-    ] = "<2{}>"
+    language_tag: Annotated[str, Field(pattern=r"^[^\s{}]*\{\}[^\s{}]*$")] = "<2{}>"
     """The tag of a language, with {} for its code; one learnt subword."""
     languages: tuple[LanguageCode, ...] = ()
     """More languages that the model knows. An import of a multilingual model names all of its languages here."""

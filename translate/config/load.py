@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from translate.config.data import LANGUAGE_CODE, DataConfig, by_name, is_by_name
+from translate.config.data import DataConfig, by_name, is_by_name
 from translate.config.errors import REMOVED_KEYS, explain
 from translate.config.inherit import inherit
 from translate.config.languages import Languages
@@ -222,8 +222,8 @@ def _merge(below: Any, above: Any, key: str, origins: dict[str, Origin], new_ori
         items = {str(index): item for index, item in enumerate(below)}
         if wrong := [name for name in above if name not in items]:
             dotted = join_key(key, wrong[0])
-            problem = f"{wrong[0]!r} is not an index of a list of {len(below)}, counted from 0, as in {key}.0"
-            raise InputError(f"{new_origins[dotted]}: {dotted}: {problem}")
+            place = new_origins[dotted]
+            raise InputError(f"{dotted} ({place}): not an index of a list of {len(below)}, counted from {key}.0")
         return list(_merge(items, above, key, origins, new_origins).values())
     if isinstance(below, dict) and isinstance(above, dict):
         # A corpus that names its kind and more is another text, without the old one's licence; so are corpora by name.
@@ -270,11 +270,10 @@ def find_config(name: str, *, beside: Path | None = None) -> Path:
         if os.path.exists(candidate) and not os.path.isdir(candidate):  # it may be a pipe
             return candidate
     looked = ", ".join(dict.fromkeys(shown_path(candidate) for candidate in candidates))
-    what = f"{name!r} is a directory, not a config" if name and os.path.isdir(candidates[0]) else f"no config {name!r}"
     similar = [found for found in nearest_paths(candidates[0], Path("runs")) if found.endswith("ml") or is_run(found)]
     meant = did_you_mean(similar + nearest(path.stem, preset_names(), cutoff=0.75))
-    others = f"the presets are {', '.join(preset_names())}" if len(candidates) > 1 else "`translate runs` lists runs"
-    raise InputError(f"{what}: looked for {looked}; {others}{meant}")
+    presets = ", ".join(preset_names())
+    raise InputError(f"no config file or run {name!r}: looked for {looked}; the presets are {presets}{meant}")
 
 
 def _candidates(name: str, origin: Origin | None, *, root: Path | None = None) -> list[Path]:
@@ -315,7 +314,7 @@ def _is_written_by_user(origin: Origin) -> bool:
 
 
 def _check_languages(config: Config, origins: Mapping[str, Origin]) -> None:
-    """Check that the languages of `data` are codes that a training corpus has, if the user writes them, and have tags.
+    """Check that the languages of `data.languages` have tags.
 
     A fine-tuned run may have tags of further languages: see `runs.initial.check_languages`.
     """
@@ -327,19 +326,6 @@ def _check_languages(config: Config, origins: Mapping[str, Origin]) -> None:
             f'data.languages: "{untagged[0]}"{where} has no tag, because no corpus of data.train gives it one: train on'
             " it, leave it out, or start from a run that knows it (training.initialize_from)"
         )
-    for side, name in enumerate(("source_language", "target_language")):
-        code, origin = getattr(data, name), origins.get(f"data.{name}")
-        known = sorted({data.direction_of(corpus)[side] for corpus in data.train})
-        is_default = code == DataConfig.model_fields[name].default  # which a config that states everything has too
-        if not known or is_default or origin is None or not _is_written_by_user(origin):
-            continue
-        given = f'data.{name} = "{code}" ({origin})'
-        if not re.fullmatch(LANGUAGE_CODE, code):
-            raise InputError(f"{given}: should be the code of a language, such as de or deu_Latn")
-        if code not in (*known, *data.languages):
-            raise InputError(
-                f"{given}: all corpora of data.train name their own, {', '.join(known)}: leave it out, or correct them"
-            )
 
 
 def _follow_directions(document: Document, data: DataConfig) -> None:
@@ -370,10 +356,8 @@ def _find_files(config: Config, origins: dict[str, Origin], *, required: bool) -
                     problems.append(f"{key} = {str(found)!r}: a run cannot keep a path that is not UTF-8; rename it")
                 return found
         looked = ", ".join(dict.fromkeys(os.path.abspath(candidate) for candidate in candidates))
-        missing = "no such folder" if key == "data.root" else "no such file"
-        problem = "is a folder, not a file" if key != "data.root" and any(map(os.path.isdir, candidates)) else missing
-        where = f" ({origin})" if origin else ""
-        problems.append(f"{key} = {path}: {problem}{where}; looked for {looked}")
+        kind, where = "folder" if key == "data.root" else "file", f" ({origin})" if origin else ""
+        problems.append(f"{key} = {path}: no such {kind}{where}; looked for {looked}")
         return Path(name)
 
     def replace_paths(value: Any, key: str) -> Any:
@@ -393,8 +377,6 @@ def _find_files(config: Config, origins: dict[str, Origin], *, required: bool) -
 
     root = config.data.root and find(config.data.root, "data.root")
     found = typing.cast(Config, replace_paths(config, ""))
-    if len(problems) > 1 and root is None:
-        problems.append("If they are all in another folder, name it with data.root=DIR")
     if required and problems:
         raise InputError("\n".join(problems))
     return found

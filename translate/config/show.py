@@ -82,21 +82,22 @@ def json_schema() -> str:
         "title": "Extends",
         "description": "Path or preset name of a config that supplies the values left out here.",
     }
-    data = schema["$defs"]["DataConfig"]["properties"]
-    train = data["train"]
+    train = schema["$defs"]["DataConfig"]["properties"]["train"]
     train["anyOf"] = [{"type": train.pop("type"), "items": (corpus := train.pop("items"))}, corpus]
-    for by_name in (data["validation"]["anyOf"][0]["anyOf"][1], data["validation_also"], data["test"]):
-        by_name["additionalProperties"] = False
-        for corpus in by_name["patternProperties"].values():
-            corpus["anyOf"].append({"type": "null", "description": "Removes this corpus."})
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 
 def _allow_extension(part: dict[str, Any]) -> dict[str, Any]:
-    """Require nothing: a file that extends another may give any part of a corpus, which may match several kinds."""
+    """Require nothing: a file that extends another may give any part of a corpus, which may match several kinds.
+
+    With null it removes a named corpus.
+    """
     part.pop("required", None)
     if "oneOf" in part:
         part.pop("discriminator", None)
         part["anyOf"] = part.pop("oneOf")
+    for named in part.get("patternProperties", {}).values():
+        named.get("anyOf", []).append({"type": "null"})
+        part["additionalProperties"] = False
     return part

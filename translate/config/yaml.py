@@ -81,9 +81,8 @@ def read_yaml(path: Path, *, dotted_keys: bool = False, may_be_pipe: bool = True
     try:
         text = read_input(path, may_be_pipe=may_be_pipe).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        before, wrong = error.object[: error.start], error.object[error.start]
-        place, byte = Origin(path, before.count(b"\n") + 1), len(before) - before.rfind(b"\n")
-        raise InputError(f"{place}: byte {byte} of the line (0x{wrong:02x}) is not UTF-8; convert the file") from error
+        place, wrong = Origin(path, error.object.count(b"\n", 0, error.start) + 1), error.object[error.start]
+        raise InputError(f"{place}: the byte 0x{wrong:02x} is not UTF-8; convert the file") from error
     value, origins = parse_yaml(text, path=path, dotted_keys=dotted_keys)
     if not isinstance(value, dict | None):
         what = "a list" if isinstance(value, list) else "one value"
@@ -152,9 +151,7 @@ def parse_yaml(
             node = yaml.ScalarNode(f"{_TAG}str", text.strip())
         return None if node is None else build(node, key), origins
     except yaml.reader.ReaderError as problem:
-        mark = yaml.Mark("", problem.position, text.count("\n", 0, problem.position), 0, None, 0)
-        character = chr(int(problem.character))
-        raise error(mark, f"not valid YAML: the character {character!r} is not allowed") from problem
+        raise error(None, f"not valid YAML: the character {chr(int(problem.character))!r} is not allowed") from problem
     except yaml.MarkedYAMLError as problem:
         reason = ", ".join(part for part in (problem.context, problem.problem) if part)
         raise error(problem.problem_mark, f"not valid YAML: {reason}") from problem

@@ -5,7 +5,7 @@ Text without a new entry is segmented as before, because a new entry only matche
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
 from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]  # made on import
@@ -27,18 +27,15 @@ def extend_tokenizers(
 
     A joint vocabulary gets the characters of both sides.
     """
-    source, target, vocabulary = tokenizers
+    source, target, _ = tokenizers
     if not config.add_characters:
         sources = targets = ()
     missing = partial(missing_characters, coverage=config.character_coverage, pieces=config.add_pieces)
     if source is target:
-        joint = add_pieces(source, config.add_pieces, missing(source, [sources, targets]))
-        return Tokenizers(joint, joint, vocabulary)
-    of_source, of_target = missing(source, [sources]), missing(target, [targets])
-    if vocabulary == "joint":  # an imported model segments the two sides differently, but with the same ids
-        of_source = of_target = list(dict.fromkeys(of_source + of_target))
-    new_source = add_pieces(source, config.add_pieces, of_source)
-    return Tokenizers(new_source, add_pieces(target, config.add_pieces, of_target), vocabulary)
+        of_source = of_target = missing(source, [sources, targets])
+    else:
+        of_source, of_target = missing(source, [sources]), missing(target, [targets])
+    return _extend_sides(tokenizers, lambda side, new: add_pieces(side, config.add_pieces, new), of_source, of_target)
 
 
 def add_tags(tokenizers: Tokenizers, source_tags: Sequence[str], target_tags: Sequence[str]) -> Tokenizers:
@@ -49,11 +46,20 @@ def add_tags(tokenizers: Tokenizers, source_tags: Sequence[str], target_tags: Se
     Raises:
         InputError: The tokenizer does not read a tag as one subword.
     """
+    return _extend_sides(tokenizers, _add_tags, source_tags, target_tags)
+
+
+def _extend_sides(
+    tokenizers: Tokenizers,
+    add: Callable[[Tokenizer, Sequence[str]], Tokenizer],
+    of_source: Sequence[str],
+    of_target: Sequence[str],
+) -> Tokenizers:
     source, target, vocabulary = tokenizers
-    if vocabulary == "joint":
-        source_tags = target_tags = list(dict.fromkeys([*source_tags, *target_tags]))
-    new_source = _add_tags(source, source_tags)
-    return Tokenizers(new_source, new_source if source is target else _add_tags(target, target_tags), vocabulary)
+    if vocabulary == "joint":  # perhaps of an imported model, which segments the sides differently, with the same ids
+        of_source = of_target = list(dict.fromkeys([*of_source, *of_target]))
+    new_source = add(source, of_source)
+    return Tokenizers(new_source, new_source if source is target else add(target, of_target), vocabulary)
 
 
 def _add_tags(tokenizer: Tokenizer, tags: Sequence[str]) -> Tokenizer:

@@ -108,9 +108,10 @@ def _flat_pairs(corpus: TsvCorpus | TableCorpus) -> Iterator[tuple[str, str]]:
     source, target = (header.index(column) if isinstance(column, str) else column for column in given)
     if first and len(first) <= max(source, target):
         counted = "" if header else ", counted from 0,"
-        problem = f"{len(first)} tab-separated column{'s' * (len(first) > 1)}, but source_column = {given[0]!r}"
-        problem += f" and target_column = {given[1]!r}{counted} need {max(source, target) + 1}"
-        raise InputError(f"{corpus.path}, line {start}: {problem}")
+        needed = (
+            f"source_column = {given[0]!r} and target_column = {given[1]!r}{counted} need {max(source, target) + 1}"
+        )
+        raise InputError(f"{corpus.path}, line {start}: has {len(first)} tab-separated cells, but {needed}")
     for line, row in chain([] if has_header or not first else [(start, first)], rows):
         if len(row) != len(first):
             problem = f"has {len(row)} cell{'s' * (len(row) > 1)}, and the first line has {len(first)}"
@@ -379,12 +380,8 @@ def _reading(name: str, kind: str) -> Iterator[None]:
         while isinstance(cause.__cause__, Exception):  # `datasets` wraps it in one that says `generation failed`
             cause = cause.__cause__
         reason = f"{type(cause).__name__}: {str(cause).strip()}".partition("\n")[0]
-        if kind != "hub":
-            raise InputError(f"{name}: cannot be read as {kind} ({reason})") from error
-        raise InputError(
-            f"{name} could not be loaded from the Hugging Face Hub ({reason}); check the network and the names,"
-            " or download the data and use its files"
-        ) from error
+        source = "a data set of the Hugging Face Hub" if kind == "hub" else kind
+        raise InputError(f"{name}: cannot be read as {source} ({reason})") from error
 
 
 def _load(corpus: HubCorpus, **options: bool) -> Any:

@@ -11,14 +11,12 @@ import zlib
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import BinaryIO, overload
 
 from translate.errors import InputError
 from translate.files import describe_binary, open_input, open_standard_input, read_input
 
-_MOST_LINE_BYTES = 2**30
 _CHUNK_LINES = 1000
 _LINE_BREAKS = re.compile("[\\0\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 
@@ -39,11 +37,9 @@ def iterate_lines(stream: io.BufferedIOBase | BinaryIO, name: str) -> Iterator[s
     Raises:
         InputError: A line is not UTF-8 or has a NUL, or the stream begins like a binary or compressed file or UTF-16.
     """
-    for number, line in enumerate(iter(partial(stream.readline, _MOST_LINE_BYTES), b""), start=1):
+    for number, line in enumerate(stream, start=1):
         if number == 1 and (binary := describe_binary(line)):
             raise InputError(f"{name}: {binary}")
-        if len(line) >= _MOST_LINE_BYTES:  # as in an endless device
-            raise InputError(f"{name}, line {number}: has {_MOST_LINE_BYTES // 2**20} MiB or more, so it is not text")
         line = line.removesuffix(b"\n").removesuffix(b"\r")
         if b"\0" in line:
             raise InputError(

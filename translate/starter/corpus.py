@@ -1,6 +1,5 @@
 """Text that has no config yet: what a user named, its languages, and which of its pairs are held out."""
 
-import logging
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -24,8 +23,6 @@ from translate.language_codes import find_language
 from translate.lint.findings import KINDS
 from translate.lint.near_duplicates import near_duplicate_hashes
 from translate.trigrams import are_in_one_language
-
-logger = logging.getLogger(__name__)
 
 _KINDS = {suffix: kind for kind, form in FORMATS.items() for suffix in form.suffixes}
 _CODE = re.compile("(?!id$|ID$)([a-z]{2}|[A-Z]{2})|([a-z]{2,3}|[A-Z]{2,3})[-_][A-Za-z]{2,4}")  # id numbers rows
@@ -58,11 +55,11 @@ def find_corpora(
     path, codes = Path(source), (from_, to)
     suffix = _suffix(path)
     if target is not None:
-        endings = [_suffix(each)[1:] for each in (path, target)]
-        for each in (path, target):
-            require_file(each)
-            if _suffix(each).lower() in _KINDS:
-                raise InputError(f"{each}: is a table, judging by its name, and has both languages: name no other file")
+        endings = [_suffix(file)[1:] for file in (path, target)]
+        for file in (path, target):
+            require_file(file)
+            if _suffix(file).lower() in _KINDS:
+                raise InputError(f"{file}: is a table, judging by its name, and has both languages: name no other file")
         found = [code or (end if _CODE.fullmatch(end) else None) for code, end in zip(codes, endings, strict=True)]
         direction = _direction(found, f"the names {path.name} and {target.name} do not end in language codes")
         if endings == [direction.target, direction.source]:
@@ -78,8 +75,6 @@ def find_corpora(
     subset, splits = hub_columns(source, codes)
     parts = {"train": "train" if "train" in splits else next(iter(splits))}
     parts |= {each: each for each in ("validation", "test") if {"validation", "test"} <= splits.keys()}
-    if unused := splits.keys() - parts.values():
-        logger.info(f"{source}: of its splits, {', '.join(sorted(unused))} will not be used")
     direction, chosen = _choose_columns(source, splits[parts["train"]], codes, "fields")
     named = {"dataset": source, "subset": subset, **chosen}
     return direction, {part: HubCorpus.model_validate({"split": split, **named}) for part, split in parts.items()}
@@ -119,9 +114,6 @@ def _choose_columns(
         if None not in found:
             return direction, dict(zip(_COLUMNS, (columns[names.index(name)] for name in found if name), strict=True))
     if len(columns) == 2 and not languages and naming != "header":
-        if not names:
-            wanted = f"if that is a header, write the codes there, such as {direction.source} and {direction.target}"
-            logger.info(f"{place}: has no line with the names of its columns: its first pair is {shown}; {wanted}")
         return direction, dict(zip(_COLUMNS, columns if names else (0, 1), strict=True))
     problem = f"no columns are named {' and '.join(direction)}, or source and target; it has {shown}"
     raise InputError(f"{place}: {problem}{'; write a first line with such names' * is_line}")
@@ -201,12 +193,9 @@ def split_pairs(corpus: ParallelCorpus, held_out: Mapping[str, ParallelCorpus]) 
     left_out = +left_out  # without reasons that leave nothing out
     if (num_left := len(is_equal) - left_out.total()) < _FEWEST_PAIRS:
         counts = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
-        way = "Write one sentence on each line"
-        if any(len(line) > _MOST_CHARACTERS and "\r" in line for side in corpus[1:3] for line in side):
-            way = "Its lines end in CR alone, as on old Macs: convert it with tr '\\r' '\\n'"
         raise InputError(
             f"{corpus.name}: {num_left:,} of {len(is_equal):,} pairs can be used{counts and f' ({counts})'}, and a"
-            f" model learns nothing from fewer than {_FEWEST_PAIRS:,}. {way}, find more text,"
+            f" model learns nothing from fewer than {_FEWEST_PAIRS:,}. Write one sentence on each line, find more text,"
             " or fine-tune a model that others have trained: `translate import --help`, docs/opus-mt.md"
         )
     return Split({"train": usable[~is_taken], **parts}, left_out)
