@@ -162,14 +162,14 @@ def is_by_name(value: object) -> bool:
     """Whether a value of `data.validation` maps names to corpora, and is not one corpus or some of its keys."""
     if not isinstance(value, dict) or not value or value.keys() & {"kind", "augment"}:
         return False
-    return all(isinstance(each, dict | WeightedCorpus) for each in value.values())
+    return all(isinstance(corpus, dict | WeightedCorpus) for corpus in value.values())
 
 
 def by_name(corpora: Any) -> dict[str, Any]:
     """The corpora in a value of `data` by name: in a list by the index, and a single one by an empty name."""
     if isinstance(corpora, list | tuple):
         return {str(index): corpus for index, corpus in enumerate(corpora)}
-    if isinstance(corpora, dict) and all(isinstance(each, dict | WeightedCorpus) for each in corpora.values()):
+    if isinstance(corpora, dict) and all(isinstance(corpus, dict | WeightedCorpus) for corpus in corpora.values()):
         return corpora
     return {} if corpora is None else {"": corpora}
 
@@ -270,7 +270,8 @@ class DataConfig(Section):
         """The corpora of these kinds, or all held-out ones, by their keys: `data.train.0`, `data.test.news`."""
         found: dict[str, Corpus] = {}
         for kind in kinds or ("validation", "validation_also", "test"):
-            found |= {f"data.{kind}.{name}".rstrip("."): each for name, each in by_name(getattr(self, kind)).items()}
+            named = by_name(getattr(self, kind))
+            found |= {f"data.{kind}.{name}".rstrip("."): corpus for name, corpus in named.items()}
         return found
 
     def keys_by_name(self) -> dict[str, str]:
@@ -290,7 +291,7 @@ class DataConfig(Section):
     @field_validator("train")
     @classmethod
     def _check_languages(cls, corpora: tuple[Corpus, ...]) -> tuple[Corpus, ...]:
-        named = [index for index, each in enumerate(corpora) if each.source_language or each.target_language]
+        named = [index for index, corpus in enumerate(corpora) if corpus.source_language or corpus.target_language]
         unnamed = [index for index in range(len(corpora)) if index not in named]
         if named and unnamed:
             hint = "give it its source_language and target_language"

@@ -104,7 +104,7 @@ def _suggestion(key: str, location: tuple[int | str, ...]) -> str:
         return did_you_mean(nearest_keys(key))
     # A section of a corpus, or a corpus, whose kind precedes the key.
     kinds = typing.get_args(typing.get_args(Corpus)[0])
-    by_kind = {kind: each for each in kinds for kind in typing.get_args(each.model_fields["kind"].annotation)}
+    by_kind = {kind: section for section in kinds for kind in typing.get_args(section.model_fields["kind"].annotation)}
     section = by_kind.get(location[-2], Augmentation)
     return did_you_mean([join_key(parent, name) for name in nearest(last, section.model_fields)])
 
@@ -117,4 +117,4 @@ def nearest_keys(key: str) -> list[str]:
     anywhere = [name for names in sections.values() for name in names]
     near = nearest(last, anywhere, cutoff=0.8) or nearest(last, sections.get(parent, {}))
     keys = [join_key(section, name) for section, names in sections.items() for name in names if name in near]
-    return [each for each in keys if parent and each.startswith(f"{parent}.")] or keys[:3]
+    return [name for name in keys if parent and name.startswith(f"{parent}.")] or keys[:3]

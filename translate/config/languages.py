@@ -37,9 +37,9 @@ class Languages:
         self.mutual = data.languages
         """Languages that the model translates to each other, even if no training corpus has the pair."""
         self.sources, self.targets = (
-            list(dict.fromkeys([*(each[side] for each in self.directions), *self.mutual])) for side in (0, 1)
+            list(dict.fromkeys([*(direction[side] for direction in self.directions), *self.mutual])) for side in (0, 1)
         )
-        targets = {each.target for each in self.directions} or {data.target_language} & {*self.mutual}
+        targets = {direction.target for direction in self.directions} or {data.target_language} & {*self.mutual}
         self.default_target = targets.pop() if len(targets) == 1 else None
         """The target of a text that names none and whose own language is in no direction; None: it must name one."""
         trained_targets = {target for _, target in trained}
@@ -78,7 +78,7 @@ class Languages:
     def targets_of(self, source: str) -> list[str]:
         """The languages to offer for a source: those that it is trained with, and the other mutual ones."""
         others = self.mutual if source in self.mutual else ()
-        trained = [each.target for each in self.directions if each.source == source]
+        trained = [direction.target for direction in self.directions if direction.source == source]
         first = [self.default_target] if self.default_target in others else []
         return list(dict.fromkeys([*trained, *(code for code in (*first, *others) if code != source)]))
 
@@ -174,10 +174,10 @@ class Languages:
             from_ = default.source
         if from_ == UNKNOWN and UNKNOWN not in self.sources:
             from_ = None
-        usual = [each for each in self.directions if to in (None, each.target) and from_ in (None, each.source)]
+        usual = [pair for pair in self.directions if to in (None, pair.target) and from_ in (None, pair.source)]
         if to is not None and to == from_ and not usual:
             raise InputError(f"both languages are {to}: change one of them ({names[0]}; {names[1]})")
-        sources, targets = ({each[side] for each in usual} for side in (0, 1))
+        sources, targets = ({pair[side] for pair in usual} for side in (0, 1))
         if to is None and not usual and from_ != self.default_target:
             to = self.default_target
         if to is None and len(targets) != 1:
@@ -210,6 +210,6 @@ def list_some(names: Sequence[str], *, near: str = "") -> str:
     """
     if len(names) <= _MOST_SHOWN:
         return ", ".join(names)
-    begins = [each for each in names if near and (each.startswith(near) or near.startswith(each))]
+    begins = [name for name in names if near and (name.startswith(near) or near.startswith(name))]
     shown = list(dict.fromkeys([*nearest(near, names), *begins, *names]))[:_FEW]
     return f"{', '.join(shown)} and {len(names) - len(shown)} more"

@@ -88,12 +88,12 @@ def balance_directions(corpora: Sequence[ParallelCorpus], temperature: float | N
     Source: Arivazhagan et al. 2019, https://arxiv.org/abs/1907.05019.
     """
     sizes: dict[Direction | None, float] = {}
-    for each in corpora:
-        sizes[each.direction] = sizes.get(each.direction, 0.0) + each.weight * len(each.sources)
+    for corpus in corpora:
+        sizes[corpus.direction] = sizes.get(corpus.direction, 0.0) + corpus.weight * len(corpus.sources)
     exponent = 1.0 - 1.0 / (temperature or 1.0)
     # Rounded, because the last bits of a power differ between machines, and `data_fingerprint` covers the weights.
     factors = {direction: round((max(sizes.values()) / size) ** exponent, 9) for direction, size in sizes.items()}
-    return [each._replace(weight=each.weight * factors[each.direction]) for each in corpora]
+    return [corpus._replace(weight=corpus.weight * factors[corpus.direction]) for corpus in corpora]
 
 
 def repeat_by_weight(corpus: ParallelCorpus) -> ParallelCorpus:
@@ -212,9 +212,9 @@ class JoinedText(Lines):
 
 def join_texts(corpora: Iterable[ParallelCorpus], *, with_tags: bool = False) -> tuple[JoinedText, JoinedText]:
     """All sources and all targets of some corpora, optionally with the tags of their corpora."""
-    found = [each if with_tags else each._replace(source_tag=None, target_tag=None) for each in corpora]
-    sources = JoinedText([each.sources for each in found], [each.source_tag for each in found])
-    return sources, JoinedText([each.targets for each in found], [each.target_tag for each in found])
+    found = [corpus if with_tags else corpus._replace(source_tag=None, target_tag=None) for corpus in corpora]
+    sources = JoinedText([corpus.sources for corpus in found], [corpus.source_tag for corpus in found])
+    return sources, JoinedText([corpus.targets for corpus in found], [corpus.target_tag for corpus in found])
 
 
 def store_pairs(chunks: Iterable[PairChunk], *, name: str) -> tuple[Sequence[str], Sequence[str]]:

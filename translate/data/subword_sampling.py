@@ -51,17 +51,17 @@ class SubwordSampler:
         types = ModelProto.SentencePiece
         model = ModelProto.FromString(model_bytes)
         entries = list(enumerate(model.pieces))
-        usable = [(token, each) for token, each in entries if each.type in (types.NORMAL, types.USER_DEFINED)]
-        unused = [(token, each) for token, each in entries if each.type == types.UNUSED]  # of imported models
-        self._unused = {each.piece for _, each in unused}
+        usable = [(token, entry) for token, entry in entries if entry.type in (types.NORMAL, types.USER_DEFINED)]
+        unused = [(token, entry) for token, entry in entries if entry.type == types.UNUSED]  # of imported models
+        self._unused = {entry.piece for _, entry in unused}
         self._is_bpe = model.trainer_spec.model_type == model.trainer_spec.BPE
-        self._ids = {each.piece: token if token < self.vocab_size else UNK_ID for token, each in usable}
+        self._ids = {entry.piece: token if token < self.vocab_size else UNK_ID for token, entry in usable}
         # BPE's scores are the ranks of the merges, also of unused pieces, which are split again; unigram's are
         # logarithms of probabilities.
-        self._scores = {each.piece: each.score for _, each in (usable + unused if self._is_bpe else usable)}
-        self._symbols = {each.piece for _, each in usable if each.type == types.USER_DEFINED}  # never split
-        self._unused_ids = {each.piece: token for token, each in unused if token < self.vocab_size}
-        self._byte_ids = {int(each.piece[1:-1], 16): token for token, each in entries if each.type == types.BYTE}
+        self._scores = {entry.piece: entry.score for _, entry in (usable + unused if self._is_bpe else usable)}
+        self._symbols = {entry.piece for _, entry in usable if entry.type == types.USER_DEFINED}  # never split
+        self._unused_ids = {entry.piece: token for token, entry in unused if token < self.vocab_size}
+        self._byte_ids = {int(entry.piece[1:-1], 16): token for token, entry in entries if entry.type == types.BYTE}
         symbols = sorted(self._symbols, key=len, reverse=True)
         self._symbol_pattern = re.compile(f"({'|'.join(map(re.escape, symbols)) or '(?!)'})")
         self._max_length = max(map(len, self._ids), default=1)

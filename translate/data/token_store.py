@@ -123,7 +123,7 @@ def write_tokens(chunks: Iterable[TokenChunk], file: BinaryIO) -> None:
     for chunk in chunks:
         lengths.append(chunk.lengths)
         file.write(chunk.ids.data)
-    file.writelines(each.data for each in lengths)
+    file.writelines(array.data for array in lengths)
 
 
 def flatten(lines: Sequence[Sequence[int]], *, vocab_size: int = 2**31) -> TokenChunk:

@@ -74,7 +74,7 @@ def find_corpora(
         raise InputError(f"{source}: name the file with its translations too; tables end in {', '.join(_KINDS)}")
     subset, splits = hub_columns(source, codes)
     parts = {"train": "train" if "train" in splits else next(iter(splits))}
-    parts |= {each: each for each in ("validation", "test") if {"validation", "test"} <= splits.keys()}
+    parts |= {name: name for name in ("validation", "test") if {"validation", "test"} <= splits.keys()}
     direction, chosen = _choose_columns(source, splits[parts["train"]], codes, "fields")
     named = {"dataset": source, "subset": subset, **chosen}
     return direction, {part: HubCorpus.model_validate({"split": split, **named}) for part, split in parts.items()}
@@ -136,7 +136,7 @@ def read_named(corpora: Mapping[str, Corpus]) -> dict[str, ParallelCorpus]:
     Raises:
         InputError: A corpus is damaged, misaligned or empty, or both sides seem to be in the same language.
     """
-    read = {part: read_corpus(each, key=f"{part.replace('train', 'training')} text") for part, each in corpora.items()}
+    read = {part: read_corpus(text, key=f"{part.replace('train', 'training')} text") for part, text in corpora.items()}
     name, sources, targets = read["train"][:3]
     if are_in_one_language(sources[:_JUDGED_LINES], targets[:_JUDGED_LINES]):
         raise InputError(f"{name}: both sides seem to be in the same language: check that the right files are named")

@@ -60,7 +60,7 @@ def choose_settings(
     most = 45 * num_tokens[1]  # parameters: 28 d² in two layers, and d for each subword
     if 3 * 28 * 256**2 + 256 * size <= most:
         return "multi30k", num_epochs, settings
-    width = max((each for each in (128, 192) if 2 * 28 * each**2 + each * size <= most), default=64)
+    width = max((d_model for d_model in (128, 192) if 2 * 28 * d_model**2 + d_model * size <= most), default=64)
     return "demo", num_epochs, settings | {"model.d_model": width, "model.d_ff": 4 * width, "model.dropout": 0.3}
 
 
