@@ -27,7 +27,7 @@ def inherit(document: Document, base: Config, *, run: Path, not_own: Container[s
     """Add the base run's values for all keys that the user does not give.
 
     Args:
-        not_own: Keys whose values do not come from the user, so the run's values replace them.
+        not_own: Keys whose values come from a preset or another run, not from the user: the run's values replace them.
 
     Raises:
         InputError: The config contradicts the run's weights or tokenizer.

@@ -41,7 +41,8 @@ class Languages:
         )
         targets = {direction.target for direction in self.directions} or {data.target_language} & {*self.mutual}
         self.default_target = targets.pop() if len(targets) == 1 else None
-        """The target of a text that names none and whose own language is in no direction; None: it must name one."""
+        """The language to translate to if a text names none and its own language is in no direction; None: a text must
+        name one."""
         trained_targets = {target for _, target in trained}
         self.tags = data.language_tags or ("source" if len(trained_targets) > 1 else None)
         """The side that has language tags: see `data.language_tags`; None: neither."""

@@ -37,7 +37,7 @@ _DOTTED_KEY = re.compile(r"[\w-]{1,100}(\.[\w-]{1,100}){0,9}")  # no section is 
 
 
 class LoadedConfig(NamedTuple):
-    """A config and the origin of its values by dotted key; a key without origin has its default."""
+    """A config, and the origin of each value by its dotted key; a key without an origin has its default."""
 
     config: Config
     origins: dict[str, Origin]
@@ -329,7 +329,7 @@ def _check_languages(config: Config, origins: Mapping[str, Origin]) -> None:
 
 
 def _follow_directions(document: Document, data: DataConfig) -> None:
-    """Move the origins of corpora whose keys have changed, because `both_directions` makes two corpora of one."""
+    """Give the origins of corpora their new keys, because `both_directions` has made two corpora of one."""
     before = dict(document.origins)
     for kind in ("train", "validation", "validation_also", "test"):
         named = by_name(document.values.get("data", {}).get(kind))

@@ -23,10 +23,12 @@ def resolved_yaml(config: Config) -> str:
 
 
 def annotated_yaml(loaded: LoadedConfig, *, describe: bool = False, is_whole: bool = True) -> str:
-    """Write a config as YAML, with the place where each value was given, and the meaning above if wanted.
+    """Write a config as YAML, with the place where each value was given.
 
-    If it is not whole, values that equal the defaults are left out, unless a run that is fine-tuned could have others:
-    it can be read as a config all the same.
+    Args:
+        describe: Whether the meaning of each key is written above it.
+        is_whole: Whether values that equal the defaults are written too. Without them, the text still gives the same
+            config: what the config of a fine-tuning states itself is always written.
     """
     (config, origins), run = loaded, loaded.config.training.initialize_from
     own = [key for key, origin in origins.items() if run and origin.path != run / "config.yaml"]

@@ -1,7 +1,7 @@
 """Prefetching: during a step, one thread makes the batches of the next steps, and another plans the next epoch.
 
-The threads do not change the batches, which are a function of the seed and the epoch and come in order. An epoch is
-planned when training reaches the epoch before it. So the processes of a training run, which stop after the same step,
+The batches are a function of the seed and the epoch, whatever the threads do, and they come in order. An epoch is
+planned when training reaches the epoch before it. All processes of a training run stop after the same step, so they
 have planned the same epochs, and none waits for another.
 """
 

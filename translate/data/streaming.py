@@ -159,7 +159,7 @@ class TrainingStreams:
         """Where the last segments begin in each stream; these segments can be read directly."""
         self._next = 0  # number of the segment that the streams read next
         self.first = self.segment(0)
-        """The first segment, which represents all of the data where the rest cannot be read."""
+        """The first segment. Whatever needs the text before training, such as the tokenizer, is made from it alone."""
 
     @property
     def identity(self) -> str:
@@ -210,12 +210,16 @@ class StreamedBatches:
         """The filter's reports on the first segment, once that is prepared."""
 
     def continue_from(self, number: int, position: dict[str, Any] | None) -> None:
-        """Begin with segment `number`, at the result of `position` for it, as read from JSON; None: read up to it."""
+        """Continue with segment `number`.
+
+        Args:
+            position: What `position(number)` returned, as read from JSON; None: all segments before it are read again.
+        """
         if position is not None:
             self._streams.positions[number] = [StreamPosition(**place) for place in position["places"]]
 
     def position(self, number: int) -> dict[str, Any] | None:
-        """Where a segment begins, for JSON: one of the last few, or the one that `continue_from` begins with."""
+        """Where one of the last few segments begins, as JSON; None for any other segment."""
         positions = self._streams.positions.get(number)
         return None if positions is None else {"segment": number, "places": [place._asdict() for place in positions]}
 

@@ -42,7 +42,7 @@ class FileArray:
         return np.frombuffer(data, dtype=self._dtype)
 
     def map(self) -> NDArray[np.integer]:
-        """The whole array; pages that have been read stay in memory until it is no longer used."""
+        """The whole array, mapped into memory: pages that were read stay there until the array is no longer used."""
         if self.size == 0:  # an empty file cannot be mapped
             return np.empty(0, dtype=self._dtype)
         with self._lock:
