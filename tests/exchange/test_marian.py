@@ -130,7 +130,7 @@ def test_layouts(write_marian: WriteMarian, german: list[str], tmp_path: Path, o
         ({"damage": ("opus.npz", b"PK")}, "opus.npz: is damaged, or not a model"),
         ({"damage": ("source.spm", b"\xff")}, "source.spm: is not a SentencePiece model (1 bytes)"),
         ({"damage": ("decoder.yml", b"models: [a.npz, b.npz]")}, "decoder.yml names a.npz, b.npz in `models`"),
-        ({"damage": ("decoder.yml", b"vocabs: [")}, "decoder.yml:1:10: not valid YAML"),
+        ({"damage": ("decoder.yml", b"vocabs: [")}, "decoder.yml:1: not valid YAML"),
         ({"damage": ("decoder.yml", b"models: 5")}, ": is damaged, or not a model that can be imported: "),
         ({"damage": ("opus.vocab.yml", b"{}")}, "is damaged, or not a model"),
     ],
