@@ -88,7 +88,7 @@ def test_tsv_columns_by_the_names_of_its_header(tmp_path: Path) -> None:
             read = read_corpus(corpus, key="data.train.0")
             assert (read.sources, read.targets) == (["eins", "zwei"], ["one", "two"])
             assert survey_corpus("data.train.0", read, corpus).unit == "row"  # the first pair is row 1
-    for source, target, message in ("fr", "en", "'fr' .* id, de, en;"), ("de", 3, "line 1: has 3 .* 'de' .* 3 need 4"):
+    for source, target, message in ("fr", "en", "'fr' .* id, de, en;"), ("de", 3, "line 1: .* 'de' .* 3 need 4 .* 3$"):
         with pytest.raises(InputError, match=f"^data.train.0: {path}.*{message}"):
             read_corpus(TsvCorpus(path=path, source_column=source, target_column=target), key="data.train.0")
 

@@ -76,8 +76,6 @@ def open_stream(
     if isinstance(corpus, TableCorpus):
         yield from ((chunk, None) for chunk in read_table(corpus))
         return
-    # The error repeats what readers log about a broken file; messages about retried downloads are shown.
-    logging.getLogger("datasets.packaged_modules").setLevel(logging.CRITICAL + 1)
     with _reading(table_name(corpus), "hub"):
         with offline_if_unreachable():
             rows = _load(corpus, streaming=True)
@@ -107,11 +105,9 @@ def _flat_pairs(corpus: TsvCorpus | TableCorpus) -> Iterator[tuple[str, str]]:
     _check_columns(header, corpus)
     source, target = (header.index(column) if isinstance(column, str) else column for column in given)
     if first and len(first) <= max(source, target):
-        counted = "" if header else ", counted from 0,"
-        needed = (
-            f"source_column = {given[0]!r} and target_column = {given[1]!r}{counted} need {max(source, target) + 1}"
-        )
-        raise InputError(f"{corpus.path}, line {start}: has {len(first)} tab-separated cells, but {needed}")
+        chosen = f"source_column = {given[0]!r} and target_column = {given[1]!r}"
+        needed = f"{max(source, target) + 1} tab-separated columns, counted from 0, and the line has {len(first)}"
+        raise InputError(f"{corpus.path}, line {start}: {chosen} need {needed}")
     for line, row in chain([] if has_header or not first else [(start, first)], rows):
         if len(row) != len(first):
             problem = f"has {len(row)} cell{'s' * (len(row) > 1)}, and the first line has {len(first)}"
