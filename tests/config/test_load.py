@@ -13,7 +13,7 @@ from translate.config.data import HubCorpus, TextCorpus, TsvCorpus
 from translate.config.errors import REMOVED_KEYS
 from translate.config.load import LoadedConfig, load_config, read_resolved_config
 from translate.config.schema import Config
-from translate.config.show import annotated_yaml, resolved_yaml
+from translate.config.show import resolved_yaml
 from translate.config.yaml import preset_names
 from translate.errors import InputError
 
@@ -116,7 +116,6 @@ def test_corpora_in_both_directions_are_looked_for_where_each_was_named(tmp_path
 def test_a_corpus_of_another_kind_takes_the_old_ones_place() -> None:
     corpus = "{kind: hub, dataset: d, split: train, source_column: de, target_column: en}"
     expected = HubCorpus(dataset="d", split="train", source_column="de", target_column="en")
-    assert load(f"data.validation={corpus}").data.validation == expected
     assert load(f"data.train.0={corpus}").data.train[0] == expected
     assert extended(f"data: {{validation: {corpus}}}").config.data.validation == expected
     assert load("data.train.0.kind=tsv", "data.train.0.path=x").data.train[0] == TsvCorpus(path=Path("x"))
@@ -210,20 +209,6 @@ def test_missing_files_are_all_reported_with_the_places(tmp_path: Path, error: E
     message = error("data.root=none", name="folder/c.yaml", require_files=True)
     assert in_order(message, "data.root = none: ", "(command line)", f"{here}/none\n")
     assert load_config("folder/c.yaml").config.data.train == (TextCorpus(source=Path("a.de"), target=Path("..")),)
-
-
-def test_a_path_that_is_not_utf8(tmp_path: Path) -> None:
-    """It is shown escaped where no run keeps it, and a link to it is as good as any file."""
-    folder = tmp_path / "d\udcff"
-    folder.mkdir()
-    (folder / "a.de").touch()
-    (folder / "c.yaml").write_text("data:\n  train: [{kind: text, source: a.de, target: a.de}]\n")
-    shown = annotated_yaml(load_config(str(folder / "c.yaml")))
-    assert "c.yaml:2" in shown and shown.isascii()
-    Path("link.de").symlink_to(folder / "a.de")
-    Path("link.yaml").write_text("data:\n  train: [{kind: text, source: link.de, target: link.de}]\n")
-    (corpus,) = load_config("link.yaml", require_files=True).config.data.train
-    assert corpus == TextCorpus(source=tmp_path / "link.de", target=tmp_path / "link.de")
 
 
 def test_a_link_keeps_the_name_that_says_its_format(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def test_changes_by_hand(change: dict[str, float], expected: tuple[str, str]) ->
 
 
 def test_final_punctuation_stays_unless_both_sides_have_some_and_words_before_it() -> None:
-    for pair in [("Ja.", "Yes"), ("Ja ", "Yes."), (".", "Yes."), ("Ja.", "..."), ("", "")]:
+    for pair in [("Ja.", "Yes"), (".", "Yes."), ("", "")]:
         assert changed(*pair, drop_final_punctuation=1) == pair
     assert changed("Ja ?!", "Yes… ", drop_final_punctuation=1) == ("Ja", "Yes")
 
@@ -102,8 +102,6 @@ def test_a_held_out_corpus_is_changed_alike_in_every_run(tmp_path: Path) -> None
     long, short, again = read_held_out(Config(data=data), data.corpora("test")).values()
     assert short == again and short.augment is None
     assert list(short.sources[:1000]) == list(long.sources[:1000]) != lines[:1000]
-    pairs = list(zip(lines, long.sources, long.targets, strict=True))
-    assert sum(source != line for line, source, _ in pairs) == pytest.approx(0.65 * 1300, abs=60)
 
 
 @pytest.fixture
@@ -153,14 +151,10 @@ def test_an_epoch_is_changed_as_its_number_says(
 
 
 def test_what_is_not_changed_is_as_without_augmentation(corpora: list[ParallelCorpus], tokenizer: Tokenizer) -> None:
-    """The same pairs are chosen, and a chance of 0 changes nothing, not even the order."""
+    """A chance of 0 changes nothing, not even the order."""
     plain = [corpus._replace(augment=None) for corpus in corpora]
     none = [corpora[0]._replace(augment=Augmentation()), corpora[1]]
     assert values_of(batches_of(none, tokenizer).epoch(1)) == values_of(batches_of(plain, tokenizer).epoch(1))
-    changed_numbers, plain_numbers = (
-        [number for number, _, _ in texts(batches_of(each, tokenizer), 1, tokenizer)] for each in (corpora, plain)
-    )
-    assert changed_numbers == plain_numbers
 
 
 def test_a_changed_pair_that_is_too_long_stays_as_it_is(corpora: list[ParallelCorpus], tokenizer: Tokenizer) -> None:
