@@ -40,7 +40,7 @@ def test_clean(folder: Path) -> None:
     assert in_order(lines[1], "data.validation", "250 pairs") and "none" in lines[-3]
     for name in ("tokens", "vocabulary", "model", "memory", "speed", "training", "time"):
         assert any(line.startswith(f"{name:<11} ") for line in lines), result.stdout
-    assert re.search(r"\n {12} +6–10  █+ +\d+ +█+", result.stdout)
+    assert in_order(result.stdout, "\ntokens ", "source: ", "on average", "target: ", "longest")
     assert in_order(result.stdout, "\nexport ", "ctranslate2", "onnx", "huggingface", "model.norm = 'pre'")
     assert max(map(len, lines)) <= 120
     assert sorted(os.listdir(folder)) == before  # no run directory
@@ -67,7 +67,6 @@ def test_a_narrow_terminal_breaks_no_word(folder: Path, quick: None, monkeypatch
     assert max(len(line) for line in result.stdout.splitlines() if " " in line.strip()) <= 48
     keys = re.findall(r"\b(?:training|data|decoding)\.[a-z_.]+", unwrapped(result))
     assert {"training.warmup_steps", "training.max_steps", "data.validation"} <= {*keys}
-    assert re.search(r"\n {12} +6–10  █+ +\d+ +█+ +\d+\n", result.stdout)  # bars take what is left
 
 
 def test_frozen_parts_are_counted(folder: Path) -> None:
@@ -96,7 +95,5 @@ def test_json(folder: Path, quick: None, is_dirty: bool) -> None:
     assert document["marian_lacks"] == ["model.norm = 'pre' (it has 'post')"]
     assert [corpus["key"] for corpus in document["corpora"]] == ["data.train.0", "data.validation"]
     assert {finding["name"] for finding in document["findings"]} == {*["characters_in_bytes", "markup"] * is_dirty}
-    suspects = [each for corpus in document["corpora"] for each in corpus["suspects"]]
-    assert [each["examples"][0]["line"] for each in suspects] == [3] * is_dirty
     strict = translate("check", "mine.yaml", "--json", "--strict", "training.warmup_steps=100")
     assert strict.exit_code == 1 and json.loads(strict.stdout)["findings"][0]["severity"] == "warning"

@@ -67,7 +67,7 @@ def test_clean_text_is_silent(
     )
     with caplog.at_level(logging.INFO, "translate.bars"):
         report = check(config)
-    assert report.findings == () and report.leakage == ()
+    assert report.findings == ()
     stages = [message.partition(", 1 minute so far") for message in caplog.messages if "minute" in message]
     assert [(work.split()[0], bool(counts)) for work, _, counts in stages] == [
         ("Reading", True),
@@ -84,7 +84,6 @@ def test_clean_text_is_silent(
     training, validation = report.corpora
     assert (training.key, training.num_pairs, training.num_kept) == ("data.train.0", NUM_TRAIN, NUM_TRAIN)
     assert (validation.key, validation.num_pairs, validation.num_kept) == ("data.validation", NUM_VALIDATION, None)
-    assert sum(report.lengths.source_histogram) == sum(report.lengths.target_histogram) == NUM_TRAIN
     assert report.dry_run is not None and report.plan.seconds is not None
     assert report.plan.num_steps == 100 and report.plan.num_validations == 4
     assert report.plan.num_epochs == pytest.approx(100 / report.plan.steps_per_epoch)
@@ -114,8 +113,6 @@ def test_each_suspicion_at_its_line(text: dict[str, Lines], write: Write, quick:
     }  # fmt: skip
     assert set(put_in) == set(KINDS) - {"shifted", "unrelated", "leaked"}
     report = check(write(text))
-    found = {each.kind: each for each in report.corpora[0].suspects}
-    assert {kind: each.examples[0].line for kind, each in found.items()} == put_in
     assert {finding.name for finding in report.findings} == set(put_in)  # and nothing else
     for kind, line in put_in.items():
         finding, count = only(report.findings, kind), {"empty": 2, "ambiguous": 11, "boilerplate": 11}.get(kind, 1)
@@ -128,9 +125,8 @@ def test_lines_that_do_not_belong_together(text: dict[str, Lines], write: Write,
     targets = text["train.en"]
     targets[500:1000] = random.Random(1).sample(targets[500:1000], 500)
     report = check(write(text))
-    (suspects,) = [each for each in report.corpora[0].suspects if each.kind == "unrelated"]
     finding = only(report.findings, "unrelated")
-    assert (suspects.num_pairs, finding.severity) == (500, "error")
+    assert ": 500 of " in finding.message and finding.severity == "error"
     assert finding.examples[0].startswith("lines 501 to 1,000")
 
 
@@ -171,11 +167,11 @@ def test_leakage(text: dict[str, Lines], write: Write, quick: None) -> None:
     report = check(config)
     finding = only(report.findings, "leakage")
     assert finding.severity == "note"
-    assert finding.message.startswith("data.validation: 1 of 250 pairs and the sources of 1 more ")
+    assert finding.message.startswith("data.validation: 1 of 250 pairs also occur in training, and of others 1 sources")
     assert finding.examples[0].startswith("line 10 (the pair is line 20 of data.train.0): ")
-    assert report.leakage[0][:4] == ("data.validation", 250, 1, 1)
     assert only(logged(config), "leakage") == finding
-    assert check(write(text, "data.validation.augment={typos: 1}")).leakage[0][:4] == report.leakage[0][:4]
+    changed = check(write(text, "data.validation.augment={typos: 1}"))  # it is compared as it was
+    assert only(changed.findings, "leakage").message == finding.message
     # 3 of 250 pairs are more than one in a hundred.
     for line in (50, 51):
         text["valid.de"][line], text["valid.en"][line] = text["train.de"][line], text["train.en"][line]
@@ -183,17 +179,6 @@ def test_leakage(text: dict[str, Lines], write: Write, quick: None) -> None:
     for side in ("de", "en"):
         text[f"valid.{side}"][:125] = text[f"train.{side}"][:125]
     assert only(logged(write(text)), "leakage").severity == "error"
-
-
-def test_references_longer_than_decoding_allows(text: dict[str, Lines], write: Write, quick: None) -> None:
-    limits = ("decoding.max_length_factor=0.0", "decoding.max_length_constant=60")
-    text["valid.en"][77] = " ".join(text["valid.en"][77:87])
-    finding = only(check(write(text, *limits)).findings, "decoding_too_short")
-    assert finding.severity == "note"
-    assert finding.message.startswith(
-        "data.validation: 1 of 250 references, the first on line 78, have more tokens than"
-    )
-    assert "decoding.max_length_constant = 60" in finding.message
 
 
 def test_settings_are_judged_too(text: dict[str, Lines], write: Write, quick: None) -> None:
@@ -226,18 +211,6 @@ def test_a_large_corpus_is_sampled(
     assert only(report.findings, "equal").message.startswith(f"data.train.0: 1 of {NUM_TRAIN:,} pairs")
 
 
-def test_checkpoints_that_are_hours_apart(
-    text: dict[str, Lines], write: Write, quick: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config, measured = write(text, "training.save_every=1000000", "training.validate_every=100"), module.dry_run()  # type: ignore[call-arg]
-    num_epochs = check(config).plan.num_epochs
-    for hours, is_far in ((400, True), (1.9, False)):
-        slow = measured._replace(seconds_per_epoch=hours * 3600 / num_epochs, seconds_per_validation=0.0)
-        monkeypatch.setattr(module, "dry_run", lambda *arguments, slow=slow, **options: slow)
-        messages = [each.message for each in check(config).findings if each.name == "checkpoints_far_apart"]
-        assert bool(messages) == is_far and (not is_far or "400.0 hours" in messages[0])
-
-
 def test_rows_of_a_table(text: dict[str, Lines], write: Write, quick: None, tmp_path: Path) -> None:
     text["train.en"][50] = text["train.de"][50]
     pairs = zip(text["train.de"], text["train.en"], strict=True)
@@ -252,7 +225,7 @@ def test_languages_and_directions(write: Write, text: dict[str, Lines], tmp_path
     """Both directions of a clean corpus; and corpora whose languages are not those that they name."""
     both = ("data.train.0.both_directions=true", "data.validation.both_directions=true")
     found = logged(write(text, *both))
-    assert {each.name for each in found} == {"direction_not_tested", "less_than_an_epoch"}
+    assert {each.name for each in found} == {"direction_not_tested"}
     train = "{kind: text, source: %s, target: %s, source_language: %s, target_language: en}"
     listed = [train % ("train.de", "train.en", "de"), train % ("valid.en", "valid.de", "gsw")]
     config = write(text, f"data.train=[{', '.join(listed)}]", f"data.root={tmp_path}")

@@ -8,7 +8,6 @@ import pytest
 import yaml
 
 from translate.config.load import load_config
-from translate.data.text import read_lines
 from translate.errors import InputError
 from translate.lint.clean import CleanedCorpus, clean
 from translate.lint.findings import KINDS, choose_rules
@@ -162,13 +161,3 @@ def test_what_cannot_be_written(clean_config: Path, text: dict[str, Lines]) -> N
     with pytest.raises(InputError, match=r"data\.train\.0: no pair is left of 1,.*--keep line_end"):
         run(clean_config, corpus)
     assert not (folder / "out").exists()
-
-
-def test_a_byte_order_mark_stays(clean_config: Path) -> None:
-    """Reading removes one at the beginning of a file, wherever the first line that is kept comes from."""
-    rows = [{"s": "eins", "t": "eins"}, {"s": "\ufeffzwei", "t": "two"}, {"s": "\ufeffdrei", "t": "three"}]
-    clean_config.with_name("more.json").write_text(json.dumps(rows), encoding="utf-8")
-    corpus = {"kind": "json", "path": clean_config.with_name("more.json"), "source_column": "s", "target_column": "t"}
-    loaded = load_config(str(clean_config), {"data.train": [corpus]})
-    clean(loaded, clean_config.with_name("out"), ("equal",))
-    assert read_lines(clean_config.with_name("out") / "train.0.de") == ["\ufeffzwei", "\ufeffdrei"]

@@ -13,7 +13,7 @@ from translate.data.corpora import read_corpus
 from translate.data.tokenizer import prepare_tokenizers
 from translate.lint import settings
 from translate.lint.check import Report, check
-from translate.lint.settings import rate_findings, settings_findings
+from translate.lint.settings import DataFacts, rate_findings, settings_findings
 from translate.runs.weights import build_model
 
 Tune = Callable[..., Config]
@@ -105,10 +105,11 @@ def test_lora_and_frozen_parts_of_a_run(tune: Tune, quick: None, tmp_path: Path)
     """LoRA takes higher rates, and nothing is at random; but what the vocabulary gains would never be learnt."""
     assert names(check(tune("training.lora_rank=2"))) == []
     rate, extended = "training.learning_rate=0.0001", "tokenizer.add_pieces=[<x>]"
+    facts = DataFacts(4_500_000, 0, 130_000_000, 33_000, 63_000_000)
     for override, named in (
         ("training.lora_rank=2", "training.lora_rank = 2: "),
         ("training.freeze=[embeddings]", "training.freeze = [embeddings]: "),
     ):
-        (finding,) = settings_findings(tune(rate, override, extended))
+        (finding,) = settings_findings(tune(rate, override, extended), facts)
         assert finding.name == "added_entries_frozen" and finding.message.startswith(named)
-    assert list(settings_findings(tune(rate, "training.freeze=[encoder]", extended))) == []
+    assert list(settings_findings(tune(rate, "training.freeze=[encoder]", extended), facts)) == []

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from translate.config.data import Direction
-from translate.lint.languages import identify_sides
+from translate.lint.languages import find_wrong_sides
 from translate.trigrams import TrigramCounts, find_wrong_languages, is_other_side, learn_languages
 
 Text = tuple[list[str], list[str]]
@@ -75,14 +75,17 @@ def test_a_text_of_the_other_side(some: Text, held_out: Text) -> None:
 
 
 def test_text_says_which_language_it_is_in(some: Text) -> None:
-    def found(source: str, target: str, sides: Text) -> list[tuple[str, bool]]:
-        return list(identify_sides("a", Direction(source, target), sides))
+    def found(source: str, target: str, sides: Text, *others: str) -> list[tuple[str, str]]:
+        findings = find_wrong_sides("a", Direction(source, target), sides, languages={source, target, *others})
+        return [(finding.severity, finding.message) for finding in findings]
 
     assert found("de", "en", some) == found("gsw", "und", some) == []  # no text of these is known
     for wrong in ("en", "de"), ("eng_Latn", "deu_Latn"):
         assert found(*wrong, some) == [
-            (f"a: its source should be {wrong[0]}, but looks like de", True),
-            (f"a: its target should be {wrong[1]}, but looks like en", True),
+            ("error", f"a: its source should be {wrong[0]}, but looks like de"),
+            ("error", f"a: its target should be {wrong[1]}, but looks like en"),
         ]
-    assert found("de", "fr", some) == [("a: its target should be fr, but looks like en", False)]
+    assert found("de", "fr", some) == [("warning", "a: its target should be fr, but looks like en")]
+    # Another corpus of the config is in English: this one would teach a wrong tag.
+    assert found("de", "fr", some, "eng_Latn") == [("error", "a: its target should be fr, but looks like en")]
     assert found("en", "de", (some[0][:9], some[1][:9])) == []  # too little text to be certain

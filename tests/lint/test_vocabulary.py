@@ -1,15 +1,18 @@
 """Characters without an entry and entries without use, counted by hand."""
 
-import numpy as np
+from pathlib import Path
+
 import pytest
 
+from translate.config.data import TextCorpus
 from translate.config.load import load_config, override_config
 from translate.config.schema import Config, TokenizerConfig
+from translate.data.corpora import ParallelCorpus
 from translate.data.tokenizer import Tokenizers, train_tokenizer
+from translate.lint.corpora import survey_corpus, take_sample
+from translate.lint.findings import Finding
 from translate.lint.vocabulary import (
-    HISTOGRAM_ENDS,
     VocabularyReport,
-    examine_spelling,
     examine_vocabularies,
     measure_lengths,
     spelling_findings,
@@ -17,44 +20,38 @@ from translate.lint.vocabulary import (
 )
 
 
+def spelling(config: Config, *lines: str, learnt: tuple[str, ...]) -> list[Finding]:
+    """What is found in sources that are all spelt, and in these targets."""
+    tokenizer = train_tokenizer([*learnt] * 5, config.tokenizer)
+    corpus = ParallelCorpus("any", ["ab cd"] * len(lines), lines, 1.0)
+    survey = survey_corpus("data.any", corpus, TextCorpus(kind="text", source=Path("a"), target=Path("b")))
+    sample = take_sample(corpus, max_pairs=100)
+    ids = [tokenizer.encode_lines(side, num_threads=1) for side in sample[1:]]
+    return list(spelling_findings(config, survey, sample, ids, Tokenizers(tokenizer, tokenizer, "joint")))
+
+
 @pytest.mark.parametrize("byte_fallback", [True, False])
 def test_characters_without_an_entry(byte_fallback: bool) -> None:
-    vocab_size = 280 if byte_fallback else 20
-    config = TokenizerConfig(vocab_size=vocab_size, byte_fallback=byte_fallback)
-    tokenizer = train_tokenizer(["ab cd", "dc ba", "abc d"] * 5, config)
-    lines = ["ab", "a☃b", "☃ ☃", "ö"]
-    ids = tokenizer.encode_lines(lines, num_threads=1)
-    spelling = examine_spelling("target", lines, ids, tokenizer, numbers=np.arange(len(lines)))
-    assert (spelling.side, spelling.num_lines, spelling.first_line) == ("target", 3, 2)
-    assert list(spelling.characters.items()) == [("☃", 2), ("ö", 1)]
-    # ☃ is three bytes, ö two.
-    assert spelling.num_byte_tokens == (11 if byte_fallback else 0)
-    assert spelling.num_unknown_tokens == (0 if byte_fallback else 4)
-    (finding,) = spelling_findings("data.any", [spelling], unit="line", is_given=True)
+    config = configured(
+        vocab_size=280 if byte_fallback else 20, byte_fallback=byte_fallback, source_model="given.model"
+    )
+    (finding,) = spelling(config, "ab", "a☃b", "☃ ☃", "ö", learnt=("ab cd", "dc ba", "abc d"))
     assert finding.name == ("characters_in_bytes" if byte_fallback else "unknown_characters")
     assert byte_fallback or "tokenizer.source_model=null" in finding.hint
+    # ☃ is three bytes, ö two.
     assert finding.message.startswith("data.any: 11 of" if byte_fallback else "data.any: 4 of")
     assert "in 3 lines, the first 2, " in finding.message and finding.message.endswith(": ☃ (U+2603) ö (U+00F6)")
 
 
 @pytest.mark.parametrize("byte_fallback", [True, False])
 def test_a_script_that_the_vocabulary_does_not_cover(byte_fallback: bool) -> None:
+    config = configured(vocab_size=270 if byte_fallback else 12, byte_fallback=byte_fallback)
     lines = ["два пса", "a дом", "кот", "ab cd"]
-    tokenizer = train_tokenizer(
-        ["ab cd", "dc ba"] * 5, TokenizerConfig(vocab_size=270 if byte_fallback else 12, byte_fallback=byte_fallback)
-    )
-    ids, numbers = tokenizer.encode_lines(lines, num_threads=1), np.arange(4)
-    spelling = examine_spelling("source", lines, ids, tokenizer, numbers=numbers)
-    assert spelling.script == "Cyrillic"
-    (finding,) = spelling_findings("data.any", [spelling], unit="line")
+    (finding,) = spelling(config, *lines, learnt=("ab cd", "dc ba"))
     assert (finding.name, finding.severity) == ("script_not_covered", "warning" if byte_fallback else "error")
-    few = [*lines, "ab", "cd"]  # most lines are spelt
-    assert (
-        examine_spelling(
-            "source", few, tokenizer.encode_lines(few, num_threads=1), tokenizer, numbers=np.arange(6)
-        ).script
-        is None
-    )
+    assert "Cyrillic" in finding.message
+    (few,) = spelling(config, *lines, "ab", "cd", learnt=("ab cd", "dc ba"))  # most lines are spelt
+    assert few.name != "script_not_covered"
 
 
 def examine(*sides: list[list[int]], lines: tuple[str, ...] = (), share: float = 1.0) -> VocabularyReport:
@@ -104,10 +101,6 @@ def test_a_vocabulary_too_large_for_the_text_or_of_other_text() -> None:
     assert finding.hint == "halve tokenizer.vocab_size = 500"
     (finding,) = vocabulary_findings([used(num_rare=121)], configured(source_model="given.model"))
     assert "tokenizer.source_model=null" in finding.hint
-    (finding,) = vocabulary_findings([used(num_unused=61)], configured(source_model="given.model"))
-    assert (finding.severity, finding.name) == ("warning", "vocabulary_unused")
-    assert "61 of 240 entries of the joint vocabulary never occur" in finding.message
-    assert "tokenizer.source_model=null" in finding.hint
 
 
 @pytest.mark.parametrize(
@@ -124,10 +117,7 @@ def test_a_small_vocabulary_that_suits(values: dict[str, object], settings: dict
     assert list(vocabulary_findings([used(**values)], configured(**settings))) == []
 
 
-def test_histogram() -> None:
-    lengths = np.array([0, 1, 5, 6, 500, 501, 9000])
-    counts = measure_lengths(lengths, lengths).target_histogram
-    assert len(counts) == len(HISTOGRAM_ENDS) + 1
-    assert {end: count for end, count in zip((*HISTOGRAM_ENDS, None), counts, strict=True) if count} == {
-        0: 1, 5: 2, 10: 1, 500: 1, None: 2,
-    }  # fmt: skip
+def test_lengths() -> None:
+    """Of 200 sentences 198 have at most 5 tokens: 3 · 100 + 5 · 98 + 2 · 60 are 910."""
+    ids = [[7] * 3] * 100 + [[7] * 5] * 98 + [[7] * 60] * 2
+    assert measure_lengths("source", ids) == ("source", 4.55, 5, 60)

@@ -13,12 +13,11 @@ from translate.cli.terminal.console import has_colour, show_only
 from translate.cli.terminal.lines import plain, print_json, print_result
 from translate.cli.terminal.options import ConfigArgument, JsonOption, Overrides
 from translate.errors import InputError
-from translate.messages import describe_seconds, fill, line_width
+from translate.messages import describe_seconds, fill
 
 if TYPE_CHECKING:
     from translate.lint.check import Report
 
-_BAR_COLUMNS = 20
 _COLOURS = {"error": "red", "warning": "yellow", "note": "blue"}
 
 
@@ -125,11 +124,9 @@ def _lines(report: "Report") -> Iterator[str]:
 
 
 def _data_lines(report: "Report") -> Iterator[str]:
-    """Describe the corpora, and draw the lengths of both sides as bars, from the first bin with a sentence on."""
-    key_width = max(len(corpus.key) for corpus in report.corpora)
-    pairs_width = max(len(f"{corpus.num_pairs:,} pairs") for corpus in report.corpora)
+    """Describe the corpora, and the lengths of both sides."""
     for number, corpus in enumerate(report.corpora):
-        pairs = f"{_plural(corpus.num_pairs, 'pair'):>{pairs_width}}"
+        pairs = _plural(corpus.num_pairs, "pair")
         if corpus.num_kept is not None:
             pairs += f", {corpus.num_kept:,} kept"
         if corpus.left_out:
@@ -138,25 +135,10 @@ def _data_lines(report: "Report") -> Iterator[str]:
         if corpus.num_inspected != corpus.num_pairs:
             pairs += f"; {corpus.num_inspected:,} of them inspected closely"
         files = ", ".join(name.rsplit("/", 1)[-1] for name in corpus.name.split(", "))
-        yield _row("" if number else "data", f"{corpus.key:<{key_width}}  {pairs} ({files})")
-    yield ""
-    lengths = report.lengths
-    labels = ["0", *(f"{end + 1}–{after}" for end, after in zip(lengths.ends, [*lengths.ends[1:], ""], strict=True))]
-    bins = list(zip(labels, lengths.source_histogram, lengths.target_histogram, strict=True))
-    used = [number for number, (_, *counts) in enumerate(bins) if any(counts)]
-    most = max(*lengths.source_histogram, *lengths.target_histogram)
-    count_width = len(f"{most:,}")
-    side_width = min(_BAR_COLUMNS + 1 + count_width, (line_width() - 23) // 2)  # after 12 + 9 columns, and 2 between
-    bar_columns = max(1, side_width - 1 - count_width)
-    rows = [("", "source", "target")]
-    for label, *counts in bins[used[0] : used[-1] + 1]:
-        bars = ["█" * round(count * bar_columns / most) or "▏" * (count > 0) for count in counts]
-        source, target = (f"{bar:<{bar_columns}} {count:,}" for bar, count in zip(bars, counts, strict=True))
-        rows.append((label, source, target))
-    longest = f"longest {lengths.longest_source}", f"longest {lengths.longest_target}"
-    rows.append(("", f"mean {lengths.mean_source:.1f}, {longest[0]}", f"mean {lengths.mean_target:.1f}, {longest[1]}"))
-    for number, (label, source, target) in enumerate(rows):
-        yield _row("" if number else "tokens", f"{label:>7}  {source:<{side_width}}  {target}")
+        yield _row("" if number else "data", f"{corpus.key}: {pairs} ({files})")
+    for number, lengths in enumerate(report.lengths):
+        tokens = f"{lengths.mean:.1f} on average, 99 % have at most {lengths.usual}, the longest {lengths.longest}"
+        yield _row("" if number else "tokens", f"{lengths.side}: {tokens}")
 
 
 def _training_lines(report: "Report") -> Iterator[str]:

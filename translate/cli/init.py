@@ -45,10 +45,10 @@ def init(
 
     show_only("translate.starter.corpus", "translate.data.tables")  # what they do not use
     found = start(source, target, name=name, from_=from_, to=to)
-    report, lengths = found.report, found.report.lengths
+    report = found.report
     sizes = {part: len(pairs) for part, pairs in found.split.parts.items()}
-    subwords = f"{lengths.mean_source:.0f} and {lengths.mean_target:.0f} subwords per sentence"
-    rows = [("text", f"{' → '.join(found.direction)}, {found.num_given:,} pairs, {subwords}")]
+    means = " and ".join(f"{lengths.mean:.0f}" for lengths in report.lengths)
+    rows = [("text", f"{' → '.join(found.direction)}, {found.num_given:,} pairs, {means} subwords per sentence")]
     rows += [("left out", f"{count:,} {reason}") for reason, count in found.split.left_out.items()]
     rows += [(part, f"{size:,} pairs in {found.folder}/{part}.*") for part, size in sizes.items()]
     size = f"{report.vocabularies[0].size:,} subwords, {report.plan.num_steps:,} steps"

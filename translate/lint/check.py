@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 
 from translate.bars import show_progress
-from translate.config.data import Direction
+from translate.config.data import Direction, without_reverse
 from translate.config.languages import UNKNOWN
 from translate.config.schema import Config
 from translate.data.epochs import Epoch
@@ -19,11 +19,10 @@ from translate.errors import InputError, RunError
 from translate.lint import vocabulary
 from translate.lint.corpora import find_leaks, find_suspects, survey_corpus, take_sample
 from translate.lint.dry_run import DryRun, dry_run
-from translate.lint.findings import LABEL_WIDTH, Finding, Leak, Suspects, Unit, by_severity, count_findings
-from translate.lint.languages import identify_sides, learn_known
-from translate.lint.misalignment import count_items
+from translate.lint.findings import LABEL_WIDTH, Finding, by_severity, count_findings
+from translate.lint.languages import find_wrong_sides, learn_known
 from translate.lint.settings import DataFacts, settings_findings
-from translate.lint.vocabulary import Lengths, SideSpelling, VocabularyReport
+from translate.lint.vocabulary import Lengths, VocabularyReport
 from translate.memory import configure_memory
 from translate.runs.initial import read_initial_weights
 from translate.runs.weights import count_weights
@@ -34,21 +33,17 @@ logger = logging.getLogger(__name__)
 
 MAX_INSPECTED_PAIRS = 50_000
 """The number of evenly spaced pairs of a larger corpus that the slow inspections examine."""
-_LONG_SAVE_SECONDS = 2 * 3600.0
 
 
 class CorpusReport(NamedTuple):
-    """The findings in a corpus."""
+    """The size of a corpus."""
 
-    key: str  # of the corpus in the config
-    unit: Unit  # counts its pairs: lines or rows
+    key: str  # in the config
     name: str
     num_pairs: int
     num_kept: int | None  # by the filter of training; None: not filtered
     left_out: dict[str, int]  # number of pairs by reason
     num_inspected: int  # by the slow inspections
-    suspects: tuple[Suspects, ...]
-    spelling: tuple[SideSpelling, ...]  # of both sides
 
 
 class TrainingPlan(NamedTuple):
@@ -70,8 +65,7 @@ class Report(NamedTuple):
     name: str
     findings: tuple[Finding, ...]  # errors first
     corpora: tuple[CorpusReport, ...]
-    leakage: tuple[Leak, ...]
-    lengths: Lengths
+    lengths: tuple[Lengths, ...]  # of both sides
     vocabularies: tuple[VocabularyReport, ...]
     plan: TrainingPlan
     dry_run: DryRun | None  # None: it failed, and a finding says why
@@ -99,7 +93,7 @@ def check(config: Config, *, max_seconds: float = 10.0) -> Report:
     data = prepare_data(config, device=device)
     config, epoch = data.config, data.batches.epoch(0)
     with show_progress("Inspecting the text"):
-        findings, reports, leaks, lengths, vocabularies = _inspect_text(data)
+        findings, corpora, lengths, vocabularies = _inspect_text(data)
     if data.batch_size is not None:
         hint = f"set training.batch_tokens={config.training.batch_tokens} for the same on another machine"
         findings.append(Finding("note", "batch_size_found", data.batch_size, hint))
@@ -114,13 +108,8 @@ def check(config: Config, *, max_seconds: float = 10.0) -> Report:
     facts = _data_facts(data, epoch, num_parameters)
     plan = _plan(data, facts.num_steps(config), epoch.padding.share, measured)
     findings += settings_findings(config, facts)
-    between_saves = min(config.training.save_every, config.training.validate_every, plan.num_steps) / plan.num_steps
-    if (seconds := (plan.seconds or 0.0) * between_saves) > _LONG_SAVE_SECONDS:
-        message = f"checkpoints are {seconds / 3600:.1f} hours apart, so that much work is lost if the process dies"
-        findings.append(Finding("note", "checkpoints_far_apart", message, "lower training.save_every"))
-    found = config.name, tuple(by_severity(findings)), tuple(reports), tuple(leaks)
-    lacking = find_lacking(config.model, "marian_mt")
-    return Report(*found, lengths, tuple(vocabularies), plan, measured, lacking)
+    found = config.name, tuple(by_severity(findings)), tuple(corpora), lengths, tuple(vocabularies)
+    return Report(*found, plan, measured, find_lacking(config.model, "marian_mt"))
 
 
 def log_findings(data: TrainingData, num_parameters: int, *, ignore_errors: bool = False) -> list[Finding]:
@@ -149,69 +138,63 @@ def log_findings(data: TrainingData, num_parameters: int, *, ignore_errors: bool
 
 def _inspect_text(
     data: TrainingData,
-) -> tuple[list[Finding], list[CorpusReport], list[Leak], Lengths, list[VocabularyReport]]:
+) -> tuple[list[Finding], list[CorpusReport], tuple[Lengths, ...], list[VocabularyReport]]:
     """The findings in all corpora, a report on each, and the lengths and vocabularies of the training text."""
-    config, tokenizers = data.config, data.tokenizers
-    is_new = config.training.initialize_from is None
-    is_given = config.tokenizer.source_model is not None
+    config, tokenizers, num_threads = data.config, data.tokenizers, torch.get_num_threads()
     train, others = config.data.corpora("train"), config.data.corpora()
     training = [*map(survey_corpus, train, data.corpora.train, train.values())]
     held_out = [*map(survey_corpus, others, data.corpora.held_out.values(), others.values())]
     surveys = [*training, *held_out]
     samples = [take_sample(survey.corpus, max_pairs=MAX_INSPECTED_PAIRS) for survey in surveys]
-    by_size = sorted(zip(training, samples, strict=False), key=lambda pair: -len(pair[0].corpus.sources))
-    directions = {survey.key: survey.corpus.direction or Direction(UNKNOWN, UNKNOWN) for survey in surveys}
-    known = learn_known({survey.key: (directions[survey.key], *sample[1:]) for survey, sample in by_size})
+    all_ids = [
+        [
+            side.encode_lines(lines, num_threads=num_threads)
+            for side, lines in zip(tokenizers[:2], sample[1:], strict=True)
+        ]
+        for sample in samples
+    ]
+    directions = [survey.corpus.direction or Direction(UNKNOWN, UNKNOWN) for survey in surveys]
+    by_size = sorted(zip(training, directions, samples, strict=False), key=lambda item: -len(item[0].corpus.sources))
+    known = learn_known({survey.key: (direction, *sample[1:]) for survey, direction, sample in by_size})
     vocab_size = max(tokenizers.source.vocab_size, tokenizers.target.vocab_size)
-    reports: list[CorpusReport] = []
-    all_ids, num_threads = [], torch.get_num_threads()
-    for survey, sample, filtered in zip_longest(surveys, samples, data.batches.filter_reports):
-        ids, spelling = [], []
-        for name, tokenizer, lines in zip(("source", "target"), tokenizers[:2], sample[1:], strict=True):
-            ids.append(tokenizer.encode_lines(lines, num_threads=num_threads))
-            spelling.append(vocabulary.examine_spelling(name, lines, ids[-1], tokenizer, numbers=sample.numbers))
-        all_ids.append(ids)
-        suspects = find_suspects(survey, sample, *ids, vocab_size=vocab_size, known=known)
-        if any(survey.is_reverse_of(other) for other in surveys[: len(reports)]):
-            suspects = []
+    forward = without_reverse(train).keys() | without_reverse(others).keys()
+    findings, reports = list[Finding](), list[CorpusReport]()
+    inspected = zip_longest(surveys, directions, samples, all_ids, data.batches.filter_reports)
+    for survey, direction, sample, ids, filtered in inspected:
+        if survey.key in forward:  # a reverse has the same faults
+            suspects = find_suspects(survey, sample, *ids, vocab_size=vocab_size, known=known)
+            findings += [kind.finding(survey.key) for kind in suspects]
+            findings += find_wrong_sides(survey.key, direction, sample[1:], languages={*chain(*directions)})
+        findings += vocabulary.spelling_findings(config, survey, sample, ids, tokenizers)
+        if filtered is not None:  # it is a training corpus
+            findings += vocabulary.normalization_findings(config, survey, sample, tokenizers.target)
+        else:
+            findings += vocabulary.bleu_findings(config, survey)
         left_out = {reason: count for reason, count in (filtered.left_out if filtered else {}).items() if count}
-        about = survey.key, survey.unit, survey.corpus.name, len(survey.corpus.sources), filtered and filtered.num_kept
-        reports.append(CorpusReport(*about, left_out, len(sample.sources), tuple(suspects), tuple(spelling)))
+        num_pairs, num_kept = len(survey.corpus.sources), filtered and filtered.num_kept
+        corpus = survey.key, survey.corpus.name, num_pairs, num_kept, left_out, len(sample.sources)
+        reports.append(CorpusReport(*corpus))
+    findings += find_leaks(training, held_out)
+    if data.corpora.streams is not None:
+        size = config.data.stream_segment_pairs
+        message = f"only the first segment of the streamed corpora was checked (data.stream_segment_pairs = {size})"
+        findings.append(Finding("note", "first_segment", message, "raise it, only for the check, to check more"))
     of_training = slice(len(training))
     ids = [[*chain(*side)] for side in zip(*all_ids[of_training], strict=True)]
     text = [[*chain(*side)] for side in zip(*(sample[1:] for sample in samples[of_training]), strict=True)]
     share = len(ids[0]) / sum(report.num_pairs for report in reports[of_training])
     vocabularies = vocabulary.examine_vocabularies(tokenizers, ids, text, share=share)
-    leaks, findings = find_leaks(training, held_out), list[Finding]()
-    if data.corpora.streams is not None:
-        size = config.data.stream_segment_pairs
-        message = f"only the first segment of the streamed corpora was checked (data.stream_segment_pairs = {size})"
-        findings.append(Finding("note", "first_segment", message, "raise it, only for the check, to check more"))
-    findings += [suspects.finding(report.key) for report in reports for suspects in report.suspects]
-    findings += [leak.finding for leak in leaks]
-    for survey, sample, report in zip(surveys, samples, reports, strict=True):
-        direction, hint = directions[survey.key], "swap its sides, or correct its source_language and target_language"
-        for message, is_swapped in identify_sides(survey.key, direction, sample[1:]):
-            findings.append(Finding("error" if is_swapped else "warning", "wrong_language", message, hint))
-        findings += vocabulary.spelling_findings(
-            survey.key, report.spelling, unit=survey.unit, is_fine_tuning=not is_new, is_given=is_given
-        )
-    if is_new:
+    if config.training.initialize_from is None:
         findings += vocabulary.vocabulary_findings(vocabularies, config)
     else:
         findings += vocabulary.segmentation_findings(vocabularies, config, tokenizers)
-    for survey, sample in zip(training, samples, strict=False):
-        is_ours = is_new and not is_given
-        findings += vocabulary.normalization_findings(survey, sample, tokenizers.target, is_ours=is_ours)
-    for survey in held_out:
-        findings += vocabulary.bleu_findings(config, survey)
-        findings += vocabulary.long_references(config, survey, tokenizers)
-    return findings, reports, leaks, vocabulary.measure_lengths(*map(count_items, ids)), vocabularies
+    lengths = tuple(map(vocabulary.measure_lengths, ("source", "target"), ids))
+    return findings, reports, lengths, vocabularies
 
 
 def _data_facts(data: TrainingData, epoch: Epoch, num_parameters: int) -> DataFacts:
     num_pairs = sum(report.num_pairs for report in data.batches.filter_reports)
-    sizes = epoch.padding.num_target_tokens, len(epoch), num_parameters, data.tokenizers.target.vocab_size
+    sizes = epoch.padding.num_target_tokens, len(epoch), num_parameters
     return DataFacts(num_pairs, num_pairs - sum(report.num_kept for report in data.batches.filter_reports), *sizes)
 
 

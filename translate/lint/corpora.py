@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from operator import eq
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from translate.config.data import Corpus
 from translate.data.corpora import ParallelCorpus, read_corpus
 from translate.data.filtering import find_new, hash_lines, hash_pairs
 from translate.lint import misalignment
-from translate.lint.findings import KINDS, Leak, Location, Suspects, Unit
+from translate.lint.findings import KINDS, Finding, Location, Severity, Suspects, Unit
 from translate.lint.languages import KnownLanguage
 from translate.lint.misalignment import Ints, Misaligned, ShiftedLines, TokenIds, count_items
 from translate.lint.near_duplicates import near_duplicate_hashes
@@ -21,6 +21,8 @@ from translate.trigrams import find_wrong_languages
 
 [_EMPTY] = hash_lines([""])
 _NUM_EXAMPLES = 3
+_LEAKED_ERROR_SHARE = 0.5  # of a held-out corpus, whose score then shows memorisation alone
+_FEW_PAIRS = 100  # a smaller held-out corpus belongs to a trial, whose scores nobody reports
 _MANY_PARTNERS = 10  # a line next to so many others is boilerplate, unless it is often next to the same line
 _ALIKE = 0.15  # of two lines' trigrams. Two lines of Multi30k share 7 % on average, two translations of one line 59 %
 _RUN_PAIRS = 500  # per run of a sample; a run alone is enough to show whether its lines are shifted
@@ -53,12 +55,6 @@ class Survey(NamedTuple):
     target_hashes: Ints
     source_keys: Ints  # hashes that near-duplicates share, or 0
     target_keys: Ints
-
-    def is_reverse_of(self, other: "Survey") -> bool:
-        """Whether a corpus has the same pairs the other way round, and so the same faults."""
-        directions = (self.corpus.direction or ())[::-1], other.corpus.direction or ()
-        sides = (self.source_hashes, other.target_hashes), (self.target_hashes, other.source_hashes)
-        return directions[0] == directions[1] and all(np.array_equal(*side) for side in sides)
 
 
 class Sample(NamedTuple):
@@ -182,12 +178,14 @@ def find_odd_characters(*sides: Iterable[str]) -> dict[str, Ints]:
     return {kind: np.array(sorted(numbers), dtype=np.int64) for kind, numbers in found.items()}
 
 
-def find_leaks(training: Sequence[Survey], held_out: Iterable[Survey]) -> list[Leak]:
-    """Held-out corpora with pairs, or one side of them, that also occur in training, ignoring spaces and case."""
+def find_leaks(training: Sequence[Survey], held_out: Iterable[Survey]) -> Iterator[Finding]:
+    """Held-out corpora with pairs, or one side of them, that also occur in training, ignoring spaces and case.
+
+    If half the pairs do, that is an error, unless there are few. If 1 % do, or single sides of 5 %, it is a warning.
+    """
     sources, targets = (np.concatenate(side) for side in zip(*(survey[3:5] for survey in training), strict=True))
     where = {"pair": hash_pairs(sources, targets), "source": sources, "target": targets}
     starts = np.cumsum([0, *(len(survey.corpus.sources) for survey in training)])
-    leaks = []
     for survey in held_out:
         hashes = {"pair": hash_pairs(*survey[3:5]), "source": survey.source_hashes, "target": survey.target_hashes}
         leaked = dict[int, tuple[str, int]]()  # by line: what is in training, and where; first the pairs
@@ -195,16 +193,23 @@ def find_leaks(training: Sequence[Survey], held_out: Iterable[Survey]) -> list[L
             for line, seen in _find_in(known, hashes[what]).items():
                 if line not in leaked and hashes[what][line] != _EMPTY:
                     leaked[line] = what, seen
-        examples, counts = list[Location](), Counter(what for what, _ in leaked.values())
+        if not leaked:
+            continue
+        examples, counts = [], Counter(what for what, _ in leaked.values())
         for line, (what, seen) in list(leaked.items())[:_NUM_EXAMPLES]:
             index = int(np.searchsorted(starts, seen, side="right")) - 1
             place = f"{training[index].unit} {seen - int(starts[index]) + 1:,} of {training[index].key}"
-            examples.append(_locate(survey, line, line, f"the {what} is {place}"))
-        if leaked:
-            pairs, sources_alone, targets_alone = (counts[what] for what in where)
-            num_pairs = len(survey.source_hashes)
-            leaks.append(Leak(survey.key, num_pairs, pairs, sources_alone, targets_alone, tuple(examples)))
-    return leaks
+            examples.append(str(_locate(survey, line, line, f"the {what} is {place}")))
+        num_pairs, num_sides = len(survey.source_hashes), counts["source"] + counts["target"]
+        is_error = num_pairs >= _FEW_PAIRS and counts["pair"] >= _LEAKED_ERROR_SHARE * num_pairs
+        is_warning = counts["pair"] >= 0.01 * num_pairs or num_sides >= 0.05 * num_pairs
+        message = (
+            f"{survey.key}: {counts['pair']:,} of {num_pairs:,} pairs also occur in training, and of others"
+            f" {counts['source']:,} sources and {counts['target']:,} targets (ignoring spaces and case)"
+        )
+        hint = "remove them from data.train: scores on them measure memorisation"
+        severity: Severity = "error" if is_error else "warning" if is_warning else "note"
+        yield Finding(severity, "leakage", message, hint, tuple(examples))
 
 
 def list_suspects(

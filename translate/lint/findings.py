@@ -14,8 +14,6 @@ Unit = Literal["line", "row"]
 
 LABEL_WIDTH = 11  # of a finding's severity in its drawing
 _SHOWN_CHARACTERS = 45
-_LEAKED_ERROR_SHARE = 0.5  # of a held-out corpus, whose score then shows memorisation alone
-_FEW_PAIRS = 100  # a smaller held-out corpus belongs to a trial, whose scores nobody reports
 
 
 class Finding(NamedTuple):
@@ -74,35 +72,6 @@ class Suspects(NamedTuple):
         return Finding(severity, self.kind, message, kind.hint, tuple(map(str, self.examples)))
 
 
-class Leak(NamedTuple):
-    """A held-out corpus that shares text with the training data."""
-
-    key: str
-    num_pairs: int
-    num_leaked_pairs: int  # pairs that also occur in training
-    num_leaked_sources: int  # pairs whose source occurs in training with another target
-    num_leaked_targets: int  # others whose target does, such as in back-translated text
-    examples: tuple[Location, ...]
-
-    @property
-    def finding(self) -> Finding:
-        """An error if half the pairs leak, unless there are few; a warning if 1 % do, or single sides of 5 %."""
-        of_pairs, seen = f" of {self.num_pairs:,} pairs", []
-        if self.num_leaked_pairs:
-            seen.append(f"{self.num_leaked_pairs:,}{of_pairs}")
-        for side, number in ("sources", self.num_leaked_sources), ("targets", self.num_leaked_targets):
-            if number:
-                seen.append(f"the {side} of {number:,}{' more' if seen else of_pairs}")
-        share = self.num_leaked_pairs / self.num_pairs
-        is_error = self.num_pairs >= _FEW_PAIRS and share >= _LEAKED_ERROR_SHARE
-        is_warning = share >= 0.01 or self.num_leaked_sources + self.num_leaked_targets >= 0.05 * self.num_pairs
-        severity: Severity = "error" if is_error else "warning" if is_warning else "note"
-        listed = " and ".join(filter(None, (", ".join(seen[:-1]), seen[-1])))
-        message = f"{self.key}: {listed} also occur in training (ignoring spaces and case)"
-        hint = "remove them from data.train: scores on them measure memorisation"
-        return Finding(severity, "leakage", message, hint, tuple(map(str, self.examples)))
-
-
 class Kind(NamedTuple):
     """A reason to suspect pairs, and a rule of `translate clean`, which removes them."""
 
@@ -121,7 +90,7 @@ KINDS: dict[str, Kind] = {
     "empty": Kind("have an empty side", "training skips them; remove them from held-out text"),
     "equal": Kind("have a target that equals the source", "remove those that should be translated (1 % already hurts),"
                   " or skip all with data.leave_out=[equal]", 0.01, 0.5),
-    "leaked": Kind("have the source of a held-out pair", "remove them from data.train"),  # `check` has `Leak` for them
+    "leaked": Kind("have the source of a held-out pair", "remove them from data.train"),  # see `find_leaks`
     "repeated": Kind("repeat an earlier pair",
                      "remove them unless they are intended, or skip them with data.leave_out=[repeated]", 0.10),
     "near_repeated": Kind("repeat an earlier pair except for punctuation",

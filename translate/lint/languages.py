@@ -1,6 +1,6 @@
 """The languages of corpora: learnt from the text itself for single lines, and identified by name for whole sides."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from translate.config.data import Direction
 from translate.language_codes import find_language
+from translate.lint.findings import Finding
 from translate.trigrams import FEW_PAIRS, count_trigrams
 
 # Nats per character: Danish is 0.37 less likely as Norwegian, Galician 0.7 as Portuguese, German 0.65-0.8 as English.
@@ -35,19 +36,24 @@ def learn_known(samples: Mapping[str, tuple[Direction, Sequence[str], Sequence[s
     return known
 
 
-def identify_sides(
-    key: str, direction: Direction, sides: tuple[Sequence[str], Sequence[str]]
-) -> Iterator[tuple[str, bool]]:
-    """Messages about sides that are clearly not in their languages, each with whether that side has the other language.
+def find_wrong_sides(
+    key: str, direction: Direction, sides: tuple[Sequence[str], Sequence[str]], *, languages: Collection[str]
+) -> Iterator[Finding]:
+    """Sides of a corpus that are clearly not in their languages: an error if they are in another one of the config.
 
     py3langid knows some 140 languages by their codes of two letters, or of three where there are none with two.
+
+    Args:
+        languages: The codes of all languages that the config names.
     """
     import py3langid  # takes 0.2 s, and its model a second
 
-    for side, name in enumerate(("source", "target")):
-        text = "\n".join(sides[side][:: max(1, len(sides[side]) // _IDENTIFIED_LINES)])
+    hint = "swap its sides, or correct its source_language and target_language"
+    for name, code, lines in zip(("source", "target"), direction, sides, strict=True):
+        text = "\n".join(lines[:: max(1, len(lines) // _IDENTIFIED_LINES)])
         scores = dict(py3langid.rank(text)) if len(text) >= _IDENTIFIED_CHARACTERS else {}
-        found = max(scores, key=lambda code: scores[code], default=None)
-        own, other = (find_language(direction[each], scores, or_wider=True) for each in (side, 1 - side))
+        found, own = max(scores, key=scores.__getitem__, default=None), find_language(code, scores, or_wider=True)
         if found and own and scores[found] - scores[own] > _CLEARLY * len(text):
-            yield f"{key}: its {name} should be {direction[side]}, but looks like {found}", found == other
+            is_ours = found in {find_language(language, scores, or_wider=True) for language in languages}
+            message = f"{key}: its {name} should be {code}, but looks like {found}"
+            yield Finding("error" if is_ours else "warning", "wrong_language", message, hint)

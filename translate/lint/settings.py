@@ -40,7 +40,6 @@ class DataFacts(NamedTuple):
     num_target_tokens: int  # in one epoch, with end symbols
     num_batches: int  # in one epoch
     num_parameters: int  # trained ones
-    target_vocab_size: int
 
     def num_steps(self, config: Config) -> int:
         """Optimizer steps per epoch."""
@@ -60,28 +59,30 @@ def usual_rate(d_model: int) -> float:
 class Case:
     """A config with the sizes of its data. Messages and hints of the checks are filled in with its attributes."""
 
-    def __init__(self, config: Config, facts: DataFacts | None = None) -> None:
+    def __init__(self, config: Config, facts: DataFacts) -> None:
         self.model, self.training = config.model, config.training
-        self.data, self.decoding = config.data, config.decoding
         training, max_steps = config.training, config.training.max_steps
         self.is_new = training.initialize_from is None  # for fine-tuning, see `rate_findings`
         self.is_validated = config.data.validation is not None
         self.depth = max(config.model.num_encoder_layers, config.model.num_decoder_layers)
         warmup = training.warmup_steps if training.warmup_steps < max_steps else max(1, max_steps // 10)
         self.warmup = str(warmup)  # the one to suggest
-        self.or_warmup = f", or training.warmup_steps={_PAPER_WARMUP}" if max_steps > _PAPER_WARMUP else ""
         self.peak, self.usual = peak_rate(config), usual_rate(config.model.d_model)
-        self.rate, self.rate_hint = "is", f"try training.learning_rate={self.usual:.0e}"
+        self.rate_hint = f"try training.learning_rate={self.usual:.0e}"
         if training.schedule == "noam":
-            self.rate = f"is a factor for noam and gives a peak of {self.peak:.1e}, which is"
             factor = math.sqrt(warmup / _PAPER_WARMUP)
             self.rate_hint = f"try training.learning_rate={factor:.2g} with training.warmup_steps={warmup}"
             self.warmup = f"{warmup} training.learning_rate={factor:.2g}"
         self.frozen = f"training.freeze = [{', '.join(training.freeze)}]" if training.freeze else ""
         if training.lora_rank > 0:
             self.frozen = f"training.lora_rank = {training.lora_rank}"
-        self.chosen = training.model_dump(exclude_defaults=True)
-        self.lora_keys = ", ".join(f"training.{key}" for key in self.chosen if key.startswith("lora_"))
+        is_used = {
+            **dict.fromkeys(("lora_alpha", "lora_dropout", "lora_targets"), training.lora_rank > 0),
+            "decay_share": training.schedule == "wsd",
+            "final_learning_rate": ends_at_max_steps(training),
+        }
+        chosen = training.model_dump(exclude_defaults=True)
+        self.unused = ", ".join(f"training.{key}" for key in chosen if not is_used.get(key, True))
         tokenizer = config.tokenizer
         languages = Languages(config.data)
         known = {config.data.language_tag.format(code) for code in languages.mutual}
@@ -92,25 +93,23 @@ class Case:
             ", ".join(str(each) for each in directions if each not in map(config.data.direction_of, corpora.values()))
             for corpora in (config.data.corpora("validation"), config.data.corpora("test"))
         )
-        self.patience_steps = (training.patience or math.inf) * training.validate_every
         self.validation_hint = max(1, max_steps // 10)
         self.step_size = f"training.{'step_tokens' if training.accumulate_batches == 1 else 'accumulate_batches'}"
-        if facts is not None:
-            self.facts, self.steps_per_epoch = facts, facts.num_steps(config)
-            self.is_whole = not config.data.is_streamed  # only a segment of a stream is known
-            self.num_pairs = facts.num_pairs - facts.num_left_out
-            self.share_left_out = facts.num_left_out / facts.num_pairs
-            self.tokens_per_step = facts.num_target_tokens / self.steps_per_epoch
-            self.parameters_per_token = facts.num_parameters / facts.num_target_tokens
-            self.epochs = max_steps / self.steps_per_epoch
-            self.unseen, self.most_steps = 1 - self.epochs, _MAX_EPOCHS * self.steps_per_epoch
-            self.epochs_trained = min(self.epochs, training.max_epochs or math.inf)
-            self.last_step = max(1, int(self.epochs_trained * self.steps_per_epoch))
-            self.last_rate = learning_rate(self.last_step, training, d_model=config.model.d_model)
+        self.facts, self.steps_per_epoch = facts, facts.num_steps(config)
+        self.is_whole = not config.data.is_streamed  # only a segment of a stream is known
+        self.num_pairs = facts.num_pairs - facts.num_left_out
+        self.share_left_out = facts.num_left_out / facts.num_pairs
+        self.tokens_per_step = facts.num_target_tokens / self.steps_per_epoch
+        self.parameters_per_token = facts.num_parameters / facts.num_target_tokens
+        self.epochs = max_steps / self.steps_per_epoch
+        self.most_steps = _MAX_EPOCHS * self.steps_per_epoch
+        self.epochs_trained = min(self.epochs, training.max_epochs or math.inf)
+        self.last_step = max(1, int(self.epochs_trained * self.steps_per_epoch))
+        self.last_rate = learning_rate(self.last_step, training, d_model=config.model.d_model)
 
 
 class Check(NamedTuple):
-    """A row of the tables below."""
+    """A row of the table below."""
 
     name: str  # for machines; the same in every version
     severity: Severity
@@ -122,31 +121,25 @@ class Check(NamedTuple):
 # fmt: off
 # Sources: Popel and Bojar 2018, arXiv 1804.00247 (learning rate); Xiong et al. 2020, arXiv 2002.04745 (warm-up); Bapna
 # et al. 2018, arXiv 1808.07561 (depth); Loshchilov and Hutter 2019, arXiv 1711.05101 (Adam scales L2's gradient up like
-# every other); Araabi and Monz 2020, arXiv 2011.02266 (a dropout of 0.3 is best for the smallest corpora); Koehn and
-# Knowles 2017, aclanthology.org/W17-3204, section 3.6 (beams over 30 or so translate worse).
-SETTINGS_CHECKS = [
+# every other); Sennrich and Zhang 2019, arXiv 1905.11901 (dropout; 1,000 tokens per step are best on the smallest
+# corpora); Wu et al. 2021, aclanthology.org/2021.acl-long.480 (on Multi30k transformer-base, with over 100 parameters
+# per target token, is clearly worse than a model of 3 million parameters).
+CHECKS = [
     Check("warmup_longer_than_training", "warning",
           lambda case: case.training.warmup_steps >= case.training.max_steps > 1,
           "training.warmup_steps = {training.warmup_steps} is not less than training.max_steps = {training.max_steps}:"
           " the learning rate never reaches its peak and never falls",
           "set training.warmup_steps={warmup}, or train longer"),
-    Check("learning_rate_high", "warning",
-          lambda case: case.is_new and case.peak > case.usual * _MAX_RATE_FACTORS[case.training.optimizer],
-          "training.learning_rate = {training.learning_rate:g} {rate} high for model.d_model = {model.d_model}: the"
-          " paper's schedule peaks at {usual:.1e}", "{rate_hint}"),
-    Check("learning_rate_low", "warning",
-          lambda case: case.is_new and case.peak < case.usual * _MIN_RATE_FACTOR,
-          "training.learning_rate = {training.learning_rate:g} {rate} low for model.d_model = {model.d_model}: the"
-          " paper's schedule peaks at {usual:.1e}", "{rate_hint}"),
+    Check("learning_rate_unusual", "warning",
+          lambda case: case.is_new and not case.usual * _MIN_RATE_FACTOR <= case.peak
+          <= case.usual * _MAX_RATE_FACTORS[case.training.optimizer],
+          "training.learning_rate = {training.learning_rate:g} with training.schedule = {training.schedule!r} peaks at"
+          " {peak:.1e}; the paper's schedule for model.d_model = {model.d_model} peaks at {usual:.1e}", "{rate_hint}"),
     Check("post_norm_deep", "warning",
-          lambda case: case.is_new and case.model.norm == "post" and case.depth >= 16,
-          "model.norm = 'post' with {depth} layers: from about 16 on, such models do not learn (Bapna et al. 2018)",
-          "set model.norm=pre"),
-    Check("post_norm_without_warmup", "warning",
-          lambda case: case.model.norm == "post" and 6 <= case.depth < 16
-          and case.is_new and case.training.warmup_steps <= 500,
+          lambda case: case.is_new and case.model.norm == "post"
+          and (case.depth >= 16 or (case.depth >= 6 and case.training.warmup_steps <= 500)),
           "model.norm = 'post' with {depth} layers and training.warmup_steps = {training.warmup_steps}: without a long"
-          " warm-up, such models diverge or stay poor (Xiong et al. 2020)", "set model.norm=pre{or_warmup}"),
+          " warm-up, such models diverge or stay poor, and from 16 layers on with one too", "set model.norm=pre"),
     Check("weight_decay_with_adam", "warning",
           lambda case: case.training.optimizer == "adam" and case.training.weight_decay >= 1e-3,
           "training.weight_decay = {training.weight_decay:g} with training.optimizer = 'adam' is L2 regularisation,"
@@ -154,32 +147,16 @@ SETTINGS_CHECKS = [
     Check("frozen_at_random", "warning", lambda case: bool(case.frozen) and case.is_new,
           "{frozen}: frozen weights keep their random initial values and learn nothing",
           "name a run as training.initialize_from, or train all weights"),
-    Check("lora_without_rank", "warning", lambda case: case.training.lora_rank == 0 and bool(case.lora_keys),
-          "no effect without training.lora_rank: {lora_keys}", "set training.lora_rank=8, or leave this out"),
-    Check("decay_share_without_wsd", "warning",
-          lambda case: "decay_share" in case.chosen and case.training.schedule != "wsd",
-          "training.decay_share = {training.decay_share:g} has no effect with training.schedule ="
-          " '{training.schedule}'", "set training.schedule=wsd, or leave it out"),
-    Check("final_rate_never_reached", "warning",
-          lambda case: "final_learning_rate" in case.chosen and not ends_at_max_steps(case.training),
-          "training.final_learning_rate = {training.final_learning_rate:g} has no effect with training.schedule ="
-          " '{training.schedule}'", "set training.schedule=cosine, or leave it out"),
+    Check("settings_without_effect", "warning", lambda case: bool(case.unused),
+          "no effect with training.schedule = {training.schedule!r} and training.lora_rank = {training.lora_rank}:"
+          " {unused}", "leave this out; decay_share is for wsd, and final_learning_rate for schedules with an end"),
     Check("added_entries_frozen", "warning",
           lambda case: case.is_extended and (case.training.lora_rank > 0 or "embeddings" in case.training.freeze),
           "{frozen}: the embeddings of added vocabulary entries are frozen too, so they are never learnt",
           "train the embeddings, or add nothing to the vocabulary"),
-    Check("label_smoothing_high", "warning", lambda case: case.training.label_smoothing > 0.3,
-          "training.label_smoothing = {training.label_smoothing:g} gives that much probability to wrong words; 0.1 is"
-          " usual", "set training.label_smoothing=0.1"),
-    Check("dropout_high", "warning", lambda case: case.model.dropout > 0.5,
-          "model.dropout = {model.dropout:g} drops over half of a layer; 0.3 suits the smallest corpora best",
-          "set model.dropout=0.3"),
-    Check("patience_without_validation", "warning",
-          lambda case: not case.is_validated and case.training.patience is not None,
-          "training.patience = {training.patience} counts validations, and data.validation names no corpus",
-          "give data.validation, or set training.patience=null"),
-    Check("no_validation", "warning", lambda case: not case.is_validated and case.training.patience is None,
-          "data.validation names no corpus: nothing shows how good the model is, and the last checkpoint is best",
+    Check("no_validation", "warning", lambda case: not case.is_validated,
+          "data.validation names no corpus: nothing shows how good the model is, the last checkpoint is best, and"
+          " training.patience has no effect",
           "hold about a thousand pairs out of training, and name them as data.validation"),
     Check("direction_not_validated", "warning", lambda case: case.is_validated and bool(case.unvalidated),
           "data.validation has no corpus for {unvalidated}: only the other directions choose the best checkpoint",
@@ -191,36 +168,10 @@ SETTINGS_CHECKS = [
           lambda case: case.is_validated and case.training.validate_every > case.training.max_steps,
           "training.validate_every = {training.validate_every} is more than training.max_steps = {training.max_steps}:"
           " only the last checkpoint is validated", "set training.validate_every={validation_hint}"),
-    Check("patience_too_long", "note",
-          lambda case: case.is_validated
-          and case.training.validate_every <= case.training.max_steps <= case.patience_steps < math.inf,
-          "training.patience = {training.patience} validations of {training.validate_every} steps reach"
-          " training.max_steps = {training.max_steps}: training cannot stop early",
-          "lower training.patience or training.validate_every if it should"),
-    Check("beam_wide", "note", lambda case: case.decoding.ranks_a_beam and case.decoding.beam_size > 30,
-          "decoding.beam_size = {decoding.beam_size}: beams over 30 or so are slow and translate worse",
-          "set decoding.beam_size=5"),
-    Check("all_tagged", "warning",
-          lambda case: bool(case.data.train) and all(corpus.source_tag for corpus in case.data.train),
-          "each corpus of data.train has a source_tag, so the model sees no source without one",
-          "train on a corpus without a tag too, or leave the tags out"),
-]
-
-# Sources: Sennrich and Zhang 2019, arXiv 1905.11901 (dropout; 1,000 tokens per step are best on the smallest corpora);
-# Wu et al. 2021, aclanthology.org/2021.acl-long.480: on Multi30k transformer-base, with over 100 parameters per target
-# token, is clearly worse than a model of 3 million parameters.
-_LEFT_OUT = (
-    "{facts.num_left_out:,} of {facts.num_pairs:,} training pairs ({share_left_out:.1%}) are left out: they are empty,"
-    " exceed data.max_source_tokens, data.max_target_tokens or data.max_length_ratio, or data.leave_out names them",
-    "look at the reasons; raise the limit if these are good pairs",
-)
-DATA_CHECKS = [
-    Check("many_left_out", "warning", lambda case: case.share_left_out > 0.1, *_LEFT_OUT),
-    Check("many_left_out", "note", lambda case: 0.01 <= case.share_left_out <= 0.1, *_LEFT_OUT),
-    Check("beam_larger_than_vocabulary", "warning",
-          lambda case: case.decoding.beam_size > case.facts.target_vocab_size,
-          "decoding.beam_size = {decoding.beam_size} is more than the {facts.target_vocab_size} entries of the target"
-          " vocabulary: the first step cannot fill the beam", "set decoding.beam_size=5"),
+    Check("many_left_out", "warning", lambda case: case.share_left_out > 0.1,
+          "{facts.num_left_out:,} of {facts.num_pairs:,} training pairs ({share_left_out:.1%}) are left out: they are"
+          " empty, exceed data.max_source_tokens, data.max_target_tokens or data.max_length_ratio, or data.leave_out"
+          " names them", "look at the reasons; raise the limit if these are good pairs"),
     Check("small_steps", "warning", lambda case: case.tokens_per_step < 500 and case.facts.num_batches > 1,
           "an optimizer step sees {tokens_per_step:.0f} target tokens (training.batch_tokens = {training.batch_tokens},"
           " training.accumulate_batches = {training.accumulate_batches}): its gradient is mostly noise; papers report"
@@ -236,9 +187,6 @@ DATA_CHECKS = [
           " {parameters_per_token:.0f} per token: a smaller model usually translates better (Wu et al. 2021) and trains"
           " faster",
           "halve model.d_model and the numbers of layers, or add data"),
-    Check("less_than_an_epoch", "note", lambda case: case.is_whole and case.epochs_trained < 1.0,
-          "training.max_steps = {training.max_steps}, and an epoch has {steps_per_epoch} steps: {unseen:.0%} of the"
-          " data are never seen", "set training.max_steps to at least {steps_per_epoch}, unless this is intended"),
     Check("very_many_epochs", "warning",
           lambda case: case.is_whole and case.epochs_trained > _MAX_EPOCHS and case.training.patience is None,
           "training.max_steps = {training.max_steps} passes {epochs_trained:,.0f} times over the {num_pairs:,} pairs,"
@@ -254,10 +202,10 @@ DATA_CHECKS = [
 # fmt: on
 
 
-def settings_findings(config: Config, facts: DataFacts | None = None) -> Iterator[Finding]:
-    """Findings about the settings alone and, if `facts` are given, about the settings with the data."""
+def settings_findings(config: Config, facts: DataFacts) -> Iterator[Finding]:
+    """Findings about the settings alone, and about the settings with the data."""
     case = Case(config, facts)
-    for check in SETTINGS_CHECKS if facts is None else SETTINGS_CHECKS + DATA_CHECKS:
+    for check in CHECKS:
         if check.is_due(case):
             message, hint = (text.format(**vars(case)) for text in (check.message, check.hint))
             yield Finding(check.severity, check.name, message, hint)

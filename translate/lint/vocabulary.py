@@ -1,4 +1,4 @@
-"""The text as tokens: lengths, characters without an entry, fit of the vocabulary, references that are too long."""
+"""The text as tokens: lengths, characters without an entry, and how well the vocabulary suits the text."""
 
 import unicodedata
 from collections import Counter
@@ -17,41 +17,24 @@ from translate.data.augmentation import read_held_out
 from translate.data.corpora import join_texts
 from translate.data.token_store import flatten
 from translate.data.tokenizer import BYTE_PIECE, UNK_ID, Tokenizer, Tokenizers
-from translate.decoding.search.settings import maximum_lengths
 from translate.errors import InputError
 from translate.lint.corpora import Sample, Survey
-from translate.lint.findings import Finding, Severity, Unit
-from translate.lint.misalignment import Ints, TokenIds, count_items
+from translate.lint.findings import Finding, Severity
+from translate.lint.misalignment import TokenIds, count_items
 from translate.lint.settings import read_initial_config
 from translate.trigrams import count_words, explain_unspaced
 
-# Upper ends of the histogram's columns, in tokens; the last column has none.
-HISTOGRAM_ENDS = (0, 5, 10, 15, 20, 30, 40, 50, 75, 100, 150, 200, 300, 500)
 _NUM_SPECIAL = 4  # PAD, UNK, BOS, EOS
 _MAX_EXAMINED_LINES = 1000  # for the characters' names; the counts of tokens are of all lines
 _NUM_CHARACTERS = 10
 _RARE_COUNT = 10  # an entry with fewer occurrences is rare
 _RARE_SHARE = 0.5
-_UNUSED_SHARE = 0.25
 _FEW_ENTRIES = 100  # so few that all are needed
 _MANY_SUBWORDS = 2.5  # per word; Multi30k has 3.0 with a vocabulary of 500, and 1.3 with 8,000
 _MORE_SUBWORDS = 1.25  # in fine-tuning: subwords per word, relative to the run's own text
 _OWN_TOKENIZER = "train a tokenizer on this corpus: set tokenizer.source_model=null"
 _LEARNT_COUNT = 400  # an entry can still be learnt from half as many occurrences
 MUCH_NORMALIZED, _LITTLE_NORMALIZED = 0.05, 0.001  # shares of the targets
-
-
-class SideSpelling(NamedTuple):
-    """How one side of a corpus is spelt."""
-
-    side: str  # source or target
-    num_tokens: int
-    num_byte_tokens: int  # one per byte of characters without an entry
-    num_unknown_tokens: int  # for characters that are lost
-    num_lines: int  # with a character that the vocabulary has no entry for
-    first_line: int | None  # counted from 1
-    characters: dict[str, int]  # the most frequent of these characters, with their numbers of lines
-    script: str | None = None  # of most of its letters, if they have no entries
 
 
 class VocabularyReport(NamedTuple):
@@ -67,82 +50,62 @@ class VocabularyReport(NamedTuple):
 
 
 class Lengths(NamedTuple):
-    """Tokens of the training sentences, without special symbols."""
+    """Tokens per training sentence on one side, without special symbols."""
 
-    source_histogram: tuple[int, ...]  # number of sentences up to each of `ends`, and longer ones
-    target_histogram: tuple[int, ...]
-    mean_source: float
-    mean_target: float
-    longest_source: int
-    longest_target: int
-    ends: tuple[int, ...] = HISTOGRAM_ENDS
+    side: str  # source or target
+    mean: float
+    usual: int  # 99 % of the sentences have no more
+    longest: int
 
 
-def measure_lengths(sources: Ints, targets: Ints) -> Lengths:
-    """The histograms, means and maxima of both sides' numbers of tokens."""
-    source_histogram, target_histogram = (
-        tuple(np.bincount(np.searchsorted(HISTOGRAM_ENDS, side), minlength=len(HISTOGRAM_ENDS) + 1).tolist())
-        for side in (sources, targets)
-    )
-    means, maxima = (float(sources.mean()), float(targets.mean())), (int(sources.max()), int(targets.max()))
-    return Lengths(source_histogram, target_histogram, *means, *maxima)
-
-
-def examine_spelling(
-    side: str, lines: Sequence[str], ids: TokenIds, tokenizer: Tokenizer, *, numbers: Ints
-) -> SideSpelling:
-    """Count the tokens for characters without an entry, and list these characters.
-
-    Args:
-        numbers: The position of each line in the corpus.
-    """
-    is_byte, tokens = _byte_ids(tokenizer), flatten(ids).ids
-    is_odd = is_byte | (np.arange(tokenizer.vocab_size) == UNK_ID)
-    odd_lines = np.unique(np.repeat(np.arange(len(lines)), count_items(ids))[is_odd[tokens]])
-    characters = Counter(chain.from_iterable(set(lines[line]) for line in odd_lines[:_MAX_EXAMINED_LINES].tolist()))
-    by_count = sorted(characters.items(), key=lambda item: (-item[1], item[0]))
-    odd = [item for item in by_count if is_odd[tokenizer.encode(item[0])].any()]
-    first_line = int(numbers[odd_lines[0]]) + 1 if len(odd_lines) else None
-    letters, odd_letters = (sum(n for each, n in items if each.isalpha()) for items in (by_count, odd))
-    script = None
-    if len(odd_lines) > len(lines) / 2 and odd_letters > letters / 2:
-        script = unicodedata.name(next(each for each, _ in odd if each.isalpha()), "?").partition(" ")[0].title()
-    counts = len(tokens), int(is_byte[tokens].sum()), int((tokens == UNK_ID).sum()), len(odd_lines)
-    return SideSpelling(side, *counts, first_line, dict(odd[:_NUM_CHARACTERS]), script)
+def measure_lengths(side: str, ids: TokenIds) -> Lengths:
+    """The lengths of the sentences on one side."""
+    lengths = count_items(ids)
+    return Lengths(side, float(lengths.mean()), int(np.quantile(lengths, 0.99, method="lower")), int(lengths.max()))
 
 
 def spelling_findings(
-    key: str, spelling: Sequence[SideSpelling], *, unit: Unit, is_fine_tuning: bool = False, is_given: bool = False
+    config: Config, survey: Survey, sample: Sample, ids: Sequence[TokenIds], tokenizers: Tokenizers
 ) -> Iterator[Finding]:
-    """Findings about characters without an entry.
+    """Findings about characters that the vocabulary has no entry for.
 
     They are a warning from 0.1 % of the tokens on if they are lost, and from 2 % on if they are spelt as bytes. If most
     letters of a script are lost, that is an error.
 
     Args:
-        is_given: Whether the tokenizer is `tokenizer.source_model`.
+        ids: The tokens of the sample's sources, and of its targets.
     """
-    for side in spelling:
-        if not side.num_lines:
+    for side, lines, side_ids, tokenizer in zip(("source", "target"), sample[1:], ids, tokenizers[:2], strict=True):
+        tokens = flatten(side_ids).ids
+        is_odd = _byte_ids(tokenizer) | (np.arange(tokenizer.vocab_size) == UNK_ID)
+        odd_lines = np.unique(np.repeat(np.arange(len(lines)), count_items(side_ids))[is_odd[tokens]])
+        if not len(odd_lines):
             continue
+        characters = Counter(chain.from_iterable(set(lines[line]) for line in odd_lines[:_MAX_EXAMINED_LINES].tolist()))
+        by_count = sorted(characters, key=lambda character: (-characters[character], character))
+        odd = [character for character in by_count if is_odd[tokenizer.encode(character)].any()]
+        is_lost = bool((tokens == UNK_ID).any())
         name, threshold, what = "characters_in_bytes", 0.02, "are bytes"
         hint = "nothing is lost, but bytes carry little meaning; train the tokenizer on text with these characters"
-        if side.num_unknown_tokens:
+        if is_lost:
             name, threshold, what = "unknown_characters", 0.001, "are unknown characters, which are lost"
             ours = "set tokenizer.byte_fallback=true or tokenizer.character_coverage=1"
-            hint = _OWN_TOKENIZER if is_given else ours
-        if is_fine_tuning:
+            hint = ours if config.tokenizer.source_model is None else _OWN_TOKENIZER
+        if config.training.initialize_from is not None:
             hint = "tokenizer.add_characters=true adds the training text's characters to the vocabulary"
-        num_odd = side.num_unknown_tokens + side.num_byte_tokens
-        share = num_odd / side.num_tokens
-        shown = " ".join(map(_with_code, side.characters))
-        lines = f"{side.num_lines:,} {unit}{'s' * (side.num_lines > 1)}, the first {side.first_line:,}"
-        tokens = f"{num_odd:,} of {side.num_tokens:,} {side.side} tokens ({share:.2%})"
-        message = f"{key}: {tokens}, in {lines}, {what}: {shown}"
+        num_odd = int(is_odd[tokens].sum())
+        share = num_odd / len(tokens)
         severity: Severity = "warning" if share >= threshold else "note"
-        if side.script is not None:
-            message += f". The vocabulary does not cover the {side.script} script"
-            name, severity = "script_not_covered", "error" if side.num_unknown_tokens else "warning"
+        shown = " ".join(map(_with_code, odd[:_NUM_CHARACTERS]))
+        where = f"{len(odd_lines):,} {survey.unit}s, the first {int(sample.numbers[odd_lines[0]]) + 1:,}"
+        counts = f"{num_odd:,} of {len(tokens):,} {side} tokens ({share:.2%})"
+        message = f"{survey.key}: {counts}, in {where}, {what}: {shown}"
+        letters, odd_letters = ([character for character in text if character.isalpha()] for text in (by_count, odd))
+        num_letters, num_odd_letters = (sum(map(characters.__getitem__, text)) for text in (letters, odd_letters))
+        if len(odd_lines) > len(lines) / 2 and num_odd_letters > num_letters / 2:
+            script = unicodedata.name(odd_letters[0], "?").partition(" ")[0].title()
+            message += f". The vocabulary does not cover the {script} script"
+            name, severity = "script_not_covered", "error" if is_lost else "warning"
         yield Finding(severity, name, message, hint)
 
 
@@ -186,10 +149,7 @@ def vocabulary_findings(vocabularies: Sequence[VocabularyReport], config: Config
     for vocabulary in vocabularies:
         num_entries = vocabulary.num_entries
         entries = f"of {num_entries:,} entries of the {vocabulary.name} vocabulary"
-        if config.tokenizer.source_model is not None and vocabulary.num_unused > _UNUSED_SHARE * num_entries:
-            message = f"{vocabulary.num_unused:,} {entries} never occur in training"
-            yield Finding("warning", "vocabulary_unused", message, _OWN_TOKENIZER)
-        elif num_entries >= _FEW_ENTRIES and vocabulary.num_rare > _RARE_SHARE * num_entries:
+        if num_entries >= _FEW_ENTRIES and vocabulary.num_rare > _RARE_SHARE * num_entries:
             rare = f"occur fewer than {_RARE_COUNT} times in training, too rarely to be learnt"
             halve = f"halve tokenizer.vocab_size = {config.tokenizer.vocab_size}"
             hint = halve if config.tokenizer.source_model is None else _OWN_TOKENIZER
@@ -249,12 +209,8 @@ def find_normalized(lines: Sequence[str], normalized: Sequence[str]) -> tuple[li
     return changed, lost
 
 
-def normalization_findings(survey: Survey, sample: Sample, tokenizer: Tokenizer, *, is_ours: bool) -> Iterator[Finding]:
-    """Targets of training that the tokenizer changes before segmentation: the model cannot write what they lose.
-
-    Args:
-        is_ours: Whether this config trains the tokenizer.
-    """
+def normalization_findings(config: Config, survey: Survey, sample: Sample, tokenizer: Tokenizer) -> Iterator[Finding]:
+    """Targets of training that the tokenizer changes before segmentation: the model cannot write what they lose."""
     changed, lost = find_normalized(sample.targets, tokenizer.normalize(sample.targets))
     if (share := len(changed) / len(sample.targets)) < _LITTLE_NORMALIZED:
         return
@@ -263,7 +219,8 @@ def normalization_findings(survey: Survey, sample: Sample, tokenizer: Tokenizer,
         f"{survey.key}: normalisation changes {len(changed):,} of {len(sample.targets):,} targets, the first on"
         f" {survey.unit} {int(sample.numbers[changed[0]]) + 1:,}, and the model will never write {shown}"
     )
-    hint = "set tokenizer.normalization=identity" if is_ours else "train a new model with its own tokenizer"
+    is_given = config.tokenizer.source_model is not None or config.training.initialize_from is not None
+    hint = "train a new model with its own tokenizer" if is_given else "set tokenizer.normalization=identity"
     hint += " if translations should keep these characters"
     yield Finding("warning" if share >= MUCH_NORMALIZED else "note", "targets_normalized", message, hint)
 
@@ -273,25 +230,6 @@ def bleu_findings(config: Config, survey: Survey) -> Iterator[Finding]:
     if problem := explain_unspaced(survey.corpus.targets, config.evaluation.bleu_tokenizer):
         hint = "set evaluation.bleu_tokenizer=zh for Chinese, ja-mecab for Japanese, or char"
         yield Finding("warning", "bleu_without_spaces", f"{survey.key}: {problem}", hint)
-
-
-def long_references(config: Config, survey: Survey, tokenizers: Tokenizers) -> Iterator[Finding]:
-    """References of a held-out corpus that are longer than the search may write."""
-    corpus, decoding = survey.corpus, config.decoding
-    sources, targets = (
-        torch.from_numpy(count_items(tokenizer.encode_lines(lines, num_threads=torch.get_num_threads()))) + 1
-        for tokenizer, lines in zip(tokenizers[:2], (corpus.sources, corpus.targets), strict=True)
-    )
-    over = (targets > maximum_lengths(sources, decoding, position_limit=None)).nonzero().flatten().tolist()
-    if not over:
-        return
-    factor = f"decoding.max_length_factor = {decoding.max_length_factor:g}"
-    message = (
-        f"{survey.key}: {len(over):,} of {len(targets):,} references, the first on {survey.unit} {over[0] + 1:,}, have"
-        f" more tokens than {factor} and decoding.max_length_constant = {decoding.max_length_constant} allow"
-    )
-    hint = "raise decoding.max_length_constant, or check whether these are translations"
-    yield Finding("warning" if len(over) >= 0.01 * len(targets) else "note", "decoding_too_short", message, hint)
 
 
 def _with_code(character: str) -> str:
