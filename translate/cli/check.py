@@ -1,7 +1,6 @@
 """`check`: data and settings before a long run; `clean`: data without suspicious pairs."""
 
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -75,7 +74,6 @@ def clean(
     from translate.config.load import load_config
     from translate.lint.findings import KINDS, choose_rules
 
-    started = time.perf_counter()
     show_only(__name__)
     rules = choose_rules(rule or [], keep or [])
     check_new_folder(output, purpose="cleaned corpora")
@@ -88,16 +86,14 @@ def clean(
     from translate.lint.clean import clean as clean_corpora
 
     cleaned, lines = clean_corpora(loaded, output, rules), []
-    for each in cleaned:
-        share = each.num_kept / each.num_pairs
-        lines.append(f"{each.key}: {each.num_kept:,} of {_plural(each.num_pairs, 'pair')} kept ({share:.1%})")
-        for suspects in each.removed:
+    for corpus in cleaned:
+        share = corpus.num_kept / corpus.num_pairs
+        lines.append(f"{corpus.key}: {corpus.num_kept:,} of {_plural(corpus.num_pairs, 'pair')} kept ({share:.1%})")
+        for suspects in corpus.removed:
             lines.append(f"{suspects.num_pairs:>9,}  {suspects.kind}: {KINDS[suspects.kind].what}")
             lines += [fill(str(example), " " * 13, " " * 15) for example in suspects.examples]
-    seconds, num_pairs = time.perf_counter() - started, sum(each.num_pairs for each in cleaned)
     lines.append(f"\nAll removed pairs: {output / 'removed.tsv'}; next: translate train {output / 'config.yaml'}")
-    lines.append(f"{_plural(num_pairs, 'pair')} in {seconds:.1f} s: {num_pairs / seconds:,.0f} per second")
-    document = {"corpora": plain(cleaned), "rules": rules, "output": str(output), "seconds": round(seconds, 3)}
+    document = {"corpora": plain(cleaned), "rules": rules, "output": str(output)}
     print_result("\n".join(lines), document, as_json=as_json)
 
 
@@ -108,8 +104,7 @@ def _lines(report: "Report") -> Iterator[str]:
     yield from _data_lines(report)
     yield ""
     yield from _training_lines(report)
-    keys = ", ".join(text.partition(" (")[0] for text in report.marian_lacks)
-    unlike = f" with a modelling file (not MarianMT: {keys})" if keys else ""
+    unlike = f" with a modelling file: MarianMT lacks {', '.join(report.marian_lacks)}" if report.marian_lacks else ""
     yield _row("export", f"ctranslate2, onnx, huggingface{unlike}")
     yield ""
     yield _row("findings", count_findings(report.findings))

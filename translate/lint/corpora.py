@@ -204,8 +204,8 @@ def find_leaks(training: Sequence[Survey], held_out: Iterable[Survey]) -> Iterat
         is_error = num_pairs >= _FEW_PAIRS and counts["pair"] >= _LEAKED_ERROR_SHARE * num_pairs
         is_warning = counts["pair"] >= 0.01 * num_pairs or num_sides >= 0.05 * num_pairs
         message = (
-            f"{survey.key}: {counts['pair']:,} of {num_pairs:,} pairs also occur in training, and of others"
-            f" {counts['source']:,} sources and {counts['target']:,} targets (ignoring spaces and case)"
+            f"{survey.key}: {counts['pair']:,} of {num_pairs:,} pairs also occur in training; of the others, the"
+            f" source does in {counts['source']:,} and the target in {counts['target']:,} (ignoring spaces and case)"
         )
         hint = "remove them from data.train: scores on them measure memorisation"
         severity: Severity = "error" if is_error else "warning" if is_warning else "note"

@@ -174,8 +174,6 @@ def peak_memory(device: torch.device, *, restart: bool = False) -> int | None:
         if restart:
             module.reset_peak_memory_stats(device)
         return int(module.max_memory_allocated(device))
-    if device.type != "cpu":  # Apple's GPU shares its memory, and has no peak to measure
-        return None
     try:
         if restart:
             gc.collect()

@@ -129,19 +129,14 @@ def choose_rules(only: Sequence[str], keep: Sequence[str]) -> tuple[str, ...]:
     """The rules of `translate clean`, in the order of the table: all usual ones or `only` these, without `keep`.
 
     Raises:
-        InputError: There is no such rule, or none is left.
+        InputError: There is no such rule.
     """
     for option, names in {"--rule": only, "--keep": keep}.items():
         for name in names:
             if name not in KINDS:
                 meant = did_you_mean(nearest(name, KINDS))
                 raise InputError(f"{option} {name}: is not a rule; the rules are {', '.join(KINDS)}{meant}")
-    rules = tuple(
-        name for name, kind in KINDS.items() if (name in only if only else kind.is_usual) and name not in keep
-    )
-    if not rules:
-        raise InputError(f"--keep {' --keep '.join(keep)}: no rule is left, so nothing would be removed")
-    return rules
+    return tuple(name for name, kind in KINDS.items() if (name in only if only else kind.is_usual) and name not in keep)
 
 
 def count_findings(findings: Iterable[Finding]) -> str:

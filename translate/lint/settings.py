@@ -93,7 +93,6 @@ class Case:
             ", ".join(str(each) for each in directions if each not in map(config.data.direction_of, corpora.values()))
             for corpora in (config.data.corpora("validation"), config.data.corpora("test"))
         )
-        self.validation_hint = max(1, max_steps // 10)
         self.step_size = f"training.{'step_tokens' if training.accumulate_batches == 1 else 'accumulate_batches'}"
         self.facts, self.steps_per_epoch = facts, facts.num_steps(config)
         self.is_whole = not config.data.is_streamed  # only a segment of a stream is known
@@ -164,10 +163,6 @@ CHECKS = [
     Check("direction_not_tested", "note", lambda case: bool(case.untested),
           "data.test has no corpus for {untested}: nothing will show how good the model is there",
           "add corpora to data.test, or set both_directions=true for them"),
-    Check("validation_once", "warning",
-          lambda case: case.is_validated and case.training.validate_every > case.training.max_steps,
-          "training.validate_every = {training.validate_every} is more than training.max_steps = {training.max_steps}:"
-          " only the last checkpoint is validated", "set training.validate_every={validation_hint}"),
     Check("many_left_out", "warning", lambda case: case.share_left_out > 0.1,
           "{facts.num_left_out:,} of {facts.num_pairs:,} training pairs ({share_left_out:.1%}) are left out: they are"
           " empty, exceed data.max_source_tokens, data.max_target_tokens or data.max_length_ratio, or data.leave_out"

@@ -89,20 +89,20 @@ def spelling_findings(
         hint = "nothing is lost, but bytes carry little meaning; train the tokenizer on text with these characters"
         if is_lost:
             name, threshold, what = "unknown_characters", 0.001, "are unknown characters, which are lost"
-            ours = "set tokenizer.byte_fallback=true or tokenizer.character_coverage=1"
-            hint = ours if config.tokenizer.source_model is None else _OWN_TOKENIZER
+            hint = "train a tokenizer on this text, with tokenizer.byte_fallback=true or tokenizer.character_coverage=1"
         if config.training.initialize_from is not None:
             hint = "tokenizer.add_characters=true adds the training text's characters to the vocabulary"
         num_odd = int(is_odd[tokens].sum())
         share = num_odd / len(tokens)
         severity: Severity = "warning" if share >= threshold else "note"
         shown = " ".join(map(_with_code, odd[:_NUM_CHARACTERS]))
-        where = f"{len(odd_lines):,} {survey.unit}s, the first {int(sample.numbers[odd_lines[0]]) + 1:,}"
+        units = f"{survey.unit}{'s' * (len(odd_lines) > 1)}"
+        where = f"{len(odd_lines):,} {units}, the first {int(sample.numbers[odd_lines[0]]) + 1:,}"
         counts = f"{num_odd:,} of {len(tokens):,} {side} tokens ({share:.2%})"
         message = f"{survey.key}: {counts}, in {where}, {what}: {shown}"
-        letters, odd_letters = ([character for character in text if character.isalpha()] for text in (by_count, odd))
-        num_letters, num_odd_letters = (sum(map(characters.__getitem__, text)) for text in (letters, odd_letters))
-        if len(odd_lines) > len(lines) / 2 and num_odd_letters > num_letters / 2:
+        letters = Counter({character: number for character, number in characters.items() if character.isalpha()})
+        odd_letters = [character for character in odd if character in letters]
+        if len(odd_lines) > len(lines) / 2 and sum(letters[letter] for letter in odd_letters) > letters.total() / 2:
             script = unicodedata.name(odd_letters[0], "?").partition(" ")[0].title()
             message += f". The vocabulary does not cover the {script} script"
             name, severity = "script_not_covered", "error" if is_lost else "warning"
