@@ -46,7 +46,7 @@ def truncate_ids(
     if limit is not None and len(ids) > limit and config.long == "error":
         raise InputError(
             f"line {line + 1}: the {side} has {len(ids)} tokens, and the limit is {limit} (decoding.max_{side}_tokens"
-            " and the positions of the model): shorten it, or let it be cut or split with --long truncate or split"
+            " or the positions of the model): shorten it, or let it be cut or split with --long truncate or split"
         )
     return ids[:limit]
 

@@ -12,7 +12,7 @@ from translate.decoding.output.words import WordConfidence, group_words, word_co
 
 
 class Translation(NamedTuple):
-    """The translation of one line, its scores and its condition. `str()` gives `text`; a notebook shows a picture."""
+    """The translation of one line, its scores and its condition. `str()` gives `text`; a notebook shows a table."""
 
     source: str
     text: str
