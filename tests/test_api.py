@@ -144,7 +144,7 @@ def test_a_run_is_continued_by_itself_and_a_config_is_an_object(
     assert (continued.path, continued.step, continued.config.name) == (tmp_path / "run", 6, "other")
     assert [record["step"] for record in continued.metrics if record["kind"] == "train"] == [1, 2, 3, 4, 5, 6]
     assert translate.load("~/run", ensemble=["~/run"]).config.beam_size == 2
-    with pytest.raises(InputError, match="/run translates de → en: the reverse of"):
+    with pytest.raises(InputError, match="/run translates de → en, but the reverse of"):
         run.load(reverse="~/run")
     assert len(translate.evaluate("~/run").translations) == 60
     assert translate.show_attention("~/run", "Ein Hund.", "A dog.").title == "Attention of run"
