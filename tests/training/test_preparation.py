@@ -80,7 +80,7 @@ def test_the_tokenizer_has_seen_capitals_and_no_typos(digits: Digits, tmp_path: 
         (["decoding.engine=ctranslate2", "decoding.no_repeat_ngram=2"], "decoding.no_repeat_ngram = 2"),
         (["decoding.forbidden_ids=[[7], [5, 40]]"], "decoding.forbidden_ids: 40 is not an id"),
         (["decoding.long=error", "decoding.max_source_tokens=2"], "data.validation: line 2: the source has"),
-        (["decoding.long=error", "data.max_target_tokens=2"], "data.validation: line 2: the translation has"),
+        (["decoding.long=error", "data.max_target_tokens=2"], "data.validation: line 2: the target has"),
         ([*LEARNED, "decoding.long=error", "decoding.max_source_tokens=9"], "limit is 3 (model.max_positions"),
     ],
 )
