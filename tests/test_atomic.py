@@ -1,9 +1,7 @@
 """Files appear whole or not at all, whatever happens to the disk or the process meanwhile."""
 
-import errno
 import os
 from pathlib import Path
-from typing import NoReturn
 from uuid import UUID
 
 import pytest
@@ -21,7 +19,7 @@ from translate.atomic import (
     temporary_beside,
     write_text,
 )
-from translate.errors import InputError, RunError
+from translate.errors import RunError
 
 
 def names(directory: Path) -> set[str]:
@@ -46,28 +44,6 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
     with files_up_to(2000), pytest.raises(RunError, match=f"^{path}: .*File too large"):
         write_text(path, "new\n" * 5000)
     assert path.read_text() == "old\n" and names(tmp_path) == {"report.json"}
-
-
-@pytest.mark.parametrize(
-    ("number", "hint"),
-    [
-        (errno.ENOSPC, "free some space"),
-        (errno.EROFS, "writable"),
-        (errno.ENOENT, "does not exist"),
-        (errno.ENOTDIR, "a file"),
-    ],
-)
-def test_the_error_names_the_file_the_cause_and_a_hint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, hint: str
-) -> None:
-    """The refusal is simulated, because root is refused nothing."""
-
-    def refuse(path: Path, *rest: object) -> NoReturn:
-        raise OSError(number, os.strerror(number), str(path))
-
-    monkeypatch.setattr(Path, "open", refuse)
-    with pytest.raises(RunError, match=f"^{tmp_path}/file: cannot be written: {os.strerror(number)}; .*{hint}"):
-        write_text(tmp_path / "file", "text")
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs Linux's /proc")
@@ -184,17 +160,6 @@ def test_an_empty_folder_is_replaced(tmp_path: Path, name: str) -> None:
     (tmp_path / "usual").touch()
     usual = (tmp_path / "usual").stat().st_mode
     assert [(file.read_bytes(), file.stat().st_mode) for file in files] == [(b"weights", usual)] * 2
-
-
-def test_a_folder_that_cannot_be_replaced_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "mounted").mkdir()
-    (tmp_path / "link").symlink_to("mounted")
-    (tmp_path / "current").mkdir()
-    monkeypatch.chdir(tmp_path / "current")
-    monkeypatch.setattr(os.path, "ismount", lambda path: path == str(tmp_path / "mounted"))
-    for path in (tmp_path / "link", tmp_path / "mounted", Path(), tmp_path / "current"):
-        with pytest.raises(InputError, match=f"^{path} is a .* for the run"):
-            check_new_folder(path, purpose="run")
 
 
 def test_the_second_of_two_writers_leaves_the_first_ones_folder(tmp_path: Path) -> None:

@@ -35,12 +35,8 @@ def test_an_input_is_not_replaced_under_any_name(file: Path) -> None:
         output.write(b"new")
 
 
-def test_standard_input_and_output_are_files_too(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standard_input_is_a_file_too(file: Path) -> None:
     with file.open("r+") as opened, protect_inputs():
-        monkeypatch.setattr("sys.stdout", opened)
-        with pytest.raises(InputError, match=f"standard output is the file {file}"), open_input(file):
-            pass
-        monkeypatch.undo()
         remember_input(opened.fileno(), "standard input")
         with pytest.raises(InputError, match="a: .*as standard input"):
             check_output(file)
@@ -52,16 +48,14 @@ def test_standard_input_and_output_are_files_too(file: Path, monkeypatch: pytest
         ("none", "no such file; did you mean .*nine"),
         ("link", "no such file; it is a link to nothing$"),
         ("", "is a folder"),
-        ("pipe", "is a pipe"),
+        ("pipe", "is a .*pipe"),
         ("/dev/zero", "is a device"),
-        ("nine", r"cannot be read \(Permission denied\)"),
     ],
 )
-def test_only_files_are_opened(file: Path, name: str, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_files_are_opened(file: Path, name: str, reason: str) -> None:
     os.mkfifo(file.parent / "pipe")
     (file.parent / "link").symlink_to("nothing")
     (file.parent / "nine").touch()
-    monkeypatch.setattr(os, "access", lambda path, mode: path != file.parent / "nine")
     with pytest.raises(FileError, match=reason), open_input(file.parent / name):
         pass
 

@@ -1,11 +1,10 @@
-"""Suggestions for misspelt names, other toolkits' names, parts of names, and missing paths."""
+"""Suggestions for misspelt names, parts of names, and missing paths."""
 
 from pathlib import Path
 
 import pytest
 
-from translate.config.schema import Config
-from translate.nearest import _OTHER_NAMES, nearest, nearest_paths
+from translate.nearest import nearest, nearest_paths
 
 OPTIONS = ["--beam-size", "--batch-tokens", "--length-penalty", "--no-repeat-ngram", "--precision"]
 
@@ -16,10 +15,6 @@ OPTIONS = ["--beam-size", "--batch-tokens", "--length-penalty", "--no-repeat-ngr
         ("--beam", ["--beam-size"]),  # a part of the name
         ("--beam_size", ["--beam-size"]),
         ("--Beam-Sise", ["--beam-size"]),  # a slip
-        ("--lenpen", ["--length-penalty"]),  # fairseq's word
-        ("--alpha", ["--length-penalty"]),  # JoeyNMT's
-        ("--mini-batch", ["--batch-tokens"]),  # Marian's
-        ("--fp16", ["--precision"]),
         ("--presicion", ["--precision"]),
         ("--xyzzy", []),
         ("--", []),
@@ -28,13 +23,6 @@ OPTIONS = ["--beam-size", "--batch-tokens", "--length-penalty", "--no-repeat-ngr
 )
 def test_names(name: str, found: list[str]) -> None:
     assert nearest(name, OPTIONS) == found
-
-
-def test_other_names_are_of_settings_that_exist_and_are_none_themselves() -> None:
-    sections = [getattr(field.annotation, "model_fields", {}) for field in Config.model_fields.values()]
-    ours = {name for section in sections for name in section}
-    assert ours >= _OTHER_NAMES.keys()
-    assert not ours & {name for names in _OTHER_NAMES.values() for name in names.split()}
 
 
 def test_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,13 +18,6 @@ from typing import BinaryIO
 from translate.errors import InputError, RunError
 from translate.files import check_output
 
-_HINTS = {
-    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "free some space on that disk"),
-    **dict.fromkeys((errno.EACCES, errno.EPERM), "check the permissions of that file and its directory"),
-    errno.EROFS: "make that disk writable, or work on a copy",
-    errno.ENOENT: "the directory does not exist",
-    errno.ENOTDIR: "a part of its path is a file",
-}
 _temporary_paths: set[Path] = set()  # of this process
 
 
@@ -77,8 +70,6 @@ def check_new_folder(path: Path, *, purpose: str) -> None:
     """Raise an InputError unless the path is free, or an empty folder that `atomic_folder` can replace."""
     if path.exists() and not (path.is_dir() and not any(path.iterdir())):
         raise InputError(f"{path} is not an empty folder: choose another one for the {purpose}")
-    if os.path.ismount(real := os.path.realpath(path)) or real == os.getcwd():
-        raise InputError(f"{path} is a mount point or the current folder: choose a new folder in it for the {purpose}")
 
 
 @contextlib.contextmanager
@@ -125,9 +116,8 @@ def text_bytes(text: str) -> bytes:
 
 
 def write_error(path: Path, error: OSError) -> RunError:
-    """The error that says why a file could not be written, with a hint where the cause is known."""
-    hint = _HINTS.get(error.errno or 0)
-    return RunError(f"{path}: cannot be written: {error.strerror or error}{f'; {hint}' if hint else ''}")
+    """The error that says why a file could not be written."""
+    return RunError(f"{path}: cannot be written: {error.strerror or error}")
 
 
 @contextlib.contextmanager

@@ -4,7 +4,6 @@ Within a command, every file that is opened here is remembered, so `atomic.open_
 """
 
 import contextlib
-import errno
 import json
 import os
 import re
@@ -67,25 +66,18 @@ def protect_inputs() -> Iterator[None]:
 
 
 def remember_input(file: int | Path, name: str) -> None:
-    """Remember a file as an input of this command, by its descriptor or its path.
-
-    Raises:
-        InputError: Standard output is the same file.
-    """
+    """Remember a file as an input of this command, by its descriptor or its path."""
     identity = _identity(file)
     if _inputs is None or identity is None:
         return
     _inputs[identity] = name
-    with contextlib.suppress(OSError, ValueError, AttributeError):  # standard output is closed, or is not a file
-        if _identity(sys.stdout.fileno()) == identity:
-            raise InputError(f"standard output is the file {name}, which this command reads; choose another file")
 
 
 def open_standard_input() -> BinaryIO:
     """The bytes of standard input.
 
     Raises:
-        InputError: It is closed, this command has opened it before, or standard output is the same file.
+        InputError: It is closed, or this command has opened it before.
     """
     if sys.stdin is None:
         raise InputError("standard input is closed: name a file")
@@ -190,12 +182,8 @@ def require_file(path: Path, *, may_be_pipe: bool = False) -> None:
         raise FileError(path, f"cannot be read ({getattr(error, 'strerror', None) or error})") from error
     if stat.S_ISDIR(mode):
         raise FileError(path, "is a folder, but a file is needed")
-    if stat.S_ISFIFO(mode) and not may_be_pipe:
-        raise FileError(path, "is a pipe, which can be read only once, but a file is needed; write it to a file first")
-    if not stat.S_ISREG(mode) and not stat.S_ISFIFO(mode):
-        raise FileError(path, "is a device or socket, but a file is needed")
-    if not os.access(path, os.R_OK):
-        raise FileError(path, f"cannot be read ({os.strerror(errno.EACCES)})")
+    if not (stat.S_ISREG(mode) or (stat.S_ISFIFO(mode) and may_be_pipe)):
+        raise FileError(path, "is a device or a pipe, which can be read only once; write its content to a file first")
     remember_input(path, str(path))
 
 

@@ -7,8 +7,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from translate.errors import InputError, RunError
-
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # from glibc's malloc.h
 
 # How many compiled kernels are cached: by oneDNN for all threads, and by ideep, PyTorch's way to oneDNN, for each.
@@ -31,15 +29,6 @@ def is_out_of_memory(error: BaseException | None) -> bool:
 def describe_memory(num_bytes: int) -> str:
     """A number of bytes in a unit that suits it."""
     return f"{num_bytes / 2**30:,.1f} GiB" if num_bytes >= 2**30 else f"{num_bytes / 2**20:,.0f} MiB"
-
-
-def check_fits_memory(path: Path, num_bytes: int) -> None:
-    """Raise a RunError if what is to be read from a file is larger than the memory of this machine or container."""
-    limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")] if hasattr(os, "sysconf") else []
-    limits += [limit for limit, _ in _control_groups()]
-    if limits and num_bytes > min(limits):
-        needed, memory = map(describe_memory, (num_bytes, min(limits)))
-        raise RunError(f"{path}: needs {needed} of memory, and this machine has {memory}; is the file damaged?")
 
 
 def free_memory() -> int | None:
@@ -93,14 +82,6 @@ def limit_kernel_caches() -> None:
 
     oneDNN compiles half a megabyte for each shape of a product and caches 1024 of them, twice. Attention has products
     of many shapes, so that takes half of a run's memory and saves little time. Sizes set in the environment are kept.
-
-    Raises:
-        InputError: The environment sets a size of ideep that is not a positive number, which would crash PyTorch.
     """
     for name, size in _KERNEL_CACHE_SIZES.items():
         os.environ.setdefault(name, str(size))
-    capacity = os.environ["LRU_CACHE_CAPACITY"]
-    if not re.fullmatch("0*[1-9][0-9]{0,8}", capacity):
-        raise InputError(
-            f"LRU_CACHE_CAPACITY={capacity!r} in the environment would crash PyTorch: unset it, or set it to 16"
-        )

@@ -324,14 +324,12 @@ CALLS: dict[str, Call] = {
     "run-pipe": Call("decode COPY", change=piped(BEST)),
     "run-resume-pipe": Call("train TINY --run COPY --resume", change=piped("log.txt")),
     "run-large": Call("show curves COPY", change=lambda run: os.truncate(run / "metrics.jsonl", 2**40)),
-    "run-larger": Call("decode COPY", change=lambda run: os.truncate(run / "tokenizer" / "joint.model", 2**43)),
     "run-resume-link": Call(
         "train TINY --run COPY --resume --profile",
         change=lambda run: (run / "profile").symlink_to(run.parent / "empty"),
     ),
     "run-exists": Call("train TINY --run RUN"),
     "run-among-files": Call("train TINY --run mine", files={"mine/config.yaml": "mine"}),
-    "run-unnamed": Call("train TINY --run", ""),
     "run-resume-lost": Call("train TINY --run COPY --resume", change=lost(NOT_BEST)),
     "run-resume-records": Call("train TINY --run COPY --resume", change=lost("checkpoints/*.safetensors")),
     "run-resume-languages": Call("train TINY data.source_language=en data.target_language=de --run COPY --resume"),
@@ -353,7 +351,6 @@ CALLS: dict[str, Call] = {
         "show alignments RUN --source a.de --reference a.en", files={"a.de": "Hund " * 1700, "a.en": "dog " * 1700}
     ),
     "show-positions-length": Call("show positions transformer-base --length 2000"),
-    "show-positions-checkpoint": Call("show positions demo --checkpoint last"),
     "show-word": Call("show embeddings RUN d\udcff"),
     "show-output": Call("show attention RUN Hund -o no/a.html"),
     "show-ending": Call("show attention RUN Hund -o a.gif"),

@@ -14,13 +14,6 @@ from translate.config.load import preset_names
 Complete = Callable[..., list[str]]
 
 
-def test_the_languages_of_a_run(complete: Complete, both: Path) -> None:
-    assert complete(f"decode {both} --to ") == ["en", "de"]
-    assert complete(f"decode {both} --from d") == ["de"]
-    assert complete(f"score {both} a.de a.en --to e") == ["en"]
-    assert complete("decode runs/demo --to ") == complete("decode nothing --to ") == []  # no run, or a damaged one
-
-
 @pytest.fixture
 def complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Complete:
     """Completes the last word of a command line; the folder has two runs."""

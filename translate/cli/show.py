@@ -130,8 +130,6 @@ def show_positions(
     if Path(config_or_run).is_dir():
         run = as_runs(config_or_run)
         config, model, name = run.config, run.load_model(checkpoint).model, escaped(run.path.resolve().name)
-    elif checkpoint != "best":
-        raise InputError(f"--checkpoint {checkpoint}: {config_or_run} is not a run, so it has no weights: leave it out")
     else:
         config, model = load_config(config_or_run).config, None
         name = config.name

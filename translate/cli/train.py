@@ -1,6 +1,5 @@
 """`train`: train a run from a config."""
 
-import contextlib
 import functools
 import os
 import shlex
@@ -46,17 +45,14 @@ def train(
       translate train demo training.max_steps=30 --profile
     """
     from translate.config.load import load_config
-    from translate.runs.directory import RunDirectory, check_holds_no_run
-    from translate.runs.lock import lock_run
+    from translate.runs.directory import check_holds_no_run
 
     def read() -> tuple[Path, "Config"]:
         named = _find_run(config, run, resume=resume)
         loaded = load_config(config, overrides or [], require_files=True).config
         directory = named or Path("runs") / loaded.name
         if not resume and is_alone():  # before torch is imported
-            holds_run = RunDirectory(directory).description.exists()
-            with lock_run(directory) if holds_run else contextlib.nullcontext():  # which may tell that it still trains
-                check_holds_no_run(directory)
+            check_holds_no_run(directory)
         return directory, loaded
 
     try:
@@ -70,7 +66,7 @@ def train(
             with join_world() as world:
                 world.run_on_all_ranks(read)
         raise
-    command = [*_launcher(), *sys.argv[1:]]
+    command = ["translate", *sys.argv[1:]]
     from translate.lint.check import log_findings
     from translate.training import StoppedBySignal
     from translate.training import train as train_run
@@ -79,8 +75,8 @@ def train(
         inspect = functools.partial(log_findings, ignore_errors=ignore_errors)
         train_run(loaded, directory, resume=resume, command=command, profile=profile, inspect=inspect)
     except StoppedBySignal as stop:
-        short = shlex.join([*_launcher(), "train", str(directory), "--resume"])
-        fail_interrupted(stop, f", and saved. Continue with: {short}")
+        short = shlex.join(["translate", "train", str(directory), "--resume"])
+        fail_interrupted(stop, f", and saved. Continue{'' if is_alone() else ' under torchrun'} with: {short}")
     except KeyboardInterrupt as error:
         again = shlex.join([*command, *([] if resume else ["--resume"])])  # perhaps there is no run yet
         fail_interrupted(error, f". Start again or continue with: {again}")
@@ -95,8 +91,6 @@ def _find_run(config: str, run: str | None, *, resume: bool) -> Path | None:
     from translate.config.load import is_run
     from translate.config.yaml import preset_names
 
-    if run == "":
-        raise InputError("--run '': name a directory")
     if not is_run(config):
         return None if run is None else Path(run)
     named = Path(config)
@@ -107,17 +101,3 @@ def _find_run(config: str, run: str | None, *, resume: bool) -> Path | None:
         preset = f"; the preset is {config}.yaml" if config in preset_names() else ""
         raise InputError(f"{named} is a run: continue it with `translate train {named} --resume`{preset}")
     return named
-
-
-def _launcher() -> list[str]:
-    """The program that started this command: `translate`, or torchrun with its options."""
-    if is_alone():
-        return ["translate"]
-    machines = os.environ.get("GROUP_WORLD_SIZE", "1")
-    processes = os.environ.get("LOCAL_WORLD_SIZE", "1")
-    nodes = []
-    if machines != "1":  # to be run on each of them; they meet at the address of the first process
-        where = os.environ.get("MASTER_ADDR", "HOST")
-        nodes = ["--nnodes", machines, "--rdzv-backend", "c10d", "--rdzv-endpoint", where]
-    # Without `--`, torchrun would take the --run of the command for an option of its own.
-    return ["torchrun", *nodes, "--nproc-per-node", processes, "-m", "--", "translate"]

@@ -86,10 +86,8 @@ class MetricProgram(NamedTuple):
         except ValueError as error:
             raise InputError(f"{where}: is not a command: {error}") from error
         fields = set(re.findall(r"\{(\w*)\}", command))
-        if unknown := sorted(fields.difference(_FIELDS)):
-            raise InputError(f"{where}: {{{unknown[0]}}} is unknown; there are {known}")
-        if "hypothesis" not in fields:
-            raise InputError(f"{where}: does not read the translations: it needs {{hypothesis}}, of {known}")
+        if "hypothesis" not in fields or not fields <= set(_FIELDS):
+            raise InputError(f"{where}: needs {{hypothesis}}, and of other names in braces there are only {known}")
         if shutil.which(words[0]) is None:
             raise InputError(f"{where}: {words[0]} is not an installed program; install it, or give its path")
         return cls(name, words)

@@ -27,7 +27,6 @@ from translate.atomic import atomic_write, explain_write_errors, temporary_besid
 from translate.config.schema import TrainingConfig
 from translate.errors import RunError
 from translate.files import FileError, MissingFileError, require_file
-from translate.memory import check_fits_memory
 from translate.model.device import check_loading
 from translate.runs.checksums import DamageError, compare
 from translate.runs.directory import Checkpoint, RunDirectory
@@ -228,7 +227,6 @@ def add_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
 def _open(path: Path) -> Any:
     """Open a safetensors file, which must be one: safetensors itself would wait for a pipe, even against signals."""
     require_file(path)
-    check_fits_memory(path, path.stat().st_size)
     return safe_open(path, framework="pt", backend="pread")
 
 

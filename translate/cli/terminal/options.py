@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Argument, Exit, Option
 
-from translate.errors import InputError, RunError
+from translate.errors import InputError
 
 if TYPE_CHECKING:
     from translate.runs.run import SavedRun as SavedRun
@@ -59,23 +59,6 @@ def complete_config(incomplete: str) -> list[str]:
     files = [path for pattern in ("*.yaml", "*.yml", "*/*.yaml") for path in glob.glob(f"{start}{pattern}")]
     files = [path for path in files if not os.path.exists(os.path.join(os.path.dirname(path), "run.json"))]
     return [*preset_names(), *sorted(files), *find_runs(incomplete)]
-
-
-def complete_language(side: str) -> Callable[..., list[str]]:
-    """Completes the languages that the command's run reads (`sources`) or writes (`targets`)."""
-
-    def complete(ctx: Any, incomplete: str) -> list[str]:
-        # Arguments before an option that has no value yet are not parsed.
-        runs = [ctx.params.get("run"), *(ctx.params.get("runs") or ctx.params.get("systems") or ()), *ctx.args]
-        from translate.runs.run import open_run
-
-        try:
-            known: list[str] = getattr(open_run(next(filter(None, runs))).languages, side)
-        except (InputError, RunError, StopIteration):  # not a run, or a damaged one
-            known = []
-        return [code for code in known if code.startswith(incomplete)]
-
-    return complete
 
 
 def as_runs(paths: Any) -> Any:
@@ -197,10 +180,8 @@ def takes_decoding_options(
 
 def takes_languages(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command --to and --from; it receives both as `languages`, arguments of `load_translator`."""
-    to = Option("--to", metavar="CODE", help="Translate to this language, if RUN has several.",
-                autocompletion=complete_language("targets"))  # fmt: skip
-    from_ = Option("--from", metavar="CODE", help="The text's language, if RUN needs it.",
-                   autocompletion=complete_language("sources"))  # fmt: skip
+    to = Option("--to", metavar="CODE", help="Translate to this language, if RUN has several.")
+    from_ = Option("--from", metavar="CODE", help="The text's language, if RUN needs it.")
     options = {"to": Annotated[str | None, to], "from_": Annotated[str | None, from_]}
     return add_options(command, options, name="languages", gather=_check_languages)
 
