@@ -41,7 +41,6 @@ class Clock:
             "lines",
             ["Encoding, 1 minute so far: 1,200 of 9,000 lines", "Encoding, 2 minutes so far: 3,000 of 9,000 lines"],
         ),
-        (None, "pairs", ["Encoding, 1 minute so far: 1,200 pairs", "Encoding, 2 minutes so far: 3,000 pairs"]),
         (None, "", ["Encoding, 1 minute so far", "Encoding, 2 minutes so far"]),
     ],
 )

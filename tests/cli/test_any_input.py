@@ -86,18 +86,6 @@ def test_configs(tmp_path: Path, num_cases: int) -> None:
 
 
 @kinds
-def test_overrides(num_cases: int) -> None:
-    """Keys with values of every kind, any text, and indices of any length."""
-    pairs = st.tuples(st.sampled_from(KEYS) | TEXT, VALUES).map(lambda pair: f"{pair[0]}={json.dumps(pair[1])}")
-    indices = st.sampled_from([1, 20, 4299, 4301, 9000]).map(lambda digits: f"data.train.{'9' * digits}.weight=1")
-
-    def check(overrides: list[str]) -> None:
-        check_ended(translate("config", "show", "demo", "--", *overrides), 0, 2)
-
-    check_cases(st.lists(pairs | TEXT | indices, max_size=3), check, num_cases=num_cases)
-
-
-@kinds
 def test_json_cells(tmp_path: Path, num_cases: int) -> None:
     """Text comes out unchanged, whether the file has an object per line or one array; all else is refused."""
     path = tmp_path / "any.json"
@@ -197,26 +185,6 @@ def test_arrangements_of_files(run: Path, tmp_path: Path, monkeypatch: pytest.Mo
 
     name = st.sampled_from(NAMES)
     check_cases(st.tuples(st.sampled_from(COMMANDS), name, name, name), check, num_cases=num_cases)
-
-
-@kinds
-def test_names(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_cases: int) -> None:
-    """A file may have any name that the system allows, in and out."""
-    monkeypatch.chdir(tmp_path)
-
-    def check(names: tuple[bytes, bytes]) -> None:
-        source, output = map(os.fsdecode, names)
-        Path(source).write_text("Ein Hund.\n")
-        result = translate("decode", run, "--output", output, "--", source)
-        check_ended(result, 0, 2)
-        assert (source == output) == (result.exit_code == 2), result.output
-        assert {path.name for path in tmp_path.iterdir()} == {source, output}
-        for path in tmp_path.iterdir():
-            path.unlink()
-
-    names = st.binary(min_size=1, max_size=30).map(lambda name: name.replace(b"\0", b"0").replace(b"/", b"_"))
-    usable = names.filter(lambda name: name not in (b".", b"..", b"-") and not name.endswith((b".gz", b".bz2", b".xz")))
-    check_cases(st.tuples(usable, usable), check, num_cases=num_cases)
 
 
 RUN_FILES = ["run.json", "config.yaml", "metrics.jsonl", "SHA256SUMS", "tokenizer/joint.model"]

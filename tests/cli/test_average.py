@@ -64,14 +64,6 @@ def test_the_best_average_becomes_the_best_checkpoint(keeping: Path, tmp_path: P
     assert best.read_bytes() == (other / "checkpoints" / "best.safetensors").read_bytes(), "the training's own again"
 
 
-def test_a_kept_checkpoint_that_was_removed(keeping: Path, tmp_path: Path) -> None:
-    run = Path(shutil.copytree(keeping, tmp_path / "run"))
-    (run / "checkpoints" / "step-2.safetensors").unlink()
-    result = succeed("average", run, "--dry-run")
-    assert [line[:12].strip() for line in result.stdout.splitlines()[2:-1]] == ["best", "last 2"]
-    assert result.stdout.splitlines()[3].endswith("  1, 3")
-
-
 def test_given_checkpoints(keeping: Path, tmp_path: Path) -> None:
     """Of a copy that has no last checkpoint, too, from which the kept ones would be known."""
     copy = Path(shutil.copytree(keeping, tmp_path / "copy", ignore=shutil.ignore_patterns("last.*", "previous.*")))

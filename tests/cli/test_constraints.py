@@ -1,6 +1,5 @@
 """`translate decode` with files of constraints: seen in the output of every search that takes them."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -40,13 +39,6 @@ def test_by_line(decode: Decode) -> None:
     assert not without[0].startswith("house") and "green" not in without[0] and "and" not in without[3].split()
 
 
-def test_a_prefix_holds_in_samples(decode: Decode) -> None:
-    for line in decode("--prefix", "house\n" * len(SOURCES), "--search=sample", "--n-best=3", "--format=jsonl"):
-        record = json.loads(line)
-        texts = [found["translation"] for found in (record, *record["n_best"])]
-        assert texts == [""] if not record["source"] else all(text.startswith("house") for text in texts)
-
-
 @pytest.mark.parametrize("search", ["beam", "sample"])
 def test_forbidden_words(decode: Decode, search: str) -> None:
     """Empty lines of the file forbid nothing."""
@@ -54,8 +46,3 @@ def test_forbidden_words(decode: Decode, search: str) -> None:
     found = decode("--forbid", "dog\n\nhouse\n", "--search", search)
     assert not any({"dog", "house"} & set(text.split()) for text in found)
     assert found[0] != "" != found[3]
-
-
-@pytest.mark.parametrize("option", ["--terminology", "--forbid"])
-def test_an_empty_file(decode: Decode, option: str) -> None:
-    assert decode(option) == decode()

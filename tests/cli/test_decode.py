@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -87,17 +86,3 @@ def test_alignments(decode: Decode, run: Path, tmp_path: Path) -> None:
     succeed("decode", run, "--alignments", file, stdin=TEXT)
     links = file.read_text().split("\n")
     assert len(links) == len(LINES) + 1 and links[1] == links[4] == ""
-
-
-def test_reranking_by_a_reverse_run(learnt: Path, tmp_path: Path) -> None:
-    """Also in parts that are resumed."""
-    config = Path(shutil.copytree(learnt, tmp_path / "reverse")) / "config.yaml"
-    languages = {"source_language: de": "source_language: en", "target_language: en": "target_language: de"}
-    for old, new in languages.items():
-        config.write_text(config.read_text().replace(old, new))
-    options = ["decode", learnt, learnt.parent / "new.de", "--precision", "fp32", "--format", "jsonl"]
-    plain, ranked = (translate(*options, *more) for more in ([], ["--reverse", config.parent]))
-    scores = [[record["score"] for record in records(result)] for result in (plain, ranked)]
-    assert all(one != pytest.approx(other, abs=1e-3) for one, other in zip(*scores, strict=True))
-    succeed(*options, "--reverse", config.parent, "--resume", "-o", tmp_path / "out")
-    assert (tmp_path / "out").read_text(encoding="utf-8") == ranked.stdout

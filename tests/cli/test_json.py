@@ -56,8 +56,3 @@ def test_the_document_is_as_its_schema_says(name: str, place: Path) -> None:
     document = json.loads(result.stdout)
     jsonschema.validate(document, SCHEMAS[name])
     assert [*document][0] == "format" and document["format"] == 2
-
-
-def test_without_a_run(place: Path) -> None:
-    result = run_command("eval", "--hypotheses", "other.en", "--reference", "valid.en", "--json")
-    jsonschema.validate(json.loads(result.stdout), SCHEMAS["eval"])

@@ -66,7 +66,7 @@ def test_embeddings(learnt: Path) -> None:
     values["data"]["validation"] = None
     (run / "config.yaml").write_text(yaml.safe_dump(values))
     refused = translate("show", "embeddings", run, "Hund")
-    assert refused.exit_code == 2 and in_order(refused.stderr, "no data.validation", "--source and --reference")
+    assert refused.exit_code == 2 and "data.validation" in refused.stderr
 
 
 def test_alignments(learnt: Path) -> None:

@@ -38,6 +38,4 @@ def test_bleu_of_text_without_spaces_needs_another_tokenizer() -> None:
 
 def test_other_languages() -> None:
     (told,) = find_mistakes({"a": GOOD}, GERMAN)
-    assert told == "a seems to be in a different language from the references: is it the right file?"
-    (told,) = find_mistakes({"a": GOOD}, GERMAN, ENGLISH)
-    assert "are the sources and the references swapped" in told
+    assert told.startswith("a seems to be in a different language from the references: ")

@@ -170,7 +170,7 @@ class _SyntheticCorpus(NamedTuple):
         """Write the provenance of the corpus, and print how to train on it."""
         from translate.atomic import write_text
         from translate.config.data import Direction
-        from translate.config.languages import UNKNOWN, list_some
+        from translate.config.languages import UNKNOWN
         from translate.config.yaml import dump_scalar
         from translate.decoding.synthetic import describe_origin
         from translate.fingerprint import fingerprint
@@ -187,17 +187,10 @@ class _SyntheticCorpus(NamedTuple):
         values = ["kind: json", f"path: {dump_scalar(str(self.corpus.resolve()))}", "source_column: source"]
         values += ["target_column: target", *["source_tag: <bt>"] * is_reversed]
         languages, direction = translator.languages, translator.direction or Direction(UNKNOWN, UNKNOWN)
-        sides = ("target", "source") if is_reversed else ("source", "target")
-        named, hint = [f"{side}_language: {code}" for side, code in zip(sides, direction, strict=True)], ""
         if languages.has_choice or languages.are_named:
-            values += named
+            sides = ("target", "source") if is_reversed else ("source", "target")
+            values += [f"{side}_language: {code}" for side, code in zip(sides, direction, strict=True)]
             if direction.source == UNKNOWN:
-                given = [code for code in languages.sources if direction.target in languages.targets_of(code)]
-                logger.warning(
-                    f"Each {sides[0]} may be in any of {list_some(given)}, so their language is {UNKNOWN}:"
-                    " choose one with --from"
-                )
-        elif UNKNOWN not in direction:
-            hint = f" (if those name their languages, add {' and '.join(named)})"
-        logger.info(f"{self.corpus} has all pairs, with flags. To train on it in addition to other corpora{hint}:")
+                logger.warning(f"The language of each {sides[0]} is {UNKNOWN}, that is unknown: choose one with --from")
+        logger.info(f"{self.corpus} has all pairs, with flags. To train on it in addition to other corpora:")
         typer.echo("data:\n  train:\n    - " + "\n      ".join(values))

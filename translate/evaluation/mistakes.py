@@ -36,7 +36,5 @@ def find_mistakes(
             guess = "are they translated?" if other == "the sources" and name in systems else "is one text given twice?"
             yield f"{num_equal:,} of {len(lines):,} lines of {name} are equal to those of {other}: {guess}"
         elif other == "the references" and are_in_different_languages(lines, others):
-            guess = "is it the right file?"
-            if sources is not None and not are_in_different_languages(lines, sources):
-                guess = "are the sources and the references swapped, or is it not translated?"
+            guess = "is it the right file, and are the sources and the references not swapped?"
             yield f"{name} seems to be in a different language from the references: {guess}"

@@ -59,8 +59,5 @@ def choose_pairs(config: Config, source: Path | None, reference: Path | None) ->
     Raises:
         InputError: There is no validation corpus, or the files cannot be used.
     """
-    is_given = source is not None or reference is not None
-    if not is_given and config.data.validation is None:
-        raise InputError("the run has no data.validation: give --source and --reference")
-    name = None if is_given else "validation"
+    name = None if source or reference else "validation"
     return next(iter(choose_test_sets(config, source=source, reference=reference, name=name).values()))
