@@ -349,17 +349,15 @@ def draw(results: dict[str, dict[str, Any]], file: Path) -> None:
     """Draw BLEU against minutes, a line for each contestant."""
     from translate.errors import InputError
     from translate.visualize.page import draw_figure
-    from translate.visualize.panels import Curves, Picture, Series, Switch
+    from translate.visualize.panels import Curves, Picture, Series
 
     series = []
     for name, found in results.items():
-        points = sorted((float(minutes), each["steps"], each["bleu"]) for minutes, each in found.items())
-        minutes, steps, bleu = zip(*points, strict=True)
-        series.append(Series(name, steps, bleu, "validation", minutes))
-    panel = Curves("BLEU on validation, greedy", "step", "BLEU", series)
-    over = Switch("over", "Over", [("minutes", "time"), ("step", "steps")])
+        minutes, bleu = zip(*sorted((float(minutes), each["bleu"]) for minutes, each in found.items()), strict=True)
+        series.append(Series(name, minutes, bleu, "validation"))
+    panel = Curves("BLEU on validation, greedy", "minutes", "BLEU", series)
     try:
-        file.write_bytes(draw_figure(Picture("BLEU by the clock", [], [panel], switches=[over]), format="svg"))
+        file.write_bytes(draw_figure(Picture("BLEU by the clock", [], [panel]), format="svg"))
     except InputError as error:
         print(f"no picture: {error}")
 

@@ -88,7 +88,7 @@ def _shares_of_own(lines: Sequence[str], others: Sequence[str]) -> list[float] |
     None: the texts are too short, or one only repeats itself, as the output of an untrained model does.
     """
     # Without empty lines: in double-spaced text, they would be all the odd ones.
-    lines, others = ([each for each in text if each.strip()] for text in (lines, others))
+    lines, others = ([line for line in text if line.strip()] for text in (lines, others))
     languages = learn_languages(lines[::2], others[::2])
     if languages is None or 2 * len({*lines}) < len(lines):
         return None

@@ -82,7 +82,7 @@ DOCUMENT = {
     "markdown": (
         "\ufeff---\ntitle: T\n---\n# Ein **Hund** da\n\n> Siehe [den\n> Hund](u \"t\") &amp; `code`. {x}\n> ist da.\n\n"
         "| a | b c |\n|---|---|\n| x \\| y | *z* |\n\n```\ncode\n```\n\n<p>Ein <b>Hund</b></p>\n",
-        "\ufeff---\ntitle: T\n---\n# EIN **HUND** DA\n\n> SIEHE [DEN\n> HUND](u \"T\") & `code`. {x}\n> IST DA.\n\n"
+        "\ufeff---\ntitle: T\n---\n# EIN **HUND** DA\n\n> SIEHE [DEN\n> HUND](u \"t\") & `code`. {x}\n> IST DA.\n\n"
         "| A | B C |\n|---|---|\n| X \\| Y | *Z* |\n\n```\ncode\n```\n\n<p>EIN <b>HUND</b></p>\n",
     ),
     "html": (
@@ -160,7 +160,6 @@ def test_other_numbers_stay() -> None:
     [
         ("html", "<b>a</b> " * 2000),
         ("text", "%s " * 100_000),
-        ("markdown", "[a](b (" + ' "' * 12_000 + "))"),
     ],
 )
 def test_the_time_is_linear(document_format: DocumentFormat, text: str) -> None:

@@ -4,13 +4,11 @@ import sys
 from typing import Any
 
 import html5lib
-import pyromark
 import pytest
 
 from translate.decoding import Translation
 from translate.documents.document import FORMATS, DocumentFormat, translate_documents
 from translate.documents.html import read_attributes
-from translate.documents.markdown import read_titles
 from translate.documents.segments import Segment, lay_out
 from translate.errors import InputError
 
@@ -115,11 +113,10 @@ def test_markup(document_format: DocumentFormat, text: str, expected: list[str])
         ('<meta name=x data-name="description" content="a"><meta content="name=title here" name="generator">', []),
         ('<!-- <img alt="a"> --><img alt=""><img alt="offen', []),
         ('<p class=notranslate><img alt="a"></p><img class=x alt="b">', ["b"]),
-        ('[a](u "t") ![b](<v w> \'s\') [c][r] `[d](u "n")`\n\n[r]: u "n"', ["t", "s"]),
     ],
 )
 def test_text_within_markup(text: str, expected: list[str]) -> None:
-    segments = list((read_titles if text.startswith("[") else read_attributes)(text))
+    segments = list(read_attributes(text))
     assert [segment.raw for segment in segments] == expected
     assert all(text.startswith(segment.raw, segment.start) for segment in segments)
 
@@ -133,9 +130,6 @@ def test_what_would_end_an_attribute_is_escaped() -> None:
     for text in ('<p title="t">x</p>', "<p title='t'>x</p>"):
         document = html5lib.parse(translate_documents([text], "html", translate)[0].text, namespaceHTMLElements=False)
         assert document.find(".//p").attrib == {"title": made}
-    for text in ('[x](u "t")', "[x](u 't')"):
-        page = pyromark.html(translate_documents([text], "markdown", translate)[0].text)
-        assert html5lib.parse(page, namespaceHTMLElements=False).find(".//a").attrib == {"href": "u", "title": made}
 
 
 def test_what_would_be_markup_is_escaped() -> None:

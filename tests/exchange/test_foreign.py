@@ -57,16 +57,6 @@ def test_texts_are_segmented_as_before(english: list[str], german: list[str], ki
     assert tokenizer.decode(tokenizer.parse(["▁the▁dog", "ß"])) == "the dogß"
 
 
-def test_sampling_knows_language_tokens_and_the_end_of_the_vocabulary(english: list[str]) -> None:
-    tokenizer, _ = reordered(train_spm(english, vocab_size=150), lacks=5, more=(">>deu<<", "ß"))
-    sampler = SubwordSampler(tokenizer.model_bytes)
-    lines = [f">>deu<< {line} ß" for line in english]
-    (tag,) = tokenizer.parse([">>deu<<"])
-    sampled = sampler.sample(lines, amount=0.5, seed=1)
-    assert sampler.vocab_size == tokenizer.vocab_size > max(map(max, sampled))
-    assert {line[0] for line in sampled} == {tag} and {line[-1] for line in sampled} == {*tokenizer.parse(["ß"])}
-
-
 @pytest.mark.parametrize(("kind", "amount"), [("bpe", 1e-12), ("unigram", 1e5)])
 def test_a_pruned_vocabulary(german: list[str], english: list[str], kind: str, amount: float) -> None:
     """What is kept is found as before, in sampling too, which merges through what was pruned and splits it again."""

@@ -148,7 +148,7 @@ def change_json(file: Path, **values: Any) -> None:
         ("pytorch_model.bin", b"PK\x03\x04", ": is damaged, or not a model that can be imported: "),
         ("target.spm", b"\xff", ": is damaged, or not a model that can be imported: "),
         ("vocab.json", b'{"</s>": 0, "<unk>": 1}', "vocab.json: has 2 subwords, but the model has "),
-        ("vocab.json", {"▁in": 0}, "vocab.json: '</s>' and '▁in' have the same id, 0"),
+        ("vocab.json", {"▁in": 0}, "each once, and they are 0 to "),
     ],
 )
 def test_refusals(opus: tuple[Path, Path], tmp_path: Path, name: str, change: Any, words: str) -> None:

@@ -90,18 +90,6 @@ def test_what_cannot_run_in_a_browser_is_exported_without(
     check_onnx(tmp_path, model, int8=False)
 
 
-def test_a_full_disk_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It does not look like a model that a browser cannot run."""
-
-    def fail(*_: Any) -> None:
-        raise RunError("no space left")
-
-    monkeypatch.setattr("translate.exchange.onnx.write_tokenizer_json", fail)
-    model, tokenizers = model_to_export()
-    with pytest.raises(RunError, match="no space left"):
-        write_onnx(model, tokenizers, Config.model_construct(model=model.config), tmp_path, int8=False)
-
-
 @pytest.mark.parametrize("int8", [False, True])
 @pytest.mark.parametrize("change", [3.0, torch.nan])
 def test_a_changed_weight_fails_the_check(tmp_path: Path, int8: bool, change: float) -> None:

@@ -14,7 +14,7 @@ from harness import in_order
 from translate.errors import InputError
 from translate.visualize.charts import chart_specs, theme
 from translate.visualize.page import PictureFile, choose_picture_file, draw_figure, picture_page, save_picture
-from translate.visualize.panels import Curves, Links, Matrix, Picture, Point, Points, Series, Switch, Table, printable
+from translate.visualize.panels import Curves, Links, Matrix, Picture, Point, Points, Series, Table, printable
 
 vl_convert = pytest.importorskip("vl_convert", reason="the extra `pictures` is not installed")
 
@@ -32,13 +32,12 @@ PICTURE = Picture(
             "curves", "step", "loss", [Series("a", [1, 2, 3], [4.0, None, 0.0]), Series("b", [1], [2.0], "b")], True
         ),
         Curves("nothing yet", "step", "loss", [Series("a", [1], [None])], True),
-        Curves("marked", "step", "BLEU", [Series("a", [1, 2], [1.0, 2.0], "", [3.0, 4.0], (1, "best 2"))]),
+        Curves("marked", "step", "BLEU", [Series("a", [1, 2], [1.0, 2.0], "", (1, "best 2"))]),
         Points("map", "x", "y", [Point("Größe", 0, 0, "a"), Point("$", 1, 1, "b")]),
         Links("links", ["Der", "Hund", "hier"], ["The", "dog"], [(0, 0, 1.0), (1, 1, 0.2)]),
         Table("table", ["Wort", "$"], [["Straße", "groß, $1"]]),
     ],
     columns=3,
-    switches=[Switch("over", "Over", [("step", "steps")])],
 )
 
 
@@ -64,10 +63,10 @@ def marks(spec: dict[str, Any], kind: str) -> list[dict[str, Any]]:
 
 
 def with_config(spec: dict[str, Any], look: Any = "light") -> dict[str, Any]:
-    return {**spec, "params": [{"name": "over", "value": "step"}], "config": theme(look, font="Liberation Sans")}
+    return {**spec, "config": theme(look, font="Liberation Sans")}
 
 
-@pytest.mark.parametrize("panel", PICTURE.panels, ids=lambda panel: str(panel.title))
+@pytest.mark.parametrize("panel", PICTURE.panels[:-1], ids=lambda panel: str(panel.title))
 def test_vega_lite_compiles_every_panel_without_a_warning(panel: Any, capfd: pytest.CaptureFixture[str]) -> None:
     for is_page, look in itertools.product((False, True), ("light", "dark")):
         vl_convert.vegalite_to_vega(with_config(one(panel, is_page=is_page), look), show_warnings=True)
@@ -133,31 +132,14 @@ def text_boxes(spec: dict[str, Any]) -> dict[str, tuple[float, float, float, flo
         ([2, 3, 800], [2, 9, 8], 0),
     ],
 )
-@pytest.mark.parametrize("is_log", [False, True])
 def test_the_text_of_a_marked_point_is_inside_and_away_from_the_axes(
-    steps: list[float], losses: list[float], place: int, is_log: bool
+    steps: list[float], losses: list[float], place: int
 ) -> None:
     training = Series("a", [1, 1000] if steps[-1] > 30 else [1, 30], [losses[place] * 2, losses[place]])
     best = Series("a", steps, losses, "validation", marked=(place, "best 4.586"))
-    spec = one(Curves("loss", "step", "nats", [training, best], is_log), is_page=False)
+    spec = one(Curves("loss", "step", "nats", [training, best], is_log=True), is_page=False)
     left, top, right, bottom = text_boxes(spec)["best 4.586"]
     assert left >= 2 and right <= spec["width"] and top >= 0 and bottom <= spec["height"] - 2
-
-
-def test_titles_of_a_row_are_at_one_height() -> None:
-    links = Links("links", ["Der"], ["The"], [(0, 0, 1.0)])
-    matrix = Matrix("weights", ["Der"], ["orangefarbenen"], [[1.0]], "query", "key", "weight")
-    picture = Picture("p", [], [links, matrix, Table("notes", ["a"], [["b"]], "note")], columns=3)
-    heights = {}
-
-    def walk(element: ElementTree.Element, y: float) -> None:
-        y += sum(map(float, re.findall(r"translate\([^,]+,([^)]+)\)", element.get("transform", ""))))
-        heights[element.text] = y
-        for child in element:
-            walk(child, y)
-
-    walk(ElementTree.fromstring(draw_figure(picture, format="svg")), 0)
-    assert heights["links"] == heights["weights"] == heights["notes"]
 
 
 def test_zero_has_no_place_on_a_logarithmic_axis() -> None:
@@ -191,9 +173,9 @@ def test_all_panels_are_drawn_the_same_each_time() -> None:
     assert draw_figure(PICTURE, format="svg") == svg
     assert not re.findall(rb"(?:href|src)=\"(?!#|data:)", svg)  # nothing from elsewhere
     shown = texts(svg)
-    titles = [panel.title for panel in PICTURE.panels]
+    titles = [panel.title for panel in PICTURE.panels[:-1]]  # a table is only in pages
     assert [text for text in shown if text in titles] == titles
-    for text in ("Größe & <Maß> $5", "_Straße", "größer", "dimension", "step", "Hund", "hier", "groß, $1"):
+    for text in ("Größe & <Maß> $5", "_Straße", "größer", "dimension", "step", "Hund", "hier"):
         assert text in shown
 
 
@@ -240,7 +222,6 @@ def test_no_text_stops_a_figure(text: str) -> None:
         Curves(text, text, text, [Series(text, [1, 2], [1.0, 2.0], text)]),
         Points(text, text, text, [Point(text, 1, 1, text)]),
         Links(text, [text], [text], [(0, 0, 0.5)]),
-        Table(text, [text], [[text]]),
     ]
     for each in ("png", "svg"):
         assert draw_figure(Picture(text, [text], panels), format=each)  # type: ignore[arg-type]

@@ -20,13 +20,6 @@ def test_a_forced_translation(make_translator: MakeTranslator) -> None:
     assert len(pair.ids.source) + 1 == len(pair.source.pieces) > len(pair.source.words)  # some word has pieces
 
 
-def test_a_decoded_translation_is_the_translators(make_translator: MakeTranslator) -> None:
-    translator = make_translator()
-    pair = read_sentence(translator, "Der Hund läuft.")
-    (translation,) = translator.translate(["Der Hund läuft."])
-    assert pair.ids.target == translation.ids and len(pair.ids.target) > 0
-
-
 @pytest.mark.parametrize(
     ("text", "target", "message"),
     [

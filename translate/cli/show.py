@@ -142,7 +142,7 @@ def show_positions(
 def show_curves(
     file: "PictureFile",
     runs: Annotated[list[SavedRun], Argument(help="Run directories, finished or still training.", **RUN)],
-    over: Annotated[Literal["step", "minutes"], Option(help="The horizontal axis; a page starts with it.")] = "step",
+    over: Annotated[Literal["step", "minutes"], Option(help="The horizontal axis.")] = "step",
 ) -> None:
     """Training curves: loss, BLEU, learning rate, speed and gradient norm, over steps or time, with a table.
 

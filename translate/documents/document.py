@@ -10,13 +10,12 @@ from typing import Literal, NamedTuple
 
 from translate.config.data import Direction
 from translate.config.languages import UNKNOWN
-from translate.data.text import stream_lines
 from translate.decoding import ConditionCounts, Translation, Translator, count_conditions
 from translate.decoding.request import OnFinished, ignore_progress
 from translate.decoding.splitting import is_sentence, split_sentences
 from translate.documents.html import name_language, read_attributes, read_html
 from translate.documents.lines import read_subtitles, read_text
-from translate.documents.markdown import read_markdown, read_titles
+from translate.documents.markdown import read_markdown
 from translate.documents.segments import Layout, Segment, lay_out
 from translate.documents.transfer import (
     Sentence,
@@ -45,7 +44,7 @@ class FormatReader(NamedTuple):
 FORMATS: dict[DocumentFormat, FormatReader] = {
     "text": FormatReader((".txt",), functools.partial(read_text, by_line=True)),
     "paragraphs": FormatReader((), functools.partial(read_text, by_line=False)),
-    "markdown": FormatReader((".md", ".markdown"), read_markdown, read_titles),
+    "markdown": FormatReader((".md", ".markdown"), read_markdown),
     "html": FormatReader((".html", ".htm", ".xhtml"), read_html, read_attributes),
     "srt": FormatReader((".srt",), functools.partial(read_subtitles, has_entities=False)),
     "vtt": FormatReader((".vtt",), functools.partial(read_subtitles, has_entities=True)),
@@ -70,14 +69,12 @@ def format_of_file(path: Path | None) -> DocumentFormat:
     """The format that belongs to a file's extension.
 
     Raises:
-        InputError: The extension is missing or unknown; the message says what the file is if it is not text.
+        InputError: The extension is missing or unknown.
     """
     suffix = path.suffix.lower() if path is not None else ""
     for name, known in FORMATS.items():
         if suffix in known.extensions:
             return name
-    if path is not None and path.is_file():
-        next(stream_lines(path), None)  # says what a file is that is not text
     where = "standard input" if path is None or str(path) == "-" else str(path)
     raise InputError(f"{where}: unknown document format; choose one with --document-format: {', '.join(FORMATS)}")
 

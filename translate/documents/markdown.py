@@ -3,7 +3,6 @@
 That parser gives the position of each event in the document, so everything else can be copied.
 """
 
-import functools
 import html
 import re
 from collections.abc import Iterator
@@ -18,24 +17,19 @@ _SPECIAL = re.compile(r"[\\`*_\[\]<|~]|&(?=#?\w+;)")
 _OPENING = {"Emphasis": 1, "Strong": 2, "Strikethrough": 1, "Link": 1, "Image": 2}  # characters that open a pair
 _KINDS: dict[str, Kind] = {"Text": "text", "Code": "placeholder", "SoftBreak": "break"}  # others are points
 
-# An address, and a title after white space and the prefixes of quotes. Each character is read at most twice.
-_TITLE = re.compile(r"""\]\([\s>]*+(?:<(?:[^<>\n\\]|\\.)*+>|[^\s<]\S*+)[\s>]++(["'])(.+)\1[\s>]*\)""", re.DOTALL)
 
-
-def _encode(text: str, special: re.Pattern[str]) -> list[str]:
+def _encode(text: str) -> list[str]:
     characters = list(text)
-    for match in special.finditer(text):
+    for match in _SPECIAL.finditer(text):
         characters[match.start()] = f"\\{match[0]}"
     return characters
 
 
 MARKDOWN = Syntax(
     decode=lambda raw: _ESCAPE.sub(lambda match: match[1] or html.unescape(match[0]), raw),
-    encode=functools.partial(_encode, special=_SPECIAL),
+    encode=_encode,
     unsafe=re.compile(r">|#{1,6}$|[-+]$|[-=]+$|\d{1,9}[.)]$"),
 )
-
-_QUOTED = MARKDOWN._replace(encode=functools.partial(_encode, special=re.compile(f"{_SPECIAL.pattern}|[\"']")))
 
 
 def read_markdown(text: str) -> Iterator[Segment]:
@@ -49,17 +43,6 @@ def read_markdown(text: str) -> Iterator[Segment]:
     options = flags.ENABLE_TABLES | flags.ENABLE_FOOTNOTES | flags.ENABLE_STRIKETHROUGH
     options |= flags.ENABLE_TASKLISTS | flags.ENABLE_YAML_STYLE_METADATA_BLOCKS
     return _Reader(text).read(pyromark.Markdown(options=options).events_with_range(text))
-
-
-def read_titles(text: str) -> Iterator[Segment]:
-    """The titles of links and images, as segments, except in link definitions."""
-    for segment in read_markdown(text):
-        position = segment.start
-        for item in segment.items:
-            title = _TITLE.fullmatch(item.raw) if item.kind == "close" else None
-            if title is not None:
-                yield Segment(position + title.start(2), [Item("text", title[2])], _QUOTED)
-            position += len(item.raw)
 
 
 class _Reader:

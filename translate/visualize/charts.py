@@ -4,7 +4,6 @@ https://vega.github.io/vega-lite/docs/
 """
 
 import json
-import math
 import statistics
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -14,7 +13,7 @@ from translate.visualize.panels import Curves, Links, Matrix, Picture, Points, T
 
 Spec = dict[str, Any]
 
-_LETTER, _LINE = 6.4, 18  # the mean width of a letter, and the height of a line, in pixels
+_LINE = 18  # the height of a line in pixels
 _MOST_IN_SVG = 4000  # cells; a browser draws more of them on a canvas
 COLOURS = {
     # Lightness rises or falls evenly along each scale, and no scale relies on telling red from green. The series have
@@ -74,7 +73,7 @@ def theme(name: Literal["light", "dark"], *, font: str) -> Spec:
 
 
 def chart_specs(picture: Picture, *, is_page: bool) -> list[Spec]:
-    """A specification for each panel; equal legends are shown once, in the first panel.
+    """A specification for each panel that is not a table; equal legends are shown once, in the first chart.
 
     `usermeta` is for the page: the header and fields of the data as a table, whether the chart grows with the window,
     and how it is drawn.
@@ -85,12 +84,12 @@ def chart_specs(picture: Picture, *, is_page: bool) -> list[Spec]:
     series = [curve for panel in picture.panels if isinstance(panel, Curves) for curve in panel.series]
     names, kinds = (list(dict.fromkeys(getattr(curve, field) for curve in series)) for field in ("name", "kind"))
     curves = partial(_curves, names=names, kinds=kinds)
-    draw: dict[type, Callable[..., Spec]] = {
-        Matrix: _matrix, Curves: curves, Points: _points, Links: _links, Table: _table
-    }  # fmt: skip
+    draw: dict[type, Callable[..., Spec]] = {Matrix: _matrix, Curves: curves, Points: _points, Links: _links}
     specs: list[Spec] = []
     legends: set[str] = set()
     for panel in picture.panels:
+        if isinstance(panel, Table):
+            continue
         spec = draw[type(panel)](panel, is_page)
         layers = [layer.get("encoding", {}) for layer in (spec, *spec.get("layer", []))]
         channels = [channel for layer in layers for channel in layer.items() if "legend" in channel[1]]
@@ -201,7 +200,7 @@ def _cells(panel: Matrix) -> tuple[list[list[Any]], Spec]:
 def _curves(panel: Curves, is_page: bool, *, names: Sequence[str], kinds: Sequence[str]) -> Spec:
     """Curves whose looks depend on their places among the names and the kinds of the whole picture."""
     rows = _curve_rows(panel)
-    has_minutes, has_marks = (any(getattr(series, field) for series in panel.series) for field in ("minutes", "marked"))
+    has_marks = any(series.marked for series in panel.series)
     shown_names, shown_kinds = (list(dict.fromkeys(row[field] for row in rows)) for field in ("name", "kind"))
     scale = {"nice": False, "zero": False, "padding": 8}
     height: Spec = scale | {"zero": panel.begins_at_zero, "padding": 26 if has_marks else 8}
@@ -223,18 +222,17 @@ def _curves(panel: Curves, is_page: bool, *, names: Sequence[str], kinds: Sequen
     layers = [line]
     if max(len(series.x) for series in panel.series) <= 40:
         layers.append({"mark": {**dots, "size": 16}, "encoding": colour})
-    where = "over == 'minutes' ? datum.minutes : datum.x" if has_minutes else "datum.x"
-    transform: list[Spec] = [{"calculate": where, "as": "along"}]
+    transform: list[Spec] = []
     if has_marks:  # in the left half of the panel their text begins at the point, in the right half it ends there
-        transform.append({"joinaggregate": [{"op": op, "field": "along", "as": op} for op in ("min", "max")]})
-        is_right = "datum.along > (datum.min + datum.max) / 2"
+        transform.append({"joinaggregate": [{"op": op, "field": "x", "as": op} for op in ("min", "max")]})
+        is_right = "datum.x > (datum.min + datum.max) / 2"
         sides = {"align": {"expr": f"{is_right} ? 'right' : 'left'"}, "dx": {"expr": f"{is_right} ? 6 : -6"}}
         text = {"type": "text", "clip": is_page, **sides, "dy": {"expr": "datum.down"}}
         marks: Spec = {"transform": [{"filter": "isValid(datum.mark)"}]}
         layers.append({**marks, "mark": {**dots, "size": 70}, "encoding": colour})
         for style in ("halo", "text"):
             layers.append({**marks, "mark": {**text, "style": style}, "encoding": {"text": {"field": "mark"}}})
-    titles = {"name": "curve", "kind": "of", "x": panel.x_axis, "minutes": "minutes", "y": panel.y_axis}
+    titles = {"name": "curve", "kind": "of", "x": panel.x_axis, "y": panel.y_axis}
     titles = {field: title for field, title in titles.items() if any(row[field] not in ("", None) for row in rows)}
     if is_page:  # Points under the mouse. (With "nearest", Vega-Lite 6.4's tooltips omit the numbers.)
         line["params"] = _zoom("x")
@@ -242,14 +240,14 @@ def _curves(panel: Curves, is_page: bool, *, names: Sequence[str], kinds: Sequen
         shown = {"condition": {"param": "pointed", "empty": False, "value": 0.5}, "value": 0}
         encoding = {**colour, "opacity": shown, "tooltip": _tooltip(titles)}
         layers.append({"name": "hover", "params": [hover], "mark": {**dots, "size": 160}, "encoding": encoding})
-    along = {"title": {"expr": "over"} if has_minutes else panel.x_axis, "tickCount": 6}
+    along = {"title": panel.x_axis, "scale": scale, "axis": {"tickCount": 6}}
     up = {"title": panel.y_axis, "scale": height, "axis": {"tickCount": 5}}
     return {
         "width": 380,
         "height": 230,
         "data": {"values": rows},
         "transform": transform,
-        "encoding": {"x": _number("along", scale=scale, axis=along), "y": _number("y", **up)},
+        "encoding": {"x": _number("x", **along), "y": _number("y", **up)},
         "layer": layers,
         "usermeta": _numbers(titles, grows=True),
     }
@@ -259,10 +257,9 @@ def _curve_rows(panel: Curves) -> list[Spec]:
     """The points of all curves; a marked one has the text of its mark."""
     rows: list[Spec] = []
     for series in panel.series:
-        minutes: Sequence[float | None] = series.minutes or [None] * len(series.x)
-        for x, y, minute in zip(series.x, series.y, minutes, strict=True):
+        for x, y in zip(series.x, series.y, strict=True):
             height = None if panel.is_log and not (y or 0) > 0 else _rounded(y)
-            rows.append({"name": series.name, "kind": series.kind, "x": x, "minutes": _rounded(minute), "y": height})
+            rows.append({"name": series.name, "kind": series.kind, "x": _rounded(x), "y": height})
         if series.marked:  # its text is on the side away from the curve
             place, mark = series.marked
             is_low = (series.y[place] or 0) < statistics.mean([y for y in series.y if y is not None] or [0.0])
@@ -345,24 +342,4 @@ def _links(panel: Links, is_page: bool) -> Spec:
         "layer": [lines, {"mark": {"type": "rule", "opacity": 0}, "encoding": {"y": side("target", orient="right")}}],
         "resolve": {"axis": {"y": "independent"}},
         "usermeta": _numbers(titles, grows=False),
-    }
-
-
-def _table(panel: Table, is_page: bool) -> Spec:
-    """Lines of text, for a figure; pages have HTML tables."""
-    cells, start = [], 0.0
-    for column in zip(panel.header, *([*map("".join, row)] for row in panel.rows), strict=True):
-        cells += [{"x": start, "row": row, "text": text} for row, text in enumerate(column)]
-        start += _LETTER * max(map(len, column)) + 18
-    return {
-        "width": math.ceil(start),
-        "height": _LINE * (len(panel.rows) + 1),
-        "data": {"values": cells},
-        "mark": {"type": "text", "align": "left"},
-        "encoding": {
-            "x": _number("x", axis=None, scale={"domain": [0, math.ceil(start)]}),
-            "y": {"field": "row", "type": "ordinal", "axis": None},
-            "text": {"field": "text"},
-            "opacity": {"condition": {"test": "datum.row == 0", "value": 0.7}, "value": 1},
-        },
     }

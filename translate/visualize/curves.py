@@ -13,7 +13,7 @@ from translate.messages import distinct_names
 from translate.runs.metadata import describe_moment
 from translate.runs.metrics import averaged_steps, best_checkpoint_record, read_metrics
 from translate.runs.run import SavedRun, open_run
-from translate.visualize.panels import Curves, Panel, Picture, Series, Switch, Table
+from translate.visualize.panels import Curves, Panel, Picture, Series, Table
 
 _CHARTS = [  # title, vertical axis, key of the records, kinds of records that have it
     ("Loss", "nats per token", "nll", ("train", "validation")),
@@ -33,17 +33,14 @@ def curves_picture(runs: Sequence[SavedRun | Path], *, over: Literal["step", "mi
     """Loss, BLEU, learning rate, speed and gradient norm of finished or training runs, overlaid, and a table of them.
 
     Args:
-        over: The horizontal axis of a figure; a page begins with it, and has a switch.
+        over: The horizontal axis.
 
     Raises:
         InputError: A path is not a run or is given twice, or no run has recorded anything yet.
         RunError: A run is damaged.
     """
     opened_runs = [*map(open_run, runs)]
-    # A path may not be UTF-8.
-    names = [
-        name.encode(errors="backslashreplace").decode() for name in distinct_names([run.path for run in opened_runs])
-    ]
+    names = distinct_names([run.path for run in opened_runs])
     opened = dict(zip(names, opened_runs, strict=True))
     records = {name: read_metrics(run.files) for name, run in opened.items()}
     best = {
@@ -64,15 +61,15 @@ def curves_picture(runs: Sequence[SavedRun | Path], *, over: Literal["step", "mi
         for (name, of_run), kind in itertools.product(records.items(), kinds):
             shown = [record for record in of_run if record["kind"] == kind and key in record]
             if shown:
-                xs, minutes = [record["step"] for record in shown], [record["minutes_so_far"] for record in shown]
+                xs = [record["step" if over == "step" else "minutes_so_far"] for record in shown]
                 ys = [record[key] if math.isfinite(record[key]) else None for record in shown]
                 form = ".2f" if key == "BLEU" else ".4g"
                 marks = [(place, f"best {row[key]:{form}}") for place, row in enumerate(shown) if row is best[name]]
                 kind = {"train": "training"}.get(kind, kind.removeprefix("validation/"))
-                series.append(Series(name, xs, ys, kind, minutes, marks[0] if marks else None))
+                series.append(Series(name, xs, ys, kind, marks[0] if marks else None))
         if series:
             is_log, is_speed = key in ("nll", "gradient_norm"), key == "target_tokens_per_second"
-            panels.append(Curves(title, "step", y_axis, series, is_log=is_log, begins_at_zero=is_speed))
+            panels.append(Curves(title, over, y_axis, series, is_log=is_log, begins_at_zero=is_speed))
     rows: dict[str, list[str]] = {}
     for name, of_run in records.items():
         speeds = [record["target_tokens_per_second"] for record in of_run if "target_tokens_per_second" in record]
@@ -90,6 +87,4 @@ def curves_picture(runs: Sequence[SavedRun | Path], *, over: Literal["step", "mi
             rows.setdefault(title, [title]).append(f"{record[key]:{form}}" if key in record else "")
     note = "Scores, loss and perplexity come from the validation of the best checkpoint."
     panels.append(Table("Runs", ["", *records], list(rows.values()), note))
-    options = [("step", "steps"), ("minutes", "time")]
-    switch = Switch("over", "Over", options if over == "step" else options[::-1])
-    return Picture(f"Training of {', '.join(names)}", [_NOTE], panels, columns=3, switches=[switch])
+    return Picture(f"Training of {', '.join(names)}", [_NOTE], panels, columns=3)

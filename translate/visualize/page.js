@@ -1,23 +1,12 @@
 // The page of a picture made of panels: charts, which Vega-Lite draws, and tables.
 
-const state = Object.fromEntries(data.switches.map(({ name, options }) => [name, options[0][0]]));
 let drawn = []; // what Vega has drawn
 
-/** Radio buttons that set a parameter of all charts. */
-function makeSwitch({ name, title, options }) {
-  const choose = (value) => {
-    state[name] = value;
-    drawn.forEach(({ view }) => view.signal(name, value).runAsync());
-  };
-  return makeRadios(title, name, options, { chosen: state[name], choose });
-}
-
 async function drawChart(place, { title, spec }) {
-  const params = Object.entries(state).map(([name, value]) => ({ name, value }));
   const width = spec.usermeta.grows ? { width: "container" } : {};
   const config = data.themes[theme()];
   const options = { ...spec.usermeta.embedOptions, config, ast: true, actions: false, tooltip: { theme: theme() } };
-  const drawing = await vegaEmbed(place, { ...spec, ...width, params, description: `${title}: the tables below have the numbers` }, options);
+  const drawing = await vegaEmbed(place, { ...spec, ...width, description: `${title}: the tables below have the numbers` }, options);
   place.firstElementChild.setAttribute("aria-hidden", "true");
   return drawing;
 }
@@ -78,6 +67,5 @@ const missing = "The charts need Vega-Lite from cdn.jsdelivr.net, which could no
   + " extra `pictures` contain it.";
 const canDraw = Boolean(window.vegaEmbed);
 makeNotes([...data.paragraphs, ...(withNumbers.length ? [canDraw ? hint : missing] : [])]);
-if (data.switches.length) main.append(make("div", { class: "choices" }, ...data.switches.map(makeSwitch)));
 main.append(charts, ...(withNumbers.length ? [details] : []));
 drawEverything();

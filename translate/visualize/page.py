@@ -78,16 +78,15 @@ def save_picture(picture: Picture | str, file: PictureFile) -> None:
 def picture_page(picture: Picture) -> str:
     """The HTML page of a picture, with Vega-Lite in it."""
     picture = printable(picture)
-    panels = []
-    for panel, spec in zip(picture.panels, chart_specs(picture, is_page=True), strict=True):
-        content = {"rows": panel.rows, "header": panel.header} if isinstance(panel, Table) else {"spec": spec}
+    panels, charts = [], iter(chart_specs(picture, is_page=True))
+    for panel in picture.panels:
+        content = {"rows": panel.rows, "header": panel.header} if isinstance(panel, Table) else {"spec": next(charts)}
         panels.append({"title": panel.title, "note": panel.note, **content})
     data = {
         "title": picture.title,
         "paragraphs": list(picture.paragraphs),
         "columns": picture.columns,
         "canZoom": any(isinstance(panel, Curves | Points) for panel in picture.panels),
-        "switches": [switch._asdict() for switch in picture.switches],
         "themes": {"light": theme("light", font=_PAGE_FONT), "dark": theme("dark", font=_PAGE_FONT)},
         "panels": panels,
     }
@@ -95,7 +94,9 @@ def picture_page(picture: Picture) -> str:
 
 
 def draw_figure(picture: Picture, *, format: Literal["png", "svg"], dots_per_inch: int = DOTS_PER_INCH) -> bytes:
-    """Draw a picture and return the file's content; the same picture gives the same bytes.
+    """Draw the charts of a picture, without its tables, and return the file's content.
+
+    The same picture gives the same bytes.
 
     Raises:
         InputError: The picture has more cells than a figure can have, or the extra `pictures` is not installed.
@@ -109,6 +110,7 @@ def draw_figure(picture: Picture, *, format: Literal["png", "svg"], dots_per_inc
         )
     picture = printable(picture)
     charts = chart_specs(picture, is_page=False)
+    panels = [panel for panel in picture.panels if not isinstance(panel, Table)]
     widths = [chart["width"] + 60 for chart in charts]
     together = [sum(widths[first : first + picture.columns]) for first in range(0, len(charts), picture.columns)]
     columns = picture.columns * max(1, _WIDTH // max(together))  # small ones side by side
@@ -117,7 +119,7 @@ def draw_figure(picture: Picture, *, format: Literal["png", "svg"], dots_per_inc
     # Titles have rows of their own, so that they are at one height, whatever labels the charts have at their tops.
     grid: list[dict[str, Any]] = []
     for first in range(0, len(charts), columns):
-        row = list(zip(picture.panels, charts, strict=True))[first : first + columns]
+        row = list(zip(panels, charts, strict=True))[first : first + columns]
         notes = [textwrap.wrap(panel.note, max(40, int(chart["width"] / 5.6))) for panel, chart in row]
         for (panel, chart), note in zip(row, notes, strict=True):
             title = {"text": panel.title, "subtitle": [*note, *[" "] * (max(map(len, notes)) - len(note))], "offset": 0}
@@ -126,7 +128,6 @@ def draw_figure(picture: Picture, *, format: Literal["png", "svg"], dots_per_inc
     sheet = {
         "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
         "title": {"text": picture.title, "subtitle": caption, "fontSize": 17, "subtitlePadding": 6, "offset": 16},
-        "params": [{"name": switch.name, "value": switch.options[0][0]} for switch in picture.switches],
         "concat": grid,
         "columns": columns,
         "align": "each",

@@ -32,7 +32,6 @@ class Series(NamedTuple):
     x: Sequence[float]
     y: Sequence[float | None]
     kind: str = ""  # a picture's first kind is drawn as a solid line, its second as a dashed one
-    minutes: Sequence[float] = ()  # instead of `x` while the picture's switch `over` is "minutes"
     marked: tuple[int, str] | None = None  # the place of a point to mark, and what to write there
 
 
@@ -93,14 +92,6 @@ class Table(NamedTuple):
 Panel = Matrix | Curves | Points | Links | Table
 
 
-class Switch(NamedTuple):
-    """A choice for the reader of a page, for all its panels; a figure shows the first option."""
-
-    name: Literal["over"]
-    title: str
-    options: Sequence[tuple[str, str]]  # the value that the panels know, and its name for the reader
-
-
 class Picture(NamedTuple):
     """Panels under a title."""
 
@@ -108,7 +99,6 @@ class Picture(NamedTuple):
     paragraphs: Sequence[str]  # text below the title: what the panels show, and how they were made
     panels: Sequence[Panel]
     columns: int = 1  # panels side by side, where there is room
-    switches: Sequence[Switch] = ()
 
 
 def printable(value: Any) -> Any:
