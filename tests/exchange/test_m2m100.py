@@ -241,7 +241,6 @@ def test_a_pruned_vocabulary(
     [
         ("config.json", {"pad_token_id": 0}, "pad_token_id = 0 (only 1)"),
         ("config.json", {"tie_word_embeddings": False}, "tie_word_embeddings = False"),
-        ("tokenizer_config.json", {"legacy_behaviour": True}, "legacy_behaviour = True"),
         ("tokenizer_config.json", {"tokenizer_class": "T5Tokenizer"}, "tokenizer"),
     ],
 )

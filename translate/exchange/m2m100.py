@@ -17,16 +17,12 @@ def describe_m2m100(folder: Path, model: Any, tokenizer: Any) -> PretrainedParts
     """What only M2M100 and NLLB-200 have.
 
     Raises:
-        InputError: The tokenizer is of another class or version, or does not match the model.
+        InputError: The tokenizer is of another class, or does not match the model.
     """
     tag, languages = language_tags(tokenizer)
     if not languages:
         name = type(tokenizer).__name__
         raise InputError(f"{folder}: has a tokenizer of the class {name}; only {' or '.join(TAGS)} can be imported")
-    if getattr(tokenizer, "legacy_behaviour", False):  # of an old version, with the tag after the text
-        raise InputError(
-            f"{folder}/tokenizer_config.json: legacy_behaviour = True: set it to false, as the model needs"
-        )
     tags = {f"{SPACE}{tag.format(code)}": row for code, row in languages.items()}
     vocabulary = _read_vocabulary(folder, model, tokenizer, tags)
     data = {"source_language": UNKNOWN, "languages": [*languages], "language_tags": "both", "language_tag": tag}

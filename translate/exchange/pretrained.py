@@ -69,9 +69,8 @@ def read_pretrained(folder: Path) -> ForeignModel:
     settings = read_mapping(place) if place.is_file() else {"model_type": "marian"}  # the error names its files
     model_type = settings.get("model_type")
     if model_type not in _MODELS:
-        own = " (an export of a run: use the run itself)" if model_type == "translate" else ""
         raise InputError(
-            f"{place}: model_type = {model_type!r}{own}; MarianMT models ('marian'), such as those of OPUS-MT, M2M100"
+            f"{place}: model_type = {model_type!r}; MarianMT models ('marian'), such as those of OPUS-MT, M2M100"
             " and NLLB-200 ('m2m_100'), and Marian's own files can be imported"
         )
     of, describe = _MODELS[model_type]

@@ -259,7 +259,7 @@ def _curve_rows(panel: Curves) -> list[Spec]:
     for series in panel.series:
         for x, y in zip(series.x, series.y, strict=True):
             height = None if panel.is_log and not (y or 0) > 0 else _rounded(y)
-            rows.append({"name": series.name, "kind": series.kind, "x": _rounded(x), "y": height})
+            rows.append({"name": series.name, "kind": series.kind, "x": x, "y": height})
         if series.marked:  # its text is on the side away from the curve
             place, mark = series.marked
             is_low = (series.y[place] or 0) < statistics.mean([y for y in series.y if y is not None] or [0.0])

@@ -61,7 +61,7 @@ def curves_picture(runs: Sequence[SavedRun | Path], *, over: Literal["step", "mi
         for (name, of_run), kind in itertools.product(records.items(), kinds):
             shown = [record for record in of_run if record["kind"] == kind and key in record]
             if shown:
-                xs = [record["step" if over == "step" else "minutes_so_far"] for record in shown]
+                xs = [row["step"] if over == "step" else round(row["minutes_so_far"], 2) for row in shown]
                 ys = [record[key] if math.isfinite(record[key]) else None for record in shown]
                 form = ".2f" if key == "BLEU" else ".4g"
                 marks = [(place, f"best {row[key]:{form}}") for place, row in enumerate(shown) if row is best[name]]
