@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -72,29 +71,12 @@ def test_a_run_of_a_program(run: Run) -> None:
     assert (config["model"], directory, overrides) == (SIZES, "runs/tiny", QUICK)
 
 
-def test_a_run_in_a_notebook(run: Run) -> None:
-    """Its curves go from the first to the last step, and from the greatest to the least value."""
-    page = ElementTree.fromstring(run._repr_html_())
-    text = "".join(page.itertext())
-    assert text.startswith(repr(run)[1:-1]) and "ModelConfig(d_model=16, num_heads=2, d_ff=16" in text
-    curves = page.findall(".//polyline")
-    assert len(curves) == 3
-    points = [tuple(map(float, point.split(","))) for point in curves[0].get("points", "").split()]
-    losses = [each["nll"] for each in run.metrics if each["kind"] == "train"]
-    assert [x for x, _ in points] == [65.0, 130.0, 195.0, 260.0]
-    height = [5 + 80 * (max(losses) - loss) / (max(losses) - min(losses)) for loss in losses]
-    assert [y for _, y in points] == pytest.approx(height, abs=0.06)
-    assert f"training loss: {losses[0]:.4g} → {losses[-1]:.4g}" in text
-
-
 def test_a_run_gives_its_translator(run: Run) -> None:
     translator = run.load(checkpoint="last", beam_size=1)
     assert translator.config.beam_size == 1 and translator.translate("Ein Hund.").source == "Ein Hund."
     translator = run.load(ensemble=[run.path], forbidden=["dog"], beam_size=np.int64(3))
     assert translator.config.beam_size == 3
     assert "dog" not in translator.translate("Ein Hund.", beam_size=np.int64(4)).text
-    with pytest.raises(InputError, match="^unknown option revers.*reverse"):
-        run.load(revers=run.path)
     with pytest.raises(InputError, match="^nowhere: no such run directory; "):
         Run("nowhere")
 

@@ -2,10 +2,8 @@
 
 import contextlib
 import functools
-import html
 import json
 import logging
-import math
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,17 +22,10 @@ from translate.evaluation import evaluate as evaluation
 from translate.evaluation.metrics import check_lengths
 from translate.evaluation.test_sets import choose_test_set
 from translate.messages import MessageFormatter
-from translate.nearest import did_you_mean, nearest
 from translate.runs.directory import Checkpoint
 from translate.runs.metrics import Record, best_checkpoint_record, read_metrics
 from translate.runs.run import SavedRun, open_run
 from translate.visualize.attention import Attention, AttentionChoice, AttentionKind, AttentionUnit, look_at_attention
-
-_CURVES = {  # kind of the records, and key
-    "training loss": ("train", "nll"),
-    "validation loss": ("validation", "nll"),
-    "validation BLEU": ("validation", "BLEU"),
-}
 
 
 class Run(SavedRun):
@@ -73,32 +64,6 @@ class Run(SavedRun):
         score = "" if best is None else f", BLEU {best['BLEU']:.2f} at step {best['step']:,.0f}"
         return f"<Run {self}, {self.languages}: {self.step:,} steps{score}>"
 
-    def _repr_html_(self) -> str:
-        """The curves, and the config's values that differ from the defaults."""
-        metrics, config = self.metrics, self.config
-        sections = "".join(
-            f"<div>{html.escape(repr(section))}</div>" for section in (config.tokenizer, config.model, config.training)
-        )
-        return (
-            f'<div><b>{html.escape(repr(self)[1:-1])}</b><div style="display:flex;flex-wrap:wrap;gap:24px">'
-            f"{''.join(_draw_curve(title, metrics, *of) for title, of in _CURVES.items())}</div>{sections}</div>"
-        )
-
-
-def _draw_curve(title: str, metrics: Sequence[Record], kind: str, key: str) -> str:
-    """A small curve over the steps as SVG, with the first and the last value in its caption."""
-    records = [each for each in metrics if each["kind"] == kind and math.isfinite(each.get(key, math.nan))]
-    if len(records) < 2:
-        return ""
-    values = [each[key] for each in records]
-    high, range_, last = max(values), (max(values) - min(values)) or 1, records[-1]["step"]
-    points = " ".join(f"{260 * each['step'] / last:.1f},{5 + 80 * (high - each[key]) / range_:.1f}" for each in records)
-    return (
-        f'<figure style="margin:8px 0"><figcaption>{title}: {values[0]:.4g} → {values[-1]:.4g}</figcaption>'
-        '<svg width="260" height="90"><path d="M0 0V90H260" fill="none" stroke="currentColor" opacity="0.3"/>'
-        f'<polyline points="{points}" fill="none" stroke="currentColor" stroke-width="1.5"/></svg></figure>'
-    )
-
 
 def load(
     run: SavedRun | str | PathLike[str],
@@ -126,9 +91,6 @@ def load(
         InputError: Not a run, or invalid settings.
         RunError: A damaged run.
     """
-    for name in options:
-        if meant := nearest(name, ["checkpoint", "ensemble", "forbidden", "reverse"], cutoff=0.8):
-            raise InputError(f"unknown option {name}{did_you_mean(meant)}")
     asked_for: dict[str, Any] = {"ensemble": ensemble, "reverse": reverse, "forbidden": forbidden}
     return load_translator(run, checkpoint=checkpoint, options=options, to=to, from_=from_, **asked_for).translator
 

@@ -93,7 +93,6 @@ def test_each_file_of_a_run_is_opened_once(opened: tuple[Path, Counter[str]], en
     ("options", "message"),
     [
         ({"beamsize": 3}, "^unknown key decoding.beamsize; did you mean decoding.beam_size\\?$"),
-        ({"chekpoint": "last"}, "^unknown option chekpoint; did you mean checkpoint\\?$"),
         ({"alignment_layer": 1}, "^decoding.alignment_layer = 1: the decoder has layers 0 to 0; -1 is the last$"),
         ({"forbidden": "dog"}, "^forbidden = 'dog': should be a list, such as \\['dog'\\]$"),
         ({"reverse": "nowhere"}, "^nowhere: no such run directory; "),

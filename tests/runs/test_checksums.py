@@ -35,10 +35,9 @@ def test_sha256sum_reads_it(folder: Path) -> None:
     ("name", "content", "message"),
     [
         ("model.bin", b"Weights", "/model.bin: damaged: its checksum"),
-        ("model.bin", None, "/model.bin: damaged: it is missing"),
-        (CHECKSUMS, None, "/SHA256SUMS: damaged: .*missing"),
+        ("model.bin", None, "/model.bin: damaged: no such file"),
+        (CHECKSUMS, None, "/SHA256SUMS: damaged: no such file"),
         (CHECKSUMS, b"", "/SHA256SUMS: damaged: .*empty"),
-        (CHECKSUMS, b"{}", "/SHA256SUMS: damaged: "),
         (CHECKSUMS, b"\xff", "/SHA256SUMS: damaged: "),
         (CHECKSUMS, b"0" * 64 + b"  ../x\n", "/../x: is a link out of "),
         ("new", b"", "/SHA256SUMS: damaged: .*'new'.*remove the folder"),
@@ -79,6 +78,5 @@ def test_a_link_out_of_a_folder(tmp_path: Path, folder: Path) -> None:
     (folder / "model.bin").symlink_to(tmp_path / "model.bin")
     with pytest.raises(RunError, match=rf"^{folder}/model.bin: is a link out of {folder}, to {tmp_path}/model.bin"):
         check_folder(folder)
-    check_inside(folder / "missing", folder)
     (tmp_path / "link").symlink_to(folder)
     check_inside(tmp_path / "link" / "missing", folder)

@@ -93,7 +93,7 @@ def test_missing_parts(run: RunDirectory, model: Transformer) -> None:
     with pytest.raises(RunError, match=rf"^{run.checkpoint('best')}: .*its step"):
         open_run(run.path).load_model()
     run.checkpoint("best").rename(run.checkpoint("last"))
-    with pytest.raises(InputError, match=r"best\.safetensors; .*--checkpoint last$"):
+    with pytest.raises(InputError, match=r"best\.safetensors; .*checkpoint last$"):
         open_run(run.path).load_model()
 
 

@@ -41,11 +41,11 @@ def bad(verification: Verification) -> dict[str, str]:
 def check_damage_is_reported(run: RunDirectory, name: str) -> None:
     """A cut and a flipped bit, each of which is found in this file alone."""
     path = run.path / name
-    content, shown = path.read_bytes(), "tokenizer/" if name.startswith("tokenizer") else name
+    content = path.read_bytes()
     for damage in (cut, flip_a_bit):
         damage(path)
         result = verify_run(run.path)
-        assert bad(result) == {shown: "DAMAGED"} and result.unsound == [shown] and shown in result.summary
+        assert bad(result) == {name: "DAMAGED"} and result.unsound == [name] and name in result.summary
         path.write_bytes(content)
 
 
@@ -59,7 +59,7 @@ def test_a_sound_run_is_left_as_it_is(tmp_path: Path, whole_run: RunDirectory, m
     assert [tuple(file) for file in result.files if file.state != "unknown"] == SOUND and not result.unsound
     assert (result.writer, result.run_format) == (translate.__version__, 3)
     assert result.created == json.loads(whole_run.description.read_text())["created"] and len(result.created) == 25
-    assert "sound" in result.summary and translate.__version__ in result.summary
+    assert result.summary.startswith("sound") and result.summary.endswith(": 1")
     (tmp_path / "link").symlink_to(whole_run.path)
     assert [tuple(file) for file in verify_run(tmp_path / "link").files if file.state != "unknown"] == SOUND
 
@@ -134,8 +134,7 @@ def test_a_half_copied_run(whole_run: RunDirectory) -> None:
     whole_run.config.unlink()
     (whole_run.tokenizer / "joint.model").unlink()
     result = verify_run(whole_run.path)
-    assert bad(result) == {"config.yaml": "MISSING", "tokenizer/": "DAMAGED", BEST: "MISSING"}
-    assert "tokenizer/joint.model: is missing" in report_on(whole_run, "tokenizer/").detail
+    assert bad(result) == dict.fromkeys(("config.yaml", "tokenizer/joint.model", BEST), "MISSING")
     assert "no checkpoint" in report_on(whole_run, BEST).detail
 
 
@@ -155,9 +154,9 @@ def test_the_checksums_themselves(whole_run: RunDirectory) -> None:
     for length in (5, content.index(b"\n") + 1, len(content) - 1):
         path.write_bytes(content[:length])
         assert bad(verify_run(whole_run.path))[CHECKSUMS] == "DAMAGED"
-    path.unlink()
-    path.mkdir()
-    assert bad(verify_run(whole_run.path)) == {f"{CHECKSUMS}/": "DAMAGED"}
+    for name, found in {"x": {"x": "MISSING"}, "../x": {"../x": "MISSING"}, "/x": {CHECKSUMS: "DAMAGED"}}.items():
+        path.write_bytes(content + f"{'0' * 64}  {name}\n".encode())
+        assert bad(verify_run(whole_run.path)) == found
 
 
 def test_what_does_not_belong_is_named_and_harmless(tmp_path: Path, whole_run: RunDirectory) -> None:

@@ -98,8 +98,7 @@ def decode_ids(model: ModelArgument, file: InputFile = None, side: Side = "sourc
 
 
 def _load_tokenizer(model: Path, side: Literal["source", "target"]) -> "Tokenizer":
-    from translate.data.tokenizer import load_tokenizers, read_tokenizer
+    from translate.data.tokenizer import read_tokenizer
+    from translate.runs.run import open_run
 
-    if not model.is_dir():
-        return read_tokenizer(model)
-    return getattr(load_tokenizers(model / "tokenizer"), side)
+    return getattr(open_run(model).tokenizers, side) if model.is_dir() else read_tokenizer(model)

@@ -9,11 +9,10 @@ from itertools import chain
 from typing import NamedTuple
 
 from translate.config.languages import Languages
-from translate.config.load import read_resolved_config
 from translate.config.schema import Config
 from translate.config.yaml import shown_path
 from translate.lint.findings import Finding, Severity
-from translate.runs.directory import RunDirectory
+from translate.runs.run import open_run
 from translate.training.optimizer import ends_at_max_steps, learning_rate
 
 # The paper's peak rate is d_model^-0.5 · 4000^-0.5. Rates in use with Adam are at most five times as high (fairseq's
@@ -210,7 +209,7 @@ def settings_findings(config: Config, facts: DataFacts) -> Iterator[Finding]:
 def read_initial_config(config: Config) -> Config:
     """The config of the run that a fine-tuning begins from."""
     assert config.training.initialize_from is not None
-    return read_resolved_config(RunDirectory(config.training.initialize_from).config)
+    return open_run(config.training.initialize_from).config
 
 
 def rate_findings(config: Config) -> Iterator[Finding]:

@@ -13,7 +13,6 @@ import hashlib
 import json
 import math
 import os
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,7 +22,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from translate.atomic import atomic_write, explain_write_errors, temporary_beside, write_error
+from translate.atomic import atomic_write, explain_write_errors, temporary_beside
 from translate.config.schema import TrainingConfig
 from translate.errors import RunError
 from translate.files import FileError, MissingFileError, require_file
@@ -38,7 +37,7 @@ WEIGHTS_PREFIX = "model."
 AVERAGE_PREFIX = "average."
 MERGED_PREFIX = "merged."
 OPTIMIZER_PREFIX = "optimizer."
-_ERROR_NUMBER = re.compile(r"os error (\d+)")  # in the text of safetensors' errors
+_SYSTEM_ERROR = "(os error "  # in the text of safetensors' errors
 
 
 class TensorFile(NamedTuple):
@@ -73,8 +72,7 @@ def write_tensors(
             if keep_old_as is not None:
                 _link(path, keep_old_as)
     except (RunError, SafetensorError) as error:
-        number = _ERROR_NUMBER.search(str(error))
-        cause = write_error(path, OSError(int(number[1]), os.strerror(int(number[1])))) if number else error
+        cause = error if isinstance(error, RunError) else f"{path}: cannot be written: {error}"
         raise RunError(f"{cause}; earlier checkpoints are intact") from error
 
 
@@ -113,7 +111,7 @@ def read_tensors(path: Path, *, prefixes: Sequence[str] = ("",)) -> TensorFile:
     except MissingFileError as error:
         raise DamageError(path, error.reason) from error
     except (OSError, FileError, SafetensorError) as error:
-        if isinstance(error, SafetensorError) and not _ERROR_NUMBER.search(str(error)):
+        if isinstance(error, SafetensorError) and _SYSTEM_ERROR not in str(error):
             raise DamageError(path, f"it cannot be read: {error}") from error
         raise RunError(f"{path}: {getattr(error, 'reason', f'cannot be read: {error}')}") from error
     compare(path, expected, digest.hexdigest())
@@ -197,7 +195,7 @@ def find_trace_of_steps(run: RunDirectory, settings: TrainingConfig) -> str:
     if kept:
         return f"step-{kept[-1]}.safetensors"
     first_save = {"train": min(settings.save_every, settings.validate_every)}
-    steps = [each["step"] for each in read_metrics(run) if each["step"] > first_save.get(each["kind"], 0)]
+    steps = [record["step"] for record in read_metrics(run) if record["step"] > first_save.get(record["kind"], 0)]
     return f"step {steps[-1]:.0f} of {run.metrics.name}" if steps else ""
 
 

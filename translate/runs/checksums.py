@@ -10,22 +10,20 @@ from pathlib import Path
 
 from translate.atomic import write_text
 from translate.errors import RunError
-from translate.files import FileError, MissingFileError, read_input
+from translate.files import FileError, read_input
 from translate.fingerprint import fingerprint
 
 CHECKSUMS = "SHA256SUMS"
-_LINE = re.compile(r"([0-9a-f]{64})  ([^\0]+)")
+_LINE = re.compile(r"([0-9a-f]{64})  ([^\0/][^\0]*)")
 _AGAIN = "copy it again from its source"
 _HINTS = {
     "best.safetensors": f"{_AGAIN}, or use --checkpoint last",
     "last.safetensors": f"{_AGAIN}, use --checkpoint best, or continue with --resume from the checkpoint before it",
     "previous.safetensors": "remove it; it is needed only if the last checkpoint is damaged too",
-    "step.safetensors": f"{_AGAIN}, or remove it: averages are then made of the others",
     "shortlist.safetensors": "make it again with translate shortlist",
     "hypotheses.txt": "make it again with translate eval",
     "report.json": "make it again with translate eval",
     "config.yaml": f"{_AGAIN}; if you edited it, remove its line from {CHECKSUMS}",
-    "run.json": f"{_AGAIN}; if you edited it, remove its line from {CHECKSUMS}",
 }
 
 
@@ -34,8 +32,7 @@ class DamageError(RunError):
 
     def __init__(self, path: Path, reason: str) -> None:
         self.fact = f"{path}: {'' if reason.startswith('cannot be read') else 'damaged: '}{reason}"
-        hint = _HINTS.get(re.sub("^step-[0-9]+", "step", path.name), _AGAIN)
-        super().__init__(f"{self.fact}; {hint}")
+        super().__init__(f"{self.fact}; {_HINTS.get(path.name, _AGAIN)}")
 
 
 def write_checksums(folder: Path, checksums: Mapping[str, str]) -> None:
@@ -52,8 +49,6 @@ def read_checksums(folder: Path) -> dict[str, str]:
     path = folder / CHECKSUMS
     try:
         lines = read_input(path).decode().split("\n")
-    except MissingFileError as error:
-        raise DamageError(path, "it is missing") from error
     except (FileError, UnicodeDecodeError) as error:
         raise DamageError(path, getattr(error, "reason", str(error))) from error
     matches = [_LINE.fullmatch(line) for line in lines[:-1]]
@@ -62,36 +57,16 @@ def read_checksums(folder: Path) -> dict[str, str]:
     return {match[2]: match[1] for match in matches if match}
 
 
-def check_file(path: Path, expected: str | None) -> bool:
-    """Compare a file with its recorded fingerprint, and return whether there is one.
+def check_file(path: Path, expected: str | None) -> None:
+    """Compare a file with its recorded fingerprint; None: there is none.
 
     Raises:
         RunError: The content has changed since it was written, or cannot be read.
     """
     try:
-        found = fingerprint(path)
-    except MissingFileError as error:
-        raise DamageError(path, "it is missing") from error
+        compare(path, expected, fingerprint(path))
     except (FileError, OSError) as error:
-        raise DamageError(path, getattr(error, "reason", f"it cannot be read: {error}")) from error
-    if expected is not None:
-        compare(path, expected, found)
-    return expected is not None
-
-
-def read_checked(path: Path, expected: str | None) -> bytes:
-    """The content of a file, after comparing it with its recorded fingerprint; None: there is none.
-
-    Raises:
-        RunError: The content has changed since it was written, or cannot be read.
-    """
-    try:
-        content = read_input(path)
-    except FileError as error:
-        raise DamageError(path, error.reason) from error
-    if expected is not None:
-        compare(path, expected, fingerprint(content))
-    return content
+        raise DamageError(path, getattr(error, "reason", f"cannot be read: {error}")) from error
 
 
 def check_folder(folder: Path) -> None:
@@ -118,7 +93,7 @@ def check_inside(path: Path, folder: Path) -> None:
         raise RunError(f"{path}: is a pipe, device or socket, and a run has only files and folders; remove it")
 
 
-def compare(path: Path, expected: str, found: str) -> None:
-    """Raise a RunError if two digests of a file differ."""
-    if found != expected:
+def compare(path: Path, expected: str | None, found: str) -> None:
+    """Raise a RunError if a file's digest is not the recorded one; None: there is none."""
+    if expected is not None and expected != found:
         raise DamageError(path, f"its checksum should be {expected[:12]}…, but is {found[:12]}…")

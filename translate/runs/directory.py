@@ -76,12 +76,6 @@ class RunDirectory:
         """The SentencePiece models that the run has."""
         return [path for name in _TOKENIZER_MODELS if (path := self.tokenizer / name).is_file()]
 
-    def check_tokenizer_files(self, checksums: Mapping[str, str]) -> None:
-        """Raise an InputError if a tokenizer that has a checksum is missing."""
-        for path in (self.path / name for name in checksums):
-            if path.parent == self.tokenizer and not path.is_file():
-                raise InputError(f"{path}: is missing; copy the whole run again")
-
 
 @dataclasses.dataclass
 class Description:
@@ -175,7 +169,7 @@ def check_holds_no_run(path: Path) -> None:
         raise InputError(f"{path} is a file, not a directory for a run")
     names = {entry.name for entry in path.iterdir()} if path.is_dir() else set()
     run = RunDirectory(path)
-    foreign = {name for name in names - {each.name for each in vars(run).values()} if not is_temporary(path / name)}
+    foreign = {name for name in names - {part.name for part in vars(run).values()} if not is_temporary(path / name)}
     is_begun = run.lock.exists() and is_lock_file(run.lock) and (run.lock.stat().st_size or names == {run.lock.name})
     if names and not is_begun:
         foreign = foreign or names
@@ -228,11 +222,9 @@ def write_config(run: RunDirectory, config: Config) -> None:
 def check_holds_run(path: Path) -> None:
     """Raise an InputError that says what a path is, if it is not a run directory."""
     if not path.is_dir():
-        runs = [each for each in nearest_paths(path, Path("runs")) if RunDirectory(Path(each)).description.is_file()]
+        runs = [near for near in nearest_paths(path, Path("runs")) if RunDirectory(Path(near)).description.is_file()]
         problem = "is a file, not a run directory" if path.exists() else "no such run directory"
         raise InputError(f"{path}: {problem}{did_you_mean(runs) or '; `translate runs` lists runs'}")
-    if not os.access(path, os.R_OK | os.X_OK):
-        raise InputError(f"{path}: its files cannot be reached: check the permissions of that folder")
     if not os.path.lexists(RunDirectory(path).description):
         runs = [str(description.parent) for description in sorted(path.glob("*/run.json"))]
         hint = "if the copy is incomplete, copy the whole run again"

@@ -84,7 +84,8 @@ def check_languages(config: Config, base: Languages, *, run: Path) -> None:
     """
     known = sorted({*(base.sources if base.tags == "both" else ()), *base.targets})  # those with a tag
     added = config.tokenizer.add_languages
-    codes = {code for each in Languages(config.data).directions for code in (each if base.tags == "both" else each[1:])}
+    directions = Languages(config.data).directions
+    codes = {code for languages in directions for code in (languages if base.tags == "both" else languages[1:])}
     if added and not base.tags:
         raise InputError(
             f"tokenizer.add_languages: training.initialize_from = {run} has no language tags to add to; leave it out,"
@@ -109,7 +110,7 @@ def related_tags(config: Config, tokenizers: Tokenizers) -> list[dict[int, int]]
     """The ids of new languages' tags and of the languages that they begin as, for each side."""
     tag = config.data.language_tag.format
     pairs = [(tag(new), tag(old)) for new, old in config.tokenizer.add_languages.items() if old]
-    sides = ([map(each.tag_id, pair) for pair in pairs] for each in tokenizers[:2])
+    sides = ([map(tokenizer.tag_id, pair) for pair in pairs] for tokenizer in tokenizers[:2])
     return [{new: old for new, old in side if new is not None and old is not None} for side in sides]
 
 
@@ -129,9 +130,9 @@ def read_initial_weights(config: Config) -> InitialWeights | None:
         raise InputError(f"training.initialize_from: {error}") from error
     check_agreement(config.model_dump(mode="json"), run.config, run=path)
     check_languages(config, run.languages, run=path)
-    tensors, step, averaged, _ = run.weights(checkpoint, last="training.initialize_checkpoint=last")
+    tensors, step, averaged, _ = run.weights(checkpoint)
     file, recorded = run.files.checkpoint(checkpoint), [] if averaged else read_metrics(run.files)
-    scores = [each.get("BLEU") for each in recorded if each["kind"] == "validation" and each["step"] == step]
+    scores = [record.get("BLEU") for record in recorded if (record["kind"], record["step"]) == ("validation", step)]
     licences = sorted(run.description.licences(run.config.data), key=str)
     origin = {"imported": run.description.base, "licences": licences}
     bleu = scores[-1] if scores else None

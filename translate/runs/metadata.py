@@ -52,4 +52,4 @@ def read_moment(path: Path, metadata: Mapping[str, str]) -> tuple[int, tuple[int
 
 def describe_moment(step: int, averaged: Sequence[int]) -> str:
     """When weights were saved: their step, or the steps of the checkpoints that were averaged."""
-    return f"the average of steps {', '.join(f'{each:,}' for each in averaged)}" if averaged else f"step {step:,}"
+    return f"the average of steps {', '.join(f'{one:,}' for one in averaged)}" if averaged else f"step {step:,}"

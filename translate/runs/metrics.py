@@ -65,7 +65,7 @@ def is_finished(progress: Progress, config: Config, read_records: Callable[[], S
     `translate average` may have added records of averages. The records are read only if the last step has been made,
     because reading those of a killed run may warn of half a line.
     """
-    if not progress.has_ended(config.training):
+    if progress.limit_reached(config.training) is None:
         return False
     moments = [(record["kind"], record["step"]) for record in read_records() if record["kind"] != "average"]
     if moments and moments[-1][0].startswith("evaluation"):  # the last record, if there is to be one

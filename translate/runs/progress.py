@@ -75,12 +75,8 @@ class Progress:
     environment: dict[str, str] = dataclasses.field(default_factory=dict)  # see `describe_environment`
     stream: dict[str, Any] | None = None  # where this epoch begins in streamed corpora; see `StreamedBatches.position`
 
-    def has_ended(self, settings: TrainingConfig) -> bool:
-        """Whether there is nothing left to train."""
-        return self.limit_reached(settings) is not None
-
     def limit_reached(self, settings: TrainingConfig) -> Literal["max_steps", "max_epochs", "patience"] | None:
-        """The setting that ends the training: all steps or epochs are done, or patience has run out."""
+        """The setting that ends the training: all steps or epochs are done, or patience runs out; None: none does."""
         if self.step >= settings.max_steps:
             return "max_steps"
         if settings.max_epochs is not None and self.epoch >= settings.max_epochs:

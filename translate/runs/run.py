@@ -12,7 +12,7 @@ from translate.config.schema import Config
 from translate.data.tokenizer import Tokenizers, load_tokenizers
 from translate.files import read_input
 from translate.fingerprint import fingerprint
-from translate.runs.checksums import check_inside, compare, read_checked, read_checksums
+from translate.runs.checksums import check_inside, compare, read_checksums
 from translate.runs.directory import Checkpoint, Description, RunDirectory, check_holds_run, parse_description
 
 if TYPE_CHECKING:  # whoever only looks at a run does not wait for torch
@@ -41,7 +41,7 @@ class SavedRun:
         return str(self.path)
 
     def check(self) -> "SavedRun":
-        """Check the run now: whether it is complete, is of this format, and has no link out of it."""
+        """Check the run now: whether this version reads its format, and no link leads out of it."""
         _ = self.description
         return self
 
@@ -58,9 +58,7 @@ class SavedRun:
             check_inside(part, self.path)
         content = read_input(self.files.description)
         description = parse_description(self.files, content)
-        if expected := self.checksums.get(self.files.description.name):
-            compare(self.files.description, expected, fingerprint(content))
-        self.files.check_tokenizer_files(self.checksums)
+        compare(self.files.description, self.checksums.get(self.files.description.name), fingerprint(content))
         return description
 
     @functools.cached_property
@@ -76,15 +74,19 @@ class SavedRun:
     @functools.cached_property
     def tokenizers(self) -> Tokenizers:
         """Its own tokenizers, unchanged since training."""
-        folder = self.check().files.tokenizer
-        digests = {self.path / name: digest for name, digest in self.checksums.items()}
-        return load_tokenizers(folder, lambda file: read_checked(file, digests.get(file)))
 
-    def weights(self, checkpoint: Checkpoint = "best", *, last: str = "--checkpoint last") -> "SavedWeights":
+        def read(file: Path) -> bytes:
+            content = read_input(file)
+            compare(file, self.checksums.get(f"tokenizer/{file.name}"), fingerprint(content))
+            return content
+
+        return load_tokenizers(self.check().files.tokenizer, read)
+
+    def weights(self, checkpoint: Checkpoint = "best") -> "SavedWeights":
         """The weights of a checkpoint; see `read_weights`."""
         from translate.runs.weights import read_weights
 
-        return read_weights(self.check().files, checkpoint, last=last)
+        return read_weights(self.check().files, checkpoint)
 
     def load_model(self, checkpoint: Checkpoint = "best", *, device: "torch.device | None" = None) -> "LoadedModel":
         """Load the model, ready to translate.

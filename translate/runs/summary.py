@@ -117,7 +117,8 @@ def _test_scores(run: RunDirectory, data: DataConfig) -> Iterator[tuple[str, flo
     (step, averaged), keys = best_moment(run) or (None, ()), data.keys_by_name()
     for file in sorted(run.evaluation.glob("*/report.json")):
         is_test = keys.get(file.parent.name, "data.test").startswith("data.test")  # also a text given to `eval`
-        with contextlib.suppress(InputError, RunError, KeyError, TypeError, StopIteration):
+        with contextlib.suppress(InputError, RunError, KeyError, TypeError):
             report: Any = read_json(file, dict[str, Any])
+            scores = {score["name"]: score["score"] for score in report["metrics"]}
             if is_test and (report["step"], report.get("averaged", [])) == (step, [*averaged]):
-                yield file.parent.name, next(each["score"] for each in report["metrics"] if each["name"] == "BLEU")
+                yield file.parent.name, scores["BLEU"]

@@ -17,12 +17,7 @@ from translate.fingerprint import fingerprint
 from translate.model.device import OutOfMemory
 from translate.runs.checkpoint import find_trace_of_steps, read_progress, read_tensors
 from translate.runs.checksums import CHECKSUMS, DamageError, check_file, check_folder, check_inside, read_checksums
-from translate.runs.directory import (
-    FormatError,
-    RunDirectory,
-    check_holds_run,
-    parse_description,
-)
+from translate.runs.directory import FormatError, RunDirectory, check_holds_run, parse_description
 from translate.runs.metadata import describe_moment, read_moment, read_step
 from translate.runs.metrics import read_recorded
 from translate.runs.progress import Progress
@@ -47,7 +42,7 @@ class Verification:
         self.created = ""
         self.run_format: int | None = None
         self.files: list[FileReport] = []
-        self.known = {*vars(run).values()}  # files that need no line
+        self.reported: set[Path] = set()
 
     @property
     def unsound(self) -> list[str]:
@@ -60,9 +55,7 @@ class Verification:
         if self.unsound:
             return f"not sound: {list_some(self.unsound)}"
         if num_unknown := sum(file.state == "no checksum" for file in self.files):
-            by = f", written by translate {self.writer}" if self.writer else ""
-            files = "file has" if num_unknown == 1 else "files have"
-            return f"sound as far as is known: {num_unknown} {files} no checksum{by}"
+            return f"sound as far as is known; files without a checksum: {num_unknown}"
         return "sound: every file is as it was written"
 
     @contextlib.contextmanager
@@ -76,15 +69,18 @@ class Verification:
             state: State = "DAMAGED" if os.path.lexists(path) else "MISSING"
             self.add(path, state, str(error).replace(f"{self.run.path}{os.sep}", ""))
 
-    def add_sound(self, path: Path, detail: str = "", *, has_checksum: bool = True) -> None:
-        """Report that a file matches its checksum, or has none."""
-        self.add(path, "ok" if has_checksum else "no checksum", detail)
+    def check_listed(self, path: Path, expected: str | None) -> None:
+        """Compare a file with its recorded checksum, and report it; None: there is none."""
+        with self.check(path):
+            check_inside(path, self.run.path)
+            check_file(path, expected)
+            self.add(path, "no checksum" if expected is None else "ok")
 
-    def add(self, path: Path, state: State, detail: str) -> None:
+    def add(self, path: Path, state: State, detail: str = "") -> None:
         """Report the state of a file, with its path within the run in printable characters."""
         name = path.relative_to(self.run.path).as_posix()
         name = (name if name.isprintable() else ascii(name)) + "/" * path.is_dir()
-        self.known.add(path)
+        self.reported.add(path)
         self.files.append(FileReport(name, state, detail.removeprefix(f"{name}: ").removeprefix("damaged: ")))
 
 
@@ -105,44 +101,36 @@ def verify_run(path: Path) -> Verification:
     if result.files:
         return result  # Nothing is read through a link out of the run.
     checksums: dict[str, str] = {}
-    with contextlib.suppress(RunError):  # reported below
+    with result.check(run.checksums):
         checksums = read_checksums(path)
+        if not any(name.startswith("tokenizer/") for name in checksums):  # The last lines are the tokenizers'.
+            raise RunError("the run was copied only in part")
+    config: Config | None = None
     with result.check(run.description):
         description = parse_description(run, read_input(run.description))
         result.run_format, result.created = description.format, description.created
         result.writer = description.versions.get("translate")
-        is_known = check_file(run.description, checksums.get(run.description.name))
-        result.add_sound(run.description, has_checksum=is_known)
-    with result.check(run.checksums):
-        names = read_checksums(path)
-        if unknown := [name for name in names if not name.startswith(("tokenizer/", "config.yaml", "run.json"))]:
-            raise RunError(f"it names files that no run has: {list_some(unknown)}")
-        if not any(name.startswith("tokenizer/") for name in names):  # The last lines are the tokenizers'.
-            raise RunError("the run was copied only in part")
-    config: Config | None = None
     with result.check(run.config):
         config = read_resolved_config(run.config)
-        result.add_sound(run.config, has_checksum=check_file(run.config, checksums.get(run.config.name)))
-    result.known.update(run.tokenizer_files())
-    with result.check(run.tokenizer):
-        run.check_tokenizer_files(checksums)
-        for file in run.tokenizer_files():
-            result.add_sound(file, has_checksum=check_file(file, checksums.get(f"tokenizer/{file.name}")))
+    listed = {path / name: expected for name, expected in checksums.items()}
+    for file in dict.fromkeys([run.description, run.config, *run.tokenizer_files(), *listed]):
+        if file not in result.reported:
+            result.check_listed(file, listed.get(file))
     progress = _check_checkpoints(result, config)
     if os.path.lexists(run.metrics):
         _check_metrics(result, progress)
     if os.path.lexists(run.shortlist):
         with result.check(run.shortlist):
             read_tensors(run.shortlist, prefixes=())
-            result.add_sound(run.shortlist)
+            result.add(run.shortlist, "ok")
     for folder in evaluations:
         _check_evaluation(result, folder)
     for folder in sorted(run.export.glob("ctranslate2-*")):
         with result.check(folder):
             check_folder(folder)
-            result.add_sound(folder)
-    for file in [each for folder in (path, *folders) for each in sorted(folder.glob("*"))]:
-        if file not in result.known:
+            result.add(folder, "ok")
+    for file in [file for folder in (path, *folders) for file in sorted(folder.glob("*"))]:
+        if file not in result.reported.union(vars(run).values()):
             result.add(file, "unknown", "does not belong to a run, and is not used")
     return result
 
@@ -161,12 +149,12 @@ def _check_checkpoints(result: Verification, config: Config | None) -> Progress 
         with result.check(path):
             found = read_progress(path, read_tensors(path, prefixes=()).metadata)
             progress = progress or found
-            result.add_sound(path, f"step {found.step}, resumable")
+            result.add(path, "ok", f"step {found.step}, resumable")
     for step in run.kept_steps():
         path = run.checkpoint(f"step-{step}")
         with result.check(path):
             saved = read_step(path, read_tensors(path, prefixes=()).metadata)
-            result.add_sound(path, f"step {saved}, kept")
+            result.add(path, "ok", f"step {saved}, kept")
     best_step = (progress.best_step if progress else None) or 0
     if os.path.lexists(best) or best_step or not resumable:
         with result.check(best):
@@ -177,7 +165,7 @@ def _check_checkpoints(result: Verification, config: Config | None) -> Progress 
             if step < best_step and not averaged:
                 raise RunError(f"is of step {step}, but there is a better one of step {best_step}; copy that too")
             num_parameters = sum(map(torch.numel, tensors.values()))
-            result.add_sound(best, f"{describe_moment(step, averaged)}, {num_parameters:,} parameters")
+            result.add(best, "ok", f"{describe_moment(step, averaged)}, {num_parameters:,} parameters")
     result.files[first:] = sorted(result.files[first:])
     return progress
 
@@ -190,16 +178,15 @@ def _check_metrics(result: Verification, progress: Progress | None) -> None:
         if expected is not None and fingerprint(content[:num_bytes]) != expected:
             raise DamageError(path, f"its first {num_bytes} bytes have changed since the last checkpoint")
         num_records = content.count(b"\n")
-        result.add_sound(path, f"{num_records} records", has_checksum=expected is not None)
+        result.add(path, "no checksum" if expected is None else "ok", f"{num_records} records")
 
 
 def _check_evaluation(result: Verification, folder: Path) -> None:
-    result.known |= {folder, folder / CHECKSUMS}
+    result.reported |= {folder, folder / CHECKSUMS}
     listed: dict[str, str] = {}
     if os.path.lexists(folder / CHECKSUMS):  # written last
         with result.check(folder / CHECKSUMS):
             listed = read_checksums(folder)
-    for file in (folder / "report.json", folder / "hypotheses.txt"):
-        if file.name in listed or os.path.lexists(file):
-            with result.check(file):
-                result.add_sound(file, has_checksum=check_file(file, listed.get(file.name)))
+    files = {folder / "report.json", folder / "hypotheses.txt"}
+    for file in sorted({*filter(os.path.lexists, files), *(folder / name for name in listed)}):
+        result.check_listed(file, listed.get(file.name))

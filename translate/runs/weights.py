@@ -32,11 +32,8 @@ class SavedWeights(NamedTuple):
     sha256: str = ""  # of the checkpoint's content; an average in memory has none
 
 
-def read_weights(run: RunDirectory, checkpoint: Checkpoint, *, last: str) -> SavedWeights:
+def read_weights(run: RunDirectory, checkpoint: Checkpoint) -> SavedWeights:
     """The weights of a checkpoint, or its moving average if it has one, and the step at which they were saved.
-
-    Args:
-        last: How the user can ask for the last checkpoint, for errors.
 
     Raises:
         InputError: The run does not have that checkpoint.
@@ -44,7 +41,7 @@ def read_weights(run: RunDirectory, checkpoint: Checkpoint, *, last: str) -> Sav
     """
     file = run.checkpoint(checkpoint)
     if not file.is_file():
-        hint = f"; training has not validated yet: {last}" if run.checkpoint("last").is_file() else ""
+        hint = "; training has not validated yet: use the checkpoint last" if run.checkpoint("last").is_file() else ""
         if checkpoint not in ("best", "last"):
             hint = f"; kept are {', '.join(f'step-{step}' for step in run.kept_steps()) or 'none (training.keep_last)'}"
         raise InputError(f"{run.path} has no checkpoint {file.name}{hint}")

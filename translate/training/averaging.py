@@ -173,7 +173,7 @@ def average_checkpoints(run: RunDirectory, checkpoints: Sequence[Checkpoint], mo
     """
     sums, steps = dict[str, Tensor](), list[int]()
     for name in checkpoints:
-        saved = read_weights(run, name, last="--checkpoint last")
+        saved = read_weights(run, name)
         if saved.averaged and len(checkpoints) > 1:
             moment = describe_moment(saved.step, saved.averaged)
             raise InputError(f"{run.checkpoint(name)} is {moment} itself: name single checkpoints")

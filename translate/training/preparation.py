@@ -11,7 +11,6 @@ import torch
 from translate.bleu import load_bleu
 from translate.config.data import DataConfig, is_stream
 from translate.config.languages import Languages
-from translate.config.load import read_resolved_config
 from translate.config.schema import Config
 from translate.config.section import MOST
 from translate.data.augmentation import augment_corpus, read_held_out
@@ -21,7 +20,7 @@ from translate.data.epochs import BatchSettings, TrainingBatches
 from translate.data.extension import add_tags, extend_tokenizers
 from translate.data.filtering import FilterReport, log_reports
 from translate.data.streaming import Batches, StreamedBatches, TrainingStreams
-from translate.data.tokenizer import Tokenizers, load_tokenizers, prepare_tokenizers
+from translate.data.tokenizer import Tokenizers, prepare_tokenizers
 from translate.decoding.counterparts import find_lacking
 from translate.decoding.loading import resolve_auto
 from translate.decoding.splitting import truncate_ids
@@ -29,7 +28,7 @@ from translate.decoding.translator import check_search, token_limits
 from translate.distributed.process_group import SINGLE_PROCESS, World, read_environment
 from translate.errors import InputError
 from translate.model.device import threads_per_process
-from translate.runs.directory import RunDirectory
+from translate.runs.run import SavedRun, open_run
 from translate.training.batch_size import resolve_batch_tokens, resume_batch_tokens
 from translate.training.validation import resolve_search
 
@@ -78,7 +77,7 @@ def prepare_data(
     device: torch.device,
     world: World = SINGLE_PROCESS,
     cache: DataCache | None = None,
-    resumed: RunDirectory | None = None,
+    resumed: SavedRun | None = None,
 ) -> TrainingData:
     """Prepare the data of a training run in all of its processes, and check that validations can use it.
 
@@ -91,13 +90,13 @@ def prepare_data(
         RunError: Not even a batch of the longest pair fits in memory.
     """
     if resumed is not None:
-        saved = world.run_on_rank_0(lambda: read_resolved_config(resumed.config))
-        config = resume_batch_tokens(config, saved, place=str(resumed.path))
+        saved = world.run_on_rank_0(lambda: resumed.config)
+        config = resume_batch_tokens(config, saved, place=str(resumed))
     corpora = world.run_on_all_ranks(lambda: read_corpora(config))
 
     def load_or_make_tokenizers() -> Tokenizers:
         if resumed is not None:
-            return load_tokenizers(resumed.tokenizer)
+            return resumed.tokenizers
         started = time.perf_counter()
         tokenizers = make_tokenizers(config, corpora, cache=cache)
         is_given = config.tokenizer.source_model is not None or config.training.initialize_from is not None
@@ -183,7 +182,7 @@ def make_tokenizers(config: Config, corpora: Corpora, *, cache: DataCache | None
         texts = list(map(repeat_by_weight, texts))
     sources, targets = join_texts(texts)
     if config.training.initialize_from is not None:
-        tokenizers = load_tokenizers(RunDirectory(config.training.initialize_from).tokenizer)
+        tokenizers = open_run(config.training.initialize_from).tokenizers
         for tag in map(config.data.language_tag.format, config.tokenizer.add_languages):
             if tokenizers.source.tag_id(tag) is not None:
                 raise InputError(f"tokenizer.add_languages: the vocabulary already has {tag}; choose another code")

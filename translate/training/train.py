@@ -14,6 +14,7 @@ from translate.memory import configure_memory
 from translate.runs.directory import RunDirectory
 from translate.runs.log import RunLog
 from translate.runs.progress import Progress
+from translate.runs.run import SavedRun
 from translate.training.preparation import TrainingData, prepare_data
 from translate.training.resume import claim_run, start_or_resume
 from translate.training.setup import choose_place, log_setup, setup_training
@@ -72,7 +73,7 @@ def train(
         is_resumed, initial = claim_run(config, run, resume=resume, world=world, held=held, log=log)
 
         # Data: corpora, tokenizers, and batches. The config of the data has a number for their size.
-        resumed = run if is_resumed else None
+        resumed = SavedRun(directory) if is_resumed else None
         data = prepare_data(config, device=device, world=world, cache=DataCache(), resumed=resumed)
 
         # Model, and the step that trains it.

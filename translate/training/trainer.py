@@ -48,7 +48,7 @@ def due(progress: Progress, settings: TrainingConfig) -> Due:
 
     A validation saves when it is done. Step 0 is validated if its weights are another run's.
     """
-    step, stop = progress.step, progress.has_ended(settings)
+    step, stop = progress.step, progress.limit_reached(settings) is not None
     is_validated = progress.validated_step == step or (step == 0 and settings.initialize_from is None)
     validate = step % settings.validate_every == 0 and not (is_validated or stop)
     save = step % settings.save_every == 0 and not (validate or stop)
