@@ -91,11 +91,17 @@ def averaged(model: Any, average: Any) -> Iterator[None]:
     """A context in which a model has its averaged weights, and no dropout."""
     import torch
 
-    from translate.model.lora import using_weights
+    own = {name: parameter.data for name, parameter in model.named_parameters()}
+
+    def use(weights: dict[str, Any]) -> None:
+        for name, parameter in model.named_parameters():
+            parameter.data = weights.get(name, parameter.data)
 
     model.eval()
-    with torch.inference_mode(), using_weights(model, average.tensors):
+    use(average.tensors)
+    with torch.inference_mode():
         yield
+    use(own)
     model.train()
 
 

@@ -8,13 +8,12 @@ import torch
 from harness import cut, flip_a_bit, state_of
 from trainings import Digits, progress_of, run_training, stop_training
 
-from translate.config.schema import TrainingConfig
 from translate.errors import RunError
 from translate.runs.checkpoint import read_tensors, write_checkpoint
 from translate.runs.directory import RunDirectory
 from translate.runs.metrics import best_checkpoint_record
 from translate.runs.progress import Progress
-from translate.training.best_checkpoint import restore_best, restore_kept
+from translate.training.best_checkpoint import restore_best
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
@@ -99,20 +98,6 @@ def test_a_best_checkpoint_that_cannot_be_read_at_the_moment_is_not_lost(statefu
     before.rename(best)
     said = run_training(stateful("training.max_steps=16"), finished, resume=True)
     assert not [line for line in said if "lost" in line]
-
-
-@pytest.mark.parametrize(("keep_last", "stays"), [(2, {4, 8, 15}), (0, {4, 8, 12, 15})])
-def test_kept_files_agree_with_the_progress(tmp_path: Path, keep_last: int, stays: set[int]) -> None:
-    """Lost weights are forgotten, and those of later steps removed; but what this training did not write stays."""
-    run = RunDirectory(tmp_path)
-    run.checkpoints.mkdir()
-    for name, step in ((4, 4), (8, 8), (12, 12), (15, 4)):
-        write_checkpoint(run, f"step-{name}", {"model.weight": torch.zeros(2)}, {"step": str(step)})
-    kept: dict[int, float | None] = {2: 1.0, 4: 2.0, 8: 3.0} if keep_last else {}
-    progress = Progress("data", step=8, kept=kept)
-    restore_kept(run, progress, TrainingConfig(keep_last=keep_last))
-    assert {*run.kept_steps()} == stays
-    assert progress.kept == ({4: 2.0, 8: 3.0} if keep_last else {})
 
 
 def test_state_that_is_incomplete_is_refused_by_name(stateful: Digits, finished: Path) -> None:

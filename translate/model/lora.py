@@ -5,9 +5,8 @@ Decoding, exports and pictures need no support for it: `merge_lora` gives the we
 Source: Hu et al. 2021, https://arxiv.org/abs/2106.09685, section 4.1; initialised and scaled as the library PEFT does.
 """
 
-import contextlib
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -44,8 +43,6 @@ class LoraProjection(Projection):
         adapted: The names of the matrices that get an update.
     """
 
-    is_merged = False  # True while `weight` has the updates in it
-
     def __init__(
         self,
         projection: Projection,
@@ -73,8 +70,6 @@ class LoraProjection(Projection):
     def rows(self, hidden: Float[Tensor, "*batch features"], rows: slice) -> Float[Tensor, "*batch outputs"]:
         """Some of the outputs of `forward`: those of one or more whole matrices."""
         output = super().rows(hidden, rows)
-        if self.is_merged:
-            return output
         size = self.out_features // len(self.matrices)
         parts = output.split(size, dim=-1)
         names = self.matrices[(rows.start or 0) // size :]  # as many of them as there are parts
@@ -135,26 +130,3 @@ def merged_matrices(model: nn.Module, weights: Mapping[str, Tensor]) -> dict[str
 def merge_lora(model: nn.Module, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The weights of the same model without LoRA: `merged_matrices`, and all others unchanged."""
     return {name: weights[name] for name in weights if not is_lora(name)} | merged_matrices(model, weights)
-
-
-@contextlib.contextmanager
-def using_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> Iterator[None]:
-    """A context that gives a model other weights, without updates, and restores its own at the end.
-
-    Args:
-        weights: As `merge_lora` gives them.
-    """
-    own = {name: parameter.data for name, parameter in model.named_parameters()}
-
-    def use(values: Mapping[str, Tensor], *, is_merged: bool) -> None:
-        for name, parameter in model.named_parameters():
-            parameter.data = values.get(name, parameter.data)
-        for module in model.modules():
-            if isinstance(module, LoraProjection):
-                module.is_merged = is_merged
-
-    try:
-        use(weights, is_merged=True)
-        yield
-    finally:
-        use(own, is_merged=False)

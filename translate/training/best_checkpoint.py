@@ -13,7 +13,6 @@ What the file `best` may be, and what a resumed run does with it (`restore_best`
 Its record in `metrics.jsonl` has the steps that the file itself names; see `runs.metrics.best_checkpoint_record`.
 """
 
-import contextlib
 import dataclasses
 import logging
 from collections.abc import Mapping, Sequence
@@ -24,15 +23,13 @@ from torch import Tensor
 from torch.profiler import record_function
 
 from translate.config.decoding import DecodingConfig
-from translate.config.schema import TrainingConfig
 from translate.data.corpora import ParallelCorpus, join_texts
-from translate.distributed.state import full_state_dict, full_tensor, is_sharded
-from translate.errors import RunError
+from translate.distributed.state import full_state_dict, full_tensor
 from translate.evaluation.evaluate import spread_samples
 from translate.evaluation.metrics import describe_headlines
 from translate.messages import describe_seconds
 from translate.model import Transformer
-from translate.model.lora import merge_lora, using_weights
+from translate.model.lora import merge_lora
 from translate.runs.checkpoint import WEIGHTS_PREFIX, add_prefix, read_tensors, write_checkpoint
 from translate.runs.checksums import DamageError
 from translate.runs.directory import RunDirectory
@@ -41,7 +38,7 @@ from translate.runs.progress import Progress
 from translate.runs.weights import build_model, get_parameters
 from translate.training.averaging import ScoredAverage, choose_average, kept_windows, load_average, write_average
 from translate.training.signals import StopRequests
-from translate.training.state import Training, remove_superseded
+from translate.training.state import Training
 from translate.training.tracking.profile import VALIDATION_AND_SAVING
 from translate.training.tracking.recorder import Recorder
 from translate.training.validation import (
@@ -70,7 +67,6 @@ class BestCheckpoint:
         self.settings, self.progress = training.config.training, training.progress
         self.corpora, self.tokenizers = training.data.corpora, training.data.tokenizers
         self.model = training.train_step.model
-        self.superseded: set[int] = set()  # kept steps that the last validation's weights replace
         self._is_best = False  # whether the last validation's score is
         self._averaged: tuple[int, ...] = ()  # the steps of the checkpoints whose average is the best checkpoint
 
@@ -92,17 +88,12 @@ class BestCheckpoint:
         """
         progress, seconds, score, is_best = self.progress, 0.0, None, True
         if self.corpora.validation:
-            weights, model = self._weights(), self.model
-            with contextlib.ExitStack() as lent:
-                if any(map(is_sharded, weights.values())):
-                    model = build_model(self.config, self.tokenizers, device=model.device)
-                    parameters = get_parameters(model)
-                    for name, weight in weights.items():
-                        parameters[name].copy_(full_tensor(weight))
-                else:
-                    lent.enter_context(using_weights(model, weights))
-                result = self._score(model, self.corpora.validation)
-                others = self._score(model, self.corpora.validation_also)
+            model = build_model(self.config, self.tokenizers, device=self.model.device)
+            parameters = get_parameters(model)
+            for name, weight in self._weights().items():
+                parameters[name].copy_(full_tensor(weight))
+            result = self._score(model, self.corpora.validation)
+            others = self._score(model, self.corpora.validation_also)
             seconds = sum(validation.seconds for validation in (*result.values(), *others.values()))
             score = mean_validation(result.values()).score(self.settings.best_metric)
             is_best = progress.best_score is None or score > progress.best_score
@@ -111,9 +102,7 @@ class BestCheckpoint:
         progress.validated_step, self._is_best = progress.step, is_best
         if is_best:
             progress.best_step, progress.best_score = progress.step, score
-        before = {*progress.kept}
         progress.keep(score, last=self.settings.keep_last, best=self.settings.keep_best)
-        self.superseded = before - progress.kept.keys()
         return seconds
 
     def write(self) -> None:
@@ -224,7 +213,7 @@ class BestCheckpoint:
 
 
 def restore_best(run: RunDirectory, progress: Progress, *, validation_fingerprint: str | None) -> None:
-    """Make the progress of a resumed run and its best checkpoint agree; see the table at the top of this file.
+    """Make the progress of a resumed run agree with its best checkpoint, see the table above, and with the kept ones.
 
     Args:
         validation_fingerprint: Of the validations from now on.
@@ -240,6 +229,8 @@ def restore_best(run: RunDirectory, progress: Progress, *, validation_fingerprin
         progress.best_score, progress.validations_without_better = None, 0
         progress.kept = dict.fromkeys(progress.kept)
     progress.validation_fingerprint = validation_fingerprint
+    there = run.kept_steps()
+    progress.kept = {step: score for step, score in progress.kept.items() if step in there}
     if progress.best_step is None:
         return
     best, single = run.checkpoint("best"), run.checkpoint(f"step-{progress.best_step}")
@@ -256,19 +247,3 @@ def restore_best(run: RunDirectory, progress: Progress, *, validation_fingerprin
     else:
         logger.info(f"{best.name}, an average of checkpoints, is {single.name} again while training continues")
         write_checkpoint(run, "best", tensors, metadata)
-
-
-def restore_kept(run: RunDirectory, progress: Progress, settings: TrainingConfig) -> None:
-    """Make the kept files agree with a resumed run's progress: forget lost weights, and remove those of later steps.
-
-    A `step-N` stays if training keeps nothing or the file contradicts its name: this run did not write it.
-    """
-    for step in {*run.kept_steps()} - progress.kept.keys():
-        file, is_own = run.checkpoint(f"step-{step}"), False
-        if settings.keep_last or settings.keep_best or progress.kept:
-            with contextlib.suppress(RunError):
-                is_own = read_tensors(file, prefixes=()).metadata == {"step": str(step)}
-        logger.info(f"{file}: {'is no longer kept' if is_own else 'stays, because this training run did not write it'}")
-        remove_superseded(run, [step] if is_own else [])
-    there = run.kept_steps()
-    progress.kept = {step: score for step, score in progress.kept.items() if step in there}

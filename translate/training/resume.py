@@ -37,7 +37,7 @@ from translate.runs.progress import Progress
 from translate.runs.run import SavedRun
 from translate.runs.weights import check_same_tensors, get_parameters
 from translate.training.batch_size import resume_batch_tokens
-from translate.training.best_checkpoint import restore_best, restore_kept
+from translate.training.best_checkpoint import restore_best
 from translate.training.optimizer import expected_state, learning_rate
 from translate.training.setup import LOCATIONS
 from translate.training.state import Training
@@ -229,7 +229,6 @@ def _restore_last(training: Training) -> bool:
             logger.info(f"Continuing from step {progress.step:,}")
         write_config(run, training.config)
         restore_best(run, progress, validation_fingerprint=training.progress.validation_fingerprint)
-        restore_kept(run, progress, settings)
         return progress, found is not None, False
 
     training.progress, has_checkpoint, has_finished = world.run_on_rank_0(read)

@@ -6,7 +6,6 @@ a step needs is a function of the config, the data and these. Other checkpoints 
 
 import contextlib
 import dataclasses
-from collections.abc import Iterable
 
 from translate.data.corpora import data_fingerprint
 from translate.distributed.process_group import World
@@ -69,8 +68,13 @@ def save_last(training: Training) -> None:
         write_checkpoint(training.run, "last", tensors, {"step": str(progress.step), "progress": progress.to_json()})
 
 
-def remove_superseded(run: RunDirectory, steps: Iterable[int]) -> None:
-    """Remove the weights of validations that are no longer kept."""
-    for step in steps:
+def remove_superseded(training: Training) -> None:
+    """Remove the weights of validations that are no longer kept, also those that an interrupted training left.
+
+    If training keeps none, the files are not its own.
+    """
+    settings, run = training.config.training, training.run
+    owned = run.kept_steps() if settings.keep_last or settings.keep_best else []
+    for step in {*owned} - training.progress.kept.keys():
         with contextlib.suppress(OSError):
             run.checkpoint(f"step-{step}").unlink()

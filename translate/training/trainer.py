@@ -206,7 +206,7 @@ class Trainer:
         self.best.write()
         self._save()
         if self.training.world.is_main_process:
-            remove_superseded(self.training.run, self.best.superseded)
+            remove_superseded(self.training)
 
     @record_function(VALIDATION_AND_SAVING)
     def _save(self) -> None:

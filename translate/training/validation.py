@@ -127,7 +127,7 @@ def validate(
     world: World = SINGLE_PROCESS,
     on_finished: OnFinished = ignore_progress,
 ) -> Validation:
-    """Compute the model's loss, translations and scores on one corpus, in its direction; leaves it in training mode.
+    """Compute a model's loss, translations and scores on one corpus, in its direction.
 
     Args:
         search: How to search for the translations; None: as validations do during training.
@@ -170,6 +170,5 @@ def validate(
             pairs, options = (corpus.sources, corpus.targets), config.evaluation
             evaluation = evaluate(translator, *pairs, options, effort="quick", world=world, on_finished=on_finished)
     finally:
-        model.train()
         release_free_memory()
     return Validation(loss, evaluation, time.perf_counter() - started)
