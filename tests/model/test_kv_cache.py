@@ -221,15 +221,6 @@ def test_a_wrong_order_fails_the_comparison() -> None:
             walk.step(wrongly=True)
 
 
-@torch.no_grad()
-def test_a_sentence_that_was_not_placed_fails_the_comparison() -> None:
-    walk = Walk(build(), SOURCE_LENGTHS, beam_size=3, max_length=13)
-    walk.step()
-    walk.sources[1] = sentence(2)  # the row is still the other sentence's
-    with pytest.raises(AssertionError, match="not close"):
-        walk.step()
-
-
 @pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
 @torch.no_grad()
 def test_beyond_the_first_table(positions: str) -> None:
@@ -243,12 +234,3 @@ def test_beyond_the_first_table(positions: str) -> None:
         steps.append(hidden)
     expected = model.decoder(ids, model.encoder(source[None]))
     torch.testing.assert_close(torch.cat(steps, dim=1), expected, rtol=0, atol=1e-10)
-
-
-@torch.no_grad()
-def test_the_learned_limit_is_said_at_the_start() -> None:
-    model = build(positions="learned", max_positions=13)
-    start(model, [sentence(5)], beam_size=2, max_length=13)
-    message = "^a sequence of 14 tokens exceeds the learned positions: model.max_positions = 13$"
-    with pytest.raises(ValueError, match=message):
-        start(model, [sentence(5)], beam_size=2, max_length=14)

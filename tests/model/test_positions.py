@@ -60,11 +60,6 @@ def test_sinusoidal_positions_are_added_and_grow() -> None:
     assert positions.state_dict() == {}
 
 
-def test_sinusoidal_positions_need_an_even_width() -> None:
-    with pytest.raises(ValueError, match=r"^d_model = 7 must be even for sinusoidal positions$"):
-        sinusoidal_table(5, 7)
-
-
 @pytest.mark.parametrize("kind", ["sinusoidal", "rotary"])
 def test_a_table_that_grew_in_inference_mode_serves_training(kind: str) -> None:
     """Validation translates in inference mode; training's next step must be able to save the table for backward."""
@@ -152,7 +147,9 @@ def test_rotary_attention_sees_the_distance_alone_and_turns_no_values() -> None:
     torch.testing.assert_close(here, expected, rtol=0, atol=1e-6)
 
 
-def test_rotary_needs_pairs() -> None:
+def test_sines_need_pairs() -> None:
+    with pytest.raises(ValueError, match=r"^d_model = 7 must be even for sinusoidal positions$"):
+        sinusoidal_table(5, 7)
     with pytest.raises(ValueError, match=r"^d_model / num_heads = 7 must be even for rotary positions$"):
         RotaryPositions(head_dim=7)
     with pytest.raises(ValidationError, match="model.d_model / model.num_heads = 7 must be even for rotary"):

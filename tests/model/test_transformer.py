@@ -152,6 +152,8 @@ def test_the_learned_limit_is_said(build: Build) -> None:
         model(padded([some_ids(31)]), padded([some_ids(2)]))
     with pytest.raises(ValueError, match=message):
         model(padded([some_ids(2)]), padded([some_ids(31)]))
+    with pytest.raises(ValueError, match=message):
+        model.decoder.start(model.encoder(padded([some_ids(2)])), beam_size=2, max_length=31)
 
 
 @pytest.mark.parametrize(("scale_embeddings", "factor"), [(True, 7.0), (False, 1.0)])
@@ -163,12 +165,8 @@ def test_embeddings_are_scaled_by_the_root_of_the_width(build: Build, scale_embe
 
 
 def test_all_tied_needs_one_vocabulary() -> None:
-    message = (
-        "^model.tie_embeddings = 'all' needs one vocabulary for both languages, but the source has 11 and the target"
-        " 13 entries$"
-    )
     config = ModelConfig(d_model=6, num_heads=3, tie_embeddings="all")
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match="model.tie_embeddings = 'all' .* source has 11 and the target 13 entries"):
         Transformer(config, source_vocab_size=11, target_vocab_size=13, pad_id=PAD)
 
 

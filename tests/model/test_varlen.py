@@ -179,4 +179,5 @@ def test_where_flash_attention_does_not_work(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(varlen, "varlen_attn", each_by_itself)
     assert why_no_flash_attention(torch.device("cpu"), **options) is None
     monkeypatch.delattr(varlen, "varlen_attn")
-    assert why_no_flash_attention(torch.device("cpu"), **options) == f"torch {torch.__version__} does not have it"
+    reason = why_no_flash_attention(torch.device("cpu"), **options)
+    assert reason is not None and "varlen_attn" in reason

@@ -40,20 +40,12 @@ def test_step_tokens_become_the_batches_that_come_nearest(digits: Digits) -> Non
 
 
 @pytest.mark.parametrize(
-    ("step_tokens", "batch_tokens", "num_batches", "reason"),
-    [
-        ("330", 330, 1, "as training.step_tokens asks"),
-        ("null", 4096, 1, "larger batches are no faster on cpu"),
-        ("25000", 25_000 // 7, 7, "larger batches are no faster on cpu"),
-    ],
+    ("step_tokens", "batch_tokens", "num_batches"), [("330", 330, 1), ("null", 4096, 1), ("25000", 25_000 // 7, 7)]
 )
-def test_on_a_cpu_it_is_a_constant(
-    digits: Digits, step_tokens: str, batch_tokens: int, num_batches: int, reason: str
-) -> None:
+def test_on_a_cpu_it_is_a_constant(digits: Digits, step_tokens: str, batch_tokens: int, num_batches: int) -> None:
     config, message = resolved(digits(AUTO, f"training.step_tokens={step_tokens}"))
     assert (config.training.batch_tokens, config.training.accumulate_batches) == (batch_tokens, num_batches)
     assert message.startswith(f"training.batch_tokens = auto: {batch_tokens} tokens, {num_batches} batch")
-    assert message.endswith(f"({reason})")
 
 
 class _Gpu:
@@ -148,8 +140,7 @@ def test_on_a_gpu(digits: Digits) -> None:
     gpu = torch.device("cuda")
     free, _ = torch.cuda.mem_get_info(gpu)
     keep = torch.empty(free - 4 * 2**30, dtype=torch.uint8, device=gpu)
-    config, message = resolved(digits(AUTO, "model.d_ff=65536", "training.step_tokens=1000000"), gpu)
-    assert "the most that fit" in message
+    config, _ = resolved(digits(AUTO, "model.d_ff=65536", "training.step_tokens=1000000"), gpu)
     assert math.isclose(config.training.num_batch_tokens * config.training.accumulate_batches, 1e6, rel_tol=0.1)
     del keep
     torch.cuda.empty_cache()

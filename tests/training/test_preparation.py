@@ -14,8 +14,6 @@ from translate.decoding.counterparts import COUNTERPARTS
 from translate.errors import InputError
 from translate.training.preparation import check_validation, make_tokenizers, prepare_data, read_corpora
 
-LEARNED = ("model.positions=learned", "model.max_positions=4", "data.max_source_tokens=3", "data.max_target_tokens=3")
-
 
 class Prepared:
     """Everything before the first step, with a cache in a folder or without, and the facts that two starts share."""
@@ -79,9 +77,6 @@ def test_the_tokenizer_has_seen_capitals_and_no_typos(digits: Digits, tmp_path: 
         (["decoding.engine=ctranslate2", "decoding.mbr=chrf"], "decoding.mbr = 'chrf'"),  # only in the last evaluation
         (["decoding.engine=ctranslate2", "decoding.no_repeat_ngram=2"], "decoding.no_repeat_ngram = 2"),
         (["decoding.forbidden_ids=[[7], [5, 40]]"], "decoding.forbidden_ids: 40 is not an id"),
-        (["decoding.long=error", "decoding.max_source_tokens=2"], "data.validation: line 2: the source has"),
-        (["decoding.long=error", "data.max_target_tokens=2"], "data.validation: line 2: the target has"),
-        ([*LEARNED, "decoding.long=error", "decoding.max_source_tokens=9"], "limit is 3 (model.max_positions"),
     ],
 )
 def test_what_no_validation_could_do_is_refused_before_training(

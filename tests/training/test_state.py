@@ -100,6 +100,17 @@ def test_a_best_checkpoint_that_cannot_be_read_at_the_moment_is_not_lost(statefu
     assert not [line for line in said if "lost" in line]
 
 
+@pytest.mark.parametrize(("keep_last", "stay"), [(0, [1]), (1, [4])])
+def test_only_a_training_that_keeps_weights_removes_others(
+    digits: Digits, tmp_path: Path, keep_last: int, stay: list[int]
+) -> None:
+    run, settings = RunDirectory(tmp_path / "run"), ("training.validate_every=2", f"training.keep_last={keep_last}")
+    run_training(digits(*settings, "training.max_steps=2"), run.path)
+    write_checkpoint(run, "step-1", {"model.weight": torch.zeros(2)}, {"step": "1"})
+    run_training(digits(*settings, "training.max_steps=4"), run.path, resume=True)
+    assert run.kept_steps() == stay
+
+
 def test_state_that_is_incomplete_is_refused_by_name(stateful: Digits, finished: Path) -> None:
     run = RunDirectory(finished)
     tensors, metadata, _ = read_tensors(run.checkpoint("last"))

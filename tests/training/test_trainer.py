@@ -14,7 +14,6 @@ from translate.config.schema import TrainingConfig
 from translate.errors import RunError
 from translate.runs.progress import Progress
 from translate.training import step, trainer
-from translate.training.tracking.log_window import LogWindow
 
 CUDA_MESSAGE = "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 139 GiB of which …"
 
@@ -73,17 +72,6 @@ def test_the_last_part_of_a_log_window_is_logged_before_its_validation(digits: D
     kinds = [re.sub(r"[\d.]+$", "N", line) for line in lines]
     validations = ["Step 6: validation BLEU N", "Step 12: validation BLEU N"]
     assert kinds == ["Step 5: loss N", validations[0], "Step 10: loss N", "Step 12: loss N", validations[1]]
-
-
-def test_a_notable_share_of_waiting_is_told_once(
-    digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    numbers = LogWindow.numbers
-    monkeypatch.setattr(LogWindow, "numbers", lambda self: numbers(self) | {"waiting": 0.125})
-    monkeypatch.setattr(trainer, "_WARM_STEPS", 5)
-    said = run_training(digits("training.max_steps=15", "training.log_every=5"), tmp_path / "run")
-    (told,) = (number for number, line in enumerate(said) if line.startswith("12% of the time"))
-    assert said[told - 1].startswith("Step 10: loss")
 
 
 @pytest.mark.parametrize(

@@ -134,7 +134,7 @@ def test_a_validation_is_a_plain_quick_search() -> None:
         (
             torch.OutOfMemoryError(CUDA_MESSAGE),
             "out of memory on the validation (CUDA out of memory. Tried to allocate 20.00 MiB).",
-            "decoding.batch_tokens (now 8192) or training.validation_beam_size (now 2)",
+            "decoding.batch_tokens (now 8192)",
         ),
         (InputError("line 7: bad"), "line 7: bad", ""),
     ],

@@ -87,16 +87,14 @@ def resolve_batch_tokens(
         found = world.run_on_all_ranks(
             lambda: largest_fitting_batch(config, longest=longest, most=most, tokenizers=tokenizers, device=device)
         )
-        tokens, limit = min(world.all_gather(found)), f"the most that fit in the free memory of {device}, with a margin"
+        tokens = min(world.all_gather(found))
     else:
-        tokens, limit = min(most, max(_CPU_BATCH_TOKENS, longest)), f"larger batches are no faster on {device.type}"
-    if tokens == most:
-        limit = "as training.step_tokens asks" if step_tokens else "for more, set training.step_tokens"
+        tokens = min(most, max(_CPU_BATCH_TOKENS, longest))
     if step_tokens is not None:  # equal batches, rather than full ones and a remainder
         tokens = max(longest, step_tokens // math.ceil(step_tokens / tokens))
     config = resolve_step_tokens(override_training(config, batch_tokens=tokens))
     num = config.training.accumulate_batches
-    message = f"training.batch_tokens = auto: {tokens} tokens, {num} batch{'es' * (num > 1)} per step ({limit})"
+    message = f"training.batch_tokens = auto: {tokens} tokens, {num} batch{'es' * (num > 1)} per step"
     return config, batches.with_batch_tokens(tokens), message
 
 

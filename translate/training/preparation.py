@@ -23,8 +23,7 @@ from translate.data.streaming import Batches, StreamedBatches, TrainingStreams
 from translate.data.tokenizer import Tokenizers, prepare_tokenizers
 from translate.decoding.counterparts import find_lacking
 from translate.decoding.loading import resolve_auto
-from translate.decoding.splitting import truncate_ids
-from translate.decoding.translator import check_search, token_limits
+from translate.decoding.translator import check_search
 from translate.distributed.process_group import SINGLE_PROCESS, World, read_environment
 from translate.errors import InputError
 from translate.model.device import threads_per_process
@@ -228,10 +227,9 @@ def check_validation(config: Config, corpora: Corpora, tokenizers: Tokenizers) -
     """Check that validations and the evaluation at the end can do what the config says, and so can its engine.
 
     Raises:
-        InputError: They cannot, or a line of a validation corpus is too long and decoding.long = error.
+        InputError: They cannot.
     """
-    at_end, languages = config.decoding_settings(), Languages(config.data)
-    resolve_auto(at_end, others=find_lacking(config.model, "ctranslate2"))
+    resolve_auto(config.decoding_settings(), others=find_lacking(config.model, "ctranslate2"))
     if not corpora.validation:
         return
     vocab_size = tokenizers.target.vocab_size
@@ -239,17 +237,3 @@ def check_validation(config: Config, corpora: Corpora, tokenizers: Tokenizers) -
     if config.decoding.shortlist:
         raise InputError("decoding.shortlist = True: only a trained run can have one; leave it out")
     resolve_search(config.validation_search(), device="cpu")
-    positions = config.model.max_positions if config.model.positions == "learned" else None
-    source_limit, target_limit = token_limits(at_end, positions=positions, languages=languages)
-    validation = corpora.validation | corpora.validation_also
-    for key, corpus in validation.items() if at_end.long == "error" else ():
-        tag, _ = languages.tags_of(config.data.direction_of(config.data.corpora()[key]))
-        tag_ids, num_threads = tokenizers.source.tag_ids(tag), torch.get_num_threads()
-        sources = tokenizers.source.encode_lines(corpus.sources, num_threads=num_threads)
-        targets = tokenizers.target.encode_lines(corpus.targets, num_threads=num_threads)
-        try:
-            for line, (source, target) in enumerate(zip(sources, targets, strict=True)):
-                truncate_ids(tag_ids + source, source_limit, at_end, side="source", line=line)
-                truncate_ids(target, target_limit, at_end, side="target", line=line)
-        except InputError as error:
-            raise InputError(f"{key}: {error}") from error

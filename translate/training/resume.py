@@ -93,9 +93,7 @@ def claim_run(
         has_checkpoint = any(file.is_file() for file in (run.checkpoint("last"), run.previous))
         if not has_checkpoint and (trace := find_trace_of_steps(run, saved.training)):
             lost = f"{run.path} has made steps, as {trace} shows, but its last and previous checkpoints are missing"
-            fine_tune = f", fine-tune the best weights with training.initialize_from={run.path} in another run,"
-            hint = fine_tune if run.checkpoint("best").exists() else ""
-            raise InputError(f"{lost}: copy last.safetensors again{hint} or remove the run to begin again")
+            raise InputError(f"{lost}: copy last.safetensors again, or remove the run to begin again")
         log.open(run.log)
         _warn_of_other_rates(saved.training, config.training, d_model=config.model.d_model)
         return True, has_checkpoint

@@ -63,16 +63,11 @@ def choose_training_device(name: str, environment: DistributedEnvironment) -> to
     device = choose_device(name, key="training.device")
     if environment.world_size == 1 or device.type == "cpu":
         return device
-    if not is_asynchronous(device):
-        raise InputError("training.device: only one process can train on Apple's GPU; use training.device=cpu")
-    if ":" in name:
-        own = f"each of {environment.world_size} processes takes its own GPU"
-        raise InputError(f"training.device = {name}: {own}; use training.device=cuda, and CUDA_VISIBLE_DEVICES")
-    count = torch.get_device_module(device).device_count()
-    if environment.local_rank >= count:
-        has = f"{environment.local_world_size} processes on this machine, but only {count} GPU{'s' * (count > 1)}"
-        use = f"start with --nproc-per-node {count}, or use training.device=cpu"
-        raise InputError(f"training.device = {name}: there are {has}; {use}")
+    count = torch.get_device_module(device).device_count() if is_asynchronous(device) else 1  # Apple's GPU is one
+    if ":" in name or environment.local_rank >= count:
+        own = f"each of {environment.local_world_size} processes takes a GPU of its own, and this machine has {count}"
+        use = f"start with --nproc-per-node {count} and training.device={device.type}, or use training.device=cpu"
+        raise InputError(f"training.device = {name}: {own}; {use}")
     return torch.device(device.type, environment.local_rank)
 
 

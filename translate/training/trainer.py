@@ -24,14 +24,12 @@ from translate.training.optimizer import learning_rate
 from translate.training.signals import StoppedBySignal, StopRequests
 from translate.training.state import Training, remove_superseded, save_last
 from translate.training.tracking.log_window import LogWindow, describe_step
-from translate.training.tracking.profile import VALIDATION_AND_SAVING, WAITING_FOR_DATA, profile_steps
+from translate.training.tracking.profile import VALIDATION_AND_SAVING, profile_steps
 from translate.training.tracking.recorder import Recorder
 
 logger = logging.getLogger(__name__)
 
-_NOTABLE_WAITING = 0.1  # share of the time
 _SECONDS_BETWEEN_CHECKS = 1.0  # for signals, while training waits for an epoch
-_WARM_STEPS = 100  # in a log window that ends with them, reading the first batches dominates
 
 
 class Due(NamedTuple):
@@ -70,7 +68,6 @@ class Trainer:
         self.train_step, self.progress = self.training.train_step, self.training.progress
         self.train_step.loss_scale = self.progress.loss_scale
         self.window = LogWindow(self.training.config, self.progress)
-        self._has_reported_waiting = False
         # A resumed run begins as its checkpoint is. The weights of step 0 are worth saving if they are another run's.
         is_saved = self.progress.metrics_bytes is not None or self.settings.initialize_from is None
         self._saved = self._moment if is_saved else None
@@ -181,10 +178,6 @@ class Trainer:
         if is_shown:
             quality, speed = describe_step(record)
             logger.info(f"{quality}{speed}{time_left}", extra={"dim": f"{speed}{time_left}"})
-        is_notable = record["waiting"] >= _NOTABLE_WAITING and progress.step > _WARM_STEPS
-        if is_notable and not self._has_reported_waiting:
-            self._has_reported_waiting = True
-            logger.info(f"{record['waiting']:.0%} of the time of the last steps was spent {WAITING_FOR_DATA}")
         return record
 
     @record_function(VALIDATION_AND_SAVING)

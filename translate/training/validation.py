@@ -148,8 +148,6 @@ def validate(
         scores = translator.score(corpus.sources[own], target_ids, first_number=own.start, on_finished=on_finished)
         return [(score.log_prob, len(score.token_log_probs)) for score in scores]
 
-    beam, key = settings.beam_size, "decoding.beam_size" if search else "training.validation_beam_size"
-    or_beam = f" or {key} (now {beam})" if beam > 1 else ""
     release_free_memory()  # kept by the training steps
     model.eval()
     try:
@@ -157,7 +155,7 @@ def validate(
             torch.compiler.set_stance("force_eager"),  # a validation is too rare for compiling to pay
             explain_out_of_memory(
                 "the validation",
-                hint=f"Lower decoding.batch_tokens (now {settings.batch_tokens}){or_beam}, and continue with --resume.",
+                hint=f"Lower decoding.batch_tokens (now {settings.batch_tokens}), and continue with --resume.",
             ),
         ):
             languages = Languages(config.data)
