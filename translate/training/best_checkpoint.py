@@ -88,7 +88,7 @@ class BestCheckpoint:
         """
         progress, seconds, score, is_best = self.progress, 0.0, None, True
         if self.corpora.validation:
-            model = build_model(self.config, self.tokenizers, device=self.model.device)
+            model = self._build_model()
             parameters = get_parameters(model)
             for name, weight in self._weights().items():
                 parameters[name].copy_(full_tensor(weight))
@@ -112,6 +112,10 @@ class BestCheckpoint:
         tensors = full_state_dict(add_prefix(self._weights(), WEIGHTS_PREFIX), self.world) if names else {}
         for name in names if self.world.is_main_process else []:
             write_checkpoint(self.run, name, tensors, {"step": str(step)})
+
+    def _build_model(self) -> Transformer:
+        """A model beside the one in training, whose weights are still to be loaded."""
+        return build_model(self.config, self.tokenizers, device=self.model.device, saved=self.run.checkpoint("best"))
 
     def _weights(self) -> dict[str, Tensor]:
         """The weights to translate with: averaged if there is an average, and merged with the updates of LoRA."""
@@ -167,7 +171,7 @@ class BestCheckpoint:
         if not settings.average_kept or not corpora or progress.best_step is None or not windows:
             return
         logger.info("The best checkpoint, and averages of kept ones, on validation:")
-        model = build_model(self.config, self.tokenizers, device=self.model.device)
+        model = self._build_model()
 
         def record(scored: ScoredAverage) -> None:
             numbers = scored.to_record(step=progress.step)
@@ -199,7 +203,7 @@ class BestCheckpoint:
         search, progress, corpora = self.config.decoding_settings(), self.progress, self.corpora.validation
         if not self.config.evaluates_at_end or progress.best_step is None:
             return
-        model = build_model(self.config, self.tokenizers, device=self.model.device)
+        model = self._build_model()
         load_average(self.run, ["best"], model, world=self.world)
         result = self._score(model, corpora, search)
         of_what = {"averaged": self._averaged} if self._averaged else {"best_step": progress.best_step}
