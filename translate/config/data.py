@@ -212,9 +212,9 @@ def without_reverse(corpora: Mapping[str, Corpus]) -> dict[str, Corpus]:
 class DataConfig(Section):
     """The corpora, and which pairs are left out."""
 
-    source_language: str = "de"
+    source_language: LanguageCode = "de"
     """Language code of the source."""
-    target_language: str = "en"
+    target_language: LanguageCode = "en"
     """Language code of the target."""
     language_tags: Literal["source", "target", "both"] | None = None
     """How a model with several languages knows the direction. source: each source begins with the target language's
