@@ -35,8 +35,12 @@ def test_an_input_is_not_replaced_under_any_name(file: Path) -> None:
         output.write(b"new")
 
 
-def test_standard_input_is_a_file_too(file: Path) -> None:
+def test_standard_input_and_output_are_files_too(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with file.open("r+") as opened, protect_inputs():
+        monkeypatch.setattr("sys.stdout", opened)
+        with pytest.raises(InputError, match=str(file)), open_input(file):
+            pass
+        monkeypatch.undo()
         remember_input(opened.fileno(), "standard input")
         with pytest.raises(InputError, match="a: .*as standard input"):
             check_output(file)

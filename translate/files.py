@@ -66,18 +66,25 @@ def protect_inputs() -> Iterator[None]:
 
 
 def remember_input(file: int | Path, name: str) -> None:
-    """Remember a file as an input of this command, by its descriptor or its path."""
+    """Remember a file as an input of this command, by its descriptor or its path.
+
+    Raises:
+        InputError: Standard output is the same file: a command that appends to its input would never end.
+    """
     identity = _identity(file)
     if _inputs is None or identity is None:
         return
     _inputs[identity] = name
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # standard output is closed, or is not a file
+        if _identity(sys.stdout.fileno()) == identity:
+            raise InputError(f"standard output is the file {name}, which this command reads; choose another file")
 
 
 def open_standard_input() -> BinaryIO:
     """The bytes of standard input.
 
     Raises:
-        InputError: It is closed, or this command has opened it before.
+        InputError: It is closed, this command has opened it before, or standard output is the same file.
     """
     if sys.stdin is None:
         raise InputError("standard input is closed: name a file")

@@ -39,6 +39,7 @@ ROWS: dict[str, list[str]] = {
     "eval run --reference a.en": ["--source", "--reference"],
     "eval run --source a.de --reference a.en --set first": ["--set"],
     "eval run --to en": ["--to", "--source"],
+    "eval --hypotheses=~/gone --reference a.en": [f"{Path.home()}/gone: no such file"],  # left to us by bash
     "eval --hypotheses a.en": ["--hypotheses", "--reference"],
     # decode
     "decode run --document a.de --format jsonl": ["--format jsonl", "--document"],

@@ -103,10 +103,13 @@ class MetricProgram(NamedTuple):
             for file, lines in zip(files.values(), (sources, hypotheses, references), strict=True):
                 write_text(file, "".join(f"{in_one_line(line)}\n" for line in lines))
             command = [re.sub(r"\{(\w+)\}", lambda field: str(files[field[1]]), word) for word in self.command]
-            with show_progress(f"Scoring with {self.name}"):
-                result = subprocess.run(
-                    command, capture_output=True, encoding="utf-8", errors="replace", stdin=subprocess.DEVNULL
-                )
+            try:
+                with show_progress(f"Scoring with {self.name}"):
+                    result = subprocess.run(
+                        command, capture_output=True, encoding="utf-8", errors="replace", stdin=subprocess.DEVNULL
+                    )
+            except OSError as error:  # a file that is not a program
+                raise RunError(f"--metric {self.name}: {command[0]} cannot be run: {error}") from error
         who = f"--metric {self.name}: {self.command[0]}"
         if result.returncode:
             last = (result.stderr.strip() or result.stdout.strip() or "it printed nothing").rpartition("\n")[2]

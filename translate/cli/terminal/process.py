@@ -8,6 +8,7 @@ import gc
 import io
 import logging
 import os
+import re
 import signal
 import sys
 import traceback
@@ -25,16 +26,18 @@ from translate.files import protect_inputs
 from translate.memory import is_out_of_memory
 from translate.messages import escaped
 
+_HOME = re.compile(r"^(-[\w-]*=?|)~(?=/)")  # shells do not expand it after --output= or -o
+
 
 class ReportingGroup(CommandGroup):
     """The whole command line: it prints log messages, and reports any error in one paragraph."""
 
     def make_context(self, info_name: str | None, args: list[str], *others: Any, **settings: Any) -> Any:
         """Parse the options before the command; with none, avoid typer's completion options, which load pydantic."""
-        self.arguments = args
+        self.arguments = args = [_HOME.sub(lambda found: found[1] + os.path.expanduser("~"), word) for word in args]
         if args and not args[0].startswith("-"):
             self.add_help_option = False
-            self.params = [each for each in self.params if not str(each.name).endswith("_completion")]
+            self.params = [option for option in self.params if not str(option.name).endswith("_completion")]
         try:
             return super().make_context(info_name, args, *others, **settings)
         except UsageError as error:
