@@ -165,7 +165,7 @@ def score_conventions(
         f"{score.name} {tokenizer}": score.scorer(tokenizer, force=True)
         for tokenizer in ("13a", "intl", "none")
         for score in SCORES
-        if score.name.startswith("BLEU") and tokenizer != config.bleu_tokenizer
+        if score.name in ("BLEU", "BLEU-lc") and tokenizer != config.bleu_tokenizer
     }
     scorers |= {score.name: score.scorer(config.bleu_tokenizer) for score in SCORES if score.effort == "papers"}
     return tuple(score_corpus(name, scorer, hypotheses, references, 0) for name, scorer in scorers.items())
