@@ -139,7 +139,7 @@ def test_an_extended_vocabulary_is_trained_saved_and_tuned_again(tune: Tune, tmp
     said = run_training(tune(*extending), tmp_path / "new")
     base, new = open_run(tmp_path / "base").load_model(), open_run(tmp_path / "new").load_model("last")
     size = base.tokenizers.source.vocab_size
-    assert f"Vocabulary extended by 2 to {size + 2} subwords: <a> %" in said
+    assert f"Vocabulary extended by 2 to {size + 2} subwords: <a>, %" in said
     assert new.tokenizers.source.pieces([size, size + 1]) == ["<a>", "%"]
     assert new.tokenizers.source.decode(new.tokenizers.source.encode("1 % 2")) == "1 % 2"
     (embedding,) = [each for each in get_parameters(new.model).values() if len(each) == size + 2]
