@@ -29,7 +29,7 @@ _NOT_UTF8 = {  # by the first bytes: what a file is, and what to do
     b"PK\x03\x04": f"a Word, Excel or other zip file, {_SAVE}",
     b"\xd0\xcf\x11\xe0": f"an old Word, Excel or PowerPoint file, {_SAVE}",
     b"{\\rtf1": f"an RTF file, {_SAVE}",
-    b"\x1f\x8b": "compressed with gzip: decompress it, or give it a name that ends in .gz",
+    b"\x1f\x8b": "compressed with gzip: decompress it; a text of lines may keep it, with a name that ends in .gz",
     **dict.fromkeys((b"BZh91AY&SY", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd"), _DECOMPRESS),
     **dict.fromkeys((b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff"), _CONVERT),
 }

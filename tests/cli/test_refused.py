@@ -61,7 +61,7 @@ ROWS: dict[str, list[str]] = {
     **{f"decode run --engine ctranslate2 --{name} a.de": [f"--{name}"] for name in ("prefix", "require", "forbid")},
     "decode run --engine ctranslate2 --ensemble run": ["ctranslate2", "ensemble"],
     "decode run --engine ctranslate2 --search sample": ["ctranslate2", "decoding.search = 'sample'"],
-    "decode run --document a.html.gz --document-format html": ["a.html.gz: ", "gzip; decompress it\n"],
+    "decode run --document a.html.gz --document-format html": ["a.html.gz: ", "gzip: decompress it"],
     "decode run a.de --precision int8 --terminology a.tsv": ["--terminology", "--precision int8"],
     "decode run a.de --to fr": ["en", "'fr'"],
     "decode both a.de": ["en, de", "--to"],
@@ -94,7 +94,6 @@ ROWS: dict[str, list[str]] = {
     # clean
     "clean demo": ["'OUT'"],
     "clean demo out --rule near": ["--rule near", "near_repeated"],
-    "clean demo out --keep markup --rule markup": ["--keep markup"],
     "clean demo out data.train=[]": ["data.train"],
     "clean demo old": ["old", "empty"],
     "clean demo out data.train.0.source=gone.de": ["data.train.0.source", "gone.de"],

@@ -166,13 +166,13 @@ def test_refusals(opus: tuple[Path, Path], tmp_path: Path, name: str, change: An
     assert not (tmp_path / "run").exists()
 
 
-def test_what_the_files_say_cannot_be_overridden(opus: tuple[Path, Path], tmp_path: Path) -> None:
+def test_what_the_files_say_cannot_be_overridden(opus: tuple[Path, Path]) -> None:
     """And every weight has a place."""
-    foreign, run = read_pretrained(opus[0]), tmp_path / "run"
-    config = convert(foreign, run, ["data.source_language=gsw", "decoding.beam_size=2"]).config
+    foreign = read_pretrained(opus[0])
+    config = convert(foreign, ["data.source_language=gsw", "decoding.beam_size=2"]).config
     assert (config.data.source_language, config.decoding.beam_size) == ("gsw", 2)
     with pytest.raises(InputError, match="model.d_ff=56: .* determine `model`"):
-        convert(foreign, run, ["model.d_ff=56"])
+        convert(foreign, ["model.d_ff=56"])
     name = "model.encoder.layers.1.fc1.weight"
     weight = foreign.weights[name]
     for weights, words in (
@@ -180,11 +180,11 @@ def test_what_the_files_say_cannot_be_overridden(opus: tuple[Path, Path], tmp_pa
         ({name: weight[:-1]}, f"the weight {name} has the shape (27, 20), not (28, 20)"),
     ):
         with pytest.raises(InputError) as caught:
-            convert(foreign._replace(weights=foreign.weights | weights), run, [])
+            convert(foreign._replace(weights=foreign.weights | weights), [])
         assert words in str(caught.value)
     del foreign.weights[name]
     with pytest.raises(InputError, match=f"the weight {name} is missing"):
-        convert(foreign, run, [])
+        convert(foreign, [])
 
 
 def test_other_numbers_are_an_error(opus: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

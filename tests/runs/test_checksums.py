@@ -1,6 +1,6 @@
 """`SHA256SUMS` reports every change in its folder, and `sha256sum` agrees."""
 
-import os
+import errno
 import shutil
 import subprocess
 from pathlib import Path
@@ -53,7 +53,10 @@ def test_a_folder_that_is_not_as_it_was(folder: Path, name: str, content: bytes 
 
 
 def test_a_file_that_may_not_be_read_is_not_called_damaged(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    def refuse(path: Path, mode: str) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refuse)
     with pytest.raises(RunError, match=r"SHA256SUMS: cannot be read \(Permission denied\); copy"):
         read_checksums(folder)
 
