@@ -5,13 +5,10 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
-from translate.config.schema import TrainingConfig
-
-SCHEDULES = get_args(TrainingConfig.model_fields["schedule"].annotation)
+from translate.config.load import preset_names
 
 pytestmark = [pytest.mark.system, pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")]
 
@@ -19,11 +16,7 @@ SCRIPT = """
 translate() { "$PYTHON" -m translate "$@"; }
 eval "$(translate --show-completion)"
 complete -p translate
-COMP_WORDS=(translate train demo training.schedule = co); COMP_CWORD=5
-_translate_completion "$STARTER"; echo "${COMPREPLY[@]}"
-COMP_WORDS=(translate train demo training.schedule =); COMP_CWORD=4
-_translate_completion "$STARTER"; echo "${COMPREPLY[@]}"
-COMP_WORDS=(translate train demo training.learning); COMP_CWORD=3
+COMP_WORDS=(translate train multi); COMP_CWORD=2
 _translate_completion "$STARTER"; echo "${COMPREPLY[@]}"
 """
 
@@ -37,7 +30,5 @@ def test_completion_in_bash(tmp_path: Path) -> None:
     result = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path)
     assert result.stdout.splitlines() == [
         "complete -o default -F _translate_completion translate",
-        " ".join(name for name in SCHEDULES if name.startswith("co")),
-        " ".join(SCHEDULES),
-        "training.learning_rate=1.0 training.learning_rate=",
+        " ".join(name for name in preset_names() if name.startswith("multi")),
     ], result.stderr
