@@ -255,6 +255,7 @@ BEST, NOT_BEST = "checkpoints/best.safetensors", "checkpoints/[lp]*.safetensors"
 CALLS: dict[str, Call] = {
     **{row: Call("config show bad.yaml", files={"bad.yaml": text}) for row, text in CONFIGS.items()},
     **{row: Call("config show bad.yaml", override, files={"bad.yaml": ""}) for row, override in OVERRIDES.items()},
+    "override-twice": train("training.max_steps=1", "training.max_steps=2"),
     **{row: train(*overrides) for row, overrides in TRAINED.items()},
     **{row: corpus_files(*files) for row, files in CORPORA.items()},
     **{row: table(*file, streaming=row.startswith("stream")) for row, file in TABLES.items()},
@@ -263,6 +264,7 @@ CALLS: dict[str, Call] = {
     "config-preset": Call("train dmeo"),
     "command-unknown": Call("tran demo"),
     "option-unknown": Call("decode RUN --beam-sise 3"),
+    "option-twice": Call("decode RUN --beam-size 4 --beam-size 1"),
     "option-type": Call("decode RUN --beam-size many"),
     "option-choice": Call("decode RUN --search middle"),
     "option-negative": Call("decode RUN --beam-size -1"),

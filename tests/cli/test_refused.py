@@ -199,3 +199,15 @@ def test_every_option_that_is_a_number_has_bounds() -> None:
                 numbers += 1
                 assert None not in (notes[-1].min, notes[-1].max), f"{name} {option.name}"
     assert numbers > 10
+
+
+def test_every_option_with_one_value_is_given_once() -> None:
+    tried = 0
+    for name, command in commands().items():
+        for option in command.params:
+            if option.param_type_name == "option" and not option.multiple and not option.is_eager:
+                tried += 1
+                once = [option.opts[-1], *([] if option.is_flag else ["1"])]
+                result = translate(*name.split(), *once, *once)
+                assert result.exit_code == 2 and in_order(result.stderr, option.opts[0], "2 times"), result.stderr
+    assert tried > 100

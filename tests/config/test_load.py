@@ -108,8 +108,11 @@ def test_corpora_in_both_directions_are_looked_for_where_each_was_named(tmp_path
         **{"data.validation.de-en": "above/a.de", "data.validation.en-de": "above/a.en"},
         **{"data.test.news-de-en": "a.de", "data.test.news-en-de": "a.en"},
     }
-    one = "data.validation={de-en: {kind: tsv, path: a.de}}"
-    back = load_config(str(tmp_path / "above/mine.yaml"), [*languages, one, "data.validation={kind: tsv, path: a.de}"])
+    above = {
+        "extends": str(tmp_path / "above/mine.yaml"),
+        "data.validation": {"de-en": {"kind": "tsv", "path": "a.de"}},
+    }
+    back = load_config(above, [*languages, "data.validation={kind: tsv, path: a.de}"])
     assert [*back.config.data.corpora("validation")] == ["data.validation"]
 
 

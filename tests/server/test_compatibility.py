@@ -164,3 +164,14 @@ def test_a_form_of_several_parts_is_read_as_any_other(client: TestClient) -> Non
         assert client.post("/translate", files=parts).json() == expected
     texts = [("text", (None, "grün")), ("text", (None, "Hund")), ("target_lang", (None, "EN"))]
     assert len(client.post("/v2/translate", files=texts).json()["translations"]) == 2
+
+
+@pytest.mark.parametrize("how", ["data", "files"])
+def test_a_field_that_a_form_repeats_is_a_list(client: TestClient, how: str) -> None:
+    form = {"q": ["grün", "Hund"], "source": "de", "target": "en"}
+    expected = client.post("/translate", json=form).json()
+    parts = [("q", (None, text)) for text in form["q"]] + [(name, (None, form[name])) for name in ("source", "target")]
+    sent: dict[str, Any] = {"data": form} if how == "data" else {"files": parts}
+    assert client.post("/translate", **sent).json() == expected and len(expected["translatedText"]) == 2
+    refused = client.post("/v2/translate", data={"text": "grün", "target_lang": ["EN", "DE"]})
+    assert refused.status_code == 400 and "target_lang" in refused.text

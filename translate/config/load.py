@@ -75,8 +75,12 @@ def load_config(
     given, texts = (overrides, ()) if isinstance(overrides, Mapping) else ({}, overrides)
     for key, value in (*values.items(), *given.items()):
         _apply_override(document, str(key), value, place=place)
-    for text in texts:
-        _apply_override(document, *_parse_override(text))
+    parsed = [*map(_parse_override, texts)]
+    keys = [key for key, _ in parsed]
+    if twice := next((key for key in keys if keys.count(key) > 1), None):
+        raise InputError(f"{twice} is given {keys.count(twice)} times on the command line: give it once")
+    for key, value in parsed:
+        _apply_override(document, key, value)
     document.values.setdefault("name", re.sub(r"[^\w.-]+", "-", path.stem).lstrip(".-") or "run")
     _inherit_from_run(document, required=require_files)
     checked = _validate(document)

@@ -81,7 +81,7 @@ class FormsAsJson:
 
 
 async def _read_form(request: Request) -> dict[str, str | list[str]]:
-    """The fields of a form, whose lines end with a line feed; only `text` has several values.
+    """The fields of a form, whose lines end with a line feed; a field that is given several times is a list.
 
     Raises:
         HTTPException: The body is too large, late or malformed.
@@ -96,9 +96,10 @@ async def _read_form(request: Request) -> dict[str, str | list[str]]:
                 (name, value if isinstance(value, str) else (await value.read()).decode())
                 for name, value in form.multi_items()
             ]
-    fields = [(name, value.replace("\r\n", "\n")) for name, value in fields]
-    texts = [value for name, value in fields if name == "text"]
-    return {**dict(fields), **({"text": texts} if texts else {})}
+    values: dict[str, list[str]] = {}
+    for name, value in fields:
+        values.setdefault(name, []).append(value.replace("\r\n", "\n"))
+    return {name: given if name == "text" or len(given) > 1 else given[0] for name, given in values.items()}
 
 
 def choose_model(

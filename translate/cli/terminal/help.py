@@ -12,6 +12,27 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # typer's, or click's with an older typer
 
 
+class _Strict:
+    """An option that takes one value is given once: of two values, the last would win without a word."""
+
+    def make_parser(self: Any, ctx: Any) -> Any:
+        """Make a parser that refuses such an option if it is given twice."""
+        parser = super().make_parser(ctx)  # type: ignore[misc]
+        parse = parser.parse_args
+
+        def parse_once(args: list[str]) -> Any:
+            values, rest, order = parse(args=args)
+            options = [option for option in order if option.param_type_name == "option" and not option.multiple]
+            twice = next((option for option in options if options.count(option) > 1), None)
+            if twice and not ctx.resilient_parsing and not any(option.is_eager for option in options):
+                names = " or ".join([*twice.opts, *twice.secondary_opts])
+                raise UsageError(f"{names} is given {options.count(twice)} times, but has one value: give it once", ctx)
+            return values, rest, order
+
+        parser.parse_args = parse_once
+        return parser
+
+
 class _ReadableHelp:
     """Help that ends with examples, one command per line, and shows no type for flags."""
 
@@ -45,11 +66,11 @@ def _show_common(shown: Any, common: Sequence[str], ctx: Any) -> None:
             option.rich_help_panel = None
 
 
-class Command(_ReadableHelp, TyperCommand):
+class Command(_Strict, _ReadableHelp, TyperCommand):
     """A command."""
 
 
-class CommandGroup(_ReadableHelp, TyperGroup):
+class CommandGroup(_Strict, _ReadableHelp, TyperGroup):
     """A group of commands."""
 
 
