@@ -19,7 +19,7 @@ from translate.decoding import Translator
 from translate.decoding.loading import load_own_translator, load_translator
 from translate.errors import InputError
 from translate.evaluation import evaluate as evaluation
-from translate.evaluation.metrics import check_lengths
+from translate.evaluation.metrics import References, check_lengths
 from translate.evaluation.test_sets import choose_test_set
 from translate.messages import MessageFormatter
 from translate.runs.directory import Checkpoint
@@ -181,7 +181,7 @@ def evaluate(
     *,
     test_set: str | None = None,
     sources: Sequence[str] | None = None,
-    references: Sequence[str] | None = None,
+    references: References | None = None,
     to: str | None = None,
     from_: str | None = None,
     checkpoint: Checkpoint = "best",
@@ -191,7 +191,7 @@ def evaluate(
 
     Args:
         test_set: The name of one of the config's test sets, or `validation`; None: its only test set.
-        sources: Translate these lines instead; `references` are their translations.
+        sources: Translate these lines instead; `references` are their translations, or a list of several translations.
         to: The language of the references, if the run has several.
         from_: The language of the sources.
         options: Settings of the section `decoding`, such as `beam_size=1`.

@@ -52,7 +52,7 @@ def test_the_best_average_becomes_the_best_checkpoint(keeping: Path, tmp_path: P
     said = translate("eval", run, "--set", "validation", "--beam-size", "1").stdout
     assert said.startswith(f"validation, best checkpoint (the average of steps {chosen[2]}), beam 1: ")
     assert f"BLEU {float(chosen[0]):.2f}" in " ".join(said.split())
-    report = json.loads((run / "evaluation" / "validation" / "report.json").read_text())
+    report = json.loads((run / "evaluation" / "validation-2" / "report.json").read_text())
     assert report["averaged"] == record["averaged"]
     succeed("verify", run)
     again = translate("average", run)

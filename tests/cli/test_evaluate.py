@@ -6,6 +6,7 @@ import shutil
 import sys
 from pathlib import Path
 
+import pytest
 from filelock import FileLock
 from harness import in_order, succeed, write_lines
 from harness import run_command as translate
@@ -97,12 +98,54 @@ def test_scores_by_other_programs(run: Path, corpus: Path, tmp_path: Path) -> No
     write_lines(tmp_path / "a.de", "abcdefghij")  # enough lines to tell that they are not translated
     write_lines(tmp_path / "a.en", "klmnopqrst")
     copied = ["--hypotheses", tmp_path / "a.de", "--reference", tmp_path / "a.en", "--source", tmp_path / "a.de"]
-    told = succeed("eval", *copied, "--metric", f"{count} {{source}} {{hypothesis}}").stderr
+    told = succeed("eval", *copied).stderr
     assert in_order(told, "10 of 10 lines", "a.de are equal to those of the sources")
     compared = translate("compare", run, corpus / "valid.en", "--set", "first", "--metric", f"{count} {{hypothesis}}")
     assert compared.exit_code == 0 and compared.stdout.count("  lines    ") == 3, compared.stdout
     failed = translate("compare", run, corpus / "valid.en", "--set", "first", "--metric", "none=false {hypothesis}")
     assert failed.exit_code == 1
+
+
+def test_several_references(run: Path, corpus: Path, tmp_path: Path) -> None:
+    """Each translation is one of the references of its line. A program that reads one file of them is refused."""
+    lines = (corpus / "valid.en").read_text().splitlines()
+    write_lines(tmp_path / "a.en", [lines[0], "x", "x"])
+    write_lines(tmp_path / "b.en", ["x", *lines[1:]])
+    references = ["--reference", tmp_path / "a.en", "--reference", tmp_path / "b.en"]
+    given = succeed("eval", "--hypotheses", corpus / "valid.en", *references).stdout
+    assert given.count(" 100.00 ") == 3 and given.count("nrefs:2|") == len(FULL)
+    source = ["--source", corpus / "valid.de", *references]
+    document = json.loads(succeed("eval", run, *source, "--json").stdout)["evaluations"][0]
+    assert document["reference"] == [str(tmp_path / "a.en"), str(tmp_path / "b.en")]
+    other = json.loads(succeed("eval", run, *source[:4], "--json").stdout)["evaluations"][0]
+    assert Path(document["folder"]).name == "valid.de" and Path(other["folder"]).name == "valid.de-2"
+    compared = json.loads(succeed("compare", corpus / "valid.en", tmp_path / "a.en", *source, "--json").stdout)
+    assert compared["metrics"]["BLEU"][0]["value"] == pytest.approx(100.0)
+    assert all("nrefs:2|" in signature for signature in compared["signatures"].values())
+    refused = translate("eval", run, *source, "--metric", "x=cat {hypothesis} {reference}")
+    assert refused.exit_code == 2 and "--reference" in refused.stderr
+
+
+def test_other_settings_than_the_runs_own_have_folders_of_their_own(copied: Path) -> None:
+    def evaluated(*options: str) -> tuple[str, dict[str, object]]:
+        document = json.loads(succeed("eval", copied, "--set", "first", *options, "--json").stdout)["evaluations"][0]
+        return Path(document["folder"]).name, document.get("changed", {})
+
+    shutil.rmtree(copied / "evaluation", ignore_errors=True)
+    assert evaluated() == ("first", {})
+    own = (copied / "evaluation/first/report.json").read_bytes()
+    others: list[tuple[list[str], dict[str, object]]] = [
+        (["--beam-size", "1"], {"beam_size": 1}),
+        (["--checkpoint", "last"], {"checkpoint": "last"}),
+        (["--tokenize", "char", "--length-penalty", "0"], {"tokenize": "char", "length_penalty": 0.0}),
+    ]
+    for number, (options, changed) in [*enumerate(others, start=2), *enumerate(others, start=2)]:
+        assert evaluated(*options) == (f"first-{number}", changed)
+    assert (copied / "evaluation/first/report.json").read_bytes() == own
+    assert evaluated("--beam-size", "2", "--device", "cpu", "--batch-tokens", "99") == ("first", {})  # as in the run
+    shown = " ".join(succeed("eval", copied, "--set", "first", "--beam-size", "1").stdout.split())
+    assert f"kept in {copied}/evaluation/first-2, because" in shown and "beam_size = 1" in shown
+    assert [*json.loads(succeed("info", copied, "--json").stdout)["test_bleu"]] == ["first"]
 
 
 def test_a_program_of_the_config_runs_only_when_it_is_named(run: Path, tmp_path: Path) -> None:

@@ -112,7 +112,7 @@ def rename_test_set(config: Config, old: str, new: str) -> Config:
 
 
 def chosen(config: Config, name: str | None) -> list[tuple[str, int]]:
-    test_sets = choose_test_sets(config, source=None, reference=None, name=name)
+    test_sets = choose_test_sets(config, name=name)
     return [(each, len(pairs.sources)) for each, pairs in test_sets.items()]
 
 
@@ -125,7 +125,7 @@ def test_choosing_test_sets(config: Config) -> None:
     renamed = rename_test_set(config, "second", "validation")  # it does not take the place of the validation set
     assert chosen(renamed, "validation") == [("validation", 1)] and chosen(renamed, None)[1] == ("test.validation", 3)
     assert chosen(renamed, "test.validation") == [("test.validation", 3)]
-    upper = choose_test_sets(config, source=None, reference=None, name="upper")["upper"]
+    upper = choose_test_sets(config, name="upper")["upper"]
     assert list(upper.sources) == [line.upper() for line in SOURCES[:3]]
     assert list(upper.targets) == [line.upper() for line in REFERENCES[:3]]
 
@@ -163,7 +163,7 @@ def test_a_test_set_that_is_not_there(config: Config, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=rf"^data.test.second: {tmp_path}/second.en: no such file"):
         chosen(config, "second")
     with pytest.raises(InputError, match="^--source and --reference: .*first.de has 2 lines and .*valid.en has 1"):
-        choose_test_sets(config, source=tmp_path / "first.de", reference=tmp_path / "valid.en", name=None)
+        choose_test_sets(config, source=tmp_path / "first.de", references=[tmp_path / "valid.en"], name=None)
 
 
 def test_where_a_report_is_not_written(tmp_path: Path) -> None:
@@ -182,11 +182,14 @@ def test_files_of_one_name_have_reports_of_their_own(tmp_path: Path) -> None:
     first, second, reports = tmp_path / "a" / "x.de", tmp_path / "b" / "x.de", tmp_path / "evaluation"
     english, french = tmp_path / "x.en", tmp_path / "x.fr"
 
+    def given(*files: Path) -> dict[str, str]:
+        return dict(zip(("source", "reference"), map(str, files), strict=False))
+
     def folder(name: str, *files: Path) -> str:
-        return report_folder(reports, name, files=files, set_names=["first"]).name
+        return report_folder(reports, name, given=given(*files), set_names=["first"]).name
 
     assert folder("x.de", first, english) == "x.de"
-    write_report(reports / "x.de", [], {"metrics": []}, name="x.de", files=[first, english], step=1, settings={})
+    write_report(reports / "x.de", [], {"metrics": []}, name="x.de", given=given(first, english), step=1, settings={})
     assert folder("x.de", first, english) == "x.de"
     assert folder("x.de", second, english) == folder("x.de", first, french) == "x.de-2"
     assert folder("first", tmp_path / "first", english) == "first-2"

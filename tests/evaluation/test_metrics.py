@@ -19,6 +19,7 @@ from translate.evaluation.metrics import (
     MOST_TER_WORDS,
     SCORES,
     Metric,
+    References,
     read_recorded_scores,
     score_conventions,
     score_translations,
@@ -41,7 +42,7 @@ SIGNATURES = {  # with BLEU's tokenizer 13a
 }
 
 
-def by_name(hypotheses: list[str], references: list[str], **settings: object) -> dict[str, Metric]:
+def by_name(hypotheses: list[str], references: References, **settings: object) -> dict[str, Metric]:
     config = EvaluationConfig.model_validate({"bootstrap_samples": 0, **settings})
     return {metric.name: metric for metric in score_translations(hypotheses, references, config)}
 
@@ -89,24 +90,25 @@ def test_what_adding_a_score_needs() -> None:
         assert f"`{score.name}`" in page
 
 
-def test_equals_the_command_line_of_sacrebleu(tmp_path: Path) -> None:
-    references = REFERENCES * 7
-    hypotheses = damaged(references)
-    for name, lines in [("hypotheses", hypotheses), ("references", references)]:
+@pytest.mark.parametrize("num_references", [1, 2])
+def test_equals_the_command_line_of_sacrebleu(tmp_path: Path, num_references: int) -> None:
+    first = REFERENCES * 7
+    hypotheses, references = damaged(first), [first, damaged(first, seed=7)][:num_references]
+    names = ["references", "others"][:num_references]
+    for name, lines in zip(["hypotheses", *names], [hypotheses, *references], strict=True):
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
-    command = [sys.executable, "-m", "sacrebleu", "references", "-i", "hypotheses", "-f", "json", "-w", "6"]
+    command = [sys.executable, "-m", "sacrebleu", *names, "-i", "hypotheses", "-f", "json", "-w", "6"]
     command += ["--confidence", "--confidence-n", "60", "-m"]
-    ours = by_name(hypotheses, references, bootstrap_samples=60)
-    names = {"BLEU": ["bleu"], "chrF": ["chrf"], "TER": ["ter"]}
+    ours = by_name(hypotheses, references if num_references > 1 else first, bootstrap_samples=60)
     result = subprocess.run([*command, "bleu", "chrf", "ter"], cwd=tmp_path, capture_output=True, text=True, check=True)
-    theirs = dict(zip(names, json.loads(result.stdout), strict=True))
+    theirs = dict(zip(("BLEU", "chrF", "TER"), json.loads(result.stdout), strict=True))
     result = subprocess.run([*command, "bleu", "-lc"], cwd=tmp_path, capture_output=True, text=True, check=True)
     theirs["BLEU-lc"] = json.loads(result.stdout)
     assert theirs.keys() == ours.keys()
     for name, metric in ours.items():
         assert 5.0 < metric.score < 95.0
         assert metric.score == pytest.approx(theirs[name]["score"], abs=1e-6), name
-        assert metric.signature == theirs[name]["signature"]
+        assert metric.signature == theirs[name]["signature"] and f"nrefs:{num_references}|" in metric.signature
         assert metric.interval is not None
         mean, half = theirs[name]["confidence_mean"], theirs[name]["confidence_var"]
         assert metric.interval == pytest.approx((mean - half, mean + half), abs=1e-5), name
@@ -129,7 +131,8 @@ def test_no_interval_unless_wanted() -> None:
 
 
 def test_lines_that_cannot_be_scored() -> None:
-    for hypotheses, references, named in ((["x"] * 5, ["x"], "5 translations .* 1 references"), ([], [], "no lines")):
+    five, refused = ["x"] * 5, "5 translations .* 1 references"
+    for hypotheses, references, named in ((five, ["x"], refused), (five, [five, ["x"]], refused), ([], [], "no lines")):
         with pytest.raises(InputError, match=named):
             by_name(hypotheses, references)
 

@@ -100,7 +100,7 @@ def test_lora_saves_what_it_validates_and_all_that_it_needs(digits: Digits, tmp_
         assert moments == updates
 
         validations = records_of(run.path, "validation")
-        ((_, corpus),) = choose_test_sets(config, source=None, reference=None, name="validation").items()
+        ((_, corpus),) = choose_test_sets(config, name="validation").items()
         quick = {"beam_size": 1, "max_length_constant": 3, "engine": "translate", "precision": "fp32"}
         for checkpoint in ("best", "last"):
             translator = load_translator(run.path, checkpoint=checkpoint, options=quick).translator

@@ -70,7 +70,7 @@ def test_validation_bleu_is_what_evaluation_gives(
         ("evaluation", 40),
     ]
     assert config.data.validation is not None
-    ((_, corpus),) = choose_test_sets(config, source=None, reference=None, name="validation").items()
+    ((_, corpus),) = choose_test_sets(config, name="validation").items()
     as_in_training = {"beam_size": 1, "max_length_constant": 10}
     for record, checkpoint, options in ((records[1], "last", as_in_training), (records[2], "best", {})):
         which = {} if precision == "auto" else {"engine": "translate"}

@@ -32,7 +32,9 @@ def compare(
         Argument(metavar="SYSTEM", help="Runs or files of translations, baseline first.", autocompletion=find_runs),
     ],
     source: Annotated[Path | None, Option(metavar="F", help="Translate this text instead of a test set.")] = None,
-    reference: Annotated[Path | None, Option(metavar="F", help="References of --source.")] = None,
+    reference: Annotated[
+        list[Path] | None, Option(metavar="F", help="References of --source; repeat for several of each line.")
+    ] = None,
     set_name: Annotated[str | None, Option("--set", metavar="NAME", help="A test set of the first run.")] = None,
     changes: Annotated[int, Option(metavar="N", min=0, max=1_000_000, help="Show the N largest gains and losses.")] = 5,
     output: Annotated[Path | None, Option("--output", "-o", metavar="FILE", help="Also write a page (.html).")] = None,
@@ -66,13 +68,14 @@ def compare(
         raise InputError("files of translations need their source text: give --source and --reference")
     config = Config.model_construct() if first_run is None else first_run.config
     scoring = config.evaluation.tokenizing(tokenize)
-    name, pairs = choose_test_set(config, source=source, reference=reference, name=set_name)
+    references = reference or []
+    name, pairs = choose_test_set(config, source=source, references=references, name=set_name)
     from translate.evaluation.compare import compare, translate_systems
     from translate.evaluation.programs import MetricProgram
     from translate.visualize.comparison import comparison_picture, comparison_tables
     from translate.visualize.page import choose_picture_file, save_picture
 
-    programs = MetricProgram.parse_all(metric, scoring)
+    programs = MetricProgram.parse_all(metric, scoring, num_references=len(references))
     page = choose_picture_file(output, name="comparison") if output else None
     if page is not None and page.format != "html":
         raise InputError(f"--output {output}: a comparison is a page, so end it in .html")
@@ -82,7 +85,7 @@ def compare(
     translations = translate_systems(named, pairs, set_name=name, languages=languages)
     made_here = [label for label, system in zip(names, systems, strict=True) if system in runs]
     how: dict[str, Any] = {"num_changes": changes, "programs": programs, "translated_here": made_here}
-    comparison = compare(translations, pairs.sources, pairs.targets, scoring, **how)
+    comparison = compare(translations, pairs.sources, [pairs.targets, *pairs.more_targets], scoring, **how)
     for warning in comparison.warnings:
         logger.warning(warning)
     shown = [f"{name}: {comparison.num_lines:,} lines", *map(_as_text, comparison_tables(comparison))]

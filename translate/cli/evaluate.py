@@ -2,9 +2,11 @@
 
 import functools
 import logging
+import os
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option
@@ -25,6 +27,9 @@ from translate.cli.terminal.options import (
 from translate.errors import InputError
 from translate.messages import escaped, wrap
 
+if TYPE_CHECKING:
+    from translate.evaluation.scorer import Scorer
+
 logger = logging.getLogger(__name__)
 
 
@@ -33,7 +38,10 @@ logger = logging.getLogger(__name__)
 def evaluate(
     run: Annotated[SavedRun | None, Argument(help="A run directory; not with --hypotheses.", **RUN)] = None,
     source: Annotated[Path | None, Option(metavar="F", help="Translate this text instead of the test sets.")] = None,
-    reference: Annotated[Path | None, Option(metavar="F", help="References of --source or --hypotheses.")] = None,
+    reference: Annotated[
+        list[Path] | None,
+        Option(metavar="F", help="References of --source or --hypotheses; repeat for several of each line."),
+    ] = None,
     hypotheses: Annotated[Path | None, Option(metavar="F", help="Score these translations, without a run.")] = None,
     set_name: Annotated[
         str | None,
@@ -51,7 +59,8 @@ def evaluate(
 ) -> None:
     """Translate test sets and print BLEU, chrF and TER with sacreBLEU's signatures and 95 % bootstrap intervals.
 
-    Hypotheses and a JSON report are written to RUN/evaluation/NAME.
+    Hypotheses and a JSON report are written to RUN/evaluation/NAME; with other settings than the run's own, to
+    RUN/evaluation/NAME-2, and so on.
 
     Examples:
       translate eval runs/demo --samples 10
@@ -59,48 +68,63 @@ def evaluate(
       translate eval --hypotheses output.en --reference news.en --report
       translate eval runs/demo --metric 'WER=jiwer -r {reference} -h {hypothesis}'
     """
+    references = reference or []
     if hypotheses is not None:
-        unused = (run, source and not metric, set_name, samples, *languages.values(), options, checkpoint != "best")
-        if reference is None or any(unused):
-            options_taken = "--reference F, which it needs, --report, --metric, --tokenize and --json"
+        unused = (run, set_name, samples, *languages.values(), options, checkpoint != "best")
+        if not references or any(unused):
+            options_taken = "--reference F, which it needs, --source F, --report, --metric, --tokenize and --json"
             raise InputError(f"--hypotheses F takes only {options_taken}")
-        from translate.config.schema import EvaluationConfig
-        from translate.evaluation.programs import MetricProgram
-        from translate.evaluation.scorer import Scorer
-
-        scoring = EvaluationConfig().tokenizing(tokenize)
-        scorer = Scorer(scoring, MetricProgram.parse_all(metric, scoring, has_sources=source is not None), report)
-        given = [open_lines(file) for file in (hypotheses, reference, source) if file is not None]
-        lines = list(paired_lines(*given))
-        texts, references, *sources = ([line[side] for line in lines] for side in range(len(given)))
-        scores = scorer.score(str(hypotheses), texts, references, *sources)
-        num_empty, num_missing = (sum(not line.strip() for line in side) for side in (texts, references))
-        missing = f", {num_missing:,} empty references" if num_missing else ""
-        document = {"name": str(hypotheses), "num_lines": len(texts), **scores}
-        title = f"{hypotheses}: {len(texts):,} lines, {num_empty:,} empty{missing}"
-        _print_scores([(title, document)], metric=metric, report=report, as_json=as_json)
-        return
-    if run is None:
+    elif run is None:
         raise InputError("name a run directory, or --hypotheses F --reference F")
+    from translate.config.schema import Config
     from translate.evaluation.programs import MetricProgram
     from translate.evaluation.scorer import Scorer
     from translate.evaluation.test_sets import choose_test_sets
 
-    config = run.config
+    config = Config.model_construct() if run is None else run.config
     scoring = config.evaluation.tokenizing(tokenize)
-    scorer = Scorer(scoring, MetricProgram.parse_all(metric, scoring), report)
-    test_sets = choose_test_sets(config, source=source, reference=reference, name=set_name)
+    has: dict[str, Any] = {"has_sources": run is not None or source is not None, "num_references": len(references)}
+    scorer = Scorer(scoring, MetricProgram.parse_all(metric, scoring, **has), report)
+    if run is None:
+        assert hypotheses is not None
+        scored = [_score_files(scorer, hypotheses, references, source)]
+        _print_scores(scored, metric=metric, report=report, as_json=as_json)
+        return
+    test_sets = choose_test_sets(config, source=source, references=references, name=set_name)
+    from translate.config.inherit import OF_A_MACHINE
     from translate.decoding.loading import load_translator
     from translate.evaluation.evaluate import evaluate_run
 
-    files = [file for file in (source, reference) if file is not None]
     loaded = load_translator(run, checkpoint=checkpoint, options=options, token_scores=False)
-    settings: dict[str, Any] = {"checkpoint": checkpoint, "languages": languages, "num_samples": samples}
-    reported = list(evaluate_run(loaded, test_sets, scorer, files=files, **settings))
+    own = {**config.decoding.model_dump(), "checkpoint": "best", "tokenize": config.evaluation.bleu_tokenizer}
+    settings = {**options, "checkpoint": checkpoint, "tokenize": scoring.bleu_tokenizer}
+    only_speed = OF_A_MACHINE - {"precision", "shortlist"}
+    changed = {key: value for key, value in settings.items() if value != own[key] and key not in only_speed}
+    given: dict[str, Any] = {"changed": changed} if changed else {}
+    if source is not None:
+        first, *others = map(os.path.realpath, references)
+        given |= {"source": os.path.realpath(source), "reference": [first, *others] if others else first}
+    how: dict[str, Any] = {"checkpoint": checkpoint, "languages": languages, "num_samples": samples}
+    reported = list(evaluate_run(loaded, test_sets, scorer, given=given, **how))
     scored = [(title, document) for title, document, _ in reported]
     _print_scores(scored, metric=metric, report=report, as_json=as_json)
     for error in filter(None, (found.error for found in reported)):
         raise error
+
+
+def _score_files(
+    scorer: "Scorer", hypotheses: Path, references: Sequence[Path], source: Path | None
+) -> tuple[str, dict[str, Any]]:
+    """A title and a report of given translations, without a run."""
+    files = [open_lines(file) for file in (hypotheses, *references, *([source] if source else []))]
+    lines = list(paired_lines(*files))
+    texts, *others = ([line[side] for line in lines] for side in range(len(files)))
+    known, sources = others[: len(references)], others[len(references) :]
+    num_empty, num_missing = (sum(not line.strip() for line in side) for side in (texts, chain(*known)))
+    missing = f", {num_missing:,} empty references" if num_missing else ""
+    scores = scorer.score(str(hypotheses), texts, known, *sources)
+    document = {"name": str(hypotheses), "num_lines": len(texts), **scores}
+    return f"{hypotheses}: {len(texts):,} lines, {num_empty:,} empty{missing}", document
 
 
 def _print_scores(
@@ -137,6 +161,10 @@ def _print_tables(scored: Sequence[tuple[str, dict[str, Any]]], *, report: bool)
             bounds = ", ".join(f"{bound:{digits + 3}.{digits}f}" for bound in metric["interval"] or ())
             score = f"{metric['score']:{digits + 4}.{digits}f}"
             typer.echo(f"  {metric['name']:<{width}}  {score}{bounds and f'  [{bounds}]'}")
+        if folder := document.get("folder"):
+            changed = ", ".join(f"{key} = {value}" for key, value in document.get("changed", {}).items())
+            reason = changed and f", because the run's own settings are others than {changed}"
+            typer.echo(escaped(f"  kept in {folder}{reason}"))
         for sample in document.get("samples", ()):
             typer.echo(escaped("\n" + "\n".join(f"  {f'{side}:':<12} {text}" for side, text in sample.items())))
         typer.echo()

@@ -12,13 +12,13 @@ from translate.config.yaml import Document, Origin, shown_path
 from translate.errors import InputError
 
 # Keys that suit a machine, not a model.
-_OF_A_MACHINE = {"batch_tokens", "look_ahead_lines", "engine", "precision", "shortlist", "workers", "device"}
+OF_A_MACHINE = {"batch_tokens", "look_ahead_lines", "engine", "precision", "shortlist", "workers", "device"}
 # Keys that are inherited too, but may be overridden.
 _MAY_DIFFER = {
     "model": {"dropout", "attention_dropout", "activation_dropout", "initialization"},
     "tokenizer": {"subword_sampling", "character_coverage", "max_training_lines"},
     "data": {"source_language", "target_language", "languages", "max_source_tokens", "max_target_tokens"},
-    "decoding": DecodingConfig.model_fields.keys() - _OF_A_MACHINE,
+    "decoding": DecodingConfig.model_fields.keys() - OF_A_MACHINE,
 }
 _NOT_INHERITED = {"add_characters", "add_pieces", "add_languages"}  # the run's tokenizer has these pieces already
 

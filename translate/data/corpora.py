@@ -44,6 +44,7 @@ class ParallelCorpus(NamedTuple):
     target_tag: str | None = None  # put before each target in training; `targets` are without it
     direction: Direction | None = None
     augment: Augmentation | None = None  # changes not made yet
+    more_targets: tuple[Sequence[str], ...] = ()  # of a test set: further references of its sources
 
 
 def read_corpus(corpus: Corpus, *, key: str, languages: Languages | None = None) -> ParallelCorpus:

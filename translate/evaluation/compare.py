@@ -18,7 +18,7 @@ from translate.config.schema import EvaluationConfig
 from translate.data.corpora import ParallelCorpus
 from translate.data.text import read_lines
 from translate.errors import InputError
-from translate.evaluation.metrics import SCORES
+from translate.evaluation.metrics import SCORES, References, list_references
 from translate.evaluation.mistakes import find_mistakes
 from translate.evaluation.programs import LineScores, MetricProgram, run_programs
 from translate.runs.run import SavedRun
@@ -121,7 +121,7 @@ def _translate(run: SavedRun, pairs: ParallelCorpus, languages: Mapping[str, str
 def compare(
     systems: Mapping[str, Sequence[str]],
     sources: Sequence[str],
-    references: Sequence[str],
+    references: References,
     config: EvaluationConfig,
     *,
     num_changes: int = 5,
@@ -145,13 +145,13 @@ def compare(
 
     Source: Koehn 2004, W04-3250; Riezler and Maxwell 2005, W05-0908; the buckets: Neubig et al. 2019, N19-4007.
     """
-    tokenize = load_bleu(config.bleu_tokenizer).tokenizer
+    tokenize, listed = load_bleu(config.bleu_tokenizer).tokenizer, list_references(references)
     metrics, signatures = {}, {}
     for row in SCORES:
         if row.effort == "quick":
-            scorer = row.scorer(config.bleu_tokenizer, references=[references])
+            scorer = row.scorer(config.bleu_tokenizer, references=listed)
             metrics[row.name], signatures[row.name] = _test_significance(systems, scorer, config.bootstrap_samples)
-    scored = run_programs(programs, list(systems.values()), sources=sources, references=references)
+    scored = run_programs(programs, list(systems.values()), sources=sources, references=listed[0])
     for program, found in scored.items():
         of_lines = {name: scores.of_lines for name, scores in zip(systems, found, strict=True)}
         if all(of_lines.values()):
@@ -159,17 +159,17 @@ def compare(
         else:
             metrics[program.name] = _without_tests([scores.score for scores in found])
         signatures[program.name] = program.signature
-    warnings = [*find_mistakes(systems, references, sources, config.bleu_tokenizer, translated_here=translated_here)]
-    if len(references) < _FEW_LINES:
-        warnings.append(f"p and ± mean little with so few lines ({len(references)}): use {_FEW_LINES} or more")
+    warnings = [*find_mistakes(systems, listed, sources, config.bleu_tokenizer, translated_here=translated_here)]
+    if len(sources) < _FEW_LINES:
+        warnings.append(f"p and ± mean little with so few lines ({len(sources)}): use {_FEW_LINES} or more")
     return Comparison(
         systems=tuple(systems),
-        num_lines=len(references),
+        num_lines=len(sources),
         metrics=metrics,
         signatures=signatures,
-        lengths=tuple(_by_length(systems, references, tokenize)),
-        frequencies=tuple(_by_frequency(systems, references, tokenize)),
-        changes=tuple(_largest_changes(systems, sources, references, num_changes)),
+        lengths=tuple(_by_length(systems, listed, tokenize)),
+        frequencies=tuple(_by_frequency(systems, listed[0], tokenize)),
+        changes=tuple(_largest_changes(systems, sources, listed, num_changes)),
         warnings=tuple(warnings),
     )
 
@@ -212,13 +212,15 @@ def _bucket_names(least: Sequence[int]) -> list[str]:
     return [*names, f"{least[-1]} or more"]
 
 
-def _by_length(systems: Mapping[str, Sequence[str]], references: Sequence[str], tokenize: Tokenize) -> Iterator[Bucket]:
-    buckets = [bisect(_LENGTHS[1:], len(tokenize(reference).split())) for reference in references]
+def _by_length(
+    systems: Mapping[str, Sequence[str]], references: Sequence[Sequence[str]], tokenize: Tokenize
+) -> Iterator[Bucket]:
+    buckets = [bisect(_LENGTHS[1:], len(tokenize(reference).split())) for reference in references[0]]
     for number, name in enumerate(_bucket_names(_LENGTHS)):
         lines = [line for line, bucket in enumerate(buckets) if bucket == number]
         if lines:
-            chosen = [references[line] for line in lines]
-            scores = (CHRF().corpus_score([texts[line] for line in lines], [chosen]) for texts in systems.values())
+            chosen = [[of_lines[line] for line in lines] for of_lines in references]
+            scores = (CHRF().corpus_score([texts[line] for line in lines], chosen) for texts in systems.values())
             yield Bucket(name, len(lines), tuple(float(score.score) for score in scores))
 
 
@@ -242,16 +244,18 @@ def _by_frequency(
 
 
 def _largest_changes(
-    systems: Mapping[str, Sequence[str]], sources: Sequence[str], references: Sequence[str], num_changes: int
+    systems: Mapping[str, Sequence[str]], sources: Sequence[str], references: Sequence[Sequence[str]], num_changes: int
 ) -> Iterator[Change]:
     (_, first), *others = systems.items()
-    score = CHRF().sentence_score
-    baseline = [score(text, [reference]).score for text, reference in zip(first, references, strict=True)]
+    score, of_lines = CHRF().sentence_score, [*zip(*references, strict=True)]
+    baseline = [score(text, known).score for text, known in zip(first, of_lines, strict=True)]
     for name, texts in others:
-        scored = zip(texts, references, baseline, strict=True)
-        differences = [score(text, [reference]).score - other for text, reference, other in scored]
-        order = sorted(range(len(references)), key=lambda line: -differences[line])
+        scored = zip(texts, of_lines, baseline, strict=True)
+        differences = [score(text, known).score - other for text, known, other in scored]
+        order = sorted(range(len(of_lines)), key=lambda line: -differences[line])
         gains = [line for line in order if differences[line] > 0][:num_changes]
         losses = [line for line in order[::-1] if differences[line] < 0][:num_changes]
         for line in [*gains, *losses]:
-            yield Change(name, line + 1, differences[line], sources[line], references[line], first[line], texts[line])
+            yield Change(
+                name, line + 1, differences[line], sources[line], references[0][line], first[line], texts[line]
+            )

@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import itertools
 import json
-import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -20,7 +19,7 @@ from translate.decoding import OnFinished, Translation, Translator, count_condit
 from translate.decoding.loading import LoadedTranslator
 from translate.distributed.process_group import SINGLE_PROCESS, World
 from translate.errors import RunError
-from translate.evaluation.metrics import Metric, score_translations
+from translate.evaluation.metrics import Metric, References, score_translations
 from translate.evaluation.scorer import Scorer
 from translate.files import FileError, read_json
 from translate.fingerprint import fingerprint
@@ -54,7 +53,7 @@ class Evaluation(NamedTuple):
 def evaluate(
     translator: Translator,
     sources: Sequence[str],
-    references: Sequence[str],
+    references: References,
     config: EvaluationConfig,
     *,
     effort: Literal["quick", "full"] = "full",
@@ -93,9 +92,8 @@ class EvaluationReport:
     step: int
     metrics: list[Metric]
     decoding: dict[str, Any]
-    source: str = ""
-    reference: str = ""
     averaged: list[int] = dataclasses.field(default_factory=list)
+    changed: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
 class ReportedSet(NamedTuple):
@@ -113,7 +111,7 @@ def evaluate_run(
     *,
     checkpoint: Checkpoint,
     languages: Mapping[str, str | None],
-    files: Sequence[Path] = (),
+    given: Mapping[str, object],
     num_samples: int = 0,
 ) -> Iterator[ReportedSet]:
     """Translate and score test sets, and write a report on each into the run, where that is possible.
@@ -121,7 +119,7 @@ def evaluate_run(
     Args:
         checkpoint: The name of the loaded checkpoint.
         languages: Arguments of `Translator.toward` for a test set that does not name its own.
-        files: The source and the reference, if they are not a set of the config.
+        given: What the command line gave; see `report_folder`.
         num_samples: The number of translations that each report shows.
     """
     translator, run, set_names = loaded.translator, loaded.model.run, loaded.model.config.data.keys_by_name()
@@ -129,38 +127,40 @@ def evaluate_run(
     engine = translator.engine.prepare(sum(len(pairs.sources) for pairs in test_sets.values()))
     settings = {**translator.config.model_dump(mode="json"), "engine": engine}
     for name, pairs in test_sets.items():
-        sources, references, searching = pairs.sources, pairs.targets, translator.toward(pairs.direction, **languages)
+        sources, references = pairs.sources, [pairs.targets, *pairs.more_targets]
+        searching = translator.toward(pairs.direction, **languages)
         with show_progress(f"Translating {name}", len(sources), unit="lines") as advance:
             translations, metrics = evaluate(searching, sources, references, scorer.config, on_finished=advance)
         texts, error = [translation.text for translation in translations], None
         scores = scorer.score(str(run), texts, references, sources, metrics=metrics)
-        folder = report_folder(run.files.evaluation, name, files=files, set_names=set_names)
+        folder = report_folder(run.files.evaluation, name, given=given, set_names=set_names)
         try:
-            report = write_report(folder, translations, scores, name=name, files=files, settings=settings, **moment)
+            report = write_report(folder, translations, scores, name=name, settings=settings, given=given, **moment)
+            report["folder"] = str(folder)
         except RunError as caught:
             error, report = caught, {"name": name, "num_lines": len(texts), **scores}
         if shown := spread_samples(len(sources), num_samples):
-            columns = {"source": sources, "reference": references, "translation": texts}
+            columns = {"source": sources, "reference": pairs.targets, "translation": texts}
             report["samples"] = [{side: lines[index] for side, lines in columns.items()} for index in shown]
         what = f"{name}, {checkpoint} checkpoint ({describe_moment(**moment)}), {translator.config.brief}"
         yield ReportedSet(f"{what}: {count_conditions(translations)}", report, error)
 
 
-def report_folder(evaluation: Path, name: str, *, files: Sequence[Path], set_names: Collection[str]) -> Path:
-    """The folder for the report on a test set. Other test sets, and other pairs of files, have other folders.
+def report_folder(evaluation: Path, name: str, *, given: Mapping[str, object], set_names: Collection[str]) -> Path:
+    """The folder for the report on a test set: NAME, or NAME-2 and so on for other files and other settings.
 
     Args:
-        files: The source and the reference; none: a set of the config, whose folder has its name.
+        given: `source` and `reference`, files that are not a set of the config, and `changed`, settings that are not
+            the run's own. If there is nothing, it is the run's own evaluation of a set of its config.
         set_names: The names of the config's sets.
     """
-    if not files:
+    if not given:
         return evaluation / name
     for number in itertools.count(1):
-        folder, reported = evaluation / (name if number == 1 else f"{name}-{number}"), ["", ""]
+        folder, is_same = evaluation / (name if number == 1 else f"{name}-{number}"), True
         with contextlib.suppress(FileError):
-            report = read_json(folder / "report.json", EvaluationReport)
-            reported = [report.source, report.reference]
-        is_same = all(old in ("", os.path.realpath(new)) for old, new in zip(reported, files, strict=True))
+            report = read_json(folder / "report.json", dict[str, Any])
+            is_same = {key: report[key] for key in ("source", "reference", "changed") if key in report} == given
         if is_same and folder.name not in set_names:
             break
     return folder
@@ -174,7 +174,7 @@ def write_report(
     name: str,
     step: int,
     settings: dict[str, object],
-    files: Sequence[Path] = (),
+    given: Mapping[str, object] | None = None,
     averaged: Sequence[int] = (),
 ) -> dict[str, Any]:
     """Write `hypotheses.txt` and `report.json` into a directory, which is created if necessary.
@@ -185,7 +185,7 @@ def write_report(
     Args:
         scores: As `Scorer.score` gives them.
         settings: The settings of the search.
-        files: The source and the reference; none: a set of the config.
+        given: See `report_folder`.
         averaged: The steps of the checkpoints whose average was evaluated, if one was.
 
     Raises:
@@ -200,7 +200,7 @@ def write_report(
     counts = count_conditions(translations)
     report = {
         "name": name,
-        **dict(zip(("source", "reference"), map(os.path.realpath, files), strict=False)),
+        **(given or {}),
         "step": step,
         **({"averaged": averaged} if averaged else {}),
         "hypotheses": f"sha256:{fingerprint(hypotheses)}",

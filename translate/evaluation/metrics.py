@@ -29,6 +29,9 @@ CONVENTIONS = {  # how papers score, and what makes their numbers comparable
     " tercom by default.",
 }
 
+References = Sequence[str] | Sequence[Sequence[str]]
+"""One reference of each line; or a list of several, each with all lines, as sacreBLEU takes them."""
+
 MOST_TER_WORDS = 500  # per line; TER's search for shifts takes about ten seconds there, and 40 at twice as many
 
 
@@ -105,26 +108,34 @@ def read_recorded_scores(record: Mapping[str, Any], tokenizer: str, *, version: 
     return tuple(found)
 
 
-def check_lengths(lines: Sequence[str], references: Sequence[str], *, name: str) -> None:
-    """Check that there is one reference for each line.
+def list_references(references: References) -> list[list[str]]:
+    """The references in the form of several."""
+    is_one = not len(references) or isinstance(references[0], str)
+    lists: Any = [references] if is_one else references
+    return [list(lines) for lines in lists]
+
+
+def check_lengths(lines: Sequence[str], references: References, *, name: str) -> None:
+    """Check that each line has its references.
 
     Raises:
         InputError: The numbers of lines differ, or there are no lines.
     """
-    if len(lines) != len(references):
-        raise InputError(f"{len(lines)} {name} but {len(references)} references: they must pair line by line")
-    if not references:
+    for of_lines in list_references(references):
+        if len(lines) != len(of_lines):
+            raise InputError(f"{len(lines)} {name} but {len(of_lines)} references: they must pair line by line")
+    if not lines:
         raise InputError("there are no lines to score")
 
 
 def score_translations(
     hypotheses: Sequence[str],
-    references: Sequence[str],
+    references: References,
     config: EvaluationConfig,
     *,
     effort: Literal["quick", "full"] = "full",
 ) -> tuple[Metric, ...]:
-    """The scores in `SCORES` of translations, with one reference each.
+    """The scores in `SCORES` of translations.
 
     Args:
         effort: "quick" omits the intervals, and TER, which takes seconds for a thousand lines; the other scores are
@@ -138,7 +149,8 @@ def score_translations(
     check_lengths(hypotheses, references, name="translations")
     load_bleu(config.bleu_tokenizer)
     samples = config.bootstrap_samples if effort == "full" else 0
-    lengths = [max(len(line.split()) for line in pair) for pair in zip(hypotheses, references, strict=True)]
+    texts = zip(hypotheses, *list_references(references), strict=True)
+    lengths = [max(len(line.split()) for line in lines) for lines in texts]
     longest, metrics = max(lengths), []
     for score in SCORES:
         if score.effort not in ("quick", effort):
@@ -155,7 +167,7 @@ def score_translations(
 
 
 def score_conventions(
-    hypotheses: Sequence[str], references: Sequence[str], config: EvaluationConfig
+    hypotheses: Sequence[str], references: References, config: EvaluationConfig
 ) -> tuple[Metric, ...]:
     """Scores of the same translations as others compute them, in addition to `score_translations`.
 
@@ -172,11 +184,11 @@ def score_conventions(
 
 
 def score_corpus(
-    name: str, scorer: SacreMetric, hypotheses: Sequence[Any], references: Sequence[str], samples: int
+    name: str, scorer: SacreMetric, hypotheses: Sequence[Any], references: References, samples: int
 ) -> Metric:
     """The score by one of sacreBLEU's metrics, with a bootstrap interval of more than one sample."""
     _give_plain_floats(scorer)
-    result = scorer.corpus_score(list(hypotheses), [list(references)], n_bootstrap=samples or 1)  # 1: none
+    result = scorer.corpus_score(list(hypotheses), list_references(references), n_bootstrap=samples or 1)  # 1: none
     interval = None
     if samples > 1:
         mean, half = float(result._mean), float(result._ci)  # NumPy's floats are not JSON's

@@ -54,15 +54,18 @@ class MetricProgram(NamedTuple):
 
     @classmethod
     def parse_all(
-        cls, texts: Sequence[str] | None, config: EvaluationConfig, *, has_sources: bool = True
+        cls, texts: Sequence[str] | None, config: EvaluationConfig, *, has_sources: bool = True, num_references: int = 1
     ) -> list["MetricProgram"]:
-        """Read the values of `--metric`, which may need the sources; see `parse`."""
+        """Read the values of `--metric`, which may need the sources and one reference; see `parse`."""
         programs = [cls.parse(text, config.programs) for text in texts or ()]
         names = [program.name for program in programs]
         if twice := [name for name in names if names.count(name) > 1]:
             raise InputError(f"--metric: {twice[0]} names two programs; choose another name")
-        if not has_sources and any("{source}" in word for program in programs for word in program.command):
+        words = " ".join(word for program in programs for word in program.command)
+        if not has_sources and "{source}" in words:
             raise InputError("--metric: the program reads {source}: name the text with --source F")
+        if num_references > 1 and "{reference}" in words:
+            raise InputError("--metric: the program reads {reference}, one file: give one --reference")
         return programs
 
     @classmethod

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from translate.config.schema import EvaluationConfig
-from translate.evaluation.metrics import Metric, score_conventions, score_translations
+from translate.evaluation.metrics import Metric, References, list_references, score_conventions, score_translations
 from translate.evaluation.mistakes import find_mistakes
 from translate.evaluation.programs import MetricProgram, score_with
 
@@ -22,7 +22,7 @@ class Scorer:
         self,
         name: str,
         hypotheses: Sequence[str],
-        references: Sequence[str],
+        references: References,
         sources: Sequence[str] | None = None,
         *,
         metrics: Sequence[Metric] | None = None,
@@ -38,7 +38,8 @@ class Scorer:
         """
         made_here = [name] if metrics else []
         metrics = metrics or score_translations(hypotheses, references, self.config)
-        programs = score_with(self.programs, sources or [], hypotheses, references, self.config)
+        first, *_ = list_references(references)
+        programs = score_with(self.programs, sources or [], hypotheses, first, self.config)
         scores = {"metrics": [*metrics, *programs]}
         if self.as_in_papers:
             scores["conventions"] = [*score_conventions(hypotheses, references, self.config)]

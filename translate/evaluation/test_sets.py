@@ -1,5 +1,6 @@
 """The test sets of a run, read before torch is imported, to report a wrong name or a missing file at once."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from translate.config.data import TextCorpus
@@ -10,9 +11,9 @@ from translate.errors import InputError
 
 
 def choose_test_sets(
-    config: Config, *, source: Path | None = None, reference: Path | None = None, name: str | None
+    config: Config, *, source: Path | None = None, references: Sequence[Path] = (), name: str | None
 ) -> dict[str, ParallelCorpus]:
-    """Read the test sets to evaluate: two given files, the config's set of this name, or all test sets of the config.
+    """Read the test sets to evaluate: given files, the config's set of this name, or all test sets of the config.
 
     For the names see `DataConfig.keys_by_name`. `validation` names all corpora of `data.validation`, and NAME means
     `validation-NAME` if no other set has this name.
@@ -20,10 +21,12 @@ def choose_test_sets(
     Raises:
         InputError: There is no such set, or its files cannot be used.
     """
-    if (source is None) != (reference is None) or (source is not None and name is not None):
+    if (source is None) == bool(references) or (source is not None and name is not None):
         raise InputError("--source and --reference go together, and not with --set")
-    if source is not None and reference is not None:
-        return {source.name: read_corpus(TextCorpus(source=source, target=reference), key="--source and --reference")}
+    if source is not None:
+        given = [TextCorpus(source=source, target=reference) for reference in references]
+        pairs, *others = (read_corpus(corpus, key="--source and --reference") for corpus in given)
+        return {source.name: pairs._replace(more_targets=tuple(other.targets for other in others))}
     data, keys = config.data, config.data.keys_by_name()
     wanted = [keys.get(name or "", keys.get(f"validation-{name}", ""))]
     if name in (None, "validation"):
@@ -38,14 +41,14 @@ def choose_test_sets(
 
 
 def choose_test_set(
-    config: Config, *, source: Path | None = None, reference: Path | None = None, name: str | None
+    config: Config, *, source: Path | None = None, references: Sequence[Path] = (), name: str | None
 ) -> tuple[str, ParallelCorpus]:
     """Choose one test set, and return its name and pairs. The arguments mean the same as for `choose_test_sets`.
 
     Raises:
         InputError: There is no such set, its files cannot be used, or the config has several and `name` is None.
     """
-    test_sets = choose_test_sets(config, source=source, reference=reference, name=name)
+    test_sets = choose_test_sets(config, source=source, references=references, name=name)
     if len(test_sets) > 1:
         one = f"--set {[*test_sets][0]}, or test_set={[*test_sets][0]!r} in Python"
         raise InputError(f"the run has the test sets {', '.join(test_sets)}: name one, as {one}")
@@ -60,4 +63,5 @@ def choose_pairs(config: Config, source: Path | None, reference: Path | None) ->
         InputError: There is no validation corpus, or the files cannot be used.
     """
     name = None if source or reference else "validation"
-    return next(iter(choose_test_sets(config, source=source, reference=reference, name=name).values()))
+    references = [] if reference is None else [reference]
+    return next(iter(choose_test_sets(config, source=source, references=references, name=name).values()))

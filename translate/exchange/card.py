@@ -171,7 +171,8 @@ def read_scores(run: LoadedModel, versions: dict[str, str]) -> list[CardScores]:
         except FileError as error:
             logger.warning(f"{error}; so the model card has no scores for it")
             continue
-        if (report.step, report.averaged) == (run.step, [*run.averaged]):
+        is_own = report.changed.keys() <= {"checkpoint"}
+        if is_own and (report.step, report.averaged) == (run.step, [*run.averaged]):
             scores.append(
                 CardScores(report.name, DecodingConfig.model_construct(**report.decoding).brief, report.metrics)
             )

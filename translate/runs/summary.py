@@ -120,5 +120,6 @@ def _test_scores(run: RunDirectory, data: DataConfig) -> Iterator[tuple[str, flo
         with contextlib.suppress(InputError, RunError, KeyError, TypeError):
             report: Any = read_json(file, dict[str, Any])
             scores = {score["name"]: score["score"] for score in report["metrics"]}
-            if is_test and (report["step"], report.get("averaged", [])) == (step, [*averaged]):
+            moment = report["step"], report.get("averaged", [])
+            if is_test and moment == (step, [*averaged]) and not report.get("changed"):
                 yield file.parent.name, scores["BLEU"]
