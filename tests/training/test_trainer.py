@@ -13,7 +13,8 @@ from trainings import Digits, progress_of, records_of, run_training
 from translate.config.schema import TrainingConfig
 from translate.errors import RunError
 from translate.runs.progress import Progress
-from translate.training import step, trainer
+from translate.runs.summary import summarize_run
+from translate.training import best_checkpoint, step, trainer
 
 CUDA_MESSAGE = "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 139 GiB of which …"
 
@@ -97,3 +98,44 @@ def test_a_step_without_memory_names_the_batch_and_the_settings(
     for named in ("training.batch_tokens (now 300)", "training.step_tokens=600", "data.max_source_tokens", "--resume"):
         assert named in message
     assert str(tmp_path / "run" / "checkpoints") in message
+
+
+DIVERGING = ("training.schedule=noam", "training.learning_rate=100")
+
+
+@pytest.mark.parametrize(
+    "overrides, steps, following",
+    [
+        ((), [], "translate eval"),
+        (DIVERGING, [6, 12, 12], "lower training.learning_rate (now 100)"),  # the last one when training ends
+        ((*DIVERGING, "training.warmup_steps=10"), [12, 12], "lower training.learning_rate"),
+        ((*DIVERGING, "training.warmup_steps=20"), [12, 12], "lower training.learning_rate"),
+        ((*DIVERGING, "data.validation=null"), [12], "lower training.learning_rate"),
+    ],
+    ids=["learns", "diverges", "in the warm-up it does not count", "ends in the warm-up", "not validated"],
+)
+def test_whoever_is_worse_than_guessing_is_told(
+    digits: Digits, tmp_path: Path, overrides: tuple[str, ...], steps: list[int], following: str
+) -> None:
+    said = run_training(digits("training.max_steps=12", *overrides), tmp_path / "run")
+    told = [line for line in said if "worse than guessing" in line]
+    assert [re.findall(r"at step (\d+) is [\d,.]+, above 3.689", line) for line in told] == [
+        [str(step)] for step in steps
+    ]
+    assert said[-1].startswith(f"Next: {following}")
+    assert summarize_run(tmp_path / "run").warning in (told or [""])[-1]
+
+
+@pytest.mark.parametrize("worst", [float("nan"), float("inf")])
+def test_a_loss_that_is_not_finite_is_the_worst(
+    digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, worst: float
+) -> None:
+    """The best checkpoint is a later one, also if the run is continued in between."""
+    original = best_checkpoint.validate
+    monkeypatch.setattr(best_checkpoint, "validate", lambda *args, **kw: original(*args, **kw)._replace(loss=worst))
+    run_training(digits("training.best_metric=loss", "training.max_steps=6"), tmp_path / "run")
+    monkeypatch.setattr(best_checkpoint, "validate", original)
+    said = run_training(digits("training.best_metric=loss"), tmp_path / "run", resume=True)
+    assert state_of(tmp_path / "run").best_step == "12"
+    assert any(f"at step 6 is {worst}, above" in line for line in said), "it is told again in the end"
+    assert said[-1].startswith("Next: translate eval")

@@ -57,7 +57,7 @@ def train(
 
     try:
         directory, loaded = read()
-    except InputError:
+    except Exception:
         if not is_alone():
             from translate.distributed.process_group import join_world
 

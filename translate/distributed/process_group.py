@@ -29,6 +29,8 @@ STEP_TIMEOUT = datetime.timedelta(minutes=10)
 # The others wait while one trains a tokenizer, loads a model or writes. A process that dies breaks its connections,
 # which ends the wait at once, so this is only an upper limit.
 _PATIENCE = datetime.timedelta(days=1)
+_PATIENCE_WITH_FAILED = datetime.timedelta(minutes=1)
+_REPORTED = "translate/reported"  # in the store, once a process has reported an error
 _ANSWER_TIMEOUT = datetime.timedelta(seconds=1)
 # Torch's backends have no exception class for a process that has ended; their messages contain these words.
 _LOST = ("gloo", "nccl", "connection closed by peer", "connection reset", "broken pipe", "tcpstore", "socket")
@@ -125,16 +127,16 @@ class World:
         The work must not communicate, because another process may have failed.
 
         Raises:
-            InputError: The work raised it here, and on no lower rank; the same holds for a RunError.
+            Exception: The work raised it here, and on no lower rank.
             SilentExit: The work failed on another process, whose exit code this is.
         """
         if self._control is None:
             return work()
         results: list[T] = []
-        error: InputError | RunError | None = None
+        error: Exception | None = None
         try:
             results.append(work())
-        except (InputError, RunError) as caught:
+        except Exception as caught:  # whatever it is, the others must not wait for this process
             error = caught
         codes = self.all_gather(0 if error is None else 2 if isinstance(error, InputError) else 1)
         failed = [rank for rank, code in enumerate(codes) if code]
@@ -142,6 +144,8 @@ class World:
             return results[0]
         if error is None or failed[0] != self.rank:
             raise SilentExit(codes[failed[0]])
+        if not isinstance(error, InputError | RunError):
+            raise error
         raise type(error)(str(error) if self.is_main_process else f"{self.environment}: {error}") from error
 
     def run_cancellable(self, work: Callable[[], T]) -> T:
@@ -193,7 +197,7 @@ SINGLE_PROCESS = World(DistributedEnvironment(), None)
 def join_world(*, timeout: datetime.timedelta = STEP_TIMEOUT) -> Iterator[World]:
     """Join the processes that this one was started with; ranks > 0 log only errors from then on.
 
-    A process that leaves with `SilentExit` first waits until the process that reports the error has ended.
+    A process that leaves with `SilentExit` first waits until another has reported the error, for a minute at most.
 
     Args:
         timeout: How long to wait until all processes have come together, and for each exchange within a step.
@@ -226,11 +230,13 @@ def join_world(*, timeout: datetime.timedelta = STEP_TIMEOUT) -> Iterator[World]
     try:
         yield world
     except BaseException as error:
+        atexit.register(dist.destroy_process_group)  # after the error is printed: this ends the other processes
         if isinstance(error, SilentExit):
             # If this process ended first, torchrun would end the reporting one too, perhaps before its message appears.
             with contextlib.suppress(RuntimeError):
-                world.max(0)  # fails as soon as the reporting process has ended
-        atexit.register(dist.destroy_process_group)  # after the error is printed: this ends the other processes
+                store.wait([_REPORTED], _PATIENCE_WITH_FAILED)
+        else:
+            atexit.register(store.set, _REPORTED, "")
         is_lost = isinstance(error, dist.DistError) or any(word in str(error).lower() for word in _LOST)
         if not (isinstance(error, RuntimeError) and is_lost):
             raise

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from safetensors import SafetensorError
 
-from translate.config.schema import Config
+from translate.config.schema import Config, TrainingConfig
 from translate.errors import RunError
 from translate.files import read_input
 from translate.runs.directory import RunDirectory
@@ -52,6 +52,29 @@ def read_metrics(run: RunDirectory) -> list[Record]:
             numbers["nll"] = numbers["loss"]
         records.append({"kind": kind, **numbers, "minutes_so_far": seconds / 60})
     return records
+
+
+def flag_guessing(loss: float, vocab_size: int) -> dict[str, float]:
+    """The entry `guessing_loss` for a record whose loss is above it; otherwise none.
+
+    It is the loss if all entries of the vocabulary were equally probable. A loss that is not a number counts as above.
+    """
+    guessing = math.log(vocab_size)
+    return {} if loss <= guessing else {"guessing_loss": guessing}
+
+
+def describe_guessing(records: Sequence[Record], settings: TrainingConfig) -> str:
+    """Describe the last validation that was worse than guessing after the warm-up; empty if there was none.
+
+    Without validations the log entries count, and without a complete warm-up the last step.
+    """
+    since = min(settings.warmup_steps, settings.max_steps)
+    kind = "validation" if any(record["kind"] == "validation" for record in records) else "train"
+    for record in reversed(records):
+        if record["kind"] == kind and "guessing_loss" in record and record["step"] >= max(1, since):
+            loss, guessing = record.get("nll", record.get("loss", math.nan)), record["guessing_loss"]
+            return f"the loss at step {record['step']:,.0f} is {loss:,.3f}, above {guessing:.3f} for guessing"
+    return ""
 
 
 def read_recorded(run: RunDirectory) -> bytes:

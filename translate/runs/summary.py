@@ -15,7 +15,14 @@ from translate.files import read_json
 from translate.runs.directory import RunDirectory
 from translate.runs.lock import is_locked
 from translate.runs.metadata import read_metadata
-from translate.runs.metrics import averaged_steps, best_checkpoint_record, best_moment, is_finished, read_metrics
+from translate.runs.metrics import (
+    averaged_steps,
+    best_checkpoint_record,
+    best_moment,
+    describe_guessing,
+    is_finished,
+    read_metrics,
+)
 from translate.runs.progress import Progress
 from translate.runs.run import SavedRun, open_run
 
@@ -37,6 +44,7 @@ class RunSummary(NamedTuple):
     best_bleu: float | None
     best_step: int | None
     best_averaged: list[int]  # the steps of the checkpoints whose average is the best one; usually none
+    warning: str  # about validations that were worse than guessing; usually empty
     test_bleu: dict[str, float]  # of the best checkpoint, by the name of the test set, from the reports of `eval`
     checkpoints: list[str]
     created: str
@@ -78,6 +86,7 @@ def summarize_run(run: SavedRun | Path) -> RunSummary:
         best_bleu=best.get("BLEU"),
         best_step=int(best["step"]) if best else None,
         best_averaged=averaged_steps(best),
+        warning=describe_guessing(records, config.training),
         test_bleu=dict(_test_scores(files, config.data)),
         checkpoints=[file.stem for file in sorted(files.checkpoints.glob("*.safetensors"))],
         created=description.created,

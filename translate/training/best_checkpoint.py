@@ -34,6 +34,7 @@ from translate.runs.checkpoint import WEIGHTS_PREFIX, add_prefix, read_tensors, 
 from translate.runs.checksums import DamageError
 from translate.runs.directory import RunDirectory
 from translate.runs.metadata import describe_moment, read_moment
+from translate.runs.metrics import describe_guessing
 from translate.runs.progress import Progress
 from translate.runs.weights import build_model, get_parameters
 from translate.training.averaging import ScoredAverage, choose_average, kept_windows, load_average, write_average
@@ -76,6 +77,15 @@ class BestCheckpoint:
         step = self.progress.best_step
         return "" if step is None else describe_moment(step, self._averaged)
 
+    @property
+    def remedy(self) -> str:
+        """What to do about a model that is worse than guessing."""
+        settings = self.settings
+        return (
+            f"lower training.learning_rate (now {settings.learning_rate:g}), raise training.warmup_steps (now"
+            f" {settings.warmup_steps:,}) or set training.max_gradient_norm=1.0, and train again"
+        )
+
     def validate(self) -> float:
         """Score the weights, log the result, and record in the progress whether they are the best or worth keeping.
 
@@ -110,12 +120,13 @@ class BestCheckpoint:
         step = self.progress.step
         names = ["best"] * self._is_best + [f"step-{step}"] * (step in self.progress.kept)
         tensors = full_state_dict(add_prefix(self._weights(), WEIGHTS_PREFIX), self.world) if names else {}
-        for name in names if self.world.is_main_process else []:
-            write_checkpoint(self.run, name, tensors, {"step": str(step)})
+        for name in names:
+            self.world.run_on_rank_0(partial(write_checkpoint, self.run, name, tensors, {"step": str(step)}))
 
     def _build_model(self) -> Transformer:
         """A model beside the one in training, whose weights are still to be loaded."""
-        return build_model(self.config, self.tokenizers, device=self.model.device, saved=self.run.checkpoint("best"))
+        config, tokenizers, device, best = self.config, self.tokenizers, self.model.device, self.run.checkpoint("best")
+        return self.world.run_on_all_ranks(lambda: build_model(config, tokenizers, device=device, saved=best))
 
     def _weights(self) -> dict[str, Tensor]:
         """The weights to translate with: averaged if there is an average, and merged with the updates of LoRA."""
@@ -144,6 +155,8 @@ class BestCheckpoint:
         scores, rest = describe_validation(record, is_best=is_best)
         logger.info(f"{scores}{rest}", extra={"bold": scores})
         self._log_parts(parts)
+        if described := describe_guessing([record], self.settings):
+            logger.warning(f"The model is worse than guessing: {described}; {self.remedy}")
         if num_cut := record["num_truncated"]:
             logger.info(f"  {num_cut:,} of {len(translations):,} translations were cut at their maximum length")
         _, references = join_texts(self.corpora.validation.values())

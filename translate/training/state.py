@@ -56,7 +56,7 @@ def save_last(training: Training) -> None:
     """Save everything that `resume.py` needs; rank 0 writes it.
 
     Raises:
-        RunError: The checkpoint cannot be written; earlier ones are intact.
+        RunError: The checkpoint cannot be written; earlier ones are intact. On the other ranks it is a SilentExit.
     """
     model, optimizers, progress = training.train_step.model, training.train_step.optimizers, training.progress
     averages, weights = {} if training.average is None else training.average.tensors, get_parameters(model)
@@ -64,8 +64,8 @@ def save_last(training: Training) -> None:
     tensors |= add_prefix(optimizer_state_dict(model, optimizers), OPTIMIZER_PREFIX)
     tensors |= add_prefix(merged_matrices(model, weights | averages), MERGED_PREFIX)  # only read for translation
     tensors = full_state_dict(tensors, training.world)
-    if training.world.is_main_process:
-        write_checkpoint(training.run, "last", tensors, {"step": str(progress.step), "progress": progress.to_json()})
+    metadata = {"step": str(progress.step), "progress": progress.to_json()}
+    training.world.run_on_rank_0(lambda: write_checkpoint(training.run, "last", tensors, metadata))
 
 
 def remove_superseded(training: Training) -> None:

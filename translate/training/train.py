@@ -13,6 +13,7 @@ from translate.distributed.process_group import join_world
 from translate.memory import configure_memory
 from translate.runs.directory import RunDirectory
 from translate.runs.log import RunLog
+from translate.runs.metrics import best_checkpoint_record, describe_guessing, read_metrics
 from translate.runs.progress import Progress
 from translate.runs.run import SavedRun
 from translate.training.preparation import TrainingData, prepare_data
@@ -105,7 +106,19 @@ def train(
             trainer.train(profiles=profile and not is_silent)
 
         # End.
-        best = trainer.best.description
-        logger.info(f"Training ended after {training.progress.step:,} steps{best and f'; best checkpoint: {best}'}")
-        logger.info(f"Next: translate {'eval' if config.data.test else 'decode'} {directory}")
+        if world.is_main_process:
+            _log_end(trainer, config)
         return training.progress
+
+
+def _log_end(trainer: Trainer, config: Config) -> None:
+    """Log how training ended, and what to do next."""
+    run, records, best = trainer.training.run, read_metrics(trainer.training.run), trainer.best.description
+    logger.info(f"Training ended after {trainer.progress.step:,} steps{best and f'; best checkpoint: {best}'}")
+    following = f"translate {'eval' if config.data.test else 'decode'} {run.path}"
+    if described := describe_guessing(records, config.training):
+        logger.warning(f"The model was worse than guessing: {described}")
+        chosen = best_checkpoint_record(run, records, config.training.best_metric)
+        if chosen is None or "guessing_loss" in chosen:
+            following = trainer.best.remedy
+    logger.info(f"Next: {following}")

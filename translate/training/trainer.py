@@ -18,6 +18,7 @@ from translate.data.streaming import StreamedBatches
 from translate.distributed.process_group import Cancelled, SilentExit
 from translate.errors import InputError, RunError
 from translate.model.device import OutOfMemory
+from translate.runs.metrics import flag_guessing
 from translate.runs.progress import Progress
 from translate.training.best_checkpoint import BestCheckpoint
 from translate.training.optimizer import learning_rate
@@ -175,6 +176,8 @@ class Trainer:
             **({"loss_scale": self.train_step.loss_scale.scale} if self.settings.precision == "fp16" else {}),
             "target_tokens": progress.target_tokens,
         }
+        if not self.training.data.corpora.validation:
+            record |= flag_guessing(record["nll"], self.training.data.tokenizers.target.vocab_size)
         if is_shown:
             quality, speed = describe_step(record)
             logger.info(f"{quality}{speed}{time_left}", extra={"dim": f"{speed}{time_left}"})
@@ -221,14 +224,23 @@ class Trainer:
         return self.progress.step, self.progress.epoch, self.progress.validated_step
 
     def _wait_for(self, planned: Future[Epoch]) -> None:
-        """Wait until all processes have planned an epoch, and save if one of them cannot; a signal ends the wait."""
-        world, is_waiting = self.training.world, 1
-        while is_waiting:
+        """Wait until all processes have planned an epoch; a signal ends the wait.
+
+        If a process cannot, all save and end. The others may still wait for its part of the epoch, which never comes.
+        """
+        is_planned, is_waiting, has_failed = range(3)
+        state = is_waiting
+        while state == is_waiting:
             wait([planned], timeout=_SECONDS_BETWEEN_CHECKS)
             self._stop_if_asked()
-            is_waiting = world.max(int(not planned.done()))
-        if world.max(int(planned.exception() is not None)):
+            own = is_waiting
+            if planned.done():
+                own = is_planned if planned.exception() is None else has_failed
+            state = self.training.world.max(own)
+        if state == has_failed:
             self._save()
+            if own != has_failed:
+                raise SilentExit(1)  # the other process reports its error
 
     def _stop_if_asked(self) -> None:
         step = self.progress.step

@@ -25,6 +25,7 @@ from translate.memory import release_free_memory
 from translate.messages import describe_seconds
 from translate.model import Transformer
 from translate.model.device import explain_out_of_memory
+from translate.runs.metrics import flag_guessing
 from translate.training.tracking.log_window import describe_perplexity
 
 # Search settings that affect the loss, and those that affect no translation; all others affect only BLEU.
@@ -39,10 +40,13 @@ class Validation(NamedTuple):
     loss: float  # nats per target token, with the end symbol, without label smoothing
     evaluation: Evaluation
     seconds: float
+    vocab_size: int  # of the targets
 
     def score(self, metric: Literal["bleu", "loss"]) -> float:
         """The number that chooses the best checkpoint; more is better."""
-        return -self.loss if metric == "loss" else self.evaluation.score("BLEU")
+        if metric == "bleu":
+            return self.evaluation.score("BLEU")
+        return -math.inf if math.isnan(self.loss) else -self.loss
 
     def to_record(self, kind: str, *, step: int) -> dict[str, Any]:
         """The numbers as `metrics.jsonl` keeps them, with the current step."""
@@ -50,6 +54,7 @@ class Validation(NamedTuple):
             "kind": kind,
             "step": step,
             "loss": self.loss,
+            **flag_guessing(self.loss, self.vocab_size),
             "perplexity": math.exp(min(700.0, self.loss)),
             **{score.key: self.evaluation.score(score.name) for score in SCORES if score.effort == "quick"},
             "num_truncated": count_conditions(self.evaluation.translations)["truncated"],
@@ -67,7 +72,7 @@ def mean_validation(validations: Collection[Validation]) -> Validation:
     )
     loss = fmean(validation.loss for validation in validations)
     seconds = sum(validation.seconds for validation in validations)
-    return Validation(loss, Evaluation(translations, metrics), seconds)
+    return Validation(loss, Evaluation(translations, metrics), seconds, max(one.vocab_size for one in validations))
 
 
 def validation_records(validations: Mapping[str, Validation], kind: str, *, step: int) -> list[dict[str, Any]]:
@@ -169,4 +174,4 @@ def validate(
             evaluation = evaluate(translator, *pairs, options, effort="quick", world=world, on_finished=on_finished)
     finally:
         release_free_memory()
-    return Validation(loss, evaluation, time.perf_counter() - started)
+    return Validation(loss, evaluation, time.perf_counter() - started, tokenizers.target.vocab_size)

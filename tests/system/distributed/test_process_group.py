@@ -64,6 +64,11 @@ print(world.environment)"""),
             ["", "translate: process 2 of 3 (on HOST): no memory\n", ""],
         ),
         (
+            "world.run_on_all_ranks(lambda: fail(MemoryError('no room')) if world.rank == 1 else 0)",
+            1,
+            ["", "translate: out of memory (no room): lower settings, give less text, or use a larger machine\n", ""],
+        ),
+        (
             "world.check_same_on_all_ranks({'training.seed': str(world.rank // 2), 'torch': '2'})",
             2,
             [
@@ -80,6 +85,18 @@ def test_an_error_is_told_once(processes: Any, python: str, code: int, told: lis
     host = os.uname().nodename
     assert [each.said.replace(f"(on {host})", "(on HOST)") for each in ended] == told
     assert all(each.code in (code, -signal.SIGTERM) for each in ended)  # who has spoken may be ended with the others
+
+
+def test_nobody_waits_long_for_a_process_that_failed_and_does_not_end(processes: Any) -> None:
+    soon = "from translate.distributed import process_group\n"
+    soon += "process_group._PATIENCE_WITH_FAILED = process_group.datetime.timedelta(seconds=1)\n"
+    python = """
+try:
+    world.run_on_rank_0(lambda: fail(InputError('the file is gone')))
+finally:
+    time.sleep(20 * (world.rank == 0))"""
+    ended = processes.run(2, soon + in_world(python))
+    assert [each.code for each in ended] == [-signal.SIGTERM, 2], ended
 
 
 def test_a_process_that_dies_is_told_of(processes: Any) -> None:

@@ -105,3 +105,44 @@ def test_saves_where_one_cannot_read_the_next_segment(streamed: Any, is_stopped:
     assert all(expected in each.said for expected, each in zip(words, ended, strict=True)), ended
     assert not any("Traceback" in each.said for each in ended)
     assert progress_of(streamed.directory / "run")["step"] == 2
+
+
+# In the second process, in the thread that prepares the second segment, while the first process waits for its part.
+_FAILS_IN_THREAD = """
+import os, time
+from translate.data import streaming
+from translate.training import step
+segment, step_original = streaming.TrainingStreams.segment, step.TrainStep.__call__
+def fail():
+    if os.environ["RANK"] == "1":
+        raise {error}
+def fails(self, number, **options):
+    if number == 1 and "{where}" == "segment":
+        fail()
+    return segment(self, number, **options)
+class Writer(streaming.TokenWriter):
+    made = 0
+    def finish(self):
+        Writer.made += 1
+        if Writer.made == 3 and "{where}" == "finish":
+            fail()
+        return super().finish()
+streaming.TrainingStreams.segment, streaming.TokenWriter = fails, Writer
+"""
+
+
+@pytest.mark.parametrize(
+    ("where", "error", "code", "words"),
+    [
+        ("segment", "MemoryError()", 1, "out of memory"),
+        ("segment", "KeyError('no such thing')", 70, "no such thing"),
+        ("finish", "OSError(28, 'No space left on device', '/scratch/tokens')", 1, "/scratch/tokens"),
+    ],
+)
+def test_any_failure_of_one_ends_all(streamed: Any, where: str, error: str, code: int, words: str) -> None:
+    """Also where no exchange is prepared for it."""
+    rarely = ("save_every=1000", "validate_every=1000")
+    ended = streamed.try_to(2, "run", *rarely, first=_FAILS_IN_THREAD.format(where=where, error=error))
+    assert (ended[1].code, ended[0].said.count("Traceback")) == (code, 0), ended
+    assert words in ended[1].said
+    assert progress_of(streamed.directory / "run")["step"] > 0

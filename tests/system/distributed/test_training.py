@@ -158,6 +158,36 @@ def test_other_data_in_one_of_them(trainings: Any) -> None:
     assert "process 2 of 2 differs from the first one: data.train (its checksum) = " in ended[0].said
 
 
+_ONE_FAILS = """
+import os
+from translate.config import load
+from translate.errors import RunError
+from translate.training import best_checkpoint, state
+original = {function}
+def fails(*args, **settings):
+    if os.environ["RANK"] == "{rank}":
+        raise {error}
+    return original(*args, **settings)
+{function} = fails
+"""
+
+
+@pytest.mark.parametrize(
+    "rank, function, error, words",
+    [
+        (1, "best_checkpoint.build_model", "MemoryError('no room')", "out of memory (no room)"),
+        (0, "state.write_checkpoint", "RunError('the disk is full')", "the disk is full"),
+        (1, "load.load_config", "RunError('the disk fails')", "the disk fails"),
+    ],
+    ids=["before a validation", "while it saves", "before it joins"],
+)
+def test_all_end_where_one_fails(trainings: Any, rank: int, function: str, error: str, words: str) -> None:
+    first = _ONE_FAILS.format(rank=rank, function=function, error=error)
+    ended = trainings.try_to(2, "run", "parallel=fsdp", first=first)
+    assert words in ended[rank].said, ended
+    assert "has ended or does not answer" not in ended[1 - rank].said, "it does not report what the other one reports"
+
+
 def test_all_take_the_batch_size_that_is_found(trainings: Any, tmp_path: Path) -> None:
     """And the training is the one that the number gives."""
     short = ("max_steps=3", "validate_every=3", "accumulate_batches=1")
