@@ -14,6 +14,7 @@ from translate.atomic import (
     check_new_folder,
     open_append,
     open_output,
+    remember_folder,
     remove_leftovers,
     remove_own_temporaries,
     temporary_beside,
@@ -141,7 +142,37 @@ def test_an_output_by_a_descriptor_is_appended_to_and_not_replaced(tmp_path: Pat
     assert path.read_text() == "before\n" + "after\n" * 3
 
 
+@pytest.mark.parametrize("name", ["file", "link"])
+def test_a_new_file_replaces_nothing_that_comes_meanwhile(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    with pytest.raises(RunError, match=f"{path}: .*File exists"), atomic_write(path, is_new=True) as file:
+        file.write(b"new")
+        (tmp_path / "file").write_text("other")
+        (tmp_path / "link").symlink_to("nowhere")
+    assert (tmp_path / "file").read_text() == "other" and names(tmp_path) == {"file", "link"}
+    write_text(tmp_path / "free", "new", is_new=True)
+    assert (tmp_path / "free").read_text() == "new"
+
+
 # --- folders
+
+
+def test_nothing_is_written_into_a_folder_that_has_replaced_the_one_that_was_read(tmp_path: Path) -> None:
+    run, moved = tmp_path / "run", tmp_path / "moved"
+    run.mkdir()
+    remember_folder(run)
+    write_text(run / "a", "same")
+    run.rename(moved)
+    for _ in range(2):  # first there is none of that name
+        with pytest.raises(RunError, match=f"^{run}: .*moved"):
+            write_text(run / "a", "other")
+        with pytest.raises(RunError, match=f"^{run}: .*moved"), atomic_folder(run / "export" / "a"):
+            pass
+        assert not run.exists() or names(run) == set()
+        run.mkdir(exist_ok=True)
+    remember_folder(run)  # it is read in its turn
+    write_text(run / "a", "new")
+    assert (moved / "a").read_text() == "same"
 
 
 @pytest.mark.parametrize("name", ["out", "link", "dangling"])

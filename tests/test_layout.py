@@ -20,6 +20,7 @@ LAYERS = [
         "atomic",
         "bars",
         "bleu",
+        "children",
         "files",
         "fingerprint",
         "language_codes",
@@ -162,12 +163,31 @@ READS = {
     "visualize/page.py: files('translate.visualize').joinpath(name).read_text": "a file of this package",
     "lint/dry_run.py: (_PROCESS / 'status').read_text": "of the kernel",
     "memory.py: path.read_text": "of the kernel",
+    "visualize/drawing.py: json.load": "of standard input",
     "exchange/marian.py: settings.read_bytes": "a temporary file of our own",
     "atomic.py: path.open": "to write",
     "atomic.py: temporary.open": "to write",
     "cli/terminal/process.py: os.open": "standard streams",
     "atomic.py: os.open": "to wait for the disk",
     "training/resume.py: log.open": "not a file's",
+}
+# Which texts become bytes in another way than by `atomic.text_bytes`, and why they have no name that is not UTF-8.
+ENCODES = {
+    "cli/terminal/conversation.py": "to refuse what is not UTF-8",
+    "config/yaml.py": "to refuse what is not UTF-8",
+    "visualize/sentences.py": "to refuse what is not UTF-8",
+    "cli/terminal/process.py": "a signal's name",
+    "data/corpora.py": "numbers, and settings, which YAML refuses if they are not UTF-8",
+    "data/subword_sampling.py": "a subword",
+    "decoding/output/words.py": "a subword",
+    "exchange/tokenizer_json.py": "a subword",
+    "lint/dry_run.py": "a number, for the kernel",
+    "documents/markdown.py": "a character of a document, which was decoded",
+    "runs/directory.py": "our mark",
+    "runs/log.py": "escaped",
+    "server/gate.py": "a token, which is ASCII",
+    "visualize/drawing.py": "printable",
+    "visualize/page.py": "printable",
 }
 READERS = re.compile(r"(.*\.)?(open|read_text|read_bytes|safe_open|ParquetFile)|(np|torch)\.load|json\.load")
 
@@ -181,3 +201,16 @@ def test_files_are_read_in_one_place() -> None:
             if READERS.fullmatch(name):
                 found.add(f"{file.relative_to(PACKAGE).as_posix()}: {name}")
     assert found == READS.keys()
+
+
+def test_names_become_bytes_in_one_place() -> None:
+    """So that a name that is not UTF-8 ends no command: see `atomic.text_bytes`."""
+    found = set()
+    for file in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                is_ascii = re.match(r"json\.dumps\((?!.*ensure_ascii)", ast.unparse(node.func.value))
+                is_bare = node.func.attr == "encode" and not (node.args or node.keywords or is_ascii)
+                if is_bare or node.func.attr == "write_text":
+                    found.add(file.relative_to(PACKAGE).as_posix())
+    assert found == ENCODES.keys()

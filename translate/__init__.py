@@ -1,6 +1,7 @@
 """Train, decode and score encoder-decoder Transformers, from raw text to a detokenised BLEU."""
 
 import logging
+import tempfile
 from typing import TYPE_CHECKING, Any
 
 from translate._version import __version__ as __version__
@@ -24,6 +25,13 @@ _MODULES = {  # of names that are imported on first use, so that `import transla
 }
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())  # a program decides what it prints
+
+try:
+    tempfile.gettempdir()
+except (
+    FileNotFoundError
+):  # no folder can be written to; libraries ask for one when they are imported, and rarely use it
+    tempfile.tempdir = "/tmp"
 
 
 def __getattr__(name: str) -> Any:

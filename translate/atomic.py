@@ -10,6 +10,7 @@ import os
 import shutil
 import stat
 import sys
+import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,17 +20,21 @@ from translate.errors import InputError, RunError
 from translate.files import check_output
 
 _temporary_paths: set[Path] = set()  # of this process
+_folders: dict[Path, os.stat_result] = {}  # from `remember_folder`
 
 
 @contextlib.contextmanager
-def atomic_write(path: Path) -> Iterator[BinaryIO]:
+def atomic_write(path: Path, *, is_new: bool = False) -> Iterator[BinaryIO]:
     """Open a new file that replaces `path` when the block ends without an error; otherwise the old file stays.
 
     The new file has the mode of the old one. A link is replaced, and its target stays as it is. The open file's `name`
     is its temporary path, for libraries that write to a path by name.
 
+    Args:
+        is_new: Never replace anything, even what appears while the block runs.
+
     Raises:
-        RunError: The disk is full, the directory is missing, or it is read-only.
+        RunError: The disk is full, the directory is missing or read-only, or the path of a new file is taken.
     """
     # Mode x creates the file and fails if the name is taken, so nothing is ever written through a link.
     with explain_write_errors(path), temporary_beside(path) as temporary, temporary.open("x+b") as file:
@@ -40,16 +45,21 @@ def atomic_write(path: Path) -> Iterator[BinaryIO]:
         if path.is_file() and not path.is_symlink():
             temporary.chmod(stat.S_IMODE(path.stat().st_mode))
         sync(temporary)  # otherwise a power cut could leave an empty file of that name
+        if is_new:
+            path.touch(exist_ok=False)
         os.replace(temporary, path)
         sync(path.parent)
 
 
 @contextlib.contextmanager
-def open_output(path: Path) -> Iterator[BinaryIO]:
+def open_output(path: Path, *, is_new: bool = False) -> Iterator[BinaryIO]:
     """Open a file that a user has named. It appears, or replaces an older file, when the block ends without an error.
 
     A link stays, and its target is replaced. A device, a pipe, or an open file such as /dev/stdout is written to
     directly.
+
+    Args:
+        is_new: As in `atomic_write`.
 
     Raises:
         InputError: The file is an input of this command.
@@ -59,7 +69,7 @@ def open_output(path: Path) -> Iterator[BinaryIO]:
     if not _is_written_in_place(path):
         if path.exists() and not os.access(path, os.W_OK):  # renaming would still replace it
             raise write_error(path, PermissionError(errno.EACCES, "it is write-protected"))
-        with atomic_write(Path(os.path.realpath(path)) if path.is_symlink() else path) as file:
+        with atomic_write(Path(os.path.realpath(path)) if path.is_symlink() else path, is_new=is_new) as file:
             yield file
         return
     with explain_write_errors(path), path.open("ab") as file:
@@ -93,6 +103,7 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
                 if each.is_file():
                     each.chmod(mode)
                 sync(each)
+            _check_same_folders(folder)
             if path.is_dir():
                 path.rmdir()  # fails if it is not empty
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -104,9 +115,9 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
             raise write_error(folder, error) from error
 
 
-def write_text(path: Path, text: str) -> None:
+def write_text(path: Path, text: str, *, is_new: bool = False) -> None:
     """Write a text file atomically; see `text_bytes` and `atomic_write`."""
-    with atomic_write(path) as file:
+    with atomic_write(path, is_new=is_new) as file:
         file.write(text_bytes(text))
 
 
@@ -123,10 +134,22 @@ def write_error(path: Path, error: OSError) -> RunError:
 @contextlib.contextmanager
 def explain_write_errors(path: Path) -> Iterator[None]:
     """Turn a system error in the block into the error that says why a file or a folder could not be written."""
+    _check_same_folders(path)
     try:
         yield
     except OSError as error:
         raise write_error(path, error) from error
+
+
+def remember_folder(path: Path) -> None:
+    """Write into a folder only as long as it is the same one: while a run is used, another may take its place."""
+    _folders[path] = path.stat()
+
+
+def _check_same_folders(path: Path) -> None:
+    for folder in filter(_folders.__contains__, path.parents):
+        if not (folder.exists() and os.path.samestat(folder.stat(), _folders[folder])):
+            raise RunError(f"{folder}: was moved or replaced after this command had opened it, so nothing is written")
 
 
 def is_temporary(path: Path) -> bool:
@@ -137,6 +160,7 @@ def is_temporary(path: Path) -> bool:
 @contextlib.contextmanager
 def temporary_beside(path: Path) -> Iterator[Path]:
     """Give the block an unused name in the same folder; a file or folder of that name is removed at the end."""
+    _check_same_folders(path)
     temporary = path.with_name(f".translate-{uuid.uuid4().hex}.tmp")
     _temporary_paths.add(temporary)
     try:
@@ -144,6 +168,15 @@ def temporary_beside(path: Path) -> Iterator[Path]:
     finally:
         _remove(temporary)  # it exists only if something failed
         _temporary_paths.discard(temporary)
+
+
+@contextlib.contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """Give the block a folder that only this user can read, where the system keeps temporary files."""
+    with temporary_beside(Path(tempfile.gettempdir()) / "folder") as folder:
+        with explain_write_errors(folder):
+            folder.mkdir(0o700)
+        yield folder
 
 
 def remove_own_temporaries() -> None:

@@ -113,6 +113,7 @@ def test_a_run_whose_name_is_not_utf8(corpus: Path, tmp_path: Path, monkeypatch:
         ["train", corpus / "tiny.yaml", "--run", run],
         ["decode", run, source, "--output", tmp_path / "o\udcff"],
         ["show", "curves", run, "--output", page],
+        ["export", run, "--to", "ctranslate2", tmp_path / "e\udcff"],
     ):
         succeed(*command)
     assert not verify_run(run).unsound

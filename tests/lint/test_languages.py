@@ -1,8 +1,10 @@
 """Lines in the wrong language are found where they are put in, and none in clean text."""
 
 import random
+import tempfile
 
 import pytest
+from harness import files_up_to, in_order
 
 from translate.config.data import Direction
 from translate.lint.languages import find_wrong_sides
@@ -72,6 +74,13 @@ def test_a_text_of_the_other_side(some: Text, held_out: Text) -> None:
     assert not is_other_side(half, *some)
     assert not is_other_side([], *some)
     assert not is_other_side(held_out[1], some[0][:100], some[1][:100])  # too few to know the languages
+
+
+def test_without_room_for_the_data_of_the_languages_a_note_says_so(some: Text, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("py3langid.langid.IDENTIFIER", None)
+    with files_up_to(10_000):
+        [found] = find_wrong_sides("a", Direction("en", "de"), some, languages={"en", "de"})
+    assert found.severity == "note" and in_order(found.message, "a: ", tempfile.gettempdir(), "File too large")
 
 
 def test_text_says_which_language_it_is_in(some: Text) -> None:

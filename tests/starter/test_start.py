@@ -93,6 +93,22 @@ def test_init_writes_a_config_that_can_be_moved_and_changes_nothing_that_is_ther
     assert "leakage" not in {finding.name for finding in found.findings}
 
 
+def test_a_config_that_comes_meanwhile_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for code in ("de", "en"):
+        write_lines(Path(f"a.{code}"), corpus_lines(f"train.{code}")[:1000])
+    quick = check.dry_run
+
+    def write_other(*arguments: object, **options: object) -> object:
+        Path("de-en.yaml").write_text("other")
+        return quick(None)  # type: ignore[arg-type,call-arg]
+
+    monkeypatch.setattr(check, "dry_run", write_other)
+    told = run_command("init", "a.de", "a.en")
+    assert told.exit_code == 1 and in_order(told.stderr, "de-en.yaml: ", "File exists")
+    assert Path("de-en.yaml").read_text() == "other" and not Path("de-en").exists()
+
+
 def test_text_that_cannot_be_trained_on_is_no_success(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for code, other in (("de", "en"), ("en", "de")):

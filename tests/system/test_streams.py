@@ -36,6 +36,8 @@ SHELL: dict[str, str] = {  # by row of docs/bad-input.md; $T is the command, $RU
     "output-closed": '$T decode "$RUN" "$TEXT" >&-',
     "messages-full": '$T decode "$RUN" "$TEXT" 2> /dev/full > out; code=$?; test $(wc -l < out) = 5 && exit $code',
     "messages-closed": '$T decode "$RUN" "$TEXT" 2>&- > out; code=$?; test $(wc -l < out) = 5 && exit $code',
+    "output-no-temporary": 'ulimit -f 0; $T decode "$RUN" "$TEXT" | { test $(wc -l) = 5; }',
+    "figure-memory": 'ulimit -v 14000000; $T show curves "$RUN" --output a.png',
     "name-bytes": """$T decode "$RUN" "$(printf 'x\\377')\"""",
     "name-bytes-ascii": """LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0 $T decode "$RUN" "$(printf 'x\\377')\"""",
     "name-escape": """$T decode "$RUN" "$(printf 'x\\033[2J')\"""",
@@ -64,6 +66,8 @@ def translate(*arguments: Any, stdin: bytes = b"") -> str:
 def test_streams(folder: Path, bad_input_rows: dict[str, Any], tmp_path: Path, row_id: str) -> None:
     if "/dev/full" in SHELL[row_id] and not Path("/dev/full").exists():
         pytest.skip("needs /dev/full")
+    if row_id == "figure-memory":
+        pytest.importorskip("vl_convert", reason="the extra `pictures` is not installed")
     row = bad_input_rows[row_id]
     names = {"T": " ".join(COMMAND), "RUN": str(folder / "run"), "TEXT": str(folder / "lines.in")}
     shell = ["sh", "-c", f"exec 3> code; {SHELL[row_id]}"]
@@ -91,6 +95,34 @@ def test_a_signal_leaves_no_temporary_file(
     assert process.returncode == row.exit_code == 128 + number
     assert said.startswith("translate: ") and row.words[0] in said and said.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("row_id", SIGNALS)
+def test_a_signal_ends_the_program_of_a_score_and_removes_its_texts(
+    bad_input_rows: dict[str, Any], tmp_path: Path, row_id: str
+) -> None:
+    """With the processes that it has started: one of them writes as long as it runs."""
+    (tmp_path / "tmp").mkdir()
+    beat = tmp_path / "beat"
+    program = (
+        "from translate.cli.terminal.process import run_command_line\n"
+        "from translate.evaluation.programs import MetricProgram\n"
+        f"command = \"sh -c '(while echo >> {beat}; do sleep 0.05; done) & wait' {{hypothesis}}\"\n"
+        "program = MetricProgram.parse('slow=' + command, {})\n"
+        "run_command_line(lambda prog_name: program.run(['a'], ['b'], ['c']))\n"
+    )
+    environment = {**ENVIRONMENT, "TMPDIR": str(tmp_path / "tmp")}
+    with subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE, env=environment) as process:
+        while not beat.exists():
+            assert process.poll() is None
+            time.sleep(0.02)
+        assert list(tmp_path.glob("tmp/*/hypothesis.txt"))
+        process.send_signal(SIGNALS[row_id])
+    assert process.returncode == bad_input_rows[row_id].exit_code
+    assert list((tmp_path / "tmp").iterdir()) == []
+    beats = beat.stat().st_size
+    time.sleep(0.5)
+    assert beat.stat().st_size == beats
 
 
 def test_a_signal_is_never_lost() -> None:

@@ -163,7 +163,8 @@ class _SyntheticCorpus(NamedTuple):
         tokenizer = config.evaluation.bleu_tokenizer
         pairs = PairFormat(self.command == "backtranslate", self.nearest, references, tokenizer)
         depends_on = facts if self.nearest else dependencies
-        decoder = ShardedDecoder(translator, depends_on, "text", output=corpus, alignments=None, pairs=pairs)
+        is_new = not corpus.exists()
+        decoder = ShardedDecoder(translator, depends_on, "text", corpus, None, pairs=pairs, is_new=is_new)
         return DecodingJob(decoder, facts, num_lines, (Request(line) for line in lines))
 
     def finish(self, job: DecodingJob, counts: "ConditionCounts") -> None:
@@ -183,7 +184,8 @@ class _SyntheticCorpus(NamedTuple):
             "inputs": json.loads(job.facts["text"]),
             "corpus": {"file": self.corpus.name, "sha256": fingerprint(self.corpus)},
         }
-        write_text(self.output / "provenance.json", json.dumps(origin, indent=2, ensure_ascii=False) + "\n")
+        text = json.dumps(origin, indent=2, ensure_ascii=False) + "\n"
+        write_text(self.output / "provenance.json", text, is_new=True)
         values = ["kind: json", f"path: {dump_scalar(str(self.corpus.resolve()))}", "source_column: source"]
         values += ["target_column: target", *["source_tag: <bt>"] * is_reversed]
         languages, direction = translator.languages, translator.direction or Direction(UNKNOWN, UNKNOWN)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import torch
 
 from translate._version import package_versions
-from translate.atomic import atomic_write, is_temporary, open_output, write_error
+from translate.atomic import atomic_write, is_temporary, open_output, text_bytes, write_error
 from translate.decoding.output.formats import OutputFormat, format_translations
 from translate.decoding.request import OnFinished, Request, ignore_progress, read_buffers
 from translate.decoding.synthetic import PairFormat
@@ -54,6 +54,7 @@ class ShardedDecoder:
     output: Path
     alignments: Path | None  # where to write word alignments; None: nowhere
     pairs: PairFormat | None = None  # the output is a synthetic corpus; None: it is in the output format
+    is_new: bool = False  # the output never replaces a file
 
     @property
     def folder(self) -> Path:
@@ -144,8 +145,8 @@ class ShardedDecoder:
 
     def join_parts(self, fingerprints: Sequence[str]) -> ConditionCounts:
         """Join the parts of all blocks into the output, given the fingerprint of each."""
-        counts = ConditionCounts()
-        with open_output(self.alignments or Path(os.devnull)) as links, open_output(self.output) as lines:
+        counts, links_file = ConditionCounts(), self.alignments or Path(os.devnull)
+        with open_output(links_file) as links, open_output(self.output, is_new=self.is_new) as lines:
             for number, block_fingerprint in enumerate(fingerprints):
                 part = read_part(self.part_file(number), block_fingerprint)
                 if part is None:
@@ -155,8 +156,8 @@ class ShardedDecoder:
                         " share"
                     )
                 counts.update(part.counts)
-                lines.writelines(f"{line}\n".encode() for line in part.output)
-                links.writelines(f"{alignment}\n".encode() for alignment in part.alignments)
+                lines.writelines(text_bytes(f"{line}\n") for line in part.output)
+                links.writelines(text_bytes(f"{alignment}\n") for alignment in part.alignments)
         return counts
 
     def remove_parts(self) -> None:
@@ -174,7 +175,7 @@ def write_part(file: Path, block_fingerprint: str, part: OutputPart) -> None:
     """Write a part; its first line is a checksum of its content and of the fingerprint of its block."""
     content = json.dumps(part)
     with atomic_write(file) as opened:
-        opened.write(f"{fingerprint(block_fingerprint, content)}\n{content}".encode())
+        opened.write(text_bytes(f"{fingerprint(block_fingerprint, content)}\n{content}"))
 
 
 def is_part(file: Path) -> bool:

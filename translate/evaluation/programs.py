@@ -13,8 +13,6 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -24,8 +22,9 @@ import numpy as np
 from sacrebleu.metrics.base import Metric as SacreMetric
 from sacrebleu.metrics.base import Score
 
-from translate.atomic import write_text
+from translate.atomic import temporary_folder, write_text
 from translate.bars import show_progress
+from translate.children import run_program
 from translate.config.schema import EvaluationConfig
 from translate.data.text import in_one_line
 from translate.errors import InputError, RunError
@@ -101,25 +100,20 @@ class MetricProgram(NamedTuple):
         Raises:
             RunError: The program fails, or prints no number.
         """
-        with tempfile.TemporaryDirectory() as folder:
-            files = {field: Path(folder) / f"{field}.txt" for field in _FIELDS}
+        who = f"--metric {self.name}"
+        with temporary_folder() as folder:
+            files = {field: folder / f"{field}.txt" for field in _FIELDS}
             for file, lines in zip(files.values(), (sources, hypotheses, references), strict=True):
                 write_text(file, "".join(f"{in_one_line(line)}\n" for line in lines))
             command = [re.sub(r"\{(\w+)\}", lambda field: str(files[field[1]]), word) for word in self.command]
             try:
                 with show_progress(f"Scoring with {self.name}"):
-                    result = subprocess.run(
-                        command, capture_output=True, encoding="utf-8", errors="replace", stdin=subprocess.DEVNULL
-                    )
-            except OSError as error:  # a file that is not a program
-                raise RunError(f"--metric {self.name}: {command[0]} cannot be run: {error}") from error
-        who = f"--metric {self.name}: {self.command[0]}"
-        if result.returncode:
-            last = (result.stderr.strip() or result.stdout.strip() or "it printed nothing").rpartition("\n")[2]
-            raise RunError(f"{who} failed with exit code {result.returncode}: {last}")
-        lines = [line for line in result.stdout.splitlines() if _NUMBER.search(line)]
+                    output = run_program(command).decode(errors="replace")
+            except RunError as error:
+                raise RunError(f"{who}: {error}") from error
+        lines = [line for line in output.splitlines() if _NUMBER.search(line)]
         if not lines:
-            raise RunError(f"{who} printed no number, but: {result.stdout[:200]!r}")
+            raise RunError(f"{who}: {command[0]} printed no number, but: {output[:200]!r}")
         last_numbers = (_NUMBER.findall(line)[-1] for line in lines)
         numbers = [math.nan if "," in number else float(number) for number in last_numbers]  # 0,85 may be two columns
         scores = ProgramScores(numbers[-1], numbers[:-1] if len(numbers) == len(hypotheses) + 1 else [])
@@ -127,7 +121,9 @@ class MetricProgram(NamedTuple):
             scores = ProgramScores(float(np.mean(numbers)), numbers)
         if not np.isfinite([scores.score, *scores.of_lines]).all():
             unreadable = [line for line, number in zip(lines, numbers, strict=True) if not math.isfinite(number)]
-            raise RunError(f"{who} printed {unreadable[-1]!r}, which should end with a number such as 0.85")
+            raise RunError(
+                f"{who}: {command[0]} printed {unreadable[-1]!r}, which should end with a number such as 0.85"
+            )
         return scores
 
     @property

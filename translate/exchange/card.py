@@ -12,6 +12,7 @@ import jinja2
 import yaml
 
 from translate._version import __version__
+from translate.atomic import write_text
 from translate.config.data import DataConfig, HubCorpus, corpus_title
 from translate.config.decoding import DecodingConfig
 from translate.config.languages import Languages
@@ -105,7 +106,7 @@ def write_card(
         decimals=decimals,
         command=shlex.join(description.command),
     )
-    (directory / "README.md").write_text(card, encoding="utf-8", newline="\n")
+    write_text(directory / "README.md", card)
 
 
 def _describe_header(

@@ -6,7 +6,6 @@ CTranslate2 reads these files too, and computes the reference numbers for ours.
 import functools
 import json
 import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path, PureWindowsPath
 from typing import Any
@@ -17,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from translate.atomic import temporary_folder, write_text
 from translate.config.yaml import parse_yaml
 from translate.data.tokenizer import UNK_ID, Tokenizers
 from translate.decoding.agreement import probe
@@ -169,18 +169,18 @@ def _check(
 ) -> None:
     """Compare log-probabilities with CTranslate2's, and subwords with the original SentencePiece models'."""
     probes = probe(model, position_limit=None)
-    with tempfile.TemporaryDirectory() as temporary:
-        converted, files, sides = Path(temporary, "converted"), [], []
+    with temporary_folder() as temporary:
+        converted, files, sides = temporary / "converted", [], []
         for side, vocabulary in enumerate(vocabularies):  # subwords are named by numbers, which YAML cannot misread
             names = [str(token) for token in range(len(vocabulary.subwords))]
             names[vocabulary.unk], names[vocabulary.eos] = _SYMBOLS
-            files.append(Path(temporary, f"{side}.yml"))
-            files[side].write_text("".join(f"{name}: {token}\n" for token, name in enumerate(names)))
+            files.append(temporary / f"{side}.yml")
+            write_text(files[side], "".join(f"{name}: {token}\n" for token, name in enumerate(names)))
             sides.append([[names[vocabulary.rows[token]] for token in pair[side]] for pair in probes.pairs])
         converter = import_extra("ctranslate2").converters.MarianConverter(str(file), list(map(str, files)))
         converter.convert(str(converted))
         settings = converted / "config.json"
-        settings.write_text(json.dumps(json.loads(settings.read_bytes()) | {"layer_norm_epsilon": _NORM_EPSILON}))
+        write_text(settings, json.dumps(json.loads(settings.read_bytes()) | {"layer_norm_epsilon": _NORM_EPSILON}))
         check_scores(load_in_fp32(converted), probes, sides, made="imported")
     for side, tokenizer in enumerate((tokenizers.source, tokenizers.target)):
         original = sentencepiece.SentencePieceProcessor(model_proto=read_input(spms[side]))

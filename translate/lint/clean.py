@@ -16,7 +16,7 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from translate.atomic import atomic_folder, open_output, text_bytes
+from translate.atomic import atomic_folder, open_output, text_bytes, write_text
 from translate.bars import show_progress
 from translate.config.data import Corpus, TextCorpus, WeightedCorpus, without_reverse
 from translate.config.languages import Languages
@@ -89,7 +89,7 @@ def clean(loaded: LoadedConfig, output: Path, rules: Sequence[str]) -> list[Clea
             suspects = tuple(inspection.list_suspects(survey, removed))
             num_kept = int((by_pair == len(rules)).sum())
             reports.append(CleanedCorpus(survey.key, survey.corpus.name, len(by_pair), num_kept, suspects))
-        (folder / "config.yaml").write_bytes(text_bytes(_config(loaded, written)))
+        write_text(folder / "config.yaml", _config(loaded, written))
     return reports
 
 

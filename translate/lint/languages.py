@@ -1,5 +1,6 @@
 """The languages of corpora: learnt from the text itself for single lines, and identified by name for whole sides."""
 
+import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -51,7 +52,12 @@ def find_wrong_sides(
     hint = "swap its sides, or correct its source_language and target_language"
     for name, code, lines in zip(("source", "target"), direction, sides, strict=True):
         text = "\n".join(lines[:: max(1, len(lines) // _IDENTIFIED_LINES)])
-        scores = dict(py3langid.rank(text)) if len(text) >= _IDENTIFIED_CHARACTERS else {}
+        try:
+            scores = dict(py3langid.rank(text)) if len(text) >= _IDENTIFIED_CHARACTERS else {}
+        except OSError as error:  # py3langid unpacks its model into a temporary file
+            message = f"{key}: its languages are not checked: {tempfile.gettempdir()}: {error.strerror or error}"
+            yield Finding("note", "languages_unchecked", message, "set TMPDIR to a folder with 70 MB of free space")
+            return
         found, own = max(scores, key=scores.__getitem__, default=None), find_language(code, scores, or_wider=True)
         if found and own and scores[found] - scores[own] > _CLEARLY * len(text):
             is_ours = found in {find_language(language, scores, or_wider=True) for language in languages}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from translate.atomic import remove_leftovers, write_error
+from translate.atomic import remember_folder, remove_leftovers, text_bytes, write_error
 from translate.errors import InputError, RunError
 from translate.files import FileError, read_input
 from translate.runs.directory import LOCK_MARK, RunDirectory, is_lock_file
@@ -33,7 +33,9 @@ def hold_lock(file: Path, *, busy: str) -> Iterator[None]:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         lock.acquire(blocking=False)
-        file.write_text(f"{LOCK_MARK}process {os.getpid()} on {platform.node() or 'this machine'}\n", encoding="utf-8")
+        remember_folder(file.parent)
+        holder = f"{LOCK_MARK}process {os.getpid()} on {platform.node() or 'this machine'}\n"
+        file.write_bytes(text_bytes(holder))  # in place, because the lock is on this very file
         remove_leftovers(file.parent)
     except Timeout:
         holder = ""

@@ -6,6 +6,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from translate.atomic import remember_folder
 from translate.config.languages import Languages
 from translate.config.load import read_resolved_config
 from translate.config.schema import Config
@@ -54,6 +55,7 @@ class SavedRun:
     def description(self) -> Description:
         """The content of `run.json`."""
         check_holds_run(self.path)
+        remember_folder(self.path)
         for part in self.files.parts():
             check_inside(part, self.path)
         content = read_input(self.files.description)

@@ -18,6 +18,7 @@ from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException as HTTPError
 
 from translate._version import __version__
+from translate.atomic import text_bytes
 from translate.decoding.output.flags import FLAGS
 from translate.errors import InputError, RunError
 from translate.server import compatibility, schema
@@ -211,4 +212,4 @@ async def _events(model: ServedModel, job: Job) -> AsyncIterator[bytes]:
 
 
 def _event(name: str, data: dict[str, Any]) -> bytes:
-    return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n".encode()
+    return text_bytes(f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n")

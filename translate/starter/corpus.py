@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
-from translate.atomic import atomic_write
+from translate.atomic import atomic_write, text_bytes
 from translate.config.data import LANGUAGE_CODE, Corpus, Direction, HubCorpus, TextCorpus
 from translate.data.corpora import ParallelCorpus, read_corpus
 from translate.data.filtering import find_new, hash_lines, hash_pairs
@@ -213,4 +213,4 @@ def write_split(split: Split, corpora: Mapping[str, ParallelCorpus], folder: Pat
         is_in[pairs] = True
         for code, side in zip(direction, corpus[1:3], strict=True):
             with atomic_write(folder / f"{name}.{code}") as file:
-                file.writelines(f"{_BREAKS.sub(' ', line)}\n".encode() for line in compress(side, is_in))
+                file.writelines(text_bytes(f"{_BREAKS.sub(' ', line)}\n") for line in compress(side, is_in))

@@ -79,5 +79,5 @@ def start(source: str, target: Path | None, *, name: str | None, from_: str | No
     with atomic_folder(folder) as temporary:
         write_split(split, corpora, temporary, direction)
         found = propose_config(direction, name=name, folder=temporary)
-    write_text(config, found.text)
+        write_text(config, found.text, is_new=True)
     return Starter(config, folder, direction, len(corpora["train"].sources), split, found.preset, found.report)

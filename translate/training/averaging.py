@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 from torch import Tensor
 
-from translate.atomic import open_append
+from translate.atomic import explain_write_errors, open_append, text_bytes
 from translate.bars import show_progress
 from translate.data.corpora import ParallelCorpus
 from translate.distributed.process_group import SINGLE_PROCESS, World
@@ -94,8 +94,8 @@ def average_run(
         )
         if chosen.is_average and not is_dry_run:
             write_average(files, chosen.checkpoints, loaded.model)
-            with open_append(files.metrics) as file:
-                file.write(f"{json.dumps(chosen.to_record(step=max(progress.step, *chosen.steps)))}\n".encode())
+            with explain_write_errors(files.metrics), open_append(files.metrics) as file:
+                file.write(text_bytes(json.dumps(chosen.to_record(step=max(progress.step, *chosen.steps))) + "\n"))
     return chosen
 
 

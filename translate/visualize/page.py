@@ -14,7 +14,8 @@ from typing import Any, Literal, NamedTuple
 from translate.atomic import open_output
 from translate.data.tokenizer import SPACE
 from translate.errors import InputError, import_extra
-from translate.visualize.charts import chart_specs, place_labels, theme
+from translate.visualize.charts import chart_specs, theme
+from translate.visualize.drawing import draw
 from translate.visualize.panels import Curves, Matrix, Picture, Points, Table, printable
 
 logger = logging.getLogger(__name__)
@@ -101,7 +102,7 @@ def draw_figure(picture: Picture, *, format: Literal["png", "svg"], dots_per_inc
     Raises:
         InputError: The picture has more cells than a figure can have, or the extra `pictures` is not installed.
     """
-    vl_convert = import_extra("vl_convert", needed_by=f"a picture in .{format}", instead="write an HTML page")
+    import_extra("vl_convert", needed_by=f"a picture in .{format}", instead="write an HTML page")
     cells = sum(len(panel.rows) * len(panel.columns) for panel in picture.panels if isinstance(panel, Matrix))
     if cells > _MOST_CELLS:
         raise InputError(
@@ -137,15 +138,14 @@ def draw_figure(picture: Picture, *, format: Literal["png", "svg"], dots_per_inc
         "padding": 12,
     }
     # vl-convert's fonts do not have SentencePiece's mark of a space.
-    vega = vl_convert.vegalite_to_vega(json.dumps(sheet, ensure_ascii=False).replace(SPACE, "_"))
-    place_labels(vega)
+    specification = json.dumps(sheet, ensure_ascii=False).replace(SPACE, "_")
     if format == "png":
         area = sum((chart["width"] + 90) * (chart["height"] + 120) for chart in charts)
         dots = min(dots_per_inch, int(72 * (_MOST_DOTS / area) ** 0.5))
         if dots < dots_per_inch:
             logger.warning(f"the figure is large: {dots} dots per inch instead of {dots_per_inch}")
-        return bytes(vl_convert.vega_to_png(vega, ppi=dots, allowed_base_urls=[]))
-    svg = vl_convert.vega_to_svg(vega, allowed_base_urls=[])
+        return draw(specification, format="png", ppi=dots)
+    svg = draw(specification, format="svg").decode()
     names: dict[str, str] = {}  # vl-convert numbers them across figures
     return re.sub(
         r"\b(clip|gradient_)\d+\b", lambda match: names.setdefault(match[0], f"{match[1]}{len(names)}"), svg

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import typer
 
+from translate.atomic import open_output, text_bytes
 from translate.cli.terminal.console import is_terminal, without_bar
 from translate.errors import InputError
 from translate.files import check_output, open_standard_input
@@ -133,17 +134,15 @@ def write_lines(lines: Iterable[str], output: Path | None, *, end: str = "\n") -
     is_shown = is_terminal(sys.stdout)
     for line in map(escaped, lines) if is_shown else lines:
         with without_bar() if is_shown else contextlib.nullcontext():
-            sys.stdout.buffer.write(f"{line}{end}".encode())
+            sys.stdout.buffer.write(text_bytes(f"{line}{end}"))
             sys.stdout.buffer.flush()
 
 
 @contextlib.contextmanager
 def open_line_output(path: Path, *, end: str = "\n") -> Iterator[Callable[[str], object]]:
     """Open a file for lines, as `open_output` does."""
-    from translate.atomic import open_output
-
     with open_output(path) as file:
-        yield lambda line: file.write(f"{line}{end}".encode())
+        yield lambda line: file.write(text_bytes(f"{line}{end}"))
 
 
 def print_json(document: Mapping[str, Any]) -> None:

@@ -115,14 +115,16 @@ def _open_standard_streams() -> None:
 
 
 def _end_by_signals() -> None:
-    """Remove temporary files before SIGTERM or SIGHUP ends the process.
+    """End the programs that a command runs, and remove temporary files, before SIGTERM or SIGHUP ends the process.
 
     The handler raises no exception, because a library could catch it. A signal that is ignored, as under `nohup`, stays
     ignored. Processes that work together keep the default: one that waits for another would never run its handler.
     """
     from translate.atomic import remove_own_temporaries
+    from translate.children import end_programs
 
     def end(number: int, frame: FrameType | None) -> NoReturn:
+        end_programs()
         remove_own_temporaries()
         with contextlib.suppress(OSError):
             os.write(2, f"translate: stopped by {signal.Signals(number).name}\n".encode())

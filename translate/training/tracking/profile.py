@@ -11,6 +11,8 @@ import torch
 from torch._C._profiler import _ExperimentalConfig
 from torch.profiler import ProfilerActivity, profile, schedule, supported_activities
 
+from translate.atomic import write_text
+from translate.errors import RunError
 from translate.model.device import is_asynchronous
 
 logger = logging.getLogger(__name__)
@@ -51,10 +53,10 @@ def profile_steps(steps: Iterator[T], directory: Path, *, device: torch.device, 
     sort_by = "self_device_time_total" if is_asynchronous(device) else "self_cpu_time_total"
     try:
         directory.mkdir(exist_ok=True)
-        table.write_text(profiler.key_averages().table(sort_by=sort_by), encoding="utf-8")
+        write_text(table, profiler.key_averages().table(sort_by=sort_by))
         profiler.export_chrome_trace(str(trace))
         logger.info("Profile of steps %d to %d: %s; %s is for https://ui.perfetto.dev", first, last, table, trace)
-    except OSError as error:  # does not stop training
+    except (OSError, RunError) as error:  # does not stop training
         logger.warning("The profile cannot be written: %s", error)
     del profiler  # and everything that it has recorded
     yield from steps

@@ -11,7 +11,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from translate.atomic import atomic_write, explain_write_errors, open_append
+from translate.atomic import atomic_write, explain_write_errors, open_append, text_bytes
 from translate.bars import Advance, show_progress
 from translate.config.schema import Config
 from translate.runs.directory import RunDirectory
@@ -83,7 +83,7 @@ class Recorder:
         The kind is train, validation, validation/NAME, average or evaluation.
         """
         if self._file is not None and self._trackers is not None:
-            line = json.dumps(record, ensure_ascii=False).encode() + b"\n"
+            line = text_bytes(json.dumps(record, ensure_ascii=False) + "\n")
             with explain_write_errors(self._path):
                 while line:
                     line = line[self._file.write(line) :]

@@ -1,0 +1,62 @@
+"""Programs that a command runs: they end when the command does, and the death of one is an error with a reason."""
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+
+from translate.errors import RunError
+
+_running: list[subprocess.Popen[bytes]] = []
+
+
+def run_program(command: Sequence[str], *, content: bytes = b"", environment: Mapping[str, str] | None = None) -> bytes:
+    """Run a program with `content` as its standard input, and return what it prints.
+
+    The program leads a session of its own, so that all processes that it starts can be ended with it.
+
+    Raises:
+        RunError: It cannot be started, is ended by a signal, or fails; the message has the last line that it printed.
+    """
+    try:
+        program = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            start_new_session=True,
+        )
+    except OSError as error:  # such as a file that is not a program
+        raise RunError(f"{command[0]} cannot be run: {error.strerror or error}") from error
+    with program:
+        _running.append(program)
+        try:
+            output, errors = program.communicate(content)
+        except BaseException:
+            _end(program)
+            raise
+        finally:
+            _running.remove(program)
+    if (code := program.returncode) < 0:
+        raise RunError(f"{command[0]} was ended by {signal.Signals(-code).name}")
+    if code:
+        printed = (errors.strip() or output.strip() or b"it printed nothing").decode(errors="replace")
+        raise RunError(f"{command[0]} failed with exit code {code}: {printed.splitlines()[-1]}")
+    return output
+
+
+def end_programs() -> None:
+    """End the programs that this process is running."""
+    for program in _running:
+        _end(program)
+
+
+def _end(program: subprocess.Popen[bytes]) -> None:
+    """Kill a program and the processes that it has started."""
+    with contextlib.suppress(OSError):  # it has ended
+        if os.name == "posix":
+            os.killpg(program.pid, signal.SIGKILL)
+        else:
+            program.kill()
