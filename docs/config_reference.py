@@ -19,7 +19,8 @@ Made from the code by `make docs`: change the field in `translate/config/`, not 
 
 A config is a YAML file with the sections below; `translate train FILE key=value` overrides single keys, such as
 `model.d_model=256`. Every key has a default, except where none is given. A config may begin with `extends: NAME`, the
-path or preset name of another config, which gives the values that are left out, except its `name`. A relative path is
+preset name or path of another config, which gives the values that are left out, except its `name`. A bare name, such as
+`demo`, is a preset; a path has a slash or a suffix, such as `./demo` or `demo.yaml`. A relative path is
 looked up in `data.root`, then in the folder of the config that names it, then in the working directory. `translate
 config show` prints the resolved config with the source of each value, and with `--describe` the meaning of each key;
 `translate config schema` prints a JSON Schema for editors.
@@ -28,7 +29,7 @@ config show` prints the resolved config with the source of each value, and with 
 
 ```yaml
 # mine.yaml
-extends: multi30k.yaml      # start from a preset: its model and its training settings
+extends: multi30k           # start from a preset: its model and its training settings
 data:
   train: [{kind: text, source: train.de, target: train.en}]
   validation: {kind: text, source: valid.de, target: valid.en}

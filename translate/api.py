@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from translate.config.load import is_run, load_config
+from translate.config.load import as_path, load_config, names_run
 from translate.config.schema import Config
 from translate.decoding import Translator
 from translate.decoding.loading import load_own_translator, load_translator
@@ -109,7 +109,8 @@ def train(
     another than its default.
 
     Args:
-        config: The name of a preset, the path of a config file, or the content of such a file; to resume, also a run.
+        config: The name of a preset, the path of a config file, or the content of such a file; to resume, also the
+            path of a run. A bare name, such as `"demo"`, is a preset; a path has a slash or a suffix, or is a `Path`.
         run: The directory of the run; None: runs/NAME, or the run that is given as the config.
         overrides: Values that replace the config's, by dotted key, such as `{"training.max_steps": 200}`.
         resume: Continue the run in that directory; if there is none yet, start one.
@@ -125,10 +126,11 @@ def train(
     from translate.training import train as train_run
 
     given = _given_values(config) if isinstance(config, Config) else config
-    given = given if isinstance(given, Mapping) else os.path.expanduser(given)
+    if isinstance(given, str | PathLike):
+        given = os.path.expanduser(given if isinstance(given, str) else as_path(given))
     with _printed_log():
         loaded = load_config(given, overrides or {}, require_files=True).config
-        named = Path(given) if isinstance(given, str) and is_run(given) else Path("runs") / loaded.name
+        named = Path(given) if isinstance(given, str) and names_run(given) else Path("runs") / loaded.name
         directory = named if run is None else Path(os.path.expanduser(run))
         values = json.dumps([given, fspath(directory), overrides], default=_plain, ensure_ascii=False)
         call = f"translate.train with config, run, overrides: {values}"

@@ -255,7 +255,6 @@ BEST, NOT_BEST = "checkpoints/best.safetensors", "checkpoints/[lp]*.safetensors"
 CALLS: dict[str, Call] = {
     **{row: Call("config show bad.yaml", files={"bad.yaml": text}) for row, text in CONFIGS.items()},
     **{row: Call("config show bad.yaml", override, files={"bad.yaml": ""}) for row, override in OVERRIDES.items()},
-    "override-twice": train("training.max_steps=1", "training.max_steps=2"),
     **{row: train(*overrides) for row, overrides in TRAINED.items()},
     **{row: corpus_files(*files) for row, files in CORPORA.items()},
     **{row: table(*file, streaming=row.startswith("stream")) for row, file in TABLES.items()},

@@ -36,7 +36,7 @@ def test_a_run_is_continued_by_itself_and_by_its_config_alike(corpus: Path, copi
     Path("elsewhere").mkdir()
     for command in (
         [corpus / "tiny.yaml", "--run", other],
-        ["copy", "--run-dir", "elsewhere/../copy", "training.save_every=1000"],
+        ["./copy", "--run-dir", "elsewhere/../copy", "training.save_every=1000"],
     ):
         result = succeed("train", *command, *steps)
         assert in_order(result.stderr, "step 3", "6 steps"), result.stderr
@@ -49,8 +49,8 @@ def test_a_run_is_continued_by_itself_and_by_its_config_alike(corpus: Path, copi
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], ["copy", "translate train copy --resume"]),
-        (["training.max_steps=9"], ["copy", "translate train copy --resume"]),
+        ([], ["./copy", "translate train ./copy --resume"]),
+        (["training.max_steps=9"], ["./copy", "translate train ./copy --resume"]),
         (["--run", "new", "--resume"], ["copy", "--run new", "translate train copy/config.yaml --run new"]),
         (["--resume", "model.d_model=16"], ["copy", "model.d_model"]),
         (["--resume", "data.train.0.source=no.de"], ["data.train.0.source = no.de", "command line"]),
@@ -58,19 +58,19 @@ def test_a_run_is_continued_by_itself_and_by_its_config_alike(corpus: Path, copi
 )
 def test_what_a_run_in_place_of_a_config_refuses(copied: Path, arguments: list[str], words: list[str]) -> None:
     before = (copied / "config.yaml").read_bytes()
-    result = translate("train", "copy", *arguments)
+    result = translate("train", "./copy", *arguments)
     assert result.exit_code == 2 and in_order(result.stderr, "translate: ", *words), result.stderr
     assert (copied / "config.yaml").read_bytes() == before and not Path("new").exists()
 
 
-def test_a_run_comes_before_a_preset_of_its_name(copied: Path) -> None:
+def test_a_run_with_the_name_of_a_preset_is_a_path(copied: Path) -> None:
     copied.rename("demo")
-    result = translate("train", "demo")
-    assert result.exit_code == 2 and in_order(result.stderr, "translate train demo --resume", "demo.yaml")
-    assert "name: tiny\n" in Path("demo/config.yaml").read_text()
-    Path("multi30k").mkdir()  # not a run
-    for name, config in {"demo": "tiny", "demo.yaml": "demo", "multi30k": "multi30k"}.items():
-        assert translate("config", "show", name).stdout.startswith(f"name: {config} ")
+    result = translate("train", "./demo")
+    assert result.exit_code == 2 and "translate train ./demo --resume" in result.stderr
+    for name, config in {"demo": "demo", "./demo": "tiny"}.items():
+        shown = translate("config", "show", name)
+        assert shown.stdout.startswith(f"name: {config} ")
+        assert ("demo is the preset; for what is here, write ./demo" in shown.stderr) == (name == "demo")
 
 
 def test_an_interrupted_training_says_how_to_continue(
@@ -141,4 +141,4 @@ def test_errors_of_the_check_end_it_before_anything_is_written(
     assert not list(tmp_path.rglob("run.json"))
     assert finding in succeed("train", *given, "--ignore-errors").stderr
     assert re.sub(r"(?m)^\S+ ", "", Path("new/log.txt").read_text()).count(finding) == 1
-    assert "Data and settings" not in translate("train", "new", "--resume", "training.max_steps=2").stderr
+    assert "Data and settings" not in translate("train", "./new", "--resume", "training.max_steps=2").stderr

@@ -116,6 +116,12 @@ def test_corpora_in_both_directions_are_looked_for_where_each_was_named(tmp_path
     assert [*back.config.data.corpora("validation")] == ["data.validation"]
 
 
+def test_of_an_override_that_is_given_twice_the_last_counts(caplog: pytest.LogCaptureFixture) -> None:
+    assert load("training.seed=3", "training.max_steps=5", "training.seed=4").config.training.seed == 4
+    (message,) = caplog.messages
+    assert "training.seed" in message and "several times" in message
+
+
 def test_a_corpus_of_another_kind_takes_the_old_ones_place() -> None:
     corpus = "{kind: hub, dataset: d, split: train, source_column: de, target_column: en}"
     expected = HubCorpus(dataset="d", split="train", source_column="de", target_column="en")
@@ -161,7 +167,9 @@ def test_a_cycle_and_a_missing_base(error: Error) -> None:
     Path("b.yaml").write_text("extends: a.yaml")
     assert in_order(error(name="a.yaml"), "b.yaml:1: ", "a.yaml → b.yaml → a.yaml")
     Path("c.yaml").write_text("extends: none.yaml")
-    assert in_order(error(name="c.yaml"), "c.yaml:1: extends none.yaml: ", "preset none", ", ".join(preset_names()))
+    assert in_order(
+        error(name="c.yaml"), "c.yaml:1: extends none.yaml: ", "looked for none.yaml", ", ".join(preset_names())
+    )
     Path("d.yaml").write_text("extends: [a.yaml, b.yaml]")
     assert in_order(error(name="d.yaml"), "d.yaml:1: extends ", '["a.yaml", "b.yaml"]')
 

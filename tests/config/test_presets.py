@@ -4,12 +4,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from harness import in_order
 
 from translate.config.languages import Languages
-from translate.config.load import find_config, load_config
+from translate.config.load import find_config, load_config, names_run
 from translate.config.show import describe_presets
 from translate.config.yaml import preset_names, presets_directory
 from translate.data.tokenizer import PAD_ID
+from translate.errors import InputError
 from translate.model import Transformer
 
 
@@ -38,14 +40,35 @@ def test_the_table_of_presets_has_the_numbers_of_the_docs() -> None:
     assert len(found) == 6 and "94.45" in pages[1]
 
 
-def test_a_file_of_that_name_goes_before_the_preset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bare_name_is_a_preset_and_a_path_has_a_slash_or_a_suffix(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in ("demo", "demo.yaml"):
-        assert find_config(name) == presets_directory() / "demo.yaml"
-    Path("demo.yaml").touch()
-    Path("multi30k").mkdir()
+    Path("multi30k").mkdir()  # neither a run nor a file
+    for name in ("demo", "multi30k"):
+        assert find_config(name) == find_config(name, beside=tmp_path) == presets_directory() / f"{name}.yaml"
+    with pytest.raises(InputError, match="looked for demo.yaml; .* did you mean demo"):
+        find_config("demo.yaml")
+    assert not caplog.records
+    for name in ("demo.yaml", "demo/run.json", "demo/config.yaml", "mine/run.json", "mine/config.yaml"):
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).touch()
     assert find_config("demo.yaml") == Path("demo.yaml")
-    assert find_config("multi30k") == presets_directory() / "multi30k.yaml"
+    for name in ("./demo", "demo/", str(tmp_path / "demo")):
+        assert find_config(name).resolve() == tmp_path / "demo/config.yaml" and names_run(name)
+    with pytest.raises(InputError, match="no preset 'mine' .* did you mean ./mine"):
+        find_config("mine")
+    assert not caplog.records
+    assert find_config("demo") == presets_directory() / "demo.yaml" and not names_run("demo")
+    assert in_order(caplog.messages[0], "demo is the preset", "./demo or demo.yaml")
+    assert find_config("demo", beside=tmp_path) == presets_directory() / "demo.yaml"
+    assert in_order(caplog.messages[1], "demo is the preset", str(tmp_path / "demo"))
+    Path("one.yaml").write_text("extends: demo\n")
+    for config in ("demo", "one.yaml", {"extends": "demo"}):
+        assert load_config(config).config.model == load_config(str(presets_directory() / "demo.yaml")).config.model
+    assert len(caplog.messages) == 5
+    Path("demo/config.yaml").write_text("name: mine\n")
+    assert load_config({"extends": Path("demo")}).config.name == "mine"  # a path is never a preset
 
 
 def test_the_other_direction_swaps_languages_and_columns_only() -> None:

@@ -87,6 +87,8 @@ def verify(run: RunArgument, as_json: JsonOption = False) -> None:
 
 
 def _facts(found: "RunSummary") -> Iterator[tuple[str, str]]:
+    from translate.config.load import as_path
+
     size = "no weights yet" if found.num_parameters is None else f"{found.num_parameters:,} parameters"
     yield "languages", ", ".join(found.languages) or "chosen for each text"
     yield "data", "; ".join(found.data) or "none of its own"
@@ -101,7 +103,7 @@ def _facts(found: "RunSummary") -> Iterator[tuple[str, str]]:
     for name, bleu in found.test_bleu.items():
         yield "test", f"BLEU {bleu:.2f} on {name}"
     yield "created", f"{found.created[:10]} by translate {found.version}: {shlex.join(found.command)}"
-    hint = f": translate train {shlex.quote(found.run)} --resume" if found.state == "can be resumed" else ""
+    hint = f": translate train {shlex.quote(as_path(found.run))} --resume" if found.state == "can be resumed" else ""
     yield "state", f"{found.state}{hint}"
 
 

@@ -33,8 +33,8 @@ def train(
 
     The data and settings are checked first; errors end the command with exit code 2, before anything is written.
 
-    To continue a run, give its directory instead of a config, and --resume. A run takes precedence over a preset with
-    the same name; demo.yaml is always the preset.
+    To continue a run, give its directory instead of a config, and --resume. A bare name, such as demo, is a preset; a
+    path has a slash or a suffix, such as runs/demo, ./demo or demo.yaml.
 
     Examples:
       translate train demo
@@ -44,7 +44,7 @@ def train(
       translate train mine.yaml training.initialize_from=runs/wide
       translate train demo training.max_steps=30 --profile
     """
-    from translate.config.load import load_config
+    from translate.config.load import as_path, load_config
     from translate.runs.directory import check_holds_no_run
 
     def read() -> tuple[Path, "Config"]:
@@ -75,7 +75,7 @@ def train(
         inspect = functools.partial(log_findings, ignore_errors=ignore_errors)
         train_run(loaded, directory, resume=resume, command=command, profile=profile, inspect=inspect)
     except StoppedBySignal as stop:
-        short = shlex.join(["translate", "train", str(directory), "--resume"])
+        short = shlex.join(["translate", "train", as_path(directory), "--resume"])
         fail_interrupted(stop, f", and saved. Continue{'' if is_alone() else ' under torchrun'} with: {short}")
     except KeyboardInterrupt as error:
         again = shlex.join([*command, *([] if resume else ["--resume"])])  # perhaps there is no run yet
@@ -88,16 +88,14 @@ def _find_run(config: str, run: str | None, *, resume: bool) -> Path | None:
     Raises:
         InputError: A run was given without --resume, or the two differ.
     """
-    from translate.config.load import is_run
-    from translate.config.yaml import preset_names
+    from translate.config.load import names_run
 
-    if not is_run(config):
+    if not names_run(config):
         return None if run is None else Path(run)
     named = Path(config)
     if run is not None and os.path.realpath(run) != os.path.realpath(named):
         begin = f"translate train {named / 'config.yaml'} --run {run}"
         raise InputError(f"{named} is a run, and --run {run} is another: leave out --run, or start a new run: {begin}")
     if not resume:
-        preset = f"; the preset is {config}.yaml" if config in preset_names() else ""
-        raise InputError(f"{named} is a run: continue it with `translate train {named} --resume`{preset}")
+        raise InputError(f"{config} is a run: continue it with `translate train {config} --resume`")
     return named

@@ -32,6 +32,7 @@ from translate.nearest import did_you_mean, nearest, nearest_paths
 
 logger = logging.getLogger(__name__)
 
+_BARE_NAME = re.compile(r"[\w-]+")  # of a preset; a path has a slash or a suffix
 _INDEX = re.compile(r"-?\d+")  # of a list; a negative one is an error
 _DOTTED_KEY = re.compile(r"[\w-]{1,100}(\.[\w-]{1,100}){0,9}")  # no section is deeper, and no key longer
 
@@ -70,16 +71,16 @@ def load_config(
     base = config if isinstance(config, str) else values.pop("extends", None)
     if not isinstance(base, str | os.PathLike | None):
         raise InputError(f"{place}: extends takes the path or name of one config, not {base!r}")
-    path = Path("run") if base is None else find_config(os.fspath(base))
+    path = Path("run") if base is None else find_config(base if isinstance(base, str) else as_path(base))
     document = Document({}, {}) if base is None else _read_extended(path, ())
     given, texts = (overrides, ()) if isinstance(overrides, Mapping) else ({}, overrides)
     for key, value in (*values.items(), *given.items()):
         _apply_override(document, str(key), value, place=place)
-    parsed = [*map(_parse_override, texts)]
-    keys = [key for key, _ in parsed]
-    if twice := next((key for key in keys if keys.count(key) > 1), None):
-        raise InputError(f"{twice} is given {keys.count(twice)} times on the command line: give it once")
-    for key, value in parsed:
+    seen = set[str]()
+    for key, value in map(_parse_override, texts):
+        if key in seen:
+            logger.warning(f"{key} is given several times on the command line, and the last value counts")
+        seen.add(key)
         _apply_override(document, key, value)
     document.values.setdefault("name", re.sub(r"[^\w.-]+", "-", path.stem).lstrip(".-") or "run")
     _inherit_from_run(document, required=require_files)
@@ -253,11 +254,22 @@ def is_run(name: str) -> bool:
     return bool(name) and os.path.isfile(os.path.join(os.path.expanduser(name), "run.json"))
 
 
+def names_run(name: str) -> bool:
+    """Whether a name in place of a config is the path of a run; a bare name is a preset, also next to such a run."""
+    return not _BARE_NAME.fullmatch(name) and is_run(name)
+
+
+def as_path(path: str | os.PathLike[str]) -> str:
+    """The name of a config for its path, which is never a preset's: `./demo` for the path `demo`."""
+    return os.path.join(os.curdir, path) if _BARE_NAME.fullmatch(os.fspath(path)) else os.fspath(path)
+
+
 def find_config(name: str, *, beside: Path | None = None) -> Path:
-    """Find a config file by its path, by a run directory (for its resolved config), or by a preset name.
+    """Find a config file by a preset name, by its path, or by a run directory (for its resolved config).
 
     Args:
-        name: Such as `configs/demo.yaml`, `demo.yaml`, `runs/demo` or `demo`; a run precedes a preset of its name.
+        name: `demo` is a preset; `demo.yaml`, `./demo` and `runs/demo` are paths. If something here has the name of a
+            preset, a warning says so.
         beside: Folder of the config that extends this one, from which a relative path starts; None: the working
             directory.
 
@@ -265,19 +277,27 @@ def find_config(name: str, *, beside: Path | None = None) -> Path:
         InputError: There is no such file or preset; the message lists the places and the presets.
     """
     path = Path(os.path.expanduser(name))
-    candidates = [path if beside is None else beside / path]
-    if name and path.parent == Path("."):
-        candidates.append(presets_directory() / (name if path.suffix in {".yaml", ".yml"} else f"{name}.yaml"))
-    if name and is_run(str(candidates[0])):
-        return candidates[0] / "config.yaml"
-    for candidate in candidates:
-        if os.path.exists(candidate) and not os.path.isdir(candidate):  # it may be a pipe
-            return candidate
-    looked = ", ".join(dict.fromkeys(shown_path(candidate) for candidate in candidates))
-    similar = [found for found in nearest_paths(candidates[0], Path("runs")) if found.endswith("ml") or is_run(found)]
-    meant = did_you_mean(similar + nearest(path.stem, preset_names(), cutoff=0.75))
-    presets = ", ".join(preset_names())
-    raise InputError(f"no config file or run {name!r}: looked for {looked}; the presets are {presets}{meant}")
+    place = path if beside is None else beside / path
+    if _BARE_NAME.fullmatch(name):
+        preset, missing = presets_directory() / f"{name}.yaml", f"preset {name!r} (a path has a slash or a suffix)"
+        here = [place] if beside else [place, place.with_suffix(".yaml")]
+        others = [as_path(other) for other in here if _is_config(other) and other.resolve() != preset.resolve()]
+        if name in preset_names():
+            if others:
+                logger.warning(f"{name} is the preset; for what is here, write {' or '.join(others)}")
+            return preset
+    elif name and _is_config(place):
+        return place / "config.yaml" if place.is_dir() else place
+    else:
+        missing, others = f"config file or run {name!r}: looked for {shown_path(place)}", []
+    similar = [found for found in nearest_paths(place, Path("runs")) if found.endswith("ml") or is_run(found)]
+    meant = [*others, *map(as_path, similar), *nearest(path.stem, preset_names(), cutoff=0.75)]
+    raise InputError(f"no {missing}; the presets are {', '.join(preset_names())}{did_you_mean(meant)}")
+
+
+def _is_config(path: Path) -> bool:
+    """Whether a path is a run or a file, which may be a pipe."""
+    return is_run(str(path)) or (os.path.exists(path) and not os.path.isdir(path))
 
 
 def _candidates(name: str, origin: Origin | None, *, root: Path | None = None) -> list[Path]:

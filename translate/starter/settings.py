@@ -10,8 +10,8 @@ import sentencepiece
 
 from translate.config.data import Direction, TextCorpus
 from translate.config.load import load_config
-from translate.config.schema import TrainingConfig
-from translate.config.yaml import dump_yaml
+from translate.config.schema import Config, TrainingConfig
+from translate.config.yaml import dump_yaml, presets_directory
 from translate.data.corpora import read_corpus
 from translate.data.tokenizer import VocabularyTooLarge
 from translate.distributed.process_group import SINGLE_PROCESS
@@ -78,9 +78,10 @@ def propose_config(direction: Direction, *, name: str, folder: Path) -> NewConfi
     num_words = [count_words(side) for side in corpus[1:3]]
     num_tokens = [1.3 * words or 0.7 * sum(map(len, side)) for words, side in zip(num_words, corpus[1:3], strict=True)]
     num_characters = len(set(chain.from_iterable(chain(corpus.sources, corpus.targets))))
-    device = choose_place(load_config("demo").config, SINGLE_PROCESS).type
+    device = choose_place(Config(), SINGLE_PROCESS).type
     preset, num_epochs, settings = choose_settings(num_tokens, num_characters, device=device)
-    base = load_config(preset).config
+    preset_file = str(presets_directory() / f"{preset}.yaml")
+    base = load_config(preset_file).config
     targets = take_sample(corpus, max_pairs=MAX_INSPECTED_PAIRS).targets
     normalizer = sentencepiece.SentencePieceNormalizer(rule_name=base.tokenizer.normalization)
     changed, _ = find_normalized(targets, normalizer.normalize(targets))
@@ -93,7 +94,7 @@ def propose_config(direction: Direction, *, name: str, folder: Path) -> NewConfi
         data[part] = {"kind": "text", "source": f"{part}.{direction.source}", "target": f"{part}.{direction.target}"}
     data["test"] = dict.fromkeys(base.data.test) | {"test": data["test"]}
     tried = settings | choose_steps(int(num_epochs * num_tokens[1] / (base.training.step_tokens or 1)), base.training)
-    values = {"extends": preset, "data": {"root": str(folder), **data}, **tried}
+    values = {"extends": preset_file, "data": {"root": str(folder), **data}, **tried}
     try:
         report = check(load_config(values).config, max_seconds=3.0)
     except VocabularyTooLarge as error:  # the text has few different words

@@ -58,7 +58,8 @@ def complete_config(incomplete: str) -> list[str]:
     start = glob.escape(incomplete)
     files = [path for pattern in ("*.yaml", "*.yml", "*/*.yaml") for path in glob.glob(f"{start}{pattern}")]
     files = [path for path in files if not os.path.exists(os.path.join(os.path.dirname(path), "run.json"))]
-    return [*preset_names(), *sorted(files), *find_runs(incomplete)]
+    runs = [run if os.sep in run else f"{run}{os.sep}" for run in find_runs(incomplete)]  # a bare name is a preset
+    return [*preset_names(), *sorted(files), *runs]
 
 
 def as_runs(paths: Any) -> Any:
