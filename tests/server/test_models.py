@@ -35,6 +35,9 @@ def test_names(make_models: Make, runs: list[Path], tmp_path: Path) -> None:
         model.queue.close()
     with pytest.raises(InputError, match=f"RUN: {runs[0]} "):
         load_models([runs[0], runs[0]], Limits(), Metrics(), checkpoint="best", options={})
+    shutil.copytree(runs[0], tmp_path / "r\udcff")
+    [model] = make_models(paths=[tmp_path / "r\udcff"]).values()
+    assert '"r\\\\udcff"' in model.describe().model_dump_json()  # which is UTF-8
 
 
 def test_options_of_the_server_are_defaults_of_requests(make_models: Make) -> None:

@@ -101,16 +101,15 @@ class MetricProgram(NamedTuple):
             RunError: The program fails, or prints no number.
         """
         who = f"--metric {self.name}"
-        with temporary_folder() as folder:
-            files = {field: folder / f"{field}.txt" for field in _FIELDS}
-            for file, lines in zip(files.values(), (sources, hypotheses, references), strict=True):
-                write_text(file, "".join(f"{in_one_line(line)}\n" for line in lines))
-            command = [re.sub(r"\{(\w+)\}", lambda field: str(files[field[1]]), word) for word in self.command]
-            try:
-                with show_progress(f"Scoring with {self.name}"):
-                    output = run_program(command).decode(errors="replace")
-            except RunError as error:
-                raise RunError(f"{who}: {error}") from error
+        try:
+            with temporary_folder() as folder, show_progress(f"Scoring with {self.name}"):
+                files = {field: folder / f"{field}.txt" for field in _FIELDS}
+                for file, lines in zip(files.values(), (sources, hypotheses, references), strict=True):
+                    write_text(file, "".join(f"{in_one_line(line)}\n" for line in lines))
+                command = [re.sub(r"\{(\w+)\}", lambda field: str(files[field[1]]), word) for word in self.command]
+                output = run_program(command).decode(errors="replace")
+        except RunError as error:
+            raise RunError(f"{who}: {error}") from error
         lines = [line for line in output.splitlines() if _NUMBER.search(line)]
         if not lines:
             raise RunError(f"{who}: {command[0]} printed no number, but: {output[:200]!r}")

@@ -19,6 +19,7 @@ from translate.decoding.loading import LoadedTranslator, load_translator
 from translate.decoding.output.formats import CorpusScore, score_records
 from translate.documents.document import DocumentFormat, DocumentTranslation, translate_documents, word_weights
 from translate.errors import InputError
+from translate.messages import escaped
 from translate.runs.directory import Checkpoint
 from translate.runs.run import SavedRun, open_run
 from translate.server import schema
@@ -303,8 +304,8 @@ def load_models(
         InputError, RunError: As in `load_translator`; or a run is given twice.
     """
     opened = [*map(open_run, runs)]
-    names = [run.path.resolve().name for run in opened]
-    names = [name if names.count(name) == 1 else str(run) for name, run in zip(names, opened, strict=True)]
+    names = [escaped(run.path.resolve().name) for run in opened]  # answers must be UTF-8
+    names = [name if names.count(name) == 1 else escaped(str(run)) for name, run in zip(names, opened, strict=True)]
     if len(set(names)) < len(names):
         raise InputError(f"RUN: {max(names, key=names.count)} is given twice; give it once")
     # All are loaded before any starts threads.

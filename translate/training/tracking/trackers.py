@@ -15,6 +15,7 @@ from translate.config.schema import Config, TrainingConfig
 from translate.config.yaml import flatten_keys
 from translate.errors import InputError, import_extra
 from translate.files import FileError, read_json
+from translate.messages import escaped
 from translate.runs.directory import RunDirectory
 
 logger = logging.getLogger(__name__)
@@ -50,7 +51,7 @@ class WandbTracker(TensorBoardTracker):
 
         self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", _PROJECT),
-            name=run.path.resolve().name,
+            name=escaped(run.path.resolve().name),
             id=run_id,
             resume="allow",
             dir=run.path,
@@ -90,7 +91,7 @@ class MlflowTracker:
             name = os.environ.get("MLFLOW_EXPERIMENT_NAME", _PROJECT)
             found = self._client.get_experiment_by_name(name)
             number = found.experiment_id if found else self._client.create_experiment(name)
-            self.run_id = self._client.create_run(number, run_name=run.path.resolve().name).info.run_id
+            self.run_id = self._client.create_run(number, run_name=escaped(run.path.resolve().name)).info.run_id
             params = [Param(key, str(value)) for key, value in flatten_keys(config.model_dump(mode="json")).items()]
             self._client.log_batch(self.run_id, params=params)
         logger.info(f"MLflow: run {self.run_id} in {self._client.tracking_uri}")
