@@ -13,6 +13,7 @@ from translate.decoding import Request
 from translate.decoding.loading import load_own_translator, load_translator
 from translate.decoding.output.formats import CorpusScore, format_translations, score_records
 from translate.decoding.search.shortlist import make_shortlist, read_shortlist
+from translate.decoding.translation import count_conditions
 from translate.errors import InputError
 from translate.runs.run import open_run
 
@@ -42,6 +43,25 @@ def test_a_language_is_named_when_a_run_is_loaded_or_later(both: Toy) -> None:
         loaded.translate(lines)
     with pytest.raises(InputError, match="translates to en, de: 'fr' is not one of them"):
         translate.load(both.path, to="fr")
+
+
+@pytest.mark.parametrize("engine", ["translate", "ctranslate2"])
+def test_a_tag_within_a_translation_never_comes_out(both: Toy, engine: str) -> None:
+    """It is left out of texts, words and alignments, also before a translation is complete, and counted."""
+    if engine == "ctranslate2":
+        pytest.importorskip("ctranslate2", reason="an extra is not installed")
+    loaded = translate.load(both.path, engine=engine, to="en", from_="de")
+    tag = open_run(both.path).config.data.language_tag.format("de")
+    partial: list[str] = []
+    lines = [Request(both.sources[0], prefix=tag), both.sources[0]]
+    on_partial = None if engine == "ctranslate2" else lambda line, piece, text: partial.append(text)
+    found = [*loaded.align(loaded.translate_stream(lines, on_partial=on_partial))]
+    for each in found:
+        assert each.text and tag not in " ".join([each.text, *each.tokens, *partial])
+        assert [word.text for word in each.words] == each.text.split()
+        assert len(each.token_log_probs) == len(each.ids) + 1 and "0-" in (each.alignment or "")
+    assert [each.flags & {"tagged"} for each in found] == [{"tagged"}, set()]
+    assert ", 1 with the tag of a language left out" in str(count_conditions(found))
 
 
 def test_a_run_is_its_own_reverse(both: Toy) -> None:

@@ -7,11 +7,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
-from harness import Toy, import_, in_order, make_two_ways, write_run, write_weights
+from harness import (
+    TAGS,
+    Toy,
+    import_,
+    in_order,
+    make_two_ways,
+    random_model,
+    toy_tokenizers,
+    write_run,
+    write_weights,
+)
 
 from translate.config.data import DataConfig, HubCorpus, TextCorpus
 from translate.config.load import load_config
+from translate.data.text import in_one_line
+from translate.data.tokenizer import UNK_ID, Tokenizers
 from translate.decoding import Translator
 from translate.decoding.loading import load_own_translator
 from translate.evaluation.evaluate import evaluate, write_report
@@ -184,6 +197,40 @@ def test_the_snippet_begins_a_translation_with_its_tag(
         assert found == [each.text.strip() for each in expected]
     line = before.format("de") + toy.sources[0]
     assert translate(line) == translate(line, piece.format("en"))
+
+
+@pytest.mark.parametrize("model", ["several targets", "one target", "separate vocabularies", "modeling_translate.py"])
+@pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses:UserWarning")
+def test_the_snippet_of_a_tagged_model_for_transformers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, card_code: CardCode, model: str
+) -> None:
+    """A tag counts in no length, and never comes out, even if the untrained model writes one within a translation."""
+    transformers = pytest.importorskip("transformers", reason="the extra `huggingface` is not installed")
+    monkeypatch.setattr(transformers.dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path / "cache"))
+    kind, is_separate = ("target", True) if "separate" in model else ("both", False)
+    shape = {"norm": "pre" if "modeling" in model else "post", "positions": "sinusoidal", "output_bias": True}
+    search = {"length_penalty_kind": "average", "length_penalty": 1.5, "patience": 0, "precision": "fp32"}
+    search |= {"max_length_factor": 0.5, "max_length_constant": 5, "forbidden_ids": [[UNK_ID]]}  # shown in another way
+    toy = make_two_ways(tmp_path / "made", [kind], num_steps=0, model=shape, decoding=search)[kind]
+    config, tokenizers = toy.config, toy.tokenizers
+    if model == "one target":
+        data = {"train": config.data.train[:1], "languages": ("de", "en")}
+        config = config.model_copy(update={"data": config.data.model_copy(update=data)})
+    if is_separate:
+        tokenizers, shape["tie_embeddings"] = Tokenizers(toy_tokenizers().source, tokenizers.target, "separate"), "none"
+    torch.manual_seed(3)
+    weights = random_model(tokenizers, **config.model.model_dump() | shape)
+    config = config.model_copy(update={"model": weights.config})
+    with torch.no_grad():
+        weights.output.bias[[*tokenizers.target.tag_tokens([TAGS[kind].format(code) for code in ("de", "en")])]] = 1.0
+    run = write_run(tmp_path / "run", config, tokenizers, weights.eval())
+    export_run(run, to="huggingface", output=tmp_path / "out")
+    assert (tmp_path / "out" / "modeling_translate.py").exists() == ("modeling" in model)
+    code, translator = card_code(tmp_path / "out"), load_own_translator(run).translator.toward(to="en", from_="de")
+    found = [in_one_line(code(line if is_separate else f"__de__ {line}")) for line in toy.sources]
+    expected = translator.translate(toy.sources)
+    assert found == [each.text.strip() for each in expected] and len({*found}) > 5
+    assert any(each.tagged for each in expected)
 
 
 @pytest.mark.parametrize(

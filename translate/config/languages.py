@@ -6,6 +6,7 @@ both languages, each before the text in it: Fan et al. 2020, https://arxiv.org/a
 
 import contextlib
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 from translate.config.data import DataConfig, Direction, WeightedCorpus
@@ -136,6 +137,12 @@ class Languages:
         source, target = map(self.data.language_tag.format, direction)
         places = {"source": (target, None), "target": (None, target), "both": (source, target)}
         return places[self.tags] if self.tags else (None, None)
+
+    @property
+    def every_tag(self) -> list[str]:
+        """The tags of all languages and corpora, whichever side they belong to."""
+        of_languages = map(self.data.language_tag.format, self.settings.get("languages", ()))
+        return [*of_languages, *chain.from_iterable(self.all_tags)]
 
     @property
     def all_tags(self) -> tuple[list[str], list[str]]:

@@ -125,6 +125,23 @@ class Tokenizer:
             raise InputError(f"{self.name}: the tag {tag} is not in its vocabulary")
         return [token]
 
+    def tag_tokens(self, tags: Iterable[str]) -> frozenset[int]:
+        """The ids of these tags, and of the language tokens: no translation has one of them in its text.
+
+        A tag that is also a word, such as `de` where `data.language_tag` is "{}", is not among them.
+        """
+        found = {self.tag_id(tag) for tag in tags} - {None}
+        tokens = map(self._processor.piece_to_id, self.language_tokens)
+        return frozenset(found & self._user_defined if found else ()).union(tokens)
+
+    @functools.cached_property
+    def _user_defined(self) -> set[int | None]:
+        from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]  # made on import
+
+        kind = ModelProto.SentencePiece.USER_DEFINED
+        pieces = ModelProto.FromString(self.model_bytes).pieces
+        return {token for token, piece in enumerate(pieces) if piece.type == kind}
+
     def split_tag(self, text: str) -> tuple[list[int], str]:
         """The id of the language token at the beginning of a text, such as `>>deu<<`, and the rest of the text.
 

@@ -74,6 +74,7 @@ def choose_translation(
                 tokens=target.pieces(hypothesis.ids),
                 source_tokens=tokenizers.source.pieces(source_ids),
                 direction=given.direction,
+                tagged=hypothesis.tagged,
             )
         )
         if len(found) == config.n_best:

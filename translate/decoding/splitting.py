@@ -97,6 +97,7 @@ def join_translations(request: Request, pieces: Sequence[Translation], target: T
                 tokens=[token for part in parts for token in part.tokens],
                 source_tokens=[token for part in parts for token in part.source_tokens],
                 direction=parts[0].direction,
+                tagged=any(part.tagged for part in parts),
                 pieces=tuple(part._replace(alternatives=()) for part in parts),
             )
         )

@@ -30,6 +30,7 @@ class Translation(NamedTuple):
     tokens: Sequence[str] = ()  # `ids` as the vocabulary writes them
     source_tokens: Sequence[str] = ()  # `source_ids` likewise
     direction: Direction | None = None
+    tagged: bool = False  # the model wrote the tag of a language, which was left out
 
     def __str__(self) -> str:
         return self.text
@@ -72,7 +73,7 @@ class Translation(NamedTuple):
     @property
     def flags(self) -> frozenset[str]:
         """The conditions that a reader should know about, from `FLAGS`; a split line has those of all its pieces."""
-        known = {name for name in ("truncated", "source_truncated", "unmet") if getattr(self, name)}
+        known = {name for name in ("truncated", "source_truncated", "unmet", "tagged") if getattr(self, name)}
         split = {"split"} if self.pieces else set()
         signs = (flag_translation(part.source, part.source_ids, part.text, part.ids) for part in self.parts)
         return frozenset(known | split).union(*signs)

@@ -278,6 +278,11 @@ class Translator:
         )
         return [decoded.after(len(start), len(tag)) for decoded, (tag, start) in zip(forced, tags, strict=True)]
 
+    @functools.cached_property
+    def _tags(self) -> frozenset[int]:
+        """Tags of languages and corpora, which a model may write within a translation; they never come out."""
+        return self.tokenizers.target.tag_tokens(self.languages.every_tag)
+
     def tag_ids(self, direction: Direction | None = None) -> tuple[list[int], list[int]]:
         """The tokens before each source and before each target in a direction; None: the translator's."""
         if self.languages.tags is None:
@@ -343,6 +348,7 @@ class Translator:
         joined: dict[int, Translation] = {}
 
         def on_found(index: int, hypotheses: list[Hypothesis]) -> None:
+            hypotheses = [hypothesis.without(self._tags) for hypothesis in hypotheses]
             line, translation = inputs[index].line - first_number, self._translation(inputs[index], hypotheses)
             with lock:
                 parts[line][inputs[index].piece] = translation
@@ -357,7 +363,8 @@ class Translator:
 
         def on_step(index: int, ids: list[int]) -> None:
             assert on_partial is not None
-            on_partial(inputs[index].line, inputs[index].piece, spell(ids, self.tokenizers.target))
+            text = spell([token for token in ids if token not in self._tags], self.tokenizers.target)
+            on_partial(inputs[index].line, inputs[index].piece, text)
 
         # A reverse model reranks the whole beam.
         config = self.config.model_copy(update={} if self.reverse is None else {"n_best": self.config.beam_size})

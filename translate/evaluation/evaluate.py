@@ -29,7 +29,8 @@ from translate.runs.metadata import describe_moment
 
 T = TypeVar("T")
 
-_CONDITIONS = "lines empty truncated split source_truncated repetitive length_ratio unspellable unmet"  # of a report
+# In a report.
+_CONDITIONS = "lines empty truncated split source_truncated repetitive length_ratio unspellable tagged unmet"
 
 
 class Evaluation(NamedTuple):

@@ -21,7 +21,7 @@ from translate.decoding.counterparts import Format, position_limit
 from translate.decoding.engines.ctranslate2 import ctranslate2_search, length_power
 from translate.evaluation.evaluate import EvaluationReport
 from translate.evaluation.metrics import HEADLINES, Metric, decimals, read_recorded_scores
-from translate.exchange.huggingface import choose_format
+from translate.exchange.huggingface import choose_format, special_tags
 from translate.exchange.language_tokenizers import m2m100_vocabulary
 from translate.files import FileError, read_json
 from translate.language_codes import standard_code
@@ -82,6 +82,7 @@ def write_card(
     header = _describe_header(config.data, languages, scores, title=title, licences=licences)
     header |= {"base_model": base_model, "library_name": _LIBRARIES[to][0]}
     source_tag, tag = languages.tags_of(languages.usual)
+    tag_ids, is_separate = target.tag_tokens(languages.every_tag), run.tokenizers.vocabulary == "separate"
     shown: dict[str, Any] = {"run": run, "to": to, "name": name, "rounded": rounded, "description": description}
     shown |= {"title": title, "base": base, "base_model": base_model, "scores": scores, "lost": lost}
     shown |= {"languages": languages, "tag": tag, "source_tag": source_tag or next(iter(source.language_tokens), None)}
@@ -97,6 +98,9 @@ def write_card(
         has_own_code=model_format == "modeling",
         limit=position_limit(config.model, model_format),
         tag_pieces=" ".join(target.pieces(target.tag_ids(tag))),
+        tags=target.pieces(sorted(tag_ids)),
+        is_separate=is_separate,
+        tag_ids=sorted(tag_ids.difference(special_tags(run.tokenizers, languages).values())),
         never=json.dumps([[piece] for piece in target.pieces([PAD_ID, BOS_ID])], ensure_ascii=False),
         options=str(ctranslate2_search(search)).replace("'", '"'),
         power=length_power(search),

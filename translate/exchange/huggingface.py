@@ -14,7 +14,7 @@ from translate.atomic import write_text
 from translate.config.data import Direction
 from translate.config.languages import UNKNOWN, Languages
 from translate.config.schema import Config, ModelConfig
-from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizers
+from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, SPACE, UNK_ID, Tokenizers
 from translate.decoding.agreement import check_agreement, probe
 from translate.decoding.counterparts import TABLE_POSITIONS, Format, find_lacking, position_limit, to_settings
 from translate.decoding.engines.ctranslate2 import length_power
@@ -156,7 +156,7 @@ def write_marian_tokenizer(
     """
     symbols = {"unk_token": UNK_ID, "bos_token": BOS_ID, "eos_token": EOS_ID, "pad_token": PAD_ID}
     pieces = dict(zip(symbols, tokenizers.source.pieces([*symbols.values()]), strict=True))
-    is_separate = tokenizers.vocabulary == "separate"
+    is_separate, languages = tokenizers.vocabulary == "separate", Languages(config.data)
     sides = {"vocab.json": tokenizers.source} | ({"target_vocab.json": tokenizers.target} if is_separate else {})
     files: dict[str, dict[str, Any]] = {
         name: {piece: token_id for token_id, piece in enumerate(names or side.all_pieces)}
@@ -165,9 +165,10 @@ def write_marian_tokenizer(
     files["tokenizer_config.json"] = {
         "tokenizer_class": "MarianTokenizer",
         "separate_vocabs": is_separate,
-        **dict(zip(("source_lang", "target_lang"), Languages(config.data).direction, strict=True)),
+        **dict(zip(("source_lang", "target_lang"), languages.direction, strict=True)),
         **{key: name for key, name in pieces.items() if name in files["vocab.json"]},
-        **Languages(config.data).settings,
+        **languages.settings,
+        "additional_special_tokens": [*special_tags(tokenizers, languages)],
         **({} if limit is None else {"model_max_length": limit}),
         "clean_up_tokenization_spaces": False,
     }
@@ -175,6 +176,17 @@ def write_marian_tokenizer(
         write_text(directory / name, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
     (directory / "source.spm").write_bytes(tokenizers.source.model_bytes)
     (directory / "target.spm").write_bytes(tokenizers.target.model_bytes)
+
+
+def special_tags(tokenizers: Tokenizers, languages: Languages) -> dict[str, int]:
+    """The tags that a `MarianTokenizer` leaves out of the text of ids, as pieces with their ids.
+
+    It has one vocabulary of special tokens, so there are none if the sides have separate ones. A token such as
+    `>>deu<<` is not special, because it is a token only at the beginning of a text.
+    """
+    ids = [] if tokenizers.vocabulary == "separate" else sorted(tokenizers.target.tag_tokens(languages.every_tag))
+    pieces = zip(tokenizers.target.pieces(ids), ids, strict=True)
+    return {piece: token for piece, token in pieces if piece.startswith(SPACE)}
 
 
 def check_huggingface(
@@ -232,7 +244,8 @@ def check_transformers(
     source_ids = {row: token for token, row in enumerate(source_rows.tolist()) if token != BOS_ID}
     tags = [f"{name} " for name in vocabularies[0].subwords if name.startswith(">>")][:1]
     before = choose_language(tokenizer, tokenizers.source)
-    is_text = [[name not in vocabulary.symbols for name in vocabulary.names] for vocabulary in vocabularies]
+    special = {*tokenizer.all_special_tokens}
+    is_text = [[name not in vocabulary.symbols | special for name in vocabulary.names] for vocabulary in vocabularies]
     for pair in probes.pairs:
         words = [[token for token in ids if is_text[side][token]] for side, ids in enumerate(pair)]
         texts = [tag + tokenizers.source.decode(words[0]) for tag in ("", *tags)]

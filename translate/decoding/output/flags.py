@@ -36,6 +36,10 @@ FLAGS = {  # in the order in which they are shown
         "with characters that the vocabulary cannot spell",
         "Unknown characters: the model may have left them out or guessed.",
     ),
+    "tagged": FlagWords(
+        "with the tag of a language left out",
+        "A tag of a language was left out: the translation may be in the wrong language there.",
+    ),
     "unmet": FlagWords("without a required phrase", "A required phrase is missing."),
     "split": FlagWords("too long and translated in pieces", "Long: the text was translated in parts."),
     "source_truncated": FlagWords("too long and cut", "Too long: only the beginning of the text was translated."),

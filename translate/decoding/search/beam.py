@@ -12,6 +12,7 @@ before the best has ended. Source: Kasai et al. 2022, https://arxiv.org/abs/2204
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import compress
 from typing import Literal, NamedTuple, assert_never
 
 import torch
@@ -34,6 +35,16 @@ class Hypothesis(NamedTuple):
     token_log_probs: list[float]  # nats, of each id and of the end symbol, if there is one
     score: float  # what it was ranked by: see `Scoring`
     truncated: bool  # it reached its maximum length without an end symbol
+    tagged: bool = False  # the model wrote the tag of a language within it, which was left out
+
+    def without(self, tags: frozenset[int]) -> "Hypothesis":
+        """The same hypothesis, but without any of these tokens; its score stays as it is."""
+        if tags.isdisjoint(self.ids):
+            return self
+        kept, log_probs = [token not in tags for token in self.ids], self.token_log_probs
+        if len(log_probs) >= len(kept):  # otherwise it has only the sum
+            log_probs = [*compress(log_probs, kept), *log_probs[len(kept) :]]
+        return self._replace(ids=[*compress(self.ids, kept)], token_log_probs=log_probs, tagged=True)
 
     @property
     def log_prob(self) -> float:
