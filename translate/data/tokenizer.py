@@ -130,12 +130,12 @@ class Tokenizer:
 
         A tag that is also a word, such as `de` where `data.language_tag` is "{}", is not among them.
         """
-        found = {self.tag_id(tag) for tag in tags} - {None}
+        found = {token for token in map(self.tag_id, tags) if token is not None}
         tokens = map(self._processor.piece_to_id, self.language_tokens)
         return frozenset(found & self._user_defined if found else ()).union(tokens)
 
     @functools.cached_property
-    def _user_defined(self) -> set[int | None]:
+    def _user_defined(self) -> set[int]:
         from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]  # made on import
 
         kind = ModelProto.SentencePiece.USER_DEFINED
