@@ -89,7 +89,7 @@ ROWS: dict[str, list[str]] = {
     "backtranslate run a.en -o out": ["a.en", "en", "run", "de"],
     # show
     "show attention run": ["'sentence'"],
-    "show alignments run --source a.de --reference a.en --layer top": ["--layer top"],
+    "show alignments run --source a.de --reference a.en --layer 9": ["alignment_layer = 9", "-1 is the last"],
     "show alignments run --source a.de --reference a.en --first 4": ["--first 4", "a.de", "3"],
     # clean
     "clean demo": ["'OUT'"],

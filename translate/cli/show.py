@@ -198,12 +198,9 @@ def show_alignments(
     source: Annotated[Path, Option(metavar="F", help="Text in the source language.")],
     reference: Annotated[Path, Option(metavar="F", help="Its translations.")],
     layer: Annotated[
-        str,
-        Option(
-            metavar="N|mean|best",
-            help="Average the heads of this decoder layer, counted from 0, of all layers (mean), or of the best layer.",
-        ),
-    ] = "best",
+        int | None,
+        Option(metavar="N", help="Average the heads of this decoder layer. Default: decoding.alignment_layer."),
+    ] = None,
     pharaoh: Annotated[
         Path | None,
         Option(metavar="FILE", help="Write the links, as 0-0 1-2. Default: the picture's name with .align."),
@@ -223,7 +220,7 @@ def show_alignments(
     from translate.decoding.alignment import format_pharaoh
     from translate.decoding.loading import load_own_translator
     from translate.evaluation.test_sets import choose_pairs
-    from translate.visualize.alignments import align_pairs, alignments_picture, choose_layer
+    from translate.visualize.alignments import align_pairs, alignments_picture
 
     links_file = pharaoh or file.path.with_suffix(".align")
     loaded = load_own_translator(run, checkpoint=checkpoint)
@@ -231,18 +228,16 @@ def show_alignments(
     check_outputs({"--output": file.path, "--pharaoh": links_file})
     if first > len(pairs.sources):
         raise InputError(f"--first {first}: {source} has {len(pairs.sources)} lines")
-    chosen = choose_layer(layer, loaded, translator, pairs)
-    aligned = align_pairs(translator, pairs.sources, pairs.targets, layer=chosen.layer)
+    if layer is not None:
+        translator = translator.with_options(alignment_layer=layer)
+    aligned = align_pairs(translator, pairs.sources, pairs.targets)
     shown = aligned[first - 1 : first - 1 + number]
-    how: dict[str, Any] = {"how": chosen.description, "error_rates": chosen.error_rates}
-    picture = alignments_picture(shown, first_line=first, name=escaped(run.path.resolve().name), **how)
+    number_of_layer = translator.config.alignment_layer % len(translator.model.decoder.layers)
+    how = f"The mean over the heads of decoder layer {number_of_layer} (counted from 0)"
+    picture = alignments_picture(shown, first_line=first, how=how, name=escaped(run.path.resolve().name))
     write_lines((format_pharaoh(pair.links) for pair in aligned), links_file)
     last = first + len(shown) - 1
-    _save(
-        picture,
-        file,
-        f"lines {first} to {last}; {links_file}: the links of {len(aligned)} lines. {chosen.description}.",
-    )
+    _save(picture, file, f"lines {first} to {last}; {links_file}: the links of {len(aligned)} lines. {how}.")
 
 
 def _save(picture: "Picture | str", file: "PictureFile", message: str = "") -> None:
