@@ -99,7 +99,10 @@ def test_scores_by_other_programs(run: Path, corpus: Path, tmp_path: Path) -> No
     write_lines(tmp_path / "a.en", "klmnopqrst")
     copied = ["--hypotheses", tmp_path / "a.de", "--reference", tmp_path / "a.en", "--source", tmp_path / "a.de"]
     told = succeed("eval", *copied).stderr
-    assert in_order(told, "10 of 10 lines", "a.de are equal to those of the sources")
+    assert in_order(told, "a.de: 10 of 10 lines of the translations are equal to those of the sources")
+    write_lines(tmp_path / "one.de", ["eins"] * 10)
+    untrained = ["--source", tmp_path / "a.de", "--reference", tmp_path / "a.de"]
+    assert "warning: a.de: 10 of 10 lines of the references are equal" in succeed("eval", run, *untrained).stderr
     compared = translate("compare", run, corpus / "valid.en", "--set", "first", "--metric", f"{count} {{hypothesis}}")
     assert compared.exit_code == 0 and compared.stdout.count("  lines    ") == 3, compared.stdout
     failed = translate("compare", run, corpus / "valid.en", "--set", "first", "--metric", "none=false {hypothesis}")

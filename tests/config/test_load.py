@@ -117,7 +117,7 @@ def test_corpora_in_both_directions_are_looked_for_where_each_was_named(tmp_path
 
 
 def test_of_an_override_that_is_given_twice_the_last_counts(caplog: pytest.LogCaptureFixture) -> None:
-    assert load("training.seed=3", "training.max_steps=5", "training.seed=4").config.training.seed == 4
+    assert load("training.seed=3", "training.max_steps=5", "training.seed=4").training.seed == 4
     (message,) = caplog.messages
     assert "training.seed" in message and "several times" in message
 

@@ -3,6 +3,7 @@
 import pytest
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.metrics.ter import TER
 from sacrebleu.significance import PairedTest
 
 from translate.config.schema import EvaluationConfig
@@ -24,7 +25,7 @@ SOURCES = [f"source {number}" for number in range(20)]
 def test_scores_and_their_significance_are_those_of_sacrebleu() -> None:
     found = compare({"first": FIRST, "better": BETTER, "same": FIRST}, SOURCES, REFERENCES, CONFIG)
     assert found.systems == ("first", "better", "same") and found.num_lines == 20
-    for name, scorer in {"BLEU": BLEU(), "BLEU-lc": BLEU(lowercase=True), "chrF": CHRF()}.items():
+    for name, scorer in {"BLEU": BLEU(), "BLEU-lc": BLEU(lowercase=True), "chrF": CHRF(), "TER": TER()}.items():
         first, better, same = found.metrics[name]
         assert first.value == pytest.approx(scorer.corpus_score(FIRST, [REFERENCES]).score)
         assert better.value == pytest.approx(scorer.corpus_score(BETTER, [REFERENCES]).score)

@@ -14,6 +14,11 @@ def test_what_is_meant_is_not_told() -> None:
     assert [*find_mistakes({"a": ENGLISH}, ENGLISH, GERMAN, translated_here=["a"])] == []  # a toy model is perfect
     assert [*find_mistakes({"a": ENGLISH[:5]}, ENGLISH[:5], ENGLISH[:5])] == []
     assert [*find_mistakes({"a": ["a man is a man"] * 800}, ENGLISH, GERMAN)] == []  # a new model
+    words = sorted({word for line in GERMAN for word in line.split()})
+    weak = [f"Der Onkel schläft, weil der Onkel schläft, weil {words[line % len(words)]}." for line in range(800)]
+    assert [*find_mistakes({"a": weak}, GERMAN, ENGLISH)] == []
+    unspaced = [[line.replace(" ", "") for line in lines] for lines in (weak, GERMAN)]
+    assert [*find_mistakes({"a": unspaced[0]}, unspaced[1], bleu_tokenizer="char")] == []
 
 
 def test_equal_texts() -> None:
@@ -39,3 +44,8 @@ def test_bleu_of_text_without_spaces_needs_another_tokenizer() -> None:
 def test_other_languages() -> None:
     (told,) = find_mistakes({"a": GOOD}, GERMAN)
     assert told.startswith("a seems to be in a different language from the references: ")
+    named = [*find_mistakes({"a": GOOD}, [ENGLISH, GERMAN])]  # the second of two references
+    assert [each.partition(":")[0] for each in named] == [
+        "a seems to be in a different language from reference 2",
+        "reference 1 seems to be in a different language from reference 2",
+    ]

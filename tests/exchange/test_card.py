@@ -58,7 +58,7 @@ def run(toy: Toy, tmp_path: Path) -> RunDirectory:
     settings = translator.config.model_dump(mode="json")
     run.evaluation.mkdir()
     texts = [translation.text for translation in scored.translations]
-    scores = Scorer(config.evaluation).score("run", texts, toy.references[:5], metrics=scored.metrics)
+    scores = Scorer(config.evaluation).score(texts, toy.references[:5], metrics=scored.metrics)
     for name, step in (("newest", 150), ("older", 100)):
         write_report(run.evaluation / name, scored.translations, scores, name=name, step=step, settings=settings)
     return run

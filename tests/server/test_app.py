@@ -158,7 +158,8 @@ def test_models(client: TestClient) -> None:
         ("/translate", {"text": ["a", "b " * 999], "options": {"long": "error"}}, 422, "line 2"),
         ("/score", {"source": ["a", "b"], "target": ["a"]}, 422, "1 in target"),
         ("/attention", {"source": "a", "target": " "}, 422, "target"),
-        ("/nowhere", {}, 404, "Not Found"),
+        ("/nowhere", {}, 404, "/translate/stream, /translate/document"),
+        ("/v2/document", {}, 404, "/v2/translate"),
         ("/models", {}, 405, "Method Not Allowed"),
     ],
 )

@@ -79,8 +79,13 @@ def test_deepls_client(make_live: Callable[..., str], runs: list[Path], expected
             client.translate_text("Ja!", source_lang="DE", target_lang="FR")
         pages = client.translate_text([PAGE, "<x id='1'/>Ja!"], target_lang="EN-GB", tag_handling="html")
         assert [each.text for each in pages] == [page, f"<x id='1'/>{ja}"]
-        with pytest.raises(deepl.DeepLException, match="glossary_id"):
-            client.translate_text("Ja!", source_lang="DE", target_lang="EN-GB", glossary="7")
+        refused: dict[str, Any] = {"glossary": "7", "style_rule": "7", "translation_memory": "7", "context": "x"}
+        for name, value in (refused | {"custom_instructions": ["x"], "formality": "more"}).items():
+            with pytest.raises(deepl.DeepLException, match="not supported; remove it|formality = 'more'"):
+                client.translate_text("Ja!", source_lang="DE", target_lang="EN-GB", **{name: value})
+        taken: dict[str, Any] = {"preserve_formatting": True, "model_type": "latency_optimized"}
+        more = client.translate_text("Ja!", target_lang="EN-GB", formality="prefer_less", **taken)
+        assert cast(deepl.TextResult, more).text == client.translate_text("Ja!", target_lang="EN-GB").text
     with contextlib.closing(deepl.DeepLClient("wrong", server_url=address, send_platform_info=False)) as stranger:
         with pytest.raises(deepl.AuthorizationException, match="Bearer TOKEN"):
             stranger.get_usage()
@@ -142,7 +147,14 @@ def test_texts_keep_their_line_ends(client: TestClient) -> None:
         ("/translate", {"q": "a"}, "target"),
         ("/translate", {"q": "a", "target": "en", "alternatives": "99"}, "alternatives"),
         ("/v2/translate", {"text": "a"}, "target_lang"),
-        ("/v2/translate", {"text": "a", "target_lang": "EN", "glossary_id": "7"}, "glossary_id"),
+        ("/v2/translate", {"text": "a", "target_lang": "EN", "formality": "more"}, "formality = 'more'"),
+        *(
+            ("/v2/translate", {"text": "a", "target_lang": "EN", name: "7"}, f"{name} is not supported")
+            for name in (
+                *("glossary_id", "glossary_ids", "style_id", "translation_memory_id", "translation_memory_threshold"),
+                *("custom_instructions", "context", "ignore_tags", "splitting_tags", "non_splitting_tags", "new_key"),
+            )
+        ),
     ],
 )
 def test_errors(client: TestClient, path: str, form: dict[str, str], named: str) -> None:

@@ -87,7 +87,7 @@ def compare(
     how: dict[str, Any] = {"num_changes": changes, "programs": programs, "translated_here": made_here}
     comparison = compare(translations, pairs.sources, [pairs.targets, *pairs.more_targets], scoring, **how)
     for warning in comparison.warnings:
-        logger.warning(warning)
+        logger.warning(f"{name}: {warning}")
     shown = [f"{name}: {comparison.num_lines:,} lines", *map(_as_text, comparison_tables(comparison))]
     print_result("\n\n".join(shown), {"set": name, **plain(comparison)}, as_json=as_json)
     if page is not None:

@@ -122,7 +122,7 @@ def _score_files(
     known, sources = others[: len(references)], others[len(references) :]
     num_empty, num_missing = (sum(not line.strip() for line in side) for side in (texts, chain(*known)))
     missing = f", {num_missing:,} empty references" if num_missing else ""
-    scores = scorer.score(str(hypotheses), texts, known, *sources)
+    scores = scorer.score(texts, known, *sources)
     document = {"name": str(hypotheses), "num_lines": len(texts), **scores}
     return f"{hypotheses}: {len(texts):,} lines, {num_empty:,} empty{missing}", document
 
@@ -138,7 +138,7 @@ def _print_scores(
     """
     for _, document in scored:
         for warning in document["warnings"]:
-            logger.warning(warning)
+            logger.warning(f"{document['name']}: {warning}")
     if as_json:
         print_json({"evaluations": [document for _, document in scored]})
     else:

@@ -18,7 +18,7 @@ from translate.config.schema import EvaluationConfig
 from translate.data.corpora import ParallelCorpus
 from translate.data.text import read_lines
 from translate.errors import InputError
-from translate.evaluation.metrics import SCORES, References, list_references
+from translate.evaluation.metrics import References, choose_scores, list_references
 from translate.evaluation.mistakes import find_mistakes
 from translate.evaluation.programs import LineScores, MetricProgram, run_programs
 from translate.runs.run import SavedRun
@@ -147,10 +147,9 @@ def compare(
     """
     tokenize, listed = load_bleu(config.bleu_tokenizer).tokenizer, list_references(references)
     metrics, signatures = {}, {}
-    for row in SCORES:
-        if row.effort == "quick":
-            scorer = row.scorer(config.bleu_tokenizer, references=listed)
-            metrics[row.name], signatures[row.name] = _test_significance(systems, scorer, config.bootstrap_samples)
+    for row in choose_scores([*systems.values(), *listed]):
+        scorer = row.scorer(config.bleu_tokenizer, references=listed)
+        metrics[row.name], signatures[row.name] = _test_significance(systems, scorer, config.bootstrap_samples)
     scored = run_programs(programs, list(systems.values()), sources=sources, references=listed[0])
     for program, found in scored.items():
         of_lines = {name: scores.of_lines for name, scores in zip(systems, found, strict=True)}

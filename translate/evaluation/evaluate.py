@@ -133,7 +133,7 @@ def evaluate_run(
         with show_progress(f"Translating {name}", len(sources), unit="lines") as advance:
             translations, metrics = evaluate(searching, sources, references, scorer.config, on_finished=advance)
         texts, error = [translation.text for translation in translations], None
-        scores = scorer.score(str(run), texts, references, sources, metrics=metrics)
+        scores = scorer.score(texts, references, sources, metrics=metrics)
         folder = report_folder(run.files.evaluation, name, given=given, set_names=set_names)
         try:
             report = write_report(folder, translations, scores, name=name, settings=settings, given=given, **moment)

@@ -40,8 +40,7 @@ class ScoreRow(NamedTuple):
 
     name: str  # in reports, logs and tables
     scorer: Callable[..., SacreMetric]  # made with the BLEU tokenizer, and options of all of sacreBLEU's metrics
-    # quick: of validations and significance tests too, which score thousands of samples; full: of `translate eval`;
-    # papers: only with --report
+    # quick: of validations too; full: of `translate eval` and `compare`; papers: only with --report
     effort: Literal["quick", "full", "papers"] = "quick"
     is_headline: bool = False  # in the log, in the table of curves, and in the header of model cards
     decimals: int = 2  # to show
@@ -149,21 +148,22 @@ def score_translations(
     check_lengths(hypotheses, references, name="translations")
     load_bleu(config.bleu_tokenizer)
     samples = config.bootstrap_samples if effort == "full" else 0
-    texts = zip(hypotheses, *list_references(references), strict=True)
-    lengths = [max(len(line.split()) for line in lines) for lines in texts]
-    longest, metrics = max(lengths), []
-    for score in SCORES:
-        if score.effort not in ("quick", effort):
-            continue
+    chosen = choose_scores([hypotheses, *list_references(references)], effort=effort)
+    scorers = {score.name: score.scorer(config.bleu_tokenizer) for score in chosen}
+    return tuple(score_corpus(name, scorer, hypotheses, references, samples) for name, scorer in scorers.items())
+
+
+def choose_scores(texts: Sequence[Sequence[str]], *, effort: Literal["quick", "full"] = "full") -> list[ScoreRow]:
+    """The scores in `SCORES` of this effort. A score that would take minutes for a line is left out with a warning."""
+    lengths = [max(len(line.split()) for line in lines) for lines in zip(*texts, strict=True)]
+    longest, chosen = max(lengths), [score for score in SCORES if score.effort in ("quick", effort)]
+    for score in chosen:
         if longest > score.most_words:
             logger.warning(
                 f"{score.name} is left out: line {lengths.index(longest) + 1} has {longest} words, and with more than"
                 f" {score.most_words} per line it takes minutes; split such lines to get it"
             )
-        else:
-            scorer = score.scorer(config.bleu_tokenizer)
-            metrics.append(score_corpus(score.name, scorer, hypotheses, references, samples))
-    return tuple(metrics)
+    return [score for score in chosen if longest <= score.most_words]
 
 
 def score_conventions(

@@ -20,7 +20,6 @@ class Scorer:
 
     def score(
         self,
-        name: str,
         hypotheses: Sequence[str],
         references: References,
         sources: Sequence[str] | None = None,
@@ -30,12 +29,12 @@ class Scorer:
         """The scores of translations for JSON, with signs that the wrong texts were scored.
 
         Args:
-            name: The name of the translations in warnings.
             metrics: SacreBLEU's scores of translations that a model has just made; None: compute them.
 
         Raises:
             InputError: The numbers of lines differ, there are no lines, or the tokenizer's package is missing.
         """
+        name = "the translations"
         made_here = [name] if metrics else []
         metrics = metrics or score_translations(hypotheses, references, self.config)
         first, *_ = list_references(references)

@@ -113,7 +113,7 @@ def check(config: Config, *, max_seconds: float = 10.0) -> Report:
 
 
 def log_findings(data: TrainingData, num_parameters: int, *, ignore_errors: bool = False) -> list[Finding]:
-    """Log and return what `check` finds without a dry run, errors first.
+    """Return what `check` finds without a dry run, errors first; log errors and warnings, and the number of notes.
 
     Raises:
         InputError: There are errors, and they are not ignored.
@@ -124,11 +124,12 @@ def log_findings(data: TrainingData, num_parameters: int, *, ignore_errors: bool
     facts = _data_facts(data, data.batches.epoch(0, is_changed=False), num_parameters)
     findings = by_severity([*findings, *settings_findings(data.config, facts)])
     seconds = time.perf_counter() - started
-    logger.info(f"Data and settings checked in {seconds:.1f} s; findings: {count_findings(findings)}")
-    levels = {"error": logging.ERROR, "warning": logging.WARNING, "note": logging.INFO}
-    for finding in findings:
-        text = finding.draw()
-        logger.log(levels[finding.severity], text, extra={"bold": text[:LABEL_WIDTH]})
+    shown = [finding for finding in findings if finding.severity != "note"]
+    notes = "" if shown == findings else "; `translate check` with the same config shows the notes"
+    logger.info(f"Data and settings checked in {seconds:.1f} s; findings: {count_findings(findings)}{notes}")
+    for finding in shown:
+        text, level = finding.draw(), logging.ERROR if finding.severity == "error" else logging.WARNING
+        logger.log(level, text, extra={"bold": text[:LABEL_WIDTH]})
     errors = [finding for finding in findings if finding.severity == "error"]
     if errors and not ignore_errors:
         option = "start anyway with --ignore-errors (Python: ignore_errors=True)"

@@ -4,6 +4,7 @@ import json
 import reprlib
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
+from http import HTTPStatus
 from importlib.resources import files
 from typing import Annotated, Any
 
@@ -11,6 +12,7 @@ from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
+from fastapi.routing import APIRoute
 from fastapi.staticfiles import StaticFiles
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import Discriminator, Field, Tag
@@ -56,6 +58,9 @@ def create_app(models: Mapping[str, ServedModel], limits: schema.Limits, access:
         status, message = _explain(error)
         is_foreign = getattr(request.state, "is_libretranslate", False) or request.url.path.startswith("/v2/")
         status = 400 if status == 422 and is_foreign else status  # as LibreTranslate and DeepL do
+        if status == 404 and message == HTTPStatus.NOT_FOUND.phrase:
+            paths = (route.path for route in app.routes if isinstance(route, APIRoute) and route.include_in_schema)
+            message = f"there is no such path; the paths are {', '.join(dict.fromkeys(paths))}"
         return error_response(request.url.path, status, message, getattr(error, "headers", None))
 
     for kind in (HTTPError, RequestValidationError, InputError, RunError, TimeoutError, Exception):

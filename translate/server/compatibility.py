@@ -22,6 +22,9 @@ from translate.server.models import ServedModel
 
 _ANY = ("", "auto")  # in place of a source language, in any case
 _MOST_TARGETS = 100  # the table of 200 languages would have 450 kB
+# DeepL's keys that show more, name a version of its models, or ask not to correct the form of a text, which we never do.
+_WITHOUT_EFFECT = {"auth_key", "enable_beta_languages", "model_type", "outline_detection", "preserve_formatting"}
+_WITHOUT_EFFECT |= {"show_billed_characters", "split_sentences", "tag_handling_version"}
 _PATHS, _TEXTS = ("/translate", "/v2/translate"), {"q", "text"}  # that take forms, and the fields that hold the text
 _FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 _FIELDS = 2_000  # of a form in parts, which takes long to read: more than the texts of a request
@@ -42,15 +45,15 @@ class LibreTranslateRequest(BaseModel):
 
 
 class DeepLRequest(BaseModel):
-    """The supported part of DeepL's request; other keys are ignored."""
+    """The supported part of DeepL's request; other keys are refused, except those of `_WITHOUT_EFFECT`."""
 
-    model_config = ConfigDict(strict=True)
+    model_config = ConfigDict(strict=True, extra="allow")
 
     text: Annotated[list[str], Field(examples=[["Ein Hund läuft."]])]
     target_lang: Annotated[str, Field(min_length=2, examples=["EN-US"])]
     source_lang: Annotated[str | None, Field(examples=["DE"])] = None
     tag_handling: Literal["html", "xml"] | None = None
-    glossary_id: str | None = None
+    formality: Literal["default", "prefer_more", "prefer_less"] | None = None  # no preference can be met
 
 
 class FormsAsJson:
@@ -151,8 +154,9 @@ def add_paths(app: FastAPI, models: Mapping[str, ServedModel], metrics: Metrics)
     @app.post("/v2/translate", responses=schema.example({"translations": [text]}))
     async def deepl(request: Request, question: DeepLRequest) -> dict[str, Any]:
         """Translate texts line by line, or as HTML, with DeepL's requests and answers."""
-        if question.glossary_id:
-            raise InputError("glossary_id is not supported; remove it")
+        for name, value in (question.model_extra or {}).items():
+            if name not in _WITHOUT_EFFECT and value not in (None, "", []):
+                raise InputError(f"{name} is not supported; remove it")
         names = ("`target_lang`", "`source_lang`")
         model, direction = choose_model(models, question.source_lang or "", question.target_lang, names=names)
         found = await _translate_texts(request, model, direction, question.text, is_html=bool(question.tag_handling))
