@@ -22,7 +22,7 @@ from translate.server.models import ServedModel
 
 _ANY = ("", "auto")  # in place of a source language, in any case
 _MOST_TARGETS = 100  # the table of 200 languages would have 450 kB
-# DeepL's keys that show more, name a version of its models, or ask not to correct the form of a text, which we never do.
+# DeepL's keys that show more, name a version of its models, or ask not to correct a text's form, which we never do.
 _WITHOUT_EFFECT = {"auth_key", "enable_beta_languages", "model_type", "outline_detection", "preserve_formatting"}
 _WITHOUT_EFFECT |= {"show_billed_characters", "split_sentences", "tag_handling_version"}
 _PATHS, _TEXTS = ("/translate", "/v2/translate"), {"q", "text"}  # that take forms, and the fields that hold the text
