@@ -497,9 +497,10 @@ def test_what_is_handled(work: Work, bad_input_rows: dict[str, Any], row_id: str
     assert in_order(result.stderr, *row.words), result.stderr
 
 
-@pytest.mark.parametrize("row_id", ["corpus-one-pair", "corpus-long-line"])
+@pytest.mark.parametrize("row_id", ["corpus-one-pair", "corpus-long-line", "corpus-huge-line"])
 def test_corpora_that_are_handled(bad_input_rows: dict[str, Any], place: Place, row_id: str) -> None:
-    more, vocab_size = ("", 290) if row_id == "corpus-one-pair" else ("x" * 100_000 + "\n", 340)
+    size = 2_000_000 if row_id == "corpus-huge-line" else 100_000
+    more, vocab_size = ("", 290) if row_id == "corpus-one-pair" else ("x" * size + "\n", 340)
     number = 1 if row_id == "corpus-one-pair" else None
     overrides = [f"tokenizer.vocab_size={vocab_size}", "training.max_steps=1", "--run", "run"]
     for side, language in (("source", "de"), ("target", "en")):
@@ -514,6 +515,6 @@ def test_corpora_that_are_handled(bad_input_rows: dict[str, Any], place: Place, 
 def test_every_row_of_the_page_has_a_test(bad_input_rows: dict[str, Any]) -> None:
     streams = (Path(__file__).parents[1] / "system" / "test_streams.py").read_text(encoding="utf-8")
     in_processes = set(re.findall(r'"([a-z]+(?:-[a-z0-9]+)+)"', streams))
-    here = {*CALLS, *HANDLED, "corpus-one-pair", "corpus-long-line"}
+    here = {*CALLS, *HANDLED, "corpus-one-pair", "corpus-long-line", "corpus-huge-line"}
     assert len(bad_input_rows) > 100
     assert bad_input_rows.keys() <= here | in_processes and here <= bad_input_rows.keys()

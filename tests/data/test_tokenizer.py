@@ -12,8 +12,10 @@ from translate.data.cache import DataCache
 from translate.data.tokenizer import (
     BOS_ID,
     EOS_ID,
+    MAX_CHARACTERS,
     PAD_ID,
     UNK_ID,
+    WHOLE_PARTS,
     Tokenizer,
     Tokenizers,
     load_tokenizers,
@@ -84,6 +86,23 @@ def test_a_line_is_trained_on_whole_in_parts(type_: str, german: list[str], engl
     solid = train_tokenizer([*german, "ab" * 50_000 + "ж"], settings(type=type_))
     assert len(solid.encode("ж")) <= 2 and UNK_ID not in solid.encode("ж")
     assert not any("<0x" in piece for piece in solid.pieces(solid.encode("ж")))
+
+
+@pytest.mark.parametrize("text", ["Ein Hund läuft. ", "x", " ", "\U0001f600"])
+def test_a_line_of_millions_is_over_any_limit(tokenizer: Tokenizer, text: str) -> None:
+    """Only its beginning is segmented, which takes little time and memory; also if the rest would have no token."""
+    line = f"Ein Mann{text * (MAX_CHARACTERS // len(text))}"
+    short, ids, again = tokenizer.encode_lines(["Hund", line, line[:MAX_CHARACTERS]], num_threads=1)
+    assert short == tokenizer.encode("Hund") and ids == tokenizer.encode(line)
+    assert ids == again + [PAD_ID] * (len(ids) - len(again)) and len(ids) > MAX_CHARACTERS > 4
+    assert all(len(part) <= MAX_CHARACTERS for part in WHOLE_PARTS.findall(line))
+    assert "".join(WHOLE_PARTS.findall(line)) == line
+
+
+def test_the_parts_of_a_line_have_its_ids(tokenizer: Tokenizer) -> None:
+    line = "Ein Hund läuft über die Straße. " * 40_000
+    parts = [token for part in WHOLE_PARTS.findall(line) for token in tokenizer.encode(part)]
+    assert len(line) > MAX_CHARACTERS and parts == 40_000 * tokenizer.encode("Ein Hund läuft über die Straße.")
 
 
 def test_max_training_lines_are_evenly_spaced(monkeypatch: pytest.MonkeyPatch, german: list[str]) -> None:

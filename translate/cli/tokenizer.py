@@ -1,6 +1,7 @@
 """`tokenizer train`, `encode` and `decode`: only SentencePiece."""
 
 import logging
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -78,8 +79,10 @@ def encode_text(
     Example:
       echo "Ein Hund läuft." | translate tokenizer encode runs/demo
     """
+    from translate.data.tokenizer import WHOLE_PARTS
+
     tokenizer = _load_tokenizer(model, side)
-    encoded = (tokenizer.encode(line) for line in open_lines(file))
+    encoded = ([*chain(*map(tokenizer.encode, WHOLE_PARTS.findall(line)))] for line in open_lines(file))
     write_lines((" ".join(map(str, line) if ids else tokenizer.pieces(line)) for line in encoded), None)
 
 

@@ -29,9 +29,18 @@ BYTE_PIECE = re.compile(r"<0x([0-9A-F]{2})>")  # a piece of byte fallback
 _TRAINER_THREADS = 4
 # SentencePiece silently leaves out longer lines; its own default is 4192 bytes.
 _MAX_LINE_BYTES = 2**30
-# The parts of a line that is trained on. Longer lines are cut before a space, or after 4000 characters without one: a
-# long line that occurs twice takes the unigram trainer minutes.
-_PART = re.compile(r".{1,4000}\Z|.{1,3999}(?= )|.{4000}", re.DOTALL)
+MAX_CHARACTERS = 1_000_000
+"""Of a text that is segmented at once: SentencePiece takes minutes for a line of a hundred million, or all memory."""
+
+
+def _parts(most: int) -> re.Pattern[str]:
+    """The parts of a line: they end before a space, or after `most` characters without one."""
+    return re.compile(rf".{{1,{most}}}\Z|.{{1,{most - 1}}}(?= )|.{{{most}}}", re.DOTALL)
+
+
+WHOLE_PARTS = _parts(MAX_CHARACTERS)
+"""Finds the parts of a line whose ids, one part after the other, are the ids of the whole line, however long it is."""
+_TRAINED_PARTS = _parts(4000)  # a long line that occurs twice takes the unigram trainer minutes
 
 PAD_ID = 0
 """Pads the shorter sequences of a batch; never a token of a sentence."""
@@ -78,8 +87,8 @@ class Tokenizer:
             )
 
     def encode(self, text: str) -> list[int]:
-        """The ids of one sentence; a sentence of white space has none."""
-        if not self._is_plain:
+        """The ids of one sentence; a sentence of white space has none. See `encode_lines`."""
+        if not self._is_plain or len(text) > MAX_CHARACTERS:
             return self.encode_lines([text], num_threads=1)[0]
         ids: list[int] = self._processor.encode(text)  # for a list, SentencePiece would start a thread
         return ids
@@ -95,9 +104,20 @@ class Tokenizer:
         return normalized
 
     def encode_lines(self, lines: Sequence[str], *, num_threads: int) -> list[list[int]]:
-        """The ids of many sentences; the result does not depend on `num_threads`."""
+        """The ids of many sentences; the result does not depend on `num_threads`.
+
+        A sentence of more than MAX_CHARACTERS has more ids than that, so it is over any limit: those of its beginning,
+        and PAD for the rest.
+        """
+        encoded = self._encode_beginnings([line[:MAX_CHARACTERS] for line in lines], num_threads)
+        for line, ids in zip(lines, encoded, strict=True):
+            if len(line) > MAX_CHARACTERS:
+                ids += [PAD_ID] * (MAX_CHARACTERS + 1 - len(ids))
+        return encoded
+
+    def _encode_beginnings(self, lines: list[str], num_threads: int) -> list[list[int]]:
         if self._is_plain:
-            ids: list[list[int]] = self._processor.encode([*lines], num_threads=num_threads)
+            ids: list[list[int]] = self._processor.encode(lines, num_threads=num_threads)
             return ids
         split = [self.split_tag(line) for line in lines]
         texts = [text for _, text in split]
@@ -283,7 +303,7 @@ def train_tokenizer(
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=(part for line in lines for part in _PART.findall(line)),
+            sentence_iterator=(part for line in lines for part in _TRAINED_PARTS.findall(line)),
             model_writer=model,
             model_type=config.type,
             vocab_size=config.vocab_size,

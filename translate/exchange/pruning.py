@@ -8,7 +8,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 
 import torch
@@ -16,7 +16,7 @@ import torch
 from translate.bars import show_progress
 from translate.config.languages import UNKNOWN, unknown_language
 from translate.data.text import stream_lines
-from translate.data.tokenizer import BOS_ID, BYTE_PIECE, EOS_ID, SPACE, UNK_ID, Tokenizers
+from translate.data.tokenizer import BOS_ID, BYTE_PIECE, EOS_ID, SPACE, UNK_ID, WHOLE_PARTS, Tokenizers
 from translate.errors import InputError
 from translate.exchange.foreign import ForeignModel, Vocabulary
 
@@ -83,7 +83,7 @@ def _count(tokenizers: Tokenizers, texts: Sequence[Path]) -> list[Counter[int]]:
     distinct = list(dict.fromkeys(tokenizers[:2]))
     counts = [Counter[int]() for _ in distinct]
     with show_progress("Counting subwords"):
-        lines = chain.from_iterable(map(stream_lines, texts))
+        lines = (part for path in texts for line in stream_lines(path) for part in WHOLE_PARTS.findall(line))
         while chunk := list(islice(lines, _LINES_AT_ONCE)):
             for tokenizer, count in zip(distinct, counts, strict=True):
                 for ids in tokenizer.encode_lines(chunk, num_threads=torch.get_num_threads()):

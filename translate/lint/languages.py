@@ -51,7 +51,8 @@ def find_wrong_sides(
 
     hint = "swap its sides, or correct its source_language and target_language"
     for name, code, lines in zip(("source", "target"), direction, sides, strict=True):
-        text = "\n".join(lines[:: max(1, len(lines) // _IDENTIFIED_LINES)])
+        some = lines[:: max(1, len(lines) // _IDENTIFIED_LINES)]
+        text = "\n".join(line[:_IDENTIFIED_CHARACTERS] for line in some)
         try:
             scores = dict(py3langid.rank(text)) if len(text) >= _IDENTIFIED_CHARACTERS else {}
         except OSError as error:  # py3langid unpacks its model into a temporary file

@@ -71,7 +71,7 @@ def flag_translation(source: str, source_ids: Sequence[int], text: str, ids: Seq
     shorter, longer = sorted((len(source_ids), len(ids)))
     if longer > 1.5 * shorter + 4:
         flags.add("length_ratio")
-    if most_repeats(text) > most_repeats(source):
+    if (repeats := most_repeats(text)) and repeats > most_repeats(source):
         flags.add("repetitive")
     return frozenset(flags)
 
