@@ -65,6 +65,9 @@ def test_the_memory_of_a_container_is_free_up_to_its_limit(
         (MemoryError(), True),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"), True),
         (torch.OutOfMemoryError("CUDA"), True),
+        (ImportError("libtorch.so: failed to map segment from shared object"), True),
+        (RuntimeError("can't start new thread"), True),
+        (RuntimeError("Resource temporarily unavailable"), True),  # C++: the same
         (OSError(12, "Cannot allocate memory"), True),
         (RuntimeError("shape"), False),
         (ValueError("out of memory"), False),

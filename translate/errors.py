@@ -8,6 +8,8 @@ from importlib import metadata
 from pathlib import Path
 from types import ModuleType
 
+from translate.memory import is_out_of_memory
+
 _EXTRAS = {  # by package, where the extra has another name
     "huggingface_hub": "huggingface",
     "onnxruntime": "onnx",
@@ -54,6 +56,8 @@ def import_extra(package: str, *, needed_by: str = "", instead: str = "") -> Mod
     try:
         return importlib.import_module(package)
     except ImportError as error:
+        if is_out_of_memory(error):
+            raise
         what = f"{needed_by} needs {package}, which" if needed_by else package
         hint = install_hint(_EXTRAS.get(package, package.partition(".")[0])) + (instead and f", or {instead}")
         raise InputError(f"{what} cannot be imported ({error}): {hint}") from error

@@ -16,14 +16,18 @@ _GROUPS = Path("/sys/fs/cgroup")  # control groups of Linux: its documentation, 
 _OWN_GROUPS = Path("/proc/self/cgroup")
 
 # What allocators without an exception class of their own say: PyTorch's for the CPU and for Apple's GPU, C++, cuBLAS.
-_OUT_OF_MEMORY_MESSAGES = ("allocate memory", "not enough memory", "out of memory", "bad_alloc", "alloc_failed")
+# The last three are a library that cannot be mapped, and a thread that Python or C++ cannot start.
+_OUT_OF_MEMORY_MESSAGES = (
+    "allocate memory", "not enough memory", "out of memory", "bad_alloc", "alloc_failed",
+    "failed to map segment", "start new thread", "resource temporarily unavailable",
+)  # fmt: skip
 
 
 def is_out_of_memory(error: BaseException | None) -> bool:
-    """Whether an error means that an allocation failed, in Python, C++, PyTorch or the system."""
+    """Whether an error means that Python, C++, PyTorch or the system could not allocate memory or start a thread."""
     text = f"{type(error).__name__}: {error}".lower().replace("outofmemory", "out of memory")
-    is_one = isinstance(error, RuntimeError | OSError) and any(each in text for each in _OUT_OF_MEMORY_MESSAGES)
-    return is_one or isinstance(error, MemoryError)
+    is_said = any(message in text for message in _OUT_OF_MEMORY_MESSAGES)
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError | OSError | ImportError) and is_said)
 
 
 def describe_memory(num_bytes: int) -> str:

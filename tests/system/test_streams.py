@@ -38,6 +38,7 @@ SHELL: dict[str, str] = {  # by row of docs/bad-input.md; $T is the command, $RU
     "messages-closed": '$T decode "$RUN" "$TEXT" 2>&- > out; code=$?; test $(wc -l < out) = 5 && exit $code',
     "output-no-temporary": 'ulimit -f 0; $T decode "$RUN" "$TEXT" | { test $(wc -l) = 5; }',
     "figure-memory": 'ulimit -v 14000000; $T show curves "$RUN" --output a.png',
+    "directory-deleted": 'mkdir gone; cd gone; rmdir ../gone; $T verify "$RUN"',
     "name-bytes": """$T decode "$RUN" "$(printf 'x\\377')\"""",
     "name-bytes-ascii": """LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0 $T decode "$RUN" "$(printf 'x\\377')\"""",
     "name-escape": """$T decode "$RUN" "$(printf 'x\\033[2J')\"""",

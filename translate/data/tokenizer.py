@@ -21,7 +21,7 @@ from translate.data.cache import DataCache, entry_name, text_digest
 from translate.data.text import SpacedText
 from translate.errors import InputError
 from translate.files import read_input
-from translate.memory import release_free_memory
+from translate.memory import is_out_of_memory, release_free_memory
 
 SPACE = "▁"  # SentencePiece's symbol for the space before a word
 BYTE_PIECE = re.compile(r"<0x([0-9A-F]{2})>")  # a piece of byte fallback
@@ -319,6 +319,8 @@ def train_tokenizer(
             minloglevel=2,  # errors only; they are raised as well
         )
     except RuntimeError as error:
+        if is_out_of_memory(error):
+            raise
         raise _training_failure(str(error), config, text_name) from error
     release_free_memory()  # the trainer held millions of sentences
     return Tokenizer(model.getvalue())

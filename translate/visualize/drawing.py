@@ -25,7 +25,7 @@ def draw(specification: str, *, format: Literal["png", "svg"], **settings: Any) 
     try:
         return run_program(command, content=specification.encode(), environment=environment)
     except RunError as error:
-        hint = "its engine needs much address space, which `ulimit -v` limits; an HTML page is drawn by the browser"
+        hint = "raise `ulimit -v` if it is set, or write an HTML page, which a browser draws"
         raise RunError(f"vl-convert, which draws figures: {error}; {hint}") from error
 
 

@@ -34,6 +34,7 @@ def raises(error: BaseException) -> Any:
         (InputError("a\x1b[2J\u202eb\udcff"), 2, "translate: a\\x1b[2J\\u202eb\\udcff\n"),
         (OSError(5, "Input/output error"), 1, "translate: a file or a stream: cannot be used (Input/output error)\n"),
         (PermissionError(13, "Denied", "secret"), 1, "translate: secret: cannot be used (Denied)\n"),
+        (ImportError("a.so: no shared object"), 1, "translate: a library cannot be loaded: a.so: no shared object\n"),
     ],
 )
 def test_an_error_is_a_paragraph_and_an_exit_code(error: BaseException, exit_code: int, message: str) -> None:

@@ -58,12 +58,14 @@ class ReportingGroup(CommandGroup):
             fail(str(error), 2 if isinstance(error, InputError) else 1)
         except KeyboardInterrupt as error:
             fail_interrupted(error)
-        except (OSError, RuntimeError, MemoryError) as error:
+        except (OSError, RuntimeError, MemoryError, ImportError) as error:
             if is_out_of_memory(error):
                 reason = str(error).split("\n")[0][:200] or "an allocation failed"
                 fail(f"out of memory ({reason}): lower settings, give less text, or use a larger machine", 1)
             if isinstance(error, OSError):
                 fail(f"{error.filename or 'a file or a stream'}: cannot be used ({error.strerror or error})", 1)
+            if "shared object" in str(error):
+                fail(f"a library cannot be loaded: {error}", 1)
             raise
         finally:
             logger.removeHandler(handler)
@@ -92,6 +94,10 @@ def run_command_line(app: Callable[..., object]) -> None:
         _open_standard_streams()
         faulthandler.enable(2)  # a crash in native code then shows what Python was doing
         _end_by_signals()
+    try:
+        os.getcwd()  # without it, imports fail, and Intel's library of torch ends the process
+    except OSError as error:
+        fail(f"the working directory cannot be used ({error.strerror}): change to another one", 1)
     try:
         app(prog_name="translate")
     except KeyboardInterrupt as error:  # before the command has started
