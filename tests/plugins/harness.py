@@ -504,6 +504,7 @@ def state_of(path: Path) -> RunState:
     progress = json.loads(last.metadata["progress"])
     # The checksum of the metrics file covers times; its records are compared below without them.
     assert progress.pop("metrics_bytes") is not None and progress.pop("metrics_sha256") is not None
+    assert progress["window"].pop("seconds") >= 0.0
     records = [json.loads(line) for line in run.metrics.read_text(encoding="utf-8").splitlines()]
     for record in records:
         for timed in [name for name in record if name in ("seconds", "waiting") or name.endswith("_per_second")]:

@@ -19,6 +19,7 @@ from translate.runs.checkpoint import read_tensors
 from translate.runs.directory import RunDirectory
 from translate.runs.metrics import best_record, read_metrics
 from translate.runs.run import open_run
+from translate.runs.summary import summarize_run
 from translate.runs.verify import verify_run
 from translate.runs.weights import get_parameters
 from translate.training import trainer
@@ -84,6 +85,7 @@ def test_step_0_has_the_runs_weights_and_the_rest_is_exact_without_that_run(tune
     assert all(torch.equal(before[name], best[name]) and torch.equal(before[name], last[name]) for name in before)
     assert not verify_run(tmp_path / "new").unsound
     description = json.loads(run.description.read_text())["initialized_from"]
+    assert summarize_run(run.path).base == f"{tmp_path / 'base'}, step {description['step']}"
     assert (description["run"], description["step"]) == ("../base", open_run(tmp_path / "base").load_model().step)
     shutil.rmtree(tmp_path / "base")
     resumed = load_config(str(tmp_path / "new"), require_files=True).config

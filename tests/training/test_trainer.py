@@ -3,18 +3,21 @@
 import itertools
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from harness import state_of
-from trainings import Digits, progress_of, records_of, run_training
+from trainings import Digits, progress_of, records_of, run_training, stop_training
 
 from translate.config.schema import TrainingConfig
 from translate.errors import RunError
+from translate.runs.directory import RunDirectory
 from translate.runs.progress import Progress
 from translate.runs.summary import summarize_run
 from translate.training import best_checkpoint, step, trainer
+from translate.training import step as step_module
 
 CUDA_MESSAGE = "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 139 GiB of which …"
 
@@ -72,7 +75,94 @@ def test_the_last_part_of_a_log_window_is_logged_before_its_validation(digits: D
     lines = [line.split(",")[0] for line in said if line.startswith("Step ")]
     kinds = [re.sub(r"[\d.]+$", "N", line) for line in lines]
     validations = ["Step 6: validation BLEU N", "Step 12: validation BLEU N"]
-    assert kinds == ["Step 5: loss N", validations[0], "Step 10: loss N", "Step 12: loss N", validations[1]]
+    steps = ["Step 1: loss N", "Step 5: loss N"]
+    assert kinds == [*steps, validations[0], "Step 10: loss N", "Step 12: loss N", validations[1]]
+
+
+class Clock:
+    """The trainer's clock, which each step advances, and each checkpoint, from a moment on by other times."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, step: float, save: float = 0.0) -> None:
+        self.now, original, save_last = 5000.0, step_module.TrainStep.__call__, trainer.save_last
+        self.saved = list[int]()
+        monkeypatch.setattr(trainer, "time", SimpleNamespace(monotonic=lambda: self.now))
+
+        def make_step(*args: Any, **kwargs: Any) -> Any:
+            self.now += step
+            return original(*args, **kwargs)
+
+        def note(training: Any) -> None:
+            self.now += save
+            self.saved.append(training.progress.step)
+            save_last(training)
+
+        monkeypatch.setattr(step_module.TrainStep, "__call__", make_step)
+        monkeypatch.setattr(trainer, "save_last", note)
+
+
+RARELY = ("training.log_every=1000", "training.save_every=1000", "training.validate_every=1000")
+
+
+@pytest.mark.parametrize(
+    "minutes, expected",
+    [
+        # 30 s after the last line, but 5 minutes from step 15 on; the last line is due anyway.
+        ("5", [1, 3, 5, 7, 9, 11, 13, 28, 40]),
+        ("null", [40]),
+    ],
+)
+def test_a_line_is_due_by_time_and_leaves_no_record(
+    digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, minutes: str, expected: list[int]
+) -> None:
+    Clock(monkeypatch, step=20.0)
+    settings = (*RARELY, "training.max_steps=40", f"training.log_every_minutes={minutes}")
+    said = run_training(digits(*settings), tmp_path / "run")
+    assert [int(step) for line in said for step in re.findall(r"Step (\d+): loss", line)] == expected
+    assert [record["step"] for record in records_of(tmp_path / "run", "train")] == [40]
+
+
+@pytest.mark.parametrize(
+    "every, took, expected",
+    [
+        ("1000 10", 0.0, [3, 6, 9, 12, 14]),
+        ("4 10", 0.0, [3, 4, 7, 8, 11, 12, 14]),
+        ("1000 20", 0.0, [5, 10, 14]),
+        ("7 null", 0.0, [7, 14]),
+        ("1000 10", 60.0, [3, 8, 13, 14]),  # as a checkpoint takes a minute, each is 20 minutes after the last one
+    ],
+)
+def test_a_checkpoint_is_due_by_time(
+    digits: Digits,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    every: str,
+    took: float,
+    expected: list[int],
+) -> None:
+    """It is none of those that training.keep_last keeps. Each step takes four minutes."""
+    clock, (steps, minutes) = Clock(monkeypatch, step=240.0, save=took), every.split()
+    settings = [
+        f"training.save_every={steps}",
+        f"training.save_every_minutes={minutes}",
+        "training.validate_every=1000",
+    ]
+    run_training(digits(*settings, "training.max_steps=14", "training.keep_last=2"), tmp_path / "run")
+    assert clock.saved == expected
+    assert RunDirectory(tmp_path / "run").kept_steps() == [14]
+
+
+def test_whatever_is_due_by_time_changes_nothing(
+    stateful: Digits, tmp_path: Path, straight: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed after a step that only time has saved; checkpoints and lines at other steps than in the straight run."""
+    config, run = stateful("training.log_every_minutes=1"), tmp_path / "run"
+    clock = Clock(monkeypatch, step=310.0)
+    stop_training(config, run, in_step=3, what=KeyboardInterrupt)
+    assert clock.saved == [2]
+    assert summarize_run(run).minutes > 0.0, "these steps have no log entry yet"
+    run_training(config, run, resume=True)
+    assert {8, 11} < {*clock.saved}
+    assert state_of(run) == state_of(straight)
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,8 @@ def _facts(found: "RunSummary") -> Iterator[tuple[str, str]]:
     yield "data", "; ".join(found.data) or "none of its own"
     yield "model", f"{found.model}, {size}"
     yield "files", f"{found.num_bytes / 1e6:,.1f} MB, with the checkpoints {', '.join(found.checkpoints) or '(none)'}"
+    if found.base:
+        yield "base", found.base
     yield "training", f"{_steps(found)} steps in {found.minutes:.1f} minutes"
     if found.best_bleu is not None and found.best_step is not None:
         moment = describe_moment(found.best_step, found.best_averaged)

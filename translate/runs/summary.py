@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 from safetensors import SafetensorError, safe_open
 
 from translate.config.data import DataConfig, corpus_title
+from translate.config.yaml import shown_path
 from translate.errors import InputError, RunError
 from translate.files import read_json
 from translate.runs.directory import RunDirectory
@@ -41,6 +42,7 @@ class RunSummary(NamedTuple):
     step: int
     max_steps: int | None
     minutes: float
+    base: str | None  # the run that it was fine-tuned from, and the step
     best_bleu: float | None
     best_step: int | None
     best_averaged: list[int]  # the steps of the checkpoints whose average is the best one; usually none
@@ -64,12 +66,16 @@ def summarize_run(run: SavedRun | Path) -> RunSummary:
     files, config, description, records = run.files, run.config, run.description, read_metrics(run.files)
     best = best_checkpoint_record(files, records, config.training.best_metric) or {}
     step, progress = int(max((record["step"] for record in records), default=0)), _read_progress(files)
+    minutes = records[-1]["minutes_so_far"] if records else 0.0
+    logged = max((record["step"] for record in records if record["kind"] == "train"), default=0)
+    if progress is not None and progress.step > logged:
+        minutes += progress.window.get("seconds", 0.0) / 60
     weights = [file for file in (files.checkpoint("best"), files.checkpoint("last")) if file.is_file()]
     state: State = "without a checkpoint to resume"
     if description.imported:
         state = "imported"
     elif is_locked(files.lock):
-        state = "in training"
+        state, step = "in training", max(step, 0 if progress is None else progress.step)
     elif progress is not None:
         step = progress.step
         state = "finished" if is_finished(progress, config, lambda: records) else "can be resumed"
@@ -82,7 +88,8 @@ def summarize_run(run: SavedRun | Path) -> RunSummary:
         num_bytes=sum(_sizes(run.path)),
         step=step,
         max_steps=None if description.imported else config.training.max_steps,
-        minutes=records[-1]["minutes_so_far"] if records else 0.0,
+        minutes=minutes,
+        base=_describe_base(run),
         best_bleu=best.get("BLEU"),
         best_step=int(best["step"]) if best else None,
         best_averaged=averaged_steps(best),
@@ -94,6 +101,12 @@ def summarize_run(run: SavedRun | Path) -> RunSummary:
         command=description.command,
         state=state,
     )
+
+
+def _describe_base(run: SavedRun) -> str | None:
+    origin = run.description.initialized_from
+    path = os.path.normpath(run.path / str(origin.get("run")))
+    return f"{shown_path(Path(path))}, step {origin.get('step')}" if origin else None
 
 
 def _read_progress(run: RunDirectory) -> Progress | None:

@@ -48,7 +48,8 @@ logger = logging.getLogger(__name__)
 _MAY_CHANGE = {
     f"training.{name}"
     for name in (
-        *("max_steps", "max_epochs", "validate_every", "validation_beam_size", "save_every", "log_every", "patience"),
+        *("max_steps", "max_epochs", "validate_every", "validation_beam_size", "save_every", "save_every_minutes"),
+        *("log_every", "log_every_minutes", "patience"),
         *("threads", "device", "parallel", "sample_translations", "trackers", "keep_last", "keep_best", "average_kept"),
     )
 } | {"tokenizer.max_training_lines"}  # The tokenizer is already trained.

@@ -3,7 +3,9 @@
 import contextlib
 import dataclasses
 import logging
+import math
 import signal
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from typing import Any, NamedTuple
@@ -31,6 +33,7 @@ from translate.training.tracking.recorder import Recorder
 logger = logging.getLogger(__name__)
 
 _SECONDS_BETWEEN_CHECKS = 1.0  # for signals, while training waits for an epoch
+_MOST_TIME_FOR_SAVING = 0.05  # the share of the time that may go into checkpoints that are due by time
 
 
 class Due(NamedTuple):
@@ -43,7 +46,7 @@ class Due(NamedTuple):
 
 
 def due(progress: Progress, settings: TrainingConfig) -> Due:
-    """What is due at a point of training, which may also be its beginning.
+    """What is due at a point of training by the number of its step, which may also be 0.
 
     A validation saves when it is done. Step 0 is validated if its weights are another run's.
     """
@@ -72,6 +75,8 @@ class Trainer:
         # A resumed run begins as its checkpoint is. The weights of step 0 are worth saving if they are another run's.
         is_saved = self.progress.metrics_bytes is not None or self.settings.initialize_from is None
         self._saved = self._moment if is_saved else None
+        self._began = self._saved_at = time.monotonic()
+        self._logged_at, self._saving_took = -math.inf, 0.0
 
     def train(self, *, profiles: bool = False) -> None:
         """Train until the last step, the last epoch, or too many validations without improvement.
@@ -98,10 +103,12 @@ class Trainer:
                 steps = profile_steps(steps, directory, device=device, after_step=progress.step)
             for batches in steps:
                 self._train_step(batches)
-                log, save, validate, _ = due(progress, settings)
+                log, save, validate, stop = due(progress, settings)
                 if log:
                     self.recorder.record(self._log_step())
                     self.window.restart()
+                elif self._is_line_due and not stop:
+                    self._log_step()
                 if save:
                     self._save()
                 self._stop_if_asked()
@@ -181,7 +188,24 @@ class Trainer:
         if is_shown:
             quality, speed = describe_step(record)
             logger.info(f"{quality}{speed}{time_left}", extra={"dim": f"{speed}{time_left}"})
+        self._logged_at = time.monotonic()
         return record
+
+    @property
+    def _is_line_due(self) -> bool:
+        """Whether a log line is due by time: the first one at once, then at first more often than later."""
+        if self.settings.log_every_minutes is None or self.recorder.has_bar:
+            return False
+        now, seconds = time.monotonic(), 60.0 * self.settings.log_every_minutes
+        return now - self._logged_at >= (seconds if now - self._began >= seconds else seconds / 10.0)
+
+    @property
+    def _is_save_due(self) -> bool:
+        """Whether a checkpoint is due by time."""
+        if self.settings.save_every_minutes is None:
+            return False
+        least = self._saving_took / _MOST_TIME_FOR_SAVING
+        return time.monotonic() - self._saved_at >= max(60.0 * self.settings.save_every_minutes, least)
 
     @record_function(VALIDATION_AND_SAVING)
     def _validate(self) -> None:
@@ -215,8 +239,10 @@ class Trainer:
             progress.stream = self.batches.position(progress.epoch)
         progress.window = self.window.read()
         progress.metrics_bytes, progress.metrics_sha256 = self.recorder.sync()
+        started = time.monotonic()
         save_last(self.training)
-        self._saved = self._moment
+        self._saved, self._saved_at = self._moment, time.monotonic()
+        self._saving_took = self._saved_at - started
 
     @property
     def _moment(self) -> tuple[int, int, int | None]:
@@ -243,9 +269,15 @@ class Trainer:
                 raise SilentExit(1)  # the other process reports its error
 
     def _stop_if_asked(self) -> None:
-        step = self.progress.step
-        if received := self.training.world.max(self.stop.received or 0):  # by any process
-            number = signal.Signals(received)
+        """Stop if any process has received a signal; otherwise save if the first process finds that due by time."""
+        world, step = self.training.world, self.progress.step
+        nothing, save = -1, 0  # all signals have larger numbers
+        asked = save if world.is_main_process and self._is_save_due else nothing
+        asked = world.max(self.stop.received or asked)
+        if asked == save:
+            self._save()
+        elif asked != nothing:
+            number = signal.Signals(asked)
             logger.info(f"Stopping after step {step:,} ({number.name}); press Ctrl-C again to quit at once")
             self._save()
             raise StoppedBySignal(number, step=step)

@@ -115,6 +115,34 @@ def test_a_signal_to_one_stops_all_after_the_same_step(trainings: Any) -> None:
     assert state_of(trainings.directory / "stopped") == state_of(trainings.directory / "straight")
 
 
+# The second process always finds a checkpoint due by time, but only the first decides.
+_SAVE_DUE = """
+import os
+from translate.training import trainer
+due = [4, 6] if os.environ["RANK"] == "0" else [1, 2, 3, 5, 7]
+trainer.Trainer._is_save_due = property(lambda self: self.progress.step in due)
+save_last = trainer.save_last
+def note(training):
+    print("saved", training.progress.step)
+    save_last(training)
+trainer.save_last = note
+"""
+
+
+def test_the_first_process_decides_what_is_due_by_time(trainings: Any) -> None:
+    settings = ("max_steps=7", "save_every=1000", "parallel=fsdp")
+    trainings.run(2, "straight", *settings)
+    ended = trainings.try_to(2, "run", *settings, first=_SAVE_DUE)
+    for each in ended:
+        assert [line for line in each.said.splitlines() if "saved" in line] == [
+            "saved 4",
+            "saved 5",
+            "saved 6",
+            "saved 7",
+        ]
+    assert state_of(trainings.directory / "run") == state_of(trainings.directory / "straight")
+
+
 def test_fewer_validation_lines_than_processes(trainings: Any) -> None:
     for name, line in (("validation.in", "12"), ("validation.out", "21")):
         (trainings.directory / name).write_text(f"{line}\n", encoding="utf-8")

@@ -49,8 +49,11 @@ def test_each_field_of_a_step_is_in_a_record(field: str) -> None:
 
 
 @pytest.mark.parametrize("num_before", [0, 2, 5])
-def test_a_window_that_a_checkpoint_interrupts_has_the_same_numbers(num_before: int) -> None:
+def test_a_window_that_a_checkpoint_interrupts_has_the_same_numbers(
+    num_before: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each number that is logged survives: a total that a checkpoint lost would differ here."""
+    clock = Clock(monkeypatch)
     straight, interrupted = (LogWindow(Config(), Progress("data")) for _ in range(2))
     for number, result in enumerate(results()):
         if number == num_before:
@@ -58,6 +61,8 @@ def test_a_window_that_a_checkpoint_interrupts_has_the_same_numbers(num_before: 
             interrupted = LogWindow(Config(), saved)
         straight.add(result)
         interrupted.add(result)
+        clock.seconds += 2.5
+    assert straight.read()["seconds"] == 12.5
     assert interrupted.read() == straight.read()
     ours, expected = ({**each.numbers(), **dict.fromkeys(RATES)} for each in (interrupted, straight))
     assert ours == expected

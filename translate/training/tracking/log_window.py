@@ -25,8 +25,8 @@ T = TypeVar("T")
 class LogWindow:
     """The steps since the last log entry: totals, and how fast they were. The time of validations does not count.
 
-    A checkpoint holds the totals of the open window by name. A continued run begins with them, and measures the speed
-    of its own steps. A total missing from an older checkpoint starts at 0.
+    A checkpoint holds the totals of the open window by name, and its `seconds`. A continued run begins with them, and
+    measures the speed of its own steps. A total missing from an older checkpoint starts at 0.
     """
 
     def __init__(self, config: Config, progress: Progress) -> None:
@@ -57,7 +57,7 @@ class LogWindow:
         """The totals by name, for a checkpoint; on a GPU this waits for the steps, once for all totals."""
         tensors = {name: total for name, total in self._totals.items() if isinstance(total, Tensor)}
         copies = dict(zip(tensors, copy_to_host(*tensors.values()), strict=True))
-        totals = self._totals | copies
+        totals = self._totals | copies | {"seconds": float(self._totals.get("seconds", 0.0)) + self._seconds}
         return {name: total if isinstance(total, int) else float(total) for name, total in totals.items()}
 
     def numbers(self) -> dict[str, float]:

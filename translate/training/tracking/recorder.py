@@ -57,6 +57,11 @@ class Recorder:
         )
         self._shown_at = 0.0
 
+    @property
+    def has_bar(self) -> bool:
+        """Whether the bar is shown."""
+        return not self._bar.disable
+
     def advance(self, describe: Callable[[], str], *, num_steps: int) -> None:
         """Count one more step on the bar.
 
@@ -64,7 +69,7 @@ class Recorder:
             describe: Returns the text next to the bar; called about once per second, and only on a terminal.
             num_steps: The number of steps of the whole training, as far as known.
         """
-        if self._bar.disable:
+        if not self.has_bar:
             return
         self._bar.total = num_steps
         if time.perf_counter() - self._shown_at >= _SECONDS_BETWEEN_TEXTS:
