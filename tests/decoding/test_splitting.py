@@ -13,7 +13,7 @@ from translate.data.tokenizer import Tokenizers
 from translate.decoding import Request, Translation, Translator, count_conditions
 from translate.decoding.constraints.terminology import Terminology
 from translate.decoding.output.formats import describe
-from translate.decoding.splitting import split_sentences, split_text
+from translate.decoding.splitting import split_text
 from translate.errors import InputError
 from translate.exchange.foreign import Vocabulary, reorder_sentencepiece
 
@@ -55,7 +55,7 @@ def count_words(texts: Sequence[str]) -> list[int]:
     ],
 )
 def test_where_lines_part(text: str, max_tokens: int, pieces: list[str]) -> None:
-    assert split_text(text, max_tokens=max_tokens, count_tokens=count_words) == pieces
+    assert split_text([text], max_tokens=max_tokens, count_tokens=count_words) == pieces
     assert "".join(pieces) == text
 
 
@@ -63,13 +63,13 @@ def test_a_character_that_is_too_long_by_itself_stays() -> None:
     def count(texts: Sequence[str]) -> list[int]:
         return [3 * len(text) for text in texts]
 
-    assert split_text("abc", max_tokens=2, count_tokens=count) == ["a", "b", "c"]
+    assert split_text(["abc"], max_tokens=2, count_tokens=count) == ["a", "b", "c"]
 
 
 @settings(derandomize=True, max_examples=100, deadline=None)
 @given(st.text(max_size=120), st.integers(1, 12))
 def test_nothing_is_lost_and_everything_fits(text: str, max_tokens: int) -> None:
-    pieces = split_text(text, max_tokens=max_tokens, count_tokens=count_words)
+    pieces = split_text([text], max_tokens=max_tokens, count_tokens=count_words)
     assert "".join(pieces) == text
     for piece, size in zip(pieces, count_words(pieces), strict=True):
         assert piece != "" or text == ""
@@ -81,7 +81,7 @@ def test_a_hundred_thousand_characters_take_no_time(unit: str) -> None:
     """Each of them takes some hundredths of a second; what grew with the square of the length would take minutes."""
     text = unit * (100_000 // len(unit))
     started = time.perf_counter()
-    pieces = split_text(text, max_tokens=255, count_tokens=count_words)
+    pieces = split_text([text], max_tokens=255, count_tokens=count_words)
     assert "".join(pieces) == text and max(count_words(pieces)) <= 255
     assert time.perf_counter() - started < 10
 
@@ -113,7 +113,7 @@ def test_a_split_line_is_its_pieces_put_together(translator: MakeTranslator, lim
     assert whole.score == pytest.approx(parts[0].score + parts[1].score, abs=1e-4)
     assert len(whole.token_log_probs) == len(whole.ids) + 2  # the end symbol of each piece
     assert "split" in whole.flags and "source_truncated" not in whole.flags and "split" not in short.flags
-    assert ", 1 too long and translated in pieces" in str(count_conditions([short, whole, after]))
+    assert ", 1 translated in pieces" in str(count_conditions([short, whole, after]))
 
 
 @pytest.mark.usefixtures("no_shape_checks")
@@ -207,16 +207,44 @@ def test_scoring_cuts_both_sides_or_refuses(toy: Toy, translator: MakeTranslator
             translator(long="error", max_source_tokens=5, max_target_tokens=4).score(sides, [target], first_number=7)
 
 
-def test_sentences_with_abbreviations() -> None:
-    text = "Dr. Weber kam um ca. 8 Uhr.  Er sah z. B. die 3. Frau. Nr. 5 blieb! »Ach?« Ja"
-    sentences = split_sentences(text)
-    assert sentences == [
-        "Dr. Weber kam um ca. 8 Uhr.  ",
-        "Er sah z. B. die 3. Frau. ",
-        "Nr. 5 blieb! ",
-        "»Ach?« ",
-        "Ja",
-    ]
-    years = ["Seit 1999. ", "Am 21. 3. 2024. ", "Zum 100. Mal. ", "Nr. 12. Ende."]
-    assert split_sentences("".join(years)) == years
-    assert "".join(sentences) == text and split_sentences("") == [""]
+TEXT = "Der Hund schläft. Das Haus läuft.  Die Straße grün."
+SENTENCES = ["Der Hund schläft. ", "Das Haus läuft.  ", "Die Straße grün."]
+
+
+@pytest.mark.parametrize(
+    ("setting", "share", "is_split"),
+    [("auto", None, True), ("auto", 0.099, True), ("auto", 0.1, False), ("always", 1.0, True), ("never", None, False)],
+)
+def test_sentences_are_translated_alone_where_the_model_never_learnt_to_go_on(
+    translator: MakeTranslator, setting: str, share: float | None, is_split: bool
+) -> None:
+    given = translator(split_sentences=setting).replace(multi_sentence_share=share)
+    whole, one = given.translate([TEXT, SENTENCES[0]])
+    assert [piece.source for piece in whole.pieces] == (SENTENCES if is_split else []) and one.pieces == ()
+    assert ("split" in whole.flags, count_conditions([whole, one])["split"]) == (is_split, is_split)
+    if is_split:
+        parts = translator(split_sentences="never").translate(SENTENCES)
+        assert all(same(piece, part) for piece, part in zip(whole.pieces, parts, strict=True))
+        assert whole.text == " ".join(part.text for part in parts)
+        [aligned] = given.align([whole])
+        assert len({link.split("-")[0] for link in (aligned.alignment or "").split()}) > 3, "links of all sentences"
+
+
+def test_a_constraint_on_several_sentences_keeps_them_together(translator: MakeTranslator) -> None:
+    given, never = translator(split_sentences="always"), translator(split_sentences="never")
+    spanning, within = Terminology({"schläft. Das": "sleeps sleeps"}), Terminology({"Haus läuft": "sleeps sleeps"})
+    for request in (Request(TEXT, prefix="the the"), Request(TEXT, required=("green green",)),
+                    Request(TEXT, terminology=spanning)):  # fmt: skip
+        assert same(given.translate(request), never.translate(request))
+    found = given.translate(Request(TEXT, terminology=within, prefix=" "))
+    assert len(found.pieces) == 3 and "sleeps sleeps" in found.pieces[1].text
+
+
+def test_limits_are_those_of_a_sentence(translator: MakeTranslator, toy: Toy) -> None:
+    limit = max(len(toy.tokenizers.source.encode(sentence)) for sentence in SENTENCES)
+    for long in ("error", "truncate"):
+        found = translator(split_sentences="always", long=long, max_source_tokens=limit).translate(TEXT)
+        assert [piece.source for piece in found.pieces] == SENTENCES and found.flags == {"split"} | found.flags
+        assert "source_truncated" not in found.flags
+    found = translator(split_sentences="always", max_source_tokens=limit - 1).translate(TEXT)
+    assert "".join(piece.source for piece in found.pieces) == TEXT and len(found.pieces) > 3

@@ -187,3 +187,49 @@ def test_a_field_that_a_form_repeats_is_a_list(client: TestClient, how: str) -> 
     assert client.post("/translate", **sent).json() == expected and len(expected["translatedText"]) == 2
     refused = client.post("/v2/translate", data={"text": "grün", "target_lang": ["EN", "DE"]})
     assert refused.status_code == 400 and "target_lang" in refused.text
+
+
+@pytest.mark.parametrize(
+    ("switch", "setting", "lines"),
+    [
+        *((switch, "never", 1) for switch in ("0", 0, False, "false")),
+        *((switch, "always", 2) for switch in ("1", 1, True, "true")),
+        ("nonewlines", "always", 1),
+        (None, "auto", 2),
+    ],
+)
+def test_deepls_switch_of_sentences(
+    client: TestClient, runs: list[Path], switch: object, setting: str, lines: int
+) -> None:
+    """As text, as a number, as a boolean and in a form; lines are kept unless a sentence may go on in the next."""
+    text = "Hund läuft. Haus schläft.\nStraße grün. Hund."
+    translator = load_own_translator(runs[0], options={"split_sentences": setting}).translator
+    expected = "\n".join(translator.translate(line).text for line in (text.split("\n") if lines == 2 else [text]))
+    given = {"target_lang": "EN-US", **({} if switch is None else {"split_sentences": switch})}
+    for body in ({"json": given | {"text": [f"{text}\n"]}}, {"data": given | {"text": f"{text}\n"}}):
+        [found] = client.post("/v2/translate", **body).json()["translations"]  # type: ignore[arg-type]
+        assert found["text"] == f"{expected}\n"
+    page = client.post("/v2/translate", json=given | {"text": [f"<p>{text}</p>"], "tag_handling": "html"})
+    whole = translator.translate(text.replace("\n", " ")).text
+    assert (page.json()["translations"][0]["text"] == f"<p>{whole}</p>") or setting != "never"
+
+
+def test_texts_of_several_sentences(client: TestClient, runs: list[Path]) -> None:
+    """A run that does not say that it learnt several sentences translates each alone, unless it is told otherwise."""
+    text = "Hund läuft. Haus schläft. Straße grün."
+    translator = load_own_translator(runs[0]).translator
+    alone = translator.translate(text)
+    assert [piece.source.strip() for piece in alone.pieces] == ["Hund läuft.", "Haus schläft.", "Straße grün."]
+    assert client.post("/translate", json={"q": text, "source": "de", "target": "en"}).json() == {
+        "translatedText": alone.text
+    }
+    for setting, flags in (("auto", ["split"]), ("never", [])):
+        answer = client.post("/translate", json={"text": text, "options": {"split_sentences": setting}}).json()
+        [found] = answer["translations"]
+        assert [flag for flag in found["conditions"] if flag == "split"] == flags
+        assert found["text"] == translator.translate(text, split_sentences=setting).text
+    wrong = {"target_lang": "EN-US", "text": [text], "split_sentences": "2"}
+    refused = client.post("/v2/translate", json=wrong)
+    assert refused.status_code == 400 and "split_sentences" in refused.text
+    wrong = {"text": text, "format": "text", "options": {"split_sentences": "2"}}
+    assert client.post("/translate/document", json=wrong).status_code == 422

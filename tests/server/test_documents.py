@@ -101,7 +101,7 @@ def test_a_document_that_is_late_asks_for_nothing_more(
     model, submitted, ends = make_models(Limits(seconds=0.1))["first"], list[Job](), list[type[BaseException]]()
     is_late = threading.Event()
 
-    def parse(texts: list[str], kind: str, translate: Callable[[list[str]], Any], *_: Any) -> None:
+    def parse(texts: list[str], kind: str, translate: Callable[[list[str]], Any], *_: Any, **__: Any) -> None:
         for _ in range(2):
             try:
                 translate(texts)

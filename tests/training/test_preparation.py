@@ -1,5 +1,6 @@
 """The second start: what was trained and encoded is read, and the same comes out."""
 
+import json
 import re
 from pathlib import Path
 
@@ -101,3 +102,27 @@ def test_a_model_that_the_engine_lacks_is_refused_before_training(
     corpora = read_corpora(config)
     with pytest.raises(InputError, match="model.activation = 'relu'"):
         check_validation(config, corpora, make_tokenizers(config, corpora))
+
+
+@pytest.mark.parametrize(("streaming", "weight"), [("false", "1"), ("false", "3"), ("true", "1")])
+def test_the_share_of_sources_with_several_sentences(
+    digits: Digits, tmp_path: Path, streaming: str, weight: str
+) -> None:
+    """Pairs that are left out do not count, and the others as often as they are seen."""
+    one, other = "Franz jagt im Taxi quer durch Bayern.", "Zwölf Boxkämpfer jagen Viktor über den Deich."
+    rows = [(f"{one} {other}", one), *[(one, other)] * 3, (f"{one} " * 99, one)]
+    lines = "".join(json.dumps({"de": source, "en": target}) + "\n" for source, target in rows)
+    (tmp_path / "a.jsonl").write_text(lines * 20, encoding="utf-8")
+    table = f"kind: json, path: {tmp_path}/a.jsonl, source_column: de, target_column: en, streaming: {streaming}"
+    text = f"kind: text, source: {tmp_path}/train.in, target: {tmp_path}/train.out, weight: {weight}"
+    corpora = [table] if streaming == "true" else [table, text]
+    limits = (
+        "data.max_source_tokens=200",
+        "data.max_target_tokens=200",
+        "training.batch_tokens=999",
+        "tokenizer.vocab_size=60",
+    )
+    config = digits(f"data.train=[{', '.join(f'{{{corpus}}}' for corpus in corpora)}]", *limits)
+    data = prepare_data(config, device=torch.device("cpu"))
+    others = int(weight) * len(data.corpora.train[1].sources) if len(corpora) > 1 else 0
+    assert data.multi_sentence_share == pytest.approx(20 / (80 + others), rel=0.05)

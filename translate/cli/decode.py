@@ -251,15 +251,17 @@ class _Decoding(NamedTuple):
         terms = read_terminology(self.constraints["terminology"]) if "terminology" in self.constraints else None
         check_outputs({"--output": self.output})
         translator = self.load()
+        whole = translator.with_options(split_sentences="never")  # the document is divided into sentences
         started = time.perf_counter()
 
         def translate(sentences: Sequence[str]) -> list["Translation"]:
             with show_progress("Translating", len(sentences), unit="sentences") as advance:
                 requests = (Request(sentence, terminology=terms) for sentence in sentences)
-                return list(translator.translate_stream(requests, on_finished=advance))
+                return list(whole.translate_stream(requests, on_finished=advance))
 
         align = functools.partial(word_weights, translator)
-        (document,) = translate_documents([text], document_format, translate, align, translator.direction)
+        languages, by_sentence = translator.direction, translator.config.split_sentences != "never"
+        (document,) = translate_documents([text], document_format, translate, align, languages, by_sentence=by_sentence)
         write_lines([document.text], self.output, end="")
         seconds = time.perf_counter() - started
         for problem in document.problems:

@@ -166,6 +166,11 @@ class TrainingBatches:
         share = min(1.0, self._settings.batch_tokens / max(sources, targets, 1))
         return int(share * sources), int(share * targets)
 
+    def sample_sources(self, number: int) -> list[str]:
+        """About as many sources of an epoch, evenly spaced over the text, without tags and changes."""
+        chosen = np.sort(self._choose_pairs(0)[0])
+        return [self._texts[0][place] for place in chosen[:: max(1, len(chosen) // number)].tolist()]
+
     def with_batch_tokens(self, batch_tokens: int) -> "TrainingBatches":
         """The same corpora in batches of another size, at least `longest`, without encoding them again."""
         assert batch_tokens >= self.longest

@@ -233,6 +233,10 @@ class StreamedBatches:
         """Like `TrainingBatches.largest_batch`, of the newest segment; zeros if there is none yet."""
         return (0, 0) if self._newest is None else self._newest[1].largest_batch
 
+    def sample_sources(self, number: int) -> list[str]:
+        """Like `TrainingBatches.sample_sources`, of the newest segment; empty if there is none yet."""
+        return [] if self._newest is None else self._newest[1].sample_sources(number)
+
     def with_batch_tokens(self, batch_tokens: int) -> "StreamedBatches":
         """The same streams in batches of another size, at least `longest`."""
         other = copy.copy(self)

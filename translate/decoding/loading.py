@@ -5,7 +5,7 @@ import importlib.util
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from translate.config.decoding import DecodingConfig
 from translate.config.languages import UNKNOWN
@@ -131,7 +131,8 @@ def load_own_translator(
         forbidden=forbidden,
         shortlist=read_shortlist(run) if config.shortlist else None,
     )
-    return LoadedTranslator(Translator(engine, tokenizers, config, languages=run.languages, name=str(run)), loaded)
+    known: dict[str, Any] = {"languages": run.languages, "multi_sentence_share": run.description.multi_sentence_share}
+    return LoadedTranslator(Translator(engine, tokenizers, config, name=str(run), **known), loaded)
 
 
 def _load_other(other: SavedRun, first: SavedRun, config: DecodingConfig, *, checkpoint: Checkpoint) -> Transformer:

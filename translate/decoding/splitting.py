@@ -1,11 +1,13 @@
-"""Sources with more tokens than the model should get: refused, cut, or translated in pieces that are joined again.
+"""Sources that the model should not get whole: refused, cut, or translated in pieces that are joined again.
 
-A line is split at the ends of sentences first, and within a word only as the last resort. Each level divides the parts
-that are still too long after the level before. No character is lost or doubled: the pieces, joined, are the line. A
-sentence stays alone, because models are trained on sentences, but very short ones ("Yes! Why?") join the next. Smaller
+A source of several sentences may be translated sentence by sentence. One with too many tokens is split at the ends of
+sentences first, and within a word only as the last resort. Each level divides the parts that are still too long after
+the level before. No character is lost or doubled: the pieces, joined, are the line. A sentence stays alone, because
+models are trained on sentences, but very short ones ("Yes! Why?") join the next of a source that is too long. Smaller
 units are packed into as few pieces as possible, all of about the same length.
 """
 
+import functools
 import itertools
 import math
 import re
@@ -15,24 +17,21 @@ from typing import Literal
 import torch
 
 from translate.config.decoding import DecodingConfig
+from translate.config.languages import UNKNOWN
 from translate.data.tokenizer import Tokenizer
 from translate.decoding.ranking import unmet_phrases
 from translate.decoding.request import Request, merge_phrases
+from translate.decoding.sentences import CLOSING, ENDS, WIDE_ENDS, split_sentences
 from translate.decoding.translation import Translation
 from translate.errors import InputError
 
 CountTokens = Callable[[Sequence[str]], list[int]]  # the number of tokens of each text
 
-_CLOSING = r"""["'»«”“’‘›‹)\]}」』）]*"""
-_ENDS, _WIDE_ENDS = ".!?…؟۔։።", "。！？｡।॥"  # no space need follow the second
-_SENTENCE_ENDS = re.compile(rf"(?<=[{_ENDS}]){_CLOSING}\s+|(?<=[{_WIDE_ENDS}])(?![{_WIDE_ENDS}]){_CLOSING}\s*")
-_CLAUSE_ENDS = re.compile(rf"(?<=[{_ENDS}:;؛]){_CLOSING}\s+|(?<=[{_WIDE_ENDS}：；])(?![{_WIDE_ENDS}：；]){_CLOSING}\s*")
-_COMMAS = re.compile(rf"(?<=[,،–—]){_CLOSING}\s+|(?<=[，、])")
+_CLAUSE_ENDS = re.compile(rf"(?<=[{ENDS}:;؛]){CLOSING}\s+|(?<=[{WIDE_ENDS}：；])(?![{WIDE_ENDS}：；]){CLOSING}\s*")
+_COMMAS = re.compile(rf"(?<=[,،–—]){CLOSING}\s+|(?<=[，、])")
 _SPACES = re.compile(r"\s+")
-_ABBREVIATIONS = re.compile(r"\b(?:Dr|Prof|Hr|Fr|St|Nr|No|Mr|Mrs|Ms|Abb|Abs|Art|Bd|Str|bzw|ca|vgl|evtl|ggf|inkl|sog)$")
-_ORDINAL = re.compile(r"(?<!\d)\d{1,3}$")  # more digits are a year or an amount
 
-_SHORT_SENTENCE = 8  # tokens; a shorter sentence joins the next
+_SHORT_SENTENCE = 8.0  # tokens; a shorter sentence joins the next
 
 
 def truncate_ids(
@@ -51,18 +50,32 @@ def truncate_ids(
     return ids[:limit]
 
 
-def split_source(source: str, ids: list[int], tokenizer: Tokenizer, *, limit: int) -> list[tuple[str, list[int]]]:
-    """The pieces of a source with their token ids; a source within the limit is a single piece."""
+def split_source(
+    source: str, ids: list[int], tokenizer: Tokenizer, *, limit: int | None, by_sentence: bool, language: str
+) -> list[tuple[str, list[int]]]:
+    """The pieces of a source with their token ids; most sources are a single piece.
+
+    Args:
+        limit: The most tokens of a piece; None: pieces may be of any length.
+        by_sentence: Each sentence is a piece, in a source within the limit too.
+        language: Of the source.
+    """
 
     def encode(texts: Sequence[str]) -> list[list[int]]:
         return tokenizer.encode_lines([text.strip() for text in texts], num_threads=torch.get_num_threads())
 
-    if len(ids) <= limit:
-        return [(source, ids)]
+    def count(texts: Sequence[str]) -> list[int]:
+        return [len(ids) for ids in encode(texts)]
+
     tag_ids, rest = tokenizer.split_tag(source)  # each piece needs the language token
     rest = rest.lstrip() if tag_ids else rest
-    tag, max_tokens = source.removesuffix(rest), max(1, limit - len(tag_ids))
-    parts = split_text(rest, max_tokens=max_tokens, count_tokens=lambda texts: list(map(len, encode(texts))))
+    parts = split_sentences(rest, language) if by_sentence else [rest]
+    if limit is not None and len(ids) > limit:
+        most = max(1, limit - len(tag_ids))
+        parts = split_text(parts, max_tokens=most, count_tokens=count, language=language)
+    if len(parts) == 1:
+        return [(source, ids)]
+    tag = source.removesuffix(rest)
     texts = [tag + part for part in parts]
     return list(zip(texts, encode(texts), strict=True))
 
@@ -104,51 +117,45 @@ def join_translations(request: Request, pieces: Sequence[Translation], target: T
     return joined[0]._replace(alternatives=tuple(joined[1:]))
 
 
-def split_text(text: str, *, max_tokens: int, count_tokens: CountTokens) -> list[str]:
-    """Pieces of a text of at most `max_tokens` tokens each, in order; joined they are the text.
+def split_text(
+    parts: Sequence[str], *, max_tokens: int, count_tokens: CountTokens, language: str = UNKNOWN
+) -> list[str]:
+    """The parts of a text as pieces of at most `max_tokens` tokens each, in order; joined they are the text.
 
     A single character with more tokens than that is still a piece.
 
     Args:
-        count_tokens: Counts the tokens of separate texts, without end symbols. It is called with the whole text,
-            its sentences and its words, and otherwise with no text much longer than a piece.
+        count_tokens: Counts the tokens of separate texts, without end symbols. It is called with the parts, their
+            sentences and their words, and otherwise with no text much longer than a piece.
     """
-    pieces = [text]
-    for ends in (_SENTENCE_ENDS, _CLAUSE_ENDS, _COMMAS, _SPACES, None):
+    pieces, within = list(parts), [functools.partial(_split, ends=ends) for ends in (_CLAUSE_ENDS, _COMMAS, _SPACES)]
+    for divide in (functools.partial(split_sentences, language=language), *within, None):
         divided: list[str] = []
         for piece, size in zip(pieces, count_tokens(pieces), strict=True):
             if size <= max_tokens:
                 divided.append(piece)
-            elif ends:
-                divided += _divide(piece, ends, max_tokens, count_tokens)
+            elif divide:
+                enough = None if divide in within else _SHORT_SENTENCE
+                divided += _join_short(divide(piece), max_tokens, count_tokens, enough)
             else:
                 divided += _cut(piece, max_tokens, count_tokens)
         pieces = divided
     return pieces
 
 
-def is_sentence(text: str) -> bool:
-    """Whether a text ends as a sentence does, unlike a title."""
-    return bool(re.search(rf"[{_ENDS}{_WIDE_ENDS}]\W*$", text[-20:]))
-
-
-def split_sentences(text: str) -> list[str]:
-    """The sentences of a text, each with the spaces after it; joined they are the text."""
-    return _split(text, _SENTENCE_ENDS)
-
-
 def _split(text: str, ends: re.Pattern[str]) -> list[str]:
-    found = [end for end in ends.finditer(text) if ends is not _SENTENCE_ENDS or _ends_sentence(text, end)]
-    bounds = [0, *(end.end() for end in found if 0 < end.end() < len(text)), len(text)]
+    bounds = [0, *(end.end() for end in ends.finditer(text) if 0 < end.end() < len(text)), len(text)]
     return [text[start:end] for start, end in itertools.pairwise(bounds)]
 
 
-def _divide(text: str, ends: re.Pattern[str], max_tokens: int, count_tokens: CountTokens) -> list[str]:
-    """A text divided at these ends; neighbours that are short enough are joined again."""
-    units = _split(text, ends)
+def _join_short(units: Sequence[str], max_tokens: int, count_tokens: CountTokens, enough: float | None) -> list[str]:
+    """Parts of a text; neighbours that are short enough are joined again.
+
+    Args:
+        enough: The tokens of a part that is not short; None: as many as make all results about equally long.
+    """
     sizes = count_tokens(units)
-    even = sum(sizes) / max(1, math.ceil(sum(sizes) / max_tokens))
-    enough = _SHORT_SENTENCE if ends is _SENTENCE_ENDS else even
+    enough = enough or sum(sizes) / max(1, math.ceil(sum(sizes) / max_tokens))
     pieces = [""]
     total = 0
     for unit, size in zip(units, sizes, strict=True):
@@ -158,23 +165,6 @@ def _divide(text: str, ends: re.Pattern[str], max_tokens: int, count_tokens: Cou
         pieces[-1] += unit
         total += size
     return pieces
-
-
-def _ends_sentence(text: str, end: re.Match[str]) -> bool:
-    """Whether a sentence ends here, after a mark that may end one.
-
-    None ends before a lower-case letter ("usw. und"), at the dot of an ordinal ("3. Mai") or of a single letter, or
-    after a title or another abbreviation that precedes names and numbers ("Dr. Weber").
-    """
-    if text[end.end() : end.end() + 1].islower():
-        return False
-    mark = end.start() - 1
-    if text[mark] != "." or mark == 0:
-        return True
-    if _ABBREVIATIONS.search(text, max(0, mark - 8), mark):
-        return False
-    is_one_letter = text[mark - 1].isalpha() and (mark == 1 or not text[mark - 2].isalnum())
-    return not (is_one_letter or _ORDINAL.search(text, max(0, mark - 4), mark))
 
 
 def _cut(text: str, max_tokens: int, count_tokens: CountTokens) -> list[str]:

@@ -50,6 +50,9 @@ OnPartial = Callable[[int, int, str], object]
 """Receives the number of a line, the number of a piece of it and its text so far, in the thread that searches."""
 
 
+LEARNT_SHARE = 0.1  # of the training sources: where fewer have several sentences, a model often stops after the first
+
+
 def check_search(config: DecodingConfig, *, num_layers: int, vocab_size: int) -> None:
     """Raise an InputError if the config names a decoder layer or a token of the target that does not exist."""
     if not -num_layers <= config.alignment_layer < num_layers:
@@ -85,6 +88,7 @@ class Translator:
         languages: The languages of the model; None: as in a config that names none.
         direction: The direction of texts that do not name theirs; None: the model's only one.
         name: The run's name, for messages.
+        multi_sentence_share: The share of the training sources with more than one sentence; None: not known.
 
     Raises:
         InputError: The config asks for something that the engine or the model does not support, or for something other
@@ -101,11 +105,13 @@ class Translator:
         languages: Languages | None = None,
         direction: Direction | None = None,
         name: str = "",
+        multi_sentence_share: float | None = None,
     ) -> None:
         self.engine = OwnEngine(engine, tokenizers.target) if isinstance(engine, Transformer) else engine
         self.tokenizers, self.config, self.reverse, self.name = tokenizers, config, reverse, name
         self.languages = languages or Languages(DataConfig())
         self.direction = direction or self.languages.only
+        self.multi_sentence_share = multi_sentence_share
         if reverse is not None and not config.ranks_a_beam:
             raise InputError("a reverse run reranks a beam: leave out decoding.search = sample and decoding.mbr")
         if self.direction and self.direction.source in self.languages.sources:  # otherwise a text may name its own
@@ -125,6 +131,12 @@ class Translator:
                 f"{reverse.name} translates {reverse.languages}, but the reverse of {self.name} translates"
                 f" {there.target} → {there.source}; name the language of the text with --from if it is unknown"
             )
+
+    @property
+    def splits_sentences(self) -> bool:
+        """Whether each sentence of a source is translated alone; see `decoding.split_sentences`."""
+        is_new_to_several = (self.multi_sentence_share or 0.0) < LEARNT_SHARE
+        return {"always": True, "never": False, "auto": is_new_to_several}[self.config.split_sentences]
 
     @property
     def model(self) -> Transformer:
@@ -157,7 +169,10 @@ class Translator:
 
     def replace(self, **arguments: Any) -> "Translator":
         """The same translator with other values of the constructor's arguments, which it checks again."""
-        names = ("engine", "tokenizers", "config", "reverse", "languages", "direction", "name")
+        names = (
+            *("engine", "tokenizers", "config", "reverse", "languages", "direction", "name"),
+            "multi_sentence_share",
+        )
         return Translator(**{name: getattr(self, name) for name in names} | arguments)
 
     def __repr__(self) -> str:
@@ -375,7 +390,7 @@ class Translator:
         yield from (joined[line] for line in range(len(requests)))
 
     def _inputs(self, requests: Sequence[Request], *, first_number: int) -> list[list[SearchInput]]:
-        """The inputs of each line with their constraints: the line, or its pieces if it is too long."""
+        """The inputs of each line with their constraints: the line, or its pieces if it is split."""
         tokenizers, limit = self.tokenizers, self.source_limit
         sources = [request.source for request in requests]
         encoded = tokenizers.source.encode_lines(sources, num_threads=torch.get_num_threads())
@@ -384,9 +399,8 @@ class Translator:
             direction = self.languages.choose(request.to, request.from_, default=self.direction)
             self._check_reverse(direction)
             tag_ids, start_ids = self.tag_ids(direction)
-            pieces = [(request.source, ids)]
-            if limit is not None and self.config.long == "split":
-                pieces = split_source(request.source, ids, tokenizers.source, limit=limit - len(tag_ids))
+            most = limit - len(tag_ids) if limit is not None and self.config.long == "split" else None
+            pieces = self._pieces(request, ids, limit=most, language=direction.source)
             term_ids = encode_terms(tokenizers.target, request.terminology) if request.terminology else {}
             inputs_by_line.append([])
             for number, (text, text_ids) in enumerate(pieces):
@@ -412,6 +426,25 @@ class Translator:
                 )
                 inputs_by_line[-1].append(given)
         return inputs_by_line
+
+    def _pieces(
+        self, request: Request, ids: list[int], *, limit: int | None, language: str
+    ) -> list[tuple[str, list[int]]]:
+        """The pieces of a source with their token ids; see `split_source`.
+
+        A sentence cannot be translated alone if a constraint may be about several: the beginning of the translation, a
+        required phrase, or a term that spans the end of a sentence.
+        """
+        is_free = not (request.prefix.strip() or request.required)
+        split = functools.partial(
+            split_source, request.source, ids, self.tokenizers.source, limit=limit, language=language
+        )
+        pieces = split(by_sentence=self.splits_sentences and is_free)
+        if len(pieces) > 1 and is_free and request.terminology:
+            terms = itertools.chain.from_iterable(request.terminology.matches(text) for text, _ in pieces)
+            if list(terms) != request.terminology.matches(request.source):
+                return split(by_sentence=False)
+        return pieces
 
     def _translation(self, given: SearchInput, hypotheses: list[Hypothesis]) -> Translation:
         """The translation of an input. If there is a reverse model, it reranks the hypotheses first."""

@@ -12,7 +12,7 @@ from translate.config.data import Direction
 from translate.config.languages import UNKNOWN
 from translate.decoding import ConditionCounts, Translation, Translator, count_conditions
 from translate.decoding.request import OnFinished, ignore_progress
-from translate.decoding.splitting import is_sentence, split_sentences
+from translate.decoding.sentences import is_sentence, split_sentences
 from translate.documents.html import name_language, read_attributes, read_html
 from translate.documents.lines import read_subtitles, read_text
 from translate.documents.markdown import read_markdown
@@ -31,6 +31,7 @@ from translate.errors import InputError
 
 DocumentFormat = Literal["text", "paragraphs", "markdown", "html", "srt", "vtt"]
 Reader = Callable[[str], Iterator[Segment]]
+Divide = Callable[[str], list[str]]  # into sentences
 
 
 class FormatReader(NamedTuple):
@@ -85,22 +86,27 @@ def translate_documents(
     translate: Callable[[Sequence[str]], Iterable[Translation]],
     align: Callable[[Sequence[Translation]], Iterable[Weights]] | None = None,
     direction: Direction | None = None,
+    *,
+    by_sentence: bool = True,
 ) -> list[DocumentTranslation]:
     """Translate the text of documents, with the sentences of all in one call, and copy everything else.
 
     Args:
-        translate: Translates sentences; called once for the text and once for attributes, if there are any.
+        translate: Translates sentences, whole; called once for the text and once for attributes, if there are any.
         align: Aligns the words of translations whose sentences have markup; None aligns them in order.
-        direction: The languages, for the attribute `lang` of HTML; None: it is not changed.
+        direction: The languages: where sentences end, and the attribute `lang` of HTML; None: it is not changed.
+        by_sentence: Whether segments are divided into sentences.
 
     Raises:
         InputError: The extra `documents` is not installed, and the format needs it.
     """
     mark, known = "\ufeff", FORMATS[document_format]
+    divide = functools.partial(split_sentences, language=direction.source if direction else UNKNOWN)
+    translate_texts = functools.partial(_translate_texts, divide=divide if by_sentence else lambda text: [text])
     documents = [DocumentTranslation(text.removeprefix(mark), Counter(), [], ConditionCounts()) for text in texts]
     if known.read_attributes is not None:
-        documents = _translate_texts(documents, known.read_attributes, translate, None)
-    documents = _translate_texts(documents, known.read, translate, align)
+        documents = translate_texts(documents, known.read_attributes, translate, None)
+    documents = translate_texts(documents, known.read, translate, align)
     if document_format == "html" and direction is not None and direction.target != UNKNOWN:
         documents = [document._replace(text=name_language(document.text, direction)) for document in documents]
     marks = (mark * text.startswith(mark) for text in texts)
@@ -112,9 +118,10 @@ def _translate_texts(
     read: Reader,
     translate: Callable[[Sequence[str]], Iterable[Translation]],
     align: Callable[[Sequence[Translation]], Iterable[Weights]] | None,
+    divide: Divide,
 ) -> list[DocumentTranslation]:
     """Translate what a reader finds in documents, and add it to their reports."""
-    pages = [_Page(document, read) for document in documents]
+    pages = [_Page(document, read, divide) for document in documents]
     wanted = [sentence for page in pages for sentence in page.wanted]
     forms = [
         [sentence.words, *([without_placeholders(sentence)] if sentence.placeholders else [])] for sentence in wanted
@@ -137,11 +144,11 @@ def _translate_texts(
 class _Page:
     """What a reader finds in a document."""
 
-    def __init__(self, document: DocumentTranslation, read: Reader) -> None:
+    def __init__(self, document: DocumentTranslation, read: Reader, divide: Divide) -> None:
         self.document, self.read = document, read
         self.segments = list(read(document.text))
         self.layouts = [lay_out(segment) for segment in self.segments]
-        self.sentences = [list(_read_sentences(layout)) for layout in self.layouts]
+        self.sentences = [list(_read_sentences(layout, divide)) for layout in self.layouts]
         self.wanted = [found for found in itertools.chain(*self.sentences) if any(map(str.isalpha, found.text))]
 
     def write(self, made: Sequence[Translation]) -> DocumentTranslation:
@@ -184,11 +191,11 @@ def word_weights(
         yield rows if is_same else diagonal(translation.text, translation.source)
 
 
-def _read_sentences(layout: Layout) -> Iterator[Sentence]:
+def _read_sentences(layout: Layout, divide: Divide) -> Iterator[Sentence]:
     read, placeholders, end = list(layout.text), layout.placeholders, 0
     for placeholder in placeholders:  # a full stop after a number might not end the sentence
-        read[placeholder.start : placeholder.end] = "X" * (placeholder.end - placeholder.start)
-    for text in split_sentences("".join(read)):
+        read[placeholder.start : placeholder.end] = "W" * (placeholder.end - placeholder.start)
+    for text in divide("".join(read)):
         start, end = end, end + len(text)
         found = re.finditer(r"\S+", layout.text[start:end])
         words = [SourceWord(match[0], start + match.start(), start + match.end()) for match in found]

@@ -87,6 +87,8 @@ class Description:
     command: list[str] = dataclasses.field(default_factory=list)
     imported: dict[str, Any] = dataclasses.field(default_factory=dict)  # see `import_model`
     initialized_from: dict[str, Any] = dataclasses.field(default_factory=dict)  # see `InitialWeights.provenance`
+    # Of the training sources with more than one sentence; None: of an imported model, or a run of an earlier version.
+    multi_sentence_share: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
 
     @property
     def base(self) -> dict[str, Any]:
@@ -125,7 +127,7 @@ def create_run(
     """Make a run directory with everything but its checkpoints.
 
     Args:
-        provenance: More entries for `run.json`, about the origin of the run's weights.
+        provenance: More entries for `run.json`, about the origin of the run's weights and its data.
 
     Raises:
         InputError: The directory holds a run already.

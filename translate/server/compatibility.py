@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from urllib.parse import parse_qsl
 
 from fastapi import FastAPI, HTTPException, Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -24,9 +24,10 @@ _ANY = ("", "auto")  # in place of a source language, in any case
 _MOST_TARGETS = 100  # the table of 200 languages would have 450 kB
 # DeepL's keys that show more, name a version of its models, or ask not to correct a text's form, which we never do.
 _WITHOUT_EFFECT = {"auth_key", "enable_beta_languages", "model_type", "outline_detection", "preserve_formatting"}
-_WITHOUT_EFFECT |= {"show_billed_characters", "split_sentences", "tag_handling_version"}
+_WITHOUT_EFFECT |= {"show_billed_characters", "tag_handling_version"}
 _PATHS, _TEXTS = ("/translate", "/v2/translate"), {"q", "text"}  # that take forms, and the fields that hold the text
 _FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
+_SWITCHES = {"False": "0", "false": "0", "True": "1", "true": "1"}
 _FIELDS = 2_000  # of a form in parts, which takes long to read: more than the texts of a request
 
 
@@ -54,6 +55,12 @@ class DeepLRequest(BaseModel):
     source_lang: Annotated[str | None, Field(examples=["DE"])] = None
     tag_handling: Literal["html", "xml"] | None = None
     formality: Literal["default", "prefer_more", "prefer_less"] | None = None  # no preference can be met
+    split_sentences: Annotated[
+        Literal["0", "1", "nonewlines"] | None,
+        BeforeValidator(lambda value: _SWITCHES.get(str(value), str(value)) if isinstance(value, str | int) else value),
+    ] = None
+    """0: a text is translated as a whole; 1: sentence by sentence, and line by line; nonewlines: sentences may go on in
+    the next line. By default, lines are translated one by one, with the model's setting."""
 
 
 class FormsAsJson:
@@ -159,7 +166,10 @@ def add_paths(app: FastAPI, models: Mapping[str, ServedModel], metrics: Metrics)
                 raise InputError(f"{name} is not supported; remove it")
         names = ("`target_lang`", "`source_lang`")
         model, direction = choose_model(models, question.source_lang or "", question.target_lang, names=names)
-        found = await _translate_texts(request, model, direction, question.text, is_html=bool(question.tag_handling))
+        switch, is_html = question.split_sentences, bool(question.tag_handling)
+        options = {} if switch is None else {"split_sentences": "never" if switch == "0" else "always"}
+        how: dict[str, Any] = {"is_html": is_html, "by_line": switch in ("1", None), "options": options}
+        found = await _translate_texts(request, model, direction, question.text, **how)
         source = "" if direction.source == UNKNOWN else standard_code(direction.source).upper()
         return {
             "translations": [
@@ -195,7 +205,8 @@ async def libretranslate(
     is_html = question.format == "html"
     if count and is_html:
         raise InputError(f"alternatives = {count} needs format = text; remove one of them")
-    found = await _translate_texts(request, model, direction, given, is_html=is_html, num_others=count)
+    options = {"n_best": count + 1} if count else {}
+    found = await _translate_texts(request, model, direction, given, is_html=is_html, options=options)
     answer: dict[str, Any] = {"translatedText": [best for best, *_ in found]}
     if count:
         answer["alternatives"] = [list(dict.fromkeys(texts))[1:] for texts in found]
@@ -212,16 +223,22 @@ async def _translate_texts(
     texts: Sequence[str],
     *,
     is_html: bool,
-    num_others: int = 0,
+    options: Mapping[str, Any],
+    by_line: bool = True,
 ) -> list[list[str]]:
-    """Translate texts line by line, or as HTML; returns the best translation of each, then its other ones."""
+    """Translate texts line by line, or as HTML; returns the best translation of each, then its other ones.
+
+    Args:
+        by_line: Otherwise line ends within a text are spaces, and those around it are kept.
+    """
     if is_html:
-        documents = await model.translate_documents(request, texts, "html", {}, direction)
+        documents = await model.translate_documents(request, texts, "html", options, direction)
         return [[document.text] for document in documents]
-    divided = [re.split(r"(\r?\n)", text) for text in texts]  # lines alternate with their ends
-    options = {"n_best": num_others + 1} if num_others else {}
+    ends = r"(\r?\n)" if by_line else r"(\A(?:\r?\n)+|(?:\r?\n)+\Z)"
+    divided = [re.split(ends, text) for text in texts]  # lines alternate with their ends
     job = model.translation_job([line for parts in divided for line in parts[::2]], options, direction)
     answers = await model.answer(request, job)
     found = ([answer.text, *(other.text for other in answer.alternatives)] for answer in answers)
     ranked = [[[part] if place % 2 else next(found) for place, part in enumerate(parts)] for parts in divided]
-    return [["".join(part[: rank + 1][-1] for part in parts) for rank in range(num_others + 1)] for parts in ranked]
+    ranks = range(options.get("n_best", 1))
+    return [["".join(part[: rank + 1][-1] for part in parts) for rank in ranks] for parts in ranked]

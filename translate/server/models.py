@@ -105,11 +105,7 @@ class ServedModel:
             InputError: A setting is unknown, invalid, reserved for the server, or over its limit; or a text is.
         """
         self._check_texts(texts)
-        try:
-            key = json.dumps(options, sort_keys=True)
-            translator = self._translator_for(key)
-        except RecursionError as error:
-            raise InputError("options: nested too deeply") from error
+        key, translator = self._with_options(options)
 
         def finish(translation: Translation) -> schema.TranslationAnswer | Translation:
             self.metrics.observe_translation(self.name, translation)
@@ -135,7 +131,7 @@ class ServedModel:
 
     def alignment_job(self, translations: Sequence[Translation], options: Mapping[str, Any]) -> Job:
         """A job that aligns the words of translations; its result is a list of `Weights`."""
-        translator = self._translator_for(json.dumps(options, sort_keys=True))
+        _, translator = self._with_options(options)
         texts = [translation.source for translation in translations]
         return Job(texts, call=lambda check: list(word_weights(translator, translations, on_finished=check)))
 
@@ -231,13 +227,17 @@ class ServedModel:
 
             return asyncio.run_coroutine_threadsafe(answer(), loop).result()
 
+        whole = {**options, "split_sentences": "never"}  # the document is divided into sentences
+        by_sentence = self._with_options(options)[1].config.split_sentences != "never"
+
         def translate() -> list[DocumentTranslation]:
             return translate_documents(
                 texts,
                 document_format,
-                lambda sentences: ask(lambda: self.translation_job(sentences, options, direction, is_raw=True)),
-                lambda made: ask(lambda: self.alignment_job(made, options))[0] if made else [],
+                lambda sentences: ask(lambda: self.translation_job(sentences, whole, direction, is_raw=True)),
+                lambda made: ask(lambda: self.alignment_job(made, whole))[0] if made else [],
                 direction,
+                by_sentence=by_sentence,
             )
 
         async with asyncio.timeout_at(deadline):
@@ -255,6 +255,14 @@ class ServedModel:
                 raise InputError(f"text {number} has {len(text)} characters; the limit is {longest}: split it")
             if _SURROGATE.search(text):
                 raise InputError(f"text {number} contains a surrogate, which is not a character")
+
+    def _with_options(self, options: Mapping[str, Any]) -> tuple[str, Translator]:
+        """The translator with a request's options, and what identifies them."""
+        try:
+            key = json.dumps(options, sort_keys=True)
+            return key, self._translator_for(key)
+        except RecursionError as error:
+            raise InputError("options: nested too deeply") from error
 
     def _build_translator(self, options_json: str) -> Translator:
         if len(options_json) > self.limits.characters:

@@ -7,6 +7,7 @@ https://arxiv.org/abs/1803.05407; choices compared for translation: Gao et al. 2
 import contextlib
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from torch import Tensor
@@ -83,11 +84,12 @@ def average_run(
             raise InputError(f"{run}: {message}")
         loaded = run.load_model(device=choose_device(config.decoding.device))
         num_lines = sum(len(pairs.sources) for pairs in test_sets.values())
+        share = run.description.multi_sentence_share
 
         def score() -> list[Validation]:
             with show_progress("Validating", 2 * num_lines, unit="lines") as advance:
-                model, tokenizers = loaded.model, loaded.tokenizers
-                return [validate(model, tokenizers, pairs, config, on_finished=advance) for pairs in test_sets.values()]
+                check = partial(validate, multi_sentence_share=share, on_finished=advance)
+                return [check(loaded.model, loaded.tokenizers, pairs, config) for pairs in test_sets.values()]
 
         chosen = choose_average(
             files, windows, loaded.model, metric=settings.best_metric, score=score, on_scored=on_scored

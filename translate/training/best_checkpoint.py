@@ -138,11 +138,12 @@ class BestCheckpoint:
     ) -> dict[str, Validation]:
         """The model's loss and scores on corpora, by the last part of their keys; raises `Cancelled` on a signal."""
         world, tokenizers, every_position = self.world, self.tokenizers, model.decoder.final_norm
+        share = self.training.data.multi_sentence_share
         found: dict[str, Validation] = {}
         for key, corpus in corpora.items():
             num_lines = 2 * len(corpus.sources[world.share(len(corpus.sources))])  # scored, then translated
             with self.recorder.validating(num_lines) as advance, self.stop.cancelling(every_position):
-                score = partial(validate, search=search, world=world, on_finished=advance)
+                score = partial(validate, search=search, multi_sentence_share=share, world=world, on_finished=advance)
                 found[key.rpartition(".")[2]] = score(model, tokenizers, corpus, self.config)
         return found
 

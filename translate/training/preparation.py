@@ -10,7 +10,7 @@ import torch
 
 from translate.bleu import load_bleu
 from translate.config.data import DataConfig, is_stream
-from translate.config.languages import Languages
+from translate.config.languages import UNKNOWN, Languages
 from translate.config.schema import Config
 from translate.config.section import MOST
 from translate.data.augmentation import augment_corpus, read_held_out
@@ -23,6 +23,7 @@ from translate.data.streaming import Batches, StreamedBatches, TrainingStreams
 from translate.data.tokenizer import Tokenizers, prepare_tokenizers
 from translate.decoding.counterparts import find_lacking
 from translate.decoding.loading import resolve_auto
+from translate.decoding.sentences import split_sentences
 from translate.decoding.translator import check_search
 from translate.distributed.process_group import SINGLE_PROCESS, World, read_environment
 from translate.errors import InputError
@@ -32,6 +33,8 @@ from translate.training.batch_size import resolve_batch_tokens, resume_batch_tok
 from translate.training.validation import resolve_search
 
 logger = logging.getLogger(__name__)
+
+_SAMPLED_SOURCES = 10_000  # in which sentences are counted
 
 
 class Corpora(NamedTuple):
@@ -68,6 +71,7 @@ class TrainingData(NamedTuple):
     tokenizers: Tokenizers
     batches: Batches
     batch_size: str | None  # how `auto` became a number; None: the config or the run had one
+    multi_sentence_share: float | None  # of the training sources with more than one sentence; None: see `Description`
 
 
 def prepare_data(
@@ -122,10 +126,11 @@ def prepare_data(
     for seen in count_directions(config.data, corpora.train, batches.filter_reports):
         logger.info(f"Each epoch, {seen}")
     world.run_on_rank_0(lambda: check_validation(config, corpora, tokenizers))
+    share = world.run_on_rank_0(lambda: measure_multi_sentence_share(config, batches, resumed))
     config, batches, message = resolve_batch_tokens(config, batches, tokenizers=tokenizers, device=device, world=world)
     if message:
         logger.info(message)
-    return TrainingData(config, corpora, tokenizers, batches, message)
+    return TrainingData(config, corpora, tokenizers, batches, message, share)
 
 
 def read_corpora(config: Config) -> Corpora:
@@ -167,6 +172,17 @@ def count_directions(
         known = (None, None) if direction in streamed else (pairs, count / max(1, pairs))
         found.append(DirectionCount(direction, known[0], round(count), known[1], count / total))
     return found
+
+
+def measure_multi_sentence_share(config: Config, batches: Batches, resumed: SavedRun | None) -> float | None:
+    """The share of the training sources with more than one sentence, by a sample; a resumed run keeps what it has."""
+    if resumed is not None:
+        return resumed.description.multi_sentence_share
+    sources, (language, *others) = batches.sample_sources(_SAMPLED_SOURCES), Languages(config.data).sources
+    counts = [len(split_sentences(source.strip(), UNKNOWN if others else language)) for source in sources]
+    share = round(sum(count > 1 for count in counts) / max(1, len(counts)), 4)
+    logger.info(f"{share:.1%} of the training sources have more than one sentence")
+    return share
 
 
 def make_tokenizers(config: Config, corpora: Corpora, *, cache: DataCache | None = None) -> Tokenizers:

@@ -158,7 +158,8 @@ def start_or_resume(
 
     def create() -> None:
         if not is_resumed:
-            origin = None if initial is None else initial.provenance(run.path)
+            origin = {} if initial is None else initial.provenance(run.path)
+            origin["multi_sentence_share"] = data.multi_sentence_share
             create_run(run.path, config=config, tokenizers=data.tokenizers, command=command, provenance=origin)
             log.open(run.log)
         elif initial is not None:

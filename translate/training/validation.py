@@ -31,7 +31,7 @@ from translate.training.tracking.log_window import describe_perplexity
 # Search settings that affect the loss, and those that affect no translation; all others affect only BLEU.
 _DECIDE_LOSS = {"long", "max_source_tokens", "max_target_tokens", "precision"}
 _DECIDE_NOTHING = {"n_best", "alignment_layer", "batch_tokens", "look_ahead_lines", "engine", "workers", "device"}
-_ADDED_LATER = {"patience", "forbidden_ids"}  # since 0.9.0; older runs were scored with the defaults
+_ADDED_LATER = {"patience", "forbidden_ids", "split_sentences"}  # since 0.9.0; older runs were scored with the defaults
 
 
 class Validation(NamedTuple):
@@ -129,6 +129,7 @@ def validate(
     config: Config,
     *,
     search: DecodingConfig | None = None,
+    multi_sentence_share: float | None = None,
     world: World = SINGLE_PROCESS,
     on_finished: OnFinished = ignore_progress,
 ) -> Validation:
@@ -136,6 +137,7 @@ def validate(
 
     Args:
         search: How to search for the translations; None: as validations do during training.
+        multi_sentence_share: See `Translator`.
         world: The processes that validate together: each takes a part of the lines, and gets the results of all.
         on_finished: Shows the progress of this process, which scores each of its lines and then translates it.
 
@@ -163,8 +165,14 @@ def validate(
                 hint=f"Lower decoding.batch_tokens (now {settings.batch_tokens}), and continue with --resume.",
             ),
         ):
-            languages = Languages(config.data)
-            translator = Translator(model, tokenizers, settings, languages=languages, direction=corpus.direction)
+            translator = Translator(
+                model,
+                tokenizers,
+                settings,
+                languages=Languages(config.data),
+                direction=corpus.direction,
+                multi_sentence_share=multi_sentence_share,
+            )
             scores = gather_lines(score, world)
             loss = -sum(log_prob for log_prob, _ in scores) / sum(tokens for _, tokens in scores)
             if settings.precision == "bf16":

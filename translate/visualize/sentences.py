@@ -45,7 +45,7 @@ def read_sentence(translator: Translator, text: str, *, target: str | None = Non
     tokenizers, (source_tag, target_tag) = translator.tokenizers, translator.tag_ids()
     source_ids = _encode(tokenizers.source, text, what="the sentence", translator=translator)
     if target is None:
-        (translation,) = translator.translate([text])
+        (translation,) = translator.translate([text], split_sentences="never")  # the picture shows a single pass
         target_ids = list(translation.ids)
         check_positions(target_ids, what="its translation", translator=translator)
     else:

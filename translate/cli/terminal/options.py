@@ -119,7 +119,7 @@ _PANELS = {  # panels of the help, in order, with the options in each
     "Scores": "ensemble reverse length_penalty length_penalty_kind no_repeat_ngram repetition_penalty reverse_weight",
     "Constraints": "prefix require terminology forbid",
     "Sampling": "temperature top_k top_p epsilon seed",
-    "Long lines": "long max_source_tokens max_target_tokens",
+    "Long lines": "split_sentences long max_source_tokens max_target_tokens",
     "Output": "output_format alignments alignment_layer interactive resume",
     "Documents": "document document_format",
     "Speed": "engine batch_tokens look_ahead_lines precision shortlist workers device",

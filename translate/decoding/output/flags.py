@@ -41,7 +41,7 @@ FLAGS = {  # in the order in which they are shown
         "A tag of a language was left out: the translation may be in the wrong language there.",
     ),
     "unmet": FlagWords("without a required phrase", "A required phrase is missing."),
-    "split": FlagWords("too long and translated in pieces", "Long: the text was translated in parts."),
+    "split": FlagWords("translated in pieces", "In parts: each was translated alone."),
     "source_truncated": FlagWords("too long and cut", "Too long: only the beginning of the text was translated."),
 }
 
