@@ -160,6 +160,7 @@ READS = {
     "exchange/marian.py: np.load": "of a file that `open_input` has opened",
     "data/text.py: gzip.open": "of a file that `open_input` has opened",
     "cli/terminal/options.py: source.read_bytes": "a module of this package",
+    "decoding/sentences.py: DATA.read_bytes": "a file of this package",
     "visualize/page.py: files('translate.visualize').joinpath(name).read_text": "a file of this package",
     "lint/dry_run.py: (_PROCESS / 'status').read_text": "of the kernel",
     "memory.py: path.read_text": "of the kernel",
