@@ -33,7 +33,7 @@ def test_names(make_models: Make, runs: list[Path], tmp_path: Path) -> None:
     assert list(models) == [str(runs[0]), str(copy)]
     for model in models.values():
         model.queue.close()
-    with pytest.raises(InputError, match=f"RUN: {runs[0]} "):
+    with pytest.raises(InputError, match=f"{runs[0]}: one of them is named twice"):
         load_models([runs[0], runs[0]], Limits(), Metrics(), checkpoint="best", options={})
     shutil.copytree(runs[0], tmp_path / "r\udcff")
     [model] = make_models(paths=[tmp_path / "r\udcff"]).values()

@@ -119,7 +119,7 @@ def show_positions(
     ] = None,
     checkpoint: CheckpointOption = "best",
 ) -> None:
-    """How the model encodes word order: the positional table, similarities, wavelengths, and more.
+    """How the model encodes word order: the positional table, similarities, and more.
 
     Examples:
       translate show positions transformer-base --length 100

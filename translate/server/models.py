@@ -19,7 +19,7 @@ from translate.decoding.loading import LoadedTranslator, load_translator
 from translate.decoding.output.formats import CorpusScore, score_records
 from translate.documents.document import DocumentFormat, DocumentTranslation, translate_documents, word_weights
 from translate.errors import InputError
-from translate.messages import escaped
+from translate.messages import distinct_names, escaped
 from translate.runs.directory import Checkpoint
 from translate.runs.run import SavedRun, open_run
 from translate.server import schema
@@ -303,7 +303,7 @@ def load_models(
     checkpoint: Checkpoint,
     options: dict[str, Any],
 ) -> dict[str, ServedModel]:
-    """Load runs under the names of their directories, or under their paths where two names are the same.
+    """Load runs under the names of their directories, or under their paths if two names are the same.
 
     Args:
         options: Values of `DecodingConfig` that replace the runs' own.
@@ -312,10 +312,7 @@ def load_models(
         InputError, RunError: As in `load_translator`; or a run is given twice.
     """
     opened = [*map(open_run, runs)]
-    names = [escaped(run.path.resolve().name) for run in opened]  # answers must be UTF-8
-    names = [name if names.count(name) == 1 else escaped(str(run)) for name, run in zip(names, opened, strict=True)]
-    if len(set(names)) < len(names):
-        raise InputError(f"RUN: {max(names, key=names.count)} is given twice; give it once")
+    names = map(escaped, distinct_names([run.path for run in opened]))  # answers must be UTF-8
     # All are loaded before any starts threads.
     loaded = [load_translator(run, checkpoint=checkpoint, options=options, token_scores=False) for run in opened]
     return {name: ServedModel(name, model, limits, metrics) for name, model in zip(names, loaded, strict=True)}

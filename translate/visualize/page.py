@@ -145,11 +145,7 @@ def draw_figure(picture: Picture, *, format: Literal["png", "svg"], dots_per_inc
         if dots < dots_per_inch:
             logger.warning(f"the figure is large: {dots} dots per inch instead of {dots_per_inch}")
         return draw(specification, format="png", ppi=dots)
-    svg = draw(specification, format="svg").decode()
-    names: dict[str, str] = {}  # vl-convert numbers them across figures
-    return re.sub(
-        r"\b(clip|gradient_)\d+\b", lambda match: names.setdefault(match[0], f"{match[1]}{len(names)}"), svg
-    ).encode()
+    return draw(specification, format="svg")
 
 
 def _vega() -> str:

@@ -1,7 +1,5 @@
 """How a model knows word order: pictures of each kind of position encoding."""
 
-import math
-
 import torch
 
 from translate.config.schema import ModelConfig
@@ -41,12 +39,9 @@ def positions_picture(config: ModelConfig, model: Transformer | None, *, length:
                 "Sinusoidal positions: row p is added to the embedding at position p. The same for every model of this"
                 " width, and in encoder and decoder. Vaswani et al. 2017, section 3.5."
             )
-            divisor, name_of_it = config.d_model, "d_model"
             if config.positions == "fairseq":
-                divisor, name_of_it = max(config.d_model - 2, 1), "d_model - 2"
                 about += " fairseq divides by d_model - 2 instead of d_model, and begins with position 2."
-            waves = _wave_lengths(config.d_model // 2, divisor, name_of_it)
-            panels = [*_table_panels("Positions", encoder, length), waves]
+            panels = _table_panels("Positions", encoder, length)
         case "learned":
             about, at_first = "Learned positions: row p is added to the embedding at position p.", "As initialised"
             panels = _table_panels("Encoder positions", encoder, length)
@@ -93,14 +88,6 @@ def _table_panels(name: str, positions: Positions, length: int) -> list[Panel]:
     ]
 
 
-def _wave_lengths(num_pairs: int, divisor: int, name: str) -> Curves:
-    """Positions until a sine repeats: 2π · 10000^(2i / divisor) for the i-th pair of dimensions."""
-    lengths = [2 * math.pi * 10000 ** (2 * pair / divisor) for pair in range(num_pairs)]
-    series = [Series(f"2π · 10000^(2i / {divisor})", list(range(num_pairs)), lengths)]
-    note = f"{divisor} is {name}; a pair is dimensions 2i and 2i + 1."
-    return Curves("Wave lengths", "pair of dimensions", "positions until it repeats", series, is_log=True, note=note)
-
-
 def _rotary_panels(positions: Positions, length: int) -> list[Panel]:
     assert isinstance(positions, RotaryPositions)
     positions.reserve(length)
@@ -122,7 +109,6 @@ def _rotary_panels(positions: Positions, length: int) -> list[Panel]:
             "Dot product by distance", "distance in positions", "share of the product at distance 0",
             [Series(name, list(range(length)), values.tolist()) for name, values in by_distance.items()],
         ),
-        _wave_lengths(num_pairs, 2 * num_pairs, "the head dimension"),
     ]  # fmt: skip
 
 
