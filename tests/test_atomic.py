@@ -5,7 +5,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from harness import files_up_to
+from harness import files_up_to, renaming_as_windows_does
 
 from translate import atomic
 from translate.atomic import (
@@ -25,6 +25,17 @@ from translate.errors import RunError
 
 def names(directory: Path) -> set[str]:
     return {path.name for path in directory.iterdir()}
+
+
+def test_a_file_is_closed_before_it_is_renamed(tmp_path: Path) -> None:
+    with renaming_as_windows_does():
+        for text in ("old", "new"):
+            write_text(tmp_path / "file", text)
+        with atomic_folder(tmp_path / "folder") as folder, open_output(folder / "file") as file:
+            file.write(b"text")
+        with pytest.raises(PermissionError), (tmp_path / "file").open() as opened:
+            os.replace(opened.name, tmp_path / "renamed")
+    assert (tmp_path / "file").read_text() == "new" and names(tmp_path) == {"file", "folder"}
 
 
 def test_an_error_in_the_block_leaves_the_old_file(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ import errno
 import os
 import shutil
 import stat
-import sys
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -24,11 +23,11 @@ _folders: dict[Path, os.stat_result] = {}  # from `remember_folder`
 
 
 @contextlib.contextmanager
-def atomic_write(path: Path, *, is_new: bool = False) -> Iterator[BinaryIO]:
-    """Open a new file that replaces `path` when the block ends without an error; otherwise the old file stays.
+def atomic_path(path: Path, *, is_new: bool = False) -> Iterator[Path]:
+    """Give the block an unused path for a file, which replaces `path` when the block ends without an error.
 
-    The new file has the mode of the old one. A link is replaced, and its target stays as it is. The open file's `name`
-    is its temporary path, for libraries that write to a path by name.
+    The block must have closed the file: Windows does not rename an open one. For libraries that write to a path by
+    name; see `atomic_write`.
 
     Args:
         is_new: Never replace anything, even what appears while the block runs.
@@ -36,12 +35,8 @@ def atomic_write(path: Path, *, is_new: bool = False) -> Iterator[BinaryIO]:
     Raises:
         RunError: The disk is full, the directory is missing or read-only, or the path of a new file is taken.
     """
-    # Mode x creates the file and fails if the name is taken, so nothing is ever written through a link.
-    with explain_write_errors(path), temporary_beside(path) as temporary, temporary.open("x+b") as file:
-        yield file
-        file.flush()
-        if sys.platform == "win32":
-            file.close()  # an open file cannot be renamed there
+    with explain_write_errors(path), temporary_beside(path) as temporary:
+        yield temporary
         if path.is_file() and not path.is_symlink():
             temporary.chmod(stat.S_IMODE(path.stat().st_mode))
         sync(temporary)  # otherwise a power cut could leave an empty file of that name
@@ -52,6 +47,17 @@ def atomic_write(path: Path, *, is_new: bool = False) -> Iterator[BinaryIO]:
 
 
 @contextlib.contextmanager
+def atomic_write(path: Path, *, is_new: bool = False) -> Iterator[BinaryIO]:
+    """Open a new file that replaces `path` when the block ends without an error; otherwise the old file stays.
+
+    The new file has the mode of the old one. A link is replaced, and its target stays as it is. See `atomic_path`.
+    """
+    # Mode x creates the file and fails if the name is taken, so nothing is ever written through a link.
+    with atomic_path(path, is_new=is_new) as temporary, temporary.open("x+b") as file:
+        yield file
+
+
+@contextlib.contextmanager
 def open_output(path: Path, *, is_new: bool = False) -> Iterator[BinaryIO]:
     """Open a file that a user has named. It appears, or replaces an older file, when the block ends without an error.
 
@@ -59,7 +65,7 @@ def open_output(path: Path, *, is_new: bool = False) -> Iterator[BinaryIO]:
     directly.
 
     Args:
-        is_new: As in `atomic_write`.
+        is_new: As for `atomic_path`.
 
     Raises:
         InputError: The file is an input of this command.

@@ -2,10 +2,12 @@
 
 import itertools
 from collections.abc import Callable
+from unittest.mock import Mock
 
 import pytest
 import torch
 import torch.nn.attention.varlen as varlen
+from harness import in_order
 from torch import Tensor
 
 from translate.model import Transformer
@@ -137,8 +139,9 @@ def test_a_hook_sees_the_weights_of_packed_rows() -> None:
 
 def each_by_itself(
     query: Tensor, key: Tensor, value: Tensor, cu_seq_q: Tensor, cu_seq_k: Tensor, max_q: int, max_k: int,
-    *, window_size: tuple[int, int],
+    *, window_size: tuple[int, int] = (-1, -1),
 ) -> Tensor:  # fmt: skip
+    """With the arguments of PyTorch 2.11 and later."""
     assert cu_seq_q.dtype == cu_seq_k.dtype == torch.int32
     assert (max_q, max_k) == (int(cu_seq_q.diff().max()), int(cu_seq_k.diff().max()))
     assert cu_seq_q[-1] == len(query) and cu_seq_k[-1] == len(key) == len(value)
@@ -154,9 +157,21 @@ def each_by_itself(
     return torch.cat(outputs)
 
 
+def as_in_2_10(
+    query: Tensor, key: Tensor, value: Tensor, cu_seq_q: Tensor, cu_seq_k: Tensor, max_q: int, max_k: int,
+    is_causal: bool = False, return_aux: object = None,
+) -> Tensor:  # fmt: skip
+    window_size = (-1, 0) if is_causal else (-1, -1)
+    return each_by_itself(query, key, value, cu_seq_q, cu_seq_k, max_q, max_k, window_size=window_size)
+
+
+@pytest.mark.parametrize("kernel", [each_by_itself, as_in_2_10])
 @pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
-def test_flash_attention_is_told_what_it_needs(build: Build, monkeypatch: pytest.MonkeyPatch, positions: str) -> None:
-    monkeypatch.setattr(varlen, "varlen_attn", each_by_itself)
+def test_flash_attention_is_told_what_it_needs(
+    build: Build, monkeypatch: pytest.MonkeyPatch, positions: str, kernel: Callable[..., Tensor]
+) -> None:
+    monkeypatch.setattr(varlen, "varlen_attn", kernel)
+    assert why_no_flash_attention(torch.device("cpu"), dtype=torch.float32, num_heads=3, head_dim=8) is None
     model = build(positions=positions, max_positions=13)
     source, target = (pack(padded(lengths, width=13), pad_id=PAD) for lengths in (SOURCE_LENGTHS, TARGET_LENGTHS))
     flash = decode(model, source._replace(is_flash=True), target._replace(is_flash=True))
@@ -172,12 +187,14 @@ def test_torch_takes_the_arguments_and_gives_the_shape() -> None:
 
 
 def test_where_flash_attention_does_not_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a device without the kernel, here the CPU, and in a torch without it; a kernel that runs is not refused."""
+    """On a device without the kernel, here the CPU; with a kernel that fails; and in a PyTorch without one."""
     options = {"dtype": torch.float32, "num_heads": 3, "head_dim": 8}
     reason = why_no_flash_attention(torch.device("cpu"), **options)
     assert reason is not None and reason.startswith("it fails: ")
-    monkeypatch.setattr(varlen, "varlen_attn", each_by_itself)
-    assert why_no_flash_attention(torch.device("cpu"), **options) is None
-    monkeypatch.delattr(varlen, "varlen_attn")
+    for error in (RuntimeError(""), AttributeError("no such kernel\nor any")):
+        monkeypatch.setattr(varlen, "varlen_attn", Mock(side_effect=error, __kwdefaults__={}))
+        reason = why_no_flash_attention(torch.device("cpu"), **options)
+        assert reason == f"it fails: {'no such kernel' if str(error) else repr(error)}"
+    monkeypatch.delattr(varlen, "varlen_attn")  # as in PyTorch 2.9
     reason = why_no_flash_attention(torch.device("cpu"), **options)
-    assert reason is not None and "varlen_attn" in reason
+    assert reason is not None and in_order(reason, "PyTorch 2.10", torch.__version__)

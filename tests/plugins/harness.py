@@ -5,6 +5,7 @@ with a test (`pretend`, `browser`) is a fixture of tests/conftest.py.
 """
 
 import contextlib
+import errno
 import functools
 import hashlib
 import io
@@ -17,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
+import pytest
 import sentencepiece
 import torch
 import torch.nn.functional as F
@@ -126,6 +128,33 @@ def stream_digits(folder: Path, *, segment_pairs: int) -> None:
     assert listed in text
     text = text.replace(listed, stream).replace("data:", f"data:\n  stream_segment_pairs: {segment_pairs}", 1)
     (folder / "digits.yaml").write_text(text)
+
+
+@contextlib.contextmanager
+def renaming_as_windows_does() -> Iterator[None]:
+    """A file that this process has open cannot be renamed or replaced. Needs Linux's /proc, and does nothing without.
+
+    A file that was open when another replaced it counts too.
+    """
+
+    def open_files() -> Iterator[str]:
+        for descriptor in os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else ():
+            with contextlib.suppress(OSError):  # the descriptor of the folder itself
+                yield os.readlink(f"/proc/self/fd/{descriptor}").removesuffix(" (deleted)")
+
+    def checked(rename: Callable[..., None]) -> Callable[..., None]:
+        def rename_closed(old: str | Path, new: str | Path) -> None:
+            for path in open_files():
+                if Path(path).is_relative_to(Path(old).absolute()) or path == str(Path(new).absolute()):
+                    raise PermissionError(errno.EACCES, "renamed while it is open", path)
+            rename(old, new)
+
+        return rename_closed
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("replace", "rename"):
+            patch.setattr(os, name, checked(getattr(os, name)))
+        yield
 
 
 @contextlib.contextmanager

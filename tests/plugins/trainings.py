@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from harness import without_shape_checks
+from harness import renaming_as_windows_does, without_shape_checks
 
 from translate.config.schema import Config
 from translate.runs.checkpoint import read_tensors
@@ -31,6 +31,7 @@ STATEFUL = (
 
 
 @without_shape_checks()  # the session's run `straight` has them
+@renaming_as_windows_does()
 def run_training(config: Config, directory: Path, *, resume: bool = False, **options: Any) -> list[str]:
     """Train, and return the messages that were logged."""
     logger, handler = logging.getLogger("translate"), logging.handlers.BufferingHandler(10_000)

@@ -234,6 +234,7 @@ def test_fp16_waits_for_the_norm_that_decides_whether_a_step_is_repeated(pretend
 def test_a_loss_that_is_not_finite_is_found_one_step_later(
     pretend: PretendDevice, monkeypatch: pytest.MonkeyPatch, optimizer: str, what: str
 ) -> None:
+    """Its error names it and its shapes."""
     step, batch = tiny_step(pretend, precision="fp32", optimizer=optimizer), collate([EncodedPair([5, 6], [7])], [0])
     transformer = step.model
     step([batch], number=1, learning_rate=1e-3)
@@ -248,14 +249,16 @@ def test_a_loss_that_is_not_finite_is_found_one_step_later(
         patch.setattr("translate.training.step.label_smoothed_loss", spoiled)
         step([batch], number=2, learning_rate=1e-3)
     assert [parameter.tolist() for parameter in transformer.parameters()] == before  # the step made no update
-    with pytest.raises(RunError, match="the loss is nan"):
-        step([batch], number=3, learning_rate=1e-3)
+    with pytest.raises(RunError, match=r"^step 2: the loss is nan .* on 1 pair of up to 3 source and 2 target"):
+        step([collate([EncodedPair([5], [7])], [0])], number=3, learning_rate=1e-3)
     assert [parameter.tolist() for parameter in transformer.parameters()] == before
 
 
+@pytest.mark.parametrize("validated", [[2], []])
 def test_weights_of_a_step_that_failed_are_not_validated(
-    pretend: PretendDevice, on: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pretend: PretendDevice, on: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, validated: list[int]
 ) -> None:
+    """Whether the next thing is a validation or a step, the error names the step that failed."""
     losses = itertools.count(1)  # two batches a step
 
     def spoiled(*given: Any, **options: Any) -> SummedLoss:
@@ -264,5 +267,6 @@ def test_weights_of_a_step_that_failed_are_not_validated(
 
     monkeypatch.setattr("translate.training.step.label_smoothed_loss", spoiled)
     with pytest.raises(RunError, match="step 4: the loss is nan"):
-        run_training(on("pretend", "training.r_drop=0"), tmp_path / "run")
-    assert [record["step"] for record in records_of(tmp_path / "run", "validation")] == [2]
+        rarely = () if validated else ("training.max_steps=8", "training.validate_every=8", "training.log_every=8")
+        run_training(on("pretend", "training.r_drop=0", "training.save_every=8", *rarely), tmp_path / "run")
+    assert [record["step"] for record in records_of(tmp_path / "run", "validation")] == validated

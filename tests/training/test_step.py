@@ -186,7 +186,7 @@ def test_gradients_that_no_scale_makes_finite_end_the_training() -> None:
     before = [parameter.clone() for parameter in model.parameters()]
     batch = collate([EncodedPair([5, 6], [8, 9])], [0])
     train_step = build_train_step(model, FP16, device=CPU)
-    with pytest.raises(RunError, match="^the loss is nan"):
+    with pytest.raises(RunError, match="^step 1: the loss is nan"):
         train_step([batch], number=1, learning_rate=1e-3)
     for mine, was in zip(model.parameters(), before, strict=True):
         torch.testing.assert_close(mine.detach(), was, rtol=0, atol=0, equal_nan=True)

@@ -7,7 +7,7 @@ sequence begins and ends. Flash attention takes these offsets (`cu_seqlens`); wi
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -109,8 +109,10 @@ def flash_attention(
 
     query, key, value = (heads.squeeze(0).transpose(0, 1) for heads in (query, key, value))  # (token, heads, head_dim)
     q, k = mask.query, mask.key
-    window = (-1, 0) if mask.is_causal else (-1, -1)
-    output = varlen_attn(query, key, value, q.cu_seqlens, k.cu_seqlens, q.max_seqlen, k.max_seqlen, window_size=window)
+    causal: dict[str, Any] = {"window_size": (-1, 0) if mask.is_causal else (-1, -1)}
+    if "window_size" not in (varlen_attn.__kwdefaults__ or {}):  # PyTorch 2.10
+        causal = {"is_causal": mask.is_causal}
+    output = varlen_attn(query, key, value, q.cu_seqlens, k.cu_seqlens, q.max_seqlen, k.max_seqlen, **causal)
     assert isinstance(output, Tensor)
     return output.transpose(0, 1)[None]
 
@@ -126,6 +128,8 @@ def why_no_flash_attention(device: torch.device, *, dtype: torch.dtype, num_head
     try:
         for is_causal in (False, True):
             flash_attention(*heads, mask=VarlenMask(sequences, sequences, is_causal, None)).sum().backward()
-    except (ImportError, RuntimeError, TypeError, ValueError) as error:
-        return f"it fails: {str(error).splitlines()[0]}"
+    except ImportError:
+        return f"it needs PyTorch 2.10 or newer, and this is {torch.__version__}"
+    except (AttributeError, RuntimeError, TypeError, ValueError) as error:
+        return f"it fails: {(str(error) or repr(error)).splitlines()[0]}"
     return None

@@ -22,7 +22,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from translate.atomic import atomic_write, explain_write_errors, temporary_beside
+from translate.atomic import atomic_path, explain_write_errors, temporary_beside
 from translate.config.schema import TrainingConfig
 from translate.errors import RunError
 from translate.files import FileError, MissingFileError, require_file
@@ -65,10 +65,11 @@ def write_tensors(
         _update_digest(digest, name, tensors[name])
     text = json.dumps({**metadata, "sha256": digest.hexdigest()}, sort_keys=True, ensure_ascii=False)
     try:
-        with atomic_write(path) as file:
-            save_file(tensors, file.name, {METADATA_KEY: text})
-            # safetensors has replaced the open file by one of its own, which only its owner may read.
-            os.chmod(file.name, os.fstat(file.fileno()).st_mode)
+        with atomic_path(path) as temporary:
+            temporary.touch(exist_ok=False)
+            mode = temporary.stat().st_mode
+            save_file(tensors, temporary, {METADATA_KEY: text})
+            temporary.chmod(mode)  # safetensors has replaced the file by one of its own, which only its owner may read
             if keep_old_as is not None:
                 _link(path, keep_old_as)
     except (RunError, SafetensorError) as error:

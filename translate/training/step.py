@@ -123,7 +123,7 @@ class TrainStep:
             if is_scaled:
                 self.loss_scale.keep()
             result = StepResult(loss=loss, nll=nll, tokens=num_tokens, gradient_norm=norm)
-            self._check_finite(result, batches, learning_rate)
+            self._check_finite(result, batches, number=number, learning_rate=learning_rate)
             for group in chain.from_iterable(optimizer.param_groups for optimizer in self.optimizers):
                 group["lr"] = learning_rate
             with explain_out_of_memory("the optimizer's state", hint="Make the model smaller: d_model, d_ff, layers."):
@@ -137,10 +137,11 @@ class TrainStep:
             check, self._unchecked = self._unchecked, None
             check()
 
-    def _check_finite(self, result: StepResult, batches: Sequence[Batch], learning_rate: float) -> None:
+    def _check_finite(self, result: StepResult, batches: Sequence[Batch], *, number: int, learning_rate: float) -> None:
         """Raise a RunError if the loss or the gradient is not finite.
 
         On a GPU this would wait for the step, so the error comes with the next step, and this one makes no update.
+        The error names the step, because only this function knows which one it is about.
         """
         norm, shapes = result.gradient_norm, describe_shapes(batches)
         numbers = torch.stack([result.loss.float(), norm.float()])
@@ -150,7 +151,7 @@ class TrainStep:
             loss, norm = copied().tolist()
             if not (math.isfinite(loss) and math.isfinite(norm)):
                 raise RunError(
-                    f"the loss is {loss / result.tokens} and the gradient's norm {norm}, on {shapes}."
+                    f"step {number}: the loss is {loss / result.tokens} and the gradient's norm {norm}, on {shapes}."
                     f" Lower training.learning_rate (the rate was {learning_rate:.2g}), raise training.warmup_steps"
                     f" (now {self.settings.warmup_steps}), set training.max_gradient_norm=1.0 or"
                     " training.precision=fp32, and train again."
@@ -213,7 +214,7 @@ class TrainingForward(nn.Module):
 def describe_shapes(batches: Sequence[Batch]) -> str:
     """The sizes of batches, for an error that names them."""
     return "; ".join(
-        f"{len(batch.indices)} pairs of up to {batch.source_ids.shape[1]} source and"
+        f"{len(batch.indices)} pair{'s' * (len(batch.indices) != 1)} of up to {batch.source_ids.shape[1]} source and"
         f" {batch.target_output_ids.shape[1]} target tokens"
         for batch in batches
     )

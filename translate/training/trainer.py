@@ -290,8 +290,9 @@ class Trainer:
             world = self.training.world
             if not world.is_main_process and not isinstance(error, OutOfMemory):  # rank 0 reports it too
                 raise SilentExit(1) from error
-            hint = "With other settings it is a new run; with more free memory, --resume continues this one. "
-            raise RunError(
-                f"step {step}: {error} {hint if isinstance(error, OutOfMemory) else ''}"
-                f"Checkpoints written so far are kept in {self.training.run.checkpoints}."
-            ) from error
+            message = str(error)  # names the step unless memory ran out
+            if isinstance(error, OutOfMemory):
+                hint = "With other settings it is a new run; with more free memory, --resume continues this one."
+                message = f"step {step}: {error} {hint}"
+            kept = f"Checkpoints written so far are kept in {self.training.run.checkpoints}."
+            raise RunError(f"{message} {kept}") from error
