@@ -57,31 +57,34 @@ CHOICES = [
     [f"training.save_every={number}" for number in (2, 3, 50)],
     [f"training.log_every={number}" for number in (1, 3, 5)],
 ]
-MAX_STEPS = 8
 
 
-def draw_config(digits: Digits, draw: random.Random) -> Config:
-    """The config of some combination, drawn again until one can be configured."""
+def draw_config(digits: Digits, draw: random.Random, *, base: Path) -> Config:
+    """The config of some combination, drawn again until one can be configured; sometimes it fine-tunes the base run."""
     fixed = ("training.max_steps=8", "training.sample_translations=0", "decoding.beam_size=1")
     while True:
+        drawn = " ".join(draw.choice(choices) for choices in CHOICES).split()
+        if draw.random() < 0.3:  # its model and its tokenizer are the base's
+            drawn = [key for key in drawn if key.startswith(("training.", "data."))]
+            drawn.append(f"training.initialize_from={base}")
         with contextlib.suppress(InputError):
-            return digits(*fixed, *" ".join(draw.choice(choices) for choices in CHOICES).split())
+            return digits(*fixed, *drawn)
 
 
 @pytest.mark.parametrize("seed", [pytest.param(seed, marks=[pytest.mark.slow] * (seed >= 6)) for seed in range(30)])
 def test_stopped_and_continued_is_never_stopped(
-    digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+    digits: Digits, straight: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     """Stopped twice, by a signal or a sudden death, in steps or in validations."""
-    draw, straight, stopped = random.Random(seed), tmp_path / "straight", tmp_path / "stopped"
+    draw, whole, stopped = random.Random(seed), tmp_path / "whole", tmp_path / "stopped"
     if draw.random() < 0.3:
         monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
         stream_digits(tmp_path, segment_pairs=90)
-    config = draw_config(digits, draw)
-    run_training(config, straight)
-    expected = state_of(straight)
+    config = draw_config(digits, draw, base=straight)
+    run_training(config, whole)
+    expected = state_of(whole)
     moments = [("in_step", step + 1) for step in range(expected.progress["step"])]
-    moments += [("in_validation", record["step"]) for record in records_of(straight, "validation")]
+    moments += [("in_validation", record["step"]) for record in records_of(whole, "validation")]
     for where, number in sorted(draw.sample(moments, 2), key=lambda moment: moment[::-1]):
         torch.manual_seed(99)  # whatever happened in between
         what: Any = draw.choice([signal.SIGTERM, KeyboardInterrupt])
