@@ -148,6 +148,8 @@ def test_evaluation(run: Run) -> None:
     found = translate.evaluate("runs/tiny")
     assert found.metrics == expected.metrics and found.metrics[0].interval is not None
     assert [each.text for each in found.translations] == [each.text for each in expected.translations]
+    two = translate.evaluate(run, sources=sources[:7], references=[references[:7], references[7:14]])
+    assert all("nrefs:2|" in metric.signature for metric in two.metrics)
     few = translate.evaluate(run, sources=sources[:7], references=references[:7], beam_size=1)
     greedy = run.load(beam_size=1).translate(sources[:7])
     assert [each.text for each in few.translations] == [each.text for each in greedy]

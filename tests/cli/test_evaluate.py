@@ -100,9 +100,8 @@ def test_scores_by_other_programs(run: Path, corpus: Path, tmp_path: Path) -> No
     copied = ["--hypotheses", tmp_path / "a.de", "--reference", tmp_path / "a.en", "--source", tmp_path / "a.de"]
     told = succeed("eval", *copied).stderr
     assert in_order(told, "a.de: 10 of 10 lines of the translations are equal to those of the sources")
-    write_lines(tmp_path / "one.de", ["eins"] * 10)
-    untrained = ["--source", tmp_path / "a.de", "--reference", tmp_path / "a.de"]
-    assert "warning: a.de: 10 of 10 lines of the references are equal" in succeed("eval", run, *untrained).stderr
+    given_twice = ["--source", tmp_path / "a.de", "--reference", tmp_path / "a.de"]
+    assert "Warning: a.de: 10 of 10 lines of the references are equal" in succeed("eval", run, *given_twice).stderr
     compared = translate("compare", run, corpus / "valid.en", "--set", "first", "--metric", f"{count} {{hypothesis}}")
     assert compared.exit_code == 0 and compared.stdout.count("  lines    ") == 3, compared.stdout
     failed = translate("compare", run, corpus / "valid.en", "--set", "first", "--metric", "none=false {hypothesis}")
@@ -147,7 +146,7 @@ def test_other_settings_than_the_runs_own_have_folders_of_their_own(copied: Path
     assert (copied / "evaluation/first/report.json").read_bytes() == own
     assert evaluated("--beam-size", "2", "--device", "cpu", "--batch-tokens", "99") == ("first", {})  # as in the run
     shown = " ".join(succeed("eval", copied, "--set", "first", "--beam-size", "1").stdout.split())
-    assert f"kept in {copied}/evaluation/first-2, because" in shown and "beam_size = 1" in shown
+    assert f"kept in {copied}/evaluation/first-2, because of beam_size = 1" in shown
     assert [*json.loads(succeed("info", copied, "--json").stdout)["test_bleu"]] == ["first"]
 
 

@@ -209,5 +209,5 @@ def test_every_option_with_one_value_is_given_once() -> None:
                 tried += 1
                 once = [option.opts[-1], *([] if option.is_flag else ["1"])]
                 result = translate(*name.split(), *once, *once)
-                assert result.exit_code == 2 and in_order(result.stderr, option.opts[0], "2 times"), result.stderr
+                assert result.exit_code == 2 and in_order(result.stderr, option.opts[0], "several times"), result.stderr
     assert tried > 100

@@ -194,3 +194,5 @@ def test_files_of_one_name_have_reports_of_their_own(tmp_path: Path) -> None:
     assert folder("x.de", second, english) == folder("x.de", first, french) == "x.de-2"
     assert folder("first", tmp_path / "first", english) == "first-2"
     assert folder("first") == "first"
+    changed: dict[str, object] = {"changed": {"beam_size": 1}}
+    assert report_folder(reports, "new", given=changed, set_names=[]).name == "new-2"  # `new` is for the run's own

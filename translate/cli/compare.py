@@ -10,6 +10,7 @@ from translate.cli.terminal.lines import aligned_columns, check_outputs, plain, 
 from translate.cli.terminal.options import (
     JsonOption,
     MetricOption,
+    ReferenceOption,
     TokenizeOption,
     as_runs,
     find_runs,
@@ -32,9 +33,7 @@ def compare(
         Argument(metavar="SYSTEM", help="Runs or files of translations, baseline first.", autocompletion=find_runs),
     ],
     source: Annotated[Path | None, Option(metavar="F", help="Translate this text instead of a test set.")] = None,
-    reference: Annotated[
-        list[Path] | None, Option(metavar="F", help="References of --source; repeat for several of each line.")
-    ] = None,
+    reference: ReferenceOption = None,
     set_name: Annotated[str | None, Option("--set", metavar="NAME", help="A test set of the first run.")] = None,
     changes: Annotated[int, Option(metavar="N", min=0, max=1_000_000, help="Show the N largest gains and losses.")] = 5,
     output: Annotated[Path | None, Option("--output", "-o", metavar="FILE", help="Also write a page (.html).")] = None,

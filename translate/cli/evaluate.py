@@ -17,6 +17,7 @@ from translate.cli.terminal.options import (
     CheckpointOption,
     JsonOption,
     MetricOption,
+    ReferenceOption,
     RunArgument,
     SavedRun,
     TokenizeOption,
@@ -38,10 +39,7 @@ logger = logging.getLogger(__name__)
 def evaluate(
     run: Annotated[SavedRun | None, Argument(help="A run directory; not with --hypotheses.", **RUN)] = None,
     source: Annotated[Path | None, Option(metavar="F", help="Translate this text instead of the test sets.")] = None,
-    reference: Annotated[
-        list[Path] | None,
-        Option(metavar="F", help="References of --source or --hypotheses; repeat for several of each line."),
-    ] = None,
+    reference: ReferenceOption = None,
     hypotheses: Annotated[Path | None, Option(metavar="F", help="Score these translations, without a run.")] = None,
     set_name: Annotated[
         str | None,
@@ -163,8 +161,7 @@ def _print_tables(scored: Sequence[tuple[str, dict[str, Any]]], *, report: bool)
             typer.echo(f"  {metric['name']:<{width}}  {score}{bounds and f'  [{bounds}]'}")
         if folder := document.get("folder"):
             changed = ", ".join(f"{key} = {value}" for key, value in document.get("changed", {}).items())
-            reason = changed and f", because the run's own settings are others than {changed}"
-            typer.echo(escaped(f"  kept in {folder}{reason}"))
+            typer.echo(escaped(f"  kept in {folder}" + f", because of {changed}" * bool(changed)))
         for sample in document.get("samples", ()):
             typer.echo(escaped("\n" + "\n".join(f"  {f'{side}:':<12} {text}" for side, text in sample.items())))
         typer.echo()

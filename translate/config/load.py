@@ -76,11 +76,9 @@ def load_config(
     given, texts = (overrides, ()) if isinstance(overrides, Mapping) else ({}, overrides)
     for key, value in (*values.items(), *given.items()):
         _apply_override(document, str(key), value, place=place)
-    seen = set[str]()
     for key, value in map(_parse_override, texts):
-        if key in seen:
+        if document.origins.get(key) == Origin(place="command line"):
             logger.warning(f"{key} is given several times on the command line, and the last value counts")
-        seen.add(key)
         _apply_override(document, key, value)
     document.values.setdefault("name", re.sub(r"[^\w.-]+", "-", path.stem).lstrip(".-") or "run")
     _inherit_from_run(document, required=require_files)

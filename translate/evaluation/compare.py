@@ -23,6 +23,7 @@ from translate.evaluation.mistakes import find_mistakes
 from translate.evaluation.programs import LineScores, MetricProgram, run_programs
 from translate.runs.run import SavedRun
 
+Systems = Mapping[str, Sequence[str]]  # the translations of each
 Tokenize = Callable[[str], str]  # by sacreBLEU: words with spaces between them
 
 _FEW_LINES = 100  # tests of significance with fewer say little
@@ -119,7 +120,7 @@ def _translate(run: SavedRun, pairs: ParallelCorpus, languages: Mapping[str, str
 
 
 def compare(
-    systems: Mapping[str, Sequence[str]],
+    systems: Systems,
     sources: Sequence[str],
     references: References,
     config: EvaluationConfig,
@@ -211,9 +212,7 @@ def _bucket_names(least: Sequence[int]) -> list[str]:
     return [*names, f"{least[-1]} or more"]
 
 
-def _by_length(
-    systems: Mapping[str, Sequence[str]], references: Sequence[Sequence[str]], tokenize: Tokenize
-) -> Iterator[Bucket]:
+def _by_length(systems: Systems, references: Sequence[Sequence[str]], tokenize: Tokenize) -> Iterator[Bucket]:
     buckets = [bisect(_LENGTHS[1:], len(tokenize(reference).split())) for reference in references[0]]
     for number, name in enumerate(_bucket_names(_LENGTHS)):
         lines = [line for line, bucket in enumerate(buckets) if bucket == number]
@@ -223,9 +222,7 @@ def _by_length(
             yield Bucket(name, len(lines), tuple(float(score.score) for score in scores))
 
 
-def _by_frequency(
-    systems: Mapping[str, Sequence[str]], references: Sequence[str], tokenize: Tokenize
-) -> Iterator[Bucket]:
+def _by_frequency(systems: Systems, references: Sequence[str], tokenize: Tokenize) -> Iterator[Bucket]:
     expected = [Counter(tokenize(reference).split()) for reference in references]
     frequencies = sum(expected, Counter())
     sizes: Counter[int] = Counter()
@@ -243,7 +240,7 @@ def _by_frequency(
 
 
 def _largest_changes(
-    systems: Mapping[str, Sequence[str]], sources: Sequence[str], references: Sequence[Sequence[str]], num_changes: int
+    systems: Systems, sources: Sequence[str], references: Sequence[Sequence[str]], num_changes: int
 ) -> Iterator[Change]:
     (_, first), *others = systems.items()
     score, of_lines = CHRF().sentence_score, [*zip(*references, strict=True)]
@@ -255,6 +252,5 @@ def _largest_changes(
         gains = [line for line in order if differences[line] > 0][:num_changes]
         losses = [line for line in order[::-1] if differences[line] < 0][:num_changes]
         for line in [*gains, *losses]:
-            yield Change(
-                name, line + 1, differences[line], sources[line], references[0][line], first[line], texts[line]
-            )
+            shown = sources[line], of_lines[line][0], first[line], texts[line]
+            yield Change(name, line + 1, differences[line], *shown)

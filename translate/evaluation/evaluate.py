@@ -148,7 +148,7 @@ def evaluate_run(
 
 
 def report_folder(evaluation: Path, name: str, *, given: Mapping[str, object], set_names: Collection[str]) -> Path:
-    """The folder for the report on a test set: NAME, or NAME-2 and so on for other files and other settings.
+    """The folder for the report on a test set: NAME, or NAME-2 and so on for other files, and for other settings.
 
     Args:
         given: `source` and `reference`, files that are not a set of the config, and `changed`, settings that are not
@@ -157,7 +157,7 @@ def report_folder(evaluation: Path, name: str, *, given: Mapping[str, object], s
     """
     if not given:
         return evaluation / name
-    for number in itertools.count(1):
+    for number in itertools.count(2 if "changed" in given else 1):
         folder, is_same = evaluation / (name if number == 1 else f"{name}-{number}"), True
         with contextlib.suppress(FileError):
             report = read_json(folder / "report.json", dict[str, Any])

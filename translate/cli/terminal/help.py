@@ -22,11 +22,10 @@ class _Strict:
 
         def parse_once(args: list[str]) -> Any:
             values, rest, order = parse(args=args)
-            options = [option for option in order if option.param_type_name == "option" and not option.multiple]
-            twice = next((option for option in options if options.count(option) > 1), None)
-            if twice and not ctx.resilient_parsing and not any(option.is_eager for option in options):
-                names = " or ".join([*twice.opts, *twice.secondary_opts])
-                raise UsageError(f"{names} is given {options.count(twice)} times, but has one value: give it once", ctx)
+            twice = [option for option in order if order.count(option) > 1 and not getattr(option, "multiple", True)]
+            if twice and not ctx.resilient_parsing and not any(option.is_eager for option in order):
+                names = " or ".join([*twice[0].opts, *twice[0].secondary_opts])
+                raise UsageError(f"{names} is given several times, but has one value: give it once", ctx)
             return values, rest, order
 
         parser.parse_args = parse_once

@@ -65,7 +65,7 @@ def paired_lines(*files: TextLines[str]) -> TextLines[Any]:
     names = " and ".join(file.name for file in files)
     counted = [file for file in files if file.total is not None]
     if len({file.total for file in counted}) > 1:
-        found = ", but ".join(f"{file.name} has {file.total} line{'s' * (file.total != 1)}" for file in counted)
+        found = ", ".join(f"{file.name} has {file.total} line{'s' * (file.total != 1)}" for file in counted)
         raise InputError(f"{found}: they must pair line by line")
 
     def rows() -> Iterator[tuple[str, ...]]:

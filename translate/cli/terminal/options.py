@@ -28,6 +28,9 @@ else:
 Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
 
+ReferenceOption = Annotated[
+    list[Path] | None, Option(metavar="F", help="References of the given text; repeat for several of each line.")
+]
 MetricOption = Annotated[
     list[str] | None,
     Option(metavar="NAME=COMMAND", help="Also score with a program that reads {source}, {hypothesis} and {reference}."),
