@@ -14,19 +14,15 @@ _running: list[subprocess.Popen[bytes]] = []
 def run_program(command: Sequence[str], *, content: bytes = b"", environment: Mapping[str, str] | None = None) -> bytes:
     """Run a program with `content` as its standard input, and return what it prints.
 
-    The program leads a session of its own, so that all processes that it starts can be ended with it.
+    The program leads a session of its own, whose other processes are ended after it.
 
     Raises:
         RunError: It cannot be started, is ended by a signal, or fails; the message has the last line that it printed.
     """
+    pipe = subprocess.PIPE
     try:
         program = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=environment,
-            start_new_session=True,
+            command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment, start_new_session=True
         )
     except OSError as error:  # such as a file that is not a program
         raise RunError(f"{command[0]} cannot be run: {error.strerror or error}") from error
@@ -34,13 +30,11 @@ def run_program(command: Sequence[str], *, content: bytes = b"", environment: Ma
         _running.append(program)
         try:
             output, errors = program.communicate(content)
-        except BaseException:
-            _end(program)
-            raise
         finally:
+            _end(program)
             _running.remove(program)
     if (code := program.returncode) < 0:
-        raise RunError(f"{command[0]} was ended by {signal.Signals(-code).name}")
+        raise RunError(f"{command[0]} was ended by a signal ({signal.strsignal(-code)})")
     if code:
         printed = (errors.strip() or output.strip() or b"it printed nothing").decode(errors="replace")
         raise RunError(f"{command[0]} failed with exit code {code}: {printed.splitlines()[-1]}")
@@ -55,8 +49,6 @@ def end_programs() -> None:
 
 def _end(program: subprocess.Popen[bytes]) -> None:
     """Kill a program and the processes that it has started."""
-    with contextlib.suppress(OSError):  # it has ended
-        if os.name == "posix":
-            os.killpg(program.pid, signal.SIGKILL)
-        else:
-            program.kill()
+    with contextlib.suppress(OSError, AttributeError):  # all have ended; or this is Windows, which has no sessions
+        os.killpg(program.pid, signal.SIGKILL)
+    program.kill()

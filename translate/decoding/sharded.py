@@ -19,7 +19,7 @@ from typing import NamedTuple
 import torch
 
 from translate._version import package_versions
-from translate.atomic import atomic_write, is_temporary, open_output, text_bytes, write_error
+from translate.atomic import atomic_write, explain_write_errors, is_temporary, open_output, text_bytes
 from translate.decoding.output.formats import OutputFormat, format_translations
 from translate.decoding.request import OnFinished, Request, ignore_progress, read_buffers
 from translate.decoding.synthetic import PairFormat
@@ -84,15 +84,13 @@ class ShardedDecoder:
     @contextlib.contextmanager
     def hold_folder(self) -> Iterator[None]:
         """Create the folder, keep other commands out of it, and remove it in the end if it has no part."""
-        try:
+        with explain_write_errors(self.folder):
             self.folder.mkdir(exist_ok=True)
             for entry in self.folder.iterdir():
                 if not (is_part(entry) or is_temporary(entry) or (entry.name == "lock" and is_lock_file(entry))):
                     raise InputError(
                         f"{entry}: is not a finished part, and this folder is for parts; move it elsewhere"
                     )
-        except OSError as error:
-            raise write_error(self.folder, error) from error
         with hold_lock(self.folder / "lock", busy="is running there: wait for it, stop it, or choose another --output"):
             try:
                 yield

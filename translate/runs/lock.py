@@ -34,8 +34,8 @@ def hold_lock(file: Path, *, busy: str) -> Iterator[None]:
         file.parent.mkdir(parents=True, exist_ok=True)
         lock.acquire(blocking=False)
         remember_folder(file.parent)
-        holder = f"{LOCK_MARK}process {os.getpid()} on {platform.node() or 'this machine'}\n"
-        file.write_bytes(text_bytes(holder))  # in place, because the lock is on this very file
+        # In place, because the lock is on this very file.
+        file.write_bytes(text_bytes(f"{LOCK_MARK}process {os.getpid()} on {platform.node() or 'this machine'}\n"))
         remove_leftovers(file.parent)
     except Timeout:
         holder = ""
