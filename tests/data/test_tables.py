@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import time
 from pathlib import Path
 from typing import Any, get_args
 from xml.sax.saxutils import escape
@@ -119,13 +120,51 @@ def test_units_of_a_translation_memory(tmp_path: Path, caplog: pytest.LogCapture
     units = {"de-AT": german, "EN": "one"}, {"fr": "un", "en": "one"}, {"en-GB": "two", "DE": "zwei", "en-US": "too"}
     for data in (tmx(*units), tmx(*units).decode().replace("utf-8", "utf-16").encode("utf-16")):
         assert read(tmp_path, "tmx", data)[1:3] == (["Ein A&B da", "zwei"], ["one", "too"])
-        assert caplog.messages.pop().startswith(f"{tmp_path / 't.tmx'}: 1 of 3 units")
+        assert caplog.messages[0].startswith(f"{tmp_path / 't.tmx'}: 1 of 3 units")
     assert read(tmp_path, "tmx", tmx(*units), "de", "en-gb").targets == ["two"]
     # A language itself before a variant, and the first of several texts.
     unit = tmx({"pt-BR": "a", "pt": "b", "x": "c", "en": "d"}).replace(b'"x"', b'"pt"')
     named = unit.replace(b"<tmx ", b'<tmx xmlns="http://www.lisa.org/tmx14" ')
     for data in (unit, named):
         assert read(tmp_path, "tmx", data, "pt", "en")[1:3] == (["b"], ["d"])
+
+
+@pytest.mark.parametrize(
+    ("segment", "text"),
+    [
+        ('Öffnen Sie <g id="1">die <mrk mtype="term">Datei</mrk></g> jetzt.', "Öffnen Sie die Datei jetzt."),
+        ('<bpt i="1">&lt;b&gt;</bpt>Ein<ept i="1">&lt;/b&gt;</ept> <hi x="1">A&amp;B <it>x</it>da</hi>', "Ein A&B da"),
+        ("T<bpt>b</bpt>i<ept>b</ept>tel<ut>{\\par}</ut>", "Titel"),
+        ("die <ph>%s</ph>farbe, <ph>{name}</ph><ph>%1$d</ph>.", "die %sfarbe, {name}%1$d."),
+        (
+            "Zeile<ph>&lt;br/&gt;</ph>Eins.<x/><x/>Zwei (<ph>b</ph>fett<ph>/b</ph>) <ph/>Ende",
+            "Zeile Eins. Zwei (fett) Ende",
+        ),
+        ("<ph>x</ph>A<ph>x</ph>.<ph>x</ph>", "A."),
+        ("Bild <ph>&lt;img alt='<sub>ein <bpt>b</bpt>Hund</sub>'&gt;</ph>hier", "Bild hier"),
+        ('<x:g xmlns:x="urn:x">a<x:bpt>b</x:bpt>c</x:g>', "ac"),
+    ],
+)
+def test_text_in_a_segment_is_kept_and_codes_are_not(tmp_path: Path, segment: str, text: str) -> None:
+    assert read(tmp_path, "tmx", tmx({"de": segment, "en": "one"})).sources == [text]
+
+
+def test_texts_of_units_that_are_left_out_are_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "translate.data.tables")
+    code = "a<ph>b<sub>c</sub></ph>"
+    units = {"de-AT": "a", "en": "b", "de": code}, {"de": "a", "en-GB": "b", "en-US": "c"}, {"de": "d", "en": "e"}
+    again = tmx(*units).replace(b"<tuv", b'<tuv xml:lang="en"><seg>e</seg></tuv><tuv', 5)  # of the last unit too
+    assert read(tmp_path, "tmx", again)[1:3] == (["a", "a", "d"], ["e", "e", "e"])
+    counts = [message.split(": ")[1].split()[0] for message in caplog.messages]
+    assert counts == ["3", "1"] and "sub" in caplog.messages[1]
+
+
+def test_a_long_tag_takes_linear_time(tmp_path: Path) -> None:
+    """Expat reads an unfinished tag again from its start with each new part; a hundredfold would take a minute."""
+    data = tmx({"de": "a", "en": "b"}).replace(b"<tu>", b'<tu note="' + b"x" * 32_000_000 + b'">')
+    started = time.process_time()
+    assert read(tmp_path, "tmx", data).sources == ["a"]
+    assert time.process_time() - started < 5.0
 
 
 ARRAY = b'[{"de": "a", "en": "b"}, '

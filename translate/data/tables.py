@@ -6,12 +6,14 @@ with `null`. It reads only the Hub, because importing it takes most of a second.
 """
 
 import csv
+import io
 import json
 import logging
 import re
 import reprlib
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
@@ -19,7 +21,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from translate.config.data import HubCorpus, TableCorpus, TsvCorpus
-from translate.data.text import open_bytes, require_unchanged, stream_lines
+from translate.data.text import PLACEHOLDERS, open_bytes, require_unchanged, stream_lines
 from translate.errors import InputError
 from translate.files import require_file
 from translate.language_codes import find_language
@@ -205,50 +207,99 @@ def _shown(cell: Any) -> str:
 
 
 def _tmx_pairs(corpus: TableCorpus) -> Iterator[tuple[str, str]]:
-    """The pairs of a translation memory. The log counts the units that lack one of the two languages."""
-    languages, num_pairs, total = dict[str, None](), 0, 0
+    """The pairs of a translation memory. The log counts the texts that are left out."""
+    wanted = corpus.source_column, corpus.target_column
+    languages, left_out, total, num_pairs = dict[str, None](), Counter[str](), 0, 0
     for unit in _tmx_units(corpus.path):
         languages |= dict.fromkeys(unit)
         total += 1
-        source, target = find_language(corpus.source_column, unit), find_language(corpus.target_column, unit)
-        if source is not None and target is not None:
+        chosen = [find_language(code, unit) for code in wanted]
+        if chosen[0] is not None and chosen[1] is not None:
             num_pairs += 1
-            yield unit[source], unit[target]
-    wanted, others = f"{corpus.source_column!r} and {corpus.target_column!r}", total - num_pairs
+            segments = [unit[code][0] for code in chosen if code is not None]
+            left_out["sub"] += sum(segment.num_subflows for segment in segments)
+            if sum(map(len, unit.values())) > len(wanted):
+                fitting = [unit[own] for own in unit if any(find_language(code, [own]) for code in wanted)]
+                texts = {segment.text for variants in fitting for segment in variants}
+                left_out["variants"] += len(texts - {segment.text for segment in segments})
+            yield segments[0].text, segments[1].text
+    names, others = " and ".join(map(repr, wanted)), total - num_pairs
     if not num_pairs:
         has = f"has {', '.join(languages)}" if languages else "has no text"
-        raise InputError(f"{corpus.path}: no unit has both {wanted}; the file {has}")
-    if others:
-        logger.info(f"{corpus.path}: {others:,} of {total:,} units do not have both {wanted}, and are skipped")
+        raise InputError(f"{corpus.path}: no unit has both {names}; the file {has}")
+    for count, problem in (
+        (others, f"of {total:,} units do not have both {names}, and are skipped"),
+        (left_out["variants"], "other texts in these languages are left out: the first with the nearest code is taken"),
+        (left_out["sub"], "texts within codes (<sub>) are left out"),
+    ):
+        if count:
+            logger.info(f"{corpus.path}: {count:,} {problem}")
 
 
-def _tmx_units(path: Path) -> Iterator[dict[str, str]]:
-    """The text of each unit by language code, without formatting; if a code has several texts, the first."""
+class _TmxSegment(NamedTuple):
+    """The text of a segment, without its markup."""
+
+    text: str
+    num_subflows: int  # texts within its codes, such as titles of pictures, which are not in `text`
+
+
+def _tmx_units(path: Path) -> Iterator[dict[str, list[_TmxSegment]]]:
+    """The segments of each unit by language code."""
     from defusedxml.ElementTree import iterparse  # refuses entities, which could expand without limit
 
     with open_bytes(path) as stream:
-        events = iterparse(stream, events=("start", "end"))
+        growing = _GrowingReads(stream)
+        events = iterparse(growing, events=("start", "end"))
         _, body = next(events)
         for event, element in events:
+            growing.restart()
             element.tag = element.tag.rpartition("}")[2]  # without its namespace
             if event == "start" and element.tag == "body":
                 body = element
             elif event == "end" and element.tag == "tu":
-                unit = dict[str, str]()
+                unit = dict[str, list[_TmxSegment]]()
                 for variant in element.findall("tuv[seg]"):
-                    unit.setdefault(_language(variant), _text(variant.find("seg")).strip())  # of indentation
+                    segment = variant.find("seg")
+                    text = _LOST_SPACE.sub(" ", _text(segment)).replace(_POINT, "").strip()  # of indentation
+                    codes = (element for element in segment.iter() if element.tag in _TMX_CODES)
+                    num_subflows = sum(len(code.findall("sub")) for code in codes)
+                    unit.setdefault(_language(variant), []).append(_TmxSegment(text, num_subflows))
                 yield unit
                 body.clear()  # otherwise all units would stay in memory
+
+
+class _GrowingReads:
+    """Reads twice as much each time until `restart`: for each read, expat begins an unfinished tag from its start."""
+
+    def __init__(self, stream: io.BufferedIOBase) -> None:
+        self._stream = stream
+        self.restart()
+
+    def restart(self) -> None:
+        self._size = 2**16
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        self._size *= 2
+        return self._stream.read(self._size)
+
+
+_TMX_CODES = {"bpt", "ept", "it", "ut", "ph"}  # their text is markup, but that of a placeholder
+_POINT = "\0"  # markup without text, which XML cannot contain; it separates words
+_LOST_SPACE = re.compile(rf"(?<![\s(\[{{]){_POINT}+(?![\s{_POINT}.,;:!?)\]}}]|\Z)")
 
 
 def _language(variant: Any) -> str:
     return variant.get("{http://www.w3.org/XML/1998/namespace}lang") or variant.get("lang") or ""
 
 
-def _text(segment: Any) -> str:
-    """The text of a segment; of the elements in it, only highlighted text counts, and the others are formatting."""
-    parts = ((_text(element) if element.tag == "hi" else "") + (element.tail or "") for element in segment)
-    return "".join([segment.text or "", *parts])
+def _text(element: Any) -> str:
+    """The text of an element; codes have none, and of those, only `ph` may separate words."""
+    inner = [(_text(child), child.tail or "") for child in element]
+    text = "".join([element.text or "", *chain(*inner)])
+    if element.tag in _TMX_CODES:
+        is_placeholder = element.tag == "ph" and PLACEHOLDERS.fullmatch(text)
+        return text if is_placeholder else _POINT if element.tag == "ph" else ""
+    return text or _POINT
 
 
 # Arrow tables: Parquet and the Hub

@@ -11,17 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-# White space, and placeholders in text: format directives, URLs and e-mail addresses. A URL may contain `&amp;`.
-_BETWEEN_WORDS = re.compile(
-    r"""(\s+ | (?:
-    (?:https?|ftp)://[^\s<>"')\]]*[^\s<>"')\].,;:!?] | www\.[^\s<>"')\]]*[^\s<>"')\].,;:!?]
-    | (?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+
-    | \$\{[^{}\s]{1,80}\} | \$[A-Za-z_]\w* | \{\{[^{}\n]{1,80}\}\} | \{[^{}\n]{0,80}\}
-    | (?<![\d%])%(?:\(\w+\)|\d+\$)?[-+0#]{0,4}\d{0,4}(?:\.\d+)?[sdiufgxXc@](?![^\W\d_]) | %\(\w+\)[sdifr]
-    | (?<!\w)%\d+(?!\w) | %%
-    )+)""",
-    re.VERBOSE,
-)
+from translate.data.text import PLACEHOLDERS
+
+_BETWEEN_WORDS = re.compile(rf"(\s+|{PLACEHOLDERS.pattern})", re.VERBOSE)
 _MAX_DEPTH = 20  # of nested paired markup; deeper tags become point markup
 _INVISIBLE = str.maketrans("", "", "\N{SOFT HYPHEN}\N{ZERO WIDTH SPACE}")
 
