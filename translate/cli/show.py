@@ -199,7 +199,12 @@ def show_alignments(
     reference: Annotated[Path, Option(metavar="F", help="Its translations.")],
     layer: Annotated[
         int | None,
-        Option(metavar="N", help="Average the heads of this decoder layer. Default: decoding.alignment_layer."),
+        Option(
+            metavar="N",
+            min=-1000,
+            max=999,
+            help="Average the heads of this decoder layer. Default: decoding.alignment_layer.",
+        ),
     ] = None,
     pharaoh: Annotated[
         Path | None,
