@@ -38,6 +38,8 @@ ROWS: dict[str, list[str]] = {
     "eval": ["--hypotheses"],
     "eval run --reference a.en": ["--source", "--reference"],
     "eval run --source a.de --reference a.en --set first": ["--set"],
+    "eval run --source a.de --reference a.en --reference b.en": ["a.de has 3 lines", "b.en has 1"],
+    "eval --hypotheses a.en --reference a.en --reference b.en": ["a.en has 3 lines", "b.en has 1"],
     "eval run --to en": ["--to", "--source"],
     "eval --hypotheses=~/gone --reference a.en": [f"{Path.home()}/gone: no such file"],  # left to us by bash
     "eval --hypotheses a.en": ["--hypotheses", "--reference"],

@@ -56,7 +56,7 @@ def test_a_bare_name_is_a_preset_and_a_path_has_a_slash_or_a_suffix(
     assert find_config("demo.yaml") == Path("demo.yaml")
     for name in ("./demo", "demo/", str(tmp_path / "demo")):
         assert find_config(name).resolve() == tmp_path / "demo/config.yaml" and names_run(name)
-    with pytest.raises(InputError, match="no preset 'mine' .* did you mean ./mine"):
+    with pytest.raises(InputError, match="no preset 'mine': .* did you mean ./mine"):
         find_config("mine")
     assert not caplog.records
     assert find_config("demo") == presets_directory() / "demo.yaml" and not names_run("demo")

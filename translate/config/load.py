@@ -274,23 +274,21 @@ def find_config(name: str, *, beside: Path | None = None) -> Path:
     Raises:
         InputError: There is no such file or preset; the message lists the places and the presets.
     """
-    path = Path(os.path.expanduser(name))
-    place = path if beside is None else beside / path
-    if _BARE_NAME.fullmatch(name):
-        preset, missing = presets_directory() / f"{name}.yaml", f"preset {name!r} (a path has a slash or a suffix)"
-        here = [place] if beside else [place, place.with_suffix(".yaml")]
-        others = [as_path(other) for other in here if _is_config(other) and other.resolve() != preset.resolve()]
-        if name in preset_names():
-            if others:
-                logger.warning(f"{name} is the preset; for what is here, write {' or '.join(others)}")
-            return preset
-    elif name and _is_config(place):
+    path, is_bare = Path(os.path.expanduser(name)), bool(_BARE_NAME.fullmatch(name))
+    place, preset = path if beside is None else beside / path, presets_directory() / f"{name}.yaml"
+    here = [place, place.with_suffix(".yaml")] if is_bare and beside is None else [place]
+    found = [as_path(other) for other in here if name and _is_config(other) and other.resolve() != preset.resolve()]
+    if is_bare and name in preset_names():
+        if found:
+            logger.warning(f"{name} is the preset; for what is here, write {' or '.join(found)}")
+        return preset
+    if found and not is_bare:
         return place / "config.yaml" if place.is_dir() else place
-    else:
-        missing, others = f"config file or run {name!r}: looked for {shown_path(place)}", []
-    similar = [found for found in nearest_paths(place, Path("runs")) if found.endswith("ml") or is_run(found)]
-    meant = [*others, *map(as_path, similar), *nearest(path.stem, preset_names(), cutoff=0.75)]
-    raise InputError(f"no {missing}; the presets are {', '.join(preset_names())}{did_you_mean(meant)}")
+    what = "preset" if is_bare else "config file or run"
+    looked = "a path has a slash or a suffix" if is_bare else f"looked for {shown_path(place)}"
+    similar = [other for other in nearest_paths(place, Path("runs")) if other.endswith("ml") or is_run(other)]
+    meant = did_you_mean([*found, *map(as_path, similar), *nearest(path.stem, preset_names(), cutoff=0.75)])
+    raise InputError(f"no {what} {name!r}: {looked}; the presets are {', '.join(preset_names())}{meant}")
 
 
 def _is_config(path: Path) -> bool:

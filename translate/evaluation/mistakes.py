@@ -29,19 +29,16 @@ def find_mistakes(
         return
     if problem := explain_unspaced(first, bleu_tokenizer):
         yield f"{problem}; score with --tokenize zh for Chinese, ja-mecab for Japanese, or char"
-    names = [f"reference {number}" for number in range(1, len(listed) + 1)] if others else ["the references"]
-    texts = {
-        **systems,
-        **dict(zip(names, listed, strict=True)),
-        **({} if sources is None else {"the sources": sources}),
-    }
+    known = {f"reference {number}": lines for number, lines in enumerate(listed, 1)}
+    known = known if others else {"the references": first}
+    texts = {**systems, **known, **({} if sources is None else {"the sources": sources})}
     for (name, lines), (other, other_lines) in combinations(texts.items(), 2):
         num_equal = sum(map(str.__eq__, lines, other_lines))
-        is_learnt = other in names and name in translated_here
+        is_learnt = other in known and name in translated_here
         share = 0.5 if other == "the sources" else _NEARLY_ALL
         if num_equal >= share * len(lines) and not is_learnt:
             guess = "are they translated?" if other == "the sources" and name in systems else "is one text given twice?"
             yield f"{num_equal:,} of {len(lines):,} lines of {name} are equal to those of {other}: {guess}"
-        elif other in names and are_in_different_languages(lines, other_lines):
+        elif other in known and are_in_different_languages(lines, other_lines):
             guess = "is it the right file, and are the sources and the references not swapped?"
             yield f"{name} seems to be in a different language from {other}: {guess}"

@@ -37,8 +37,8 @@ class Scorer:
         name = "the translations"
         made_here = [name] if metrics else []
         metrics = metrics or score_translations(hypotheses, references, self.config)
-        first, *_ = list_references(references)
-        programs = score_with(self.programs, sources or [], hypotheses, first, self.config)
+        known = list_references(references)[0]
+        programs = score_with(self.programs, sources or [], hypotheses, known, self.config)
         scores = {"metrics": [*metrics, *programs]}
         if self.as_in_papers:
             scores["conventions"] = [*score_conventions(hypotheses, references, self.config)]
