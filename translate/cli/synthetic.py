@@ -163,8 +163,7 @@ class _SyntheticCorpus(NamedTuple):
         tokenizer = config.evaluation.bleu_tokenizer
         pairs = PairFormat(self.command == "backtranslate", self.nearest, references, tokenizer)
         depends_on = facts if self.nearest else dependencies
-        is_new = not corpus.exists()
-        decoder = ShardedDecoder(translator, depends_on, "text", corpus, None, pairs=pairs, is_new=is_new)
+        decoder = ShardedDecoder(translator, depends_on, "text", corpus, None, pairs, is_new=not corpus.exists())
         return DecodingJob(decoder, facts, num_lines, (Request(line) for line in lines))
 
     def finish(self, job: DecodingJob, counts: "ConditionCounts") -> None:

@@ -19,9 +19,9 @@ from translate.bars import show_progress
 from translate.config.schema import TokenizerConfig
 from translate.data.cache import DataCache, entry_name, text_digest
 from translate.data.text import SpacedText
-from translate.errors import InputError
+from translate.errors import InputError, RunError
 from translate.files import read_input
-from translate.memory import is_out_of_memory, release_free_memory
+from translate.memory import release_free_memory
 
 SPACE = "▁"  # SentencePiece's symbol for the space before a word
 BYTE_PIECE = re.compile(r"<0x([0-9A-F]{2})>")  # a piece of byte fallback
@@ -299,6 +299,7 @@ def train_tokenizer(
     Raises:
         InputError: There is no text, or `tokenizer.vocab_size` is too small or too large for it; the message gives the
             smallest or largest size that works.
+        RunError: SentencePiece fails for another reason.
     """
     model = io.BytesIO()
     try:
@@ -319,8 +320,6 @@ def train_tokenizer(
             minloglevel=2,  # errors only; they are raised as well
         )
     except RuntimeError as error:
-        if is_out_of_memory(error):
-            raise
         raise _training_failure(str(error), config, text_name) from error
     release_free_memory()  # the trainer held millions of sentences
     return Tokenizer(model.getvalue())
@@ -334,7 +333,7 @@ class VocabularyTooLarge(InputError):
         self.largest = largest
 
 
-def _training_failure(message: str, config: TokenizerConfig, text_name: str) -> InputError:
+def _training_failure(message: str, config: TokenizerConfig, text_name: str) -> InputError | RunError:
     """Explain SentencePiece's error in our own words; a test shows that its limits are exact."""
     size = f"tokenizer.vocab_size = {config.vocab_size}"
     if found := re.search(r"Please set it to a value <= (\d+)", message):
@@ -345,4 +344,4 @@ def _training_failure(message: str, config: TokenizerConfig, text_name: str) -> 
         return InputError(f"{problem}; lower tokenizer.character_coverage for fewer")
     if "sentences_.empty()" in message or "all_chars_count" in message:
         return InputError(f"tokenizer: {text_name} is empty")
-    return InputError(f"tokenizer: SentencePiece could not be trained on {text_name}: {message}")
+    return RunError(f"tokenizer: SentencePiece could not be trained on {text_name}: {message}")

@@ -26,7 +26,7 @@ from translate.config.show import annotated_yaml
 from translate.config.yaml import Origin
 from translate.data.corpora import read_corpus
 from translate.data.tokenizer import Tokenizer, train_tokenizer
-from translate.errors import InputError
+from translate.errors import InputError, RunError
 from translate.lint import corpora as inspection
 from translate.lint.corpora import Sample, Survey, survey_corpus
 from translate.lint.findings import Suspects
@@ -142,7 +142,7 @@ def _train_tokenizer(survey: Survey) -> Tokenizer | None:
     """A vocabulary of both sides without case; None: there is too little text."""
     _, *sides = inspection.take_sample(survey.corpus, max_pairs=_BLOCK_PAIRS)
     for size in _VOCAB_SIZES:
-        with contextlib.suppress(InputError):
+        with contextlib.suppress(InputError, RunError):
             return train_tokenizer([*sides[0], *sides[1]], _SUBWORDS.model_copy(update={"vocab_size": size}))
     return None
 
