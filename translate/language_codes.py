@@ -40,6 +40,11 @@ def standard_code(code: str) -> str:
     return _read(code).standard
 
 
+def is_chinese(code: str) -> bool:
+    """Whether a language is written in Chinese characters alone, as zh, cmn and yue are, and ja is not."""
+    return not {"Hans", "Hant", "Hani"}.isdisjoint(_read(code).full)
+
+
 @functools.lru_cache(maxsize=10_000)
 def _read(code: str) -> _Code:
     import langcodes  # takes 0.1 s

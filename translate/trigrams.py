@@ -4,10 +4,13 @@ No list of languages is needed: the trigrams of each text model its language, an
 other text's model is in the other language. A line unlike both may be in a third language.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+
+from translate.language_codes import is_chinese
 
 _BUCKETS_BITS = 18  # trigrams are hashed to 262,144 buckets; a corpus has some tens of thousands of trigrams
 _ADDED = 0.5  # added to each count, so that an unseen trigram is unlikely, not impossible
@@ -35,10 +38,25 @@ TrigramCounts = tuple[NDArray[np.float64], NDArray[np.float64]]
 """How often each trigram occurs on the two sides of a corpus: a model of its languages."""
 
 
+# Scripts that do not separate words by spaces: Thai to Myanmar, Khmer, kana and Han, Yi, and Han beyond.
+_UNSPACED = re.compile(
+    "[\u0e01-\u109f\u1780-\u17ff\u3040-\u312f\u3400-\u9fff\ua000-\ua4cf\uf900-\ufaff\U00020000-\U0003ffff]"
+)
+
+
 def count_words(lines: Sequence[str]) -> int:
-    """The number of words in some lines; 0: they are not separated by spaces."""
+    """The number of words in some lines; 0: they are not separated by spaces, judging by the script or their length."""
     num_words, num_characters = sum(len(line.split()) for line in lines), sum(map(len, lines))
-    return num_words if num_characters <= _LONGEST_WORDS * num_words else 0
+    num_unspaced = sum(len(_UNSPACED.findall(line)) for line in lines if not line.isascii())
+    is_unspaced = num_unspaced > num_characters / 3 or num_characters > _LONGEST_WORDS * num_words
+    return 0 if is_unspaced else num_words
+
+
+def choose_bleu_tokenizer(language: str, lines: Sequence[str]) -> str | None:
+    """SacreBLEU's tokenizer for text without spaces between words; None: the text has them."""
+    if count_words(lines):
+        return None
+    return "zh" if is_chinese(language) else "char"
 
 
 def explain_unspaced(references: Sequence[str], bleu_tokenizer: str) -> str | None:

@@ -7,11 +7,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from urllib.error import URLError
 
 import pytest
 import sacrebleu
 
-from translate.config.schema import EvaluationConfig
+from translate.config.schema import EvaluationConfig, TokenizerConfig
+from translate.data.tokenizer import train_tokenizer
 from translate.errors import InputError
 from translate.evaluation.evaluate import spread_samples
 from translate.evaluation.metrics import (
@@ -158,3 +160,21 @@ def test_spread_samples_by_hand() -> None:
     assert list(spread_samples(10, 3)) == [0, 3, 6]
     assert list(spread_samples(3, 10)) == [0, 1, 2]
     assert list(spread_samples(7, 0)) == list(spread_samples(0, 7)) == []
+
+
+def test_spbleu_needs_the_model_of_sacrebleu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def refuse(url: str, path: str) -> None:
+        raise URLError("no network")
+
+    tokenizers = "sacrebleu.tokenizers.tokenizer_spm"
+    monkeypatch.setattr(f"{tokenizers}.SACREBLEU_DIR", str(tmp_path))
+    monkeypatch.setattr("sacrebleu.utils.SACREBLEU_DIR", str(tmp_path))
+    monkeypatch.setattr(f"{tokenizers}.download_file", refuse)
+    with pytest.raises(
+        InputError, match=rf"^evaluation\.bleu_tokenizer = flores101: .*no network.* {tmp_path}/models/"
+    ):
+        by_name(REFERENCES, REFERENCES, bleu_tokenizer="flores101")
+    (tmp_path / "models").mkdir()
+    model = train_tokenizer(REFERENCES * 9, TokenizerConfig(vocab_size=300))
+    (tmp_path / "models" / "sacrebleu_tokenizer_spm.model").write_bytes(model.model_bytes)
+    assert "|tok:flores101|" in by_name(REFERENCES, REFERENCES, bleu_tokenizer="flores101")["BLEU"].signature

@@ -1,8 +1,10 @@
 """Texts that were probably not meant to be scored are told, and others are not."""
 
+import pytest
 from harness import corpus_lines
 
 from translate.evaluation.mistakes import find_mistakes
+from translate.trigrams import choose_bleu_tokenizer
 
 GERMAN, ENGLISH = corpus_lines("train.de")[:800], corpus_lines("train.en")[:800]
 GOOD = [line.replace("the", "a", 1) for line in ENGLISH]
@@ -31,6 +33,29 @@ def test_equal_texts() -> None:
     assert any(
         "the references are equal to those of the sources" in each
         for each in find_mistakes({"a": GOOD}, GERMAN, GERMAN)
+    )
+
+
+@pytest.mark.parametrize(
+    ("language", "line", "tokenizer"),
+    [
+        ("zh_TW", "我今天去上學。", "zh"),
+        ("cmn", "我用 Python 写程序。", "zh"),
+        ("yue_Hant", "我哋去學校。", "zh"),
+        ("zho_Hans", "你好", "zh"),
+        ("ja", "私は学生です。", "char"),
+        ("th", "ฉันไป โรงเรียน", "char"),
+        ("km", "ខ្ញុំទៅសាលារៀន", "char"),
+        ("ko", "나는 학교에 갑니다.", None),
+        ("zh-Latn", "Wǒ qù xuéxiào.", None),
+        ("ru", "Я иду в школу.", None),
+    ],
+)
+def test_the_script_shows_whether_words_are_apart(language: str, line: str, tokenizer: str | None) -> None:
+    """However short the lines are."""
+    assert choose_bleu_tokenizer(language, [line] * 20) == tokenizer
+    assert any("no spaces between" in told for told in find_mistakes({"a": ["x"] * 800}, [line] * 800)) == bool(
+        tokenizer
     )
 
 

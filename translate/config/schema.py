@@ -292,8 +292,10 @@ class TrainingConfig(Section):
 class EvaluationConfig(Section):
     """How translations are scored."""
 
-    bleu_tokenizer: Literal["13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "none"] = "13a"
-    """SacreBLEU's tokenizer; published scores of European languages use 13a."""
+    bleu_tokenizer: Literal["13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "flores101", "flores200", "none"] = (
+        "13a"
+    )
+    """SacreBLEU's tokenizer; published scores of European languages use 13a, and those of NLLB flores200 (spBLEU)."""
     programs: dict[Annotated[str, Field(pattern=r"^[\w.+-]+$")], str] = {}
     """Commands of programs that score files, by name, such as `comet: comet-score -s {source} -t {hypothesis} -r
     {reference} --quiet`. They run only when `--metric NAME` asks for one, because a run may come from anybody."""

@@ -19,7 +19,7 @@ from translate.lint.check import MAX_INSPECTED_PAIRS, Report, check
 from translate.lint.corpora import take_sample
 from translate.lint.vocabulary import MUCH_NORMALIZED, find_normalized
 from translate.training.setup import choose_place
-from translate.trigrams import count_words
+from translate.trigrams import choose_bleu_tokenizer, count_words
 
 _MOST_SECONDS = 8 * 3600.0  # of a training run: a night
 
@@ -87,8 +87,8 @@ def propose_config(direction: Direction, *, name: str, folder: Path) -> NewConfi
     changed, _ = find_normalized(targets, normalizer.normalize(targets))
     if len(changed) >= MUCH_NORMALIZED * len(targets):
         settings["tokenizer.normalization"] = "identity"
-    if not num_words[1]:
-        settings["evaluation.bleu_tokenizer"] = "zh" if direction.target.startswith("zh") else "char"
+    if tokenizer := choose_bleu_tokenizer(direction.target, targets):
+        settings["evaluation.bleu_tokenizer"] = tokenizer
     data: dict[str, Any] = {f"{side}_language": code for side, code in direction._asdict().items()}
     for part in ("train", "validation", "test"):
         data[part] = {"kind": "text", "source": f"{part}.{direction.source}", "target": f"{part}.{direction.target}"}

@@ -36,7 +36,7 @@ MetricOption = Annotated[
     Option(metavar="NAME=COMMAND", help="Also score with a program that reads {source}, {hypothesis} and {reference}."),
 ]
 TokenizeOption = Annotated[
-    Literal["13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "none"] | None,
+    Literal["13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "flores101", "flores200", "none"] | None,
     Option(metavar="NAME", help="BLEU's tokenizer, such as zh. Default: evaluation.bleu_tokenizer, which is 13a."),
 ]
 JsonOption = Annotated[bool, Option("--json", help="Print one JSON document for programs.")]
