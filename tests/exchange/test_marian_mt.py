@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -142,12 +143,35 @@ def change_json(file: Path, **values: Any) -> None:
         ("config.json", {"eos_token_id": 1}, "config.json: eos_token_id = 1, and in vocab.json it is 0"),
         ("config.json", b"{", "config.json: is damaged: it is not JSON"),
         ("config.json", {"encoder_layers": 10**12}, "model.num_encoder_layers = 1000000000000"),
-        ("config.json", {"max_position_embeddings": 10**6}, "max_position_embeddings = 1000000 (at most 20000)"),
-        ("x.index.json", b'{"weight_map": {"w": "../x.bin"}}', "x.index.json: '../x.bin' should be a name"),
+        ("config.json", {"num_hidden_layers": 10**5}, "model.num_encoder_layers = 100000"),  # another name
+        ("config.json", {"hidden_size": 60_000}, "has the shape (20,), not (60000,)"),
+        ("config.json", {"vocab_size": 6 * 10**7}, "model.shared.weight has the shape (742, 20), not (60000000, 20)"),
+        ("config.json", {"encoder_layers": "two"}, "'encoder_layers'"),
+        ("config.json", {"max_position_embeddings": 10**6}, "max_position_embeddings = 1000000 (from 2 to 20000)"),
+        ("config.json", {"decoder_start_token_id": -1}, "config.json: decoder_start_token_id = -1 (from 0 to 741)"),
+        ("generation_config.json", {"num_beams": "many"}, "generation_config.json: is damaged: num_beams"),
+        ("generation_config.json", {"bad_words_ids": [5]}, "generation_config.json: is damaged: bad_words_ids.0"),
+        (
+            "tokenizer_config.json",
+            {"language_tag": "{:>2000000000}"},
+            "config.json: is damaged: language_tag",
+        ),
+        ("tokenizer_config.json", {"languages": ["de", "../x"]}, "tokenizer_config.json: is damaged: languages.1"),
+        ("tokenizer_config.json", {"model_max_length": "x"}, "tokenizer_config.json: is damaged: model_max_length"),
+        ("vocab.json", {"▁in": "x"}, "vocab.json: is damaged: ▁in"),
+        ("added_tokens.json", b'{"<x>": -1}', "added_tokens.json: is damaged: <x>"),
+        ("special_tokens_map.json", b" " * (2**26 + 1), "special_tokens_map.json: has more than 64 MiB"),
+        ("chat_template.jinja", b" " * (2**26 + 1), "chat_template.jinja: has more than 64 MiB"),
+        ("adapter_config.json", b"{}", "adapter_config.json belongs to an adapter"),
+        (
+            "model.safetensors.index.json",
+            b'{"weight_map": {"w": "../x.bin"}}',
+            "json: '../x.bin' should be a name",
+        ),
         ("source.spm", None, "source.spm is missing"),
         ("pytorch_model.bin", b"PK\x03\x04", ": is damaged, or not a model that can be imported: "),
         ("target.spm", b"\xff", ": is damaged, or not a model that can be imported: "),
-        ("vocab.json", b'{"</s>": 0, "<unk>": 1}', "vocab.json: has 2 subwords, but the model has "),
+        ("vocab.json", b'{"</s>": 0, "<unk>": 1}', "vocab.json: has 3 subwords, but the model has "),
         ("vocab.json", {"▁in": 0}, "each once, and they are 0 to "),
     ],
 )
@@ -164,6 +188,54 @@ def test_refusals(opus: tuple[Path, Path], tmp_path: Path, name: str, change: An
         import_(folder, tmp_path / "run")
     assert words in str(caught.value) and str(folder) in str(caught.value)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("kind", ["compressed", "repeated", "whole numbers"])
+def test_weights_that_would_grow(opus: tuple[Path, Path], tmp_path: Path, kind: str) -> None:
+    """Their sizes are known before they are read."""
+    folder = Path(shutil.copytree(opus[0], tmp_path / "opus"))
+    file, name = folder / "pytorch_model.bin", "model.shared.weight"
+    weights = torch.load(file)
+    if kind == "compressed":
+        with zipfile.ZipFile(file) as archive:
+            parts = {part.filename: archive.read(part) for part in archive.infolist()}
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+            for part, content in parts.items():
+                archive.writestr(part, content + bytes(2**24 * part.endswith("data.pkl")))
+    else:
+        weights[name] = torch.zeros(1, 1).expand(742, 20) if kind == "repeated" else weights[name].to(torch.int8)
+        torch.save(weights, file)
+    with pytest.raises(InputError, match="unpacks into more" if kind == "compressed" else f"{name} is not stored as"):
+        import_(folder, tmp_path / "run")
+
+
+def test_what_does_not_describe_the_model_is_not_read(opus: tuple[Path, Path], tmp_path: Path) -> None:
+    """It may be endless, or name other files and programs, which transformers would load."""
+    folder = Path(shutil.copytree(opus[0], tmp_path / "opus"))
+    other = {"num_labels": 10**9, "attn_implementation": "me/kernel", "transformers_weights": "../x.safetensors"}
+    code = {"auto_map": {"AutoTokenizer": ["mine.Mine", None]}, "sp_model_kwargs": {"model_file": "/dev/null"}}
+    change_json(folder / "config.json", **other)
+    change_json(folder / "tokenizer_config.json", **code)
+    (folder / "mine.py").write_text("raise SystemExit\n")
+    import_(folder, tmp_path / "run")
+
+
+def test_added_tokens_are_words_of_the_vocabulary(make_opus: MakeOpus, tmp_path: Path, german: list[str]) -> None:
+    """They are found before a text is segmented, and are printed."""
+    folder = make_opus(tmp_path / "opus")
+    model, size = transformers.MarianMTModel.from_pretrained(folder), 742
+    model.resize_token_embeddings(size + 2)
+    model.save_pretrained(folder)
+    (folder / "added_tokens.json").write_text(json.dumps({"<medical>": size, "[X]": size + 1}))
+    source = import_(folder, tmp_path / "run").tokenizers.source
+    tokenizer = transformers.MarianTokenizer.from_pretrained(folder)
+    texts = [f"{word} {text}" for text in german[:10] for word in ("<medical>", f"{german[0]} [X]")]
+    for text in texts:
+        names = tokenizer.convert_ids_to_tokens(tokenizer(text)["input_ids"])[:-1]
+        found = source.pieces(source.encode(text))
+        assert [name.removeprefix("▁") if name in ("▁<medical>", "▁[X]") else name for name in found] == names
+    assert source.decode(source.encode(texts[0])) == texts[0]
+    assert translate(tmp_path / "run", texts, beam_size=1) == generate(folder, texts, num_beams=1)
 
 
 def test_what_the_files_say_cannot_be_overridden(opus: tuple[Path, Path]) -> None:
@@ -285,7 +357,7 @@ def test_settings_of_the_search_that_are_lost_are_named(
     given = {"num_beams": 3, "length_penalty": -1.0, "forced_bos_token_id": 5, "max_length": 900, "do_sample": True}
     given |= {"use_cache": False, "new_setting": [1], "eos_token_id": [0, 7], "repetition_penalty": 0.9}
     foreign, config = read_pretrained(opus[0]), transformers.MarianConfig.from_pretrained(opus[0])
-    settings = search_settings(Path("g.json"), transformers.GenerationConfig(**given), config, foreign.target)
+    settings = search_settings(Path("g.json"), given, config, foreign.target)
     assert (settings["beam_size"], settings["length_penalty"], settings["max_length_constant"]) == (3, 0.0, 96)
     (record,) = caplog.records
     lost = "length_penalty = -1.0, forced_bos_token_id = 5, do_sample = True, new_setting = [1], eos_token_id = [0, 7]"

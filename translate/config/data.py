@@ -7,8 +7,11 @@ from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator,
 
 from translate.config.section import InputPath, NotNegativeInt, PositiveInt, Section, expecting
 
-LANGUAGE_CODE = r"^[A-Za-z][\w-]*$"
+LANGUAGE_CODE = r"^[A-Za-z][\w-]{0,63}$"
 LanguageCode = Annotated[str, Field(pattern=LANGUAGE_CODE)]
+"""The code of a language, which may become a part of a file's name."""
+LanguageTag = Annotated[str, Field(pattern=r"^[^\s{}]{0,50}\{\}[^\s{}]{0,50}$")]
+"""The tag of a language with {} for its code."""
 Chance = Annotated[float, Field(ge=0.0, le=1.0)]
 Column = Annotated[
     NotNegativeInt | str, expecting("should be the number of a column, counted from 0, or its name in the header")
@@ -220,7 +223,7 @@ class DataConfig(Section):
     """How a model with several languages knows the direction. source: each source begins with the target language's
     tag; target: each target does; both: each side begins with its own language's tag. null is source if the training
     corpora have several target languages, and otherwise no tags."""
-    language_tag: Annotated[str, Field(pattern=r"^[^\s{}]*\{\}[^\s{}]*$")] = "<2{}>"
+    language_tag: LanguageTag = "<2{}>"
     """The tag of a language, with {} for its code; one learnt subword."""
     languages: tuple[LanguageCode, ...] = ()
     """More languages that the model knows. An import of a multilingual model names all of its languages here."""

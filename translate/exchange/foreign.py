@@ -38,6 +38,7 @@ class Vocabulary(NamedTuple):
     start: int | None = None  # the decoder's first input; None: a vector of zeros instead of a token
     pad: int | None = None
     symbols: frozenset[str] = frozenset()  # subwords that never come from text; those with a space are language tags
+    added: frozenset[str] = frozenset()  # subwords that are matched before text is segmented
     kept: frozenset[int] | None = None  # the ids that are left after pruning, apart from special symbols; None: all
 
     @property
@@ -175,7 +176,7 @@ def reorder_sentencepiece(model_bytes: bytes, vocabulary: Vocabulary, *, name: s
         return model.SentencePiece(piece=text, score=lowest if kind in (_UNUSED, _TAG) else 0.0, type=kind)
 
     pieces = [piece(symbol, _UNKNOWN if token == UNK_ID else _CONTROL) for token, symbol in enumerate(names[:4])]
-    tags = {symbol for symbol in vocabulary.symbols if symbol.startswith(SPACE)}
+    tags = vocabulary.added | {symbol for symbol in vocabulary.symbols if symbol.startswith(SPACE)}
     pieces += [own.pop(text, None) or piece(text, _TAG if text in tags else _UNUSED) for text in names[4:]]
     for text in own.keys() & pruned:
         own[text].type = _UNUSED

@@ -245,7 +245,8 @@ def check_transformers(
     tags = [f"{name} " for name in vocabularies[0].subwords if name.startswith(">>")][:1]
     before = choose_language(tokenizer, tokenizers.source)
     special = {*tokenizer.all_special_tokens}
-    is_text = [[name not in vocabulary.symbols | special for name in vocabulary.names] for vocabulary in vocabularies]
+    unread = [vocabulary.symbols | vocabulary.added | special for vocabulary in vocabularies]
+    is_text = [[name not in unread[side] for name in vocabulary.names] for side, vocabulary in enumerate(vocabularies)]
     for pair in probes.pairs:
         words = [[token for token in ids if is_text[side][token]] for side, ids in enumerate(pair)]
         texts = [tag + tokenizers.source.decode(words[0]) for tag in ("", *tags)]

@@ -1,20 +1,25 @@
 """The tokenizers of M2M100 and NLLB-200 in transformers, which put the tag of its language before a text."""
 
+import dataclasses
 import json
 import warnings
+from collections.abc import Collection
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import torch
+from pydantic import Field
 from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]  # made on import
 
 from translate.atomic import write_text
+from translate.config.data import LanguageCode, LanguageTag
 from translate.config.languages import Languages
 from translate.config.schema import Config
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, SPACE, UNK_ID, Tokenizer, Tokenizers
 from translate.decoding.counterparts import find_lacking
-from translate.errors import import_extra
+from translate.errors import InputError, import_extra
 from translate.exchange.foreign import Vocabulary
+from translate.files import read_json
 from translate.model import Transformer
 
 TAGS = {"M2M100Tokenizer": "__{}__", "NllbTokenizer": "{}"}
@@ -23,24 +28,63 @@ UNNAMED = "madeupword"
 """Begins fairseq's names of embeddings that no subword has."""
 
 
+@dataclasses.dataclass
+class TokenizerSettings:
+    """The content of `tokenizer_config.json`, as far as it is read; our exports name the languages."""
+
+    tokenizer_class: str = "M2M100Tokenizer"
+    model_max_length: Annotated[float, Field(ge=1)] | None = None
+    source_lang: str | None = None
+    target_lang: str | None = None
+    languages: tuple[LanguageCode, ...] = ()
+    language_tags: Literal["source", "target", "both"] | None = None
+    language_tag: LanguageTag = "{}"
+
+
+def read_tokenizer_settings(folder: Path) -> TokenizerSettings:
+    """The settings of the tokenizer in a folder.
+
+    Raises:
+        InputError: They are damaged, or name a class of tokenizer that cannot be imported.
+    """
+    file = folder / "tokenizer_config.json"
+    settings = read_json(file, TokenizerSettings) if file.is_file() else TokenizerSettings()
+    if (folder / "source.spm").is_file():
+        settings.tokenizer_class = "MarianTokenizer"
+    settings.tokenizer_class = settings.tokenizer_class.removesuffix("Fast")
+    if settings.tokenizer_class not in ("MarianTokenizer", *TAGS):
+        name = settings.tokenizer_class
+        raise InputError(f"{folder}: has a tokenizer of the class {name}; only {' or '.join(TAGS)} can be imported")
+    return settings
+
+
 def load_tokenizer(folder: Path) -> Any:
-    """The tokenizer of a folder: a `MarianTokenizer`, or of the class that `tokenizer_config.json` names."""
-    name = "MarianTokenizer" if (folder / "source.spm").is_file() else "AutoTokenizer"
+    """The tokenizer of a folder; see `read_tokenizer_settings`. Code in the folder is never run."""
+    name = read_tokenizer_settings(folder).tokenizer_class
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Recommended: pip install sacremoses")  # not used here
-        return getattr(import_extra("transformers"), name).from_pretrained(folder, local_files_only=True)
+        return getattr(import_extra("transformers"), name).from_pretrained(
+            folder, local_files_only=True, sp_model_kwargs={}
+        )
 
 
-def language_tags(tokenizer: Any) -> tuple[str, dict[str, int]]:
+def language_tags(tokenizer: Any, settings: TokenizerSettings) -> tuple[str, dict[str, int]]:
     """The tag of a language with {} for its code, and the ids of all tags by code; our exports name both."""
-    name, own = type(tokenizer).__name__, tokenizer.init_kwargs
-    tag, codes = TAGS.get(name) or own.get("language_tag", ""), own.get("languages", ())
+    name, codes = type(tokenizer).__name__, settings.languages
+    tag = TAGS.get(name, settings.language_tag)
     if name == "M2M100Tokenizer":
         return tag, dict(tokenizer.lang_code_to_id)
     if name == "NllbTokenizer":
-        codes = [code for code in map(str, tokenizer.extra_special_tokens) if not code.startswith("<")]
+        codes = tuple(code for code in map(str, tokenizer.extra_special_tokens) if not code.startswith("<"))
     words = [f"{SPACE}{tag.format(code)}" if name == "MarianTokenizer" else code for code in codes]
     return tag, dict(zip(codes, tokenizer.convert_tokens_to_ids(words), strict=True))
+
+
+def added_tokens(tokenizer: Any, tags: Collection[int] = ()) -> dict[str, int]:
+    """Our pieces for the tokens that were added to a vocabulary, with their ids: words that no segmentation divides."""
+    known = getattr(tokenizer, "encoder", ("<s>", "<pad>", "</s>", "<unk>", "<mask>"))
+    added = tokenizer.added_tokens_encoder.items()
+    return {f"{SPACE}{name}": row for name, row in added if name not in known and row not in tags}
 
 
 def is_symbol(subword: str) -> bool:
@@ -52,7 +96,7 @@ def choose_language(theirs: Any, ours: Tokenizer) -> list[int]:
     """Our ids of what a tokenizer puts before a text; it gets another language if we do not know its own."""
     if not hasattr(theirs, "src_lang"):
         return []
-    tag, languages = language_tags(theirs)
+    tag, languages = language_tags(theirs, TokenizerSettings())
     codes = (theirs.src_lang, *languages)
     theirs.src_lang = next(code for code in codes if ours.tag_id(tag.format(code)) is not None)
     return ours.tag_ids(tag.format(theirs.src_lang))

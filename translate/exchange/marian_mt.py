@@ -10,6 +10,7 @@ from translate.data.tokenizer import SPACE
 from translate.decoding.agreement import TOLERANCE
 from translate.errors import InputError
 from translate.exchange.foreign import PretrainedParts, Vocabulary
+from translate.exchange.language_tokenizers import added_tokens, read_tokenizer_settings
 
 
 def describe_marian_mt(folder: Path, model: Any, tokenizer: Any) -> PretrainedParts:
@@ -23,9 +24,10 @@ def describe_marian_mt(folder: Path, model: Any, tokenizer: Any) -> PretrainedPa
     source_table, target_table, output_table = (module.weight for module in embeddings)
     tying = "none" if target_table is not output_table else "all" if source_table is target_table else "decoder"
     source, target = _read_vocabularies(folder, model, tokenizer)
-    own = tokenizer.init_kwargs  # if it has tags, it is an export of ours
-    told = {key: own[key] for key in ("languages", "language_tags", "language_tag") if key in own}
-    languages = {"source_language": tokenizer.source_lang, "target_language": tokenizer.target_lang}
+    own = read_tokenizer_settings(folder)
+    keys = ("languages", "language_tags", "language_tag") if own.languages else ()  # of an export of ours with tags
+    told: dict[str, Any] = {key: getattr(own, key) for key in keys}
+    languages = {"source_language": own.source_lang, "target_language": own.target_lang}
     data = {key: (not told and code) or UNKNOWN for key, code in languages.items()} | told
     codes = {f"{SPACE}{told['language_tag'].format(code)}": code for code in told.get("languages", ())}
     tags = {codes[name]: row for row, name in enumerate(target.subwords) if name in codes}
@@ -51,11 +53,14 @@ def _set_positions(folder: Path, model: Any) -> None:
 def _read_vocabularies(folder: Path, model: Any, tokenizer: Any) -> tuple[Vocabulary, Vocabulary]:
     """The vocabularies of both sides; a joint one is returned twice."""
     config, sides = model.config, {"vocab.json": (tokenizer.encoder, model.get_encoder().embed_tokens)}
+    added = added_tokens(tokenizer)
     if tokenizer.separate_vocabs:
         sides["target_vocab.json"] = (tokenizer.target_encoder, model.get_decoder().embed_tokens)
     made = []
     for name, (ids, embeddings) in sides.items():
-        subwords, num_rows = sorted(ids, key=ids.__getitem__), embeddings.num_embeddings
+        num_rows = embeddings.num_embeddings
+        ids = ids | added if num_rows > len(ids) else ids
+        subwords = sorted(ids, key=ids.__getitem__)
         if sorted(ids.values()) != [*range(num_rows)]:
             raise InputError(
                 f"{folder}/{name}: has {len(ids)} subwords, but the model has {num_rows} embeddings: ids must be 0 to"
@@ -66,5 +71,6 @@ def _read_vocabularies(folder: Path, model: Any, tokenizer: Any) -> tuple[Vocabu
             raise InputError(f"{folder}/{name}: the symbol {tokenizer.unk_token} is missing")
         if eos != config.eos_token_id:
             raise InputError(f"{folder}/config.json: eos_token_id = {config.eos_token_id}, and in {name} it is {eos}")
-        made.append(Vocabulary(subwords, unk, eos, start=config.decoder_start_token_id, pad=config.pad_token_id))
+        symbols = {"start": config.decoder_start_token_id, "pad": config.pad_token_id, "added": frozenset(added)}
+        made.append(Vocabulary(subwords, unk, eos, **symbols))
     return made[0], made[-1]

@@ -1,39 +1,86 @@
 """Reads models of Hugging Face transformers: MarianMT, the format of all OPUS-MT models there, M2M100 and NLLB-200."""
 
+import copy
+import dataclasses
 import functools
 import re
-from collections.abc import Callable, Sequence
+import zipfile
+from collections.abc import Callable
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import torch
+from pydantic import BaseModel, ConfigDict, Field
+from safetensors.torch import load_file
+from torch import Tensor
 
 from translate.config.languages import UNKNOWN
 from translate.config.load import load_config
-from translate.config.section import MOST
+from translate.config.section import MOST, NotNegativeInt, PositiveInt
 from translate.data.tables import offline_if_unreachable
 from translate.data.tokenizer import BOS_ID, PAD_ID
 from translate.decoding.counterparts import NAMES, Format, from_settings, known_settings
 from translate.errors import InputError, import_extra
-from translate.exchange.foreign import ForeignModel, PretrainedParts, Vocabulary, read_mapping, require, warn_of_lost
+from translate.exchange.foreign import (
+    ForeignModel,
+    PretrainedParts,
+    Vocabulary,
+    read_mapping,
+    reading,
+    require,
+    warn_of_lost,
+)
 from translate.exchange.huggingface import NO_LAYERDROP, SHAPE, check_transformers, model_class
 from translate.exchange.language_tokenizers import load_tokenizer
 from translate.exchange.m2m100 import describe_m2m100
 from translate.exchange.marian_mt import describe_marian_mt
 from translate.exchange.weights import OUTPUT_BIAS
-from translate.files import require_file, require_name
+from translate.files import read_input, read_json, require_file, require_name
 from translate.model.device import check_loading
 
 _MODELS: dict[Any, tuple[Format, Callable[[Path, Any, Any], PretrainedParts]]] = {  # by `model_type`
     "marian": ("marian_mt", describe_marian_mt),
     "m2m_100": ("m2m_100", describe_m2m100),
 }
-_PATTERNS = ("*.json", "*.spm", "sentencepiece.bpe.model", "*.safetensors", "pytorch_model*.bin")
+_WEIGHTS = (  # the first is read, as transformers does
+    "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json",
+)  # fmt: skip
+_PATTERNS = (
+    "*.json", "*.jinja", "additional_chat_templates/*.jinja", "*.spm", "sentencepiece.bpe.model", "*.safetensors",
+    "pytorch_model*.bin",
+)  # fmt: skip
 _PATIENCE = {False: 0, True: 1, "never": 1000}  # by `early_stopping`
 _KEPT = ("num_beams", "no_repeat_ngram_size", "bad_words_ids", "suppress_tokens", "m??_length", "m??_new_tokens")
 _NO_SEARCH = ("_*", "use_*", "output_*", "return_*", "transformers_version", "bos_token_id")  # change no translation
 _NO_TRAINING = ("*vocab_size", "max_position_embeddings", "init_std", "*_token_id", "is_decoder")
 _MOST_POSITIONS = 20_000  # MarianMT computes its table number by number, in a minute or two
+
+
+@dataclasses.dataclass
+class _Index:
+    """Which file has each weight."""
+
+    weight_map: dict[str, str]
+
+
+class Generation(BaseModel):
+    """The settings of `generate`. Those without a field here are kept as they are."""
+
+    model_config = ConfigDict(extra="allow", allow_inf_nan=False)
+
+    num_beams: PositiveInt | None = None
+    length_penalty: float | None = None
+    repetition_penalty: float | None = None
+    early_stopping: bool | Literal["never"] | None = None
+    max_length: PositiveInt | None = None
+    max_new_tokens: PositiveInt | None = None
+    min_length: NotNegativeInt | None = None
+    min_new_tokens: NotNegativeInt | None = None
+    no_repeat_ngram_size: NotNegativeInt | None = None
+    bad_words_ids: list[list[int]] | None = None
+    suppress_tokens: list[int] | None = None
+    forced_bos_token_id: int | None = None
 
 
 def download(name: str) -> Path:
@@ -83,28 +130,40 @@ def read_pretrained(folder: Path) -> ForeignModel:
             f"{folder}: {', '.join(missing)} is missing; {NAMES[of]} models have {', '.join(needed)} and weights"
         )
     files = sorted(file for pattern in _PATTERNS for file in folder.glob(pattern))
-    model, choices = _load_model(folder, settings, files, of)
-    tokenizer, config, generation = load_tokenizer(folder), model.config, model.generation_config
+    for file in files:
+        if file.name in ("vocab.json", "target_vocab.json", "added_tokens.json"):
+            read_json(file, dict[str, Annotated[int, Field(strict=True, ge=0)]])
+        elif file.suffix not in (".safetensors", ".bin"):
+            read_input(file)  # refuses a pipe, and what is too large for transformers to read
+    if (folder / "adapter_config.json").is_file():
+        raise InputError(f"{folder}: adapter_config.json belongs to an adapter; merge it into the model, and remove it")
+    config = _read_config(place, settings, of)
+    model, tokenizer = _load_model(folder, config, of), load_tokenizer(folder)
     described = describe(folder, model, tokenizer)
     weights = dict(model.eval().state_dict())
     for name in ("shared", "encoder.embed_positions", "decoder.embed_positions"):  # another name of embeddings; sines
         weights.pop(f"model.{name}.weight", None)
     bias = OUTPUT_BIAS["marian_mt"]
     weights[bias] = weights[bias][0] if bias in weights else torch.zeros(len(described.target.subwords))
+    if (folder / "generation_config.json").is_file():
+        place = folder / "generation_config.json"
+    search = read_json(place, Generation).model_dump(exclude_none=True)
+    if place.name == "config.json":  # of an older version, where it has the search too
+        known = import_extra("transformers").GenerationConfig().to_dict()
+        search = {key: value for key, value in search.items() if key in known}
     has_tag = described.data.get("language_tags") in ("target", "both")
     if has_tag:  # the forced first token names the language
-        forced = {row: code for code, row in described.tags.items()}.get(generation.forced_bos_token_id)
+        forced = {row: code for code, row in described.tags.items()}.get(search.get("forced_bos_token_id", -1))
         described.data["target_language"] = forced or UNKNOWN
         if forced is not None:
-            generation.forced_bos_token_id = None
+            del search["forced_bos_token_id"]
     limits = {f"max_{side}_tokens": config.max_position_embeddings - 1 for side in ("source", "target")}
     shape = {ours: getattr(config, theirs) for theirs, ours in SHAPE.items()}
-    place = folder / "generation_config.json"
     return ForeignModel(
         sections={
             "data": limits | described.data,
-            "model": {**shape, **choices, "tie_embeddings": described.tying},
-            "decoding": search_settings(place, generation, config, described.target, languages=has_tag),
+            "model": {**shape, **from_settings(config.to_dict(), of), "tie_embeddings": described.tying},
+            "decoding": search_settings(place, search, config, described.target, languages=has_tag),
         },
         weight_names="marian_mt",
         weights=weights,
@@ -117,65 +176,111 @@ def read_pretrained(folder: Path) -> ForeignModel:
     )
 
 
-def _load_model(
-    folder: Path, settings: dict[str, Any], files: Sequence[Path], of: Format
-) -> tuple[Any, dict[str, str]]:
-    """Load a model after checking that a run can represent it and that it fits into memory.
+def _read_config(place: Path, settings: dict[str, Any], of: Format) -> Any:
+    """The settings of a model as transformers understands them, which has several names for some; nothing is built.
 
-    Args:
-        settings: The content of `config.json`.
+    What does not describe the model is left out, because it may name other files or programs.
 
-    Returns:
-        The model of transformers, and its choices as ours, except for tying.
+    Raises:
+        InputError: A setting has a value that a run cannot represent, or is out of bounds.
     """
-    transformers, place = import_extra("transformers"), folder / "config.json"
-    for index in folder.glob("*.index.json"):  # the files that share the weights
-        places = read_mapping(index).get("weight_map")
-        for name in places.values() if isinstance(places, dict) else ():
-            require_name(name, place=str(index))
-    if settings.get("activation_function") == "silu":
-        settings["activation_function"] = "swish"  # the same by another name
-    same = {f"decoder_{key}": (settings.get(f"encoder_{key}"),) for key in ("attention_heads", "ffn_dim")}
-    depths = {f"num_{side}_layers": settings.get(f"{side}_layers", 12) for side in ("encoder", "decoder")}
-    load_config({"model": depths}, place=str(place))  # checks bounds; transformers would build for hours
-    require(str(place), settings, known_settings(of) | same)
-    if (num_positions := settings.get("max_position_embeddings", 1)) > _MOST_POSITIONS:
-        raise InputError(f"{place}: max_position_embeddings = {num_positions} (at most {_MOST_POSITIONS})")
+    transformers, made = import_extra("transformers"), model_class(of).config_class
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
-    for file in files:
-        require_file(file)
-        check_loading(file, file.stat().st_size)
-    model, loading = model_class(of).from_pretrained(
-        folder, local_files_only=True, dtype=torch.float32, output_loading_info=True, ignore_mismatched_sizes=True
-    )
-    damage = [
-        f"{kind} keys: {', '.join(sorted(loading[f'{kind}_keys'])[:5])}"
-        for kind in ("missing", "unexpected")
-        if loading[f"{kind}_keys"]
-    ]
-    for name, shape, expected in sorted(loading["mismatched_keys"])[:5]:
-        damage.append(f"{name} has the shape {tuple(shape)}, not {tuple(expected)}")
-    if damage:
-        raise InputError(f"{folder}: the weights do not match the model in config.json: {'; '.join(damage)}")
-    config, defaults = model.config, type(model.config)().to_dict()
-    own = {key: getattr(config, key) for key in defaults.keys() - transformers.PretrainedConfig().to_dict().keys()}
+    defaults = made().to_dict()
+    own = defaults.keys() - transformers.PretrainedConfig().to_dict().keys()
+    names = (*own, *made.attribute_map, *known_settings(of), *_NO_TRAINING)
+    with reading(place):
+        config = made(**{key: settings[key] for key in settings if any(fnmatchcase(key, name) for name in names)})
+    if config.activation_function == "silu":
+        config.activation_function = "swish"  # the same by another name
+    found = config.to_dict()
+    same = {f"decoder_{key}": (found[f"encoder_{key}"],) for key in ("attention_heads", "ffn_dim")}
+    require(str(place), found, known_settings(of) | same)
+    load_config({"model": {ours: found[theirs] for theirs, ours in SHAPE.items()}}, place=str(place))  # checks bounds
+    size = max(found["vocab_size"], found.get("decoder_vocab_size") or 0)
+    bounds = {"max_position_embeddings": range(2, _MOST_POSITIONS + 1), "vocab_size": range(4, 2**31)}
+    bounds |= dict.fromkeys(("pad_token_id", "eos_token_id", "decoder_start_token_id"), range(size))
+    for key, bound in bounds.items():
+        if not isinstance(found[key], int) or found[key] not in bound:
+            raise InputError(f"{place}: {key} = {found[key]!r} (from {bound.start} to {bound.stop - 1})")
     warn_of_lost(
-        place, own, defaults=defaults | NO_LAYERDROP, kept=(*SHAPE, *known_settings(of), *_NO_TRAINING, *_NO_SEARCH)
+        place,
+        {key: found[key] for key in own},
+        defaults=defaults | NO_LAYERDROP,
+        kept=(*SHAPE, *known_settings(of), *_NO_TRAINING, *_NO_SEARCH),
     )
-    return model, from_settings({"activation_function": defaults["activation_function"], **settings}, of)
+    return config
+
+
+def _map_weights(folder: Path) -> dict[str, Tensor]:
+    """The weights in a folder. They are mapped into memory, so their shapes are known before they are read.
+
+    Raises:
+        InputError: There are none, or a file is damaged or unpacks into more than it has.
+    """
+    first = next((folder / name for name in _WEIGHTS if (folder / name).is_file()), None)
+    if first is None:
+        raise InputError(f"{folder}: {' or '.join(_WEIGHTS)} is missing")
+    names, weights = {"": first.name}, dict[str, Tensor]()
+    if first.suffix == ".json":  # it says which files share the weights
+        names = read_json(first, _Index).weight_map
+    for file in (folder / require_name(name, place=str(first)) for name in dict.fromkeys(names.values())):
+        require_file(file)
+        check_loading(file, size := file.stat().st_size)
+        with reading(file):
+            if file.suffix == ".safetensors":
+                found = load_file(file)
+            else:
+                is_archive = zipfile.is_zipfile(file)
+                if is_archive and sum(part.file_size for part in zipfile.ZipFile(file).infolist()) > size:
+                    raise InputError(f"{file}: unpacks into more than its {size:,} bytes, so torch did not write it")
+                found = torch.load(file, map_location="cpu", weights_only=True, mmap=is_archive)
+            for name, tensor in found.items():
+                if not tensor.is_floating_point() or tensor.nbytes > tensor.untyped_storage().nbytes():
+                    raise InputError(f"{file}: {name} is not stored as one number with a fraction for each element")
+        weights |= found
+    return weights
+
+
+def _load_model(folder: Path, config: Any, of: Format) -> Any:
+    """The model of transformers that a checked config describes. The shapes of the stored weights are compared first.
+
+    transformers gets the weights, and opens no file of the folder.
+
+    Raises:
+        InputError: The weights are damaged, or are not those of the config.
+    """
+    made, small, weights = model_class(of), copy.deepcopy(config), _map_weights(folder)
+    small.max_position_embeddings = 1  # a table of positions is computed number by number
+    with torch.device("meta"):
+        expected = made(small).state_dict(keep_vars=True)
+    stored = {id(expected[name]) for name in expected.keys() & weights.keys()}  # a tied weight has several names
+    required = {name for name in expected if not name.endswith(("embed_positions.weight", OUTPUT_BIAS["marian_mt"]))}
+    problems = {
+        "missing": [name for name in required if id(expected[name]) not in stored],
+        "unexpected": weights.keys() - expected.keys(),
+    }
+    damage = [f"{kind} keys: {', '.join(sorted(names)[:5])}" for kind, names in problems.items() if names]
+    for name in sorted(weights.keys() & expected.keys()):
+        shape, wanted = tuple(weights[name].shape), tuple(expected[name].shape)
+        if shape != wanted and not name.endswith("embed_positions.weight"):
+            damage.append(f"{name} has the shape {shape}, not {wanted}")
+    if damage:
+        raise InputError(f"{folder}: the weights do not match the model in config.json: {'; '.join(damage[:7])}")
+    return made.from_pretrained(None, config=config, state_dict=weights, dtype=torch.float32)
 
 
 def search_settings(
-    place: Path, generation: Any, config: Any, target: Vocabulary, *, languages: bool = False
+    place: Path, given: dict[str, Any], config: Any, target: Vocabulary, *, languages: bool = False
 ) -> dict[str, Any]:
-    """A `GenerationConfig` as our section `decoding`; a warning names the settings that ours does not have.
+    """The settings of `generate` as our section `decoding`; a warning names those that ours does not have.
 
     Args:
         languages: Each target begins with its language's tag, which `generate` counts in lengths and we do not.
     """
-    given = {key: value for key, value in generation.to_dict().items() if value is not None}
-    defaults: dict[str, Any] = getattr(type(generation), "_get_default_generation_params", dict)()
+    generation = import_extra("transformers").GenerationConfig
+    defaults: dict[str, Any] = getattr(generation, "_get_default_generation_params", dict)()
     beam_size, penalty, repetition = (
         given.get(key, 1) for key in ("num_beams", "length_penalty", "repetition_penalty")
     )
