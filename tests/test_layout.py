@@ -166,6 +166,7 @@ READS = {
     "memory.py: path.read_text": "of the kernel",
     "visualize/drawing.py: json.load": "of standard input",
     "exchange/marian.py: settings.read_bytes": "a temporary file of our own",
+    "exchange/pretrained.py: torch.load": "mapped; it is checked before",
     "atomic.py: path.open": "to write",
     "atomic.py: temporary.open": "to write",
     "cli/terminal/process.py: os.open": "standard streams",

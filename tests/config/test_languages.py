@@ -68,6 +68,11 @@ def test_a_language_is_chosen_only_where_there_is_a_choice() -> None:
         known.choose("cs")
     with pytest.raises(InputError, match="translates from de, fr, en: 'cs' is not one of them"):
         known.choose("en", "cs")
+    for code in ("../en", "en\n", "e" * 65):
+        with pytest.raises(InputError, match="is not the code of a language: .* en, de"):
+            known.choose(code)
+        with pytest.raises(ValueError, match="should match"):
+            DataConfig(languages=(code,))
     told = languages(*map(direction, ("de-en", "fr-en")), language_tags="both")
     with pytest.raises(InputError, match="translates from de, fr: choose one with --from"):
         told.choose("en", names=("--to", "--from"))

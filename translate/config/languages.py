@@ -5,11 +5,12 @@ both languages, each before the text in it: Fan et al. 2020, https://arxiv.org/a
 """
 
 import contextlib
+import re
 from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
-from translate.config.data import DataConfig, Direction, WeightedCorpus
+from translate.config.data import LANGUAGE_CODE, DataConfig, Direction, WeightedCorpus
 from translate.errors import InputError
 from translate.language_codes import find_language
 from translate.nearest import nearest
@@ -199,6 +200,10 @@ class Languages:
 
 def _find(code: str | None, known: Sequence[str], verb: str) -> str | None:
     """The code as the model spells it."""
+    if code and not re.fullmatch(LANGUAGE_CODE, code):
+        raise InputError(
+            f"{ascii(code):.100} is not the code of a language: the model translates {verb} {list_some(known)}"
+        )
     found = code and find_language(code, known)
     if code is not None and not found:
         raise InputError(f"the model translates {verb} {list_some(known, near=code)}: '{code}' is not one of them")

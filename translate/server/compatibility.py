@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from translate.config.data import Direction
+from translate.config.data import Direction, LanguageCode
 from translate.config.languages import UNKNOWN
 from translate.errors import InputError
 from translate.language_codes import find_language, standard_code
@@ -38,8 +38,8 @@ class LibreTranslateRequest(BaseModel):
 
     q: Annotated[str | list[str], Field(examples=["Ein Hund läuft."])]
     """A text or a list of texts; their lines are translated one by one."""
-    source: Annotated[str, Field(examples=["de"])] = "auto"
-    target: Annotated[str, Field(min_length=2, examples=["en"])]
+    source: Annotated[LanguageCode | Literal[""], Field(examples=["de"])] = "auto"
+    target: Annotated[LanguageCode, Field(min_length=2, examples=["en"])]
     format: Literal["text", "html"] = "text"
     alternatives: Annotated[int, Field(ge=0, lt=schema.MAX_BEAM, strict=False)] = 0  # a form's numbers are text
     api_key: str | None = None
@@ -51,8 +51,8 @@ class DeepLRequest(BaseModel):
     model_config = ConfigDict(strict=True, extra="allow")
 
     text: Annotated[list[str], Field(examples=[["Ein Hund läuft."]])]
-    target_lang: Annotated[str, Field(min_length=2, examples=["EN-US"])]
-    source_lang: Annotated[str | None, Field(examples=["DE"])] = None
+    target_lang: Annotated[LanguageCode, Field(min_length=2, examples=["EN-US"])]
+    source_lang: Annotated[LanguageCode | Literal[""] | None, Field(examples=["DE"])] = None
     tag_handling: Literal["html", "xml"] | None = None
     formality: Literal["default", "prefer_more", "prefer_less"] | None = None  # no preference can be met
     split_sentences: Annotated[

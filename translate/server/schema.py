@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from translate.config.data import LanguageCode
 from translate.decoding.output.flags import FLAGS
 from translate.documents.document import DocumentFormat
 
@@ -36,9 +37,9 @@ class DirectedQuestion(Question):
 
     model: str | None = None
     """The name of a model from `/models`; default: the first."""
-    to: str | None = None
+    to: LanguageCode | None = None
     """The language to translate to; needed if the model has several."""
-    from_: Annotated[str | None, Field(alias="from")] = None
+    from_: Annotated[LanguageCode | None, Field(alias="from")] = None
     """The language of the text; needed if the model has several and has to know which."""
 
 
