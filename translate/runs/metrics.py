@@ -64,7 +64,7 @@ def flag_guessing(loss: float, vocab_size: int) -> dict[str, float]:
 
 
 def describe_guessing(records: Sequence[Record], settings: TrainingConfig) -> str:
-    """Describe the last validation that was worse than guessing after the warm-up; empty if there was none.
+    """Describe the last validation that was worse than guessing after the warm-up, and a remedy; empty: none was.
 
     Without validations the log entries count, and without a complete warm-up the last step.
     """
@@ -73,7 +73,11 @@ def describe_guessing(records: Sequence[Record], settings: TrainingConfig) -> st
     for record in reversed(records):
         if record["kind"] == kind and "guessing_loss" in record and record["step"] >= max(1, since):
             loss, guessing = record.get("nll", record.get("loss", math.nan)), record["guessing_loss"]
-            return f"the loss at step {record['step']:,.0f} is {loss:,.3f}, above {guessing:.3f} for guessing"
+            return (
+                f"The model was worse than guessing: its loss at step {record['step']:,.0f} is {loss:,.3f}, above"
+                f" {guessing:.3f}. Lower training.learning_rate (now {settings.learning_rate:g}), raise"
+                f" training.warmup_steps (now {settings.warmup_steps:,}) or set training.max_gradient_norm=1.0"
+            )
     return ""
 
 

@@ -77,15 +77,6 @@ class BestCheckpoint:
         step = self.progress.best_step
         return "" if step is None else describe_moment(step, self._averaged)
 
-    @property
-    def remedy(self) -> str:
-        """What to do about a model that is worse than guessing."""
-        settings = self.settings
-        return (
-            f"lower training.learning_rate (now {settings.learning_rate:g}), raise training.warmup_steps (now"
-            f" {settings.warmup_steps:,}) or set training.max_gradient_norm=1.0, and train again"
-        )
-
     def validate(self) -> float:
         """Score the weights, log the result, and record in the progress whether they are the best or worth keeping.
 
@@ -106,7 +97,8 @@ class BestCheckpoint:
             others = self._score(model, self.corpora.validation_also)
             seconds = sum(validation.seconds for validation in (*result.values(), *others.values()))
             score = mean_validation(result.values()).score(self.settings.best_metric)
-            is_best = progress.best_score is None or score > progress.best_score
+            # Not `score > …`: an older version may have saved a score that is not a number.
+            is_best = progress.best_score is None or not score <= progress.best_score
             progress.validations_without_better = 0 if is_best else progress.validations_without_better + 1
             self._log_validation(result, others, is_best=is_best)
         progress.validated_step, self._is_best = progress.step, is_best
@@ -157,7 +149,7 @@ class BestCheckpoint:
         logger.info(f"{scores}{rest}", extra={"bold": scores})
         self._log_parts(parts)
         if described := describe_guessing([record], self.settings):
-            logger.warning(f"The model is worse than guessing: {described}; {self.remedy}")
+            logger.warning(described)
         if num_cut := record["num_truncated"]:
             logger.info(f"  {num_cut:,} of {len(translations):,} translations were cut at their maximum length")
         _, references = join_texts(self.corpora.validation.values())

@@ -117,8 +117,8 @@ def _log_end(trainer: Trainer, config: Config) -> None:
     logger.info(f"Training ended after {trainer.progress.step:,} steps{best and f'; best checkpoint: {best}'}")
     following = f"translate {'eval' if config.data.test else 'decode'} {run.path}"
     if described := describe_guessing(records, config.training):
-        logger.warning(f"The model was worse than guessing: {described}")
+        logger.warning(described)
         chosen = best_checkpoint_record(run, records, config.training.best_metric)
         if chosen is None or "guessing_loss" in chosen:
-            following = trainer.best.remedy
+            following = "train again with other settings"
     logger.info(f"Next: {following}")

@@ -254,18 +254,14 @@ class Trainer:
 
         If a process cannot, all save and end. The others may still wait for its part of the epoch, which never comes.
         """
-        is_planned, is_waiting, has_failed = range(3)
-        state = is_waiting
-        while state == is_waiting:
+        world, succeeded = self.training.world, list[bool | None]([None])  # of each process; None: not known yet
+        while None in succeeded and False not in succeeded:
             wait([planned], timeout=_SECONDS_BETWEEN_CHECKS)
             self._stop_if_asked()
-            own = is_waiting
-            if planned.done():
-                own = is_planned if planned.exception() is None else has_failed
-            state = self.training.world.max(own)
-        if state == has_failed:
+            succeeded = world.all_gather(planned.exception() is None if planned.done() else None)
+        if False in succeeded:
             self._save()
-            if own != has_failed:
+            if succeeded[world.rank] is not False:
                 raise SilentExit(1)  # the other process reports its error
 
     def _stop_if_asked(self) -> None:

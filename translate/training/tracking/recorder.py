@@ -55,12 +55,9 @@ class Recorder:
             leave=False,
             bar_format="{l_bar}{bar}| {n:,}/{total:,} [{elapsed}{postfix}]",  # the postfix has our own time left
         )
-        self._shown_at = 0.0
-
-    @property
-    def has_bar(self) -> bool:
+        self.has_bar = not self._bar.disable
         """Whether the bar is shown."""
-        return not self._bar.disable
+        self._shown_at = 0.0
 
     def advance(self, describe: Callable[[], str], *, num_steps: int) -> None:
         """Count one more step on the bar.
