@@ -114,7 +114,7 @@ RARELY = ("training.log_every=1000", "training.save_every=1000", "training.valid
 def test_a_line_is_due_by_time_and_leaves_no_record(
     digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, minutes: str, expected: list[int]
 ) -> None:
-    Clock(monkeypatch, step=20.0)
+    Clock(monkeypatch, step=20.1)
     settings = (*RARELY, "training.max_steps=40", f"training.log_every_minutes={minutes}")
     said = run_training(digits(*settings), tmp_path / "run")
     assert [int(step) for line in said for step in re.findall(r"Step (\d+): loss", line)] == expected
@@ -140,7 +140,7 @@ def test_a_checkpoint_is_due_by_time(
     expected: list[int],
 ) -> None:
     """It is none of those that training.keep_last keeps. Each step takes four minutes."""
-    clock, (steps, minutes) = Clock(monkeypatch, step=240.0, save=took), every.split()
+    clock, (steps, minutes) = Clock(monkeypatch, step=240.1, save=took), every.split()
     settings = [
         f"training.save_every={steps}",
         f"training.save_every_minutes={minutes}",

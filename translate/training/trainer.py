@@ -194,18 +194,15 @@ class Trainer:
     @property
     def _is_line_due(self) -> bool:
         """Whether a log line is due by time: the first one at once, then at first more often than later."""
-        if self.settings.log_every_minutes is None or self.recorder.has_bar:
-            return False
-        now, seconds = time.monotonic(), 60.0 * self.settings.log_every_minutes
-        return now - self._logged_at >= (seconds if now - self._began >= seconds else seconds / 10.0)
+        now, seconds = time.monotonic(), 60.0 * (self.settings.log_every_minutes or math.inf)
+        due_after = seconds / 10.0 if now - self._began < seconds else seconds
+        return now - self._logged_at > due_after and not self.recorder.has_bar
 
     @property
     def _is_save_due(self) -> bool:
         """Whether a checkpoint is due by time."""
-        if self.settings.save_every_minutes is None:
-            return False
-        least = self._saving_took / _MOST_TIME_FOR_SAVING
-        return time.monotonic() - self._saved_at >= max(60.0 * self.settings.save_every_minutes, least)
+        seconds = 60.0 * (self.settings.save_every_minutes or math.inf)
+        return time.monotonic() - self._saved_at > max(seconds, self._saving_took / _MOST_TIME_FOR_SAVING)
 
     @record_function(VALIDATION_AND_SAVING)
     def _validate(self) -> None:
