@@ -87,7 +87,7 @@ def test_configs(tmp_path: Path, num_cases: int) -> None:
 
 @kinds
 def test_json_cells(tmp_path: Path, num_cases: int) -> None:
-    """Text comes out unchanged, whether the file has an object per line or one array; all else is refused."""
+    """Text comes out unchanged, and all else is refused."""
     path = tmp_path / "any.json"
     corpus = TableCorpus(kind="json", path=path, source_column="de", target_column="en")
     row = st.fixed_dictionaries({"de": TEXT | VALUES, "en": TEXT})
@@ -107,8 +107,6 @@ def test_json_cells(tmp_path: Path, num_cases: int) -> None:
         is_good = bool(rows) and all(isinstance(row, dict) and all(map(is_text, row.values())) for row in rows)
         expected = [(row["de"], row["en"]) for row in rows] if is_good else None
         path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-        assert read() == expected
-        path.write_text(json.dumps(rows))
         assert read() == expected
 
     check_cases(st.lists(row | st.none(), max_size=4), check, num_cases=num_cases)

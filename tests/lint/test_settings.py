@@ -52,8 +52,6 @@ def test_our_presets_have_no_findings(preset: str) -> None:
     ("training.freeze=[encoder,decoder.0-1]", "frozen_at_random", "training.freeze = [encoder, decoder.0-1]",
      "training.initialize_from"),
     ("training.lora_rank=8", "frozen_at_random", "training.lora_rank = 8", "training.initialize_from"),
-    ("training.lora_alpha=32 training.decay_share=0.2 training.schedule=constant training.final_learning_rate=1e-5",
-     "settings_without_effect", "training.final_learning_rate, training.decay_share, training.lora_alpha", "wsd"),
     ("data.train.0.both_directions=true data.test.test_2016_flickr.both_directions=true", "direction_not_validated",
      "no corpus for en-de", "both_directions=true"),
     ("data.train.0.both_directions=true data.validation.both_directions=true", "direction_not_tested",

@@ -92,7 +92,7 @@ def test_the_page_has_all_heads_bit_by_bit(attention: Attention) -> None:
             captured = layers.pop((kind["kind"], number))
             for name in ("weights", "query", "key"):
                 assert np.array_equal(floats(layer[name]), getattr(captured, name).numpy().ravel())
-            if kind["kind"] == "cross":
+            if captured.position_scores is None:
                 assert layer["position_scores"] is None
             else:
                 assert np.array_equal(floats(layer["position_scores"]), captured.position_scores.numpy().ravel())
@@ -203,9 +203,9 @@ def test_the_weights_follow_from_queries_keys_and_positions(make_translator: Mak
         assert torch.equal(each.visible, lower)
         assert (each.weights[:, ~each.visible] == 0.0).all() and (each.weights[:, each.visible] > 0.0).all()
         scores = each.query @ each.key.transpose(1, 2) / math.sqrt(each.query.shape[2])  # as the page computes them
-        assert (each.position_scores is None) == (each.kind == "cross" or positions in ("sinusoidal", "learned"))
+        assert (each.position_scores is None) == (each.kind == "cross" or positions != "relative")
         if each.position_scores is not None:
-            scores += each.position_scores if positions == "relative" else 0.0
+            scores += each.position_scores
             query, key, _ = (
                 part.unflatten(1, (3, 8)).transpose(0, 1) for part in projected[each.kind, each.layer].chunk(3, dim=1)
             )

@@ -126,7 +126,7 @@ class TableCorpus(NamedColumns):
     """A local file with a table, which may be gzipped (`.gz`) unless it is Parquet."""
 
     kind: Literal["json", "csv", "parquet", "tmx"]
-    """The file's format. json is one object per line, or one array of objects. The cells of csv are separated by
+    """The file's format. json is one object per line. The cells of csv are separated by
     commas; if the header has none, by semicolons, or else by tabs. The columns of tmx, a translation memory, are the
     codes of its languages."""
     path: InputPath

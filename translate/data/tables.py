@@ -148,31 +148,25 @@ def _check_columns(columns: list[str], corpus: Table) -> None:
 
 
 def _json_pairs(corpus: TableCorpus) -> Iterator[tuple[str, str]]:
-    for place, row in _json_rows(corpus.path, is_streamed=corpus.streaming):
+    for place, row in _json_rows(corpus.path):
         yield _json_cell(row, corpus.source_column, place), _json_cell(row, corpus.target_column, place)
 
 
-def _json_rows(path: Path, *, is_streamed: bool = False) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The rows of a file with one JSON object per line, or one array of objects, each with its place for errors."""
-    is_array = next(filter(str.strip, stream_lines(path)), "").lstrip().startswith("[")
-    if is_array and is_streamed:
-        raise InputError(f"{path}: is one JSON array, which cannot be streamed; write one object per line instead")
-    texts = ["\n".join(stream_lines(path))] if is_array else stream_lines(path)
-    for number, text in enumerate(texts, start=1):
+def _json_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The rows of a file with one JSON object per line, each with its place for errors."""
+    needed = "each line must be one object, as `jq -c '.[]'` writes those of an array"
+    for number, text in enumerate(stream_lines(path), start=1):
         if not text.strip():
             continue  # like `datasets`
+        place = f"{path}, line {number}"
         try:
-            rows = json.loads(text, object_pairs_hook=_unique_keys)
+            row = json.loads(text, object_pairs_hook=_unique_keys)
         except (ValueError, RecursionError) as error:
-            line, character = number + getattr(error, "lineno", 1) - 1, getattr(error, "colno", 1)
-            needed = "the file begins like an array" if is_array else "each line must be one object"
-            reason = getattr(error, "msg", error)
-            raise InputError(f"{path}, line {line}, character {character}: is not JSON ({reason}); {needed}") from error
-        for index, row in enumerate(rows, start=1) if is_array else [(number, rows)]:
-            place = f"{path}, {'row' if is_array else 'line'} {index}"
-            if not isinstance(row, dict):
-                raise InputError(f"{place}: is {_shown(row)}, where an object is needed")
-            yield place, row
+            character, reason = getattr(error, "colno", 1), getattr(error, "msg", error)
+            raise InputError(f"{place}, character {character}: is not JSON ({reason}); {needed}") from error
+        if not isinstance(row, dict):
+            raise InputError(f"{place}: is {_shown(row)}; {needed}")
+        yield place, row
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -75,13 +75,6 @@ class Case:
         self.frozen = f"training.freeze = [{', '.join(training.freeze)}]" if training.freeze else ""
         if training.lora_rank > 0:
             self.frozen = f"training.lora_rank = {training.lora_rank}"
-        is_used = {
-            **dict.fromkeys(("lora_alpha", "lora_dropout", "lora_targets"), training.lora_rank > 0),
-            "decay_share": training.schedule == "wsd",
-            "final_learning_rate": ends_at_max_steps(training),
-        }
-        chosen = training.model_dump(exclude_defaults=True)
-        self.unused = ", ".join(f"training.{key}" for key in chosen if not is_used.get(key, True))
         tokenizer = config.tokenizer
         languages = Languages(config.data)
         known = {config.data.language_tag.format(code) for code in languages.mutual}
@@ -145,9 +138,6 @@ CHECKS = [
     Check("frozen_at_random", "warning", lambda case: bool(case.frozen) and case.is_new,
           "{frozen}: frozen weights keep their random initial values and learn nothing",
           "name a run as training.initialize_from, or train all weights"),
-    Check("settings_without_effect", "warning", lambda case: bool(case.unused),
-          "no effect with training.schedule = {training.schedule!r} and training.lora_rank = {training.lora_rank}:"
-          " {unused}", "leave this out; decay_share is for wsd, and final_learning_rate for schedules with an end"),
     Check("added_entries_frozen", "warning",
           lambda case: case.is_extended and (case.training.lora_rank > 0 or "embeddings" in case.training.freeze),
           "{frozen}: the embeddings of added vocabulary entries are frozen too, so they are never learnt",

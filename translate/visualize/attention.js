@@ -434,7 +434,7 @@ function drawVectors(kind) {
     const bias = layer.position === null ? null
       : layer.position[(state.head * kind.numQueries + state.query) * kind.numKeys + position];
     const sum = products[position].reduce((total, value) => total + value, 0) / Math.sqrt(size);
-    const score = sum + (data.addsToScores && bias !== null ? bias : 0);
+    const score = sum + (bias === null ? 0 : bias);
     const weight = weights[position];
     const bar = make("span", { class: "bar" });
     bar.style.width = `${(weight || 0) * 90}px`;
@@ -470,7 +470,7 @@ function drawVectors(kind) {
   const queryStrip = strip(query, vectorLimit, `query of “${queryTexts[state.query]}”`);
   show(state.dimension);
   readout.say("");
-  const scaled = data.addsToScores && layer.position !== null ? ", plus “by position”" : "";
+  const scaled = layer.position !== null ? ", plus “by position”" : "";
   return [
     ...heading(kind),
     make("p", { class: "note" }, `Score: the sum of query × key, divided by √${size}${scaled}. Weight: the softmax of`

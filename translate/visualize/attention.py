@@ -3,7 +3,6 @@
 import base64
 import contextlib
 import html
-import math
 import threading
 from os import PathLike
 from pathlib import Path
@@ -35,8 +34,7 @@ _KINDS: dict[AttentionKind, list[str]] = {  # a name, what looks and is looked a
 _MEAN = -1  # in place of a head's number: the mean of all heads
 _ADDED = "Positions ({}) were added to the embeddings: they are inside the vectors."
 _POSITIONS = {  # of the kinds that are not added
-    "rotary": "Positions (rotary) turn the queries and keys of self-attention: the vectors are shown as turned, and"
-    " “by position” is what turning changed in the score.",
+    "rotary": "Positions (rotary) turn the queries and keys of self-attention: the vectors are shown as turned.",
     "relative": "Positions (relative) add a number to the scores of self-attention: “by position” is that number.",
 }
 
@@ -50,7 +48,7 @@ class LayerAttention(NamedTuple):
     visible: Bool[Tensor, "query key"]
     query: Float[Tensor, "heads query head_dim"]  # turned, if the model has rotary positions
     key: Float[Tensor, "heads key head_dim"]  # turned likewise
-    position_scores: Float[Tensor, "heads query key"] | None  # the part of the scores that comes from rotary or bias
+    position_scores: Float[Tensor, "heads query key"] | None  # the relative positions' part of the scores
 
 
 class AttentionChoice(NamedTuple):
@@ -123,12 +121,10 @@ def capture_attention(model: Transformer, pair: EncodedPair) -> list[LayerAttent
         for kind, layer, attention in attentions:
             inputs, keywords = calls[attention]
             _, weights = calls[attention.weights_dropout]
-            rotary, position_scores = keywords.get("rotary"), keywords.get("bias")
-            query, key, scores = _project(attention, kind, inputs, rotary)
-            if rotary is not None:
-                position_scores = scores - _project(attention, kind, inputs, None)[2]
+            query, key = _project(attention, kind, inputs, keywords.get("rotary"))
+            position_scores = keywords.get("bias")
             visible = keywords["visible"].expand(1, 1, *weights.shape[2:])[0, 0].cpu()
-            parts = weights[0].float().cpu(), visible, query.cpu(), key.cpu()
+            parts = weights[0].float().cpu(), visible, query, key
             position_scores = None if position_scores is None else position_scores.float().cpu()
             layers.append(LayerAttention(kind, layer, *parts, position_scores))
     return layers
@@ -136,14 +132,13 @@ def capture_attention(model: Transformer, pair: EncodedPair) -> list[LayerAttent
 
 def _project(
     attention: MultiHeadAttention, kind: AttentionKind, inputs: Any, rotary: Tensor | None
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The queries and keys of each head, (heads, position, head_dim), and the scores that they give."""
+) -> tuple[Tensor, Tensor]:
+    """The queries and keys of each head, (heads, position, head_dim), on the CPU."""
     if kind == "cross":
         query, key_value = attention.project_query(inputs[0]), attention.project_key_value(inputs[1])
     else:
         query, key_value = attention.project_query_key_value(*inputs, rotary=rotary)
-    query, key = query[0].float(), key_value.key[0].float()
-    return query, key, query @ key.transpose(1, 2) / math.sqrt(query.shape[-1])
+    return query[0].float().cpu(), key_value.key[0].float().cpu()
 
 
 def look_at_attention(
@@ -172,7 +167,7 @@ def look_at_attention(
     pair = read_sentence(translator, text, target=target)
     columns, rows = len(pair.source.pieces), len(pair.target_input.pieces)
     numbers = model.num_encoder_layers * columns**2 + model.num_decoder_layers * rows * (rows + columns)
-    numbers *= model.num_heads * (2 if model.positions in ("rotary", "relative") else 1)
+    numbers *= model.num_heads * (2 if model.positions == "relative" else 1)
     what = f"{columns} source and {rows} target tokens in every layer and head"
     check_numbers(numbers, of=what, less="give a shorter sentence")
     made = "Forced: the translation was given."
@@ -209,7 +204,6 @@ def attention_page(attention: Attention) -> str:
         "paragraphs": attention.paragraphs,
         "merged": MERGED,
         "positions": _POSITIONS.get(attention.positions, _ADDED.format(attention.positions)),
-        "addsToScores": attention.positions == "relative",
         "numHeads": len(attention.layers[0].weights),
         "tokens": {
             name: {"pieces": tokens.pieces, "words": [word._asdict() for word in tokens.words]}
