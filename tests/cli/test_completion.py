@@ -16,9 +16,16 @@ Complete = Callable[..., list[str]]
 
 @pytest.fixture
 def complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Complete:
-    """Completes the last word of a command line; the folder has two runs."""
+    """Completes the last word of a command line; the folder has three runs."""
     monkeypatch.chdir(tmp_path)
-    for name in ("runs/demo/run.json", "runs/demo/config.yaml", "runs/wide/run.json", "mine.yaml", "folder/other.yaml"):
+    for name in (
+        "mine/run.json",
+        "runs/demo/run.json",
+        "runs/demo/config.yaml",
+        "runs/wide/run.json",
+        "mine.yaml",
+        "folder/other.yaml",
+    ):
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         Path(name).touch()
 
@@ -37,11 +44,11 @@ def complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Complete:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("train ", [*preset_names(), "folder/other.yaml", "mine.yaml", "runs/demo", "runs/wide"]),
+        ("train ", [*preset_names(), "folder/other.yaml", "mine.yaml", "mine/", "runs/demo", "runs/wide"]),
         ("train nothing", []),  # the shell then offers files
-        ("decode ", ["runs/demo", "runs/wide"]),
+        ("decode ", ["mine", "runs/demo", "runs/wide"]),
         ("export runs/*", []),
-        ("decode runs/demo --ensemble ", ["runs/demo", "runs/wide"]),
+        ("decode runs/demo --ensemble ", ["mine", "runs/demo", "runs/wide"]),
         ("decode runs/demo --mbr", ["--mbr", "--mbr-candidates"]),  # not in the short help
         ("show curves runs/demo runs/w", ["runs/wide"]),
         ("decode runs/demo --precision ", list(get_args(DecodingConfig.model_fields["precision"].annotation))),
