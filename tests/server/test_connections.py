@@ -1,6 +1,7 @@
 """Connections without a request are closed, over real sockets."""
 
 import contextlib
+import errno
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -54,6 +55,26 @@ def is_answered(client: socket.socket) -> bool:
     while not answer.endswith(b"}") and (part := client.recv(1000)):
         answer += part
     return answer.startswith(b"HTTP/1.1 200")
+
+
+def test_a_server_without_free_descriptors_says_so_once_and_goes_on(
+    make_live: Callable[..., str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Python 3.11 tries two thousand times per second, and would log each with its traceback."""
+    address, num_tries, accept = make_live(), 0, socket.socket.accept
+
+    def refuse(listener: socket.socket) -> object:
+        nonlocal num_tries
+        num_tries += 1
+        if num_tries < 100:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return accept(listener)
+
+    monkeypatch.setattr(socket.socket, "accept", refuse)
+    with connected(address, 1) as [client]:
+        assert is_answered(client)
+    [told] = [record.getMessage() for record in caplog.records if "Too many open files" in record.getMessage()]
+    assert num_tries >= 100 and "\n" not in told
 
 
 def test_idle_connections_and_slow_headers_are_closed(make_live: Callable[..., str], clock: Clock) -> None:

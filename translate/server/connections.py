@@ -1,11 +1,17 @@
 """The server's connections: open requests are answered after a signal, and idle connections are closed."""
 
+import asyncio
+import functools
+import logging
 import math
+import socket
 import time
 from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
+
+logger = logging.getLogger(__name__)
 
 MAX_CONNECTIONS = 1000
 HEADER_SECONDS = 10.0  # the longest time until a request's headers are complete, or without reading any of an answer
@@ -26,6 +32,18 @@ class DrainingServer(uvicorn.Server):
         super().__init__(config)
         self.app_state, self.seconds = app.state, seconds
         self.idle_since: dict[tuple[Any, Any, int], float] = {}  # by connection, its last request and unsent bytes
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to accept connections."""
+
+        def report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+            if isinstance(error := context.get("exception"), OSError):  # Python 3.11 reports thousands per second
+                _warn(f"{context['message']}: {error.strerror or error}")
+            else:
+                loop.default_exception_handler(context)
+
+        asyncio.get_running_loop().set_exception_handler(report)
+        await super().startup(sockets)
 
     def handle_exit(self, sig: int, frame: Any) -> None:
         """Begin to stop; at the second signal, stop."""
@@ -48,3 +66,8 @@ class DrainingServer(uvicorn.Server):
             self.num_unanswered = app_state.num_active
             return True
         return await super().on_tick(counter)
+
+
+@functools.cache  # once each
+def _warn(message: str) -> None:
+    logger.warning(f"A connection failed: {message}")
