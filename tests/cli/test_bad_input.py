@@ -204,6 +204,7 @@ TRAINED: dict[str, list[str]] = {
     "steps-smaller-than-batches": ["training.batch_tokens=4096", "training.step_tokens=100"],
     "steps-smaller-than-pairs": ["training.batch_tokens=auto", "training.step_tokens=5"],
     "steps-said-twice": ["training.step_tokens=8192", "training.accumulate_batches=3"],
+    "steps-minutes": ["training.save_every_minutes=0"],
     "batches-auto-sharded": ["training.batch_tokens=auto", "training.parallel=fsdp"],
 }
 CORPORA: dict[str, tuple[Any, ...]] = {  # source, target, name of the source's file

@@ -14,7 +14,10 @@ from translate.config.languages import Languages
 from translate.config.section import Device, InputPath, NotNegativeInt, PositiveInt, Probability, Section, expecting
 
 _MAX_LENGTH_CONSTANT = 10  # of validations: tokens of a translation beyond those that its source's length allows
-Minutes = Annotated[float, Field(gt=0.0, le=1_000_000)]
+Minutes = Annotated[
+    Annotated[float, Field(gt=0.0, le=1_000_000)] | None,
+    expecting("should be above 0, and at most 1000000; null: never"),
+]
 _FREEZE = r"^(embeddings|(encoder|decoder)(\.[0-9]{1,4}(-[0-9]{1,4})?)?)$"
 
 
@@ -230,12 +233,12 @@ class TrainingConfig(Section):
     if that is less. At the end the best checkpoint is also evaluated with the settings of `decoding`."""
     save_every: PositiveInt = 1000
     """Number of steps between checkpoints to resume from; one is also written at every validation and at the end."""
-    save_every_minutes: Minutes | None = 10.0
+    save_every_minutes: Minutes = 10.0
     """Also write such a checkpoint this many minutes after the last one; where that takes long, at most a twentieth of
     the time. null: only after numbers of steps."""
     log_every: PositiveInt = 100
     """Number of steps between log entries."""
-    log_every_minutes: Minutes | None = 5.0
+    log_every_minutes: Minutes = 5.0
     """Where no bar is shown, also log the loss so far this many minutes after the last line: after the first step, then
     at first ten times as often. These lines are in no other record. null: only after numbers of steps."""
     best_metric: Literal["bleu", "loss"] = "bleu"
