@@ -4,11 +4,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from harness import in_order
 
 _MODEL = """
+import functools
+import sys
 import torch
 from torch._dynamo.utils import counters
 from translate.config.schema import ModelConfig
@@ -17,8 +20,13 @@ from translate.training.setup import compile_layers
 
 torch.set_num_threads(1)
 torch.manual_seed(5)
+positions, options = "sinusoidal", {}
+if sys.argv[1:]:  # counted without a compiler
+    positions, options = sys.argv[1], eval(sys.argv[2])
+    torch.nn.Module.compile = functools.partialmethod(torch.nn.Module.compile, backend="eager")
+sizes = {"d_model": 12, "num_heads": 2, "d_ff": 7, "num_encoder_layers": 3, "num_decoder_layers": 3, "dropout": 0.0}
 model = Transformer(
-    ModelConfig(d_model=12, num_heads=2, d_ff=7, num_encoder_layers=2, num_decoder_layers=2, dropout=0.0),
+    ModelConfig(**sizes, positions=positions),
     source_vocab_size=23, target_vocab_size=23, pad_id=0,
 ).train()
 names = list(model.state_dict())
@@ -75,21 +83,22 @@ from translate.config.schema import TrainingConfig
 from translate.data.batching import EncodedPair, collate
 from translate.training.setup import build_train_step
 
+settings = TrainingConfig(compile=True, precision="fp32", **options)
 device, before = torch.device("cpu"), torch.get_rng_state()
-train_step = build_train_step(model, TrainingConfig(compile=True, precision="fp32"), device=device)
-assert torch.equal(torch.get_rng_state(), before)
+train_step = build_train_step(model, settings, device=device)
+assert options or torch.equal(torch.get_rng_state(), before)  # LoRA draws its updates
 tried = num_programs()
-for number in (1, 2):
-    train_step([collate([EncodedPair([5] * 11, [7] * 12), EncodedPair([8] * 9, [6] * 4)], range(2))] * 2,
-               number=number, learning_rate=1e-3)
+for number, lengths in enumerate(([(11, 12), (9, 4)], [(6, 5), (6, 5), (3, 1)], [(13, 2)] * 5, [(7, 7)] * 12), 1):
+    pairs = [EncodedPair([5] * source, [6] * target) for source, target in lengths]
+    train_step([collate(pairs, range(len(pairs)))] * 2, number=number, learning_rate=1e-3)
 print(tried, num_programs(), *train_step.fallbacks)
 """
 
 
-def run(script: str, tmp_path: Path, **environment: str) -> str:
+def run(script: str, tmp_path: Path, *arguments: str, **environment: str) -> str:
     own = {"OMP_NUM_THREADS": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1"}  # more are processes that import PyTorch too
     own["TORCHINDUCTOR_CACHE_DIR"] = str(tmp_path / "cache")
-    command = [sys.executable, "-c", _MODEL + script]
+    command = [sys.executable, "-c", _MODEL + script, *arguments]
     process = subprocess.run(command, env=os.environ | own | environment, capture_output=True, text=True)
     assert process.returncode == 0, process.stderr
     return process.stdout
@@ -106,6 +115,19 @@ def test_compiled_layers_give_the_same_numbers_for_all_sizes(tmp_path: Path, tun
 @pytest.mark.timeout(900)
 def test_a_training_has_the_programs_of_its_trial(tmp_path: Path) -> None:
     assert run(_TRAINED, tmp_path) == "2 2\n"
+
+
+@pytest.mark.parametrize(
+    "positions, settings",
+    [
+        ("rotary", {"batch_layout": "packed", "lora_rank": 2, "r_drop": 1.0}),
+        pytest.param("relative", {"batch_layout": "packed", "freeze": ["embeddings"]}, marks=pytest.mark.slow),
+        pytest.param("rotary", {"freeze": ["encoder"]}, marks=pytest.mark.slow),
+    ],
+)
+def test_nothing_is_compiled_after_the_trial(tmp_path: Path, positions: str, settings: dict[str, Any]) -> None:
+    tried, used = run(_TRAINED, tmp_path, positions, repr(settings)).split()
+    assert tried == used and int(used) >= 2
 
 
 def test_without_a_compiler_layers_are_not_compiled(tmp_path: Path) -> None:

@@ -261,8 +261,22 @@ def test_another_environment_is_reported(stateful: Digits, finished: Path) -> No
     write_checkpoint(RunDirectory(finished), "last", tensors, {**metadata, "progress": json.dumps(progress)})
     said = run_training(stateful("training.max_steps=15"), finished, resume=True)
     (line,) = [line for line in said if "Continued in another environment" in line]
-    assert f"torch {torch_version} (it was 2.0.0)" in line
+    assert f"torch {torch_version} (it was 2.0.0)" in line and "dropout" in line
     assert progress_of(finished)["environment"]["torch"] == torch_version
+
+
+def test_other_threads_draw_other_masks_and_say_so(digits: Digits, tmp_path: Path) -> None:
+    """A step of one batch is split for two threads, and each part has its own masks; without dropout it is the same."""
+    losses: dict[tuple[float, int], float] = {}
+    for dropout, threads in itertools.product((0.0, 0.2), (1, 2)):
+        run, settings = tmp_path / f"{dropout}-{threads}", ("training.batch_tokens=1100", f"model.dropout={dropout}")
+        run_training(digits(*settings, "training.threads=1", "training.max_steps=1"), run)
+        more = ("training.max_steps=2", "training.log_every=2", f"training.threads={threads}")
+        said = run_training(digits(*settings, *more), run, resume=True)
+        assert any(in_order(line, "CPU threads 2 (it was 1)", "dropout") for line in said) == (threads == 2)
+        losses[dropout, threads] = records_of(run, "train")[-1]["loss"]
+    assert losses[0.0, 1] == pytest.approx(losses[0.0, 2], rel=1e-6)
+    assert losses[0.2, 1] != pytest.approx(losses[0.2, 2], rel=1e-4)
 
 
 @pytest.mark.parametrize("schedule, is_warned", [("cosine", True), ("inverse_sqrt", False)])

@@ -245,12 +245,14 @@ def _restore_last(training: Training) -> bool:
 
 def _report_environment(progress: Progress, environment: dict[str, str]) -> None:
     """Log what has changed in the environment since a resumed run was saved, and record the new one in its progress."""
-    changes = [
-        f"{name} {environment.get(name, 'unknown')} (it was {before})"
+    changes = {
+        name: f"{name} {environment.get(name, 'unknown')} (it was {before})"
         for name, before in progress.environment.items()
         if environment.get(name) != before
-    ]
+    }
     if changes:
-        effect = "the last bits of its numbers differ from a run that was never stopped"
-        logger.info(f"Continued in another environment: {', '.join(changes)}; {effect}")
+        decide_masks = {"torch", "device", "processes", "CPU threads"}  # or how a step is split into micro-batches
+        effect = "dropout may drop other elements" if decide_masks & changes.keys() else "rounding may differ"
+        differs = f"{effect}, so its numbers differ from those of a run that was never stopped"
+        logger.info(f"Continued in another environment: {', '.join(changes.values())}; {differs}")
     progress.environment = environment

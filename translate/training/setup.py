@@ -164,18 +164,22 @@ def try_settings(
 ) -> tuple[MixedPrecision, bool, list[str]]:
     """Try deterministic kernels and `training.compile` where the settings ask for them, and drop those that fail.
 
-    No query covers all versions and devices, so this tries a step on a model with one layer in each stack. Training
-    reuses the programs that it compiles.
+    No query covers all versions and devices, so this tries a step on a model with at most two layers in each stack, as
+    the first has another input if embeddings are frozen. Training reuses the programs that it compiles. Only layers
+    that `training.freeze` names by number, and micro-batches of a single pair, need others.
 
     Returns:
         The precision, whether to compile the layers, and a warning for each that fails.
     """
 
     def explain_failure(*, is_compiled: bool) -> str:
-        one_layer = model.model_copy(update={"num_encoder_layers": 1, "num_decoder_layers": 1})
+        layers = {name: min(2, getattr(model, name)) for name in ("num_encoder_layers", "num_decoder_layers")}
+        whole_parts = tuple(part for part in settings.freeze if "." not in part)
         try:
             with torch.random.fork_rng(devices=[]):
-                tried = Transformer(one_layer, source_vocab_size=8, target_vocab_size=8, pad_id=PAD_ID)
+                sizes = model.model_copy(update=layers)
+                tried = Transformer(sizes, source_vocab_size=8, target_vocab_size=8, pad_id=PAD_ID)
+                choose_trained_weights(tried, settings.model_copy(update={"freeze": whole_parts}))
                 tried.to(precision.device).train()
                 if is_compiled:
                     compile_layers(tried)
