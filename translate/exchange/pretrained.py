@@ -1,7 +1,6 @@
 """Reads models of Hugging Face transformers: MarianMT, the format of all OPUS-MT models there, M2M100 and NLLB-200."""
 
 import copy
-import dataclasses
 import functools
 import re
 import zipfile
@@ -55,13 +54,6 @@ _KEPT = ("num_beams", "no_repeat_ngram_size", "bad_words_ids", "suppress_tokens"
 _NO_SEARCH = ("_*", "use_*", "output_*", "return_*", "transformers_version", "bos_token_id")  # change no translation
 _NO_TRAINING = ("*vocab_size", "max_position_embeddings", "init_std", "*_token_id", "is_decoder")
 _MOST_POSITIONS = 20_000  # MarianMT computes its table number by number, in a minute or two
-
-
-@dataclasses.dataclass
-class _Index:
-    """Which file has each weight."""
-
-    weight_map: dict[str, str]
 
 
 class Generation(BaseModel):
@@ -204,12 +196,8 @@ def _read_config(place: Path, settings: dict[str, Any], of: Format) -> Any:
     for key, bound in bounds.items():
         if not isinstance(found[key], int) or found[key] not in bound:
             raise InputError(f"{place}: {key} = {found[key]!r} (from {bound.start} to {bound.stop - 1})")
-    warn_of_lost(
-        place,
-        {key: found[key] for key in own},
-        defaults=defaults | NO_LAYERDROP,
-        kept=(*SHAPE, *known_settings(of), *_NO_TRAINING, *_NO_SEARCH),
-    )
+    kept = (*SHAPE, *known_settings(of), *_NO_TRAINING, *_NO_SEARCH)
+    warn_of_lost(place, {key: found[key] for key in own}, defaults=defaults | NO_LAYERDROP, kept=kept)
     return config
 
 
@@ -222,10 +210,9 @@ def _map_weights(folder: Path) -> dict[str, Tensor]:
     first = next((folder / name for name in _WEIGHTS if (folder / name).is_file()), None)
     if first is None:
         raise InputError(f"{folder}: {' or '.join(_WEIGHTS)} is missing")
-    names, weights = {"": first.name}, dict[str, Tensor]()
-    if first.suffix == ".json":  # it says which files share the weights
-        names = read_json(first, _Index).weight_map
-    for file in (folder / require_name(name, place=str(first)) for name in dict.fromkeys(names.values())):
+    weights: dict[str, Tensor] = {}
+    names = read_mapping(first)["weight_map"].values() if first.suffix == ".json" else [first.name]
+    for file in (folder / require_name(name, place=str(first)) for name in dict.fromkeys(names)):
         require_file(file)
         check_loading(file, size := file.stat().st_size)
         with reading(file):
@@ -257,14 +244,12 @@ def _load_model(folder: Path, config: Any, of: Format) -> Any:
         expected = made(small).state_dict(keep_vars=True)
     stored = {id(expected[name]) for name in expected.keys() & weights.keys()}  # a tied weight has several names
     required = {name for name in expected if not name.endswith(("embed_positions.weight", OUTPUT_BIAS["marian_mt"]))}
-    problems = {
-        "missing": [name for name in required if id(expected[name]) not in stored],
-        "unexpected": weights.keys() - expected.keys(),
-    }
-    damage = [f"{kind} keys: {', '.join(sorted(names)[:5])}" for kind, names in problems.items() if names]
-    for name in sorted(weights.keys() & expected.keys()):
-        shape, wanted = tuple(weights[name].shape), tuple(expected[name].shape)
-        if shape != wanted and not name.endswith("embed_positions.weight"):
+    missing = sorted(name for name in required if id(expected[name]) not in stored)
+    unexpected = sorted(weights.keys() - expected.keys())
+    damage = [f"missing keys: {', '.join(missing[:5])}"] if missing else []
+    damage += [f"unexpected keys: {', '.join(unexpected[:5])}"] if unexpected else []
+    for name in sorted(required & weights.keys()):
+        if (shape := tuple(weights[name].shape)) != (wanted := tuple(expected[name].shape)):
             damage.append(f"{name} has the shape {shape}, not {wanted}")
     if damage:
         raise InputError(f"{folder}: the weights do not match the model in config.json: {'; '.join(damage[:7])}")
