@@ -6,6 +6,7 @@ import threading
 import pytest
 import torch
 from harness import Toy
+from torch import Tensor
 
 from translate.data.batching import EncodedPair
 from translate.data.tokenizer import BOS_ID, EOS_ID
@@ -25,8 +26,13 @@ WEIGHTS = torch.tensor(
 )
 
 
+def align_subwords(weights: Tensor) -> dict[AlignmentLink, float]:
+    target, source = ([[place] for place in range(size - 1)] for size in weights.shape)
+    return align_words(weights, source_words=source, target_words=target)
+
+
 def test_subwords() -> None:
-    aligned = align_words(WEIGHTS)
+    aligned = align_subwords(WEIGHTS)
     assert list(aligned) == [AlignmentLink(source=1, target=0), AlignmentLink(source=3, target=1)]
     assert list(aligned.values()) == pytest.approx([0.4, 0.5])
 
@@ -45,12 +51,12 @@ def test_words() -> None:
 
 def test_attention_to_the_end_symbol_alone_gives_no_link() -> None:
     weights = torch.tensor([[0.0, 0.0, 1.0], [0.25, 0.25, 0.5], [0.0, 0.0, 1.0]])
-    assert align_words(weights) == {AlignmentLink(0, 1): 0.5}  # the first of two equals
+    assert align_subwords(weights) == {AlignmentLink(0, 1): 0.5}  # the first of two equals
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 3), (3, 1)])
 def test_empty_side(shape: tuple[int, int]) -> None:
-    assert align_words(torch.ones(shape)) == {}
+    assert align_subwords(torch.ones(shape)) == {}
     words = {"target_words": [[0, 1]] if shape[0] == 3 else [], "source_words": [[0, 1]] if shape[1] == 3 else []}
     assert align_words(torch.ones(shape), **words) == {}
 
@@ -59,7 +65,7 @@ def test_pharaoh() -> None:
     found = [AlignmentLink(10, 0), AlignmentLink(2, 3), AlignmentLink(2, 1), AlignmentLink(0, 7)]
     assert format_pharaoh(found) == "0-7 2-1 2-3 10-0"  # by number: as text 10 would come before 2
     assert format_pharaoh([]) == ""
-    assert format_pharaoh(align_words(WEIGHTS)) == "1-0 3-1"
+    assert format_pharaoh(align_subwords(WEIGHTS)) == "1-0 3-1"
 
 
 @pytest.fixture(scope="module")

@@ -197,7 +197,7 @@ def test_languages_and_directions(write: Write, text: dict[str, Lines], tmp_path
     """Both directions of a clean corpus; and corpora whose languages are not those that they name."""
     both = ("data.train.0.both_directions=true", "data.validation.both_directions=true")
     found = logged(write(text, *both))
-    assert {each.name for each in found} == {"direction_not_tested"}
+    assert not found
     train = "{kind: text, source: %s, target: %s, source_language: %s, target_language: en}"
     listed = [train % ("train.de", "train.en", "de"), train % ("valid.en", "valid.de", "gsw")]
     config = write(text, f"data.train=[{', '.join(listed)}]", f"data.root={tmp_path}")

@@ -135,8 +135,8 @@ def line_attention(
 def align_words(
     weights: Float[Tensor, "target source"],
     *,
-    source_words: Sequence[Sequence[int]] | None = None,
-    target_words: Sequence[Sequence[int]] | None = None,
+    source_words: Sequence[Sequence[int]],
+    target_words: Sequence[Sequence[int]],
 ) -> dict[AlignmentLink, float]:
     """Link each target word, in order, to the source word that it attends to most; the values are the weights.
 
@@ -147,7 +147,7 @@ def align_words(
     Args:
         weights: The cross-attention of one sentence without padding. Row t is the attention that predicts target token
             t; the last row and column belong to the end symbols.
-        source_words: The positions of each word's subwords, from `group_words`; None: each subword is a word.
+        source_words: The positions of each word's subwords, from `group_words`.
         target_words: The same for the target.
     """
     kept = weights[:-1, :-1].double()
@@ -162,22 +162,19 @@ def align_words(
 
 def merge_units(
     weights: Float[Tensor, "target source"],
-    source_units: Sequence[Sequence[int]] | None,
-    target_units: Sequence[Sequence[int]] | None,
+    source_units: Sequence[Sequence[int]],
+    target_units: Sequence[Sequence[int]],
 ) -> Float[Tensor, "target_units source_units"]:
     """Weights between units: sums over the subwords of a source unit, means over those of a target unit.
 
     Args:
-        source_units: The subwords of each unit; None: each is a unit.
+        source_units: The subwords of each unit.
         target_units: The same for the target.
     """
-    if source_units is not None:
-        columns = [weights[:, list(positions)].sum(dim=1) for positions in source_units]
-        weights = torch.stack(columns, dim=1) if columns else weights[:, :0]
-    if target_units is not None:
-        rows = [weights[list(positions)].mean(dim=0) for positions in target_units]
-        weights = torch.stack(rows) if rows else weights[:0]
-    return weights
+    columns = [weights[:, list(positions)].sum(dim=1) for positions in source_units]
+    weights = torch.stack(columns, dim=1) if columns else weights[:, :0]
+    rows = [weights[list(positions)].mean(dim=0) for positions in target_units]
+    return torch.stack(rows) if rows else weights[:0]
 
 
 def format_pharaoh(links: Iterable[AlignmentLink]) -> str:

@@ -187,8 +187,6 @@ def _inspect_text(
     vocabularies = vocabulary.examine_vocabularies(tokenizers, ids, text, share=share)
     if config.training.initialize_from is None:
         findings += vocabulary.vocabulary_findings(vocabularies, config)
-    else:
-        findings += vocabulary.segmentation_findings(vocabularies, config, tokenizers)
     lengths = tuple(map(vocabulary.measure_lengths, ("source", "target"), ids))
     return findings, reports, lengths, vocabularies
 

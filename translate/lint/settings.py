@@ -81,10 +81,8 @@ class Case:
         new_tags = {*chain(*languages.all_tags)} - known
         self.is_extended = bool(tokenizer.add_characters or tokenizer.add_pieces or new_tags)
         directions = languages.directions if len(languages.directions) > 1 else []
-        self.unvalidated, self.untested = (
-            ", ".join(str(each) for each in directions if each not in map(config.data.direction_of, corpora.values()))
-            for corpora in (config.data.corpora("validation"), config.data.corpora("test"))
-        )
+        validated = [*map(config.data.direction_of, config.data.corpora("validation").values())]
+        self.unvalidated = ", ".join(str(each) for each in directions if each not in validated)
         self.step_size = f"training.{'step_tokens' if training.accumulate_batches == 1 else 'accumulate_batches'}"
         self.facts, self.steps_per_epoch = facts, facts.num_steps(config)
         self.is_whole = not config.data.is_streamed  # only a segment of a stream is known
@@ -149,9 +147,6 @@ CHECKS = [
     Check("direction_not_validated", "warning", lambda case: case.is_validated and bool(case.unvalidated),
           "data.validation has no corpus for {unvalidated}: only the other directions choose the best checkpoint",
           "make data.validation a mapping with a corpus for each direction, or set its both_directions=true"),
-    Check("direction_not_tested", "note", lambda case: bool(case.untested),
-          "data.test has no corpus for {untested}: nothing will show how good the model is there",
-          "add corpora to data.test, or set both_directions=true for them"),
     Check("many_left_out", "warning", lambda case: case.share_left_out > 0.1,
           "{facts.num_left_out:,} of {facts.num_pairs:,} training pairs ({share_left_out:.1%}) are left out: they are"
           " empty, exceed data.max_source_tokens, data.max_target_tokens or data.max_length_ratio, or data.leave_out"

@@ -7,21 +7,14 @@ from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from translate.config.data import HubCorpus
 from translate.config.schema import Config
-from translate.config.yaml import shown_path
-from translate.data.augmentation import read_held_out
-from translate.data.corpora import join_texts
 from translate.data.token_store import flatten
 from translate.data.tokenizer import BYTE_PIECE, UNK_ID, Tokenizer, Tokenizers
-from translate.errors import InputError
 from translate.lint.corpora import Sample, Survey
 from translate.lint.findings import Finding, Severity
 from translate.lint.misalignment import TokenIds, count_items
-from translate.lint.settings import read_initial_config
 from translate.trigrams import count_words, explain_unspaced
 
 _NUM_SPECIAL = 4  # PAD, UNK, BOS, EOS
@@ -31,7 +24,6 @@ _RARE_COUNT = 10  # an entry with fewer occurrences is rare
 _RARE_SHARE = 0.5
 _FEW_ENTRIES = 100  # so few that all are needed
 _MANY_SUBWORDS = 2.5  # per word; Multi30k has 3.0 with a vocabulary of 500, and 1.3 with 8,000
-_MORE_SUBWORDS = 1.25  # in fine-tuning: subwords per word, relative to the run's own text
 _OWN_TOKENIZER = "train a tokenizer on this corpus: set tokenizer.source_model=null"
 _LEARNT_COUNT = 400  # an entry can still be learnt from half as many occurrences
 MUCH_NORMALIZED, _LITTLE_NORMALIZED = 0.05, 0.001  # shares of the targets
@@ -166,37 +158,6 @@ def vocabulary_findings(vocabularies: Sequence[VocabularyReport], config: Config
             )
             hint = f"double tokenizer.vocab_size = {config.tokenizer.vocab_size}"
             yield Finding("warning", "vocabulary_small_for_corpus", message, hint)
-
-
-def segmentation_findings(
-    vocabularies: Sequence[VocabularyReport], config: Config, tokenizers: Tokenizers
-) -> Iterator[Finding]:
-    """Vocabularies of a fine-tuning that split words into many more subwords than in the initial run's validation."""
-    assert config.training.initialize_from is not None
-    run, own = shown_path(config.training.initialize_from), _own_subwords(config, tokenizers)
-    for vocabulary in vocabularies:
-        subwords, usual = vocabulary.subwords_per_word or 0.0, own.get(vocabulary.name)
-        if subwords > (_MANY_SUBWORDS if usual is None else _MORE_SUBWORDS * usual):
-            than = "" if usual is None else f", and {usual:.1f} in the run's own validation corpus"
-            message = f"the {vocabulary.name} vocabulary of {run} has {subwords:.1f} subwords per word here{than}"
-            message += ": sentences become longer, and words are spelt in parts that carry little meaning"
-            hint = "add frequent terms with tokenizer.add_pieces, or train a new model with its own vocabulary"
-            yield Finding("warning", "vocabulary_of_other_text", message, hint)
-
-
-def _own_subwords(config: Config, tokenizers: Tokenizers) -> dict[str, float | None]:
-    """Subwords per word in the initial run's validation corpus, by vocabulary; empty: its files do not exist."""
-    initial = read_initial_config(config)
-    own = initial.data.corpora("validation")
-    if not own or any(isinstance(corpus, HubCorpus) for corpus in own.values()):  # might need a download
-        return {}
-    try:
-        lines = join_texts(read_held_out(initial, own).values())
-    except InputError:
-        return {}
-    sides = zip((tokenizers.source, tokenizers.target), lines, strict=True)
-    ids = [tokenizer.encode_lines(side, num_threads=torch.get_num_threads()) for tokenizer, side in sides]
-    return {each.name: each.subwords_per_word for each in examine_vocabularies(tokenizers, ids, lines, share=1.0)}
 
 
 def find_normalized(lines: Sequence[str], normalized: Sequence[str]) -> tuple[list[int], Counter[str]]:
