@@ -28,9 +28,7 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())  # a program decid
 
 try:
     tempfile.gettempdir()
-except (
-    FileNotFoundError
-):  # no folder can be written to; libraries ask for one when they are imported, and rarely use it
+except FileNotFoundError:  # no folder can be written to; libraries ask for one on import, and rarely use it
     tempfile.tempdir = "/tmp"
 
 

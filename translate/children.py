@@ -21,19 +21,17 @@ def run_program(command: Sequence[str], *, content: bytes = b"", environment: Ma
     """
     pipe = subprocess.PIPE
     try:
-        program = subprocess.Popen(
-            command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment, start_new_session=True
-        )
+        child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment, start_new_session=True)
     except OSError as error:  # such as a file that is not a program
         raise RunError(f"{command[0]} cannot be run: {error.strerror or error}") from error
-    with program:
-        _running.append(program)
+    with child:
+        _running.append(child)
         try:
-            output, errors = program.communicate(content)
+            output, errors = child.communicate(content)
         finally:
-            _end(program)
-            _running.remove(program)
-    if (code := program.returncode) < 0:
+            _end(child)
+            _running.remove(child)
+    if (code := child.returncode) < 0:
         raise RunError(f"{command[0]} was ended by a signal ({signal.strsignal(-code)})")
     if code:
         printed = (errors.strip() or output.strip() or b"it printed nothing").decode(errors="replace")
@@ -43,12 +41,12 @@ def run_program(command: Sequence[str], *, content: bytes = b"", environment: Ma
 
 def end_programs() -> None:
     """End the programs that this process is running."""
-    for program in _running:
-        _end(program)
+    for child in _running:
+        _end(child)
 
 
-def _end(program: subprocess.Popen[bytes]) -> None:
+def _end(child: subprocess.Popen[bytes]) -> None:
     """Kill a program and the processes that it has started."""
     with contextlib.suppress(OSError, AttributeError):  # all have ended; or this is Windows, which has no sessions
-        os.killpg(program.pid, signal.SIGKILL)
-    program.kill()
+        os.killpg(child.pid, signal.SIGKILL)
+    child.kill()
