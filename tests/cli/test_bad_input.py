@@ -319,6 +319,10 @@ CALLS: dict[str, Call] = {
         "decode COPY",
         change=changed("run.json", lambda text: text.replace(b'"format": 3', b'"format": Infinity')),
     ),
+    "run-format-negative": Call(
+        "decode COPY",
+        change=changed("run.json", lambda text: text.replace(b'"format": 3', b'"format": -1')),
+    ),
     "run-shape": Call(
         "decode COPY",
         change=changed("run.json", lambda text: text.replace(b'"versions": {', b'"versions": [], "x": {')),

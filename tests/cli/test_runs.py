@@ -1,6 +1,7 @@
 """`translate runs` and `translate info`: what they say of runs in every state."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -80,6 +81,9 @@ def test_scores_of_the_best_checkpoint_on_test_sets(copied: Path, corpus: Path) 
         report = copied / "evaluation" / name / "report.json"
         report.write_text(json.dumps(json.loads(report.read_text()) | {key: other}))
     assert tested() == ["one.de"]
+    report = copied / "evaluation" / "one.de" / "report.json"
+    report.write_text(re.sub('"score": [^,]*', '"score": "x"', report.read_text()))
+    assert tested() == [] and str(copied) in translate("info", copied).stdout
 
 
 def test_where_runs_are_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Path) -> None:

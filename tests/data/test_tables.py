@@ -14,7 +14,7 @@ import pytest
 
 from translate.config.data import Corpus, HubCorpus, TableCorpus
 from translate.data.corpora import ParallelCorpus, read_corpus
-from translate.data.tables import FORMATS
+from translate.data.tables import FORMATS, table_columns
 from translate.errors import InputError
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "training.md"
@@ -164,6 +164,16 @@ def test_a_long_tag_takes_linear_time(tmp_path: Path) -> None:
     started = time.process_time()
     assert read(tmp_path, "tmx", data).sources == ["a"]
     assert time.process_time() - started < 5.0
+
+
+def test_objects_within_objects_are_columns_up_to_a_depth(tmp_path: Path) -> None:
+    data = b'{"de": "a", "more": ' + b'{"x": ' * 900 + b"1" + b"}" * 900 + b', "en": "b"}\n'
+    source, more, target = table_columns(table(tmp_path, "json", data).path, "json")
+    assert (source, target) == ("de", "en") and more.startswith("more.x.x")
+    assert read(tmp_path, "json", data)[1:3] == (["a"], ["b"])
+
+
+ARRAY = b'[{"de": "a", "en": "b"}, '
 
 
 @pytest.mark.parametrize(

@@ -159,15 +159,34 @@ def test_ready_models_are_used_as_they_are(tmp_path: Path, german: list[str], en
     assert isinstance(joint, Tokenizers)
 
 
+def spm_train(folder: Path, lines: list[str], **options: object) -> Path:
+    """A model that SentencePiece trains with its own defaults."""
+    (folder / "text").write_text("\n".join(lines), encoding="utf-8")
+    options = {"input": str(folder / "text"), "model_prefix": str(folder / "foreign"), "vocab_size": 60} | options
+    sentencepiece.SentencePieceTrainer.train(minloglevel=2, **options)
+    return folder / "foreign.model"
+
+
+@pytest.mark.parametrize(
+    "ids", [{}, {"pad_id": 3}, {"bos_id": -1, "eos_id": 2}, {"unk_id": 1, "bos_id": 0, "pad_id": 9}]
+)
+def test_other_special_ids_become_ours(tmp_path: Path, german: list[str], ids: dict[str, int]) -> None:
+    model = spm_train(tmp_path, german, **ids)
+    own, original = read_tokenizer(model), sentencepiece.SentencePieceProcessor(model_file=str(model))
+    for line in [*german[:20], "ж?"]:
+        assert own.pieces(own.encode(line)) == [original.id_to_piece(token) for token in original.encode(line)]
+        assert own.decode(own.encode(line)) == original.decode(original.encode(line))
+    assert own.pieces([PAD_ID, UNK_ID, BOS_ID, EOS_ID]) == ["<pad>", "<unk>", "<s>", "</s>"]
+
+
 def test_models_that_do_not_serve(tmp_path: Path, german: list[str]) -> None:
-    foreign = tmp_path / "foreign"
-    text = tmp_path / "text"
-    text.write_text("\n".join(german), encoding="utf-8")
-    sentencepiece.SentencePieceTrainer.train(input=str(text), model_prefix=str(foreign), vocab_size=60, minloglevel=2)
-    message = f"^{foreign}.model: .*pad -1, unk 0, bos 1, eos 2 .*--pad_id=0 --unk_id=1 --bos_id=2 --eos_id=3"
-    with pytest.raises(InputError, match=message):
-        read_tokenizer(tmp_path / "foreign.model")
-    whole = (tmp_path / "foreign.model").read_bytes()
+    model = spm_train(tmp_path, german)
+    with pytest.raises(InputError, match=r"^x\.model: .*pad -1, unk 0, bos 1, eos 2 .*--pad_id=0 --unk_id=1"):
+        Tokenizer(model.read_bytes(), name="x.model")
+    suffix = spm_train(tmp_path, german, treat_whitespace_as_suffix=True)
+    with pytest.raises(InputError, match=f"^{suffix}: .*--treat_whitespace_as_suffix"):
+        read_tokenizer(suffix)
+    whole = model.read_bytes()
     for damaged in (whole[: len(whole) // 2], b""):
         with pytest.raises(InputError, match=rf"^x\.model: .*\({len(damaged)} bytes\); copy it again"):
             Tokenizer(damaged, name="x.model")

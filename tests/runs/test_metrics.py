@@ -35,6 +35,11 @@ def test_the_time_and_the_loss_without_smoothing(tmp_path: Path) -> None:
     assert records[1]["BLEU"] == 30.0 and "name" not in records[1], "numbers alone"
 
 
+@pytest.mark.parametrize("averaged", [{"averaged": ["x"]}, {"averaged": 2}, {"averaged": [math.inf]}, {}])
+def test_steps_that_are_no_numbers_are_no_record(tmp_path: Path, averaged: dict[str, object]) -> None:
+    assert read_metrics(recorded(tmp_path, {"kind": "average", "step": 3, **averaged})) == []
+
+
 @pytest.mark.parametrize("metric, step", [("bleu", 4), ("loss", 6)])
 def test_the_best_is_the_first_validation_by_the_metric_of_the_config(tmp_path: Path, metric: Any, step: int) -> None:
     scores = [(2, 20.0, 2.0), (4, 25.0, 1.9), (6, 25.0, 1.5), (8, math.nan, math.nan)]

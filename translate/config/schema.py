@@ -51,7 +51,8 @@ class TokenizerConfig(Section):
     """In fine-tuning a multilingual run, add the tags of these languages, such as `{gsw: deu_Latn}`. The embedding of a
     new tag starts as that of a related language of the run, or with null as the mean of all embeddings."""
     source_model: InputPath | None = None
-    """A trained SentencePiece model for the source, or for both languages with a joint vocabulary."""
+    """A trained SentencePiece model for the source, or for both languages with a joint vocabulary. Its special symbols
+    get the ids 0 to 3, wherever they were."""
     target_model: InputPath | None = None
     """A trained SentencePiece model for the target; only for separate vocabularies."""
 

@@ -176,9 +176,11 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return row
 
 
-def _json_columns(row: dict[str, Any]) -> Iterator[str]:
+def _json_columns(row: dict[str, Any], depth: int = 10) -> Iterator[str]:
+    """The names of columns; an object within `depth` others is a column, whatever it has."""
     for key, value in row.items():
-        yield from (f"{key}.{name}" for name in _json_columns(value)) if isinstance(value, dict) else [key]
+        is_nested = isinstance(value, dict) and depth
+        yield from (f"{key}.{name}" for name in _json_columns(value, depth - 1)) if is_nested else [key]
 
 
 def _json_cell(row: dict[str, Any], column: str, place: str) -> str:

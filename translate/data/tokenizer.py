@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from operator import methodcaller
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import sentencepiece
 
@@ -70,9 +70,7 @@ class Tokenizer:
         try:
             self._processor.LoadFromSerializedProto(model_bytes)
         except (RuntimeError, ValueError) as error:
-            raise InputError(
-                f"{name}: is not a SentencePiece model ({len(model_bytes)} bytes); copy it again from its source"
-            ) from error
+            raise _not_a_model(model_bytes, name) from error
         sp = self._processor
         end = int(sp.piece_to_id(END_OF_VOCABULARY))
         self._is_looked_up = bool(sp.is_control(end))
@@ -256,8 +254,44 @@ def load_tokenizers(directory: Path, read: Callable[[Path], bytes] = read_input)
 
 
 def read_tokenizer(path: Path) -> Tokenizer:
-    """Read one `.model` file; see `Tokenizer`."""
-    return Tokenizer(read_input(path), name=str(path))
+    """Read one `.model` file, perhaps of other ids, which become ours; see `Tokenizer` and `parse_model`."""
+    content = read_input(path)
+    model = parse_model(content, name=str(path))
+    spec = model.trainer_spec
+    if (spec.pad_id, spec.unk_id, spec.bos_id, spec.eos_id) != (PAD_ID, UNK_ID, BOS_ID, EOS_ID):
+        names, kinds = (spec.pad_piece, spec.unk_piece, spec.bos_piece, spec.eos_piece), model.SentencePiece
+        others = [piece for piece in model.pieces if piece.piece not in names]
+        special = [kinds(piece=name, type=kinds.UNKNOWN if name == spec.unk_piece else kinds.CONTROL) for name in names]
+        del model.pieces[:]
+        model.pieces.extend([*special, *others])
+        spec.pad_id, spec.unk_id, spec.bos_id, spec.eos_id = PAD_ID, UNK_ID, BOS_ID, EOS_ID
+        spec.vocab_size = len(model.pieces)
+        content = model.SerializeToString(deterministic=True)
+    return Tokenizer(content, name=str(path))
+
+
+def parse_model(model_bytes: bytes, *, name: str) -> Any:
+    """The content of a `.model` file, which is called `name` in errors.
+
+    Raises:
+        InputError: It is not a SentencePiece model, or puts the space after a word.
+    """
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # not for a run's own models
+    from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]  # made on import
+
+    try:
+        model = ModelProto.FromString(model_bytes)
+    except DecodeError as error:
+        raise _not_a_model(model_bytes, name) from error
+    if model.trainer_spec.treat_whitespace_as_suffix:
+        raise InputError(
+            f"{name}: was trained with --treat_whitespace_as_suffix=true, and only false, the default, can be used"
+        )
+    return model
+
+
+def _not_a_model(model_bytes: bytes, name: str) -> InputError:
+    return InputError(f"{name}: is not a SentencePiece model ({len(model_bytes)} bytes); copy it again from its source")
 
 
 def prepare_tokenizers(

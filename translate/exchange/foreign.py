@@ -11,12 +11,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]  # made on import
 from torch import Tensor
 
 from translate.config.yaml import read_yaml
-from translate.data.tokenizer import BOS_ID, END_OF_VOCABULARY, EOS_ID, PAD_ID, SPACE, UNK_ID, Tokenizer, Tokenizers
+from translate.data.tokenizer import (
+    BOS_ID,
+    END_OF_VOCABULARY,
+    EOS_ID,
+    PAD_ID,
+    SPACE,
+    UNK_ID,
+    Tokenizer,
+    Tokenizers,
+    parse_model,
+)
 from translate.errors import InputError, RunError
 from translate.exchange.weights import WeightNames
 from translate.files import read_json
@@ -158,12 +167,7 @@ def reorder_sentencepiece(model_bytes: bytes, vocabulary: Vocabulary, *, name: s
     Raises:
         InputError: The bytes are not a SentencePiece model, or it splits into words or characters.
     """
-    try:
-        model = ModelProto.FromString(model_bytes)
-    except DecodeError as error:
-        raise InputError(
-            f"{name}: is not a SentencePiece model ({len(model_bytes)} bytes); copy it again from its source"
-        ) from error
+    model = parse_model(model_bytes, name=name)
     if model.trainer_spec.model_type not in (_UNIGRAM, _BPE):
         raise InputError(
             f"{name}: is a SentencePiece model of words or characters; only unigram and bpe can be imported"

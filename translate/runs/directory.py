@@ -81,7 +81,7 @@ class RunDirectory:
 class Description:
     """The content of `run.json`, as far as it is read."""
 
-    format: Annotated[int, Field(strict=True, lt=2**31)]
+    format: Annotated[int, Field(strict=True, gt=0, lt=2**31)]
     versions: dict[str, _Printable]  # of packages
     created: _Printable = ""  # date and time in ISO 8601
     command: list[str] = dataclasses.field(default_factory=list)

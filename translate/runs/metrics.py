@@ -36,7 +36,8 @@ def read_metrics(run: RunDirectory) -> list[Record]:
             record = json.loads(line, parse_int=float)  # float accepts numbers of any length
             numbers = {key: value for key, value in record.items() if isinstance(value, float) or key == "averaged"}
             kind, step = record["kind"], numbers["step"]
-            if not (isinstance(kind, str) and math.isfinite(step)):
+            steps = [step, *(numbers["averaged"] if kind == "average" else ())]
+            if not (isinstance(kind, str) and all(map(math.isfinite, steps))):
                 raise ValueError
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             logger.warning(f"{file}: line {number} is left out: it is not a record, or it is still being written")

@@ -1,6 +1,7 @@
 """The main facts about a run, read without importing torch: languages, data, size, steps, quality, state."""
 
 import contextlib
+import dataclasses
 import math
 import os
 from collections.abc import Iterator
@@ -135,13 +136,27 @@ def _count_parameters(file: Path) -> int:
     return sum(map(math.prod, shapes.values()))
 
 
+@dataclasses.dataclass
+class _Score:
+    name: str
+    score: float
+
+
+@dataclasses.dataclass
+class _Report:
+    """The content of `report.json`, as far as it is read here; see `EvaluationReport`."""
+
+    step: int
+    metrics: list[_Score]
+    averaged: list[int] = dataclasses.field(default_factory=list)
+    changed: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
 def _test_scores(run: RunDirectory, data: DataConfig) -> Iterator[tuple[str, float]]:
     (step, averaged), keys = best_moment(run) or (None, ()), data.keys_by_name()
     for file in sorted(run.evaluation.glob("*/report.json")):
         is_test = keys.get(file.parent.name, "data.test").startswith("data.test")  # also a text given to `eval`
-        with contextlib.suppress(InputError, RunError, KeyError, TypeError):
-            report: Any = read_json(file, dict[str, Any])
-            scores = {score["name"]: score["score"] for score in report["metrics"]}
-            moment = report["step"], report.get("averaged", [])
-            if is_test and moment == (step, [*averaged]) and not report.get("changed"):
-                yield file.parent.name, scores["BLEU"]
+        with contextlib.suppress(InputError):
+            report = read_json(file, _Report)
+            if is_test and (report.step, report.averaged) == (step, [*averaged]) and not report.changed:
+                yield from ((file.parent.name, metric.score) for metric in report.metrics if metric.name == "BLEU")
