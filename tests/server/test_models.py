@@ -103,3 +103,26 @@ def test_ctranslate2_serves_from_the_first_request(make_models: Make) -> None:
         models = make_models(engine=engine)
         assert {model.describe().engine for model in models.values()} == {"ctranslate2"}
         assert models["first"].translator.config.workers == 1  # each thread of the queue searches by itself
+
+
+@pytest.mark.usefixtures("no_shape_checks")
+def test_clients_that_leave_do_not_hold_up_others(make_models: Make) -> None:
+    """Each text of the clients that leave would take seconds, in batches of their own and in those of the others."""
+    pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
+    model = make_models(engine="ctranslate2", workers=2, beam_size=8, max_length_factor=4.0)["first"]
+
+    async def ask() -> float:
+        leaving = [model.translation_job(["x" * 10_000], {}) for _ in range(8)]
+        staying = [model.translation_job(["Hund läuft."], {}) for _ in range(8)]
+        for job in [*leaving[:6], *staying[:4], *leaving[6:], *staying[4:]]:
+            model.queue.submit(job)
+            await asyncio.sleep(0.02)
+        started = asyncio.get_running_loop().time()
+        for job in leaving:
+            model.queue.cancel(job)
+        for job in staying:
+            async for _ in job.results(started + 100):
+                pass
+        return asyncio.get_running_loop().time() - started
+
+    assert asyncio.run(ask()) < 2

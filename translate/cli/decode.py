@@ -260,8 +260,8 @@ class _Decoding(NamedTuple):
                 return list(whole.translate_stream(requests, on_finished=advance))
 
         align = functools.partial(word_weights, translator)
-        languages, by_sentence = translator.direction, translator.config.split_sentences != "never"
-        (document,) = translate_documents([text], document_format, translate, align, languages, by_sentence=by_sentence)
+        how = (document_format, translate, align, translator.direction)
+        (document,) = translate_documents([text], *how, by_sentence=translator.config.split_sentences != "never")
         write_lines([document.text], self.output, end="")
         seconds = time.perf_counter() - started
         for problem in document.problems:

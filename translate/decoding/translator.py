@@ -39,6 +39,7 @@ from translate.decoding.request import (
 )
 from translate.decoding.search.beam import Hypothesis
 from translate.decoding.search.settings import build_scoring
+from translate.decoding.sentences import split_sentences
 from translate.decoding.splitting import join_translations, split_source, truncate_ids
 from translate.decoding.translation import Score, Translation
 from translate.errors import InputError
@@ -135,8 +136,8 @@ class Translator:
     @property
     def splits_sentences(self) -> bool:
         """Whether each sentence of a source is translated alone; see `decoding.split_sentences`."""
-        is_new_to_several = (self.multi_sentence_share or 0.0) < LEARNT_SHARE
-        return {"always": True, "never": False, "auto": is_new_to_several}[self.config.split_sentences]
+        is_new = (self.multi_sentence_share or 0.0) < LEARNT_SHARE
+        return self.config.split_sentences == "always" or (self.config.split_sentences == "auto" and is_new)
 
     @property
     def model(self) -> Transformer:
@@ -169,10 +170,7 @@ class Translator:
 
     def replace(self, **arguments: Any) -> "Translator":
         """The same translator with other values of the constructor's arguments, which it checks again."""
-        names = (
-            *("engine", "tokenizers", "config", "reverse", "languages", "direction", "name"),
-            "multi_sentence_share",
-        )
+        names = ("engine", "tokenizers", "config", "reverse", "languages", "direction", "name", "multi_sentence_share")
         return Translator(**{name: getattr(self, name) for name in names} | arguments)
 
     def __repr__(self) -> str:
@@ -223,7 +221,7 @@ class Translator:
         on_finished: OnFinished = ignore_progress,
         on_translated: OnTranslated | None = None,
         on_partial: OnPartial | None = None,
-        check: Callable[[], object] = lambda: None,
+        check: Callable[[], object] | None = None,
     ) -> Iterator[Translation]:
         """Yield the translation of each line, in order, reading no further ahead than `look_ahead_lines`.
 
@@ -233,8 +231,8 @@ class Translator:
             on_translated: Receives each translation as soon as it is found, in any order.
             on_partial: Receives the text so far of each line, after each step of the search. The engine ctranslate2
                 never calls it; with auto, our own model searches.
-            check: Is called between the steps of the search, or between CTranslate2's batches, from any thread; what it
-                raises ends the search.
+            check: Is called between the steps of the search, or between CTranslate2's batches, which are then small,
+                from any thread; what it raises ends the search.
 
         Raises:
             TypeError: Something is neither a `str` nor a `Request`.
@@ -353,7 +351,7 @@ class Translator:
         on_finished: OnFinished,
         on_translated: OnTranslated | None,
         on_partial: OnPartial | None,
-        check: Callable[[], object],
+        check: Callable[[], object] | None,
     ) -> Iterator[Translation]:
         """Yield the translations of the lines in a buffer, which are searched together."""
         pieces = self._inputs(requests, first_number=first_number)
@@ -399,7 +397,7 @@ class Translator:
             direction = self.languages.choose(request.to, request.from_, default=self.direction)
             self._check_reverse(direction)
             tag_ids, start_ids = self.tag_ids(direction)
-            most = limit - len(tag_ids) if limit is not None and self.config.long == "split" else None
+            most = None if limit is None else limit - len(tag_ids)
             pieces = self._pieces(request, ids, limit=most, language=direction.source)
             term_ids = encode_terms(tokenizers.target, request.terminology) if request.terminology else {}
             inputs_by_line.append([])
@@ -435,16 +433,15 @@ class Translator:
         A sentence cannot be translated alone if a constraint may be about several: the beginning of the translation, a
         required phrase, or a term that spans the end of a sentence.
         """
+        if limit is not None and len(ids) > limit and self.config.long != "split":
+            return [(request.source, ids)]
         is_free = not (request.prefix.strip() or request.required)
-        split = functools.partial(
-            split_source, request.source, ids, self.tokenizers.source, limit=limit, language=language
-        )
-        pieces = split(by_sentence=self.splits_sentences and is_free)
-        if len(pieces) > 1 and is_free and request.terminology:
-            terms = itertools.chain.from_iterable(request.terminology.matches(text) for text, _ in pieces)
-            if list(terms) != request.terminology.matches(request.source):
-                return split(by_sentence=False)
-        return pieces
+        if is_free and request.terminology:
+            texts = split_sentences(request.source, language)
+            terms = itertools.chain.from_iterable(map(request.terminology.matches, texts))
+            is_free = list(terms) == request.terminology.matches(request.source)
+        by_sentence, tokenizer = is_free and self.splits_sentences, self.tokenizers.source
+        return split_source(request.source, ids, tokenizer, limit=limit, by_sentence=by_sentence, language=language)
 
     def _translation(self, given: SearchInput, hypotheses: list[Hypothesis]) -> Translation:
         """The translation of an input. If there is a reverse model, it reranks the hypotheses first."""

@@ -38,7 +38,7 @@ class Found(NamedTuple):
 
 
 class _Cancelled(Exception):
-    """All clients have disconnected."""
+    """All clients have their answers, or have disconnected."""
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -147,7 +147,7 @@ class BatchQueue:
                 self._changed.notify()
 
     def cancel(self, job: Job) -> None:
-        """Drop a job; a batch is abandoned within a step once all of its jobs are cancelled."""
+        """Drop a job; a batch is abandoned within a step once all of its jobs are cancelled or answered."""
         with self._changed:
             job.is_cancelled = True
             if job in self._jobs:
@@ -222,7 +222,7 @@ class BatchQueue:
         """Compute a batch and deliver its results, or deliver the error to all jobs without a result."""
 
         def check(*_: object) -> None:
-            if all(job.is_cancelled for job, _ in batch):
+            if all(job.is_cancelled or index in job.delivered for job, index in batch):
                 raise _Cancelled
 
         try:

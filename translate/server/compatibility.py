@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from urllib.parse import parse_qsl
 
 from fastapi import FastAPI, HTTPException, Request
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -27,7 +27,6 @@ _WITHOUT_EFFECT = {"auth_key", "enable_beta_languages", "model_type", "outline_d
 _WITHOUT_EFFECT |= {"show_billed_characters", "tag_handling_version"}
 _PATHS, _TEXTS = ("/translate", "/v2/translate"), {"q", "text"}  # that take forms, and the fields that hold the text
 _FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
-_SWITCHES = {"False": "0", "false": "0", "True": "1", "true": "1"}
 _FIELDS = 2_000  # of a form in parts, which takes long to read: more than the texts of a request
 
 
@@ -55,10 +54,7 @@ class DeepLRequest(BaseModel):
     source_lang: Annotated[LanguageCode | Literal[""] | None, Field(examples=["DE"])] = None
     tag_handling: Literal["html", "xml"] | None = None
     formality: Literal["default", "prefer_more", "prefer_less"] | None = None  # no preference can be met
-    split_sentences: Annotated[
-        Literal["0", "1", "nonewlines"] | None,
-        BeforeValidator(lambda value: _SWITCHES.get(str(value), str(value)) if isinstance(value, str | int) else value),
-    ] = None
+    split_sentences: Literal["0", "1", "nonewlines", "false", "true", 0, 1, False, True] | None = None
     """0: a text is translated as a whole; 1: sentence by sentence, and line by line; nonewlines: sentences may go on in
     the next line. By default, lines are translated one by one, with the model's setting."""
 
@@ -166,9 +162,9 @@ def add_paths(app: FastAPI, models: Mapping[str, ServedModel], metrics: Metrics)
                 raise InputError(f"{name} is not supported; remove it")
         names = ("`target_lang`", "`source_lang`")
         model, direction = choose_model(models, question.source_lang or "", question.target_lang, names=names)
-        switch, is_html = question.split_sentences, bool(question.tag_handling)
-        options = {} if switch is None else {"split_sentences": "never" if switch == "0" else "always"}
-        how: dict[str, Any] = {"is_html": is_html, "by_line": switch in ("1", None), "options": options}
+        switch, is_html = str(question.split_sentences).lower(), bool(question.tag_handling)
+        options = {} if switch == "none" else {"split_sentences": "never" if switch in ("0", "false") else "always"}
+        how: dict[str, Any] = {"is_html": is_html, "by_line": switch in ("1", "true", "none"), "options": options}
         found = await _translate_texts(request, model, direction, question.text, **how)
         source = "" if direction.source == UNKNOWN else standard_code(direction.source).upper()
         return {

@@ -165,14 +165,8 @@ def validate(
                 hint=f"Lower decoding.batch_tokens (now {settings.batch_tokens}), and continue with --resume.",
             ),
         ):
-            translator = Translator(
-                model,
-                tokenizers,
-                settings,
-                languages=Languages(config.data),
-                direction=corpus.direction,
-                multi_sentence_share=multi_sentence_share,
-            )
+            known: dict[str, Any] = {"direction": corpus.direction, "multi_sentence_share": multi_sentence_share}
+            translator = Translator(model, tokenizers, settings, languages=Languages(config.data), **known)
             scores = gather_lines(score, world)
             loss = -sum(log_prob for log_prob, _ in scores) / sum(tokens for _, tokens in scores)
             if settings.precision == "bf16":

@@ -33,6 +33,7 @@ _ONLY_OURS = {
 _COMPUTE_TYPES = {"fp32": "float32", "int8": "int8", "bf16": "bfloat16"}
 _BATCHES_PER_WORKER = {True: 4, False: 12}  # by whether the search is greedy
 _LEAST_TOKENS = 600  # source tokens of a batch, times the beam size: products of fewer rows are slow
+_MOST_TOKENS = 800  # of a translation times the beam size, where a search can be cancelled: a batch cannot, ours can
 _LENGTH_POWERS = {"gnmt": 0.7, "average": 1.0, "none": 0.0}  # alpha, as a share of the run's own, by its kind
 
 
@@ -116,10 +117,10 @@ class CTranslate2Engine:
     def search(self, job: SearchJob) -> None:
         """See `Engine.search`. CTranslate2 does not show hypotheses as they grow.
 
-        Our own search translates sentences that have constraints or too many tokens for the converted model, and those
-        that CTranslate2 has searched differently: a batch has one maximum length, the largest of its sentences, so a
-        sentence that has reached its own may have gone too far; and CTranslate2 may generate symbols that ours never
-        does.
+        Our own search translates sentences that have constraints or too many tokens, for the converted model or for a
+        job that can be cancelled, and those that CTranslate2 has searched differently: a batch has one maximum length,
+        the largest of its sentences, so a sentence that has reached its own may have gone too far; and CTranslate2 may
+        generate symbols that ours never does.
         """
         inputs, config = job.inputs, job.config
         lengths = [len(given.source_ids) + 1 for given in inputs]
@@ -127,6 +128,8 @@ class CTranslate2Engine:
         limit = self.position_limit and self.position_limit - num_start
         limits = maximum_lengths(torch.tensor(lengths), config, position_limit=limit).tolist()
         most = position_limit(self.model.config, "ctranslate2") or math.inf
+        if job.check is not None:
+            most = min(most, _MOST_TOKENS // config.beam_size)
         fitting = [
             index
             for index, given in enumerate(inputs)
@@ -134,12 +137,13 @@ class CTranslate2Engine:
         ]
         ours = [index for index in set(range(len(inputs))).difference(fitting) if inputs[index].has_words]
         penalties = build_scoring(config).penalty(torch.arange(max(limits, default=0) + 2)).tolist()
-        batches = self._batches(config, fitting, lengths)
+        batches = self._batches(job, fitting, lengths)
         submitted = ((batch, self._submit(job, batch, max(limits[index] for index in batch))) for batch in batches)
         # Queued batches cannot be cancelled, so CTranslate2 gets only enough to keep its workers busy.
         waiting = deque(itertools.islice(submitted, 2 * (config.workers or torch.get_num_threads())))
         while waiting:
-            job.check()
+            if job.check is not None:
+                job.check()
             batch, results = waiting.popleft()
             waiting.extend(itertools.islice(submitted, 1))
             longest = max(limits[index] for index in batch)
@@ -171,14 +175,20 @@ class CTranslate2Engine:
         """Whether greedy search must compute scores."""
         return self.has_token_scores or config.beam_size > 1
 
-    def _batches(self, config: DecodingConfig, indices: Sequence[int], lengths: Sequence[int]) -> list[list[int]]:
-        """A few batches per worker, so that all are busy to the end while finished lines are detokenized."""
+    def _batches(self, job: SearchJob, indices: Sequence[int], lengths: Sequence[int]) -> list[list[int]]:
+        """A few batches per worker, so that all are busy to the end while finished lines are detokenized.
+
+        If the job can be cancelled, they are small, and short sentences do not wait for long ones.
+        """
+        config = job.config
         costs = [length * config.beam_size for length in lengths]
         num_batches = _BATCHES_PER_WORKER[config.beam_size == 1] * (config.workers or torch.get_num_threads())
         share = -(-sum(costs[index] for index in indices) // num_batches)
-        max_tokens = min(config.batch_tokens, max(share, _LEAST_TOKENS * config.beam_size))
+        least = _LEAST_TOKENS * config.beam_size
+        max_tokens = min(config.batch_tokens, least if job.check else max(share, least))
         order = sorted(indices, key=lambda index: -lengths[index])
-        return list(batch_by_tokens(costs, order=order, max_tokens=max_tokens))
+        batches = list(batch_by_tokens(costs, order=order, max_tokens=max_tokens))
+        return batches[::-1] if job.check else batches
 
     def _submit(self, job: SearchJob, batch: Sequence[int], max_length: int) -> list[Any]:
         """Put a batch into CTranslate2's queue, from which its workers take it; the results come later.

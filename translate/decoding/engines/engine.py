@@ -20,7 +20,7 @@ class SearchJob(NamedTuple):
     config: DecodingConfig
     on_found: OnFound
     on_step: OnStep | None = None  # receives the hypotheses as they grow, if the engine can show them
-    check: Callable[[], object] = lambda: None  # is called between steps or batches; what it raises ends the search
+    check: Callable[[], object] | None = None  # is called between steps or batches; what it raises ends the search
 
     def part(self, indices: Sequence[int]) -> "SearchJob":
         """The job with some of the inputs; `on_found` still receives the indices of the whole job."""

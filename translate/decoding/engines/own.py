@@ -156,7 +156,8 @@ def _search_share(search: BeamSearch[Caches], job: SearchJob, order: Sequence[in
     """Search the sentences of one worker, until all are done or another worker fails."""
 
     def is_stopped() -> bool:
-        job.check()
+        if job.check is not None:
+            job.check()
         return stop.is_set()
 
     for sentence, hypotheses in search.run(order, is_stopped=is_stopped, on_step=job.on_step):
