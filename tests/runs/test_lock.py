@@ -1,5 +1,6 @@
 """One training at a time in a run directory, by processes that are really two."""
 
+import errno
 import os
 import platform
 import signal
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from translate.errors import InputError, RunError
+from translate.runs.directory import check_holds_no_run, is_lock_file
 from translate.runs.lock import lock_run
 
 # A process that holds the lock as `hold_lock` does; it does not import torch, which takes seconds.
@@ -38,6 +40,21 @@ def other_process(path: Path) -> Iterator[subprocess.Popen[str]]:
             yield process
         finally:
             process.kill()
+
+
+def test_a_lock_that_no_second_handle_may_use_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows refuses to read or write a locked file by another handle than the lock's."""
+
+    def refuse(path: Path, *args: object, **options: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    with monkeypatch.context() as patch:
+        for name in ("open", "write_bytes"):
+            patch.setattr(Path, name, refuse)
+        with lock_run(tmp_path / "mine"):
+            assert is_lock_file(tmp_path / "mine" / "lock")
+            check_holds_no_run(tmp_path / "mine")
+    assert not (tmp_path / "mine").exists()
 
 
 def test_a_second_process_is_refused_until_the_first_is_killed(tmp_path: Path) -> None:

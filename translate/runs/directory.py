@@ -19,7 +19,7 @@ from translate.config.schema import Config
 from translate.config.show import resolved_yaml
 from translate.data.tokenizer import Tokenizers
 from translate.errors import InputError
-from translate.files import parse_json, read_input
+from translate.files import FileError, parse_json, read_input
 from translate.fingerprint import fingerprint
 from translate.nearest import did_you_mean, nearest_paths
 from translate.runs.checksums import CHECKSUMS, check_inside, read_checksums, write_checksums
@@ -183,13 +183,16 @@ def check_holds_no_run(path: Path) -> None:
 
 
 def is_lock_file(file: Path) -> bool:
-    """Whether a file can be used as a lock: it does not exist, is empty, or has our mark.
+    """Whether a file can be used as a lock: it does not exist, is empty, has our mark, or may not be read.
 
     Version 0.8.0 wrote no mark. Its locks count in complete runs only, because any other folder may be a user's.
     """
     if not file.is_file():
         return not file.exists()
-    content = read_input(file)
+    try:
+        content = read_input(file)
+    except FileError as error:  # Windows lets no second handle read a locked file
+        return isinstance(error.__cause__, PermissionError)
     if RunDirectory(file.parent).description.is_file() and re.fullmatch(rb"process [0-9]+ on [^\n]+\n", content):
         return True
     return not content or content.startswith(LOCK_MARK.encode())

@@ -34,8 +34,10 @@ def hold_lock(file: Path, *, busy: str) -> Iterator[None]:
         file.parent.mkdir(parents=True, exist_ok=True)
         lock.acquire(blocking=False)
         remember_folder(file.parent)
-        # In place, because the lock is on this very file.
-        file.write_bytes(text_bytes(f"{LOCK_MARK}process {os.getpid()} on {platform.node() or 'this machine'}\n"))
+        holder = f"process {os.getpid()} on {platform.node() or 'this machine'}"
+        with contextlib.suppress(PermissionError):  # Windows lets no second handle write to a locked file
+            # In place, because the lock is on this very file.
+            file.write_bytes(text_bytes(f"{LOCK_MARK}{holder}\n"))
         remove_leftovers(file.parent)
     except Timeout:
         holder = ""
