@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 from translate.errors import InputError
-from translate.nearest import did_you_mean, nearest_paths
 
 T = TypeVar("T")
 
@@ -184,7 +183,7 @@ def require_file(path: Path, *, may_be_pipe: bool = False) -> None:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError) as error:
         link = f"; it is a link to {os.readlink(path)}" if path.is_symlink() else ""
-        raise MissingFileError(path, f"no such file{link}{did_you_mean(nearest_paths(path))}") from error
+        raise MissingFileError(path, f"no such file{link}") from error
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         raise FileError(path, f"cannot be read ({getattr(error, 'strerror', None) or error})") from error
     if stat.S_ISDIR(mode):

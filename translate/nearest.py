@@ -1,10 +1,7 @@
-"""Suggestions for an unknown key, option, preset, file or choice: "did you mean …?"."""
+"""Suggestions for an unknown key, option, preset or choice: "did you mean …?"."""
 
-import contextlib
 import difflib
-import os
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 
 def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> list[str]:
@@ -23,18 +20,6 @@ def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> list[str
         if found := [candidate for candidate in plain if plain[candidate] in meant]:
             return found[:3]
     return []
-
-
-def nearest_paths(path: Path, *folders: Path) -> list[str]:
-    """Paths with names similar to a missing one's, in its folder or in other folders."""
-    found = []
-    for folder in dict.fromkeys([path.parent, *folders]):
-        with contextlib.suppress(OSError, ValueError):
-            names = sorted(os.listdir(folder))
-            like = difflib.get_close_matches(path.name, names, n=3, cutoff=0.75)
-            like += [name for name in names if Path(name).stem == path.name]
-            found += [str(folder / name) for name in dict.fromkeys(like) if folder / name != path]  # a dangling link
-    return found[:3]
 
 
 def did_you_mean(names: Sequence[str]) -> str:

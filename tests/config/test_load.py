@@ -179,11 +179,10 @@ def test_a_missing_config(name: str, error: Error) -> None:
     assert repr(name) in error(name=name)
 
 
-@pytest.mark.parametrize(("name", "meant"), [("mine.yml", "mine.yaml"), ("demos", "demo"), ("eins", "runs/eins")])
+@pytest.mark.parametrize(("name", "meant"), [("demos", "demo"), ("eins", "runs/eins")])
 def test_a_missing_config_and_the_one_that_was_meant(name: str, meant: str, error: Error) -> None:
-    for file in ("mine.yaml", "mine.txt", "runs/eins/run.json", "runs/einz/other"):
-        Path(file).parent.mkdir(parents=True, exist_ok=True)
-        Path(file).touch()
+    Path("runs/eins").mkdir(parents=True)
+    Path("runs/eins/run.json").touch()
     assert error(name=name).endswith(f"; did you mean {meant}?")
 
 

@@ -132,7 +132,7 @@ def test_a_run_that_was_probably_meant_is_named(tmp_path: Path, monkeypatch: pyt
         (Path(name) / "run.json").touch()
     Path("letter.txt").write_text("")
     for name, message in {
-        "runs/dmo": "^runs/dmo: .*did you mean runs/demo[?]$",
+        "runs/dmo": "^runs/dmo: no such run directory; `translate runs` ",
         "wide": "^wide: .*did you mean runs/wide[?]$",
         "runs": "^runs .*run.json; .*copy the whole run again.*did you mean runs/demo or runs/wide[?]$",
         "other": "^other: no such run directory; `translate runs` ",

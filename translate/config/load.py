@@ -28,7 +28,7 @@ from translate.config.yaml import (
     shown_path,
 )
 from translate.errors import InputError
-from translate.nearest import did_you_mean, nearest, nearest_paths
+from translate.nearest import did_you_mean, nearest
 
 logger = logging.getLogger(__name__)
 
@@ -286,8 +286,8 @@ def find_config(name: str, *, beside: Path | None = None) -> Path:
         return place / "config.yaml" if place.is_dir() else place
     what = "preset" if is_bare else "config file or run"
     looked = "a path has a slash or a suffix" if is_bare else f"looked for {shown_path(place)}"
-    similar = [other for other in nearest_paths(place, Path("runs")) if other.endswith("ml") or is_run(other)]
-    meant = did_you_mean([*found, *map(as_path, similar), *nearest(path.stem, preset_names(), cutoff=0.75)])
+    runs = [run for run in [os.path.join("runs", path.name)] if is_run(run)]
+    meant = did_you_mean([*found, *runs, *nearest(path.stem, preset_names(), cutoff=0.75)])
     raise InputError(f"no {what} {name!r}: {looked}; the presets are {', '.join(preset_names())}{meant}")
 
 

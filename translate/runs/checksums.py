@@ -19,10 +19,6 @@ _AGAIN = "copy it again from its source"
 _HINTS = {
     "best.safetensors": f"{_AGAIN}, or use --checkpoint last",
     "last.safetensors": f"{_AGAIN}, use --checkpoint best, or continue with --resume from the checkpoint before it",
-    "previous.safetensors": "remove it; it is needed only if the last checkpoint is damaged too",
-    "shortlist.safetensors": "make it again with translate shortlist",
-    "hypotheses.txt": "make it again with translate eval",
-    "report.json": "make it again with translate eval",
     "config.yaml": f"{_AGAIN}; if you edited it, remove its line from {CHECKSUMS}",
 }
 

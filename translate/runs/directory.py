@@ -21,7 +21,7 @@ from translate.data.tokenizer import Tokenizers
 from translate.errors import InputError
 from translate.files import FileError, parse_json, read_input
 from translate.fingerprint import fingerprint
-from translate.nearest import did_you_mean, nearest_paths
+from translate.nearest import did_you_mean
 from translate.runs.checksums import CHECKSUMS, check_inside, read_checksums, write_checksums
 
 LOCK_MARK = "lock of translate-nmt\n"  # the first line of a lock file
@@ -227,7 +227,7 @@ def write_config(run: RunDirectory, config: Config) -> None:
 def check_holds_run(path: Path) -> None:
     """Raise an InputError that says what a path is, if it is not a run directory."""
     if not path.is_dir():
-        runs = [near for near in nearest_paths(path, Path("runs")) if RunDirectory(Path(near)).description.is_file()]
+        runs = [str(run) for run in [Path("runs") / path.name] if RunDirectory(run).description.is_file()]
         problem = "is a file, not a run directory" if path.exists() else "no such run directory"
         raise InputError(f"{path}: {problem}{did_you_mean(runs) or '; `translate runs` lists runs'}")
     if not os.path.lexists(RunDirectory(path).description):
