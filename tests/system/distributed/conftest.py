@@ -25,8 +25,16 @@ class Trainings:
     def arguments(self, run: str, *overrides: str, resume: bool = False) -> list[str]:
         """What follows `translate` on the command line."""
         config = str(self.directory / "digits.yaml")
-        overrides = (*_SETTINGS, *(f"training.{override}" for override in overrides))
-        return ["train", config, *overrides, "--run", str(self.directory / run), *(["--resume"] if resume else [])]
+        # Each key once: every process would warn of one that is given several times.
+        values = dict(setting.split("=", 1) for setting in (*_SETTINGS, *(f"training.{one}" for one in overrides)))
+        return [
+            "train",
+            config,
+            *map("=".join, values.items()),
+            "--run",
+            str(self.directory / run),
+            *(["--resume"] if resume else []),
+        ]
 
     def try_to(self, size: int, run: str, *overrides: str, resume: bool = False, first: str = "") -> Any:
         """A training by so many processes.
