@@ -1,6 +1,5 @@
 """SacreBLEU's BLEU with the tokenizer of `evaluation.bleu_tokenizer`, for validation, scores and synthetic corpora."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from translate.errors import InputError
@@ -20,17 +19,10 @@ def load_bleu(tokenizer: str) -> "BLEU":
     try:
         return BLEU(tokenize=tokenizer, effective_order=True)
     except (ImportError, RuntimeError, OSError) as error:
-        if tokenizer.startswith("flores"):
-            from sacrebleu.tokenizers.tokenizer_spm import SPM_MODELS
-            from sacrebleu.utils import SACREBLEU_DIR
-
-            url = SPM_MODELS[tokenizer]["url"]
-            raise InputError(
-                f"evaluation.bleu_tokenizer = {tokenizer}: sacreBLEU cannot load its model ({error}); download {url} to"
-                f" {Path(SACREBLEU_DIR, 'models', Path(url).name)}, or choose another tokenizer, such as 13a"
-            ) from error
         package = f"sacrebleu[{tokenizer.removesuffix('-mecab')}]"
+        problem = f"its package is not installed; install it with pip install '{package}'"
+        if tokenizer.startswith("flores"):
+            problem = f"sacreBLEU cannot download its model to ~/.sacrebleu/models ({error}); copy it there"
         raise InputError(
-            f"evaluation.bleu_tokenizer = {tokenizer}: its package is not installed; install it with"
-            f" pip install '{package}', or choose another tokenizer, such as 13a"
+            f"evaluation.bleu_tokenizer = {tokenizer}: {problem}, or choose another tokenizer, such as 13a"
         ) from error

@@ -173,9 +173,6 @@ def test_objects_within_objects_are_columns_up_to_a_depth(tmp_path: Path) -> Non
     assert read(tmp_path, "json", data)[1:3] == (["a"], ["b"])
 
 
-ARRAY = b'[{"de": "a", "en": "b"}, '
-
-
 @pytest.mark.parametrize(
     ("kind", "data", "message"),
     [

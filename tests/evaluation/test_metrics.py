@@ -168,11 +168,8 @@ def test_spbleu_needs_the_model_of_sacrebleu(monkeypatch: pytest.MonkeyPatch, tm
 
     tokenizers = "sacrebleu.tokenizers.tokenizer_spm"
     monkeypatch.setattr(f"{tokenizers}.SACREBLEU_DIR", str(tmp_path))
-    monkeypatch.setattr("sacrebleu.utils.SACREBLEU_DIR", str(tmp_path))
     monkeypatch.setattr(f"{tokenizers}.download_file", refuse)
-    with pytest.raises(
-        InputError, match=rf"^evaluation\.bleu_tokenizer = flores101: .*no network.* {tmp_path}/models/"
-    ):
+    with pytest.raises(InputError, match="^evaluation.bleu_tokenizer = flores101: .*sacrebleu/models .*no network"):
         by_name(REFERENCES, REFERENCES, bleu_tokenizer="flores101")
     (tmp_path / "models").mkdir()
     model = train_tokenizer(REFERENCES * 9, TokenizerConfig(vocab_size=300))

@@ -131,7 +131,7 @@ TABLES = {  # content, options, columns that are found and the direction
     "words.tsv": ("Ja\tNo\n", ("de", "en"), "0 1 de-en"),
     "b.tsv": ("en\tde\nA dog\tEin Hund\n", ("de", None), "de en de-en"),
     "a.jsonl": ('{"id": 1, "t": {"de": "a", "en": "b"}}\n', (None, None), "t.de t.en de-en"),
-    "a.json": ('[{"source": "a", "target": "b", "x": null}]', ("de", "en"), "source target de-en"),
+    "a.json": ('{"source": "a", "target": "b", "x": null}', ("de", "en"), "source target de-en"),
     "a.tmx": (f"<tmx>{UNIT.format('de-AT', 'EN')}{UNIT.format('en-GB', 'de-DE')}</tmx>", (None, None), "de en de-en"),
     "b.tmx": (f"<tmx>{UNIT.format('en', 'fr')}{UNIT.format('de-DE', 'en')}</tmx>", ("de", "en"), "de en de-en"),
 }
@@ -155,7 +155,7 @@ def test_columns_and_languages_of_tables(tmp_path: Path, name: str) -> None:
         ("a.csv", "source,target\n", (None, None), "source, target: .*--from"),
         ("a.csv", "Ein Hund,A dog\n", ("de", "en"), "de and en, .* Ein Hund, A dog; .*first line"),
         ("a.csv", "\n", (None, None), "a.csv: has no text"),
-        ("a.jsonl", '["a"]', (None, None), "a.jsonl, row 1: is 'a', "),
+        ("a.jsonl", '["a"]', (None, None), "a.jsonl, line 1: is .'a'., "),
         ("a.tsv", "one\n", ("de", "en"), "de and en"),
         (
             "a.tmx",

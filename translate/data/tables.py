@@ -206,19 +206,17 @@ def _tmx_pairs(corpus: TableCorpus) -> Iterator[tuple[str, str]]:
     """The pairs of a translation memory. The log counts the texts that are left out."""
     wanted = corpus.source_column, corpus.target_column
     languages, left_out, total, num_pairs = dict[str, None](), Counter[str](), 0, 0
-    for unit in _tmx_units(corpus.path):
+    for unit in _tmx_units(corpus.path, left_out):
         languages |= dict.fromkeys(unit)
         total += 1
         chosen = [find_language(code, unit) for code in wanted]
         if chosen[0] is not None and chosen[1] is not None:
             num_pairs += 1
-            segments = [unit[code][0] for code in chosen if code is not None]
-            left_out["sub"] += sum(segment.num_subflows for segment in segments)
+            source, target = unit[chosen[0]][0], unit[chosen[1]][0]
             if sum(map(len, unit.values())) > len(wanted):
                 fitting = [unit[own] for own in unit if any(find_language(code, [own]) for code in wanted)]
-                texts = {segment.text for variants in fitting for segment in variants}
-                left_out["variants"] += len(texts - {segment.text for segment in segments})
-            yield segments[0].text, segments[1].text
+                left_out["variants"] += len({*chain(*fitting)} - {source, target})
+            yield source, target
     names, others = " and ".join(map(repr, wanted)), total - num_pairs
     if not num_pairs:
         has = f"has {', '.join(languages)}" if languages else "has no text"
@@ -226,21 +224,14 @@ def _tmx_pairs(corpus: TableCorpus) -> Iterator[tuple[str, str]]:
     for count, problem in (
         (others, f"of {total:,} units do not have both {names}, and are skipped"),
         (left_out["variants"], "other texts in these languages are left out: the first with the nearest code is taken"),
-        (left_out["sub"], "texts within codes (<sub>) are left out"),
+        (left_out["sub"], "texts within codes (<sub>), in all languages, are left out"),
     ):
         if count:
             logger.info(f"{corpus.path}: {count:,} {problem}")
 
 
-class _TmxSegment(NamedTuple):
-    """The text of a segment, without its markup."""
-
-    text: str
-    num_subflows: int  # texts within its codes, such as titles of pictures, which are not in `text`
-
-
-def _tmx_units(path: Path) -> Iterator[dict[str, list[_TmxSegment]]]:
-    """The segments of each unit by language code."""
+def _tmx_units(path: Path, left_out: Counter[str]) -> Iterator[dict[str, list[str]]]:
+    """The texts of each unit by language code, without markup; `sub` in codes, such as a title, is counted."""
     from defusedxml.ElementTree import iterparse  # refuses entities, which could expand without limit
 
     with open_bytes(path) as stream:
@@ -253,13 +244,13 @@ def _tmx_units(path: Path) -> Iterator[dict[str, list[_TmxSegment]]]:
             if event == "start" and element.tag == "body":
                 body = element
             elif event == "end" and element.tag == "tu":
-                unit = dict[str, list[_TmxSegment]]()
+                unit = dict[str, list[str]]()
                 for variant in element.findall("tuv[seg]"):
                     segment = variant.find("seg")
                     text = _LOST_SPACE.sub(" ", _text(segment)).replace(_POINT, "").strip()  # of indentation
                     codes = (element for element in segment.iter() if element.tag in _TMX_CODES)
-                    num_subflows = sum(len(code.findall("sub")) for code in codes)
-                    unit.setdefault(_language(variant), []).append(_TmxSegment(text, num_subflows))
+                    left_out["sub"] += sum(len(code.findall("sub")) for code in codes)
+                    unit.setdefault(_language(variant), []).append(text)
                 yield unit
                 body.clear()  # otherwise all units would stay in memory
 
@@ -360,7 +351,7 @@ def _fields(path: Path) -> list[str]:
 
 
 def _languages(path: Path) -> list[str]:
-    codes = chain.from_iterable(islice(_tmx_units(path), _CHUNK_ROWS))
+    codes = chain.from_iterable(islice(_tmx_units(path, Counter()), _CHUNK_ROWS))
     return list(dict.fromkeys(re.split("[-_]", code.lower())[0] for code in codes))  # without regions
 
 
