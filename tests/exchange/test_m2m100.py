@@ -2,6 +2,7 @@
 
 import json
 import logging
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -161,7 +162,7 @@ def finetune(base: Path, run: Path, german: list[str], languages: tuple[str, str
 
 @pytest.mark.parametrize("imported", ["m2m100"], indirect=True)
 def test_after_lora_it_is_an_m2m100_model_again(
-    imported: tuple[str, Path, Path], german: list[str], tmp_path: Path
+    imported: tuple[str, Path, Path], german: list[str], tmp_path: Path, card_code: Any
 ) -> None:
     kind, folder, run = imported
     source, target, other = CODES[kind]
@@ -175,6 +176,28 @@ def test_after_lora_it_is_an_m2m100_model_again(
             generate(each, german[:5], source=source, target=to, num_beams=1) for each in (tmp_path / "out", folder)
         )
         assert translate(tuned, folder, german[:5], source=source, target=to) == found != theirs
+    code, translator = card_code(tmp_path / "out"), load_own_translator(tuned, options={"device": "cpu"}).translator
+    assert [code(text) for text in german[:5]] == [each.text.strip() for each in translator.translate(german[:5])]
+
+
+def test_added_tokens(imported: tuple[str, Path, Path], german: list[str], tmp_path: Path) -> None:
+    """They are words of the vocabulary, which are found before a text is segmented."""
+    kind, original, _ = imported
+    folder = Path(shutil.copytree(original, tmp_path / "folder"))
+    unnamed = transformers.M2M100Config.from_pretrained(folder).vocab_size - 1
+    if kind == "nllb":
+        settings = json.loads((folder / "tokenizer_config.json").read_text())
+        token = {"content": "<medical>", "special": False, "normalized": False}
+        added = settings["added_tokens_decoder"] | {str(unnamed): token}
+        change_json(folder / "tokenizer_config.json", added_tokens_decoder=added)
+    else:
+        of_languages = load_tokenizer(folder).lang_token_to_id  # `save_pretrained` writes them too
+        (folder / "added_tokens.json").write_text(json.dumps(of_languages | {"<medical>": unnamed}))
+    source = import_(folder, tmp_path / "run").tokenizers.source
+    tokenizer, text = load_tokenizer(folder), f"Hund <medical> {german[0]}"
+    tokenizer.src_lang = CODES[kind][0]
+    rows = read_pretrained(folder).source.rows
+    assert [rows[token] for token in source.encode(text)] == tokenizer(text)["input_ids"][1:-1]
 
 
 @pytest.mark.parametrize("imported", ["nllb"], indirect=True)

@@ -80,11 +80,19 @@ def language_tags(tokenizer: Any, settings: TokenizerSettings) -> tuple[str, dic
     return tag, dict(zip(codes, tokenizer.convert_tokens_to_ids(words), strict=True))
 
 
-def added_tokens(tokenizer: Any, tags: Collection[int] = ()) -> dict[str, int]:
-    """Our pieces for the tokens that were added to a vocabulary, with their ids: words that no segmentation divides."""
-    known = getattr(tokenizer, "encoder", ("<s>", "<pad>", "</s>", "<unk>", "<mask>"))
-    added = tokenizer.added_tokens_encoder.items()
-    return {f"{SPACE}{name}": row for name, row in added if name not in known and row not in tags}
+def added_tokens(tokenizer: Any, tags: Collection[str] = ()) -> dict[str, int]:
+    """Our pieces for the tokens that were added to a vocabulary, with their ids; no segmentation divides them.
+
+    NLLB's tokenizer reads the space before such a token as a token of its own, and the others leave it out.
+
+    Args:
+        tags: The pieces of languages, which are not among them.
+    """
+    is_nllb = not hasattr(tokenizer, "encoder")
+    known = ("<s>", "<pad>", "</s>", "<unk>", "<mask>") if is_nllb else tokenizer.encoder
+    added = {name: row for name, row in tokenizer.added_tokens_encoder.items() if name not in known}
+    space = "" if is_nllb else SPACE
+    return {f"{space}{name}": row for name, row in added.items() if f"{SPACE}{name}" not in tags}
 
 
 def is_symbol(subword: str) -> bool:

@@ -38,7 +38,7 @@ def _read_vocabulary(folder: Path, model: Any, tokenizer: Any, tags: dict[str, i
     """The subwords of a tokenizer and its tags; a row of the embeddings that has no name in the files gets one."""
     config, num_rows = model.config, model.config.vocab_size
     ids = tokenizer.encoder if hasattr(tokenizer, "encoder") else tokenizer.get_vocab()
-    added = added_tokens(tokenizer, {*tags.values()})
+    added = added_tokens(tokenizer, tags)
     plain = added | {piece: row for piece, row in ids.items() if row not in {*tags.values(), *added.values()}}
     rows = {row: piece for piece, row in (plain | tags).items()}
     if len(rows) < len(plain) + len(tags) or not 0 <= min(rows) <= max(rows) < num_rows:
