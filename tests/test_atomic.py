@@ -186,6 +186,16 @@ def test_nothing_is_written_into_a_folder_that_has_replaced_the_one_that_was_rea
     assert (moved / "a").read_text() == "same"
 
 
+def test_folders_are_remembered_by_their_full_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for place in ("first", "second"):
+        folder = tmp_path / place / "run"
+        folder.mkdir(parents=True)
+        monkeypatch.chdir(folder.parent)
+        write_text(Path("run/a"), place)
+        remember_folder(Path("run"))
+        assert (folder / "a").read_text() == place
+
+
 @pytest.mark.parametrize("name", ["out", "link", "dangling"])
 def test_an_empty_folder_is_replaced(tmp_path: Path, name: str) -> None:
     (tmp_path / "out").mkdir()

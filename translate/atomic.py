@@ -149,11 +149,11 @@ def explain_write_errors(path: Path) -> Iterator[None]:
 
 def remember_folder(path: Path) -> None:
     """Write into a folder only as long as it is the same one: while a run is used, another may take its place."""
-    _folders[path] = path.stat()
+    _folders[path.absolute()] = path.stat()
 
 
 def _check_same_folders(path: Path) -> None:
-    for folder in filter(_folders.__contains__, path.parents):
+    for folder in filter(_folders.__contains__, path.absolute().parents):
         if not (folder.exists() and os.path.samestat(folder.stat(), _folders[folder])):
             raise RunError(f"{folder}: was moved or replaced after this command had opened it, so nothing is written")
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from translate._version import __version__, package_versions
-from translate.atomic import explain_write_errors, is_temporary, sync, text_bytes, write_text
+from translate.atomic import explain_write_errors, is_temporary, remember_folder, sync, text_bytes, write_text
 from translate.config.data import DataConfig
 from translate.config.languages import list_some
 from translate.config.schema import Config
@@ -137,6 +137,7 @@ def create_run(
     check_holds_no_run(path)
     with explain_write_errors(path):
         run.checkpoints.mkdir(parents=True, exist_ok=True)
+        remember_folder(path)
         for part in run.parts():
             check_inside(part, path)
         run.tokenizer.mkdir(exist_ok=True)
