@@ -177,7 +177,7 @@ def try_settings(
         whole_parts = tuple(part for part in settings.freeze if "." not in part)
         try:
             with torch.random.fork_rng(devices=[]):
-                sizes = model.model_copy(update=layers)
+                sizes = model.model_copy(update={**layers, "max_positions": 64})  # as many as the trial needs
                 tried = Transformer(sizes, source_vocab_size=8, target_vocab_size=8, pad_id=PAD_ID)
                 choose_trained_weights(tried, settings.model_copy(update={"freeze": whole_parts}))
                 tried.to(precision.device).train()
