@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sentences import sentence_cases
 
 pytestmark = pytest.mark.system
 playwright = pytest.importorskip("playwright.sync_api", reason="the extra `browser` is not installed")
@@ -196,6 +197,13 @@ def test_sentences_end_where_they_do(page: Page, text: str, sentences: list[str]
     script = "text => import('/page/words.js').then(({splitSentences}) => splitSentences(text, 'de'))"
     found = page.evaluate(script, text)
     assert [each["text"] for each in found] == [text[each["start"] : each["end"]] for each in found] == sentences
+
+
+def test_the_page_splits_as_the_package(page: Page) -> None:
+    script = """cases => import('/page/words.js').then(({splitSentences}) =>
+        cases.map(([language, sentences]) => splitSentences(sentences.join(""), language).map(({text}) => text)))"""
+    cases = sentence_cases()
+    assert page.evaluate(script, cases) == [[part.strip() for part in sentences] for _, sentences in cases]
 
 
 @pytest.mark.parametrize("code, known", [("deu_Latn", "de-Latn"), ("no-such-code", "und")])

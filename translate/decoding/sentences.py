@@ -1,7 +1,7 @@
 """Where sentences end: after a mark such as a full stop, unless the text shows that the sentence goes on.
 
 The words that decide are data, `sentences.json`: the short forms that Unicode's CLDR lists for a language, and our own.
-The server's page splits text by the same data and the same rules, in `server/page/sentences.js`.
+The server's page splits text by the same data and the same rules, in `server/page/words.js`.
 """
 
 import functools

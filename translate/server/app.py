@@ -22,6 +22,7 @@ from starlette.exceptions import HTTPException as HTTPError
 from translate._version import __version__
 from translate.atomic import text_bytes
 from translate.decoding.output.flags import FLAGS
+from translate.decoding.sentences import DATA
 from translate.errors import InputError, RunError
 from translate.server import compatibility, schema
 from translate.server.batching import Job
@@ -111,6 +112,10 @@ def _add_paths(
     @app.get("/docs", include_in_schema=False)
     async def page(request: Request) -> FileResponse:
         return FileResponse(str(_PAGE / ("docs.html" if request.url.path.endswith("/docs") else "index.html")))
+
+    @app.get("/page/sentences.json", include_in_schema=False)
+    async def words_of_sentences() -> FileResponse:
+        return FileResponse(str(DATA))
 
     @app.post("/translate")
     async def translate(

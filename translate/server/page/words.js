@@ -1,22 +1,69 @@
 // Splits text into sentences, and finds the words in which two texts differ.
 
-// An initial, an ordinal, or an abbreviation: the full stop after it does not end a sentence.
-const NO_END = /(?:^|[\s(.])(?:\p{L}|\d{1,2}|Dr|Prof|Nr|St|Str|Hr|Fr|Mr|Mrs|Ms|bzw|vgl|inkl|ca|Abb|Bd)\.\s+$/u;
+// The words and the rules of the package's own `decoding/sentences.py`, which explains them.
+const { cldr, ours } = await (await fetch(new URL("sentences.json", import.meta.url))).json();
+const QUOTES = "\"'»«”“’‘›‹";
+const CLOSING = `(?:[${QUOTES})\\]}」』）]|[ \\u00a0\\u202f]»(?![\\p{L}\\p{N}_]))*`;
+const WIDE = "。！？｡।॥";
+const MARK = new RegExp(`(?<=[.!?…؟۔։።])${CLOSING}\\s+|(?<=[${WIDE}])(?![${WIDE}])${CLOSING}\\s*`, "gu");
+const OPENING = new RegExp(`^[${QUOTES}„‚(\\[{¿¡#$€£+*–—\\s\\-]*`, "u");
+const BORDER = new RegExp(`[${QUOTES}„‚()\\[\\]{}/–—\\s]`, "u");
+const OPENED = /(?:\{[^{}]{0,80}|<\/?[a-zA-Z][^<>]{0,200})$/u;
+const CLOSED = /^[^{}<>]{0,200}[}>]/u;
+const INITIAL = /^(?:\p{L}|(?![ap]\.m)[a-z](?:\.\p{L})+)$/u;
+const DOTTED = /^\p{L}{1,3}(?:\.\p{L}{1,3})+$/u;
+const ORDINAL = /^(?:(?:\d{1,2}\.)?\d{1,3}|[IVXLC]+)$/u;
+const WORD = /[\p{L}\p{N}_]/u;
+const LONGEST = 24;
+
+/** The words of a language that decide about the full stop after them or before them. */
+function wordsOf(language) {
+  const code = language.split("-")[0];
+  const listed = cldr.short_forms;
+  const entries = (listed[code] ?? [...listed.de, ...listed.en]).flatMap((entry) => entry.split(" "));
+  const plain = entries.map((entry) => entry.replace(/\.$/u, ""));
+  const shortForms = [...ours.short_forms, ...plain.filter((form) => !ours.words.includes(form.toLowerCase()))];
+  const beforeNumbers = [...shortForms, ...ours.before_numbers].map((form) => form.toLowerCase());
+  const hasOrdinals = ours.ordinals.includes(code);
+  return { shortForms: new Set(shortForms), beforeNumbers: new Set(beforeNumbers), hasOrdinals };
+}
+
+function endsSentence(text, markStart, markEnd, { shortForms, beforeNumbers, hasOrdinals }) {
+  const precedesNumbers = (word) => beforeNumbers.has(word.toLowerCase()) || word.endsWith("str");
+  const stop = markStart - 1;
+  const rest = text.slice(markEnd, markEnd + 300);
+  const first = rest.slice(OPENING.exec(rest)[0].length).match(/^[\p{L}\p{M}\p{N}_]+/u)?.[0] ?? " ";
+  if (/^\p{Ll}/u.test(first)) return false;
+  if (OPENED.test(text.slice(Math.max(0, stop - 200), markEnd)) && CLOSED.test(rest)) return false;
+  const last = text.slice(Math.max(0, stop - LONGEST), stop).split(BORDER).at(-1);
+  if (text[stop] !== "." || !last || last.endsWith(".")) return true;
+  if (INITIAL.test(last) || (/^\p{Nd}/u.test(first) && precedesNumbers(last))) return false;
+  const isStarted = ours.starters.includes(first.toLowerCase());
+  if (ORDINAL.test(last)) {
+    const end = stop - last.length;
+    const before = text.slice(Math.max(0, end - LONGEST), end).trimEnd();
+    if (before.endsWith(".") && precedesNumbers(before.slice(0, -1).split(BORDER).at(-1))) return true;
+    return /[\p{L}\p{N},]$/u.test(before) && (isStarted || !hasOrdinals);
+  }
+  const isShort = DOTTED.test(last) || shortForms.has(last) || shortForms.has(last.toLowerCase());
+  return isStarted || !isShort;
+}
 
 /** The sentences of a text: their `text`, `start` and `end`. */
 export function splitSentences(text, language) {
-  const segmenter = new Intl.Segmenter(language, { granularity: "sentence" });
+  const words = wordsOf(language);
   const sentences = [];
   let offset = 0;
   for (const line of text.split("\n")) {
-    let open = null; // a sentence that continues after an abbreviation
-    for (const { segment, index } of segmenter.segment(line)) {
-      open = { start: open?.start ?? offset + index, end: offset + index + segment.length };
-      if (NO_END.test(segment)) continue;
-      sentences.push(open);
-      open = null;
+    let start = 0;
+    for (const { index, 0: mark } of line.matchAll(MARK)) {
+      const end = index + mark.length;
+      if (!WORD.test(line.slice(start, index)) || !WORD.test(line.slice(end))) continue;
+      if (!endsSentence(line, index, end, words)) continue;
+      sentences.push({ start: offset + start, end: offset + end });
+      start = end;
     }
-    if (open) sentences.push(open);
+    sentences.push({ start: offset + start, end: offset + line.length });
     offset += line.length + 1;
   }
   return sentences.map(({ start, end }) => trimmed(text, start, end)).filter((sentence) => sentence.text);
