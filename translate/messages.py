@@ -25,12 +25,8 @@ def escaped(text: str) -> str:
 
 def fill(text: str, first: str, others: str) -> str:
     """Escaped text that is wrapped at the terminal's width, with the indents of its first and its other lines."""
-    return "\n".join(wrap(escaped(text), line_width(), initial_indent=first, subsequent_indent=others))
-
-
-def line_width() -> int:
-    """The terminal's width, or the nearest that is readable."""
-    return max(30, min(120, shutil.get_terminal_size(fallback=(120, 24)).columns))
+    width = max(30, min(120, shutil.get_terminal_size(fallback=(120, 24)).columns))  # the nearest that is readable
+    return "\n".join(wrap(escaped(text), width, initial_indent=first, subsequent_indent=others))
 
 
 def distinct_names(paths: Sequence[Path]) -> list[str]:

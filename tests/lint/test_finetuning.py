@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -53,7 +54,7 @@ def test_a_rate_over_half_of_the_runs_own(tune: Tune, clean_config: Path) -> Non
 def test_the_rate_of_an_imported_run_is_unknown(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
     config = tune()
     imported = config.model_copy(update={"data": config.data.model_copy(update={"train": ()})})
-    monkeypatch.setattr(settings, "read_initial_config", lambda config: imported)
+    monkeypatch.setattr(settings, "open_run", lambda run: SimpleNamespace(config=imported))
     paper = 1 / (config.model.d_model * 4000) ** 0.5
     for rate, is_high in ((0.49 * paper, False), (0.51 * paper, True)):
         found = [*rate_findings(tune(f"training.learning_rate={rate}"))]

@@ -191,12 +191,6 @@ def settings_findings(config: Config, facts: DataFacts) -> Iterator[Finding]:
     yield from rate_findings(config)
 
 
-def read_initial_config(config: Config) -> Config:
-    """The config of the run that a fine-tuning begins from."""
-    assert config.training.initialize_from is not None
-    return open_run(config.training.initialize_from).config
-
-
 def rate_findings(config: Config) -> Iterator[Finding]:
     """Warn of a learning rate at which fine-tuning forgets what the run has learnt.
 
@@ -206,7 +200,7 @@ def rate_findings(config: Config) -> Iterator[Finding]:
     training = config.training
     if training.initialize_from is None or training.lora_rank > 0:
         return
-    base, run = read_initial_config(config), shown_path(training.initialize_from)
+    base, run = open_run(training.initialize_from).config, shown_path(training.initialize_from)
     before, whose = usual_rate(config.model.d_model), "of the paper's schedule for a new model of this width"
     if base.data.train:  # otherwise it was imported, and its rate is unknown
         before, whose = peak_rate(base), f"with which {run} was trained"
