@@ -84,7 +84,7 @@ def test_bytes_then_name_then_folder_are_on_the_disk(tmp_path: Path, monkeypatch
 def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
     left, users = f".translate-{'0' * 32}.tmp", {"run.json.tmp", "tmp"}
     (tmp_path / "checkpoints").mkdir()
-    for name in (left, f"checkpoints/{left}", *users):
+    for name in (left, f"checkpoints/{left}", "checkpoints/.tmpAb12Cd", *users):
         (tmp_path / name).write_text("")
     remove_leftovers(tmp_path)
     assert names(tmp_path) == {"checkpoints", *users} and names(tmp_path / "checkpoints") == set()

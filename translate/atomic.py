@@ -212,7 +212,7 @@ def open_append(path: Path) -> BinaryIO:
 
 def remove_leftovers(folder: Path) -> None:
     """Remove the temporary files in a folder and the folders in it; only for a process that holds the folder's lock."""
-    for pattern in (".translate-*.tmp", "*/.translate-*.tmp"):
+    for pattern in (".translate-*.tmp", "*/.translate-*.tmp", "checkpoints/.tmp??????"):  # of safetensors
         for leftover in filter(Path.is_file, list(folder.glob(pattern))):
             leftover.unlink(missing_ok=True)
 

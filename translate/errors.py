@@ -1,9 +1,11 @@
 """The two ways in which a command fails, which determine the exit code; and the command that installs an extra."""
 
+import contextlib
 import importlib
 import re
 import shlex
 import sys
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
@@ -26,6 +28,21 @@ class InputError(Exception):
 
 class RunError(Exception):
     """Something failed while running (exit code 1): a non-finite loss, a full disk, a damaged checkpoint."""
+
+
+@contextlib.contextmanager
+def as_input_error(problem: str) -> Iterator[None]:
+    """Turn whatever libraries raise in the block into an InputError that begins with the problem, and has the cause."""
+    try:
+        yield
+    except (InputError, RunError):
+        raise
+    except Exception as error:
+        cause = error
+        while isinstance(cause.__cause__, Exception):  # such as that of `generation failed` in `datasets`
+            cause = cause.__cause__
+        reason = f"{type(cause).__name__}: {str(cause).strip()}".partition("\n")[0].removesuffix(": ")
+        raise InputError(f"{problem} ({reason})") from error
 
 
 def install_hint(extra: str) -> str:

@@ -295,9 +295,3 @@ def test_at_every_moment_there_is_an_intact_one(
             break
     assert step >= 5  # it was killed at two moments at least
     assert steps(run).keys() == {"last", "previous"}
-
-
-def test_the_next_save_removes_what_safetensors_left_in_a_killed_process(checkpoints: RunDirectory) -> None:
-    (checkpoints.checkpoints / ".tmpAb12Cd").write_text("half a file")
-    write(checkpoints, 3)
-    assert steps(checkpoints) == {"last": "3"}

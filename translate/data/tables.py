@@ -6,7 +6,6 @@ with `null`. It reads only the Hub, because importing it takes most of a second.
 """
 
 import csv
-import io
 import json
 import logging
 import re
@@ -15,14 +14,15 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from itertools import chain, islice
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal, NamedTuple
 
 from translate.config.data import HubCorpus, TableCorpus, TsvCorpus
 from translate.data.text import PLACEHOLDERS, open_bytes, require_unchanged, stream_lines
-from translate.errors import InputError
+from translate.errors import InputError, as_input_error
 from translate.files import require_file
 from translate.language_codes import find_language
 
@@ -235,11 +235,10 @@ def _tmx_units(path: Path, left_out: Counter[str]) -> Iterator[dict[str, list[st
     from defusedxml.ElementTree import iterparse  # refuses entities, which could expand without limit
 
     with open_bytes(path) as stream:
-        growing = _GrowingReads(stream)
-        events = iterparse(growing, events=("start", "end"))
+        # For each read, expat begins an unfinished tag from its start, so small reads of a long one would take hours.
+        events = iterparse(SimpleNamespace(read=lambda _: stream.read(_READ_BYTES)), events=("start", "end"))
         _, body = next(events)
         for event, element in events:
-            growing.restart()
             element.tag = element.tag.rpartition("}")[2]  # without its namespace
             if event == "start" and element.tag == "body":
                 body = element
@@ -255,21 +254,7 @@ def _tmx_units(path: Path, left_out: Counter[str]) -> Iterator[dict[str, list[st
                 body.clear()  # otherwise all units would stay in memory
 
 
-class _GrowingReads:
-    """Reads twice as much each time until `restart`: for each read, expat begins an unfinished tag from its start."""
-
-    def __init__(self, stream: io.BufferedIOBase) -> None:
-        self._stream = stream
-        self.restart()
-
-    def restart(self) -> None:
-        self._size = 2**16
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        self._size *= 2
-        return self._stream.read(self._size)
-
-
+_READ_BYTES = 2**22
 _TMX_CODES = {"bpt", "ept", "it", "ut", "ph"}  # their text is markup, but that of a placeholder
 _POINT = "\0"  # markup without text, which XML cannot contain; it separates words
 _LOST_SPACE = re.compile(rf"(?<![\s(\[{{]){_POINT}+(?![\s{_POINT}.,;:!?)\]}}]|\Z)")
@@ -402,20 +387,9 @@ def table_name(corpus: Table) -> str:
     return f"{corpus.dataset} ({', '.join(details)})" if details else corpus.dataset
 
 
-@contextmanager
-def _reading(name: str, kind: str) -> Iterator[None]:
-    """Turn whatever the libraries and the network raise into an InputError."""
-    try:
-        yield
-    except InputError:
-        raise
-    except Exception as error:
-        cause = error
-        while isinstance(cause.__cause__, Exception):  # `datasets` wraps it in one that says `generation failed`
-            cause = cause.__cause__
-        reason = f"{type(cause).__name__}: {str(cause).strip()}".partition("\n")[0]
-        source = "a data set of the Hugging Face Hub" if kind == "hub" else kind
-        raise InputError(f"{name}: cannot be read as {source} ({reason})") from error
+def _reading(name: str, kind: str) -> AbstractContextManager[None]:
+    source = "a data set of the Hugging Face Hub" if kind == "hub" else kind
+    return as_input_error(f"{name}: cannot be read as {source}")
 
 
 def _load(corpus: HubCorpus, **options: bool) -> Any:

@@ -76,12 +76,10 @@ class Tokenizer:
         self._is_looked_up = bool(sp.is_control(end))
         self.vocab_size = end if self._is_looked_up else int(sp.get_piece_size())
         """The number of ids, including the special ones."""
-        pad, unk, bos, eos = sp.pad_id(), sp.unk_id(), sp.bos_id(), sp.eos_id()
-        if (pad, unk, bos, eos) != (PAD_ID, UNK_ID, BOS_ID, EOS_ID):
+        ids, needed = (sp.pad_id(), sp.unk_id(), sp.bos_id(), sp.eos_id()), (PAD_ID, UNK_ID, BOS_ID, EOS_ID)
+        if ids != needed:  # `read_tokenizer` gives a user's model ours
             raise InputError(
-                f"{name}: has the special ids pad {pad}, unk {unk}, bos {bos}, eos {eos} (-1: none), but"
-                f" pad {PAD_ID}, unk {UNK_ID}, bos {BOS_ID}, eos {EOS_ID} are needed: train it with"
-                f" spm_train --pad_id={PAD_ID} --unk_id={UNK_ID} --bos_id={BOS_ID} --eos_id={EOS_ID}"
+                f"{name}: has {ids}, not {needed}, as pad, unk, bos and eos; copy it again from its source"
             )
 
     def encode(self, text: str) -> list[int]:
@@ -258,16 +256,23 @@ def read_tokenizer(path: Path) -> Tokenizer:
     content = read_input(path)
     model = parse_model(content, name=str(path))
     spec = model.trainer_spec
-    if (spec.pad_id, spec.unk_id, spec.bos_id, spec.eos_id) != (PAD_ID, UNK_ID, BOS_ID, EOS_ID):
-        names, kinds = (spec.pad_piece, spec.unk_piece, spec.bos_piece, spec.eos_piece), model.SentencePiece
-        others = [piece for piece in model.pieces if piece.piece not in names]
-        special = [kinds(piece=name, type=kinds.UNKNOWN if name == spec.unk_piece else kinds.CONTROL) for name in names]
-        del model.pieces[:]
-        model.pieces.extend([*special, *others])
-        spec.pad_id, spec.unk_id, spec.bos_id, spec.eos_id = PAD_ID, UNK_ID, BOS_ID, EOS_ID
-        spec.vocab_size = len(model.pieces)
-        content = model.SerializeToString(deterministic=True)
-    return Tokenizer(content, name=str(path))
+    if (spec.pad_id, spec.unk_id, spec.bos_id, spec.eos_id) == (PAD_ID, UNK_ID, BOS_ID, EOS_ID):
+        return Tokenizer(content, name=str(path))
+    names = [spec.pad_piece, spec.unk_piece, spec.bos_piece, spec.eos_piece]
+    return with_pieces(model, names, [piece for piece in model.pieces if piece.piece not in names], name=str(path))
+
+
+def with_pieces(model: Any, symbols: Sequence[str], others: Iterable[Any], *, name: str) -> Tokenizer:
+    """A parsed model with other pieces: the names of the special symbols, in the order of our ids, then others."""
+    kinds, spec, others = model.SentencePiece, model.trainer_spec, [*others]
+    del model.pieces[:]
+    for token, symbol in enumerate(symbols):
+        model.pieces.add(piece=symbol, type=kinds.UNKNOWN if token == UNK_ID else kinds.CONTROL)
+    model.pieces.extend(others)
+    spec.pad_piece, spec.unk_piece, spec.bos_piece, spec.eos_piece = symbols
+    spec.pad_id, spec.unk_id, spec.bos_id, spec.eos_id = PAD_ID, UNK_ID, BOS_ID, EOS_ID
+    spec.vocab_size = len(model.pieces)
+    return Tokenizer(model.SerializeToString(deterministic=True), name=name)
 
 
 def parse_model(model_bytes: bytes, *, name: str) -> Any:

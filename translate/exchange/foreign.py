@@ -4,10 +4,10 @@ Our special symbols have the first ids, so the other subwords move. In other too
 segments, and a separate vocabulary gives the ids. Ours does both, so its pieces are put into the order of the ids.
 """
 
-import contextlib
 import fnmatch
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,8 +25,9 @@ from translate.data.tokenizer import (
     Tokenizer,
     Tokenizers,
     parse_model,
+    with_pieces,
 )
-from translate.errors import InputError, RunError
+from translate.errors import InputError, as_input_error
 from translate.exchange.weights import WeightNames
 from translate.files import read_json
 from translate.model import Transformer
@@ -113,16 +114,9 @@ def read_mapping(path: Path) -> dict[str, Any]:
     return read_yaml(path, dotted_keys=True, may_be_pipe=False).values
 
 
-@contextlib.contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """Turn whatever libraries raise while they read a file or folder into an InputError that names it."""
-    try:
-        yield
-    except (InputError, RunError):
-        raise
-    except Exception as error:
-        reason = f"{type(error).__name__}: {error}".strip().removesuffix(":").split("\n")[0]
-        raise InputError(f"{path}: is damaged, or not a model that can be imported: {reason}") from error
+def reading(path: Path) -> AbstractContextManager[None]:
+    """A context that turns whatever libraries raise while they read a file or folder into an InputError."""
+    return as_input_error(f"{path}: is damaged, or not a model that can be imported")
 
 
 def require(name: str, values: Mapping[str, object], allowed: Mapping[str, tuple[object, ...]]) -> None:
@@ -179,20 +173,13 @@ def reorder_sentencepiece(model_bytes: bytes, vocabulary: Vocabulary, *, name: s
     def piece(text: str, kind: int) -> Any:
         return model.SentencePiece(piece=text, score=lowest if kind in (_UNUSED, _TAG) else 0.0, type=kind)
 
-    pieces = [piece(symbol, _UNKNOWN if token == UNK_ID else _CONTROL) for token, symbol in enumerate(names[:4])]
     tags = vocabulary.added | {symbol for symbol in vocabulary.symbols if symbol.startswith(SPACE)}
-    pieces += [own.pop(text, None) or piece(text, _TAG if text in tags else _UNUSED) for text in names[4:]]
+    pieces = [own.pop(text, None) or piece(text, _TAG if text in tags else _UNUSED) for text in names[4:]]
     for text in own.keys() & pruned:
         own[text].type = _UNUSED
     if own or any(used.type == _UNUSED for used in pieces):
         pieces += [piece(END_OF_VOCABULARY, _CONTROL), *own.values()]
-    del model.pieces[:]
-    model.pieces.extend(pieces)
-    spec = model.trainer_spec
-    spec.pad_piece, spec.unk_piece, spec.bos_piece, spec.eos_piece = names[:4]
-    spec.pad_id, spec.unk_id, spec.bos_id, spec.eos_id = PAD_ID, UNK_ID, BOS_ID, EOS_ID
-    spec.vocab_size = len(pieces)
-    return Tokenizer(model.SerializeToString(deterministic=True), name=name)
+    return with_pieces(model, names[:4], pieces, name=name)
 
 
 def describe_sentencepiece(model_bytes: bytes) -> dict[str, object]:

@@ -128,9 +128,6 @@ def write_checkpoint(
         RunError: The checkpoint cannot be written; earlier ones are intact.
     """
     path = run.checkpoint(which)
-    for leftover in run.checkpoints.glob(".tmp??????"):  # unfinished files of safetensors
-        with contextlib.suppress(OSError):
-            leftover.unlink()
     is_newer = False
     with contextlib.suppress(OSError, FileError, SafetensorError, RunError), _open(path) as file:
         old_metadata, _ = split_metadata(path, file.metadata())

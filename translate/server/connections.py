@@ -11,7 +11,7 @@ from typing import Any
 import uvicorn
 from starlette.applications import Starlette
 
-logger = logging.getLogger(__name__)
+_warn_once = functools.cache(logging.getLogger(__name__).warning)
 
 MAX_CONNECTIONS = 1000
 HEADER_SECONDS = 10.0  # the longest time until a request's headers are complete, or without reading any of an answer
@@ -38,7 +38,7 @@ class DrainingServer(uvicorn.Server):
 
         def report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
             if isinstance(error := context.get("exception"), OSError):  # Python 3.11 reports thousands per second
-                _warn(f"{context['message']}: {error.strerror or error}")
+                _warn_once(f"A connection failed: {context['message']}: {error.strerror or error}")
             else:
                 loop.default_exception_handler(context)
 
@@ -66,8 +66,3 @@ class DrainingServer(uvicorn.Server):
             self.num_unanswered = app_state.num_active
             return True
         return await super().on_tick(counter)
-
-
-@functools.cache  # once each
-def _warn(message: str) -> None:
-    logger.warning(f"A connection failed: {message}")
