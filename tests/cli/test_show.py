@@ -46,6 +46,7 @@ def test_masks_and_positions(learnt: Path) -> None:
         "1: Hund → dog",
         "2: Haus → house",
     ]
+    Path("demo").mkdir()  # not the preset
     for what, name in {"demo": "demo", learnt.parent / "learnt.yaml": "learnt", learnt: "run"}.items():
         result = succeed("show", "positions", what, "--length", "9")
         assert in_order(result.stderr, "positions.html: ", name, "rotary")

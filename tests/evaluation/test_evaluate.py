@@ -16,9 +16,10 @@ from translate.decoding import Translation, Translator
 from translate.distributed.process_group import DistributedEnvironment, World
 from translate.errors import InputError, RunError
 from translate.evaluation.evaluate import evaluate, report_folder, write_report
-from translate.evaluation.metrics import SCORES, Interval, Metric, score_translations
+from translate.evaluation.metrics import SCORES, score_translations
 from translate.evaluation.test_sets import choose_test_set, choose_test_sets
 from translate.runs.checksums import check_folder, read_checksums
+from translate.runs.report import Interval, Metric
 
 SOURCES = ["Ein Hund läuft.", "", "Die Straße ist grün.", "Zwei Hunde schlafen.", "Ein Hund schläft im Gras."]
 REFERENCES = ["A dog runs.", "", "The street is green.", "Two dogs sleep.", "A dog sleeps in the grass."]

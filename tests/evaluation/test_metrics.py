@@ -20,12 +20,12 @@ from translate.evaluation.metrics import (
     CONVENTIONS,
     MOST_TER_WORDS,
     SCORES,
-    Metric,
     References,
     read_recorded_scores,
     score_conventions,
     score_translations,
 )
+from translate.runs.report import Metric
 
 REFERENCES = [
     "The dog runs through the snow.",

@@ -100,7 +100,7 @@ def test_without_scores_of_lines_there_is_no_test() -> None:
         ("import sys; sys.exit('no model')", "mine: .* failed with exit code 1: no model"),
         ("import os; os.abort()", "mine: .* was ended by a signal .Abort"),
         ("print('nothing')", "mine: .* printed no number, but: 'nothing"),
-        ("print('score: 0,85')", "printed 'score: 0,85', which should end with a number such as 0.85"),
+        ("print('score: 0,85')", "printed 'score: 0,85', which should end with a number like 0.85"),
         ("print('1\\nnan\\n3')", "printed 'nan'"),
         ("import sys; sys.stdout.buffer.write(bytes(range(128, 256)))", "printed no number"),
     ],

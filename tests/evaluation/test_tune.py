@@ -11,8 +11,8 @@ from translate.data.corpora import ParallelCorpus
 from translate.decoding import Translator
 from translate.errors import InputError
 from translate.evaluation.evaluate import Evaluation
-from translate.evaluation.metrics import Metric
 from translate.evaluation.tune import TunedSettings, tune_decoding
+from translate.runs.report import Metric
 
 EN_DE = Direction("en", "de")
 

@@ -138,7 +138,7 @@ def test_sentences_come_and_go(positions: str, beam_size: int) -> None:
     for _ in range(3):
         walk.step()
     assert walk.cache.lengths.tolist() == [5, 11, 5]
-    assert walk.cache.source_length == 13
+    assert max(walk.cache.source_lengths) == 13
     assert walk.num_compared == 3 * 13 + 5 * 2 + 3 * 3
 
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 from harness import MakeTranslator
 
+from translate.data.corpora import ParallelCorpus
 from translate.decoding import Translator
 from translate.decoding.alignment import merge_units
 from translate.visualize.alignments import align_pairs, alignments_picture
@@ -247,10 +248,10 @@ def pictures(make_translator: MakeTranslator) -> dict[str, Picture]:
             Table("Runs", ["", "a"], [["Steps", "3"]]),
         ], columns=2),
         "embeddings": embeddings_picture(
-            translator, ["Hund"], sources=sources, targets=targets, num_words=5, num_neighbours=2, name="toy"
+            translator, ["Hund"], ParallelCorpus("", sources, targets, 1.0), num_words=5, num_neighbours=2, name="toy"
         ),
         "alignments": alignments_picture(
-            align_pairs(translator, sources, targets, layer=0), first_line=1, how="By 0", error_rates=[], name="toy"
+            align_pairs(translator, sources, targets), first_line=1, how="By 0", name="toy"
         ),
     }  # fmt: skip
 

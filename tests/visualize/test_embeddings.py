@@ -7,6 +7,7 @@ import pytest
 import torch
 from harness import MakeTranslator
 
+from translate.data.corpora import ParallelCorpus
 from translate.data.tokenizer import Tokenizers
 from translate.decoding import Translator
 from translate.errors import InputError
@@ -75,8 +76,8 @@ def test_the_plane_of_points_on_it() -> None:
 
 
 def panels(translator: Translator, words: list[str]) -> list[Any]:
-    texts = {"sources": SOURCES, "targets": TARGETS}
-    return list(embeddings_picture(translator, words, num_words=5, num_neighbours=2, name="toy", **texts).panels)
+    pairs = ParallelCorpus("", SOURCES, TARGETS, 1.0)
+    return list(embeddings_picture(translator, words, pairs, num_words=5, num_neighbours=2, name="toy").panels)
 
 
 def test_a_joint_vocabulary_has_one_map(make_translator: MakeTranslator) -> None:
@@ -114,7 +115,7 @@ def test_vocabularies_apart_have_a_map_each(make_translator: MakeTranslator) -> 
 def test_maps_that_cannot_be_drawn(make_translator: MakeTranslator) -> None:
     settings: Any = {"num_words": 5, "num_neighbours": 2, "name": "toy"}
     with pytest.raises(InputError, match="2 source and target words"):
-        embeddings_picture(make_translator(), [], sources=["Hund"], targets=["dog"], **settings)
+        embeddings_picture(make_translator(), [], ParallelCorpus("", ["Hund"], ["dog"], 1.0), **settings)
     for word, reason in [(" ", "empty: ' '"), ("\u200b", r"empty: '\\u200b'"), ("\udcff", r"not Unicode: '\\udcff'")]:
         with pytest.raises(InputError, match=reason):
             panels(make_translator(), ["Hund", word])

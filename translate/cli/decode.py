@@ -230,9 +230,7 @@ class _Decoding(NamedTuple):
         translator, dependencies = load_for_parts(
             self.load, self.runs, for_all_lines, checkpoint=self.checkpoint, num_lines=source.total or 0
         )
-        decoder = ShardedDecoder(
-            translator, dependencies, self.output_format, output=self.output, alignments=self.alignments
-        )
+        decoder = ShardedDecoder(translator, dependencies, self.output_format, self.output, self.alignments)
         return DecodingJob(decoder, {**dependencies, **by_line}, source.total, requests)
 
     def translate_document(self, document_format: "DocumentFormat | None") -> None:

@@ -125,9 +125,9 @@ def show_positions(
       translate show positions transformer-base --length 100
       translate show positions runs/demo --output positions.png
     """
-    from translate.config.load import load_config
+    from translate.config.load import load_config, names_run
 
-    if Path(config_or_run).is_dir():
+    if names_run(config_or_run):
         run = as_runs(config_or_run)
         config, model, name = run.config, run.load_model(checkpoint).model, escaped(run.path.resolve().name)
     else:
@@ -176,17 +176,9 @@ def show_embeddings(
     from translate.evaluation.test_sets import choose_pairs
     from translate.visualize.embeddings import embeddings_picture
 
-    loaded = load_own_translator(run, checkpoint=checkpoint)
+    translator, name = load_own_translator(run, checkpoint=checkpoint).translator, escaped(run.path.resolve().name)
     pairs = choose_pairs(run.config, source, reference)
-    picture = embeddings_picture(
-        loaded.translator,
-        words or [],
-        sources=pairs.sources,
-        targets=pairs.targets,
-        num_words=number,
-        num_neighbours=neighbours,
-        name=escaped(run.path.resolve().name),
-    )
+    picture = embeddings_picture(translator, words or [], pairs, num_words=number, num_neighbours=neighbours, name=name)
     _save(picture, file)
 
 
@@ -199,12 +191,7 @@ def show_alignments(
     reference: Annotated[Path, Option(metavar="F", help="Its translations.")],
     layer: Annotated[
         int | None,
-        Option(
-            metavar="N",
-            min=-1000,
-            max=999,
-            help="Average the heads of this decoder layer. Default: decoding.alignment_layer.",
-        ),
+        Option(metavar="N", min=-1000, max=999, help="The decoder layer. Default: decoding.alignment_layer."),
     ] = None,
     pharaoh: Annotated[
         Path | None,

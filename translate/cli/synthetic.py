@@ -188,7 +188,8 @@ class _SyntheticCorpus(NamedTuple):
         values = ["kind: json", f"path: {dump_scalar(str(self.corpus.resolve()))}", "source_column: source"]
         values += ["target_column: target", *["source_tag: <bt>"] * is_reversed]
         languages, direction = translator.languages, translator.direction or Direction(UNKNOWN, UNKNOWN)
-        if languages.has_choice or languages.are_named:
+        is_named = any(corpus.source_language or corpus.target_language for corpus in languages.data.train)
+        if languages.has_choice or is_named:
             sides = ("target", "source") if is_reversed else ("source", "target")
             values += [f"{side}_language: {code}" for side, code in zip(sides, direction, strict=True)]
             if direction.source == UNKNOWN:

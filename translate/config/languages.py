@@ -62,11 +62,6 @@ class Languages:
         return len(self.targets) > 1 or (self.tags == "both" and len(self.sources) > 1)
 
     @property
-    def are_named(self) -> bool:
-        """Whether the training corpora name their languages."""
-        return any(corpus.source_language or corpus.target_language for corpus in self.data.train)
-
-    @property
     def only(self) -> Direction | None:
         """The direction of a text that names no language; None: it must name one."""
         with contextlib.suppress(InputError):
@@ -200,13 +195,10 @@ class Languages:
 
 def _find(code: str | None, known: Sequence[str], verb: str) -> str | None:
     """The code as the model spells it."""
-    if code and not re.fullmatch(LANGUAGE_CODE, code):
-        raise InputError(
-            f"{ascii(code):.100} is not the code of a language: the model translates {verb} {list_some(known)}"
-        )
-    found = code and find_language(code, known)
+    found = find_language(code, known) if code and re.fullmatch(LANGUAGE_CODE, code) else None
     if code is not None and not found:
-        raise InputError(f"the model translates {verb} {list_some(known, near=code)}: '{code}' is not one of them")
+        listed = list_some(known, near=code[:64])
+        raise InputError(f"the model translates {verb} {listed}: {ascii(code):.100} is not one of them")
     return found
 
 

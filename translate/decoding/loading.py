@@ -81,7 +81,14 @@ def load_translator(
     )
     own = own.toward(to=to, from_=from_)
     engine = own.engine
-    convert = functools.partial(_load_ctranslate2, own, loaded, checkpoint=checkpoint, token_scores=token_scores)
+
+    def convert() -> CTranslate2Engine:
+        assert isinstance(own.engine, OwnEngine)
+        folder = convert_model(loaded, checkpoint=checkpoint)
+        faster = CTranslate2Engine(own.engine, own.tokenizers, folder, own.config, has_token_scores=token_scores)
+        logger.info(f"Searching with CTranslate2 in {own.config.precision}")
+        return faster
+
     if given.engine == "ctranslate2" or given.precision == "int8":
         engine = convert()
     elif chosen.engine == "ctranslate2":
@@ -94,16 +101,6 @@ def load_translator(
         same = own.config.model_dump(include={"precision", "device", "batch_tokens"})
         back = load_own_translator(reverse, checkpoint=checkpoint, options={**same, "long": "truncate"}).translator
     return LoadedTranslator(own.replace(engine=engine, reverse=back), loaded)
-
-
-def _load_ctranslate2(
-    own: Translator, loaded: LoadedModel, *, checkpoint: Checkpoint, token_scores: bool
-) -> CTranslate2Engine:
-    assert isinstance(own.engine, OwnEngine)
-    folder = convert_model(loaded, checkpoint=checkpoint)
-    faster = CTranslate2Engine(own.engine, own.tokenizers, folder, own.config, has_token_scores=token_scores)
-    logger.info(f"Searching with CTranslate2 in {own.config.precision}")
-    return faster
 
 
 def load_own_translator(

@@ -88,9 +88,7 @@ class ShardedDecoder:
             self.folder.mkdir(exist_ok=True)
             for entry in self.folder.iterdir():
                 if not (is_part(entry) or is_temporary(entry) or (entry.name == "lock" and is_lock_file(entry))):
-                    raise InputError(
-                        f"{entry}: is not a finished part, and this folder is for parts; move it elsewhere"
-                    )
+                    raise InputError(f"{entry}: is not a part, and this folder is for parts; move it elsewhere")
         with hold_lock(self.folder / "lock", busy="is running there: wait for it, stop it, or choose another --output"):
             try:
                 yield

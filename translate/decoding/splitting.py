@@ -51,13 +51,14 @@ def truncate_ids(
 
 
 def split_source(
-    source: str, ids: list[int], tokenizer: Tokenizer, *, limit: int | None, by_sentence: bool, language: str
+    request: Request, ids: list[int], tokenizer: Tokenizer, *, limit: int | None, by_sentence: bool, language: str
 ) -> list[tuple[str, list[int]]]:
     """The pieces of a source with their token ids; most sources are a single piece.
 
     Args:
         limit: The most tokens of a piece; None: pieces may be of any length.
-        by_sentence: Each sentence is a piece, in a source within the limit too.
+        by_sentence: Each sentence is a piece, in a source within the limit too, unless a constraint may be about
+            several: the beginning of the translation, a required phrase, or a term that spans the end of a sentence.
         language: Of the source.
     """
 
@@ -67,9 +68,15 @@ def split_source(
     def count(texts: Sequence[str]) -> list[int]:
         return [len(ids) for ids in encode(texts)]
 
+    source, terminology = request.source, request.terminology
     tag_ids, rest = tokenizer.split_tag(source)  # each piece needs the language token
     rest = rest.lstrip() if tag_ids else rest
     parts = split_sentences(rest, language) if by_sentence else [rest]
+    if request.prefix.strip() or request.required:
+        parts = [rest]
+    elif terminology and len(parts) > 1:
+        terms = [term for part in parts for term in terminology.matches(part)]
+        parts = parts if terms == terminology.matches(rest) else [rest]
     if limit is not None and len(ids) > limit:
         most = max(1, limit - len(tag_ids))
         parts = split_text(parts, max_tokens=most, count_tokens=count, language=language)

@@ -39,7 +39,6 @@ from translate.decoding.request import (
 )
 from translate.decoding.search.beam import Hypothesis
 from translate.decoding.search.settings import build_scoring
-from translate.decoding.sentences import split_sentences
 from translate.decoding.splitting import join_translations, split_source, truncate_ids
 from translate.decoding.translation import Score, Translation
 from translate.errors import InputError
@@ -63,21 +62,6 @@ def check_search(config: DecodingConfig, *, num_layers: int, vocab_size: int) ->
         )
     if (largest := max(map(max, config.forbidden_ids), default=0)) >= vocab_size:
         raise InputError(f"decoding.forbidden_ids: {largest} is not an id: the vocabulary has {vocab_size} subwords")
-
-
-def token_limits(
-    config: DecodingConfig, *, positions: int | None, languages: Languages
-) -> tuple[int | None, int | None]:
-    """The limits of a source and of a given translation, in tokens. A source's language tag counts; end symbols do not.
-
-    Args:
-        positions: The number of positions that the model has; None: no limit.
-    """
-    has_target_tag = languages.tags in ("target", "both")
-    longest = config.max_source_tokens, positions and positions - 1
-    longest_target = config.max_target_tokens, positions and positions - 1 - has_target_tag
-    source, target = (min((n for n in limits if n is not None), default=None) for limits in (longest, longest_target))
-    return source, target
 
 
 class Translator:
@@ -119,8 +103,13 @@ class Translator:
             self._check_reverse(self.direction)
         check_search(config, num_layers=len(self.model.decoder.layers), vocab_size=tokenizers.target.vocab_size)
         self.engine.check(config)
-        positions = self.engine.position_limit
-        self.source_limit, self.target_limit = token_limits(config, positions=positions, languages=self.languages)
+        # The most tokens of a source with its tag, and of a given translation without one. End symbols do not count.
+        positions, has_target_tag = self.engine.position_limit, self.languages.tags in ("target", "both")
+        sources = config.max_source_tokens, positions and positions - 1
+        targets = config.max_target_tokens, positions and positions - 1 - has_target_tag
+        self.source_limit, self.target_limit = (
+            min((most for most in limits if most is not None), default=None) for limits in (sources, targets)
+        )
 
     def _check_reverse(self, there: Direction) -> None:
         """Check that the reverse model, if there is one, translates back."""
@@ -397,8 +386,11 @@ class Translator:
             direction = self.languages.choose(request.to, request.from_, default=self.direction)
             self._check_reverse(direction)
             tag_ids, start_ids = self.tag_ids(direction)
-            most = None if limit is None else limit - len(tag_ids)
-            pieces = self._pieces(request, ids, limit=most, language=direction.source)
+            pieces = [(request.source, ids)]
+            if self.config.long == "split" or limit is None or len(tag_ids + ids) <= limit:  # else it is cut or refused
+                most = None if limit is None else limit - len(tag_ids)
+                how: dict[str, Any] = {"by_sentence": self.splits_sentences, "language": direction.source}
+                pieces = split_source(request, ids, tokenizers.source, limit=most, **how)
             term_ids = encode_terms(tokenizers.target, request.terminology) if request.terminology else {}
             inputs_by_line.append([])
             for number, (text, text_ids) in enumerate(pieces):
@@ -424,24 +416,6 @@ class Translator:
                 )
                 inputs_by_line[-1].append(given)
         return inputs_by_line
-
-    def _pieces(
-        self, request: Request, ids: list[int], *, limit: int | None, language: str
-    ) -> list[tuple[str, list[int]]]:
-        """The pieces of a source with their token ids; see `split_source`.
-
-        A sentence cannot be translated alone if a constraint may be about several: the beginning of the translation, a
-        required phrase, or a term that spans the end of a sentence.
-        """
-        if limit is not None and len(ids) > limit and self.config.long != "split":
-            return [(request.source, ids)]
-        is_free = not (request.prefix.strip() or request.required)
-        if is_free and request.terminology:
-            texts = split_sentences(request.source, language)
-            terms = itertools.chain.from_iterable(map(request.terminology.matches, texts))
-            is_free = list(terms) == request.terminology.matches(request.source)
-        by_sentence, tokenizer = is_free and self.splits_sentences, self.tokenizers.source
-        return split_source(request.source, ids, tokenizer, limit=limit, by_sentence=by_sentence, language=language)
 
     def _translation(self, given: SearchInput, hypotheses: list[Hypothesis]) -> Translation:
         """The translation of an input. If there is a reverse model, it reranks the hypotheses first."""

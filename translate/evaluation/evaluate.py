@@ -1,7 +1,6 @@
 """Translates and scores test sets: the same code for validation during training and for `translate eval`."""
 
 import contextlib
-import dataclasses
 import itertools
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -17,20 +16,19 @@ from translate.config.schema import EvaluationConfig
 from translate.data.corpora import ParallelCorpus
 from translate.decoding import OnFinished, Translation, Translator, count_conditions, ignore_progress
 from translate.decoding.loading import LoadedTranslator
+from translate.decoding.output.flags import FLAGS
 from translate.distributed.process_group import SINGLE_PROCESS, World
 from translate.errors import RunError
-from translate.evaluation.metrics import Metric, References, score_translations
+from translate.evaluation.metrics import References, score_translations
 from translate.evaluation.scorer import Scorer
 from translate.files import FileError, read_json
 from translate.fingerprint import fingerprint
 from translate.runs.checksums import CHECKSUMS, check_inside, write_checksums
 from translate.runs.directory import Checkpoint
 from translate.runs.metadata import describe_moment
+from translate.runs.report import Metric
 
 T = TypeVar("T")
-
-# In a report.
-_CONDITIONS = "lines empty truncated split source_truncated repetitive length_ratio unspellable tagged unmet"
 
 
 class Evaluation(NamedTuple):
@@ -83,18 +81,6 @@ def evaluate(
 def gather_lines(work: Callable[[], list[T]], world: World) -> list[T]:
     """Gather the results for all lines, in their order, from processes that each work on their share."""
     return list(itertools.chain.from_iterable(world.all_gather(world.run_cancellable(work))))
-
-
-@dataclasses.dataclass
-class EvaluationReport:
-    """The content of `report.json`, as far as it is read; see `write_report`."""
-
-    name: str
-    step: int
-    metrics: list[Metric]
-    decoding: dict[str, Any]
-    averaged: list[int] = dataclasses.field(default_factory=list)
-    changed: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
 class ReportedSet(NamedTuple):
@@ -205,7 +191,7 @@ def write_report(
         "step": step,
         **({"averaged": averaged} if averaged else {}),
         "hypotheses": f"sha256:{fingerprint(hypotheses)}",
-        **{f"num_{condition}": counts[condition] for condition in _CONDITIONS.split()},
+        **{f"num_{condition}": counts[condition] for condition in ("lines", *FLAGS)},
         **scores,
         "decoding": settings,
         "versions": package_versions(),

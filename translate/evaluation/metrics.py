@@ -13,6 +13,7 @@ from sacrebleu.metrics.ter import TER
 from translate.bleu import load_bleu
 from translate.config.schema import EvaluationConfig
 from translate.errors import InputError
+from translate.runs.report import Interval, Metric
 
 logger = logging.getLogger(__name__)
 
@@ -60,22 +61,6 @@ SCORES = (
     ScoreRow("chrF++", lambda tokenize, **options: CHRF(word_order=2, **options), "papers"),
 )
 HEADLINES = tuple(score for score in SCORES if score.is_headline)
-
-
-class Interval(NamedTuple):
-    """A 95 % bootstrap interval."""
-
-    low: float
-    high: float
-
-
-class Metric(NamedTuple):
-    """A corpus score."""
-
-    name: str  # such as "BLEU"; "BLEU-lc" is BLEU of lowercased text
-    score: float  # in points, of 100
-    interval: Interval | None
-    signature: str  # with which anyone can compute the same number: sacreBLEU's, or a command and its version
 
 
 def find_score(name: str) -> ScoreRow | None:

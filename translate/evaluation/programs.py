@@ -28,7 +28,8 @@ from translate.children import run_program
 from translate.config.schema import EvaluationConfig
 from translate.data.text import in_one_line
 from translate.errors import InputError, RunError
-from translate.evaluation.metrics import Metric, find_score, score_corpus
+from translate.evaluation.metrics import find_score, score_corpus
+from translate.runs.report import Metric
 
 logger = logging.getLogger(__name__)
 
@@ -120,9 +121,7 @@ class MetricProgram(NamedTuple):
             scores = ProgramScores(float(np.mean(numbers)), numbers)
         if not np.isfinite([scores.score, *scores.of_lines]).all():
             unreadable = [line for line, number in zip(lines, numbers, strict=True) if not math.isfinite(number)]
-            raise RunError(
-                f"{who}: {command[0]} printed {unreadable[-1]!r}, which should end with a number such as 0.85"
-            )
+            raise RunError(f"{who}: {command[0]} printed {unreadable[-1]!r}, which should end with a number like 0.85")
         return scores
 
     @property

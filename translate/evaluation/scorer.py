@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from translate.config.schema import EvaluationConfig
-from translate.evaluation.metrics import Metric, References, list_references, score_conventions, score_translations
+from translate.evaluation.metrics import References, list_references, score_conventions, score_translations
 from translate.evaluation.mistakes import find_mistakes
 from translate.evaluation.programs import MetricProgram, score_with
+from translate.runs.report import Metric
 
 
 @dataclasses.dataclass(frozen=True)

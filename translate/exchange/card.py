@@ -19,14 +19,14 @@ from translate.config.languages import Languages
 from translate.data.tokenizer import BOS_ID, PAD_ID
 from translate.decoding.counterparts import Format, position_limit
 from translate.decoding.engines.ctranslate2 import ctranslate2_search, length_power
-from translate.evaluation.evaluate import EvaluationReport
-from translate.evaluation.metrics import HEADLINES, Metric, decimals, read_recorded_scores
+from translate.evaluation.metrics import HEADLINES, decimals, read_recorded_scores
 from translate.exchange.huggingface import choose_format, special_tags
 from translate.exchange.language_tokenizers import m2m100_vocabulary
 from translate.files import FileError, read_json
 from translate.language_codes import standard_code
 from translate.runs.metadata import describe_moment
 from translate.runs.metrics import read_metrics
+from translate.runs.report import EvaluationReport, Metric
 from translate.runs.run import LoadedModel
 
 logger = logging.getLogger(__name__)

@@ -50,11 +50,6 @@ class DecoderCache(NamedTuple):
     num_seen: Callable[[], Tensor] | None = None  # when all slots are full: the most that any row's hypotheses see
 
     @property
-    def source_length(self) -> int:
-        """Source positions of the longest sentence."""
-        return max(self.source_lengths)
-
-    @property
     def is_full(self) -> bool:
         """Whether there are no free slots for another step."""
         return self.num_slots + self.beam_size > self.past_bias.shape[3]

@@ -129,8 +129,6 @@ class RotaryPositions(_TableOfSines):
     """
 
     def __init__(self, *, head_dim: int) -> None:
-        if head_dim % 2:
-            raise ValueError(f"d_model / num_heads = {head_dim} must be even for rotary positions")
         super().__init__(d_model=head_dim)
 
     def rotary(self, positions: Int[Tensor, "*batch position"]) -> Float[Tensor, "*batch 1 position half 2"]:

@@ -161,7 +161,7 @@ class Decoder(nn.Module):
         past_bias = cache.past_bias[..., : cache.num_slots]
         if bias is not None:
             past_bias = past_bias + bias
-        memory_bias = cache.memory_bias[..., : cache.source_length]
+        memory_bias = cache.memory_bias[..., : max(cache.source_lengths)]
         for layer, layer_cache in zip(self.layers, cache.layers, strict=True):
             assert isinstance(layer, DecoderLayer)
             hidden = layer.step(hidden, layer_cache, past_bias=past_bias, memory_bias=memory_bias, rotary=rotary)
@@ -281,8 +281,5 @@ def record_attention(model: Transformer, *, layer: int) -> Iterator[list[Float[T
             recorded.append(weights)
 
     record.thread = thread = threading.get_ident()  # type: ignore[attr-defined]  # see `MultiHeadAttention._has_hook`
-    handle = decoder_layer.cross_attention.weights_dropout.register_forward_hook(record)
-    try:
+    with decoder_layer.cross_attention.weights_dropout.register_forward_hook(record):
         yield recorded
-    finally:
-        handle.remove()

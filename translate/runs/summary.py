@@ -1,12 +1,11 @@
 """The main facts about a run, read without importing torch: languages, data, size, steps, quality, state."""
 
 import contextlib
-import dataclasses
 import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from safetensors import SafetensorError, safe_open
 
@@ -26,6 +25,7 @@ from translate.runs.metrics import (
     read_metrics,
 )
 from translate.runs.progress import Progress
+from translate.runs.report import EvaluationReport
 from translate.runs.run import SavedRun, open_run
 
 State = Literal["in training", "finished", "can be resumed", "imported", "without a checkpoint to resume"]
@@ -136,27 +136,11 @@ def _count_parameters(file: Path) -> int:
     return sum(map(math.prod, shapes.values()))
 
 
-@dataclasses.dataclass
-class _Score:
-    name: str
-    score: float
-
-
-@dataclasses.dataclass
-class _Report:
-    """The content of `report.json`, as far as it is read here; see `EvaluationReport`."""
-
-    step: int
-    metrics: list[_Score]
-    averaged: list[int] = dataclasses.field(default_factory=list)
-    changed: dict[str, Any] = dataclasses.field(default_factory=dict)
-
-
 def _test_scores(run: RunDirectory, data: DataConfig) -> Iterator[tuple[str, float]]:
     (step, averaged), keys = best_moment(run) or (None, ()), data.keys_by_name()
     for file in sorted(run.evaluation.glob("*/report.json")):
         is_test = keys.get(file.parent.name, "data.test").startswith("data.test")  # also a text given to `eval`
         with contextlib.suppress(InputError):
-            report = read_json(file, _Report)
+            report = read_json(file, EvaluationReport)
             if is_test and (report.step, report.averaged) == (step, [*averaged]) and not report.changed:
                 yield from ((file.parent.name, metric.score) for metric in report.metrics if metric.name == "BLEU")

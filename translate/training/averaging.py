@@ -6,7 +6,7 @@ https://arxiv.org/abs/1803.05407; choices compared for translation: Gao et al. 2
 
 import contextlib
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
@@ -86,10 +86,11 @@ def average_run(
         num_lines = sum(len(pairs.sources) for pairs in test_sets.values())
         share = run.description.multi_sentence_share
 
-        def score() -> list[Validation]:
+        def score() -> dict[str, Validation]:
             with show_progress("Validating", 2 * num_lines, unit="lines") as advance:
                 check = partial(validate, multi_sentence_share=share, on_finished=advance)
-                return [check(loaded.model, loaded.tokenizers, pairs, config) for pairs in test_sets.values()]
+                model, tokenizers = loaded.model, loaded.tokenizers
+                return {name: check(model, tokenizers, pairs, config) for name, pairs in test_sets.items()}
 
         chosen = choose_average(
             files, windows, loaded.model, metric=settings.best_metric, score=score, on_scored=on_scored
@@ -118,7 +119,7 @@ def choose_average(
     model: Transformer,
     *,
     metric: Literal["bleu", "loss"],
-    score: Callable[[], Collection[Validation]],
+    score: Callable[[], Mapping[str, Validation]],
     on_scored: Callable[[ScoredAverage], object],
     world: World = SINGLE_PROCESS,
 ) -> ScoredAverage:
@@ -132,7 +133,7 @@ def choose_average(
     tried: list[ScoredAverage] = []
     for name, checkpoints in {"best": ("best",), **windows}.items():
         steps = load_average(run, checkpoints, model, world=world)
-        tried.append(ScoredAverage(name, checkpoints, steps, mean_validation(score())))
+        tried.append(ScoredAverage(name, checkpoints, steps, mean_validation(score().values())))
         on_scored(tried[-1])
     return max(tried, key=lambda average: average.validation.score(metric))
 

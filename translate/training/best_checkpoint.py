@@ -184,14 +184,9 @@ class BestCheckpoint:
             self.recorder.record(numbers)
             logger.info("".join(describe_validation(numbers, name=scored.name)))
 
+        score, metric = partial(self._score, model, corpora), settings.best_metric
         chosen = choose_average(
-            self.run,
-            windows,
-            model,
-            metric=settings.best_metric,
-            score=lambda: self._score(model, corpora).values(),
-            on_scored=record,
-            world=self.world,
+            self.run, windows, model, metric=metric, score=score, on_scored=record, world=self.world
         )
         if chosen.is_average:
             self.world.run_on_rank_0(lambda: write_average(self.run, chosen.checkpoints, model))

@@ -196,9 +196,3 @@ class AveragedWeights:
         decay = min(self.decay, (1 + step) / (10 + step))
         weights = [parameter.detach() for parameter in model.parameters() if parameter.requires_grad]
         torch._foreach_lerp_(list(self.tensors.values()), weights, 1.0 - decay)
-
-    def copy_from(self, model: nn.Module) -> None:
-        """Set the average to the model's weights."""
-        for name, parameter in model.named_parameters():
-            if name in self.tensors:
-                self.tensors[name].copy_(parameter.detach())

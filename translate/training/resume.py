@@ -38,7 +38,7 @@ from translate.runs.run import SavedRun
 from translate.runs.weights import check_same_tensors, get_parameters
 from translate.training.batch_size import resume_batch_tokens
 from translate.training.best_checkpoint import restore_best
-from translate.training.optimizer import expected_state, learning_rate
+from translate.training.optimizer import AveragedWeights, expected_state, learning_rate
 from translate.training.setup import LOCATIONS
 from translate.training.state import Training
 
@@ -84,10 +84,8 @@ def claim_run(
             return False, False
         found = SavedRun(run.path)
         if imported := found.description.imported:
-            fine_tune = f"fine-tune it with translate train CONFIG training.initialize_from={run.path}"
-            raise InputError(
-                f"{run.path} was imported from {imported.get('source')}, so it has no training to continue; {fine_tune}"
-            )
+            origin = f"{run.path} was imported from {imported.get('source')}, so it has no training to continue"
+            raise InputError(f"{origin}; fine-tune it with translate train CONFIG training.initialize_from={run.path}")
         check_file(run.config, found.checksums.get(run.config.name))
         saved = found.config
         _check_same_settings(saved, resume_batch_tokens(config, saved, place=str(run.path)), place=str(run.path))
@@ -236,7 +234,7 @@ def _restore_last(training: Training) -> bool:
         return has_finished
     if average is not None:
         load_model_state_dict(model, strip_prefix(saved, AVERAGE_PREFIX), world)
-        average.copy_from(model)
+        training.average = AveragedWeights(model, decay=average.decay)
     if training.progress.step > 0:
         load_optimizer_state_dict(model, optimizers, strip_prefix(saved, OPTIMIZER_PREFIX), world)
     load_model_state_dict(model, strip_prefix(saved, WEIGHTS_PREFIX), world)

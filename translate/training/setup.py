@@ -47,9 +47,8 @@ def choose_place(config: Config, world: World) -> torch.device:
     device = world.run_on_all_ranks(lambda: choose_training_device(settings.device, world.environment))
     if settings.threads or world.size > 1:  # otherwise torch chooses
         torch.set_num_threads(settings.threads or threads_per_process(world.environment.local_world_size))
-    facts = flatten_keys(config.model_dump(mode="json")) | describe_environment(
-        settings, device, num_processes=world.size
-    )
+    facts = flatten_keys(config.model_dump(mode="json"))
+    facts |= describe_environment(settings, device, num_processes=world.size)
     may_differ = (*LOCATIONS, "training.threads", "CPU threads")
     same = {key: str(value) for key, value in facts.items() if not key.startswith(may_differ)}
     world.check_same_on_all_ranks(same | {"device": device.type})

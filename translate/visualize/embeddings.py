@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from translate.data.corpora import ParallelCorpus
 from translate.data.tokenizer import SPACE, Tokenizer
 from translate.decoding import Translator
 from translate.errors import InputError
@@ -19,9 +20,8 @@ from translate.visualize.words import character_kinds, find_words
 def embeddings_picture(
     translator: Translator,
     words: Sequence[str],
+    pairs: ParallelCorpus,
     *,
-    sources: Sequence[str],
-    targets: Sequence[str],
     num_words: int,
     num_neighbours: int,
     name: str,
@@ -30,8 +30,7 @@ def embeddings_picture(
 
     Args:
         words: The words whose neighbours are listed, in either language; empty: content words.
-        sources: Source text whose content words are on the map.
-        targets: Target text whose content words are on the map.
+        pairs: The text whose content words are on the map.
         num_words: How many words of each side are on the map.
         num_neighbours: How many neighbours of each word are listed.
 
@@ -43,8 +42,8 @@ def embeddings_picture(
         check_unicode(word, what="a word")
         if not (tokenizers.source.encode(word) or tokenizers.target.encode(word)):
             raise InputError(f"a word is empty: {word!r} has no neighbours")
-    source = content_words(sources, num_words, tokenizers.source)
-    target = content_words(targets, num_words, tokenizers.target)
+    source = content_words(pairs.sources, num_words, tokenizers.source)
+    target = content_words(pairs.targets, num_words, tokenizers.target)
     sides = [  # the group of each word on a map is its language
         ("source", tokenizers.source, model.encoder.embedder, dict.fromkeys(source, "source"), source[:20]),
         ("target", tokenizers.target, model.decoder.embedder, dict.fromkeys(target, "target"), target[:20]),

@@ -46,10 +46,8 @@ def masks_picture(translator: Translator, sources: Sequence[str], targets: Seque
             values = mask[row, 0].float().tolist()
             panels.append(Matrix(f"{row + 1}: {title}", target, target, values, "query", "key", "visible"))
     for row, mask in enumerate(padding_visible(batch.source_ids, pad_id=PAD_ID)[:, 0].float().tolist()):
-        source = translator.tokenizers.source.pieces(batch.source_ids[row].tolist())
-        panels.append(
-            Matrix(f"{row + 1}: source padding mask", ["every query"], source, mask, "query", "key", "visible")
-        )
+        source, title = translator.tokenizers.source.pieces(batch.source_ids[row].tolist()), "source padding mask"
+        panels.append(Matrix(f"{row + 1}: {title}", ["every query"], source, mask, "query", "key", "visible"))
     made = "" if targets else " (decoded)"
     names = [f"{number}: {pair.source_text} → {pair.target_text}{made}" for number, pair in enumerate(pairs, start=1)]
     explanation = (
