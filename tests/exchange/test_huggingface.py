@@ -1,16 +1,18 @@
 """Exports to MarianMT: settings of the search, tokens, and what MarianMT lacks; searches are in test_marian_mt.py."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
-import torch
 from harness import model_to_export, toy_tokenizers
 
 from translate.config.decoding import DecodingConfig
 from translate.config.schema import Config
+from translate.data.tokenizer import Tokenizers
 from translate.errors import RunError
+from translate.exchange import huggingface
 from translate.exchange.card import find_lost_settings
-from translate.exchange.huggingface import check_huggingface, generation_settings, write_huggingface
+from translate.exchange.huggingface import generation_settings, write_huggingface
 
 transformers = pytest.importorskip("transformers", reason="the extra `huggingface` is not installed")
 
@@ -45,17 +47,20 @@ def test_settings_of_the_search(key: str, value: object, written: dict[str, obje
     assert lost == lost_in
 
 
-def test_other_numbers_and_another_tokenizer_fail_the_check(tmp_path: Path) -> None:
+def test_other_numbers_and_another_tokenizer_fail_the_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     options = {"tie_embeddings": "none", "vocabulary": "separate", "scale_embeddings": False, "output_bias": True}
     model, tokenizers = model_to_export(**options)
-    write_huggingface(model, tokenizers, Config.model_construct(model=model.config), tmp_path)
-    weight = model.decoder.layers[1].get_parameter("self_attention.input_projection.weight")
-    with torch.no_grad():
-        weight[5, 7] += 1.0
-    with pytest.raises(RunError, match=r"its logits differ by up to .*0\.0001 is allowed"):
-        check_huggingface(tmp_path, model, tokenizers)
-    with torch.no_grad():
-        weight[5, 7] -= 1.0
-    (tmp_path / "source.spm").write_bytes(tokenizers.target.model_bytes)
+    config, write_right = Config.model_construct(model=model.config), huggingface.write_marian_tokenizer
+    weights = huggingface.marian_mt_weights(model)
+    weights["model.decoder.layers.1.self_attn.q_proj.weight"][5, 7] += 1.0
+    with monkeypatch.context() as patch, pytest.raises(RunError, match=r"its logits differ by .*0\.0001 is allowed"):
+        patch.setattr(huggingface, "marian_mt_weights", lambda model: weights)
+        write_huggingface(model, tokenizers, config, tmp_path)
+
+    def write_wrong(tokenizers: Tokenizers, config: Config, directory: Path, **options: Any) -> None:
+        write_right(tokenizers, config, directory, **options)
+        (directory / "source.spm").write_bytes(tokenizers.target.model_bytes)
+
+    monkeypatch.setattr(huggingface, "write_marian_tokenizer", write_wrong)
     with pytest.raises(RunError, match="the exported tokenizer gives"):
-        check_huggingface(tmp_path, model, tokenizers)
+        write_huggingface(model, tokenizers, config, tmp_path)

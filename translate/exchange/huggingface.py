@@ -143,7 +143,10 @@ def write_huggingface(model: Transformer, tokenizers: Tokenizers, config: Config
     if vocabulary is None or not write_tokenizer(vocabulary, tokenizers.source, config, directory):
         names = () if vocabulary is None else vocabulary.subwords
         write_marian_tokenizer(tokenizers, config, directory, limit=limit, names=names)
-    check_huggingface(directory, model, tokenizers, vocabulary)
+    written = exported_class.from_pretrained(directory, local_files_only=True).eval()
+    ours = [Vocabulary(side.all_pieces, UNK_ID, EOS_ID, start=BOS_ID, pad=PAD_ID) for side in tokenizers[:2]]
+    vocabularies = ours if vocabulary is None else [vocabulary] * 2
+    check_transformers(written, load_tokenizer(directory), "exported", vocabularies, model, tokenizers)
 
 
 def write_marian_tokenizer(
@@ -187,21 +190,6 @@ def special_tags(tokenizers: Tokenizers, languages: Languages) -> dict[str, int]
     ids = [] if tokenizers.vocabulary == "separate" else sorted(tokenizers.target.tag_tokens(languages.every_tag))
     pieces = zip(tokenizers.target.pieces(ids), ids, strict=True)
     return {piece: token for piece, token in pieces if piece.startswith(SPACE)}
-
-
-def check_huggingface(
-    directory: Path, model: Transformer, tokenizers: Tokenizers, vocabulary: Vocabulary | None = None
-) -> None:
-    """Run the written model and ours on the same sentences; raises the errors of `check_transformers`.
-
-    Args:
-        vocabulary: The vocabulary of the written model if that is an M2M100 model.
-    """
-    exported_class = model_class(choose_format(model.config, vocabulary))
-    exported = exported_class.from_pretrained(directory, local_files_only=True).eval()
-    ours = [Vocabulary(side.all_pieces, UNK_ID, EOS_ID, start=BOS_ID, pad=PAD_ID) for side in tokenizers[:2]]
-    vocabularies = ours if vocabulary is None else [vocabulary] * 2
-    check_transformers(exported, load_tokenizer(directory), "exported", vocabularies, model, tokenizers)
 
 
 def model_class(of: Format) -> Any:

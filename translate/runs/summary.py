@@ -67,6 +67,8 @@ def summarize_run(run: SavedRun | Path) -> RunSummary:
     files, config, description, records = run.files, run.config, run.description, read_metrics(run.files)
     best = best_checkpoint_record(files, records, config.training.best_metric) or {}
     step, progress = int(max((record["step"] for record in records), default=0)), _read_progress(files)
+    origin = description.initialized_from
+    base = Path(os.path.normpath(run.path / str(origin.get("run"))))
     minutes = records[-1]["minutes_so_far"] if records else 0.0
     logged = max((record["step"] for record in records if record["kind"] == "train"), default=0)
     if progress is not None and progress.step > logged:
@@ -90,7 +92,7 @@ def summarize_run(run: SavedRun | Path) -> RunSummary:
         step=step,
         max_steps=None if description.imported else config.training.max_steps,
         minutes=minutes,
-        base=_describe_base(run),
+        base=f"{shown_path(base)}, step {origin.get('step')}" if origin else None,
         best_bleu=best.get("BLEU"),
         best_step=int(best["step"]) if best else None,
         best_averaged=averaged_steps(best),
@@ -102,12 +104,6 @@ def summarize_run(run: SavedRun | Path) -> RunSummary:
         command=description.command,
         state=state,
     )
-
-
-def _describe_base(run: SavedRun) -> str | None:
-    origin = run.description.initialized_from
-    path = os.path.normpath(run.path / str(origin.get("run")))
-    return f"{shown_path(Path(path))}, step {origin.get('step')}" if origin else None
 
 
 def _read_progress(run: RunDirectory) -> Progress | None:
