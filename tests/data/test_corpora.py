@@ -36,7 +36,7 @@ def write(path: Path, data: bytes) -> Path:
 def test_text_corpus(tmp_path: Path) -> None:
     source, target = write(tmp_path / "a.de", b"eins\nzwei\n"), write(tmp_path / "a.en", b"one\ntwo")
     corpus = read_corpus(TextCorpus(source=source, target=target, weight=2.5), key="data.train.0")
-    assert corpus == (f"{source}, {target}", ["eins", "zwei"], ["one", "two"], 2.5, None, None, None, None)
+    assert corpus == (f"{source}, {target}", ["eins", "zwei"], ["one", "two"], 2.5, None, None, None, None, ())
 
 
 def test_a_lost_line_is_located(tmp_path: Path) -> None:

@@ -6,13 +6,14 @@ from pathlib import Path
 import translate
 
 UNSAFE = re.compile(
-    r"(?<!allow_)pickl|torch\.(load|save|hub)\b|joblib|dill\b|marshal|shelve|np\.load\b(?!\(.*allow_pickle=False)|yaml\.(unsafe_|full_)?load(_all)?\("
+    r"(?<!allow_)pickl|torch\.(save|hub)\b|torch\.load\b(?!\(.*weights_only=True)|joblib|dill\b|marshal|shelve|np\.load\b(?!\(.*allow_pickle=False)|yaml\.(unsafe_|full_)?load(_all)?\("
     r"|\b(?<!\.)(eval|exec)\(|trust_remote_code\s*=\s*True"
 )
 
 
 UNSAFE_LINES = """
 state = torch.load(path)
+state = torch.load(path, weights_only=False)
 import pickle
 from cloudpickle import loads
 value = eval(text)

@@ -200,7 +200,6 @@ def test_an_evaluation(whole_run: RunDirectory) -> None:
     assert states() == {"report.json": "ok", "hypotheses.txt": "ok"}
     hypotheses.write_text("A cat.\n")
     assert states() == {"report.json": "ok", "hypotheses.txt": "DAMAGED"}
-    assert "translate eval" in report_on(whole_run, "evaluation/news/hypotheses.txt").detail
     hypotheses.unlink()
     assert states() == {"report.json": "ok", "hypotheses.txt": "MISSING"}
 
