@@ -35,10 +35,7 @@ def picture_command(name: str) -> Decorator:
     formats = "a page (.html) or a figure (.png or .svg)"
     output = Option("--output", "-o", metavar="FILE", help=f"Write {formats} to this file. Default: {name}.html.")
     dpi = Option(metavar="N", min=30, max=600, help="Dots per inch of a PNG. Default: 160.")
-    options = {
-        "output": Annotated[Path | None, output],
-        "dpi": Annotated[int | None, dpi],
-    }
+    options = {"output": Annotated[Path | None, output], "dpi": Annotated[int | None, dpi]}
 
     def choose_file(_: object, dpi: int | None = None, output: Path | None = None) -> "PictureFile":
         from translate.visualize.page import choose_picture_file

@@ -18,6 +18,7 @@ Minutes = Annotated[
     Annotated[float, Field(gt=0.0, le=1_000_000)] | None,
     expecting("should be above 0, and at most 1000000; null: never"),
 ]
+BleuTokenizer = Literal["13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "flores101", "flores200", "none"]
 _FREEZE = r"^(embeddings|(encoder|decoder)(\.[0-9]{1,4}(-[0-9]{1,4})?)?)$"
 
 
@@ -296,9 +297,7 @@ class TrainingConfig(Section):
 class EvaluationConfig(Section):
     """How translations are scored."""
 
-    bleu_tokenizer: Literal["13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "flores101", "flores200", "none"] = (
-        "13a"
-    )
+    bleu_tokenizer: BleuTokenizer = "13a"
     """SacreBLEU's tokenizer; published scores of European languages use 13a, and those of NLLB flores200 (spBLEU)."""
     programs: dict[Annotated[str, Field(pattern=r"^[\w.+-]+$")], str] = {}
     """Commands of programs that score files, by name, such as `comet: comet-score -s {source} -t {hypothesis} -r
