@@ -181,7 +181,7 @@ def test_other_special_ids_become_ours(tmp_path: Path, german: list[str], ids: d
 
 def test_models_that_do_not_serve(tmp_path: Path, german: list[str]) -> None:
     model = spm_train(tmp_path, german)
-    with pytest.raises(InputError, match=r"^x\.model: has \(-1, 0, 1, 2\), not \(0, 1, 2, 3\), as pad,"):
+    with pytest.raises(InputError, match=r"^x\.model: has the special ids \(-1, 0, 1, 2\), not \(0, 1, 2, 3\);"):
         Tokenizer(model.read_bytes(), name="x.model")
     suffix = spm_train(tmp_path, german, treat_whitespace_as_suffix=True)
     with pytest.raises(InputError, match=f"^{suffix}: .*--treat_whitespace_as_suffix"):

@@ -78,9 +78,7 @@ class Tokenizer:
         """The number of ids, including the special ones."""
         ids, needed = (sp.pad_id(), sp.unk_id(), sp.bos_id(), sp.eos_id()), (PAD_ID, UNK_ID, BOS_ID, EOS_ID)
         if ids != needed:  # `read_tokenizer` gives a user's model ours
-            raise InputError(
-                f"{name}: has {ids}, not {needed}, as pad, unk, bos and eos; copy it again from its source"
-            )
+            raise InputError(f"{name}: has the special ids {ids}, not {needed}; copy it again from its source")
 
     def encode(self, text: str) -> list[int]:
         """The ids of one sentence; a sentence of white space has none. See `encode_lines`."""
