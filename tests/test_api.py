@@ -112,7 +112,7 @@ def test_a_program_that_logs_by_itself_decides_what_is_printed(
     torch.set_num_threads(3)
     translate.train(CONFIG, run=tmp_path / "run", overrides=QUICK | {"training.max_steps": 1, "training.threads": 1})
     assert capsys.readouterr().out == "" and torch.get_num_threads() == 3
-    ended = sum(record.getMessage().startswith("Training ended after 1 step") for record in caplog.records)
+    ended = sum(record.getMessage().startswith("Training ended after 1 step;") for record in caplog.records)
     assert ended == (1 if level < logging.WARNING else 0)
 
 

@@ -199,7 +199,7 @@ DIVERGING = ("training.schedule=noam", "training.learning_rate=100")
         ((), [], "translate eval"),
         (DIVERGING, [6, 12, 12], "train again"),  # the last one when training ends
         ((*DIVERGING, "training.warmup_steps=10"), [12, 12], "train again"),
-        ((*DIVERGING, "training.warmup_steps=20"), [12, 12], "train again"),
+        ((*DIVERGING, "training.warmup_steps=20"), [], "translate eval"),
         ((*DIVERGING, "data.validation=null"), [12], "train again"),
     ],
     ids=["learns", "diverges", "in the warm-up it does not count", "ends in the warm-up", "not validated"],
@@ -214,19 +214,29 @@ def test_whoever_is_worse_than_guessing_is_told(
     ]
     assert said[-1].startswith(f"Next: {following}")
     assert summarize_run(tmp_path / "run").warning == (told or [""])[-1]
-    assert all("training.learning_rate (now 100)" in line for line in told)
+    assert ["training.learning_rate (now 100)" in line for line in told] == [False] * (len(steps) - 1) + [True] * bool(
+        steps
+    )
+    assert len({*told}) == len(told)
 
 
-@pytest.mark.parametrize("worst", [float("nan"), float("inf")])
+@pytest.mark.parametrize(
+    "metric, worst, words",
+    [("loss", "nan", "not a number"), ("bleu", "nan", "not a number"), ("loss", "inf", "inf, above")],
+)
 def test_a_loss_that_is_not_finite_is_the_worst(
-    digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, worst: float
+    digits: Digits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, metric: str, worst: str, words: str
 ) -> None:
     """The best checkpoint is a later one, also if the run is continued in between."""
     original = best_checkpoint.validate
-    monkeypatch.setattr(best_checkpoint, "validate", lambda *args, **kw: original(*args, **kw)._replace(loss=worst))
-    run_training(digits("training.best_metric=loss", "training.max_steps=6"), tmp_path / "run")
+    settings, loss = (f"training.best_metric={metric}", "training.warmup_steps=9"), float(worst)
+    monkeypatch.setattr(best_checkpoint, "validate", lambda *args, **kw: original(*args, **kw)._replace(loss=loss))
+    said = run_training(digits(*settings, "training.max_steps=6"), tmp_path / "run")
+    assert sum(f"at step 6 is {words}" in line for line in said) == 2, "in the warm-up too, and in the end"
+    assert any(f"loss {worst}, ppl {'nan' if worst == 'nan' else '1e+304'}" in line for line in said)
     monkeypatch.setattr(best_checkpoint, "validate", original)
-    said = run_training(digits("training.best_metric=loss"), tmp_path / "run", resume=True)
+    said = run_training(digits(*settings), tmp_path / "run", resume=True)
     assert state_of(tmp_path / "run").best_step == "12"
-    assert any(f"at step 6 is {worst}, above" in line for line in said), "it is told again in the end"
+    assert not any("worse than guessing" in line for line in said), "the last validation decides"
+    assert summarize_run(tmp_path / "run").warning == ""
     assert said[-1].startswith("Next: translate eval")

@@ -64,22 +64,30 @@ def flag_guessing(loss: float, vocab_size: int) -> dict[str, float]:
     return {} if loss <= guessing else {"guessing_loss": guessing}
 
 
-def describe_guessing(records: Sequence[Record], settings: TrainingConfig) -> str:
-    """Describe the last validation that was worse than guessing after the warm-up, and a remedy; empty: none was.
+def describe_guessing(record: Record, settings: TrainingConfig) -> str:
+    """Describe a record that is worse than guessing; empty: it is not, or it is from the warm-up and still finite."""
+    loss: float = record["nll"] if "nll" in record else record.get("loss", math.nan)
+    is_early = record["step"] < max(1, settings.warmup_steps) and math.isfinite(loss)
+    if is_early or "guessing_loss" not in record:
+        return ""
+    found = "not a number" if math.isnan(loss) else f"{loss:,.3f}, above {record['guessing_loss']:.3f}"
+    return f"The model is worse than guessing: its loss at step {record['step']:,.0f} is {found}"
 
-    Without validations the log entries count, and without a complete warm-up the last step.
+
+def advise_guessing(records: Sequence[Record], settings: TrainingConfig) -> str:
+    """Describe the last validation if it is worse than guessing, and a remedy; otherwise empty.
+
+    Without validations the last log entry counts.
     """
-    since = min(settings.warmup_steps, settings.max_steps)
-    kind = "validation" if any(record["kind"] == "validation" for record in records) else "train"
-    for record in reversed(records):
-        if record["kind"] == kind and "guessing_loss" in record and record["step"] >= max(1, since):
-            loss, guessing = record.get("nll", record.get("loss", math.nan)), record["guessing_loss"]
-            return (
-                f"The model was worse than guessing: its loss at step {record['step']:,.0f} is {loss:,.3f}, above"
-                f" {guessing:.3f}. Lower training.learning_rate (now {settings.learning_rate:g}), raise"
-                f" training.warmup_steps (now {settings.warmup_steps:,}) or set training.max_gradient_norm=1.0"
-            )
-    return ""
+    last = {record["kind"]: record for record in records}
+    record = last.get("validation", last.get("train"))
+    if not (record and (described := describe_guessing(record, settings))):
+        return ""
+    clipping = "set training.max_gradient_norm=1.0, " if settings.max_gradient_norm is None else ""
+    return (
+        f"{described}. Try to {clipping}lower training.learning_rate (now {settings.learning_rate:g}) or raise"
+        f" training.warmup_steps (now {settings.warmup_steps:,})"
+    )
 
 
 def read_recorded(run: RunDirectory) -> bytes:
@@ -135,6 +143,10 @@ def best_record(records: Sequence[Record], metric: Literal["bleu", "loss"]) -> R
     """The first validation with the best score, by the metric that the config calls `best_metric`."""
     key, sign = ("BLEU", 1) if metric == "bleu" else ("nll", -1)
     validations = [
-        record for record in records if record["kind"] == "validation" and math.isfinite(record.get(key, math.nan))
+        record
+        for record in records
+        if record["kind"] == "validation"
+        and math.isfinite(record.get(key, math.nan))
+        and not math.isnan(record.get("nll", 0.0))
     ]
     return max(validations, key=lambda record: sign * record[key], default=None)

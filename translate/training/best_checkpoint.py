@@ -148,7 +148,7 @@ class BestCheckpoint:
         scores, rest = describe_validation(record, is_best=is_best)
         logger.info(f"{scores}{rest}", extra={"bold": scores})
         self._log_parts(parts)
-        if described := describe_guessing([record], self.settings):
+        if described := describe_guessing(record, self.settings):
             logger.warning(described)
         if num_cut := record["num_truncated"]:
             logger.info(f"  {num_cut:,} of {len(translations):,} translations were cut at their maximum length")

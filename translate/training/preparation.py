@@ -180,9 +180,7 @@ def measure_multi_sentence_share(config: Config, batches: Batches, resumed: Save
         return resumed.description.multi_sentence_share
     sources, (language, *others) = batches.sample_sources(_SAMPLED_SOURCES), Languages(config.data).sources
     counts = [len(split_sentences(source.strip(), UNKNOWN if others else language)) for source in sources]
-    share = round(sum(count > 1 for count in counts) / max(1, len(counts)), 4)
-    logger.info(f"{share:.1%} of the training sources have more than one sentence")
-    return share
+    return round(sum(count > 1 for count in counts) / max(1, len(counts)), 4)
 
 
 def make_tokenizers(config: Config, corpora: Corpora, *, cache: DataCache | None = None) -> Tokenizers:

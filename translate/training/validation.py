@@ -44,9 +44,9 @@ class Validation(NamedTuple):
 
     def score(self, metric: Literal["bleu", "loss"]) -> float:
         """The number that chooses the best checkpoint; more is better."""
-        if metric == "bleu":
-            return self.evaluation.score("BLEU")
-        return -math.inf if math.isnan(self.loss) else -self.loss
+        if math.isnan(self.loss):
+            return -math.inf
+        return self.evaluation.score("BLEU") if metric == "bleu" else -self.loss
 
     def to_record(self, kind: str, *, step: int) -> dict[str, Any]:
         """The numbers as `metrics.jsonl` keeps them, with the current step."""
@@ -55,7 +55,7 @@ class Validation(NamedTuple):
             "step": step,
             "loss": self.loss,
             **flag_guessing(self.loss, self.vocab_size),
-            "perplexity": math.exp(min(700.0, self.loss)),
+            "perplexity": math.exp(min(self.loss, 700.0)),
             **{score.key: self.evaluation.score(score.name) for score in SCORES if score.effort == "quick"},
             "num_truncated": count_conditions(self.evaluation.translations)["truncated"],
             "seconds": round(self.seconds, 3),

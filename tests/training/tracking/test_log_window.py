@@ -36,6 +36,8 @@ def test_the_numbers_by_hand() -> None:
     nll = pytest.approx(by_hand / 105 / 3)
     numbers = {"loss": by_hand / 105, "nll": nll, "perplexity": math.exp(700.0), "gradient_norm": norm}
     assert numbers.items() <= window.numbers().items()
+    window.add(results()[0]._replace(nll=torch.tensor(math.nan, dtype=torch.float64)))
+    assert math.isnan(window.numbers()["perplexity"])
 
 
 @pytest.mark.parametrize("field", StepResult._fields)

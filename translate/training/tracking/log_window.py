@@ -67,7 +67,7 @@ class LogWindow:
         return {
             "loss": totals["loss"] / totals["tokens"],  # in nats per target token
             "nll": nll,  # without label smoothing
-            "perplexity": math.exp(min(700.0, nll)),
+            "perplexity": math.exp(min(nll, 700.0)),
             "gradient_norm": totals["gradient_norm"] / totals["steps"],  # before clipping
             "target_tokens_per_second": self.tokens_per_second,
             "waiting": round(self._waited / self._seconds, 4),  # the share of the time spent waiting for batches
