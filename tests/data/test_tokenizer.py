@@ -113,9 +113,10 @@ def test_max_training_lines_are_evenly_spaced(monkeypatch: pytest.MonkeyPatch, g
         return train_tokenizer(german, settings())
 
     monkeypatch.setattr("translate.data.tokenizer.train_tokenizer", train)
-    source, target = [f"s{number}" for number in range(7)], [f"t{number}" for number in range(3)]
-    prepare_tokenizers(settings(max_training_lines=3), source, target)
-    prepare_tokenizers(settings(max_training_lines=3, vocabulary="separate"), source, target)
+    source, target = [f"s{number}" for number in range(7)], ["t" * MAX_CHARACTERS, "t1", "t2"]
+    given = source, [f"{target[0]} and more", *target[1:]]  # which is left out of training
+    prepare_tokenizers(settings(max_training_lines=3), *given)
+    prepare_tokenizers(settings(max_training_lines=3, vocabulary="separate"), *given)
     # By hand: floor(0 · 7/3), floor(1 · 7/3), floor(2 · 7/3)
     assert trained_on == [["s0", "s2", "s4", *target], ["s0", "s2", "s4"], target]
 

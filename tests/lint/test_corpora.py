@@ -6,6 +6,7 @@ import pytest
 
 from translate.config.data import TextCorpus
 from translate.data.corpora import ParallelCorpus
+from translate.data.tokenizer import MAX_CHARACTERS
 from translate.lint.corpora import (
     Survey,
     find_boilerplate,
@@ -142,6 +143,8 @@ def test_a_sample_is_runs_of_neighbours() -> None:
     assert sample.numbers.tolist() == [*range(500), *range(4750, 5250), *range(9500, 10_000)]
     few = ParallelCorpus("any", lines[:1500], lines[:1500], 1.0)
     assert take_sample(few, max_pairs=1500).numbers.tolist() == [*range(1500)]
+    long = ParallelCorpus("any", ["x" * MAX_CHARACTERS + "y"], ["z"], 1.0)
+    assert take_sample(long, max_pairs=1).sources == ["x" * MAX_CHARACTERS], "the rest is not segmented"
 
 
 @pytest.mark.parametrize(

@@ -322,7 +322,8 @@ def prepare_tokenizers(
         lines = chain.from_iterable(SpacedText(text, min(len(text), config.max_training_lines)) for text in texts)
         text_name = "the training text" if side == "joint" else f"the {side} side of the training text"
         with show_progress("Training the tokenizer"):
-            models.append(train_tokenizer(lines, config, text_name=text_name))
+            # A longer line is over any limit, so its pair is left out, and all of it would take long.
+            models.append(train_tokenizer((line[:MAX_CHARACTERS] for line in lines), config, text_name=text_name))
         if cache is not None:
             cache.make(name, methodcaller("write", models[-1].model_bytes))
     return Tokenizers(models[0], models[-1], config.vocabulary)

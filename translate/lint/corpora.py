@@ -12,6 +12,7 @@ import numpy as np
 from translate.config.data import Corpus
 from translate.data.corpora import ParallelCorpus, read_corpus
 from translate.data.filtering import find_new, hash_lines, hash_pairs
+from translate.data.tokenizer import MAX_CHARACTERS
 from translate.lint import misalignment
 from translate.lint.findings import KINDS, Finding, Location, Severity, Suspects, Unit
 from translate.lint.languages import KnownLanguage
@@ -74,13 +75,16 @@ def survey_corpus(key: str, corpus: ParallelCorpus, settings: Corpus) -> Survey:
 
 
 def take_sample(corpus: ParallelCorpus, *, max_pairs: int) -> Sample:
-    """At most `max_pairs` pairs: all, or evenly spaced runs of 500 neighbours, from the beginning to the end."""
+    """At most `max_pairs` pairs: all, or evenly spaced runs of 500 neighbours, from the beginning to the end.
+
+    Of a line of millions of characters only the part is taken that is segmented.
+    """
     starts, size = np.zeros(1, dtype=np.int64), len(corpus.sources)
     if size > max_pairs:
         size = min(_RUN_PAIRS, max_pairs)
         starts = np.linspace(0, len(corpus.sources) - size, max_pairs // size).astype(np.int64)
     runs = [slice(start, start + size) for start in starts.tolist()]
-    sides = ([line for run in runs for line in side[run]] for side in (corpus.sources, corpus.targets))
+    sides = ([line[:MAX_CHARACTERS] for run in runs for line in side[run]] for side in (corpus.sources, corpus.targets))
     return Sample((starts[:, None] + np.arange(size)).ravel(), *sides)
 
 
