@@ -1,6 +1,7 @@
 """Files appear whole or not at all, whatever happens to the disk or the process meanwhile."""
 
 import os
+import shutil
 from pathlib import Path
 from uuid import UUID
 
@@ -14,13 +15,14 @@ from translate.atomic import (
     check_new_folder,
     open_append,
     open_output,
-    remember_folder,
     remove_leftovers,
     remove_own_temporaries,
     temporary_beside,
     write_text,
 )
 from translate.errors import RunError
+from translate.files import protect_inputs, remember_folder
+from translate.runs.lock import hold_lock
 
 
 def names(directory: Path) -> set[str]:
@@ -171,29 +173,43 @@ def test_a_new_file_replaces_nothing_that_comes_meanwhile(tmp_path: Path, name: 
 def test_nothing_is_written_into_a_folder_that_has_replaced_the_one_that_was_read(tmp_path: Path) -> None:
     run, moved = tmp_path / "run", tmp_path / "moved"
     run.mkdir()
-    remember_folder(run)
-    write_text(run / "a", "same")
-    run.rename(moved)
-    for _ in range(2):  # first there is none of that name
-        with pytest.raises(RunError, match=f"^{run}: .*moved"):
-            write_text(run / "a", "other")
-        with pytest.raises(RunError, match=f"^{run}: .*moved"), atomic_folder(run / "export" / "a"):
-            pass
-        assert not run.exists() or names(run) == set()
-        run.mkdir(exist_ok=True)
-    remember_folder(run)  # it is read in its turn
-    write_text(run / "a", "new")
+    with protect_inputs():
+        remember_folder(run)
+        write_text(run / "a", "same")
+        run.rename(moved)
+        for _ in range(2):  # first there is none of that name
+            with pytest.raises(RunError, match=f"^{run}: .*moved"):
+                write_text(run / "a", "other")
+            with pytest.raises(RunError, match=f"^{run}: .*moved"), atomic_folder(run / "export" / "a"):
+                pass
+            assert not run.exists() or names(run) == set()
+            run.mkdir(exist_ok=True)
+        remember_folder(run)  # it is read in its turn
+        write_text(run / "a", "new")
+        run.rename(tmp_path / "other")
+    run.mkdir()
+    write_text(run / "a", "of a later command")
     assert (moved / "a").read_text() == "same"
 
 
+def test_a_program_that_runs_on_may_make_a_run_again(tmp_path: Path) -> None:
+    for name in ("run", "run/within"):  # the second takes the place of the first
+        with hold_lock(tmp_path / name / "train.lock", busy="is training"):
+            write_text(tmp_path / name / "a", "text")
+        shutil.rmtree(tmp_path / "run")
+    with hold_lock(tmp_path / "run" / "within" / "train.lock", busy="is training"):
+        write_text(tmp_path / "run" / "within" / "a", "text")
+
+
 def test_folders_are_remembered_by_their_full_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for place in ("first", "second"):
-        folder = tmp_path / place / "run"
-        folder.mkdir(parents=True)
-        monkeypatch.chdir(folder.parent)
-        write_text(Path("run/a"), place)
-        remember_folder(Path("run"))
-        assert (folder / "a").read_text() == place
+    with protect_inputs():
+        for place in ("first", "second"):
+            folder = tmp_path / place / "run"
+            folder.mkdir(parents=True)
+            monkeypatch.chdir(folder.parent)
+            write_text(Path("run/a"), place)
+            remember_folder(Path("run"))
+            assert (folder / "a").read_text() == place
 
 
 @pytest.mark.parametrize("name", ["out", "link", "dangling"])

@@ -19,7 +19,7 @@ from translate.decoding import Translator
 from translate.decoding.loading import load_own_translator, load_translator
 from translate.errors import InputError
 from translate.evaluation import evaluate as evaluation
-from translate.evaluation.metrics import References, check_lengths
+from translate.evaluation.metrics import References, check_lengths, list_references
 from translate.evaluation.test_sets import choose_test_set
 from translate.messages import MessageFormatter
 from translate.runs.directory import Checkpoint
@@ -214,6 +214,7 @@ def evaluate(
             raise InputError("to and from_ need sources and references: the languages of a test set are in the config")
         _, pairs = choose_test_set(run.config, name=test_set)
         sources, references, direction = pairs.sources, pairs.targets, pairs.direction
+    references = list_references(references)
     check_lengths(sources, references, name="sources")
     loaded = load_translator(run, checkpoint=checkpoint, options=options, token_scores=False)
     translator = loaded.translator.toward(direction, to=to, from_=from_)

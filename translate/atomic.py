@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from translate.errors import InputError, RunError
-from translate.files import check_output
+from translate.files import check_output, check_same_folders
 
 _temporary_paths: set[Path] = set()  # of this process
-_folders: dict[Path, os.stat_result] = {}  # from `remember_folder`
 
 
 @contextlib.contextmanager
@@ -109,7 +108,7 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
                 if each.is_file():
                     each.chmod(mode)
                 sync(each)
-            _check_same_folders(folder)
+            check_same_folders(folder)
             if path.is_dir():
                 path.rmdir()  # fails if it is not empty
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -140,22 +139,11 @@ def write_error(path: Path, error: OSError) -> RunError:
 @contextlib.contextmanager
 def explain_write_errors(path: Path) -> Iterator[None]:
     """Turn a system error in the block into the error that says why a file or a folder could not be written."""
-    _check_same_folders(path)
+    check_same_folders(path)
     try:
         yield
     except OSError as error:
         raise write_error(path, error) from error
-
-
-def remember_folder(path: Path) -> None:
-    """Write into a folder only as long as it is the same one: while a run is used, another may take its place."""
-    _folders[path.absolute()] = path.stat()
-
-
-def _check_same_folders(path: Path) -> None:
-    for folder in filter(_folders.__contains__, path.absolute().parents):
-        if not (folder.exists() and os.path.samestat(folder.stat(), _folders[folder])):
-            raise RunError(f"{folder}: was moved or replaced after this command had opened it, so nothing is written")
 
 
 def is_temporary(path: Path) -> bool:
@@ -166,7 +154,7 @@ def is_temporary(path: Path) -> bool:
 @contextlib.contextmanager
 def temporary_beside(path: Path) -> Iterator[Path]:
     """Give the block an unused name in the same folder; a file or folder of that name is removed at the end."""
-    _check_same_folders(path)
+    check_same_folders(path)
     temporary = path.with_name(f".translate-{uuid.uuid4().hex}.tmp")
     _temporary_paths.add(temporary)
     try:

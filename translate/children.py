@@ -8,6 +8,11 @@ from collections.abc import Mapping, Sequence
 
 from translate.errors import RunError
 
+
+class EndedBySignal(RunError):
+    """A signal has ended a program, which could not say why."""
+
+
 _running: list[subprocess.Popen[bytes]] = []
 
 
@@ -17,7 +22,8 @@ def run_program(command: Sequence[str], *, content: bytes = b"", environment: Ma
     The program leads a session of its own, whose other processes are ended after it.
 
     Raises:
-        RunError: It cannot be started, is ended by a signal, or fails; the message has the last line that it printed.
+        EndedBySignal: A signal ends it.
+        RunError: It cannot be started, or fails; the message has the last line that it printed.
     """
     pipe = subprocess.PIPE
     try:
@@ -32,7 +38,7 @@ def run_program(command: Sequence[str], *, content: bytes = b"", environment: Ma
             _end(child)
             _running.remove(child)
     if (code := child.returncode) < 0:
-        raise RunError(f"{command[0]} was ended by a signal ({signal.strsignal(-code)})")
+        raise EndedBySignal(f"{command[0]} was ended by a signal ({signal.strsignal(-code)})")
     if code:
         printed = (errors.strip() or output.strip() or b"it printed nothing").decode(errors="replace")
         raise RunError(f"{command[0]} failed with exit code {code}: {printed.splitlines()[-1]}")

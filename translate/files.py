@@ -14,7 +14,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
-from translate.errors import InputError
+from translate.errors import InputError, RunError
 
 T = TypeVar("T")
 
@@ -35,6 +35,7 @@ _NOT_UTF8 = {  # by the first bytes: what a file is, and what to do
 
 _STANDARD_INPUT = (-1, 0)  # its device and inode if it is a pipe
 _inputs: dict[tuple[int, int], str] | None = None  # by device and inode; None: outside of a command
+_folders: dict[Path, os.stat_result] | None = None  # from `remember_folder`; None: outside of a command
 
 
 class FileError(InputError):
@@ -55,13 +56,13 @@ class MissingFileError(FileError):
 
 @contextlib.contextmanager
 def protect_inputs() -> Iterator[None]:
-    """A context for one command that forbids outputs to files that were read, under whatever name."""
-    global _inputs
-    before, _inputs = _inputs, {}
+    """A context for one command that forbids outputs to files that it read, and to folders that replaced its own."""
+    global _inputs, _folders
+    before, _inputs, _folders = (_inputs, _folders), {}, {}
     try:
         yield
     finally:
-        _inputs = before
+        _inputs, _folders = before
 
 
 def remember_input(file: int | Path, name: str) -> None:
@@ -106,6 +107,24 @@ def check_output(path: Path, option: str = "") -> None:
         raise InputError(
             f"{option} {path}: this command reads that file{alias}, which would be lost; name another".strip()
         )
+
+
+def remember_folder(path: Path) -> None:
+    """Within a command, write into a folder only as long as it is the same one: another may take its place."""
+    if _folders is not None:
+        _folders[path.absolute()] = path.stat()
+
+
+def check_same_folders(path: Path) -> None:
+    """Check that a path to write leads through no folder that has replaced a remembered one.
+
+    Raises:
+        RunError: It does.
+    """
+    remembered = _folders or {}
+    for folder in filter(remembered.__contains__, path.absolute().parents):
+        if not (folder.exists() and os.path.samestat(folder.stat(), remembered[folder])):
+            raise RunError(f"{folder}: was moved or replaced after this command had opened it, so nothing is written")
 
 
 def open_input(path: Path, *, may_be_pipe: bool = False) -> BufferedReader:
@@ -202,6 +221,16 @@ def require_name(name: object, *, place: str) -> str:
     if not isinstance(name, str) or not re.fullmatch(r"\w[\w.-]*", name):
         raise InputError(f"{place}: {ascii(name)[:100]} should be a name of letters, digits, '.', '-' and '_'")
     return name
+
+
+def require_utf8(path: Path, *, place: str) -> None:
+    """Check a path that a config will keep, and `place`, the key that has it.
+
+    Raises:
+        InputError: It has bytes that are not UTF-8.
+    """
+    if any("\udc80" <= character <= "\udcff" for character in str(path)):
+        raise InputError(f"{place} = {str(path)!r}: a run cannot keep a path that is not UTF-8; rename it")
 
 
 def _identity(file: int | Path) -> tuple[int, int] | None:

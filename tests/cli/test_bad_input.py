@@ -277,6 +277,7 @@ CALLS: dict[str, Call] = {
             "d\udcff/bad.yaml": "data: {train: [{kind: text, source: x.de, target: /etc/hosts}]}",
         },
     ),
+    "clean-name": Call("clean TINY new\udcff"),
     "corpus-pipe": train("data.train.0.source=pipe"),
     "corpus-tsv-name": train("data.train={kind: tsv, path: a.tsv, source_column: fr}", files={"a.tsv": "de\ten\nc\td"}),
     "corpus-tsv": train("data.train=[{kind: tsv, path: a.tsv}]", files={"a.tsv": "a\tb\nc"}),

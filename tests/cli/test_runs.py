@@ -77,6 +77,12 @@ def test_scores_of_the_best_checkpoint_on_test_sets(copied: Path, corpus: Path) 
     succeed("eval", copied, "--set", "validation")
     succeed("eval", copied, "--source", corpus / "one.de", "--reference", corpus / "one.en")
     assert tested() == ["first", "one.de", "second"]
+    report = copied / "evaluation" / "one.de" / "report.json"
+    for settings, is_own in (({"beam_size": 1}, False), ({"batch_tokens": 999}, True)):  # as older versions wrote it
+        content = json.loads(report.read_text())
+        report.write_text(json.dumps(content | {"decoding": content["decoding"] | settings}))
+        assert ("one.de" in tested()) == is_own
+        report.write_text(json.dumps(content))
     for name, key, other in (("first", "step", 2), ("second", "averaged", [2, 3])):
         report = copied / "evaluation" / name / "report.json"
         report.write_text(json.dumps(json.loads(report.read_text()) | {key: other}))

@@ -53,6 +53,13 @@ def test_masks_and_positions(learnt: Path) -> None:
         assert len(page_data(Path("positions.html").read_text())["panels"][0]["spec"]["data"]["values"]) == 9
 
 
+def test_positions_of_a_preset_next_to_a_run_of_its_name(learnt: Path) -> None:
+    shutil.copytree(learnt, "demo")
+    for what in ("demo", "./demo"):
+        result = succeed("show", "positions", what)
+        assert ("for what is here, write ./demo" in result.stderr) == (what == "demo")
+
+
 def test_embeddings(learnt: Path) -> None:
     Path("two.de").write_text("Hund Haus grün\n", encoding="utf-8")
     Path("two.en").write_text("dog house green\n", encoding="utf-8")

@@ -67,6 +67,8 @@ def test_a_run_with_the_name_of_a_preset_is_a_path(copied: Path) -> None:
     copied.rename("demo")
     result = translate("train", "./demo")
     assert result.exit_code == 2 and "translate train ./demo --resume" in result.stderr
+    result = translate("train", "demo", "--resume")
+    assert result.exit_code == 2 and in_order(result.stderr, "train ./demo --resume", "--run runs/demo")
     for name, config in {"demo": "demo", "./demo": "tiny"}.items():
         shown = translate("config", "show", name)
         assert shown.stdout.startswith(f"name: {config} ")

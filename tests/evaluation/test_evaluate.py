@@ -183,11 +183,14 @@ def test_files_of_one_name_have_reports_of_their_own(tmp_path: Path) -> None:
     first, second, reports = tmp_path / "a" / "x.de", tmp_path / "b" / "x.de", tmp_path / "evaluation"
     english, french = tmp_path / "x.en", tmp_path / "x.fr"
 
+    test = {"first": {"kind": "text", "source": "x.de", "target": "x.en"}}
+    config = Config.model_validate({"data": {"test": test, "source_language": "de", "target_language": "en"}})
+
     def given(*files: Path) -> dict[str, str]:
         return dict(zip(("source", "reference"), map(str, files), strict=False))
 
     def folder(name: str, *files: Path) -> str:
-        return report_folder(reports, name, given=given(*files), set_names=["first"]).name
+        return report_folder(reports, name, given=given(*files), config=config).name
 
     assert folder("x.de", first, english) == "x.de"
     write_report(reports / "x.de", [], {"metrics": []}, name="x.de", given=given(first, english), step=1, settings={})
@@ -196,4 +199,9 @@ def test_files_of_one_name_have_reports_of_their_own(tmp_path: Path) -> None:
     assert folder("first", tmp_path / "first", english) == "first-2"
     assert folder("first") == "first"
     changed: dict[str, object] = {"changed": {"beam_size": 1}}
-    assert report_folder(reports, "new", given=changed, set_names=[]).name == "new-2"  # `new` is for the run's own
+    assert report_folder(reports, "new", given=changed, config=config).name == "new-2"  # `new` is for the run's own
+    # Older versions kept no `changed`.
+    settings: dict[str, object] = {"beam_size": 1, "batch_tokens": 3}
+    write_report(reports / "new-2", [], {"metrics": []}, name="new", step=1, settings=settings)
+    assert report_folder(reports, "new", given=changed, config=config).name == "new-2"
+    assert report_folder(reports, "new", given={"changed": {"beam_size": 2}}, config=config).name == "new-3"

@@ -61,6 +61,14 @@ def damaged(lines: list[str], seed: int = 5) -> list[str]:
     return result
 
 
+def test_references_may_be_any_iterable() -> None:
+    expected = by_name(damaged(REFERENCES), REFERENCES)
+    for references in (dict(enumerate(REFERENCES)).values(), iter(REFERENCES), iter([iter(REFERENCES)])):
+        assert by_name(damaged(REFERENCES), references) == expected
+    with pytest.raises(InputError, match="5 translations but 2 references: .* a list of all lines"):
+        by_name(REFERENCES, [[line, line] for line in REFERENCES])
+
+
 def test_conventions_differ_in_tokenizer_and_case() -> None:
     """Split at spaces, one of four words is another for its full stop, and one for its capital.
 

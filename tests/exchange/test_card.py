@@ -75,6 +75,19 @@ def test_scores_of_these_weights_alone(run: RunDirectory, caplog: pytest.LogCapt
     assert not caplog.records
 
 
+def test_a_set_has_one_row_and_other_settings_have_none(run: RunDirectory) -> None:
+    report = json.loads((run.evaluation / "newest" / "report.json").read_text())
+    others = {"last": {"changed": {"checkpoint": "last"}}, "greedy": {"changed": {"beam_size": 1}}}
+    others |= {"older-greedy": {"decoding": report["decoding"] | {"beam_size": 1}}, "newest-2": {"reference": "x"}}
+    for folder, changes in others.items():
+        (run.evaluation / folder).mkdir()
+        (run.evaluation / folder / "report.json").write_text(json.dumps(report | changes))
+    loaded = open_run(run.path).load_model()
+    assert [scores.set_name for scores in read_scores(loaded, {})] == ["newest", "newest-2", "validation"]
+    last = read_scores(loaded._replace(checkpoint="last"), {})
+    assert [scores.set_name for scores in last] == ["last", "newest", "newest-2", "validation"]
+
+
 def test_the_evaluation_of_the_best_weights_is_preferred(run: RunDirectory, caplog: pytest.LogCaptureFixture) -> None:
     """To their validation; a damaged report is named."""
     record = VALIDATION | {"kind": "evaluation", "step": 200, "best_step": 150, "BLEU": 41.0, "chrF": 61.0}

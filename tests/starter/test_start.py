@@ -109,6 +109,25 @@ def test_a_config_that_comes_meanwhile_stays(tmp_path: Path, monkeypatch: pytest
     assert Path("de-en.yaml").read_text() == "other" and not Path("de-en").exists()
 
 
+@pytest.mark.parametrize("name", ["in", "d\udcff"])
+def test_no_config_stays_without_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / name)
+    for code in ("de", "en"):
+        write_lines(Path(f"a.{code}"), corpus_lines(f"train.{code}")[:1000])
+    quick = check.dry_run
+
+    def write_other(*arguments: object, **options: object) -> object:
+        Path("de-en").mkdir()
+        Path("de-en/other").touch()
+        return quick(None)  # type: ignore[arg-type,call-arg]
+
+    monkeypatch.setattr(check, "dry_run", write_other)
+    told = run_command("init", "a.de", "a.en")
+    assert (told.exit_code, "d\\udcff" in told.stderr) == ((1, False) if name == "in" else (2, True))
+    assert not Path("de-en.yaml").exists() and Path("de-en").exists() == (name == "in")
+
+
 def test_text_that_cannot_be_trained_on_is_no_success(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for code, other in (("de", "en"), ("en", "de")):

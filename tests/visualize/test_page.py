@@ -11,7 +11,9 @@ from xml.etree import ElementTree
 import pytest
 from harness import in_order
 
-from translate.errors import InputError
+from translate.children import run_program
+from translate.errors import InputError, RunError
+from translate.visualize import drawing
 from translate.visualize.charts import chart_specs, theme
 from translate.visualize.page import PictureFile, choose_picture_file, draw_figure, picture_page, save_picture
 from translate.visualize.panels import Curves, Links, Matrix, Picture, Point, Points, Series, Table, printable
@@ -256,3 +258,13 @@ def test_where_a_picture_goes() -> None:
     for output, dots, named in [(None, 90, "--dpi 90 .*masks.html"), ("b.jpg", None, "--output b.jpg.*png")]:
         with pytest.raises(InputError, match=named):
             choose_picture_file(output and Path(output), name="masks", dots_per_inch=dots)
+
+
+def test_the_hint_at_memory_is_for_a_drawing_that_a_signal_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [Path(sys.path[0]), *sys.path[1:]])  # a notebook may have such an entry
+    for program, is_killed in (("raise SystemExit(3)", False), ("import os; os.kill(os.getpid(), 9)", True)):
+        command = [sys.executable, "-c", program]
+        monkeypatch.setattr(drawing, "run_program", lambda _, command=command, **options: run_program(command))
+        with pytest.raises(RunError, match="an HTML page") as caught:
+            drawing.draw("{}", format="svg")
+        assert ("ulimit" in str(caught.value)) == is_killed

@@ -72,11 +72,13 @@ def clean(
     from translate.atomic import check_new_folder
     from translate.config.data import is_stream
     from translate.config.load import load_config
+    from translate.files import require_utf8
     from translate.lint.findings import KINDS, choose_rules
 
     show_only(__name__)
     rules = choose_rules(rule or [], keep or [])
     check_new_folder(output, purpose="cleaned corpora")
+    require_utf8(output.absolute(), place="OUT")
     loaded = load_config(config, overrides or [], require_files=True)
     if not (corpora := loaded.config.data.corpora("train")):
         raise InputError("data.train names no corpus: there is nothing to clean")

@@ -86,11 +86,15 @@ def _find_run(config: str, run: str | None, *, resume: bool) -> Path | None:
     """The directory that the command line names: a run in place of a config, or --run; None if neither.
 
     Raises:
-        InputError: A run was given without --resume, or the two differ.
+        InputError: A run was given without --resume, the two differ, or a preset and a run here have the name.
     """
-    from translate.config.load import names_run
+    from translate.config.load import is_run, names_run
+    from translate.config.yaml import preset_names
 
     if not names_run(config):
+        if resume and run is None and is_run(config) and config in preset_names():
+            both = f"`translate train ./{config} --resume`, or --run runs/{config} for the preset"
+            raise InputError(f"{config} is a preset, and a run here has its name: write {both}")
         return None if run is None else Path(run)
     named = Path(config)
     if run is not None and os.path.realpath(run) != os.path.realpath(named):

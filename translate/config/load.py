@@ -28,6 +28,7 @@ from translate.config.yaml import (
     shown_path,
 )
 from translate.errors import InputError
+from translate.files import require_utf8
 from translate.nearest import did_you_mean, nearest
 
 logger = logging.getLogger(__name__)
@@ -372,8 +373,10 @@ def _find_files(config: Config, origins: dict[str, Origin], *, required: bool) -
             if os.path.exists(candidate) and os.path.isdir(candidate) == (key == "data.root"):
                 # Without `..`, but a link keeps its name, whose extension may determine the format.
                 found = candidate.parent.resolve() / candidate.name
-                if any("\udc80" <= character <= "\udcff" for character in str(found)):  # bytes that are not UTF-8
-                    problems.append(f"{key} = {str(found)!r}: a run cannot keep a path that is not UTF-8; rename it")
+                try:
+                    require_utf8(found, place=key)
+                except InputError as error:
+                    problems.append(str(error))
                 return found
         looked = ", ".join(dict.fromkeys(os.path.abspath(candidate) for candidate in candidates))
         kind, where = "folder" if key == "data.root" else "file", f" ({origin})" if origin else ""

@@ -3,7 +3,7 @@
 import contextlib
 import itertools
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -12,7 +12,7 @@ from translate._version import package_versions
 from translate.atomic import explain_write_errors, write_text
 from translate.bars import show_progress
 from translate.bleu import load_bleu
-from translate.config.schema import EvaluationConfig
+from translate.config.schema import Config, EvaluationConfig
 from translate.data.corpora import ParallelCorpus
 from translate.decoding import OnFinished, Translation, Translator, count_conditions, ignore_progress
 from translate.decoding.loading import LoadedTranslator
@@ -26,7 +26,7 @@ from translate.fingerprint import fingerprint
 from translate.runs.checksums import CHECKSUMS, check_inside, write_checksums
 from translate.runs.directory import Checkpoint
 from translate.runs.metadata import describe_moment
-from translate.runs.report import Metric
+from translate.runs.report import EvaluationReport, Metric
 
 T = TypeVar("T")
 
@@ -109,7 +109,7 @@ def evaluate_run(
         given: What the command line gave; see `report_folder`.
         num_samples: The number of translations that each report shows.
     """
-    translator, run, set_names = loaded.translator, loaded.model.run, loaded.model.config.data.keys_by_name()
+    translator, run = loaded.translator, loaded.model.run
     moment: dict[str, Any] = {"step": loaded.model.step, "averaged": loaded.model.averaged}
     engine = translator.engine.prepare(sum(len(pairs.sources) for pairs in test_sets.values()))
     settings = {**translator.config.model_dump(mode="json"), "engine": engine}
@@ -120,7 +120,7 @@ def evaluate_run(
             translations, metrics = evaluate(searching, sources, references, scorer.config, on_finished=advance)
         texts, error = [translation.text for translation in translations], None
         scores = scorer.score(texts, references, sources, metrics=metrics)
-        folder = report_folder(run.files.evaluation, name, given=given, set_names=set_names)
+        folder = report_folder(run.files.evaluation, name, given=given, config=run.config)
         try:
             report = write_report(folder, translations, scores, name=name, settings=settings, given=given, **moment)
             report["folder"] = str(folder)
@@ -133,22 +133,24 @@ def evaluate_run(
         yield ReportedSet(f"{what}: {count_conditions(translations)}", report, error)
 
 
-def report_folder(evaluation: Path, name: str, *, given: Mapping[str, object], set_names: Collection[str]) -> Path:
+def report_folder(evaluation: Path, name: str, *, given: Mapping[str, object], config: Config) -> Path:
     """The folder for the report on a test set: NAME, or NAME-2 and so on for other files, and for other settings.
 
     Args:
         given: `source` and `reference`, files that are not a set of the config, and `changed`, settings that are not
             the run's own. If there is nothing, it is the run's own evaluation of a set of its config.
-        set_names: The names of the config's sets.
+        config: The run's own.
     """
     if not given:
         return evaluation / name
     for number in itertools.count(2 if "changed" in given else 1):
         folder, is_same = evaluation / (name if number == 1 else f"{name}-{number}"), True
         with contextlib.suppress(FileError):
-            report = read_json(folder / "report.json", dict[str, Any])
-            is_same = {key: report[key] for key in ("source", "reference", "changed") if key in report} == given
-        if is_same and folder.name not in set_names:
+            report = read_json(folder / "report.json", EvaluationReport)
+            changed = report.changed_settings(config)
+            found = {"source": report.source, "reference": report.reference, "changed": changed}
+            is_same = {key: value for key, value in found.items() if value} == given
+        if is_same and folder.name not in config.data.keys_by_name():
             break
     return folder
 

@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from sacrebleu.metrics.base import Metric as SacreMetric
@@ -30,7 +30,7 @@ CONVENTIONS = {  # how papers score, and what makes their numbers comparable
     " tercom by default.",
 }
 
-References = Sequence[str] | Sequence[Sequence[str]]
+References = Iterable[str] | Iterable[Iterable[str]]
 """One reference of each line; or a list of several, each with all lines, as sacreBLEU takes them."""
 
 MOST_TER_WORDS = 500  # per line; TER's search for shifts takes about ten seconds there, and 40 at twice as many
@@ -93,10 +93,9 @@ def read_recorded_scores(record: Mapping[str, Any], tokenizer: str, *, version: 
 
 
 def list_references(references: References) -> list[list[str]]:
-    """The references in the form of several."""
-    is_one = not len(references) or isinstance(references[0], str)
-    lists: Any = [references] if is_one else references
-    return [list(lines) for lines in lists]
+    """The references in the form of several, as lists."""
+    given: list[Any] = list(references)
+    return [given] if not given or isinstance(given[0], str) else [list(lines) for lines in given]
 
 
 def check_lengths(lines: Sequence[str], references: References, *, name: str) -> None:
@@ -105,9 +104,11 @@ def check_lengths(lines: Sequence[str], references: References, *, name: str) ->
     Raises:
         InputError: The numbers of lines differ, or there are no lines.
     """
-    for of_lines in list_references(references):
+    listed = list_references(references)
+    for of_lines in listed:
         if len(lines) != len(of_lines):
-            raise InputError(f"{len(lines)} {name} but {len(of_lines)} references: they must pair line by line")
+            hint = ", and each of several references is a list of all lines" if len(listed) > 1 else ""
+            raise InputError(f"{len(lines)} {name} but {len(of_lines)} references: they must pair line by line{hint}")
     if not lines:
         raise InputError("there are no lines to score")
 
@@ -130,10 +131,11 @@ def score_translations(
 
     Source: Post 2018, https://arxiv.org/abs/1804.08771; the interval: Koehn 2004, W04-3250.
     """
+    references = list_references(references)
     check_lengths(hypotheses, references, name="translations")
     load_bleu(config.bleu_tokenizer)
     samples = config.bootstrap_samples if effort == "full" else 0
-    chosen = choose_scores([hypotheses, *list_references(references)], effort=effort)
+    chosen = choose_scores([hypotheses, *references], effort=effort)
     scorers = {score.name: score.scorer(config.bleu_tokenizer) for score in chosen}
     return tuple(score_corpus(name, scorer, hypotheses, references, samples) for name, scorer in scorers.items())
 

@@ -176,11 +176,10 @@ def read_scores(run: LoadedModel, versions: dict[str, str]) -> list[CardScores]:
         except FileError as error:
             logger.warning(f"{error}; so the model card has no scores for it")
             continue
-        is_own = report.changed.keys() <= {"checkpoint"}
+        is_own = report.changed_settings(run.config) in ({}, {"checkpoint": run.checkpoint})
         if is_own and (report.step, report.averaged) == (run.step, [*run.averaged]):
-            scores.append(
-                CardScores(report.name, DecodingConfig.model_construct(**report.decoding).brief, report.metrics)
-            )
+            search = DecodingConfig.model_construct(**report.decoding).brief
+            scores.append(CardScores(file.parent.name, search, report.metrics))
     if run.averaged or any(on_set.set_name.partition("-")[0] == "validation" for on_set in scores):
         return scores
     which = [key.rpartition(".")[2] for key in run.config.data.corpora("validation")]

@@ -12,14 +12,14 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from translate._version import __version__, package_versions
-from translate.atomic import explain_write_errors, is_temporary, remember_folder, sync, text_bytes, write_text
+from translate.atomic import explain_write_errors, is_temporary, sync, text_bytes, write_text
 from translate.config.data import DataConfig
 from translate.config.languages import list_some
 from translate.config.schema import Config
 from translate.config.show import resolved_yaml
 from translate.data.tokenizer import Tokenizers
 from translate.errors import InputError
-from translate.files import FileError, parse_json, read_input
+from translate.files import FileError, parse_json, read_input, remember_folder
 from translate.fingerprint import fingerprint
 from translate.nearest import did_you_mean
 from translate.runs.checksums import CHECKSUMS, check_inside, read_checksums, write_checksums

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from translate.atomic import remember_folder, remove_leftovers, text_bytes, write_error
+from translate.atomic import remove_leftovers, text_bytes, write_error
 from translate.errors import InputError, RunError
-from translate.files import FileError, read_input
+from translate.files import FileError, read_input, remember_folder
 from translate.runs.directory import LOCK_MARK, RunDirectory, is_lock_file
 
 

@@ -3,6 +3,9 @@
 import dataclasses
 from typing import Any, NamedTuple
 
+from translate.config.inherit import OF_A_MACHINE
+from translate.config.schema import Config
+
 
 class Interval(NamedTuple):
     """A 95 % bootstrap interval."""
@@ -30,3 +33,10 @@ class EvaluationReport:
     decoding: dict[str, Any]
     averaged: list[int] = dataclasses.field(default_factory=list)
     changed: dict[str, Any] = dataclasses.field(default_factory=dict)
+    source: str | None = None
+    reference: str | list[str] | None = None
+
+    def changed_settings(self, config: Config) -> dict[str, Any]:
+        """The settings that are not the run's own; older versions reported the search without `changed`."""
+        own = config.decoding.model_dump(mode="json", exclude=OF_A_MACHINE)  # None: a limit from `data`
+        return self.changed or {key: value for key, value in self.decoding.items() if own.get(key) not in (None, value)}

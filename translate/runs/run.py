@@ -6,12 +6,11 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from translate.atomic import remember_folder
 from translate.config.languages import Languages
 from translate.config.load import read_resolved_config
 from translate.config.schema import Config
 from translate.data.tokenizer import Tokenizers, load_tokenizers
-from translate.files import read_input
+from translate.files import read_input, remember_folder
 from translate.fingerprint import fingerprint
 from translate.runs.checksums import check_inside, compare, read_checksums
 from translate.runs.directory import Checkpoint, Description, RunDirectory, check_holds_run, parse_description
@@ -107,7 +106,7 @@ class SavedRun:
         saved, file = self.weights(checkpoint), self.files.checkpoint(checkpoint)
         model = build_model(config, tokenizers, device=device, saved=file)
         set_parameters(model, saved.tensors, name=str(file))
-        return LoadedModel(self, model.eval(), saved.step, saved.averaged, saved.sha256)
+        return LoadedModel(self, model.eval(), checkpoint, saved.step, saved.averaged, saved.sha256)
 
 
 class LoadedModel(NamedTuple):
@@ -115,6 +114,7 @@ class LoadedModel(NamedTuple):
 
     run: SavedRun
     model: "Transformer"
+    checkpoint: Checkpoint
     step: int  # at which the weights were saved
     averaged: tuple[int, ...]  # the steps of the checkpoints that were averaged; usually none
     sha256: str  # of the checkpoint's content

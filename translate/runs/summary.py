@@ -9,7 +9,8 @@ from typing import Literal, NamedTuple
 
 from safetensors import SafetensorError, safe_open
 
-from translate.config.data import DataConfig, corpus_title
+from translate.config.data import corpus_title
+from translate.config.schema import Config
 from translate.config.yaml import shown_path
 from translate.errors import InputError, RunError
 from translate.files import read_json
@@ -97,7 +98,7 @@ def summarize_run(run: SavedRun | Path) -> RunSummary:
         best_step=int(best["step"]) if best else None,
         best_averaged=averaged_steps(best),
         warning=advise_guessing(records, config.training),
-        test_bleu=dict(_test_scores(files, config.data)),
+        test_bleu=dict(_test_scores(files, config)),
         checkpoints=[file.stem for file in sorted(files.checkpoints.glob("*.safetensors"))],
         created=description.created,
         version=description.versions.get("translate"),
@@ -132,11 +133,12 @@ def _count_parameters(file: Path) -> int:
     return sum(map(math.prod, shapes.values()))
 
 
-def _test_scores(run: RunDirectory, data: DataConfig) -> Iterator[tuple[str, float]]:
-    (step, averaged), keys = best_moment(run) or (None, ()), data.keys_by_name()
+def _test_scores(run: RunDirectory, config: Config) -> Iterator[tuple[str, float]]:
+    (step, averaged), keys = best_moment(run) or (None, ()), config.data.keys_by_name()
     for file in sorted(run.evaluation.glob("*/report.json")):
         is_test = keys.get(file.parent.name, "data.test").startswith("data.test")  # also a text given to `eval`
         with contextlib.suppress(InputError):
             report = read_json(file, EvaluationReport)
-            if is_test and (report.step, report.averaged) == (step, [*averaged]) and not report.changed:
+            is_own = not report.changed_settings(config)
+            if is_test and is_own and (report.step, report.averaged) == (step, [*averaged]):
                 yield from ((file.parent.name, metric.score) for metric in report.metrics if metric.name == "BLEU")

@@ -1,12 +1,13 @@
 """From text without a config to what `translate train` takes: held-out sets, a config, and the next commands."""
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from translate.atomic import atomic_folder, write_text
 from translate.config.data import Direction
 from translate.errors import InputError
-from translate.files import require_name
+from translate.files import require_name, require_utf8
 from translate.messages import describe_seconds
 from translate.starter.corpus import Split, find_corpora, read_named, split_pairs, write_split
 
@@ -66,6 +67,7 @@ def start(source: str, target: Path | None, *, name: str | None, from_: str | No
     Raises:
         InputError: The text cannot be used, the languages are not clear, or a file exists.
     """
+    require_utf8(Path.cwd(), place="the working directory")
     direction, named = find_corpora(source, target, from_=from_, to=to)
     name = require_name((name or str(direction)).removesuffix(".yaml"), place="--name")
     folder, config = Path(name), Path(f"{name}.yaml")
@@ -76,8 +78,11 @@ def start(source: str, target: Path | None, *, name: str | None, from_: str | No
     split = split_pairs(corpora["train"], {part: corpora[part] for part in corpora.keys() - {"train"}})
     from translate.starter.settings import propose_config  # only now, because it imports torch
 
-    with atomic_folder(folder) as temporary:
-        write_split(split, corpora, temporary, direction)
-        found = propose_config(direction, name=name, folder=temporary)
-        write_text(config, found.text, is_new=True)
+    with ExitStack() as undo:
+        with atomic_folder(folder) as temporary:
+            write_split(split, corpora, temporary, direction)
+            found = propose_config(direction, name=name, folder=temporary)
+            write_text(config, found.text, is_new=True)
+            undo.callback(config.unlink, missing_ok=True)
+        undo.pop_all()
     return Starter(config, folder, direction, len(corpora["train"].sources), split, found.preset, found.report)

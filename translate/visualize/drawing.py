@@ -5,7 +5,7 @@ import os
 import sys
 from typing import Any, Literal
 
-from translate.children import run_program
+from translate.children import EndedBySignal, run_program
 from translate.errors import RunError
 from translate.visualize.charts import place_labels
 
@@ -20,12 +20,13 @@ def draw(specification: str, *, format: Literal["png", "svg"], **settings: Any) 
         RunError: The process fails.
     """
     # The process finds the packages where this one does, and not in the working directory.
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONSAFEPATH": "1"}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, sys.path)), "PYTHONSAFEPATH": "1"}
     command = [sys.executable, "-m", __name__, format, json.dumps(settings)]
     try:
         return run_program(command, content=specification.encode(), environment=environment)
     except RunError as error:
-        hint = "raise `ulimit -v` if it is set, or write an HTML page, which a browser draws"
+        limit = "raise `ulimit -v` if it is set, or " if isinstance(error, EndedBySignal) else ""
+        hint = f"{limit}write an HTML page, which a browser draws"
         raise RunError(f"vl-convert, which draws figures: {error}; {hint}") from error
 
 
