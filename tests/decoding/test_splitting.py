@@ -233,11 +233,13 @@ def test_sentences_are_translated_alone_where_the_model_never_learnt_to_go_on(
 def test_a_constraint_on_several_sentences_keeps_them_together(translator: MakeTranslator) -> None:
     given, never = translator(split_sentences="always"), translator(split_sentences="never")
     spanning, within = Terminology({"schläft. Das": "sleeps sleeps"}), Terminology({"Haus läuft": "sleeps sleeps"})
-    for request in (Request(TEXT, prefix="the the"), Request(TEXT, required=("green green",)),
+    for request in (Request(TEXT, prefix="the. The"), Request(TEXT, required=("green green",)),
                     Request(TEXT, terminology=spanning)):  # fmt: skip
         assert same(given.translate(request), never.translate(request))
     found = given.translate(Request(TEXT, terminology=within, prefix=" "))
     assert len(found.pieces) == 3 and "sleeps sleeps" in found.pieces[1].text
+    found = given.translate(Request(TEXT, prefix="the the"))
+    assert [piece.text.startswith("the the") for piece in found.pieces] == [True, False, False]
 
 
 def test_limits_are_those_of_a_sentence(translator: MakeTranslator, toy: Toy) -> None:

@@ -37,6 +37,15 @@ St. Pauli gewinnt. | Str. 3 ist gesperrt.
 Hallo {name. Ja}. | Wie geht's?
 Klick <a title="Eins. Zwei">hier. | Jetzt</a>.
 Am 21.3. Abfahrt. | Ankunft am 1.4.2024. | Ende.
+das ist gut. | das auch, usw. und so z.b. die katze. | er kam am 3. mai... aber nicht allein. | nein!
+Die Datei a.txt. usw. und so fort.
+Merken Sie sich Ihre PIN. | Geben Sie sie ein. | Das ist Max. | Anna mag ihn. | Jan. 5 kam Max. 3 Stück.
+Starten Sie den PC. | Klicken Sie auf OK. | Das ist Ben. | Peter mag die App. | Die LED. | Aus.
+Vitamin C. | Es hilft. | J.-P. Sartre, K.-H. Rummenigge. | Wenn z. B. Sie kommen, d. h. Das Boot.
+Art.-Nr. 5, Tel.-Nr. 5, Artikel-Nr. 5 und Op. 5. | Typ-C. | Peter hat USB-C. | Gut.
+Kap. IV und Bd. X gut. | 5 Tsd. Euro, 3 Stk. Schrauben, Rn. 5, Rdnr. 5, bspw. Katzen, Mag. Huber. | Ja.
+Er hat 10.000. | Peter hat 3. | Klicken Sie. | Zum 3. Mal. | Ich mag. | Anna nicht.
+Es dauert 5 Min. Fußweg, max. Höhe 3. | Es dauert 5 Min. | Geben Sie acht.
 """,
     "en": r"""
 See Fig. 3. | It works.
@@ -67,29 +76,65 @@ The price is $5. | It rose by 3.5%. | Then fell.
 St. John's, Mt. Everest and Gen. Lee. | Right?
 "Is it?" she asked. | "No."
 Yahoo! | Google too.
-We sell cats, dogs, etc. | Visit us.
+We sell cats, dogs, etc. | Visit us. | Dogs, etc. | 3 shops.
+it rains. | see file.txt? | yes! | i.e. cats, dogs, etc. and birds. | wait... what? | no, dr. weber.
+Restart your PC. | Click OK. | One more rep. | Anna rests. | Ask Rep. Smith, Col. Mustard and Ed. | Right?
+Vitamin C. | It helps. | So am I. | He left. | J. Weber and W. E. B. Du Bois stay.
+He said no. | I left. | In Oct. 5, Apr. 3, vol. II, figs. 3, refs. 3, ext. 5, apt. 5, ed. 3.
+Hon. Smith, Ft. Worth, Pres. Lincoln, Adm. Nelson, Fifth Ave. Hotel, Sunset Blvd. Hotel. | Yes.
+**One.** | Two. | _Three._ | _Four!_ | <b>One.</b> | <i>Two.</i> | End.[1] | Next.[2][13] | Last.
+<b>Dr.</b> <i>Weber</i> came. | <b>Cats etc.</b> <i>and dogs.</i>
+Hello . . . | Peter . . . went on . . . and on. | It is .NET. | I like .NET. | .NET is good.
+Hello . . .
 """,
     "fr": r"""
 Vraiment ? | Oui ! | « Ah ! » dit-il. | Bon.
 « Viens ! » | Il partit. | M. Dupont, av. J.-C., art. 5. | Fin.
+Mme. Curie, Mlle. Dupont, Ste. Anne. | Quoi ? ! | Non.
 """,
     "zh": r"""
 你好。|「很好。」|他说。|真的？|是！
+《你好。》|〈好。〉|【好。】|〔好。〕|好。|**好**。
+你好!|我很好?|是……|好?!|「好!」|好a!b。|<b>好。</b>|好
 """,
     "ja": r"""
 これは本です。|そうですか？|はい。
+これは本です!|そうですか?|はい
 """,
     "hi": r"""
 नमस्ते। |कैसे हैं? | ठीक है।
+डॉ. शर्मा आए। |रु. पाँच।
 """,
     "ar": r"""
 مرحبا. | كيف حالك؟ | بخير.
 """,
     "es": r"""
 El Sr. García vive aquí. | ¿Dónde? | ¡Allí! | Sí.
+Los EE. UU. ganaron. | Ud. Sabe, Uds. Saben, pág. 5, núm. 5. | La col. | Está en la lista. | Fin.
 """,
     "ru": r"""
 Он родился в 1799 г. Он жил на ул. Мира. | Да.
+""",
+    "nl": r"""
+Bijv. Anna, blz. 5. | Ja.
+""",
+    "cs": r"""
+Např. Praha. | Ano.
+""",
+    "pl": r"""
+Np. Kraków. | Tak.
+""",
+    "ka": r"""
+გამარჯობა. | როგორ ხარ? | A კარგად.
+""",
+    "my": r"""
+မင်္ဂလာပါ။ |နေကောင်းလား။ |ဟုတ်ကဲ့။
+""",
+    "km": r"""
+សួស្តី។ |អរគុណ។ |បាទ
+""",
+    "bo": r"""
+བཀྲ་ཤིས། །|བདེ་ལེགས། |ཡིན།
 """,
     "und": r"""
 Dr. Weber. | Fig. 3 ok. | 3. Mai.

@@ -198,6 +198,7 @@ def test_a_field_that_a_form_repeats_is_a_list(client: TestClient, how: str) -> 
         *((switch, "never", 1) for switch in ("0", 0, False, "false")),
         *((switch, "always", 2) for switch in ("1", 1, True, "true")),
         ("nonewlines", "always", 1),
+        ("", "auto", 2),
         (None, "auto", 2),
     ],
 )
@@ -212,6 +213,8 @@ def test_deepls_switch_of_sentences(
     for body in ({"json": given | {"text": [f"{text}\n"]}}, {"data": given | {"text": f"{text}\n"}}):
         [found] = client.post("/v2/translate", **body).json()["translations"]  # type: ignore[arg-type]
         assert found["text"] == f"{expected}\n"
+    absent = {"text": [f"{text}\n"], "tag_handling": "", "formality": "", "glossary": {}}
+    assert client.post("/v2/translate", json=given | absent).json()["translations"][0]["text"] == f"{expected}\n"
     page = client.post("/v2/translate", json=given | {"text": [f"<p>{text}</p>"], "tag_handling": "html"})
     whole = translator.translate(text.replace("\n", " ")).text
     assert (page.json()["translations"][0]["text"] == f"<p>{whole}</p>") or setting != "never"

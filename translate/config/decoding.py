@@ -42,7 +42,8 @@ class DecodingConfig(Section):
     split_sentences: Literal["auto", "always", "never"] = "auto"
     """Whether each sentence of a source is translated alone, because a model that has learnt only single sentences
     leaves out the others. auto: if fewer than 10 % of the training sources had several, or it is not known how many, as
-    of an imported model. A source with a prefix or required phrases stays whole. Split lines are counted."""
+    of an imported model. A source with required phrases or a prefix of several sentences stays whole. Split lines are
+    counted."""
     max_source_tokens: PositiveInt | None = None
     """Maximum number of source subwords; null: data.max_source_tokens. Learned positions allow model.max_positions
     - 1."""

@@ -58,7 +58,7 @@ def split_source(
     Args:
         limit: The most tokens of a piece; None: pieces may be of any length.
         by_sentence: Each sentence is a piece, in a source within the limit too, unless a constraint may be about
-            several: the beginning of the translation, a required phrase, or a term that spans the end of a sentence.
+            several: a prefix of several sentences, a required phrase, or a term that spans the end of a sentence.
         language: Of the source.
     """
 
@@ -72,7 +72,7 @@ def split_source(
     tag_ids, rest = tokenizer.split_tag(source)  # each piece needs the language token
     rest = rest.lstrip() if tag_ids else rest
     parts = split_sentences(rest, language) if by_sentence else [rest]
-    if request.prefix.strip() or request.required:
+    if request.required or len(split_sentences(request.prefix)) > 1:
         parts = [rest]
     elif terminology and len(parts) > 1:
         terms = [term for part in parts for term in terminology.matches(part)]

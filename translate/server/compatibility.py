@@ -52,9 +52,9 @@ class DeepLRequest(BaseModel):
     text: Annotated[list[str], Field(examples=[["Ein Hund läuft."]])]
     target_lang: Annotated[LanguageCode, Field(min_length=2, examples=["EN-US"])]
     source_lang: Annotated[LanguageCode | Literal[""] | None, Field(examples=["DE"])] = None
-    tag_handling: Literal["html", "xml"] | None = None
-    formality: Literal["default", "prefer_more", "prefer_less"] | None = None  # no preference can be met
-    split_sentences: Literal["0", "1", "nonewlines", "false", "true", 0, 1, False, True] | None = None
+    tag_handling: Literal["html", "xml", ""] | None = None
+    formality: Literal["default", "prefer_more", "prefer_less", ""] | None = None  # no preference can be met
+    split_sentences: Literal["0", "1", "nonewlines", "false", "true", "", 0, 1, False, True] | None = None
     """0: a text is translated as a whole; 1: sentence by sentence, and line by line; nonewlines: sentences may go on in
     the next line. By default, lines are translated one by one, with the model's setting."""
 
@@ -158,11 +158,11 @@ def add_paths(app: FastAPI, models: Mapping[str, ServedModel], metrics: Metrics)
     async def deepl(request: Request, question: DeepLRequest) -> dict[str, Any]:
         """Translate texts line by line, or as HTML, with DeepL's requests and answers."""
         for name, value in (question.model_extra or {}).items():
-            if name not in _WITHOUT_EFFECT and value not in (None, "", []):
+            if name not in _WITHOUT_EFFECT and value not in (None, "", [], {}):
                 raise InputError(f"{name} is not supported; remove it")
         names = ("`target_lang`", "`source_lang`")
         model, direction = choose_model(models, question.source_lang or "", question.target_lang, names=names)
-        switch, is_html = str(question.split_sentences).lower(), bool(question.tag_handling)
+        switch, is_html = str(question.split_sentences).lower() or "none", bool(question.tag_handling)
         options = {} if switch == "none" else {"split_sentences": "never" if switch in ("0", "false") else "always"}
         how: dict[str, Any] = {"is_html": is_html, "by_line": switch in ("1", "true", "none"), "options": options}
         found = await _translate_texts(request, model, direction, question.text, **how)

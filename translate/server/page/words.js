@@ -3,16 +3,26 @@
 // The words and the rules of the package's own `decoding/sentences.py`, which explains them.
 const { cldr, ours } = await (await fetch(new URL("sentences.json", import.meta.url))).json();
 const QUOTES = "\"'»«”“’‘›‹";
-const CLOSING = `(?:[${QUOTES})\\]}」』）]|[ \\u00a0\\u202f]»(?![\\p{L}\\p{N}_]))*`;
-const WIDE = "。！？｡।॥";
-const MARK = new RegExp(`(?<=[.!?…؟۔։።])${CLOSING}\\s+|(?<=[${WIDE}])(?![${WIDE}])${CLOSING}\\s*`, "gu");
-const OPENING = new RegExp(`^[${QUOTES}„‚(\\[{¿¡#$€£+*–—\\s\\-]*`, "u");
-const BORDER = new RegExp(`[${QUOTES}„‚()\\[\\]{}/–—\\s]`, "u");
+const CJK = "[々぀-ヿ㐀-鿿豈-﫿]";
+const TAG = "[a-zA-Z][^<>]{0,200}>";
+const SPACED = "[ \\u00a0\\u202f](?:»(?![\\p{L}\\p{N}_])|།)";
+const CLOSER = `[${QUOTES})\\]}」』）》〉】〕]|${SPACED}|</${TAG}|\\[\\p{Nd}{1,3}\\]`;
+const CLOSING = `(?:${CLOSER})*`;
+const [ENDS, WIDE] = [".!?…؟۔։።", "。！？｡।॥။។៕།༎"];
+const MARK = new RegExp(
+  `(?<=[${ENDS}])(?:${CLOSER}|[*_])*\\s+(?!\\s|[${ENDS}](?![\\p{L}\\p{N}_]))` +
+    `|(?<=[${WIDE}])(?![${WIDE}])${CLOSING}\\s*` +
+    `|(?<=${CJK}[!?]|[!?]{2}|……)${CLOSING}(?=[「『（《〈【]?${CJK})`,
+  "gu",
+);
+const OPENING = new RegExp(`^(?:[${QUOTES}„‚(\\[{¿¡#$€£+*_–—\\s\\-]|<${TAG})*`, "u");
+const BORDER = new RegExp(`[${QUOTES}„‚()\\[\\]{}<>*/–—\\s]|(?<=\\.)-|-(?=\\p{L}{2})`, "u");
 const OPENED = /(?:\{[^{}]{0,80}|<\/?[a-zA-Z][^<>]{0,200})$/u;
 const CLOSED = /^[^{}<>]{0,200}[}>]/u;
 const INITIAL = /^(?:\p{L}|(?![ap]\.m)[a-z](?:\.\p{L})+)$/u;
 const DOTTED = /^\p{L}{1,3}(?:\.\p{L}{1,3})+$/u;
-const ORDINAL = /^(?:(?:\d{1,2}\.)?\d{1,3}|[IVXLC]+)$/u;
+const ORDINAL = /^(?:(?:\d{1,2}\.)?\d{1,2}|\d{3}|[IVXLC]+)$/u;
+const NUMBER = /^(?:\p{Nd}[\p{L}\p{M}\p{N}_]*|[IVXLC]{2,}|[VX])$/u;
 const WORD = /[\p{L}\p{N}_]/u;
 const LONGEST = 24;
 
@@ -20,33 +30,38 @@ const LONGEST = 24;
 function wordsOf(language) {
   const code = language.split("-")[0];
   const listed = cldr.short_forms;
-  const entries = (listed[code] ?? [...listed.de, ...listed.en]).flatMap((entry) => entry.split(" "));
+  const entries = (listed[code] ?? [...listed.de, ...listed.en]).flatMap((entry) => entry.split(/[ -]/u));
   const plain = entries.map((entry) => entry.replace(/\.$/u, ""));
   const shortForms = [...ours.short_forms, ...plain.filter((form) => !ours.words.includes(form.toLowerCase()))];
-  const beforeNumbers = [...shortForms, ...ours.before_numbers].map((form) => form.toLowerCase());
+  const lowered = [...shortForms, ...ours.before_numbers].map((form) => form.toLowerCase());
+  const beforeNumbers = new Set(lowered.filter((form) => !ours.before_small.includes(form)));
   const hasOrdinals = ours.ordinals.includes(code);
-  return { shortForms: new Set(shortForms), beforeNumbers: new Set(beforeNumbers), hasOrdinals };
+  return { shortForms: new Set(shortForms), beforeNumbers, hasOrdinals };
 }
 
-function endsSentence(text, markStart, markEnd, { shortForms, beforeNumbers, hasOrdinals }) {
+function endsSentence(text, markStart, markEnd, hasCapitals, words) {
+  const { shortForms, beforeNumbers, hasOrdinals } = words;
   const precedesNumbers = (word) => beforeNumbers.has(word.toLowerCase()) || word.endsWith("str");
   const stop = markStart - 1;
   const rest = text.slice(markEnd, markEnd + 300);
   const first = rest.slice(OPENING.exec(rest)[0].length).match(/^[\p{L}\p{M}\p{N}_]+/u)?.[0] ?? " ";
-  if (/^\p{Ll}/u.test(first)) return false;
+  const isSmall = /^\p{Changes_When_Titlecased}/u.test(first);
   if (OPENED.test(text.slice(Math.max(0, stop - 200), markEnd)) && CLOSED.test(rest)) return false;
+  const isEllipsis = /(?:\.\.| \.|…)$/u.test(text.slice(Math.max(0, stop - 1), stop + 1));
+  if (isSmall && (hasCapitals || isEllipsis)) return false;
   const last = text.slice(Math.max(0, stop - LONGEST), stop).split(BORDER).at(-1);
   if (text[stop] !== "." || !last || last.endsWith(".")) return true;
-  if (INITIAL.test(last) || (/^\p{Nd}/u.test(first) && precedesNumbers(last))) return false;
-  const isStarted = ours.starters.includes(first.toLowerCase());
+  const end = stop - last.length;
+  const before = text.slice(Math.max(0, end - LONGEST), end).trimEnd();
+  const isStarted = !isSmall && ours.starters.includes(first.toLowerCase());
+  if (INITIAL.test(last)) return isStarted && /^\p{Lu}$/u.test(last) && !before.endsWith(".");
+  if (NUMBER.test(first) && precedesNumbers(last)) return false;
   if (ORDINAL.test(last)) {
-    const end = stop - last.length;
-    const before = text.slice(Math.max(0, end - LONGEST), end).trimEnd();
     if (before.endsWith(".") && precedesNumbers(before.slice(0, -1).split(BORDER).at(-1))) return true;
     return /[\p{L}\p{N},]$/u.test(before) && (isStarted || !hasOrdinals);
   }
   const isShort = DOTTED.test(last) || shortForms.has(last) || shortForms.has(last.toLowerCase());
-  return isStarted || !isShort;
+  return isStarted || !isShort || (!isSmall && ours.before_small.includes(last));
 }
 
 /** The sentences of a text: their `text`, `start` and `end`. */
@@ -55,11 +70,12 @@ export function splitSentences(text, language) {
   const sentences = [];
   let offset = 0;
   for (const line of text.split("\n")) {
+    const hasCapitals = line !== line.toLowerCase();
     let start = 0;
     for (const { index, 0: mark } of line.matchAll(MARK)) {
       const end = index + mark.length;
       if (!WORD.test(line.slice(start, index)) || !WORD.test(line.slice(end))) continue;
-      if (!endsSentence(line, index, end, words)) continue;
+      if (!endsSentence(line, index, end, hasCapitals, words)) continue;
       sentences.push({ start: offset + start, end: offset + end });
       start = end;
     }
