@@ -57,7 +57,6 @@ pictures: $(VENV)/installed-for-tests
 	$(SHOW) masks runs/demo "Der Hund schläft." "Ein Koch schneidet zwei reife Birnen." $(AS)masks.png
 	$(SHOW) positions runs/demo $(AS)positions.png
 	$(SHOW) curves runs/demo $(AS)curves.png
-	$(SHOW) embeddings runs/demo --number 30 $(AS)embeddings.png
 	$(SHOW) alignments runs/demo --source data/test.de --reference data/test.en --number 2 \
 		--pharaoh runs/demo.align $(AS)alignments.png
 

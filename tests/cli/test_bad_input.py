@@ -352,13 +352,13 @@ CALLS: dict[str, Call] = {
     "show-layer": Call("show attention RUN Hund --layer 1"),
     "show-head": Call("show attention RUN Hund --head 9"),
     "show-empty": Call("show attention RUN", ""),
+    "show-word": Call("show attention RUN d\udcff"),
     "show-nothing": Call("show curves COPY", change=lost("metrics.jsonl")),
     "show-long": Call("show attention RUN --target dog", "Hund " * 3000),
     "show-alignments-long": Call(
         "show alignments RUN --source a.de --reference a.en", files={"a.de": "Hund " * 1700, "a.en": "dog " * 1700}
     ),
     "show-positions-length": Call("show positions transformer-base --length 2000"),
-    "show-word": Call("show embeddings RUN d\udcff"),
     "show-output": Call("show attention RUN Hund -o no/a.html"),
     "show-ending": Call("show attention RUN Hund -o a.gif"),
 }

@@ -23,7 +23,6 @@ CALLS = [
     "show masks RUN Hund Katze --output OUT",
     "show positions a.yaml --output OUT",
     "show curves RUN --output OUT",
-    "show embeddings RUN --output OUT",
     "show alignments RUN --source in.de --reference in.en --output OUT",
     "show alignments RUN --source in.de --reference in.en --output other.html --pharaoh OUT",
 ]

@@ -152,7 +152,7 @@ AT_ONCE = [  # what is wrong is found before torch is imported, which takes a se
     *("distill none -o out", "distill both -o out", "backtranslate none a.en -o out", "backtranslate both a.en -o out"),
     *("shortlist none", "import opus run", "export none out --to onnx", "export run old --to onnx", "info none"),
     *("info old", "show attention none Hund", "show attention both Hund", "show positions none"),
-    *("show curves run none", "show embeddings none", "show masks none Hund", "tokenizer encode none"),
+    *("show curves run none", "show masks none Hund", "tokenizer encode none"),
 ]
 
 

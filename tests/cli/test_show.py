@@ -5,7 +5,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-import yaml
 from harness import in_order, page_data, succeed
 from harness import run_command as translate
 
@@ -58,23 +57,6 @@ def test_positions_of_a_preset_next_to_a_run_of_its_name(learnt: Path) -> None:
     for what in ("demo", "./demo"):
         result = succeed("show", "positions", what)
         assert ("for what is here, write ./demo" in result.stderr) == (what == "demo")
-
-
-def test_embeddings(learnt: Path) -> None:
-    Path("two.de").write_text("Hund Haus grün\n", encoding="utf-8")
-    Path("two.en").write_text("dog house green\n", encoding="utf-8")
-    texts = ["--source", "two.de", "--reference", "two.en"]
-    result = succeed("show", "embeddings", learnt, "Hund", *texts, "--neighbours", "3")
-    assert result.stderr.startswith("embeddings.html: ")
-    points, neighbours = page_data(Path("embeddings.html").read_text())["panels"]
-    assert all(row[1].count(",") == 2 for row in neighbours["rows"])
-    assert [row[0] for row in neighbours["rows"]] == ["Hund"] and len(points["spec"]["data"]["values"]) == 6
-    run = Path(shutil.copytree(learnt, "without"))
-    values = yaml.safe_load((run / "config.yaml").read_text())
-    values["data"]["validation"] = None
-    (run / "config.yaml").write_text(yaml.safe_dump(values))
-    refused = translate("show", "embeddings", run, "Hund")
-    assert refused.exit_code == 2 and "data.validation" in refused.stderr
 
 
 def test_alignments(learnt: Path) -> None:

@@ -10,15 +10,13 @@ import pytest
 import torch
 from harness import MakeTranslator
 
-from translate.data.corpora import ParallelCorpus
 from translate.decoding import Translator
 from translate.decoding.alignment import merge_units
 from translate.visualize.alignments import align_pairs, alignments_picture
 from translate.visualize.attention import Attention, AttentionChoice, attention_page, look_at_attention
-from translate.visualize.embeddings import embeddings_picture
 from translate.visualize.masks import masks_picture
 from translate.visualize.page import picture_page
-from translate.visualize.panels import Curves, Picture, Point, Points, Series, Table
+from translate.visualize.panels import Curves, Picture, Series, Table
 from translate.visualize.positions import positions_picture
 
 playwright = pytest.importorskip(
@@ -247,9 +245,6 @@ def pictures(make_translator: MakeTranslator) -> dict[str, Picture]:
             Curves("Nothing", "step", "nats", [Series("a", [1], [None])]),
             Table("Runs", ["", "a"], [["Steps", "3"]]),
         ], columns=2),
-        "embeddings": embeddings_picture(
-            translator, ["Hund"], ParallelCorpus("", sources, targets, 1.0), num_words=5, num_neighbours=2, name="toy"
-        ),
         "alignments": alignments_picture(
             align_pairs(translator, sources, targets), first_line=1, how="By 0", name="toy"
         ),
@@ -262,7 +257,7 @@ def open_picture(open_page: OpenPage, picture: Picture, **options: Any) -> Page:
     return page
 
 
-@pytest.mark.parametrize("name", ["masks", "positions", "curves", "embeddings", "alignments"])
+@pytest.mark.parametrize("name", ["masks", "positions", "curves", "alignments"])
 def test_other_pictures(
     open_page: OpenPage, pictures: dict[str, Picture], serious_findings: SeriousFindings, name: str
 ) -> None:
@@ -292,10 +287,6 @@ def test_the_numbers_are_there_as_tables(open_page: OpenPage, pictures: dict[str
 
 
 def test_a_hand_reads_the_numbers(open_page: OpenPage, pictures: dict[str, Picture]) -> None:
-    page = open_picture(open_page, pictures["embeddings"])
-    page.locator(".mark-symbol path").nth(1).hover()
-    tip = page.locator("#vg-tooltip-element")
-    tip.get_by_text("Nearest: ").wait_for()
     page = open_picture(open_page, pictures["curves"])
     page.locator("svg.marks").first.locator(".hover_marks path").first.hover()
     tip = page.locator("#vg-tooltip-element")
@@ -308,22 +299,6 @@ def test_a_hand_reads_the_numbers(open_page: OpenPage, pictures: dict[str, Pictu
     page.keyboard.down("Control")
     page.mouse.wheel(0, -300)
     playwright.expect(zoomed).not_to_have_text(before)
-
-
-def test_labels_of_a_map_do_not_overlap_on_a_narrow_page(open_page: OpenPage) -> None:
-    points = [Point(f"Straßenbahn {number}", number % 5, number // 5, "source") for number in range(30)]
-    points += [Point("Haus", 2.01, 3, "source"), Point("Häuser", 2.02, 3, "source")]
-    page = open_picture(open_page, Picture("map", [], [Points("map", "x", "y", points)]), width=390)
-    found = page.evaluate(
-        """() => [...document.querySelectorAll(".mark-text.role-mark text")]
-             .filter((text) => text.getAttribute("opacity") !== "0").map((text) => text.getBoundingClientRect())
-             .map(({ left, top, right, bottom }) => [left, top, right, bottom])"""
-    )
-    assert len(found) >= 6
-    for one, other in itertools.combinations(found, 2):
-        across, down = min(one[2], other[2]) - max(one[0], other[0]), min(one[3], other[3]) - max(one[1], other[1])
-        assert across <= 1 or down <= 4  # a line has room for accents above and below its letters
-    assert min(left for left, *_ in found) >= 0 and max(right for _, _, right, _ in found) <= 390
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

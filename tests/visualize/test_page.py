@@ -16,7 +16,7 @@ from translate.errors import InputError, RunError
 from translate.visualize import drawing
 from translate.visualize.charts import chart_specs, theme
 from translate.visualize.page import PictureFile, choose_picture_file, draw_figure, picture_page, save_picture
-from translate.visualize.panels import Curves, Links, Matrix, Picture, Point, Points, Series, Table, printable
+from translate.visualize.panels import Curves, Links, Matrix, Picture, Series, Table, printable
 
 vl_convert = pytest.importorskip("vl_convert", reason="the extra `pictures` is not installed")
 
@@ -35,7 +35,6 @@ PICTURE = Picture(
         ),
         Curves("nothing yet", "step", "loss", [Series("a", [1], [None])], True),
         Curves("marked", "step", "BLEU", [Series("a", [1, 2], [1.0, 2.0], "", (1, "best 2"))]),
-        Points("map", "x", "y", [Point("Größe", 0, 0, "a"), Point("$", 1, 1, "b")]),
         Links("links", ["Der", "Hund", "hier"], ["The", "dog"], [(0, 0, 1.0), (1, 1, 0.2)]),
         Table("table", ["Wort", "$"], [["Straße", "groß, $1"]]),
     ],
@@ -149,7 +148,7 @@ def test_zero_has_no_place_on_a_logarithmic_axis() -> None:
 
 
 def test_words_without_a_link_are_grey_and_heavier_links_are_thicker() -> None:
-    spec = one(PICTURE.panels[8])
+    spec = one(PICTURE.panels[7])
     axis = spec["layer"][0]["encoding"]["y"]["axis"]
     assert axis["labelOpacity"] == {"expr": "indexof([0, 1], datum.value) < 0 ? 0.45 : 1"}
     thick, thin = (item["strokeWidth"] for item in marks(spec, "rule") if item.get("opacity") != 0)
@@ -179,14 +178,6 @@ def test_all_panels_are_drawn_the_same_each_time() -> None:
     assert [text for text in shown if text in titles] == titles
     for text in ("Größe & <Maß> $5", "_Straße", "größer", "dimension", "step", "Hund", "hier"):
         assert text in shown
-
-
-def test_labels_of_a_figure_without_room_are_left_out() -> None:
-    points = [Point(f"word {number}", 0, 0, "a") for number in range(20)] + [Point("far", 1, 1, "b")]
-    maps = [Points(title, "x", "y", points) for title in ("one", "other")]
-    svg = draw_figure(Picture("p", [], maps), format="svg")
-    shown = re.findall(rb'<text[^>]* opacity="1">(word|far)', svg)
-    assert sorted(shown) == [b"far"] * 2 + [b"word"] * 4  # to the right and to the left of the point
 
 
 def test_a_large_figure_has_fewer_dots_and_says_so(
@@ -222,7 +213,6 @@ def test_no_text_stops_a_figure(text: str) -> None:
     panels = [
         Matrix(text, [text], [text], [[1.0]], text, text, "weight"),
         Curves(text, text, text, [Series(text, [1, 2], [1.0, 2.0], text)]),
-        Points(text, text, text, [Point(text, 1, 1, text)]),
         Links(text, [text], [text], [(0, 0, 0.5)]),
     ]
     for each in ("png", "svg"):

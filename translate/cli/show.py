@@ -1,4 +1,4 @@
-"""`show attention|masks|positions|curves|embeddings|alignments`: pictures of a model and its training."""
+"""`show attention|masks|positions|curves|alignments`: pictures of a model and its training."""
 
 import logging
 from pathlib import Path
@@ -150,33 +150,6 @@ def show_curves(
     from translate.visualize.curves import curves_picture
 
     _save(curves_picture(runs, over=over), file)
-
-
-@picture_command("embeddings")
-def show_embeddings(
-    file: "PictureFile",
-    run: RunArgument,
-    words: Annotated[list[str] | None, Argument(metavar="WORD", help="Default: content words of the text.")] = None,
-    source: Annotated[Path | None, Option(metavar="F", help="Show words from this text. Default: validation.")] = None,
-    reference: Annotated[Path | None, Option(metavar="F", help="The same for the target language.")] = None,
-    number: Annotated[int, Option(metavar="N", min=3, max=1000, help="Words per language on the map.")] = 40,
-    neighbours: Annotated[int, Option(metavar="N", min=1, max=100, help="Neighbours per word.")] = 6,
-    checkpoint: CheckpointOption = "best",
-) -> None:
-    """Which words have similar embeddings: nearest neighbours by cosine, and a map of the words.
-
-    Examples:
-      translate show embeddings runs/demo
-      translate show embeddings runs/demo Hund Katze dog --neighbours 10
-    """
-    from translate.decoding.loading import load_own_translator
-    from translate.evaluation.test_sets import choose_pairs
-    from translate.visualize.embeddings import embeddings_picture
-
-    translator, name = load_own_translator(run, checkpoint=checkpoint).translator, escaped(run.path.resolve().name)
-    pairs = choose_pairs(run.config, source, reference)
-    picture = embeddings_picture(translator, words or [], pairs, num_words=number, num_neighbours=neighbours, name=name)
-    _save(picture, file)
 
 
 @picture_command("alignments")

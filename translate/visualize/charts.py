@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Literal
 
-from translate.visualize.panels import Curves, Links, Matrix, Picture, Points, Table
+from translate.visualize.panels import Curves, Links, Matrix, Picture, Table
 
 Spec = dict[str, Any]
 
@@ -33,13 +33,6 @@ COLOURS = {
         "series": ["#56b4e9", "#e69f00", "#3fc79a", "#e08fc0", "#f0e442", "#e8edf3"],
     },
 }  # fmt: skip
-_MAP = 820, 600  # width and height in pixels; in a page it grows with the window
-_LABELS = "labels"  # the layer of a map with the labels of its points
-_LABEL = {  # places a label where it covers no other, or leaves it out
-    "type": "label",
-    "anchor": ["right", "left", "top", "bottom", "top-right", "bottom-right", "top-left", "bottom-left"],
-    "offset": [6],
-}
 _STROKES = {"title": None, "symbolType": "stroke", "symbolSize": 400, "symbolStrokeWidth": 2}
 # Curves differ in colour by their names, in width once all colours are taken, and in dashes by their kinds.
 _LINE_WIDTHS = [1.8, 3.6, 0.9, 5.4]
@@ -84,7 +77,7 @@ def chart_specs(picture: Picture, *, is_page: bool) -> list[Spec]:
     series = [curve for panel in picture.panels if isinstance(panel, Curves) for curve in panel.series]
     names, kinds = (list(dict.fromkeys(getattr(curve, field) for curve in series)) for field in ("name", "kind"))
     curves = partial(_curves, names=names, kinds=kinds)
-    draw: dict[type, Callable[..., Spec]] = {Matrix: _matrix, Curves: curves, Points: _points, Links: _links}
+    draw: dict[type, Callable[..., Spec]] = {Matrix: _matrix, Curves: curves, Links: _links}
     specs: list[Spec] = []
     legends: set[str] = set()
     for panel in picture.panels:
@@ -113,12 +106,6 @@ def _tooltip(titles: dict[str, str]) -> list[Spec]:
 def _numbers(titles: dict[str, str], *, grows: bool) -> Spec:
     """What a page reads to show the data of a chart as a table, and whether the chart grows with the window."""
     return {"header": list(titles.values()), "fields": list(titles), "grows": grows}
-
-
-def _zoom(*channels: str) -> list[Spec]:
-    """Drag to move, Ctrl and wheel to zoom: the wheel alone scrolls the page."""
-    select = {"type": "interval", "encodings": channels, "zoom": "wheel![event.ctrlKey || event.metaKey]"}
-    return [{"name": "zoom", "select": select, "bind": "scales"}]
 
 
 def _rounded(value: float | int | None) -> float | None:
@@ -235,7 +222,9 @@ def _curves(panel: Curves, is_page: bool, *, names: Sequence[str], kinds: Sequen
     titles = {"name": "curve", "kind": "of", "x": panel.x_axis, "y": panel.y_axis}
     titles = {field: title for field, title in titles.items() if any(row[field] not in ("", None) for row in rows)}
     if is_page:  # Points under the mouse. (With "nearest", Vega-Lite 6.4's tooltips omit the numbers.)
-        line["params"] = _zoom("x")
+        # Drag to move, Ctrl and wheel to zoom: the wheel alone scrolls the page.
+        move = {"type": "interval", "encodings": ["x"], "zoom": "wheel![event.ctrlKey || event.metaKey]"}
+        line["params"] = [{"name": "zoom", "select": move, "bind": "scales"}]
         hover = {"name": "pointed", "select": {"type": "point", "on": "pointerover", "clear": "pointerout"}}
         shown = {"condition": {"param": "pointed", "empty": False, "value": 0.5}, "value": 0}
         encoding = {**colour, "opacity": shown, "tooltip": _tooltip(titles)}
@@ -265,44 +254,6 @@ def _curve_rows(panel: Curves) -> list[Spec]:
             is_low = (series.y[place] or 0) < statistics.mean([y for y in series.y if y is not None] or [0.0])
             rows[place - len(series.x)] |= {"mark": mark, "down": 14 if is_low else -14}
     return rows
-
-
-def _points(panel: Points, is_page: bool) -> Spec:
-    groups = list(dict.fromkeys(point.group for point in panel.points))
-    # Colours and shapes that have the same domain have one legend.
-    look = {"field": "group", "scale": {"domain": groups}, "legend": {"title": None}}
-    place: Spec = {"scale": {"nice": False, "zero": False, "padding": 60}, "axis": {"tickCount": 8}}
-    titles = {"label": "word", "group": "of", "note": "note"}
-    points: Spec = {
-        "mark": {"type": "point", "filled": True, "size": 55, "clip": is_page},
-        "encoding": {"shape": {**look}, "tooltip": _tooltip(titles)},
-    }
-    labels = {"name": _LABELS, "mark": {"type": "text", "clip": is_page}, "encoding": {"text": {"field": "label"}}}
-    if is_page:
-        points["params"] = _zoom("x", "y")
-    room = {"size": {"signal": "[max(width, 1), max(height, 1)]"}, "avoidMarks": ["layer_0_marks"]}
-    patch = {"op": "add", "path": "/marks/1/transform", "value": [_LABEL | room]}
-    return {
-        "width": _MAP[0],
-        "height": _MAP[1],
-        "data": {"values": [point._asdict() for point in panel.points]},
-        "encoding": {
-            "x": _number("x", title=panel.x_axis, **place),
-            "y": _number("y", title=panel.y_axis, **place),
-            "color": look,
-        },
-        "layer": [points, labels],
-        "usermeta": _numbers(titles | {"x": panel.x_axis, "y": panel.y_axis}, grows=True)
-        | {"embedOptions": {"patch": [patch]}},
-    }
-
-
-def place_labels(vega: Spec) -> None:
-    """Let Vega place the labels of a figure's maps where there is room, which Vega-Lite cannot express."""
-    for group in vega["marks"]:
-        for mark in group.get("marks", []):
-            if mark["name"] == f"{_LABELS}_marks":
-                mark["transform"] = [_LABEL | {"size": _MAP}]
 
 
 def _links(panel: Links, is_page: bool) -> Spec:

@@ -1,14 +1,17 @@
 """A comparison of systems as tables: in a page, and as text."""
 
+import re
+import unicodedata
 from collections.abc import Iterator
 from difflib import SequenceMatcher
 
 from translate.evaluation.compare import Change, Comparison
 from translate.evaluation.metrics import decimals
 from translate.visualize.panels import Cell, Picture, Table
-from translate.visualize.words import find_words
 
-_WORD = "HM*|[LMN]+|[^Z]"  # in kinds of characters; punctuation is a word too
+# Words, punctuation too, in kinds of characters: the first letters of their Unicode categories, such as L for letters,
+# M for marks on letters, N for digits and Z for spaces; but a Chinese or Japanese character, a word by itself, is H.
+_WORD = "HM*|[LMN]+|[^Z]"
 _MARKED = (
     "Underlined in a translation: words that the reference does not have. Underlined in the reference: words that only"
     " one of the two translations has."
@@ -63,7 +66,7 @@ def _mark_differences(change: Change) -> list[Cell]:
     In the reference these are words that only one system has, in a translation words that the reference does not have.
     """
     texts = change.reference, change.first, change.other
-    reference, *translations = ([text[start:end] for start, end in find_words(text, _WORD)] for text in texts)
+    reference, *translations = ([text[start:end] for start, end in _find_words(text)] for text in texts)
     found: list[set[int]] = []  # by system: places of words of the reference that it has
     marked: list[set[int]] = []  # by system: places of its words that the reference does not have
     for words in translations:
@@ -73,9 +76,19 @@ def _mark_differences(change: Change) -> list[Cell]:
     return [_mark(text, places) for text, places in zip(texts, [found[0] ^ found[1], *marked], strict=True)]
 
 
+def _find_words(text: str) -> list[tuple[int, int]]:
+    """Start and end of each word in a text of any script, with spaces between words or without."""
+    return [word.span() for word in re.finditer(_WORD, "".join(map(_kind, text)))]
+
+
+def _kind(character: str) -> str:
+    kind = unicodedata.category(character)[0]
+    return "H" if kind == "L" and "\u3040" <= character <= "\u9fff" else kind
+
+
 def _mark(text: str, places: set[int]) -> Cell:
     parts, end = [], 0
-    for place, (start, stop) in enumerate(find_words(text, _WORD)):
+    for place, (start, stop) in enumerate(_find_words(text)):
         if place in places:
             parts += [text[end:start], text[start:stop]]
             end = stop

@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 from translate.children import EndedBySignal, run_program
 from translate.errors import RunError
-from translate.visualize.charts import place_labels
 
 
 def draw(specification: str, *, format: Literal["png", "svg"], **settings: Any) -> bytes:
@@ -33,10 +32,8 @@ def draw(specification: str, *, format: Literal["png", "svg"], **settings: Any) 
 def _main(format: str, settings: str) -> None:
     import vl_convert
 
-    vega = vl_convert.vegalite_to_vega(json.load(sys.stdin.buffer))
-    place_labels(vega)
-    convert = vl_convert.vega_to_png if format == "png" else vl_convert.vega_to_svg
-    drawn = convert(vega, allowed_base_urls=[], **json.loads(settings))
+    convert = vl_convert.vegalite_to_png if format == "png" else vl_convert.vegalite_to_svg
+    drawn = convert(json.load(sys.stdin.buffer), allowed_base_urls=[], **json.loads(settings))
     sys.stdout.buffer.write(drawn if isinstance(drawn, bytes) else drawn.encode())
 
 

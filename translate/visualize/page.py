@@ -16,7 +16,7 @@ from translate.data.tokenizer import SPACE
 from translate.errors import InputError, import_extra
 from translate.visualize.charts import chart_specs, theme
 from translate.visualize.drawing import draw
-from translate.visualize.panels import Curves, Matrix, Picture, Points, Table, printable
+from translate.visualize.panels import Curves, Matrix, Picture, Table, printable
 
 logger = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ def picture_page(picture: Picture) -> str:
         "title": picture.title,
         "paragraphs": list(picture.paragraphs),
         "columns": picture.columns,
-        "canZoom": any(isinstance(panel, Curves | Points) for panel in picture.panels),
+        "canZoom": any(isinstance(panel, Curves) for panel in picture.panels),
         "themes": {"light": theme("light", font=_PAGE_FONT), "dark": theme("dark", font=_PAGE_FONT)},
         "panels": panels,
     }

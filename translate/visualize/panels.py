@@ -1,4 +1,4 @@
-"""The panels of a picture, for Vega-Lite to draw: matrices, curves, maps, links and tables."""
+"""The panels of a picture, for Vega-Lite to draw: matrices, curves, links and tables."""
 
 import re
 from collections.abc import Sequence
@@ -47,26 +47,6 @@ class Curves(NamedTuple):
     note: str = ""
 
 
-class Point(NamedTuple):
-    """A labelled point of a map."""
-
-    label: str
-    x: float
-    y: float
-    group: str
-    note: str = ""  # shown in a page when the mouse is over the point
-
-
-class Points(NamedTuple):
-    """Labelled points in two dimensions."""
-
-    title: str
-    x_axis: str
-    y_axis: str
-    points: Sequence[Point]
-    note: str = ""
-
-
 class Links(NamedTuple):
     """Two sentences side by side, one word per line, and lines between words; words without one are grey."""
 
@@ -89,7 +69,7 @@ class Table(NamedTuple):
     note: str = ""
 
 
-Panel = Matrix | Curves | Points | Links | Table
+Panel = Matrix | Curves | Links | Table
 
 
 class Picture(NamedTuple):

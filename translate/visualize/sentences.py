@@ -63,20 +63,15 @@ def read_sentence(translator: Translator, text: str, *, target: str | None = Non
 
 
 def _encode(tokenizer: Tokenizer, text: str, *, what: str, translator: Translator) -> list[int]:
-    check_unicode(text, what=what)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # of bytes that are not UTF-8
+        raise InputError(f"{what} is not Unicode: {text!r}; set the terminal to UTF-8") from None
     ids = tokenizer.encode(text)
     if not ids:
         raise InputError(f"{what} is empty: {text!r} has no words to look at")
     check_positions(ids, what=what, translator=translator)
     return ids
-
-
-def check_unicode(text: str, *, what: str) -> None:
-    """Raise an InputError if a text, called `what`, comes from bytes that are not UTF-8."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise InputError(f"{what} is not Unicode: {text!r}; set the terminal to UTF-8") from None
 
 
 def check_positions(ids: Sequence[int], *, what: str, translator: Translator) -> None:
