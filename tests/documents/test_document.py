@@ -74,7 +74,7 @@ def test_all_markup_is_in_any_translation(
     text: str, document_format: DocumentFormat, function: Callable[[str], str]
 ) -> None:
     translated = translate_document(text, document_format, by(function)).text
-    for segment in FORMATS[document_format].read(text):
+    for segment in FORMATS[document_format].open(text).segments:
         assert segment.raw in translated or all(raw in translated for raw, _ in lay_out(segment).written)
 
 

@@ -16,7 +16,7 @@ CUE = "1\n00:00:01,000 --> 00:00:02,000"
 
 
 def read(document_format: DocumentFormat, text: str) -> list[Segment]:
-    segments = list(FORMATS[document_format].read(text))
+    segments = list(FORMATS[document_format].open(text).segments)
     assert all(text.startswith(segment.raw, segment.start) for segment in segments)
     return segments
 

@@ -16,7 +16,7 @@ from translate.decoding.sentences import is_sentence, split_sentences
 from translate.documents.html import name_language, read_attributes, read_html
 from translate.documents.lines import read_subtitles, read_text
 from translate.documents.markdown import read_markdown
-from translate.documents.segments import Layout, Segment, lay_out
+from translate.documents.segments import Layout, Reading, Segment, Written, lay_out, replace_segments
 from translate.documents.transfer import (
     Sentence,
     SourceWord,
@@ -31,15 +31,29 @@ from translate.errors import InputError
 
 DocumentFormat = Literal["text", "paragraphs", "markdown", "html", "srt", "vtt"]
 Reader = Callable[[str], Iterator[Segment]]
+Open = Callable[[str], Reading]
 Divide = Callable[[str], list[str]]  # into sentences
 
 
 class FormatReader(NamedTuple):
-    """How a format is recognized and read."""
+    """How a format is recognized, read and written.
+
+    Most documents have one text, and its segments are replaced. A bilingual document, such as a catalog, has source
+    texts and places for their translations: `fill` gives the segments of the texts that have none yet, or, with
+    `again`, of those whose translation is marked for review too, and a function that writes the translations.
+    """
 
     extensions: tuple[str, ...]
-    read: Reader
+    read: Reader | None = None
     read_attributes: Reader | None = None  # text within markup
+    fill: Callable[..., Reading] | None = None  # of the document's text and `again`; instead of `read`
+
+    def open(self, text: str, *, again: bool = False) -> Reading:
+        """What is translated in a document, and how the translations are written into it."""
+        if self.fill is not None:
+            return self.fill(text, again=again)
+        assert self.read is not None
+        return _open_to_replace(text, self.read)
 
 
 FORMATS: dict[DocumentFormat, FormatReader] = {
@@ -57,13 +71,15 @@ class DocumentTranslation(NamedTuple):
 
     text: str
     counts: Counter[str]  # segments and sentences with words; tags and placeholders within segments
-    problems: list[str]  # markup that was lost or doubled, with its line in the source
+    problems: list[str]  # markup that was lost or doubled, with its line in the source; what could not be filled
     conditions: ConditionCounts  # of the sentences' translations
+    entries: Counter[str]  # of a bilingual document: how many are filled, were translated before, and so on
 
     def __str__(self) -> str:
+        entries = ", ".join(f"{number:,} {name}" for name, number in self.entries.items())
         counts = (f"{number} {name if number != 1 else name[:-1]}" for name, number in self.counts.items())
-        lost = f" ({len(self.problems)} lost or doubled)" if self.problems else ""
-        return f"{', '.join(counts)}{lost}; {self.conditions.conditions}"
+        lost = f" ({len(self.problems)} lost or doubled)" if self.problems and not self.entries else ""
+        return f"{entries and f'{entries}; '}{', '.join(counts)}{lost}; {self.conditions.conditions}"
 
 
 def format_of_file(path: Path | None) -> DocumentFormat:
@@ -88,6 +104,7 @@ def translate_documents(
     direction: Direction | None = None,
     *,
     by_sentence: bool = True,
+    again: bool = False,
 ) -> list[DocumentTranslation]:
     """Translate the text of documents, with the sentences of all in one call, and copy everything else.
 
@@ -96,17 +113,21 @@ def translate_documents(
         align: Aligns the words of translations whose sentences have markup; None aligns them in order.
         direction: The languages: where sentences end, and the attribute `lang` of HTML; None: it is not changed.
         by_sentence: Whether segments are divided into sentences.
+        again: Whether the translations of a bilingual document that are marked for review are made again.
 
     Raises:
-        InputError: The extra `documents` is not installed, and the format needs it.
+        InputError: The extra `documents` is not installed, and the format needs it; or the document is damaged.
     """
     mark, known = "\ufeff", FORMATS[document_format]
     divide = functools.partial(split_sentences, language=direction.source if direction else UNKNOWN)
     translate_texts = functools.partial(_translate_texts, divide=divide if by_sentence else lambda text: [text])
-    documents = [DocumentTranslation(text.removeprefix(mark), Counter(), [], ConditionCounts()) for text in texts]
+    documents = [
+        DocumentTranslation(text.removeprefix(mark), Counter(), [], ConditionCounts(), Counter()) for text in texts
+    ]
     if known.read_attributes is not None:
-        documents = translate_texts(documents, known.read_attributes, translate, None)
-    documents = translate_texts(documents, known.read, translate, align)
+        open_attributes = functools.partial(_open_to_replace, read=known.read_attributes)
+        documents = translate_texts(documents, open_attributes, translate, None)
+    documents = translate_texts(documents, functools.partial(known.open, again=again), translate, align)
     if document_format == "html" and direction is not None and direction.target != UNKNOWN:
         documents = [document._replace(text=name_language(document.text, direction)) for document in documents]
     marks = (mark * text.startswith(mark) for text in texts)
@@ -115,13 +136,13 @@ def translate_documents(
 
 def _translate_texts(
     documents: Sequence[DocumentTranslation],
-    read: Reader,
+    open_text: Open,
     translate: Callable[[Sequence[str]], Iterable[Translation]],
     align: Callable[[Sequence[Translation]], Iterable[Weights]] | None,
     divide: Divide,
 ) -> list[DocumentTranslation]:
     """Translate what a reader finds in documents, and add it to their reports."""
-    pages = [_Page(document, read, divide) for document in documents]
+    pages = [_Page(document, open_text(document.text), divide) for document in documents]
     wanted = [sentence for page in pages for sentence in page.wanted]
     forms = [
         [sentence.words, *([without_placeholders(sentence)] if sentence.placeholders else [])] for sentence in wanted
@@ -144,9 +165,8 @@ def _translate_texts(
 class _Page:
     """What a reader finds in a document."""
 
-    def __init__(self, document: DocumentTranslation, read: Reader, divide: Divide) -> None:
-        self.document, self.read = document, read
-        self.segments = list(read(document.text))
+    def __init__(self, document: DocumentTranslation, reading: Reading, divide: Divide) -> None:
+        self.document, (self.segments, self.write_document) = document, reading
         self.layouts = [lay_out(segment) for segment in self.segments]
         self.sentences = [list(_read_sentences(layout, divide)) for layout in self.layouts]
         self.wanted = [found for found in itertools.chain(*self.sentences) if any(map(str.isalpha, found.text))]
@@ -157,15 +177,13 @@ class _Page:
         Args:
             made: The chosen translations of the wanted sentences.
         """
-        document, text = self.document, self.document.text
+        document = self.document
         document.conditions.update(count_conditions(made))
-        parts, position = [], 0
+        new = []
         for segment, layout, sentences in zip(self.segments, self.layouts, self.sentences, strict=True):
             is_same = all(sentence.target == sentence.text for sentence in sentences)
-            new = segment.raw if is_same else write_translation(segment, layout, sentences)
-            parts += [text[position : segment.start], new]
-            position = segment.start + len(segment.raw)
-        written = "".join([*parts, text[position:]])
+            new.append(segment.raw if is_same else write_translation(segment, layout, sentences))
+        written = self.write_document(new)
         is_placeholder = [is_one for layout in self.layouts for _, is_one in layout.written]
         document.counts.update(
             segments=len({id(sentence.layout) for sentence in self.wanted}),
@@ -173,8 +191,20 @@ class _Page:
             tags=is_placeholder.count(False),
             placeholders=is_placeholder.count(True),
         )
-        problems = _compare(text, self.segments, self.layouts, list(map(lay_out, self.read(written))))
-        return document._replace(text=written, problems=document.problems + problems)
+        document.entries.update(written.entries)
+        problems = _compare(document.text, self.segments, self.layouts, list(map(lay_out, written.segments)))
+        return document._replace(text=written.text, problems=[*document.problems, *written.problems, *problems])
+
+
+def _open_to_replace(text: str, read: Reader) -> Reading:
+    """The segments of a document, each of which its translation replaces."""
+    segments = list(read(text))
+
+    def write(translated: Sequence[str]) -> Written:
+        written = replace_segments(text, segments, translated)
+        return Written(written, read(written))
+
+    return Reading(segments, write)
 
 
 def word_weights(

@@ -7,7 +7,7 @@ an address, code) is a number, and other markup takes no room.
 
 import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -49,6 +49,35 @@ class Segment(NamedTuple):
     def raw(self) -> str:
         """The segment as the document writes it."""
         return "".join(item.raw for item in self.items)
+
+
+class Written(NamedTuple):
+    """A document with translations."""
+
+    text: str
+    segments: Iterable[Segment]  # as they are in it, in the order of the source's, to find markup that was lost
+    entries: Mapping[str, int] = {}  # of a bilingual document: how many are filled, and how many are not, and why
+    problems: Sequence[str] = ()  # what could not be filled, with its line
+
+
+class Reading(NamedTuple):
+    """What is translated in a document: its segments, and a function that writes it with their translations.
+
+    The function takes the raw translation of each segment, in the segment's syntax and with its markup. It may write
+    the text anywhere: in the segment's place, or, in a bilingual document, where the translation of the text belongs.
+    """
+
+    segments: Sequence[Segment]  # `start` is for reports, and for `replace_segments`
+    write: Callable[[Sequence[str]], Written]
+
+
+def replace_segments(text: str, segments: Iterable[Segment], translated: Iterable[str]) -> str:
+    """A text with other raw text for some segments, which are in order."""
+    parts, position = list[str](), 0
+    for segment, new in zip(segments, translated, strict=True):
+        parts += [text[position : segment.start], new]
+        position = segment.start + len(segment.raw)
+    return "".join([*parts, text[position:]])
 
 
 @dataclass(eq=False)
