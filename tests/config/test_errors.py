@@ -71,7 +71,7 @@ WRONG: list[tuple[str, ...]] = [  # overrides, joined by " & ", and the words of
     (f"{SAME} & data.target_language=de", "data.validation.both_directions = true", "both de"),
     (f"data.test={{a: {BOTH}, a-de-en: {PAIR}}}", "data.test.a-de-en", "both_directions"),
     (f"data.train={{kind: parquet, path: a, {STREAM}}} & data.sampling_temperature=5", "temperature = 5", "0.st"),
-    ("tokenizer.add_pieces=[<a>]", "tokenizer.add_pieces", "training.initialize_from"),
+    ("tokenizer.add_characters=true", "tokenizer.add_characters", "training.initialize_from"),
     ("tokenizer.vocabulary=separate", "model.tie_embeddings = 'all'", "tokenizer.vocabulary = 'joint'"),
     ('model.d_model="8"', 'model.d_model = "8":', "whole number"),
     ("model.dropout=a", 'model.dropout = "a":', "number"),

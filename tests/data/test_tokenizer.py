@@ -9,6 +9,7 @@ import sentencepiece
 
 from translate.config.schema import TokenizerConfig
 from translate.data.cache import DataCache
+from translate.data.extension import extend_tokenizers
 from translate.data.tokenizer import (
     BOS_ID,
     EOS_ID,
@@ -43,6 +44,38 @@ def test_training_is_deterministic_and_quiet(type_: str, capfd: pytest.CaptureFi
     models = {train_tokenizer(iter(german), config).model_bytes for _ in range(3)}
     assert len(models) == 1
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("is_extended", [False, True], ids=["trained", "extended"])
+@pytest.mark.parametrize("normalization", ["nmt_nfkc", "nmt_nfkc_cf", "identity"])
+@pytest.mark.parametrize("type_", ["bpe", "unigram"])
+def test_placeholders_stay_whole_and_so_do_the_spaces_around_them(
+    type_: str, normalization: str, is_extended: bool, german: list[str]
+) -> None:
+    size = 328 + 171  # 170 placeholders and <x>: within the size of a trained tokenizer, in addition to another's
+    config = settings(type=type_, normalization=normalization, vocab_size=size, add_pieces=["<placeholders>", "<x>"])
+    given = settings(type=type_, normalization=normalization, vocab_size=328) if is_extended else config
+    tokenizer = extend_tokenizers(prepare_tokenizers(given, german, german), config, [], []).source
+    assert tokenizer.vocab_size == size
+    texts = {
+        'ein "%s"?': ["%s"],
+        "(%d)": ["%d"],
+        "eine %1%% %": ["%1", "%%"],
+        "a%sb{}": ["%s", "{}"],
+        "%1$d %2$s%n": ["%1$d", "%2$s", "%n"],
+        "<b>%L1</b><br/> {0} <x>": ["<b>", "%L1", "</b>", "<br/>", "{0}", "<x>"],
+        "%10": ["%1"],
+    }
+    for text, pieces in texts.items():
+        ids = tokenizer.encode(text)
+        assert [piece for piece in tokenizer.pieces(ids) if re.fullmatch(r"[%{<](?!0x)\S+", piece)] == pieces
+        assert tokenizer.decode(ids) == text
+
+
+@pytest.mark.parametrize("piece", ["<s>", "<unk>", "<0x41>"])
+def test_special_symbols_are_no_pieces_to_add(piece: str, german: list[str]) -> None:
+    with pytest.raises(InputError, match=f"tokenizer.add_pieces: {piece} "):
+        train_tokenizer(german, settings(add_pieces=[piece]))
 
 
 @pytest.mark.parametrize("type_", ["bpe", "unigram"])

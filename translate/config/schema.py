@@ -47,7 +47,9 @@ class TokenizerConfig(Section):
     """In fine-tuning, add an entry for each character of the training text that the run's vocabulary cannot spell or
     spells in bytes, as far as character_coverage requires. All other entries and their embeddings stay."""
     add_pieces: tuple[Annotated[str, Field(pattern=r"^[^\s▁]{1,100}$")], ...] = ()
-    """In fine-tuning, add these entries too, such as `<medical>`; each is one subword wherever it occurs."""
+    """Text that is one subword wherever it occurs, such as `<medical>`. `<placeholders>` stands for the usual ones of
+    programs, such as `%s`, `%1$d`, `%1`, `{0}` and `<b>`. A tokenizer trained here has them within its vocab_size;
+    a model given as a file, and the run that fine-tuning starts from, get entries for those that they lack."""
     add_languages: dict[LanguageCode, LanguageCode | None] = {}
     """In fine-tuning a multilingual run, add the tags of these languages, such as `{gsw: deu_Latn}`. The embedding of a
     new tag starts as that of a related language of the run, or with null as the mean of all embeddings."""
@@ -362,7 +364,7 @@ class Config(Section):
     def _check_sections_agree(self) -> Self:
         if self.model.tie_embeddings == "all" and self.tokenizer.vocabulary == "separate":
             raise ValueError("model.tie_embeddings = 'all' needs tokenizer.vocabulary = 'joint'")
-        for name in ("add_characters", "add_pieces", "add_languages"):
+        for name in ("add_characters", "add_languages"):
             if getattr(self.tokenizer, name) and self.training.initialize_from is None:
                 raise ValueError(f"tokenizer.{name} extends a vocabulary: name its run as training.initialize_from")
         for name in ("keep_best", "average_kept"):

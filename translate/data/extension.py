@@ -12,7 +12,7 @@ from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[att
 
 from translate.config.languages import list_some
 from translate.config.schema import TokenizerConfig
-from translate.data.tokenizer import SPACE, Tokenizer, Tokenizers
+from translate.data.tokenizer import SPACE, Tokenizer, Tokenizers, expand_pieces
 from translate.errors import InputError
 
 logger = logging.getLogger(__name__)
@@ -28,14 +28,15 @@ def extend_tokenizers(
     A joint vocabulary gets the characters of both sides.
     """
     source, target, _ = tokenizers
+    pieces = expand_pieces(config.add_pieces)
     if not config.add_characters:
         sources = targets = ()
-    missing = partial(missing_characters, coverage=config.character_coverage, pieces=config.add_pieces)
+    missing = partial(missing_characters, coverage=config.character_coverage, pieces=pieces)
     if source is target:
         of_source = of_target = missing(source, [sources, targets])
     else:
         of_source, of_target = missing(source, [sources]), missing(target, [targets])
-    return _extend_sides(tokenizers, lambda side, new: add_pieces(side, config.add_pieces, new), of_source, of_target)
+    return _extend_sides(tokenizers, lambda side, new: add_pieces(side, pieces, new), of_source, of_target)
 
 
 def add_tags(tokenizers: Tokenizers, source_tags: Sequence[str], target_tags: Sequence[str]) -> Tokenizers:

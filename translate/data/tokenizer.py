@@ -50,6 +50,18 @@ BOS_ID = 2
 """The decoder's input before the first target token."""
 EOS_ID = 3
 """Ends every source and every target."""
+PLACEHOLDERS_NAME = "<placeholders>"
+"""Stands for PLACEHOLDER_PIECES in `tokenizer.add_pieces`."""
+_NUMBERED = ("%{}", "%L{}", "%{}$s", "%{}$d", "%{}$i", "%{}$u", "%{}$f", "%{}$@", "{{{}}}")
+_DIRECTIVES = "d i u f g e x X c s p n @ Ln ld lu lld llu zu .0f .1f .2f".split()
+_TAGS = "a b big body br code dd dl dt em font h1 h2 h3 html i li ol p pre qt small span strong sub sup td tr tt u ul"
+PLACEHOLDER_PIECES = (
+    *("%%", "{}", "{0}", "<br/>", "<hr/>"),
+    *(f"%{directive}" for directive in _DIRECTIVES),
+    *(form.format(number) for form in _NUMBERED for number in range(1, 10)),
+    *(tag for name in _TAGS.split() for tag in (f"<{name}>", f"</{name}>")),
+)
+"""Directives of printf, Python, Qt and Apple's programs, one of each kind and number, and tags without attributes."""
 END_OF_VOCABULARY = "<end of vocabulary>"
 """A control symbol of imported models. They segment with SentencePiece, and then look up each piece by its text: pieces
 after this symbol are UNK, and characters that SentencePiece does not know may still be in the vocabulary."""
@@ -315,7 +327,8 @@ def prepare_tokenizers(
     settings = config.model_dump_json(exclude={"subword_sampling", "source_model", "target_model"})
     models = []
     for side, texts in sides.items():
-        name = "" if cache is None else entry_name("model", settings, *map(text_digest, texts))
+        parts = [*map(text_digest, texts), *expand_pieces(config.add_pieces)]
+        name = "" if cache is None else entry_name("model", settings, *parts)
         if cache is not None and (file := cache.find(name)) is not None:
             models.append(Tokenizer(file.file.read(file.num_bytes)))
             continue
@@ -327,6 +340,19 @@ def prepare_tokenizers(
         if cache is not None:
             cache.make(name, methodcaller("write", models[-1].model_bytes))
     return Tokenizers(models[0], models[-1], config.vocabulary)
+
+
+def expand_pieces(pieces: Iterable[str]) -> list[str]:
+    """The pieces of `tokenizer.add_pieces`, each once, with PLACEHOLDER_PIECES for their name.
+
+    Raises:
+        InputError: One has a meaning of its own in every vocabulary.
+    """
+    for piece in pieces:
+        if piece in ("<pad>", "<unk>", "<s>", "</s>") or BYTE_PIECE.fullmatch(piece):
+            raise InputError(f"tokenizer.add_pieces: {piece} is a special symbol of every vocabulary; leave it out")
+    expanded = (PLACEHOLDER_PIECES if piece == PLACEHOLDERS_NAME else (piece,) for piece in pieces)
+    return list(dict.fromkeys(chain.from_iterable(expanded)))
 
 
 def train_tokenizer(
@@ -353,6 +379,7 @@ def train_tokenizer(
             unk_id=UNK_ID,
             bos_id=BOS_ID,
             eos_id=EOS_ID,
+            user_defined_symbols=expand_pieces(config.add_pieces),
             max_sentence_length=_MAX_LINE_BYTES,
             num_threads=_TRAINER_THREADS,
             minloglevel=2,  # errors only; they are raised as well

@@ -186,8 +186,8 @@ def measure_multi_sentence_share(config: Config, batches: Batches, resumed: Save
 def make_tokenizers(config: Config, corpora: Corpora, *, cache: DataCache | None = None) -> Tokenizers:
     """The tokenizers of a config, loaded or trained on its training corpora; see `prepare_tokenizers`.
 
-    Fine-tuning takes its base run's tokenizers, and extends them if the config says so. Tags of corpora are
-    added to all. The text is augmented as in an epoch, but without typos, which should not become subwords. With
+    Fine-tuning takes its base run's tokenizers. All get the pieces that the config adds, if they lack them, and the
+    tags of corpora. The text is augmented as in an epoch, but without typos, which should not become subwords. With
     `data.sampling_temperature` it is sampled as in an epoch too.
     """
     texts = [augment_corpus(corpus, with_typos=False) for corpus in corpora.train]
@@ -199,9 +199,9 @@ def make_tokenizers(config: Config, corpora: Corpora, *, cache: DataCache | None
         for tag in map(config.data.language_tag.format, config.tokenizer.add_languages):
             if tokenizers.source.tag_id(tag) is not None:
                 raise InputError(f"tokenizer.add_languages: the vocabulary already has {tag}; choose another code")
-        tokenizers = extend_tokenizers(tokenizers, config.tokenizer, sources, targets)
     else:
         tokenizers = prepare_tokenizers(config.tokenizer, sources, targets, cache=cache)
+    tokenizers = extend_tokenizers(tokenizers, config.tokenizer, sources, targets)
     return add_tags(tokenizers, *Languages(config.data).all_tags)
 
 
