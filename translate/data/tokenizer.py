@@ -53,11 +53,11 @@ EOS_ID = 3
 PLACEHOLDERS_NAME = "<placeholders>"
 """Stands for PLACEHOLDER_PIECES in `tokenizer.add_pieces`."""
 _NUMBERED = ("%{}", "%L{}", "%{}$s", "%{}$d", "%{}$i", "%{}$u", "%{}$f", "%{}$@", "{{{}}}")
-_DIRECTIVES = "d i u f g e x X c s p n @ Ln ld lu lld llu zu .0f .1f .2f".split()
+_DIRECTIVES = "d i u f g e x X c s p n @ Ln ld lu lld llu zu .0f .1f .2f"
 _TAGS = "a b big body br code dd dl dt em font h1 h2 h3 html i li ol p pre qt small span strong sub sup td tr tt u ul"
 PLACEHOLDER_PIECES = (
     *("%%", "{}", "{0}", "<br/>", "<hr/>"),
-    *(f"%{directive}" for directive in _DIRECTIVES),
+    *(f"%{directive}" for directive in _DIRECTIVES.split()),
     *(form.format(number) for form in _NUMBERED for number in range(1, 10)),
     *(tag for name in _TAGS.split() for tag in (f"<{name}>", f"</{name}>")),
 )
@@ -327,8 +327,8 @@ def prepare_tokenizers(
     settings = config.model_dump_json(exclude={"subword_sampling", "source_model", "target_model"})
     models = []
     for side, texts in sides.items():
-        parts = [*map(text_digest, texts), *expand_pieces(config.add_pieces)]
-        name = "" if cache is None else entry_name("model", settings, *parts)
+        pieces = expand_pieces(config.add_pieces)
+        name = "" if cache is None else entry_name("model", settings, *map(text_digest, texts), *pieces)
         if cache is not None and (file := cache.find(name)) is not None:
             models.append(Tokenizer(file.file.read(file.num_bytes)))
             continue
