@@ -223,6 +223,10 @@ CORPORA: dict[str, tuple[Any, ...]] = {  # source, target, name of the source's 
 }
 ENTITIES = '<!DOCTYPE t [<!ENTITY a "aaa"><!ENTITY b "&a;&a;">]><tmx>&b;</tmx>'
 UNIT = '<tu><tuv xml:lang="de"><seg>a</seg></tuv><tuv xml:lang="en"><seg>b</seg></tuv></tu>'
+XLIFF = (
+    '<xliff xmlns="urn:oasis:names:tc:xliff:document:1.2" version="1.2"><file source-language="de" target-language="en">'
+    "<body><trans-unit id='a'><source>Hund</source></trans-unit></body></file></xliff>"
+)
 TABLES: dict[str, tuple[Any, ...]] = {  # file, content, column
     "corpus-csv-twice": ("a.csv", "de,en,de\na,b,c\n"),
     "corpus-json-twice": ("a.jsonl", '{"de": "a", "en": "b", "de": "c"}\n'),
@@ -233,6 +237,8 @@ TABLES: dict[str, tuple[Any, ...]] = {  # file, content, column
     "corpus-json-column": ("a.jsonl", '{"de": "a", "en": "b"}\n', "fr"),
     "corpus-tmx-entity": ("a.tmx", ENTITIES),
     "corpus-tmx-language": ("a.tmx", f"<tmx>{UNIT}</tmx>", "fr"),
+    "corpus-xliff-entity": ("a.xliff", ENTITIES.replace("tmx", "xliff")),
+    "corpus-xliff-untranslated": ("a.xliff", XLIFF),
     "stream-column": ("a.parquet", parquet("a"), "fr"),
     "stream-null": ("a.parquet", parquet("a", None)),
     "stream-not-parquet": ("a.parquet", parquet("a")[:-9]),

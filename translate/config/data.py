@@ -125,10 +125,10 @@ class TsvCorpus(WeightedCorpus):
 class TableCorpus(NamedColumns):
     """A local file with a table, which may be gzipped (`.gz`) unless it is Parquet."""
 
-    kind: Literal["json", "csv", "parquet", "tmx"]
+    kind: Literal["json", "csv", "parquet", "tmx", "xliff"]
     """The file's format. json is one object per line. The cells of csv are separated by
-    commas; if the header has none, by semicolons, or else by tabs. The columns of tmx, a translation memory, are the
-    codes of its languages."""
+    commas; if the header has none, by semicolons, or else by tabs. The columns of tmx, a translation memory, and of
+    xliff are the codes of their languages."""
     path: InputPath
     """The file."""
 

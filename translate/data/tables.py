@@ -7,26 +7,20 @@ with `null`. It reads only the Hub, because importing it takes most of a second.
 
 import csv
 import json
-import logging
-import re
 import reprlib
 import sys
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from itertools import chain, islice
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Literal, NamedTuple
 
 from translate.config.data import HubCorpus, TableCorpus, TsvCorpus
-from translate.data.text import PLACEHOLDERS, open_bytes, require_unchanged, stream_lines
+from translate.data.text import require_unchanged, stream_lines
+from translate.data.xml_units import XLIFF_SUFFIXES, unit_languages, unit_pairs
 from translate.errors import InputError, as_input_error
 from translate.files import require_file
-from translate.language_codes import find_language
-
-logger = logging.getLogger(__name__)
 
 _CHUNK_ROWS = 1000
 Table = TsvCorpus | TableCorpus | HubCorpus
@@ -199,81 +193,6 @@ def _shown(cell: Any) -> str:
     return "null" if cell is None else f"{reprlib.repr(cell)}, of type {type(cell).__name__}"
 
 
-# TMX
-
-
-def _tmx_pairs(corpus: TableCorpus) -> Iterator[tuple[str, str]]:
-    """The pairs of a translation memory. The log counts the texts that are left out."""
-    wanted = corpus.source_column, corpus.target_column
-    languages, left_out, total, num_pairs = dict[str, None](), Counter[str](), 0, 0
-    for unit in _tmx_units(corpus.path, left_out):
-        languages |= dict.fromkeys(unit)
-        total += 1
-        chosen = [find_language(code, unit) for code in wanted]
-        if chosen[0] is not None and chosen[1] is not None:
-            num_pairs += 1
-            source, target = unit[chosen[0]][0], unit[chosen[1]][0]
-            if sum(map(len, unit.values())) > len(wanted):
-                fitting = [unit[own] for own in unit if any(find_language(code, [own]) for code in wanted)]
-                left_out["variants"] += len({*chain(*fitting)} - {source, target})
-            yield source, target
-    names, others = " and ".join(map(repr, wanted)), total - num_pairs
-    if not num_pairs:
-        has = f"has {', '.join(languages)}" if languages else "has no text"
-        raise InputError(f"{corpus.path}: no unit has both {names}; the file {has}")
-    for count, problem in (
-        (others, f"of {total:,} units do not have both {names}, and are skipped"),
-        (left_out["variants"], "other texts in these languages are left out: the first with the nearest code is taken"),
-        (left_out["sub"], "texts within codes (<sub>), in all languages, are left out"),
-    ):
-        if count:
-            logger.info(f"{corpus.path}: {count:,} {problem}")
-
-
-def _tmx_units(path: Path, left_out: Counter[str]) -> Iterator[dict[str, list[str]]]:
-    """The texts of each unit by language code, without markup; `sub` in codes, such as a title, is counted."""
-    from defusedxml.ElementTree import iterparse  # refuses entities, which could expand without limit
-
-    with open_bytes(path) as stream:
-        # For each read, expat begins an unfinished tag from its start, so small reads of a long one would take hours.
-        events = iterparse(SimpleNamespace(read=lambda _: stream.read(_READ_BYTES)), events=("start", "end"))
-        _, body = next(events)
-        for event, element in events:
-            element.tag = element.tag.rpartition("}")[2]  # without its namespace
-            if event == "start" and element.tag == "body":
-                body = element
-            elif event == "end" and element.tag == "tu":
-                unit = dict[str, list[str]]()
-                for variant in element.findall("tuv[seg]"):
-                    segment = variant.find("seg")
-                    text = _LOST_SPACE.sub(" ", _text(segment)).replace(_POINT, "").strip()  # of indentation
-                    codes = (element for element in segment.iter() if element.tag in _TMX_CODES)
-                    left_out["sub"] += sum(len(code.findall("sub")) for code in codes)
-                    unit.setdefault(_language(variant), []).append(text)
-                yield unit
-                body.clear()  # otherwise all units would stay in memory
-
-
-_READ_BYTES = 2**22
-_TMX_CODES = {"bpt", "ept", "it", "ut", "ph"}  # their text is markup, but that of a placeholder
-_POINT = "\0"  # markup without text, which XML cannot contain; it separates words
-_LOST_SPACE = re.compile(rf"(?<![\s(\[{{]){_POINT}+(?![\s{_POINT}.,;:!?)\]}}]|\Z)")
-
-
-def _language(variant: Any) -> str:
-    return variant.get("{http://www.w3.org/XML/1998/namespace}lang") or variant.get("lang") or ""
-
-
-def _text(element: Any) -> str:
-    """The text of an element; codes have none, and of those, only `ph` may separate words."""
-    inner = [(_text(child), child.tail or "") for child in element]
-    text = "".join([element.text or "", *chain(*inner)])
-    if element.tag in _TMX_CODES:
-        is_placeholder = element.tag == "ph" and PLACEHOLDERS.fullmatch(text)
-        return text if is_placeholder else _POINT if element.tag == "ph" else ""
-    return text or _POINT
-
-
 # Arrow tables: Parquet and the Hub
 
 
@@ -335,11 +254,6 @@ def _fields(path: Path) -> list[str]:
     return [column for _, row in islice(_json_rows(path), 1) for column in _json_columns(row)]
 
 
-def _languages(path: Path) -> list[str]:
-    codes = chain.from_iterable(islice(_tmx_units(path, Counter()), _CHUNK_ROWS))
-    return list(dict.fromkeys(re.split("[-_]", code.lower())[0] for code in codes))  # without regions
-
-
 def _parquet_columns(path: Path) -> list[str]:
     return [column for table in islice(_parquet_tables(path), 1) for column in _flatten(table).column_names]
 
@@ -353,7 +267,8 @@ FORMATS = {
     "csv": Format((".csv",), lambda corpus: chunk_pairs(_flat_pairs(corpus)), _first_cells("csv"), "header"),
     "json": Format((".json", ".jsonl"), lambda corpus: chunk_pairs(_json_pairs(corpus)), _fields, "fields"),
     "parquet": Format((".parquet",), _read_parquet, _parquet_columns, "fields"),
-    "tmx": Format((".tmx",), lambda corpus: chunk_pairs(_tmx_pairs(corpus)), _languages, "languages"),
+    "tmx": Format((".tmx",), lambda corpus: chunk_pairs(unit_pairs(corpus)), unit_languages, "languages"),
+    "xliff": Format(XLIFF_SUFFIXES, lambda corpus: chunk_pairs(unit_pairs(corpus)), unit_languages, "languages"),
 }
 """The file formats by `kind` of corpus. Two text files and data sets of the Hub are read by functions of their own."""
 
