@@ -40,6 +40,18 @@ def standard_code(code: str) -> str:
     return _read(code).standard
 
 
+def language_name(code: str) -> str:
+    """The English name of a language, such as Chinese (Traditional); the code itself if it is not known."""
+    import langcodes
+
+    standard = standard_code(code)
+    try:
+        name = langcodes.Language.get(standard).display_name()
+    except ValueError:
+        return code
+    return code if name.startswith("Unknown language") else name
+
+
 def is_chinese(code: str) -> bool:
     """Whether a language is written in Chinese characters alone, as zh, cmn and yue are, and ja is not."""
     return not {"Hans", "Hant", "Hani"}.isdisjoint(_read(code).full)

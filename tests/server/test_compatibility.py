@@ -12,6 +12,7 @@ import deepl
 import pytest
 from fastapi import FastAPI
 from libretranslatepy import LibreTranslateAPI
+from py3langid import langid
 from starlette.testclient import TestClient
 
 from translate.config.data import DataConfig
@@ -25,7 +26,14 @@ from translate.server.models import ServedModel
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
 PAGE = "<p>Hund &amp; <b>Haus</b> <!-- x --></p>\n<p>grün</p>"
+GERMAN = "Ein Hund läuft über die Straße."
 TEXT = "Hund läuft und\n\nschläft grün & Haus"
+
+
+def percents_of(text: str, code: str) -> float:
+    """The confidence that py3langid computes itself, among all of its languages."""
+    identifier = langid.LanguageIdentifier.from_model_file(langid.MODEL_FILE, norm_probs=True)
+    return round(100 * dict(identifier.rank(text))[code], 1)
 
 
 @pytest.fixture(scope="module")
@@ -51,12 +59,15 @@ def test_libretranslates_client(make_live: Callable[..., str], runs: list[Path],
     other = load_own_translator(runs[1]).translator.translate("green dog").text
     assert client.translate("green dog", "auto", "de") == other
     assert client.languages() == [
-        {"code": "de", "name": "de", "targets": ["en"]},
-        {"code": "en", "name": "en", "targets": ["de"]},
+        {"code": "de", "name": "German", "targets": ["en"]},
+        {"code": "en", "name": "English", "targets": ["de"]},
     ]
-    with pytest.raises(urllib.error.HTTPError, match="403") as refused:
-        LibreTranslateAPI(address, api_key="wrong").translate(TEXT, "de", "en")
-    refused.value.close()
+    assert client.detect(GERMAN)[0] == {"language": "de", "confidence": percents_of(GERMAN, "de")}
+    stranger = LibreTranslateAPI(address, api_key="wrong")
+    for ask in (partial(stranger.translate, TEXT, "de", "en"), partial(stranger.detect, TEXT)):
+        with pytest.raises(urllib.error.HTTPError, match="403") as refused:
+            ask()
+        refused.value.close()
     with pytest.raises(urllib.error.HTTPError, match="400") as unknown:
         client.translate(TEXT, "de", "fr")
     assert b"de to fr" in unknown.value.read()
@@ -98,13 +109,15 @@ def test_lists_and_alternatives_of_libretranslate(client: TestClient, runs: list
     found = [translator.translate(text) for text in ("grün Hund", "Ja!")]
     question: dict[str, Any] = {"q": ["grün Hund", "Ja!"], "source": "auto", "target": "en", "alternatives": 2}
     answer = client.post("/translate", json=question).json()
+    confidence = percents_of("grün Hund\nJa!", "de")
     assert answer == {
         "translatedText": [each.text for each in found],
         "alternatives": [[other.text for other in each.alternatives] for each in found],
-        "detectedLanguage": [{"language": "de"}] * 2,  # without a confidence, which nobody has computed
+        "detectedLanguage": [{"language": "de", "confidence": confidence}] * 2,  # of both texts together
     }
     one = client.post("/translate", json=question | {"q": "grün Hund"}).json()
-    assert one == {key: value[0] for key, value in answer.items()}
+    detected = {"detectedLanguage": {"language": "de", "confidence": percents_of("grün Hund", "de")}}
+    assert one == {key: value[0] for key, value in answer.items()} | detected
     assert client.post("/translate", json=question | {"q": " "}).json()["alternatives"] == []  # only one text
     form = {"q": "grün Hund\nJa!", "source": "de", "target": "en", "alternatives": "1", "format": "text"}
     lines = client.post("/translate", data=form).json()  # joined by rank
@@ -118,7 +131,7 @@ def test_clients_see_the_usual_codes_of_nllb() -> None:
     data = {"languages": ["deu_Latn", "zho_Hant"], "language_tags": "both", "source_language": "und"}
     app, served = FastAPI(), (data, data | {"languages": ["de", "zh-TW"]})
     known = [SimpleNamespace(languages=Languages(DataConfig.model_validate(each))) for each in served]
-    add_paths(app, {"nllb": cast(ServedModel, known[0])}, Metrics())
+    add_paths(app, {"nllb": cast(ServedModel, known[0])}, Access(), Metrics())
     client = TestClient(app)
     assert [each["language"] for each in client.get("/v2/languages").json()] == ["DE", "ZH-HANT"]
     assert [(each["code"], each["targets"]) for each in client.get("/languages").json()] == [
@@ -126,7 +139,7 @@ def test_clients_see_the_usual_codes_of_nllb() -> None:
         ("zh-Hant", ["de"]),
     ]
     both = FastAPI()
-    add_paths(both, {str(number): cast(ServedModel, each) for number, each in enumerate(known)}, Metrics())
+    add_paths(both, {str(number): cast(ServedModel, each) for number, each in enumerate(known)}, Access(), Metrics())
     codes = [each["code"] for each in TestClient(both).get("/languages").json()]
     assert codes == ["de", "zh-Hant", "zh-TW"]  # each once, though two models spell one of them differently
 

@@ -100,28 +100,42 @@ def test_services_choose_a_direction(served: TestClient, translator: Translator)
     to_german = translator.translate(BACK, to="de").text
     libre = {"q": BACK, "source": "en", "target": "de"}
     assert served.post("/translate", json=libre).json() == {"translatedText": to_german}
-    # Nobody has looked at the text: the answer says what it was taken for, and is not sure of it.
     for any_language in ("auto", "AUTO", ""):
         auto = served.post("/translate", json=libre | {"source": any_language}).json()
-        assert auto == {"translatedText": to_german, "detectedLanguage": {"language": "en"}}
+        assert auto["translatedText"] == to_german and auto["detectedLanguage"]["language"] == "en"
     (deepl,) = served.post("/v2/translate", json={"text": [BACK], "target_lang": "DE"}).json()["translations"]
     assert (deepl["text"], deepl["detected_source_language"]) == (to_german, "EN")
-    response = served.post("/translate", json=libre | {"source": "auto", "target": "it"})
-    assert response.status_code == 400 and "`source`" in response.json()["error"]
-    response = served.post("/v2/translate", json={"text": [BACK], "target_lang": "IT"})
-    assert response.status_code == 400 and "`source_lang`" in response.json()["message"]
     response = served.post("/v2/translate", json={"text": [BACK], "target_lang": "FR", "source_lang": "EN"})
     assert response.status_code == 400 and "EN to FR" in response.json()["message"]
 
 
-def test_a_model_that_needs_the_source_does_not_hide_another(
-    make_client: Any, both: Path, runs: list[Path], tmp_path: Path
-) -> None:
+def test_a_text_goes_to_the_model_of_its_language(make_client: Any, runs: list[Path], tmp_path: Path) -> None:
+    paths = []
+    for run in reversed(runs):  # from English, and from German
+        loaded = open_run(run).load_model()
+        data = loaded.config.data.model_copy(update={"target_language": "it"})
+        config = loaded.config.model_copy(update={"data": data})
+        paths.append(write_run(tmp_path / run.name, config, loaded.tokenizers, loaded.model))
+    client = make_client(paths=paths)
+    for text, code in (("Ein grüner Hund läuft über die Straße", "de"), ("A green dog is running", "en")):
+        for source in ({"source": "auto"}, {}):
+            answer = client.post("/translate", json={"q": text, "target": "it", **source}).json()
+            assert answer["detectedLanguage"]["language"] == code
+            best, *others = client.post("/detect", json={"q": [text]}).json()
+            assert best == answer["detectedLanguage"] and best["confidence"] > 20
+            assert all(1 <= other["confidence"] < best["confidence"] for other in others)
+        page = {"text": [f"<p title='The dog of the house'>{text}</p>"], "target_lang": "IT", "tag_handling": "html"}
+        [translation] = client.post("/v2/translate", json=page).json()["translations"]
+        assert translation["detected_source_language"] == code.upper()
+    nothing = client.post("/detect", data={"q": "123"}).json()
+    assert nothing[0]["confidence"] < 1  # one of py3langid's 140
+
+
+def test_languages_that_cannot_be_detected(make_client: Any, runs: list[Path], tmp_path: Path) -> None:
     loaded = open_run(runs[0]).load_model()
-    data = loaded.config.data.model_copy(update={"target_language": "it"})
-    italian = write_run(
-        tmp_path / "italian", loaded.config.model_copy(update={"data": data}), loaded.tokenizers, loaded.model
-    )
-    client = make_client(paths=[both, italian])
-    response = client.post("/translate", json={"q": DOG, "source": "auto", "target": "it"})
-    assert response.json()["detectedLanguage"]["language"] == "de"
+    data = loaded.config.data.model_copy(update={"source_language": "tlh"})
+    config = loaded.config.model_copy(update={"data": data})
+    client = make_client(paths=[write_run(tmp_path / "klingon", config, loaded.tokenizers, loaded.model)])
+    answer = client.post("/translate", json={"q": DOG, "target": "en", "source": "auto"}).json()
+    assert answer["detectedLanguage"] == {"language": "tlh", "confidence": 0.0}
+    assert [each["name"] for each in client.get("/languages").json()] == ["Klingon", "English"]

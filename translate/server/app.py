@@ -26,7 +26,7 @@ from translate.decoding.sentences import DATA
 from translate.errors import InputError, RunError
 from translate.server import compatibility, schema
 from translate.server.batching import Job
-from translate.server.gate import NO_TOKEN, Access, AccessMiddleware, Metrics, error_response
+from translate.server.gate import FOREIGN, NO_TOKEN, Access, AccessMiddleware, Metrics, error_response
 from translate.server.models import ServedModel, find_model
 
 _PAGE = files("translate.server") / "page"
@@ -57,7 +57,7 @@ def create_app(models: Mapping[str, ServedModel], limits: schema.Limits, access:
 
     async def answer_error(request: Request, error: Exception) -> JSONResponse:
         status, message = _explain(error)
-        is_foreign = getattr(request.state, "is_libretranslate", False) or request.url.path.startswith("/v2/")
+        is_foreign = getattr(request.state, "is_libretranslate", False) or request.url.path.startswith(FOREIGN)
         status = 400 if status == 422 and is_foreign else status  # as LibreTranslate and DeepL do
         if status == 404 and message == HTTPStatus.NOT_FOUND.phrase:
             paths = (route.path for route in app.routes if isinstance(route, APIRoute) and route.include_in_schema)
@@ -67,7 +67,7 @@ def create_app(models: Mapping[str, ServedModel], limits: schema.Limits, access:
     for kind in (HTTPError, RequestValidationError, InputError, RunError, TimeoutError, Exception):
         app.add_exception_handler(kind, answer_error)
     _add_paths(app, models, limits, access, metrics)
-    compatibility.add_paths(app, models, metrics)
+    compatibility.add_paths(app, models, access, metrics)
     app.mount("/page", StaticFiles(directory=str(_PAGE)))
     return app
 
@@ -129,8 +129,7 @@ def _add_paths(
         """Translate one or several texts. A request with the field `q` is LibreTranslate's, and gets its answer."""
         if isinstance(question, compatibility.LibreTranslateRequest):
             request.state.is_libretranslate = True
-            if not (request.state.is_allowed or access.allows(question.api_key)):
-                raise HTTPException(403, NO_TOKEN)
+            compatibility.check_key(request, access, question.api_key)
             return await compatibility.libretranslate(models, request, question)
         if not request.state.is_allowed:
             raise HTTPException(401, NO_TOKEN, {"WWW-Authenticate": "Bearer"})

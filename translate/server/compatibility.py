@@ -1,9 +1,12 @@
 """The requests and answers of LibreTranslate and DeepL, for their clients."""
 
+import asyncio
 import json
+import math
 import re
 import sys
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 from urllib.parse import parse_qsl
 
@@ -14,18 +17,19 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from translate.config.data import Direction, LanguageCode
 from translate.config.languages import UNKNOWN
-from translate.errors import InputError
-from translate.language_codes import find_language, standard_code
+from translate.errors import InputError, RunError
+from translate.language_codes import find_language, language_name, standard_code
 from translate.server import schema
-from translate.server.gate import Metrics
+from translate.server.gate import NO_TOKEN, Access, Metrics
 from translate.server.models import ServedModel
 
 _ANY = ("", "auto")  # in place of a source language, in any case
+_DETECTED_CHARACTERS = 10_000  # more do not help
 _MOST_TARGETS = 100  # the table of 200 languages would have 450 kB
 # DeepL's keys that show more, name a version of its models, or ask not to correct a text's form, which we never do.
 _WITHOUT_EFFECT = {"auth_key", "enable_beta_languages", "model_type", "outline_detection", "preserve_formatting"}
 _WITHOUT_EFFECT |= {"show_billed_characters", "tag_handling_version"}
-_PATHS, _TEXTS = ("/translate", "/v2/translate"), {"q", "text"}  # that take forms, and the fields that hold the text
+_PATHS, _TEXTS = ("/translate", "/detect", "/v2/translate"), {"q", "text"}  # that take forms, and fields with the text
 _FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 _FIELDS = 2_000  # of a form in parts, which takes long to read: more than the texts of a request
 
@@ -41,6 +45,15 @@ class LibreTranslateRequest(BaseModel):
     target: Annotated[LanguageCode, Field(min_length=2, examples=["en"])]
     format: Literal["text", "html"] = "text"
     alternatives: Annotated[int, Field(ge=0, lt=schema.MAX_BEAM, strict=False)] = 0  # a form's numbers are text
+    api_key: str | None = None
+
+
+class DetectRequest(BaseModel):
+    """A text whose language LibreTranslate's clients ask for."""
+
+    model_config = ConfigDict(strict=True)
+
+    q: Annotated[str | list[str], Field(examples=["Ein Hund läuft."])]
     api_key: str | None = None
 
 
@@ -108,38 +121,80 @@ async def _read_form(request: Request) -> dict[str, str | list[str]]:
     return {name: given if name == "text" or len(given) > 1 else given[0] for name, given in values.items()}
 
 
-def choose_model(
-    models: Mapping[str, ServedModel], source: str, target: str, *, names: tuple[str, str]
-) -> tuple[ServedModel, Direction]:
-    """The first model for these languages, and its direction. EN-GB may mean en; the source may be `auto`, or empty.
+def rank_languages(models: Iterable[ServedModel], text: str) -> dict[str, float]:
+    """How probable it is that a text is in each language of the models, in percent; the most probable comes first.
+
+    The probabilities are those of py3langid, which knows some 140 languages, so those of other languages are missing
+    from the sum. Languages that it does not know are left out.
+
+    Raises:
+        RunError: Its model cannot be unpacked into a temporary file.
+    """
+    import py3langid  # takes 0.2 s, and its model a second
+
+    text = re.sub("<[^<>]*>", " ", text[:_DETECTED_CHARACTERS])  # the names of tags would be English
+    try:
+        ranked = py3langid.rank(text)
+    except OSError as error:
+        where = f"{tempfile.gettempdir()}: {error.strerror or error}"
+        raise RunError(
+            f"no language can be detected: {where}; set TMPDIR to a folder with 70 MB of free space"
+        ) from error
+    # Log-probabilities grow with the length of a text as if its letters were independent; this is how py3langid itself
+    # makes probabilities of them.
+    weights = {
+        code: math.exp((score - ranked[0][1]) / math.sqrt(len(text.encode(errors="replace")) or 1))
+        for code, score in ranked
+    }
+    served = (code for model in models for code in (*model.languages.sources, *model.languages.targets))
+    codes = dict.fromkeys(map(standard_code, served))
+    found = {code: find_language(code, weights, or_wider=True) for code in codes}
+    percents = {code: 100 * weights[known] / sum(weights.values()) for code, known in found.items() if known}
+    return dict(sorted(percents.items(), key=lambda pair: -pair[1]))
+
+
+async def choose_model(
+    models: Mapping[str, ServedModel], source: str, target: str, texts: Sequence[str], *, names: tuple[str, str]
+) -> tuple[ServedModel, Direction, float]:
+    """The first model for these languages, its direction, and the percents of its source if that was detected, or 0.
+
+    EN-GB may mean en. A source that is `auto` or empty is the most probable one that is translated to the target.
 
     Args:
         names: The service's keys for the target and the source language.
 
     Raises:
         HTTPException: No model translates between them.
-        InputError: The first model needs to know the source language, and so do all others.
+        InputError: The model needs to know the source language, and it cannot be detected.
     """
-    is_any, refused = source.lower() in _ANY, list[InputError]()
-    for model in models.values():
-        known = model.languages
-        code = None if is_any else find_language(source, known.sources, or_wider=True)
-        targets = known.targets_of(code) if code else known.targets if is_any else []
-        if to := find_language(target, targets, or_wider=True):
-            try:
-                return model, model.choose(to, code, names=names)
-            except InputError as error:
-                refused.append(error)
-    if refused:
-        raise refused[0]
+    is_any, percents = source.lower() in _ANY, dict[str, float]()
+    if is_any:
+        percents = await asyncio.to_thread(rank_languages, models.values(), "\n".join(texts))
+    for wanted in [*percents, None] if is_any else [source]:
+        for model in models.values():
+            known = model.languages
+            code = wanted and find_language(wanted, known.sources, or_wider=True)
+            targets = known.targets_of(code) if code else known.targets if is_any and not wanted else []
+            if to := find_language(target, targets, or_wider=True):
+                return model, model.choose(to, code, names=names), percents.get(wanted or "", 0.0)
     available = ", ".join(dict.fromkeys(str(model.languages) for model in models.values()))
     raise HTTPException(400, f"no model translates {source or 'any'} to {target}; available: {available}")
 
 
-def add_paths(app: FastAPI, models: Mapping[str, ServedModel], metrics: Metrics) -> None:
+def check_key(request: Request, access: Access, api_key: str | None) -> None:
+    """Check the token of a client of LibreTranslate, which may be in the body.
+
+    Raises:
+        HTTPException: It is missing or wrong.
+    """
+    if not (request.state.is_allowed or access.allows(api_key)):
+        raise HTTPException(403, NO_TOKEN)
+
+
+def add_paths(app: FastAPI, models: Mapping[str, ServedModel], access: Access, metrics: Metrics) -> None:
     """Add the paths of both services, except for `/translate`, which LibreTranslate shares with us."""
 
-    @app.get("/languages", responses=schema.example([{"code": "de", "name": "de", "targets": ["en"]}]))
+    @app.get("/languages", responses=schema.example([{"code": "de", "name": "German", "targets": ["en"]}]))
     async def languages() -> list[dict[str, Any]]:
         """The languages in LibreTranslate's format; a language with very many targets lists none."""
         targets: dict[str, dict[str, None]] = {}
@@ -148,9 +203,18 @@ def add_paths(app: FastAPI, models: Mapping[str, ServedModel], metrics: Metrics)
                 to = map(standard_code, known.targets_of(code))
                 targets.setdefault(standard_code(code), {}).update(dict.fromkeys(to))
         return [
-            {"code": code, "name": code, **({"targets": list(to)} if len(to) <= _MOST_TARGETS else {})}
+            {"code": code, "name": language_name(code), **({"targets": list(to)} if len(to) <= _MOST_TARGETS else {})}
             for code, to in targets.items()
         ]
+
+    @app.post("/detect", responses=schema.example([{"language": "de", "confidence": 86.5}]))
+    async def detect(request: Request, question: DetectRequest) -> list[dict[str, Any]]:
+        """The languages of the models that a text may be in, by LibreTranslate's request; several texts are one."""
+        check_key(request, access, question.api_key)
+        text = question.q if isinstance(question.q, str) else "\n".join(question.q)
+        ranked = await asyncio.to_thread(rank_languages, models.values(), text)
+        found = [_detected(code, percents) for code, percents in ranked.items()]
+        return found[:1] + [each for each in found[1:] if each["confidence"] >= 1]
 
     text = {"detected_source_language": "DE", "text": "A dog is running.", "billed_characters": 15}
 
@@ -161,7 +225,8 @@ def add_paths(app: FastAPI, models: Mapping[str, ServedModel], metrics: Metrics)
             if name not in _WITHOUT_EFFECT and value not in (None, "", [], {}):
                 raise InputError(f"{name} is not supported; remove it")
         names = ("`target_lang`", "`source_lang`")
-        model, direction = choose_model(models, question.source_lang or "", question.target_lang, names=names)
+        languages = question.source_lang or "", question.target_lang
+        model, direction, _ = await choose_model(models, *languages, question.text, names=names)
         switch, is_html = str(question.split_sentences).lower() or "none", bool(question.tag_handling)
         options = {} if switch == "none" else {"split_sentences": "never" if switch in ("0", "false") else "always"}
         how: dict[str, Any] = {"is_html": is_html, "by_line": switch in ("1", "true", "none"), "options": options}
@@ -174,7 +239,9 @@ def add_paths(app: FastAPI, models: Mapping[str, ServedModel], metrics: Metrics)
             ]
         }
 
-    @app.get("/v2/languages", responses=schema.example([{"language": "DE", "name": "de", "supports_formality": False}]))
+    @app.get(
+        "/v2/languages", responses=schema.example([{"language": "DE", "name": "German", "supports_formality": False}])
+    )
     async def deepl_languages(
         request: Request, type: Literal["source", "target"] | None = None
     ) -> list[dict[str, Any]]:
@@ -183,7 +250,7 @@ def add_paths(app: FastAPI, models: Mapping[str, ServedModel], metrics: Metrics)
         served = [model.languages for model in models.values()]
         codes = [code for known in served for code in (known.targets if side == "target" else known.sources)]
         listed = dict.fromkeys(map(standard_code, codes))
-        return [{"language": code.upper(), "name": code, "supports_formality": False} for code in listed]
+        return [{"language": code.upper(), "name": language_name(code), "supports_formality": False} for code in listed]
 
     @app.get("/v2/usage", responses=schema.example({"character_count": 15, "character_limit": 10**12}))
     async def deepl_usage() -> dict[str, int]:
@@ -196,8 +263,9 @@ async def libretranslate(
     models: Mapping[str, ServedModel], request: Request, question: LibreTranslateRequest
 ) -> dict[str, Any]:
     """The answer to a request of LibreTranslate."""
-    model, direction = choose_model(models, question.source, question.target, names=("`target`", "`source`"))
     given, count = [question.q] if isinstance(question.q, str) else question.q, question.alternatives
+    languages, names = (question.source, question.target), ("`target`", "`source`")
+    model, direction, percents = await choose_model(models, *languages, given, names=names)
     is_html = question.format == "html"
     if count and is_html:
         raise InputError(f"alternatives = {count} needs format = text; remove one of them")
@@ -206,10 +274,14 @@ async def libretranslate(
     answer: dict[str, Any] = {"translatedText": [best for best, *_ in found]}
     if count:
         answer["alternatives"] = [list(dict.fromkeys(texts))[1:] for texts in found]
-    if question.source.lower() in _ANY and direction.source != UNKNOWN:  # the model's only one, not detected
-        answer["detectedLanguage"] = [{"language": standard_code(direction.source)}] * len(given)
+    if question.source.lower() in _ANY and direction.source != UNKNOWN:
+        answer["detectedLanguage"] = [_detected(direction.source, percents)] * len(given)
     is_one = isinstance(question.q, str)
     return {key: value[0] if is_one else value for key, value in answer.items()}
+
+
+def _detected(code: str, percents: float) -> dict[str, Any]:
+    return {"language": standard_code(code), "confidence": round(percents, 1)}
 
 
 async def _translate_texts(

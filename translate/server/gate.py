@@ -20,6 +20,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from translate.decoding import Translation
 
 _OPEN = ("/", "/docs", "/healthz", "/openapi.json", "/languages")  # need no token, and neither does /page/
+_KEY_IN_BODY = ("/translate", "/detect")  # of LibreTranslate's clients
+FOREIGN = ("/detect", "/v2/")  # beginnings of the paths of other services; they answer invalid requests with 400
 _ALWAYS = ("/healthz", "/metrics")  # also answered while the server stops
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 BODY_SECONDS = 30.0  # the deadline of a body
@@ -141,8 +143,7 @@ class AccessMiddleware:
         scheme, _, given = headers.get("authorization", "").partition(" ")
         is_allowed = self.access.allows(given if scheme.lower() in ("bearer", "deepl-auth-key") else None)
         scope.setdefault("state", {})["is_allowed"] = is_allowed
-        # A request to /translate may have the token in its body.
-        is_open = path in _OPEN or path.startswith("/page/") or path == "/translate"
+        is_open = path in (*_OPEN, *_KEY_IN_BODY) or path.startswith("/page/")
         if is_allowed or is_open:
             return None
         is_deepl = path.startswith("/v2/")  # its clients expect 403
