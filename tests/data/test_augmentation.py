@@ -1,15 +1,24 @@
 """Augmentation: each change by hand, chances that are met, and epochs that are a pure function of seed and number."""
 
+import hashlib
 from pathlib import Path
 
 import numpy as np
 import pytest
-from harness import values_of, write_lines
+from harness import corpus_lines, values_of, write_lines
 
 from translate.config.data import Augmentation, DataConfig, TextCorpus
 from translate.config.schema import Config
 from translate.data import epochs
-from translate.data.augmentation import add_typos, augment_corpus, draw_changes, read_held_out, title_case
+from translate.data.augmentation import (
+    add_copies,
+    add_typos,
+    augment_corpus,
+    change_pairs,
+    draw_changes,
+    read_held_out,
+    title_case,
+)
 from translate.data.corpora import ParallelCorpus
 from translate.data.epochs import BatchSettings, TrainingBatches
 from translate.data.tokenizer import Tokenizer, Tokenizers
@@ -77,6 +86,50 @@ def test_typos_are_one_edit_in_a_tenth_of_the_words() -> None:
         assert add_typos(text, generator()) == text
 
 
+def test_both_sides_get_the_same_text_at_the_same_place() -> None:
+    """Without the words of the languages, both sides are the same, whatever was copied into them."""
+    words, seen = ("Save the file", "Datei speichern", "Delete ", " of ", " von ", " löschen"), set()
+    for source, target in [("Save the file.", "Datei speichern."), ("Delete “%1$s” of 12?", "“%1$s” von 12 löschen?")]:
+        for seed in range(199):
+            pair = add_copies(source, target, generator(seed))
+            assert pair == add_copies(source, target, generator(seed)) != (source, target)
+            rest = list(pair)
+            for word in words:
+                rest = [side.replace(word, "") for side in rest]
+            assert rest[0] == rest[1], pair
+            seen |= {
+                name
+                for name, is_there in {
+                    "nothing else": pair[0] == pair[1],
+                    "first": pair[1].endswith(f" {target}"),
+                    "last": pair[1].startswith(f"{target} "),
+                    "before the full stop": pair[1].startswith("Datei speichern ") and pair[1].endswith("."),
+                    "instead of a word": "löschen" in pair[1] and "“%1$s”" not in pair[1] and "<" not in pair[1],
+                    "tags around a word": ">%1$s</" in pair[1],
+                    "tags around everything": ">Datei speichern.</" in pair[1],
+                }.items()
+                if is_there
+            }
+    assert len(seen) == 7
+
+
+def test_copies_leave_other_changes_alone() -> None:
+    """The text of the version before `copy`, and tags that sources have of their own."""
+    chances = dict(zip(Augmentation.model_fields, (0.2, 0.1, 0.2, 0.3, 0.3, 0.5), strict=False))
+    lines = corpus_lines("train.de")[:300], corpus_lines("train.en")[:300]
+    before = augment_corpus(ParallelCorpus("one", *lines, 1.0, augment=Augmentation(**chances)))
+    text = "\n".join([*before.sources, *before.targets])
+    assert hashlib.sha256(text.encode()).hexdigest().startswith("679ac705bc328634")
+    few, many = (draw_changes(Augmentation(**chances, copy=chance), 997, generator()) for chance in (0.0, 0.4))
+    assert (many & 31 == few).all() and (many & 32 > 0).mean() == pytest.approx(0.4, abs=0.05)
+    assert augment_corpus(before._replace(augment=Augmentation(copy=1)), with_noise=False)[1:3] == before[1:3]
+    for seed in range(19):
+        sources, targets = change_pairs(
+            [">>deu<< <bt> a", "<b>a</b>"], ["b", "<b>c</b>"], np.uint8([32, 32]), generator(seed)
+        )
+        assert sources[0].startswith(">>deu<< <bt> ") and sources[1].replace("a</", "c</") == targets[1]
+
+
 def test_chances_are_met() -> None:
     augment = Augmentation(upper_case=0.2, title_case=0.1, lower_case=0.3, drop_final_punctuation=0.4, typos=0.5)
     changes = draw_changes(augment, 20_000, generator())
@@ -107,7 +160,7 @@ def test_a_held_out_corpus_is_changed_alike_in_every_run(tmp_path: Path) -> None
 @pytest.fixture
 def corpora(german: list[str], english: list[str]) -> list[ParallelCorpus]:
     """Two corpora, of which the first is changed."""
-    augment = Augmentation(upper_case=0.3, drop_final_punctuation=0.2, typos=0.3)
+    augment = Augmentation(upper_case=0.3, drop_final_punctuation=0.2, typos=0.3, copy=0.1)
     return [ParallelCorpus("a", german, english, 1.5, augment=augment), ParallelCorpus("b", english, german, 1.0)]
 
 

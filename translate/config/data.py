@@ -1,5 +1,6 @@
 """The section `data`: where sentence pairs come from, and which are left out."""
 
+import warnings
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NamedTuple, Self, TypeGuard
 
@@ -28,6 +29,9 @@ class Direction(NamedTuple):
         return f"{self.source}-{self.target}"
 
 
+warnings.filterwarnings("ignore", 'Field name "copy" in "Augmentation" shadows')  # a method that pydantic gave up
+
+
 class Augmentation(Section):
     """Changes to pairs, each with its probability per pair; drawn again in every epoch.
 
@@ -47,6 +51,9 @@ class Augmentation(Section):
     """The source with ae, oe, ue and ss for ä, ö, ü and ß."""
     typos: Chance = 0.0
     """The source with typos: one word in ten, but at least one, has a letter swapped, dropped, added or replaced."""
+    copy: Chance = 0.0  # type: ignore[assignment]
+    """Both sides with the same placeholder, tag, emoji, URL, e-mail address, number or name, at the beginning, at the
+    end, or around or instead of a word that both have; or nothing but such text, which is its own translation."""
 
     @model_validator(mode="after")
     def _check_chances_of_cases(self) -> Self:

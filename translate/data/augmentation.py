@@ -1,13 +1,15 @@
-"""Pairs as people type them, at random: in capitals, without the full stop, with typos.
+"""Pairs as people type them, at random: in capitals, without the full stop, with typos, with text to copy.
 
 A model that has seen only clean text fails on such text; one that sees a little of it in each epoch does not.
 
 Source: Belinkov and Bisk 2018, https://arxiv.org/abs/1711.02173 (what typos do to translation); Karpukhin et al. 2019,
 https://arxiv.org/abs/1902.01509 (these four typos, on the source alone, help with real ones); Bogoychev et al. 2023,
-https://arxiv.org/abs/2311.14838 (OpusTrainer's modifiers of case, typos and punctuation, by chance).
+https://arxiv.org/abs/2311.14838 (OpusTrainer's modifiers of case, typos and punctuation, by chance); Currey et al.
+2017, https://aclanthology.org/W17-4715 (text that is its own translation teaches a model to copy).
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
@@ -18,9 +20,11 @@ from translate.config.languages import Languages
 from translate.config.schema import Config
 from translate.data.corpora import ParallelCorpus, read_corpus, store_pairs
 from translate.data.tables import PairChunk
+from translate.data.text import PLACEHOLDERS
+from translate.data.tokenizer import PLACEHOLDER_PIECES
 
 # The changes of a pair are the bits of a number; the lowest two are the case: 1 upper, 2 title, 3 lower.
-_NO_PUNCTUATION, _ASCII_UMLAUTS, _TYPOS = 4, 8, 16
+_NO_PUNCTUATION, _ASCII_UMLAUTS, _TYPOS, _COPY = 4, 8, 16, 32
 
 _CHUNK_PAIRS = 1000  # drawn by one generator, where a corpus is changed once
 _FINAL_PUNCTUATION = " .!?…。！？"
@@ -29,25 +33,38 @@ _TAG = re.compile(r"(?:(?:>>\S*?<<|<\S+?>)\s*)*")  # of a language or a corpus, 
 _FIRST_LETTER = re.compile(r"(?<!\w)(?<!\w['’])\w")  # of a word; don't is one word
 _WORD = re.compile(r"[^\W\d_]{3,}")
 _WORDS_PER_TYPO = 10
+# What is copied: ~ is a random word, ^ a name, # a number, § a directive, and ☺ an emoji.
+_COPIED = (
+    "§ § § § § § {~} {~} {{~}} %(~)s ${~} $~ ☺ ☺ ☺ # # #.# #.#.# ^ ^ ^.~ ^# ~@~.org ~.~@~.com https://~.org"
+    " https://www.~.com/~ https://~.net/~/~?~=# http://~.~.org/~/~.html#~"
+)
+_EMOJI = [chr(code) for block in ((0x1F300, 0x1F650), (0x1F680, 0x1F6C6), (0x1F90D, 0x1FA00)) for code in range(*block)]
+_EMOJI += ["✅", "❌", "❤️", "⚠️", "✔️", "➡️", "⭐", "👍🏽", "🇩🇪"]
+_DIRECTIVES = [piece for piece in PLACEHOLDER_PIECES if piece[0] != "<"]
+_TAG_NAMES = [piece[2:-1] for piece in PLACEHOLDER_PIECES if piece.startswith("</")]
+_SYLLABLE = ("bcdfghklmnprstvwz", "aeiou", "lmnrst")
+_SHARED = re.compile(rf"{PLACEHOLDERS.pattern} | \w+", re.VERBOSE)
 
 
 def draw_changes(augment: Augmentation | None, size: int, generator: np.random.Generator) -> NDArray[np.uint8]:
     """Draw the changes of `size` pairs, for `change_pairs`; 0: none."""
     if augment is None:
         return np.zeros(size, dtype=np.uint8)
-    draws = generator.random((4, size))
+    draws = generator.random((5 if augment.copy else 4, size))  # the draws of older versions, and then more
     borders = np.cumsum([augment.upper_case, augment.title_case, augment.lower_case])
     changes = (np.searchsorted(borders, draws[0], side="right") + 1) % 4  # past the last border: 0, case unchanged
     changes += _NO_PUNCTUATION * (draws[1] < augment.drop_final_punctuation)
     changes += _ASCII_UMLAUTS * (draws[2] < augment.ascii_umlauts)
     changes += _TYPOS * (draws[3] < augment.typos)
+    if augment.copy:
+        changes += _COPY * (draws[4] < augment.copy)
     return changes.astype(np.uint8)
 
 
 def change_pairs(
     sources: Sequence[str], targets: Sequence[str], changes: NDArray[np.uint8], generator: np.random.Generator
 ) -> PairChunk:
-    """Make the changes that `draw_changes` has drawn; the generator draws the typos."""
+    """Make the changes that `draw_changes` has drawn; the generator draws the typos and what is copied."""
     pairs = [
         _change(source, target, change, generator) if change else (source, target)
         for source, target, change in zip(sources, targets, changes.tolist(), strict=True)
@@ -55,11 +72,15 @@ def change_pairs(
     return PairChunk([source for source, _ in pairs], [target for _, target in pairs])
 
 
-def augment_corpus(corpus: ParallelCorpus, *, with_typos: bool = True) -> ParallelCorpus:
-    """Change the pairs of a corpus once, each line in the same way in every run; see `store_pairs`."""
+def augment_corpus(corpus: ParallelCorpus, *, with_noise: bool = True) -> ParallelCorpus:
+    """Change the pairs of a corpus once, each line in the same way in every run; see `store_pairs`.
+
+    Args:
+        with_noise: Whether typos are made, and random text is copied.
+    """
     if corpus.augment is None:
         return corpus
-    augment = corpus.augment if with_typos else corpus.augment.model_copy(update={"typos": 0.0})
+    augment = corpus.augment if with_noise else corpus.augment.model_copy(update={"typos": 0.0, "copy": 0.0})
 
     def chunks() -> Iterator[PairChunk]:
         for first in range(0, len(corpus.sources), _CHUNK_PAIRS):
@@ -93,7 +114,69 @@ def _change(source: str, target: str, change: int, generator: np.random.Generato
         if all(without) and without[0] != source.rstrip() and without[1] != target.rstrip():
             source, target = without
     set_case = (str, str.upper, title_case, str.lower)[change & 3]
-    return tags[0] + set_case(source), set_case(target)
+    source, target, begin = set_case(source), set_case(target), tags[0]
+    if change & _COPY:
+        if begin and target.startswith(begin):  # text, as it is on both sides
+            source, begin = begin + source, ""
+        source, target = add_copies(source, target, generator)
+    return begin + source, target
+
+
+def add_copies(source: str, target: str, generator: np.random.Generator) -> tuple[str, str]:
+    """Put the same random text into both sides, or tags around the same word, or make both sides of such text alone.
+
+    A word that occurs once on each side shows which places belong together.
+    """
+    way, place = generator.integers(8), generator.integers(3)
+    if way == 0 or not (source.strip() and target.strip()):
+        noise = " ".join(_draw_copied(generator) for _ in range(generator.integers(1, 4)))
+        return noise, noise
+    noise, tag = _draw_copied(generator), _draw(_TAG_NAMES, generator)
+    words = [_find_words(side) for side in (source, target)]
+    shared = sorted(words[0].keys() & words[1].keys())
+    word = _draw(shared, generator) if shared else ""
+    changed = []
+    for side, spans in zip((source, target), words, strict=True):
+        start, end = spans.get(word, (0, len(side)))
+        if way < 3:
+            new = f"<{tag}>{side[start:end]}</{tag}>"
+        elif way < 6 and word:
+            new = noise
+        elif place == 0:
+            start, end, new = 0, 0, f"{noise} "
+        else:
+            start = end = len(side.rstrip(f"{_FINAL_PUNCTUATION}:：")) if place == 1 else len(side)
+            new = f" {noise}"
+        changed.append(side[:start] + new + side[end:])
+    return changed[0], changed[1]
+
+
+def _find_words(text: str) -> dict[str, tuple[int, int]]:
+    """Where a text has the placeholders, numbers and capitalised words that occur once in it."""
+    found = [match for match in _SHARED.finditer(text) if match[0][0].isupper() or not match[0].isalpha()]
+    counts = Counter(match[0] for match in found)
+    return {match[0]: match.span() for match in found if counts[match[0]] == 1}
+
+
+def _draw(choices: Sequence[str], generator: np.random.Generator) -> str:
+    return choices[int(generator.integers(len(choices)))]
+
+
+def _draw_copied(generator: np.random.Generator) -> str:
+    """A random placeholder, emoji, URL, e-mail address, number or name."""
+
+    def fill(kind: re.Match[str]) -> str:
+        match kind[0]:
+            case "§":
+                return _draw(_DIRECTIVES, generator)
+            case "☺":
+                return _draw(_EMOJI, generator)
+            case "#":
+                return str(generator.integers(10 ** int(generator.integers(1, 6))))
+        word = "".join(_draw(letters, generator) for letters in _SYLLABLE * int(generator.integers(1, 4)))
+        return word.title() if kind[0] == "^" else word
+
+    return re.sub("[~^#§☺]", fill, _draw(_COPIED.split(), generator))
 
 
 def title_case(text: str) -> str:

@@ -187,10 +187,10 @@ def make_tokenizers(config: Config, corpora: Corpora, *, cache: DataCache | None
     """The tokenizers of a config, loaded or trained on its training corpora; see `prepare_tokenizers`.
 
     Fine-tuning takes its base run's tokenizers. All get the pieces that the config adds, if they lack them, and the
-    tags of corpora. The text is augmented as in an epoch, but without typos, which should not become subwords. With
-    `data.sampling_temperature` it is sampled as in an epoch too.
+    tags of corpora. The text is augmented as in an epoch, but without typos and copied text, which should not become
+    subwords. With `data.sampling_temperature` it is sampled as in an epoch too.
     """
-    texts = [augment_corpus(corpus, with_typos=False) for corpus in corpora.train]
+    texts = [augment_corpus(corpus, with_noise=False) for corpus in corpora.train]
     if (config.data.sampling_temperature or 1.0) > 1.0:
         texts = list(map(repeat_by_weight, texts))
     sources, targets = join_texts(texts)
