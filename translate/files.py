@@ -4,12 +4,13 @@ Within a command, every file that is opened here is remembered, so `atomic.open_
 """
 
 import contextlib
+import glob
 import json
 import os
 import re
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO, TypeVar
@@ -210,6 +211,34 @@ def require_file(path: Path, *, may_be_pipe: bool = False) -> None:
     if not (stat.S_ISREG(mode) or (stat.S_ISFIFO(mode) and may_be_pipe)):
         raise FileError(path, "is a device or a pipe, which can be read only once; write its content to a file first")
     remember_input(path, str(path))
+
+
+def find_files(path: Path, suffixes: Collection[str]) -> list[Path]:
+    """The files that a path means, by name: itself, what it matches if it is a pattern, or all in it if it is a folder.
+
+    Args:
+        suffixes: Of the files in a folder, and in its folders, that are meant; they may have `.gz` after them.
+
+    Raises:
+        FileError: There are none.
+    """
+    if not path.is_dir() and (path.exists() or not glob.has_magic(str(path))):
+        return [path]
+    found = glob.iglob(f"{glob.escape(str(path))}/**" if path.is_dir() else str(path), recursive=True)
+    files = sorted(each for each in map(Path, found) if each.is_file())
+    if path.is_dir():
+        files = [each for each in files if text_suffix(each) in suffixes]
+    if not files:
+        raise FileError(
+            path,
+            f"is a folder without a file that ends in {', '.join(suffixes)}" if path.is_dir() else "matches no file",
+        )
+    return files
+
+
+def text_suffix(path: Path) -> str:
+    """The ending of a file's name in lower case, without `.gz`, which says that the file is compressed."""
+    return Path(path.name.lower().removesuffix(".gz")).suffix
 
 
 def require_name(name: object, *, place: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from translate.config.data import Augmentation, Corpus, Direction, TableCorpus, TextCorpus, TsvCorpus
+from translate.config.load import load_config
 from translate.config.schema import TokenizerConfig
 from translate.data import corpora
 from translate.data.corpora import (
@@ -67,6 +68,31 @@ def test_paths_that_are_not_files_are_refused(tmp_path: Path, kind: str) -> None
     empty = write(tmp_path / "empty", b"")
     with pytest.raises(InputError, match="^data.validation: .*empty" + ("$" if kind == "text" else "")):
         read_corpus(corpus_of_kind(kind, empty), key="data.validation")
+
+
+def test_a_table_may_be_several_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their pairs are those of the files, in the order of their names; a config finds them as it finds a file."""
+    (tmp_path / "tables/sub").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "tables/b.tsv", b"b1\tB1\nb2\tB2\n")
+    write(tmp_path / "tables/sub/c.tsv", b"c\tC\n")
+    write(tmp_path / "tables/a.tsv.gz", gzip.compress(b"a\tA\n"))
+    write(tmp_path / "tables/d.txt", b"d\tD\n")
+    paths = {
+        "tables": "a b1 b2 c",
+        "tables/[ab].*": "a b1 b2",
+        "tables/**/*.t*": "a b1 b2 d c",
+        "tables/b.tsv": "b1 b2",
+    }
+    for path, sources in paths.items():
+        [corpus] = load_config({"data": {"train": [{"kind": "tsv", "path": path}]}}).config.data.train
+        read = read_corpus(corpus, key="data.train.0")
+        assert [*read.sources] == sources.split() and [*read.targets] == sources.upper().split()
+    write(tmp_path / "tables/b.tsv", b"b1")
+    with pytest.raises(InputError, match=r"data.train.0: .*tables/b.tsv, line 1: "):
+        read_corpus(TsvCorpus(path=Path("tables")), key="data.train.0")
+    with pytest.raises(InputError, match=r"data.train.0: tables/\*.csv: matches no file"):
+        read_corpus(TsvCorpus(path=Path("tables/*.csv")), key="data.train.0")
 
 
 def test_tsv_has_columns_and_no_quoting(tmp_path: Path) -> None:

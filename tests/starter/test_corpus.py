@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from harness import write_lines
 
-from translate.config.data import HubCorpus, TableCorpus, TextCorpus, TsvCorpus
+from translate.config.data import Direction, HubCorpus, TableCorpus, TextCorpus, TsvCorpus
 from translate.data.corpora import ParallelCorpus
 from translate.errors import InputError
 from translate.lint.near_duplicates import near_duplicate_hashes
@@ -103,7 +103,8 @@ def find_corpora_in(folder: Path, source: str, target: str | None = None, *codes
     for name in filter(None, (source, target)):
         if not (folder / name).exists():
             write_lines(folder / name, ["x"])
-    return find_corpora(str(folder / source), target and folder / target, from_=from_, to=to)  # type: ignore[arg-type]
+    direction, corpora = find_corpora([str(folder / name) for name in (source, target) if name], from_=from_, to=to)
+    return direction, {part: tables[0] for part, tables in corpora.items()}
 
 
 @pytest.mark.parametrize(
@@ -119,6 +120,14 @@ def test_languages_of_text_files(tmp_path: Path, names: tuple[str, str], codes: 
     assert str(direction) == found and isinstance(corpora["train"], TextCorpus)
 
 
+def test_text_files_the_other_way_round_are_exchanged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "translate.starter.corpus")
+    direction, corpora = find_corpora_in(tmp_path, "a.en", "a.de", "de", "en")
+    text = corpora["train"]
+    assert (str(direction), text.source.name, text.target.name) == ("de-en", "a.de", "a.en")
+    assert "a.en and a.de" in caplog.text
+
+
 UNIT = '<tu><tuv xml:lang="{}"><seg>a</seg></tuv><tuv xml:lang="{}"><seg>b</seg></tuv></tu>'
 TABLES = {  # content, options, columns that are found and the direction
     "a.csv": ("id,de,note,en\n1,a,,b\n", (None, None), "de en de-en"),
@@ -129,6 +138,14 @@ TABLES = {  # content, options, columns that are found and the direction
     "left.jsonl": ('{"left": "a", "right": "b"}', ("de", "en"), "left right de-en"),
     "a.tsv": ("Ein Hund\tA dog\n", ("de", "en"), "0 1 de-en"),
     "words.tsv": ("Ja\tNo\n", ("de", "en"), "0 1 de-en"),
+    "names.csv": ("ID,English,German\n1,a,b\n", (None, None), "English German en-de"),
+    "own names.csv": ("Deutsch;Englisch;Notiz\na;b;c\n", ("en", "de"), "Englisch Deutsch en-de"),
+    "sides.csv": ("Source (English),target (Deutsch)\na,b\n", (None, None), "Source (English) target (Deutsch) en-de"),
+    "regions.tsv": ("deu\ten-US\na\tb\n", (None, None), "deu en-US de-en-US"),
+    "names.tsv": ("Français\tEnglish\nun\tone\n", ("en", "fr"), "English Français en-fr"),
+    "a pair.tsv": ("English\tEnglisch\n", ("en", "de"), "0 1 en-de"),
+    "another.tsv": ("German\tDeutsch\n", ("en", "de"), "0 1 en-de"),
+    "short.tsv": ("the\tder\n", ("en", "de"), "0 1 en-de"),  # codes of Chitwania Tharu and Deori
     "b.tsv": ("en\tde\nA dog\tEin Hund\n", ("de", None), "de en de-en"),
     "a.jsonl": ('{"id": 1, "t": {"de": "a", "en": "b"}}\n', (None, None), "t.de t.en de-en"),
     "a.json": ('{"source": "a", "target": "b", "x": null}', ("de", "en"), "source target de-en"),
@@ -177,11 +194,59 @@ def test_unclear_tables_are_refused(
 
 
 @pytest.mark.parametrize(
-    ("names", "message"), [(("a.en", "a.de"), "a.en and a.de .*--from"), (("a.de", "a.tmx"), "a.tmx: is a table")]
+    ("names", "message"),
+    [
+        ("a.de a.tmx", "a.tmx is a table, .*two text files"),
+        ("a.de a.en b.de", "^3 text files .*two text files"),
+        ("empty", "empty: is a folder without .*[.]tsv"),
+        ("*.en", r"\*.en: matches no file"),
+    ],
 )
-def test_text_files_that_contradict_the_options(tmp_path: Path, names: tuple[str, str], message: str) -> None:
+def test_files_that_are_no_corpus(tmp_path: Path, names: str, message: str) -> None:
+    (tmp_path / "empty").mkdir()
+    for name in ("a.de", "b.de", "a.tmx"):
+        (tmp_path / name).touch()
+    (tmp_path / "a.en" if "a.en" in names else tmp_path / "x").touch()
     with pytest.raises(InputError, match=message):
-        find_corpora_in(tmp_path, *names, "de", "en")
+        find_corpora([str(tmp_path / name) for name in names.split()], from_="de", to="en")
+
+
+def write_memories(folder: Path, **languages: str) -> None:
+    """A TMX for each name with one unit: its texts are their languages followed by the name."""
+    for name, codes in languages.items():
+        texts = (f'<tuv xml:lang="{code}"><seg>{code} {name}</seg></tuv>' for code in codes.split())
+        (folder / "more").mkdir(exist_ok=True)
+        (folder / ("more" if name > "b" else "") / f"{name}.tmx").write_text(f"<tmx><tu>{''.join(texts)}</tu></tmx>")
+
+
+@pytest.mark.parametrize("texts", [["."], ["*.tmx", "more/*"], ["**/*.tmx"], ["a.tmx", "b.tmx", "more/c.tmx", "more/"]])
+def test_several_tables_are_one_corpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, texts: list[str]
+) -> None:
+    caplog.set_level("INFO", "translate")
+    monkeypatch.chdir(tmp_path)
+    write_memories(tmp_path, a="en de", b="en fr", c="en-GB de-AT", d="en sv")
+    direction, corpora = find_corpora(texts, from_=None, to="de")
+    read = read_named(corpora, direction)["train"]
+    assert str(direction) == "en-de" and read.name.endswith("a.tmx and 1 more")
+    assert [*read.sources, *read.targets] == ["en a", "en-GB c", "de a", "de-AT c"]
+    assert [message for message in caplog.messages if "left out" in message][0].startswith("2 of 4 files")
+    assert all(name in caplog.text for name in ("b.tmx", "d.tmx"))
+    with pytest.raises(InputError, match=r"en-de \(2 files\), en-fr \(1 files?\), en-sv .*--to"):
+        find_corpora(texts, from_=None, to=None)
+    with pytest.raises(InputError, match="a.tmx: has en, de, and not it and de"):
+        find_corpora(texts, from_="it", to="de")
+
+
+def test_tables_of_several_kinds_are_one_corpus(tmp_path: Path) -> None:
+    write_memories(tmp_path, a="en de")
+    write_lines(tmp_path / "b.tsv", ["German\tEnglish", "de b\ten b"])
+    write_lines(tmp_path / "c.csv", ["fr,it", "x,y"])
+    direction, corpora = find_corpora([str(tmp_path)], from_="en", to="de")
+    assert [*read_named(corpora, direction)["train"].targets] == ["de a", "de b"]
+    (tmp_path / "d.tmx").write_text("<tmx>")
+    with pytest.raises(InputError, match="d.tmx: cannot be read as tmx"):
+        find_corpora([str(tmp_path)], from_="en", to="de")
 
 
 def test_a_data_set_of_the_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -193,17 +258,17 @@ def test_a_data_set_of_the_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     monkeypatch.setattr(datasets, "get_dataset_config_names", lambda name: ["cs-en", "de-en"])
     monkeypatch.setattr(datasets, "get_dataset_default_config_name", lambda name: None)
     monkeypatch.setattr(datasets, "load_dataset", lambda name, subset, **options: splits)
-    direction, corpora = find_corpora("wmt/wmt14", None, from_="en", to="de")
+    direction, corpora = find_corpora(["wmt/wmt14"], from_="en", to="de")
     columns = {"source_column": "translation.en", "target_column": "translation.de"}
-    wanted = {name: HubCorpus(dataset="wmt/wmt14", subset="de-en", split=name, **columns) for name in corpora}  # type: ignore[arg-type]
+    wanted = {name: [HubCorpus(dataset="wmt/wmt14", subset="de-en", split=name, **columns)] for name in corpora}  # type: ignore[arg-type]
     assert (str(direction), corpora) == ("en-de", wanted) and corpora.keys() == splits.keys()
     with pytest.raises(InputError, match="wmt/wmt14: .*--from.* cs-en, de-en"):
-        find_corpora("wmt/wmt14", None, from_=None, to=None)
+        find_corpora(["wmt/wmt14"], from_=None, to=None)
     del splits["test"]
-    assert find_corpora("wmt/wmt14", None, from_="de", to="en")[1].keys() == {"train"}
+    assert find_corpora(["wmt/wmt14"], from_="de", to="en")[1].keys() == {"train"}
     monkeypatch.setattr(datasets, "get_dataset_config_names", lambda name: splits["test"])
     with pytest.raises(InputError, match="^wmt/wmt14: cannot be read"):
-        find_corpora("wmt/wmt14", None, from_="de", to="en")
+        find_corpora(["wmt/wmt14"], from_="de", to="en")
 
 
 def test_two_sides_in_one_language_are_refused(tmp_path: Path) -> None:
@@ -213,6 +278,16 @@ def test_two_sides_in_one_language_are_refused(tmp_path: Path) -> None:
     write_lines(tmp_path / "a.en", lines[750:])
     _, corpora = find_corpora_in(tmp_path, "a.de", "a.en")
     with pytest.raises(InputError, match=re.escape(f"{tmp_path / 'a.de'}, {tmp_path / 'a.en'}: both sides")):
-        read_named(corpora)
-    named = {"train": TextCorpus(source=data / "train.de", target=data / "train.en")}
-    assert read_named(named).keys() == {"train"}
+        read_named({"train": [corpora["train"]]}, Direction("de", "en"))
+
+
+def test_sides_the_other_way_round_are_exchanged(caplog: pytest.LogCaptureFixture) -> None:
+    """The text decides, if it is long enough to show its languages."""
+    caplog.set_level("INFO", "translate.starter.corpus")
+    data = Path(__file__).resolve().parents[2] / "data"
+    named = {"train": [TextCorpus(source=data / "train.de", target=data / "train.en")]}
+    straight = read_named(named, Direction("de", "en"))["train"]
+    assert straight.sources[0] == (data / "train.de").read_text(encoding="utf-8").split("\n")[0] and not caplog.messages
+    swapped = read_named(named, Direction("en", "de"))["train"]
+    assert swapped[1:3] == straight[2:0:-1] and "other way round" in caplog.text
+    assert read_named(named, Direction("fr", "de"))["train"][1:3] == straight[1:3]

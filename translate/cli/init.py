@@ -1,6 +1,5 @@
 """`init`: from text to held-out sets, a config, and the next commands."""
 
-from pathlib import Path
 from typing import Annotated
 
 from typer import Argument, Exit, Option
@@ -10,7 +9,10 @@ from translate.cli.terminal.lines import aligned_columns, plain, print_result
 from translate.cli.terminal.options import JsonOption
 from translate.messages import fill
 
-_SOURCE = "Sentences, one per line; or a table, such as a TSV, TMX or XLIFF file; or a data set of the Hub."
+_TEXT = (
+    "Two text files, sentences and their translations, line by line; or tables, such as TSV, TMX and XLIFF files,"
+    " or a folder with them; or a data set of the Hub."
+)
 _ADVICE = (
     "This is little text to train on. Of the simple sentences of Multi30k, 1,800 pairs gave a model with 20 BLEU,"
     " 14,500 one with 36, and 29,000 one with 43 (docs/recipes.md). Fine-tuning a model that others trained on more"
@@ -19,8 +21,7 @@ _ADVICE = (
 
 
 def init(
-    source: Annotated[str, Argument(metavar="SOURCE", help=_SOURCE)],
-    target: Annotated[Path | None, Argument(metavar="TARGET", help="The translations, line by line.")] = None,
+    texts: Annotated[list[str], Argument(metavar="TEXT...", help=_TEXT)],
     name: Annotated[
         str | None, Option(metavar="NAME", help="Write NAME.yaml and the folder NAME. Default: the languages.")
     ] = None,
@@ -38,13 +39,14 @@ def init(
     Examples:
       translate init train.de train.en
       translate init corpus.tmx --from de --to en --name mine
+      translate init po/*.po --to de
       translate init bentrevett/multi30k
     """
     from translate.lint.findings import count_findings
     from translate.starter.start import start
 
     show_only("translate.starter.corpus", "translate.data.tables")  # what they do not use
-    found = start(source, target, name=name, from_=from_, to=to)
+    found = start(texts, name=name, from_=from_, to=to)
     report = found.report
     sizes = {part: len(pairs) for part, pairs in found.split.parts.items()}
     means = " and ".join(f"{lengths.mean:.0f}" for lengths in report.lengths)

@@ -1,5 +1,6 @@
 """From a YAML file and overrides to a `Config`: extended configs, the origin of each value, input files."""
 
+import glob
 import json
 import logging
 import os
@@ -370,7 +371,8 @@ def _find_files(config: Config, origins: dict[str, Origin], *, required: bool) -
         origin, name = origins.get(key), os.path.expanduser(path)
         candidates = _candidates(name, origin, root=root)
         for candidate in candidates:
-            if os.path.exists(candidate) and os.path.isdir(candidate) == (key == "data.root"):
+            is_there = os.path.exists(candidate) and os.path.isdir(candidate) == (key == "data.root")
+            if is_there or (key.endswith(".path") and any(glob.iglob(str(candidate), recursive=True))):
                 # Without `..`, but a link keeps its name, whose extension may determine the format.
                 found = candidate.parent.resolve() / candidate.name
                 try:

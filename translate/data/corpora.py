@@ -18,7 +18,7 @@ from translate.bars import Advance, show_progress
 from translate.config.data import Augmentation, Corpus, Direction, TextCorpus, WeightedCorpus
 from translate.config.languages import Languages
 from translate.data.cache import TemporaryFile
-from translate.data.tables import PairChunk, chunk_pairs, read_table, table_name
+from translate.data.tables import PairChunk, Table, chunk_pairs, read_table, table_name
 from translate.data.text import Lines, SpacedText, stream_lines
 from translate.data.token_store import FileArray
 from translate.data.tokenizer import Tokenizers
@@ -47,10 +47,11 @@ class ParallelCorpus(NamedTuple):
     more_targets: tuple[Sequence[str], ...] = ()  # of a test set: further references of its sources
 
 
-def read_corpus(corpus: Corpus, *, key: str, languages: Languages | None = None) -> ParallelCorpus:
+def read_corpus(corpus: Corpus, *more: Table, key: str, languages: Languages | None = None) -> ParallelCorpus:
     """Read one corpus of any kind.
 
     Args:
+        more: Further tables, whose pairs follow those of a first one.
         key: The key of the corpus in the config, such as `data.train.0`; errors begin with it.
         languages: The languages of the config; None: the corpus gets no direction and no tags.
 
@@ -61,7 +62,7 @@ def read_corpus(corpus: Corpus, *, key: str, languages: Languages | None = None)
     if isinstance(corpus, TextCorpus):
         name, chunks = f"{corpus.source}, {corpus.target}", chunk_pairs(_text_pairs(corpus.source, corpus.target))
     else:
-        name, chunks = table_name(corpus), read_table(corpus)
+        name, chunks = table_name(corpus) + f" and {len(more):,} more" * bool(more), read_table(corpus, *more)
     try:
         with show_progress(f"Reading {key}", unit="pairs") as advance:
             sources, targets = store_pairs(_counted(chunks, advance), name=name)

@@ -21,11 +21,12 @@ from translate.data.corpora import ParallelCorpus, join_texts, read_corpus, stor
 from translate.data.epochs import BatchSettings, Epoch, TrainingBatches
 from translate.data.filtering import FilterReport, log_reports
 from translate.data.subword_sampling import SamplingPool
-from translate.data.tables import PairChunk, StreamPosition, open_stream, table_name
+from translate.data.tables import FORMATS, PairChunk, StreamPosition, open_stream, table_name
 from translate.data.token_store import CheckCancelled, TokenChunk, TokenStore, TokenWriter, encode_chunks
 from translate.data.tokenizer import Tokenizer, Tokenizers
 from translate.distributed.process_group import World
 from translate.errors import InputError, RunError
+from translate.files import find_files
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +62,8 @@ class CorpusStream:
         if isinstance(corpus, HubCorpus):
             origin = corpus.dataset, corpus.subset, corpus.split, corpus.revision
             return repr((*origin, *columns, corpus.weight, self.segment_pairs))
-        return repr((corpus.kind, corpus.path.stat().st_size, *columns, corpus.weight, self.segment_pairs))
+        num_bytes = sum(path.stat().st_size for path in find_files(corpus.path, FORMATS[corpus.kind].suffixes))
+        return repr((corpus.kind, num_bytes, *columns, corpus.weight, self.segment_pairs))
 
     def read(self, *, check: CheckCancelled = lambda: None) -> tuple[ParallelCorpus, StreamPosition]:
         """Read the next segment, and return it with the position at which it begins.

@@ -20,7 +20,7 @@ from translate.config.data import HubCorpus, TableCorpus, TsvCorpus
 from translate.data.text import require_unchanged, stream_lines
 from translate.data.xml_units import XLIFF_SUFFIXES, unit_languages, unit_pairs
 from translate.errors import InputError, as_input_error
-from translate.files import require_file
+from translate.files import find_files, require_file
 
 _CHUNK_ROWS = 1000
 Table = TsvCorpus | TableCorpus | HubCorpus
@@ -33,16 +33,25 @@ class PairChunk(NamedTuple):
     targets: list[str]
 
 
-def read_table(corpus: Table) -> Iterator[PairChunk]:
-    """The pairs of a local file, or of a data set of the Hub, which is downloaded once into the user's cache.
+def read_table(*corpora: Table) -> Iterator[PairChunk]:
+    """The pairs of local files, or of data sets of the Hub, which are downloaded once into the user's cache.
 
     Every cell of a CSV file is text as it is written: `null`, `NA` and `007` are neither missing nor numbers.
 
     Raises:
         InputError: The table cannot be read, has no such column, or has a cell that is not text.
     """
-    with _reading(table_name(corpus), corpus.kind):
-        yield from _hub_pairs(corpus) if isinstance(corpus, HubCorpus) else FORMATS[corpus.kind].read(corpus)
+    for corpus in chain.from_iterable(map(_by_file, corpora)):
+        with _reading(table_name(corpus), corpus.kind):
+            yield from _hub_pairs(corpus) if isinstance(corpus, HubCorpus) else FORMATS[corpus.kind].read(corpus)
+
+
+def _by_file(corpus: Table) -> Sequence[Table]:
+    """A corpus for each file that the path of a corpus means."""
+    if isinstance(corpus, HubCorpus):
+        return [corpus]
+    files = find_files(corpus.path, FORMATS[corpus.kind].suffixes)
+    return [corpus.model_copy(update={"path": path}) for path in files]
 
 
 def table_columns(path: Path, kind: str) -> list[str]:

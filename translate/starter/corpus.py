@@ -1,9 +1,10 @@
 """Text that has no config yet: what a user named, its languages, and which of its pairs are held out."""
 
+import logging
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from itertools import compress
+from itertools import chain, compress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,15 +19,19 @@ from translate.data.filtering import find_new, hash_lines, hash_pairs
 from translate.data.tables import FORMATS, hub_columns, table_columns
 from translate.data.text import stream_lines
 from translate.errors import InputError
-from translate.files import require_file
-from translate.language_codes import find_language
+from translate.files import find_files, require_file, text_suffix
+from translate.language_codes import find_language, standard_code
 from translate.lint.findings import KINDS
+from translate.lint.languages import find_wrong_sides
 from translate.lint.near_duplicates import near_duplicate_hashes
 from translate.trigrams import are_in_one_language
+
+logger = logging.getLogger(__name__)
 
 _KINDS = {suffix: kind for kind, form in FORMATS.items() for suffix in form.suffixes}
 _CODE = re.compile("(?!id$|ID$)([a-z]{2}|[A-Z]{2})|([a-z]{2,3}|[A-Z]{2,3})[-_][A-Za-z]{2,4}")  # id numbers rows
 _SIDES = {"source", "src"}, {"target", "tgt", "trg"}  # names of columns that name no language
+_NO_LANGUAGE = re.compile(rf"\b(?:{'|'.join([*chain(*_SIDES), 'text', 'language'])})\b|[^\w-]", re.IGNORECASE)
 _COLUMNS = "source_column", "target_column"
 _JUDGED_LINES = 5000  # lines whose trigrams show whether both sides are in one language
 _FEWEST_PAIRS, _MOST_CHARACTERS = 1000, 5000  # the latter on a side: several times data.max_source_tokens
@@ -42,33 +47,32 @@ class Split(NamedTuple):
 
 
 def find_corpora(
-    source: str, target: Path | None, *, from_: str | None, to: str | None
-) -> tuple[Direction, dict[str, Corpus]]:
-    """Find what a user named, and its languages.
+    texts: Sequence[str], *, from_: str | None, to: str | None
+) -> tuple[Direction, dict[str, list[Corpus]]]:
+    """Find what a user named, and its languages: two text files, tables, or a data set of the Hub.
 
     Returns:
-        The direction, a corpus `train`, and if it is a data set that has them, its own `validation` and `test`.
+        The direction, the corpora of `train`, and if it is a data set that has them, its own `validation` and `test`.
 
     Raises:
         InputError: A file is missing, or the languages are not clear.
     """
-    path, codes = Path(source), (from_, to)
-    suffix = _suffix(path)
-    if target is not None:
-        endings = [_suffix(file)[1:] for file in (path, target)]
-        for file in (path, target):
+    codes = (from_, to)
+    files = list(dict.fromkeys(file for text in texts for file in find_files(Path(text), _KINDS)))
+    is_table = [text_suffix(file) in _KINDS for file in files]
+    if all(is_table):
+        direction, tables = _choose_tables(files, codes)
+        return direction, {"train": tables}
+    if len(files) > 1:
+        for file in files:
             require_file(file)
-            if _suffix(file).lower() in _KINDS:
-                raise InputError(f"{file}: is a table, judging by its name, and has both languages: name no other file")
-        found = [code or (end if _CODE.fullmatch(end) else None) for code, end in zip(codes, endings, strict=True)]
-        direction = _direction(found, f"the names {path.name} and {target.name} do not end in language codes")
-        if endings == [direction.target, direction.source]:
-            raise InputError(f"{path.name} and {target.name} are the other way round from --from and --to")
-        return direction, {"train": TextCorpus(source=path, target=target)}
-    if kind := _KINDS.get(suffix.lower()):
-        direction, chosen = _choose_columns(source, table_columns(path, kind), codes, FORMATS[kind].naming)
-        return direction, {"train": TypeAdapter[Corpus](Corpus).validate_python({"kind": kind, "path": path} | chosen)}
-    is_file = path.exists() or path.parent.exists() or _CODE.fullmatch(suffix[1:])
+        if any(is_table) or len(files) > 2:
+            hint = f"name the two text files of a corpus, or only tables, which end in {', '.join(_KINDS)}"
+            table = f"{files[is_table.index(True)]} is a table, judging by its name" if any(is_table) else ""
+            raise InputError(f"{table or f'{len(files):,} text files are named'}: {hint}")
+        return _choose_sides(files[0], files[1], codes)
+    source, path = texts[0], files[0]
+    is_file = path.exists() or path.parent.exists() or _CODE.fullmatch(_ending(path))
     if is_file or not re.fullmatch(r"[\w-]+/[\w.-]+", source):
         next(stream_lines(path), None)  # says what a file is that is not text
         raise InputError(f"{source}: name the file with its translations too; tables end in {', '.join(_KINDS)}")
@@ -77,11 +81,47 @@ def find_corpora(
     parts |= {name: name for name in ("validation", "test") if {"validation", "test"} <= splits.keys()}
     direction, chosen = _choose_columns(source, splits[parts["train"]], codes, "fields")
     named = {"dataset": source, "subset": subset, **chosen}
-    return direction, {part: HubCorpus.model_validate({"split": split, **named}) for part, split in parts.items()}
+    return direction, {part: [HubCorpus.model_validate({"split": split, **named})] for part, split in parts.items()}
 
 
-def _suffix(path: Path) -> str:
-    return Path(path.name.removesuffix(".gz")).suffix
+def _choose_sides(source: Path, target: Path, codes: Sequence[str | None]) -> tuple[Direction, dict[str, list[Corpus]]]:
+    """Two text files as one corpus; those whose names end in the languages may be the other way round."""
+    endings = [_ending(file) for file in (source, target)]
+    found = [code or (end if _CODE.fullmatch(end) else None) for code, end in zip(codes, endings, strict=True)]
+    direction = _direction(found, f"the names {source.name} and {target.name} do not end in language codes")
+    if endings == [direction.target, direction.source]:
+        logger.info(f"{source.name} and {target.name} are the other way round, judging by their names: exchanged")
+        source, target = target, source
+    return direction, {"train": [TextCorpus(source=source, target=target)]}
+
+
+def _choose_tables(files: Sequence[Path], codes: Sequence[str | None]) -> tuple[Direction, list[Corpus]]:
+    """The two columns of each table; files without the languages of the others are left out and counted."""
+    found, others = defaultdict[Direction, list[Corpus]](list), dict[str, InputError]()
+    for file in files:
+        kind = _KINDS[text_suffix(file)]
+        columns, naming = table_columns(file, kind), FORMATS[kind].naming
+        try:
+            direction, chosen = _choose_columns(str(file), columns, codes, naming)
+            if len(files) > 1 and naming == "languages" and not all(find_language(code, columns) for code in direction):
+                raise InputError(f"{file}: has {', '.join(columns)}, and not {' and '.join(direction)}")
+        except InputError as error:
+            others[file.name] = error
+            continue
+        found[direction].append(TypeAdapter[Corpus](Corpus).validate_python({"kind": kind, "path": file} | chosen))
+    if not found:
+        raise next(iter(others.values()))
+    if len(found) > 1:
+        counts = ", ".join(f"{direction} ({len(tables):,} files)" for direction, tables in found.items())
+        raise InputError(f"{files[0].parent}: the files have several languages, {counts}: choose with --from and --to")
+    if others:
+        names = f"{', '.join(others):.200}"
+        logger.info(f"{len(others):,} of {len(files):,} files have other languages, and are left out: {names}")
+    return found.popitem()
+
+
+def _ending(path: Path) -> str:
+    return Path(path.name.removesuffix(".gz")).suffix[1:]
 
 
 def _choose_columns(
@@ -89,7 +129,8 @@ def _choose_columns(
 ) -> tuple[Direction, dict[str, Any]]:
     """Choose the columns with the names of the languages, or else of the sides; or the only two, but not of a CSV.
 
-    The first line of a TSV is a header if two of its cells are such names; `Ja` is a word, and `ja` or `JA` a language.
+    The first line of a TSV is a header if two of its cells are such names, of different languages: `German` and
+    `Deutsch` are a pair. `Ja` is a word, and `ja` or `JA` a language.
 
     Args:
         columns: What the format lists; `naming` says what that is: see `Format`.
@@ -98,9 +139,11 @@ def _choose_columns(
         raise InputError(f"{place}: has no text")
     is_line = naming in ("cells", "header")
     names = [column if is_line else column.rpartition(".")[2] for column in columns]
-    languages = [name for name in names if _CODE.fullmatch(name)]
+    codes_of = [_language_named(name) for name in names]
+    names = [code or name for code, name in zip(codes_of, names, strict=True)]
+    languages = [*filter(None, codes_of)]
     sides = [next((name for name in names if name.lower() in side), None) for side in _SIDES]
-    if naming == "cells" and len([*languages, *filter(None, sides)]) < 2:
+    if naming == "cells" and len({*map(standard_code, languages), *filter(None, sides)}) < 2:
         names, languages, sides = [], [], [None, None]
     if len(languages) == 2:
         given = [code and find_language(code, languages) for code in codes]
@@ -119,6 +162,21 @@ def _choose_columns(
     raise InputError(f"{place}: {problem}{'; write a first line with such names' * is_line}")
 
 
+def _language_named(name: str) -> str | None:
+    """The code that a column's name is or means, such as de for `deu`, `German`, `Deutsch` or `Source (German)`."""
+    import langcodes
+
+    if _CODE.fullmatch(name):
+        return name
+    name = " ".join(_NO_LANGUAGE.sub(" ", name).split())
+    if re.fullmatch("[a-z]{3}|[A-Z]{3}", name):
+        return code if len(code := standard_code(name)) == 2 else None
+    try:
+        return langcodes.find(name).to_tag() if len(name) > 3 or not name.isascii() else None
+    except LookupError:
+        return None
+
+
 def _direction(codes: Sequence[str | None], problem: str) -> Direction:
     if codes[0] is None or codes[1] is None:
         raise InputError(f"{problem}: give the codes of the languages, such as --from de --to en")
@@ -130,16 +188,21 @@ def _direction(codes: Sequence[str | None], problem: str) -> Direction:
     return Direction(codes[0], codes[1])
 
 
-def read_named(corpora: Mapping[str, Corpus]) -> dict[str, ParallelCorpus]:
-    """Read the corpora that a user named.
+def read_named(corpora: Mapping[str, Sequence[Any]], direction: Direction) -> dict[str, ParallelCorpus]:
+    """Read the corpora that a user named; their sides are exchanged if the text shows the opposite direction.
 
     Raises:
         InputError: A corpus is damaged, misaligned or empty, or both sides seem to be in the same language.
     """
-    read = {part: read_corpus(text, key=f"{part.replace('train', 'training')} text") for part, text in corpora.items()}
-    name, sources, targets = read["train"][:3]
-    if are_in_one_language(sources[:_JUDGED_LINES], targets[:_JUDGED_LINES]):
+    keys = {part: f"{part.replace('train', 'training')} text" for part in corpora}
+    read = {part: read_corpus(*tables, key=keys[part]) for part, tables in corpora.items()}
+    name, *sides = read["train"][:3]
+    if are_in_one_language(*(side[:_JUDGED_LINES] for side in sides)):
         raise InputError(f"{name}: both sides seem to be in the same language: check that the right files are named")
+    wrong = find_wrong_sides(name, direction, (sides[0], sides[1]), languages=direction)
+    if [finding.severity for finding in wrong] == ["error", "error"]:  # each looks like the other
+        logger.info(f"{name}: the text shows that the sides are the other way round from {direction}: exchanged")
+        return {part: each._replace(sources=each.targets, targets=each.sources) for part, each in read.items()}
     return read
 
 

@@ -1,5 +1,6 @@
 """From text without a config to what `translate train` takes: held-out sets, a config, and the next commands."""
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -55,12 +56,11 @@ class Starter(NamedTuple):
         }
 
 
-def start(source: str, target: Path | None, *, name: str | None, from_: str | None, to: str | None) -> Starter:
+def start(texts: Sequence[str], *, name: str | None, from_: str | None, to: str | None) -> Starter:
     """Hold out validation and test sets, and write them and a config that suits the text and this machine.
 
     Args:
-        source: A file, or a data set of the Hub.
-        target: The file with the translations; None: `source` has them.
+        texts: Two text files; or tables, folders and patterns such as `po/*.po`; or a data set of the Hub.
         name: Of the folder and, with `.yaml`, of the config; None: the languages.
         from_: The language of the sources; None: names of files or columns show it. `to` likewise.
 
@@ -68,13 +68,13 @@ def start(source: str, target: Path | None, *, name: str | None, from_: str | No
         InputError: The text cannot be used, the languages are not clear, or a file exists.
     """
     require_utf8(Path.cwd(), place="the working directory")
-    direction, named = find_corpora(source, target, from_=from_, to=to)
+    direction, named = find_corpora(texts, from_=from_, to=to)
     name = require_name((name or str(direction)).removesuffix(".yaml"), place="--name")
     folder, config = Path(name), Path(f"{name}.yaml")
     if there := [str(path) for path in (config, folder, *sorted(folder.glob("*"))[:9]) if path.exists()]:
         train = f"train it with `translate train {config}`, or " if config.exists() else ""
         raise InputError(f"{', '.join(there)}: already exists and is not changed; {train}choose another --name")
-    corpora = read_named(named)
+    corpora = read_named(named, direction)
     split = split_pairs(corpora["train"], {part: corpora[part] for part in corpora.keys() - {"train"}})
     from translate.starter.settings import propose_config  # only now, because it imports torch
 
