@@ -7,8 +7,8 @@ noisy machine is noisy for all. Before that, each engine tries its thread layout
 lines, and keeps the fastest. Times are of whole files: text in, detokenised text out; only "ctranslate2 alone" gets
 subwords and returns subwords. "auto" is what `translate decode` does where CTranslate2 is installed.
 
-Needs the extras `ctranslate2`, `huggingface` and `onnx`, and a RUN with a shortlist. An engine whose package or
-shortlist is missing is reported and left out. "onnx" is the code of docs/exporting.md, which searches greedily.
+Needs the extras `ctranslate2`, `huggingface` and `onnx`, and a RUN. An engine whose package is missing is
+reported and left out. "onnx" is the code of docs/exporting.md, which searches greedily.
 """
 
 import argparse
@@ -37,14 +37,14 @@ class Layout(NamedTuple):
     batch: int  # lines; of ours, hundreds of tokens
 
 
-def build_ours(run: Path, layout: Layout, *, precision: str, shortlist: bool = False) -> Translate:
+def build_ours(run: Path, layout: Layout, *, precision: str) -> Translate:
     """`translate decode`, with workers as threads of one process."""
     import torch
 
     from translate.decoding.loading import load_own_translator
 
     torch.set_num_threads(layout.workers * layout.threads)
-    options = {"precision": precision, "shortlist": shortlist, "device": "cpu", "workers": layout.workers}
+    options = {"precision": precision, "device": "cpu", "workers": layout.workers}
     translator = load_own_translator(run, options={**options, "batch_tokens": layout.batch * 100}).translator
 
     def run_ours(lines: Sequence[str], beam_size: int) -> list[str]:
@@ -190,8 +190,6 @@ ENGINES: dict[str, tuple[Callable[..., Translate], dict[str, Any], Sequence[int]
     "auto int8": (build_auto, {"precision": "int8"}, (1,)),
     "ours fp32": (build_ours, {"precision": "fp32"}, (40, 80, 160)),
     "ours bf16": (build_ours, {"precision": "bf16"}, (40, 80, 160)),
-    "ours fp32 shortlist": (build_ours, {"precision": "fp32", "shortlist": True}, (40, 80, 160)),
-    "ours bf16 shortlist": (build_ours, {"precision": "bf16", "shortlist": True}, (40, 80, 160)),
     "ctranslate2 alone float32": (build_ctranslate2, {"compute_type": "float32", "alone": True}, (16, 32, 64, 128)),
     "ctranslate2 alone int8": (build_ctranslate2, {"compute_type": "int8", "alone": True}, (16, 32, 64, 128)),
     "ctranslate2 alone float32, patience 2": (

@@ -310,7 +310,6 @@ CALLS: dict[str, Call] = {
     "output-no-folder": Call("decode RUN in.de -o gone/out", files={"in.de": "Hund\n"}),
     "output-folder": Call("decode RUN in.de -o /", files={"in.de": "Hund\n"}),
     "export-not-empty": Call("export RUN out --to ctranslate2", files={"out/file": "mine"}),
-    "shortlist-huge": Call(f"shortlist RUN --translations {'9' * 20}"),
     "parts-stdin": Call("decode RUN --resume --output out"),
     "parts-others": Call("decode RUN a --resume --output out", files={"a": "Hund\n", "out.parts/0000000.part": "mine"}),
     "parts-device": Call("decode RUN a --resume --output /dev/null", files={"a": "Hund\n"}),

@@ -150,7 +150,7 @@ AT_ONCE = [  # what is wrong is found before torch is imported, which takes a se
     *("eval run --to en", "compare run none", "compare run old", "serve none", "serve run old", "verify none"),
     *("serve run --beam-size 0", "average none", "tune-decode none", "tune-decode run --set none", "runs none"),
     *("distill none -o out", "distill both -o out", "backtranslate none a.en -o out", "backtranslate both a.en -o out"),
-    *("shortlist none", "import opus run", "export none out --to onnx", "export run old --to onnx", "info none"),
+    *("import opus run", "export none out --to onnx", "export run old --to onnx", "info none"),
     *("info old", "show attention none Hund", "show attention both Hund", "show positions none"),
     *("show curves run none", "show masks none Hund", "tokenizer encode none"),
 ]

@@ -1,18 +1,16 @@
 """Several languages in one model: whoever loads it names them once, or each text names its own."""
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
-from harness import TAGS, Toy, assert_same, make_two_ways, write_lines, write_run
+from harness import TAGS, Toy, assert_same, write_run
 
 import translate
 from translate.data.batching import EncodedPair
 from translate.decoding import Request
 from translate.decoding.loading import load_own_translator, load_translator
 from translate.decoding.output.formats import CorpusScore, format_translations, score_records
-from translate.decoding.search.shortlist import make_shortlist, read_shortlist
 from translate.decoding.translation import count_conditions
 from translate.errors import InputError
 from translate.runs.run import open_run
@@ -163,17 +161,3 @@ def test_tags_align_to_nothing(both: Toy) -> None:
     (forced,) = translator.force([pair])
     assert forced.attention.shape == (len(pair.target) + 1, len(pair.source) + 1)
     assert forced.token_log_probs == pytest.approx(translation.token_log_probs, abs=1e-4)
-
-
-def test_a_shortlist_has_words_of_both_languages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tag of a language allows its frequent words."""
-    monkeypatch.chdir(tmp_path)
-    write_lines(Path("toy.de"), ["Hund läuft"] * 9)
-    write_lines(Path("toy.en"), ["dog runs"] * 9)
-    run = make_two_ways(tmp_path, ["source"], num_steps=0)["source"]
-    assert make_shortlist(run.path, num_frequent=0, num_translations=5) == 18
-    shortlist, target = read_shortlist(open_run(run.path)), run.tokenizers.target
-    for tag, words in (("<2en>", "dog runs"), ("<2de>", "Hund läuft")):
-        assert set(shortlist.translations[target.tag_id(tag)].tolist()) & set(target.encode(words))
-        assert target.tag_id(tag) not in shortlist.translations[target.tag_id(tag)], "no tag is generated"
-    shutil.rmtree(run.path)

@@ -22,10 +22,7 @@ from translate.decoding import Request, Translator
 from translate.decoding.constraints.terminology import Terminology
 from translate.decoding.search.loop import BeamSearch
 from translate.decoding.search.model import CachedDecoder
-from translate.decoding.search.shortlist import Shortlist
 from translate.errors import InputError
-from translate.runs.checkpoint import write_tensors
-from translate.runs.directory import RunDirectory
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
@@ -55,8 +52,6 @@ CASES = {
     "repetition": Case({"repetition_penalty": 1.3}, in_position=2),
     "forbidden": Case(others={"forbidden": ["dog", "green house"]}, in_position=2, at_start=1),
     "prefix": Case(request={"prefix": "the dog"}, in_position=2, at_start=2),
-    # How many tokens the sentences' lists have together.
-    "shortlist": Case({"shortlist": True}, request={"prefix": "the dog"}, in_position=2, at_change=1, at_start=2),
     # Which sentences have phrases, how long hypotheses are (twice), how many candidates and how many banks there are.
     "required": Case(request={"required": ["street"]}, in_position=6, at_start=1),
     "terminology": Case(request={"terminology": Terminology({"Hund": "house"})}, in_position=6, at_start=1),
@@ -68,16 +63,13 @@ def runs(toy: Toy, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with two runs, `toy` and `other`, that were trained on the device."""
     folder = tmp_path_factory.mktemp("runs")
     config = Config(model=toy.model.config, decoding=DecodingConfig(device="pretend", beam_size=3))
-    choices = torch.arange(toy.tokenizers.source.vocab_size * 2).view(-1, 2).int() % 7 + 4
-    shortlist = Shortlist(torch.arange(toy.tokenizers.target.vocab_size) % 2 == 1, choices)
     other = copy.deepcopy(toy.model)
     torch.manual_seed(5)
     with torch.no_grad():
         for parameter in other.parameters():
             parameter.add_(0.05 * torch.randn_like(parameter))
     for name, model in (("toy", toy.model), ("other", other)):
-        run = RunDirectory(write_run(folder / name, config, toy.tokenizers, model))
-        write_tensors(run.shortlist, shortlist._asdict(), {})
+        write_run(folder / name, config, toy.tokenizers, model)
     return folder
 
 

@@ -162,12 +162,14 @@ def test_the_checksums_themselves(whole_run: RunDirectory) -> None:
 def test_what_does_not_belong_is_named_and_harmless(tmp_path: Path, whole_run: RunDirectory) -> None:
     (whole_run.path / "way out").symlink_to(tmp_path)
     files = ["red\x1b[31m", "checkpoints/step-05.safetensors", "notes/today.txt", "run.json.tmp", "tensorboard/events"]
+    files.append("shortlist.safetensors")  # of an earlier version
     for name in files:
         (whole_run.path / name).parent.mkdir(exist_ok=True)
         (whole_run.path / name).write_text("")
     whole_run.lock.write_text("process 5 on host\n")
     result = verify_run(whole_run.path)
-    shown = ["'red\\x1b[31m'", "checkpoints/step-05.safetensors", "notes/", "run.json.tmp", "way out/"]
+    shown = ["'red\\x1b[31m'", "checkpoints/step-05.safetensors", "notes/", "run.json.tmp"]
+    shown += ["shortlist.safetensors", "way out/"]
     assert not result.unsound
     assert sorted(file[:2] for file in result.files[len(SOUND) :]) == [(name, "unknown") for name in shown]
 

@@ -29,7 +29,6 @@ _PANELS = {  # help panels, with the location of each command's function or grou
         "distill": "synthetic.distill",
         "backtranslate": "synthetic.backtranslate",
         "tune-decode": "evaluate.tune_decode",
-        "shortlist": "export.shortlist",
         "export": "export.export",
     },
     "Inspect": {

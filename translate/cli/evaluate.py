@@ -96,7 +96,7 @@ def evaluate(
     loaded = load_translator(run, checkpoint=checkpoint, options=options, token_scores=False)
     own = {**config.decoding.model_dump(), "checkpoint": "best", "tokenize": config.evaluation.bleu_tokenizer}
     settings = {**options, "checkpoint": checkpoint, "tokenize": scoring.bleu_tokenizer}
-    only_speed = OF_A_MACHINE - {"precision", "shortlist"}
+    only_speed = OF_A_MACHINE - {"precision"}
     changed = {key: value for key, value in settings.items() if value != own[key] and key not in only_speed}
     given: dict[str, Any] = {"changed": changed} if changed else {}
     if source is not None:

@@ -1,4 +1,4 @@
-"""The commands `import`, `export` and `shortlist`."""
+"""The commands `import` and `export`."""
 
 import logging
 import sys
@@ -94,24 +94,3 @@ def export(
     step = export_run(run, to=to, output=output, checkpoint=checkpoint, quantization=quantization, evaluate=evaluate)
     agreement = "they give the same numbers" if quantization is None else f"rounded to {quantization}"
     logger.info(f"{output}: weights of step {step} exported; {agreement}")
-
-
-def shortlist(
-    run: RunArgument,
-    frequent: Annotated[int, Option(metavar="N", min=0, max=1_000_000, help="Allow the N most frequent words.")] = 1000,
-    translations: Annotated[int, Option(metavar="N", min=0, max=1000, help="N translations of each source word.")] = 10,
-) -> None:
-    """Learn the likely translations of each word from the run's training corpora, for decode --shortlist.
-
-    This speeds up decoding with a large vocabulary. The allowed words share the whole probability.
-
-    Examples:
-      translate shortlist runs/demo
-      translate decode runs/demo input.de --shortlist
-    """
-    from translate.decoding.search.shortlist import make_shortlist
-
-    started = time.perf_counter()
-    num_pairs = make_shortlist(run, num_frequent=frequent, num_translations=translations)
-    seconds = time.perf_counter() - started
-    logger.info(f"Shortlist learnt from {num_pairs} pairs in {seconds:.1f} s. Next: translate decode {run} --shortlist")

@@ -87,8 +87,6 @@ class DecodingConfig(Section):
     """fp32; bf16 throughout; or CTranslate2's int8 in the matrix products, nearly twice as fast as its fp32 for at most
     0.1 BLEU on Multi30k. auto is fp32 with CTranslate2 and for sampling, and otherwise the faster of fp32 and bf16.
     Validations during training compute int8 in fp32."""
-    shortlist: bool = False
-    """Allow only the words that the run's shortlist (`translate shortlist`) gives for the source."""
     workers: Annotated[int, Field(ge=1, le=1024)] | None = None
     """Number of CPU threads, each of which searches its own sentences; null: as many as torch has threads."""
     device: Device = "auto"

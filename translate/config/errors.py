@@ -18,6 +18,7 @@ REMOVED_KEYS: dict[str, tuple[object, str]] = {  # keys of older versions: their
     "decoding.coverage_penalty": (0.0, "the coverage penalty is no longer supported; use --reverse against omissions"),
     "decoding.diversity_groups": (1, "diverse beam search is no longer supported; sample for varied translations"),
     "decoding.diversity_strength": (0.5, "diverse beam search is no longer supported; leave it out"),
+    "decoding.shortlist": (False, "shortlists are no longer supported; use --precision int8 for speed"),
 }
 _EXPECTED = {  # by pydantic's type of problem, where YAML has plainer words than JSON
     "bool_type": "should be true or false",

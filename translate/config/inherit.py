@@ -12,7 +12,7 @@ from translate.config.yaml import Document, Origin, shown_path
 from translate.errors import InputError
 
 # Keys that suit a machine, not a model.
-OF_A_MACHINE = {"batch_tokens", "look_ahead_lines", "engine", "precision", "shortlist", "workers", "device"}
+OF_A_MACHINE = {"batch_tokens", "look_ahead_lines", "engine", "precision", "workers", "device"}
 # Keys that are inherited too, but may be overridden.
 _MAY_DIFFER = {
     "model": {"dropout", "attention_dropout", "activation_dropout", "initialization"},

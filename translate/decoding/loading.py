@@ -15,7 +15,6 @@ from translate.decoding.engines.ctranslate2 import CTranslate2Engine, check_ctra
 from translate.decoding.engines.ctranslate2_conversion import convert_model, find_conversion
 from translate.decoding.engines.engine import Engine, SearchJob
 from translate.decoding.engines.own import OwnEngine
-from translate.decoding.search.shortlist import read_shortlist
 from translate.decoding.translator import Translator
 from translate.errors import InputError, RunError
 from translate.memory import limit_kernel_caches
@@ -126,7 +125,6 @@ def load_own_translator(
         tokenizers.target,
         ensemble=[_load_other(open_run(other), run, config, checkpoint=checkpoint) for other in ensemble],
         forbidden=forbidden,
-        shortlist=read_shortlist(run) if config.shortlist else None,
     )
     known: dict[str, Any] = {"languages": run.languages, "multi_sentence_share": run.description.multi_sentence_share}
     return LoadedTranslator(Translator(engine, tokenizers, config, name=str(run), **known), loaded)

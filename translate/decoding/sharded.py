@@ -218,7 +218,7 @@ def _fingerprint(path: Path, checkpoint: Checkpoint) -> str:
     if path.is_file():
         return fingerprint(path)
     run = RunDirectory(path)
-    files = [run.config, *sorted(run.tokenizer.iterdir()), run.checkpoint(checkpoint), run.shortlist]
+    files = [run.config, *sorted(run.tokenizer.iterdir()), run.checkpoint(checkpoint)]
     return fingerprint({str(file.relative_to(path)): fingerprint(file) for file in files if file.is_file()})
 
 

@@ -10,7 +10,6 @@
     metrics.jsonl                      one line for each log entry and validation
     log.txt                            all messages of training, with the time
     evaluation/NAME/                   hypotheses and scores of a test set
-    shortlist.safetensors              likely translations of each word, if `translate shortlist` made it
     export/                            the model converted for other engines that were used
     lock                               held by the process that trains
 

@@ -48,7 +48,6 @@ class RunDirectory:
         self.log = path / "log.txt"
         self.evaluation = path / "evaluation"
         self.export = path / "export"
-        self.shortlist = path / "shortlist.safetensors"
         self.profile = path / "profile"
         self.trackers = path / "trackers.json"
         self.tensorboard = path / "tensorboard"

@@ -119,10 +119,6 @@ def verify_run(path: Path) -> Verification:
     progress = _check_checkpoints(result, config)
     if os.path.lexists(run.metrics):
         _check_metrics(result, progress)
-    if os.path.lexists(run.shortlist):
-        with result.check(run.shortlist):
-            read_tensors(run.shortlist, prefixes=())
-            result.add(run.shortlist, "ok")
     for folder in evaluations:
         _check_evaluation(result, folder)
     for folder in sorted(run.export.glob("ctranslate2-*")):

@@ -248,6 +248,4 @@ def check_validation(config: Config, corpora: Corpora, tokenizers: Tokenizers) -
         return
     vocab_size = tokenizers.target.vocab_size
     check_search(config.decoding, num_layers=config.model.num_decoder_layers, vocab_size=vocab_size)
-    if config.decoding.shortlist:
-        raise InputError("decoding.shortlist = True: only a trained run can have one; leave it out")
     resolve_search(config.validation_search(), device="cpu")

@@ -26,7 +26,7 @@ max_length_factor: 1.5, max_length_constant: 7, min_length_factor: 0.5, min_leng
 split_sentences: never, long: truncate, max_source_tokens: 99, max_target_tokens: 98,
 temperature: 0.8, top_k: 11, top_p: 0.9, epsilon: 0.01, seed: 13, mbr: chrf, mbr_candidates: 17, no_repeat_ngram: 3,
 repetition_penalty: 1.2, reverse_weight: 0.2, alignment_layer: 0, batch_tokens: 500, look_ahead_lines: 19, engine:
-translate, precision: bf16, shortlist: false, workers: 1, device: cpu}
+translate, precision: bf16, workers: 1, device: cpu}
 """)
 
 OF_A_BEAM = {"patience", "beam_size"}  # refused with --search sample
@@ -45,10 +45,7 @@ def option(key: str) -> str:
 
 
 def flags(settings: dict[str, Any]) -> list[str]:
-    arguments = []
-    for key, value in settings.items():
-        arguments += [f"--{'' if value else 'no-'}{key}"] if isinstance(value, bool) else [option(key), str(value)]
-    return arguments
+    return [part for key, value in settings.items() for part in (option(key), str(value))]
 
 
 def plain_type(annotation: Any) -> Any:

@@ -125,7 +125,7 @@ _PANELS = {  # panels of the help, in order, with the options in each
     "Long lines": "split_sentences long max_source_tokens max_target_tokens",
     "Output": "output_format alignments alignment_layer interactive resume",
     "Documents": "document document_format",
-    "Speed": "engine batch_tokens look_ahead_lines precision shortlist workers device",
+    "Speed": "engine batch_tokens look_ahead_lines precision workers device",
 }
 
 
@@ -143,7 +143,7 @@ def _read_options() -> dict[str, Any]:
             text = " ".join(str(ast.literal_eval(documentation.value)).split())
             notes = f"{', '.join(typing.get_args(kind))}; default: ".removeprefix("; ") + json.dumps(default).strip('"')
             text += f" [dim]\\[{notes}][/]"  # in Rich's markup
-            option = Option(help=text, metavar={int: "N", float: "X", bool: None}.get(kind, "NAME"))
+            option = Option(help=text, metavar={int: "N", float: "X"}.get(kind, "NAME"))
             options[key] = Annotated[kind | None, option]  # None: the run's own setting applies
     return options
 
@@ -152,7 +152,7 @@ def _type(annotation: ast.expr) -> Any:
     text = ast.unparse(annotation)
     if text.startswith("Literal"):
         return Literal[tuple(ast.literal_eval(text.removeprefix("Literal")))]
-    names = {"bool": bool, "Int": int, "int": int, "Probability": float, "float": float}
+    names = {"Int": int, "int": int, "Probability": float, "float": float}
     return next((kind for name, kind in names.items() if name in text), str)
 
 

@@ -28,7 +28,7 @@ from translate.errors import InputError, RunError, import_extra
 # Settings that only our own search has; with the defaults of all of them a search is plain beam search.
 _ONLY_OURS = {
     "search", "min_length_factor", "min_length_constant", "mbr", "no_repeat_ngram", "repetition_penalty",
-    "forbidden_ids", "shortlist",
+    "forbidden_ids",
 }  # fmt: skip
 _COMPUTE_TYPES = {"fp32": "float32", "int8": "int8", "bf16": "bfloat16"}
 _BATCHES_PER_WORKER = {True: 4, False: 12}  # by whether the search is greedy

@@ -7,7 +7,6 @@ import functools
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import chain
 from typing import Literal
 
 import torch
@@ -19,7 +18,6 @@ from translate.decoding.engines.engine import SearchJob
 from translate.decoding.search.loop import BeamSearch
 from translate.decoding.search.model import CachedDecoder, Caches
 from translate.decoding.search.settings import build_search_settings, maximum_lengths
-from translate.decoding.search.shortlist import Shortlist
 from translate.errors import InputError, RunError
 from translate.memory import configure_memory, release_free_memory
 from translate.model import Transformer
@@ -36,7 +34,6 @@ class OwnEngine:
         target: The tokenizer of translations.
         ensemble: Other models with the same tokenizers, whose probabilities are averaged with this model's.
         forbidden: Words and phrases that no translation contains in the subwords that the tokenizer makes of them.
-        shortlist: The target tokens that each source token allows; needed for `decoding.shortlist`.
     """
 
     def __init__(
@@ -46,22 +43,15 @@ class OwnEngine:
         *,
         ensemble: Sequence[Transformer] = (),
         forbidden: Sequence[str] = (),
-        shortlist: Shortlist | None = None,
     ) -> None:
         self.model, self.models = model, [model, *ensemble]
         self.forbidden = [ids for phrase in forbidden for ids in encode_forbidden(target, phrase)]
-        self.shortlist = shortlist and Shortlist(*(tensor.to(model.device) for tensor in shortlist))
         self.words = build_word_tables(target)
         learned = [model.config.max_positions for model in self.models if model.config.positions == "learned"]
         self.position_limit = min(learned, default=None)
 
     def check(self, config: DecodingConfig) -> None:
-        """See `Engine.check`: it supports all settings, but `decoding.shortlist` only if a shortlist was loaded."""
-        if config.shortlist and self.shortlist is None:
-            raise InputError(
-                "decoding.shortlist: none was loaded; make it with `translate shortlist RUN`, and load the run with"
-                " shortlist=True"
-            )
+        """See `Engine.check`: it supports all settings."""
 
     def prepare(self, num_lines: int | None = None) -> Literal["translate"]:
         """See `Engine.prepare`."""
@@ -136,9 +126,7 @@ class OwnEngine:
             [given.source_ids for given in inputs],
             beam_size=settings.beam_size,
             max_length=max(max_lengths),
-            shortlist=self.shortlist if config.shortlist else None,
             num_read=bool(tags),
-            also_allowed=[[*given.prefix_ids, *chain.from_iterable(given.phrase_ids)] for given in inputs],
         )
         return functools.partial(
             BeamSearch,
