@@ -63,6 +63,9 @@ def test_a_tenth_is_held_out_where_sentences_repeat() -> None:
     assert train >= 1500 and validation >= test >= 20  # of the 60 others
 
 
+EQUAL = "equal on both sides (short labels stay, up to 5 % of the pairs)"
+
+
 def test_what_is_left_out_is_counted_once() -> None:
     sources, targets = sentences(1200, seed=1), sentences(1200, seed=2)
     odd = {"…": "…!", "": "x", "a" * 5001: "b", f" {sources[0]}": targets[0], f"{sources[1].upper()} ": targets[1]}
@@ -71,7 +74,9 @@ def test_what_is_left_out_is_counted_once() -> None:
     assert left_out == counts and sum(len(each[0]) for each in parts.values()) == 1200
     equal = [f"{line} ok" for line in sources[:13]]
     assert parts_of(corpus(sources + equal[:12], targets + equal[:12]))[1] == {}  # under 1 %, names for example
-    assert parts_of(corpus(sources + equal, targets + equal))[1] == {"equal on both sides": 13}
+    assert parts_of(corpus(sources + equal, targets + equal))[1] == {EQUAL: 13}
+    labels = [f"Name {number}" for number in range(70)]  # a name, a code: of 1,270 pairs one in twenty may be a label
+    assert parts_of(corpus(sources + labels, targets + labels))[1] == {EQUAL: 70 - 1270 // 20}
 
 
 def test_sets_that_are_given_stay_as_they_are() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from translate.config.data import Corpus
 from translate.data.corpora import ParallelCorpus, read_corpus
-from translate.data.filtering import find_new, hash_lines, hash_pairs
+from translate.data.filtering import find_copies, find_new, hash_lines, hash_pairs
 from translate.data.tokenizer import MAX_CHARACTERS
 from translate.lint import misalignment
 from translate.lint.findings import KINDS, Finding, Location, Severity, Suspects, Unit
@@ -110,7 +110,7 @@ def find_everywhere(survey: Survey) -> dict[str, Ints]:
     sides, no_source = (survey.corpus.sources, survey.corpus.targets), survey.source_hashes == _EMPTY
     found = find_odd_characters(*sides)
     found["empty"] = np.flatnonzero(no_source | (survey.target_hashes == _EMPTY))
-    found["equal"] = np.flatnonzero((survey.source_hashes == survey.target_hashes) & ~no_source)
+    found["equal"] = find_copies(sides[0], (survey.source_hashes == survey.target_hashes) & ~no_source)
     found["boilerplate"] = find_boilerplate(survey)
     return found
 

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 from translate.atomic import atomic_write, text_bytes
 from translate.config.data import LANGUAGE_CODE, Corpus, Direction, HubCorpus, TextCorpus
 from translate.data.corpora import ParallelCorpus, read_corpus
-from translate.data.filtering import find_new, hash_lines, hash_pairs
+from translate.data.filtering import find_copies, find_new, hash_lines, hash_pairs
 from translate.data.tables import FORMATS, hub_columns, table_columns
 from translate.data.text import stream_lines
 from translate.errors import InputError
@@ -222,12 +222,15 @@ def split_pairs(corpus: ParallelCorpus, held_out: Mapping[str, ParallelCorpus]) 
     from translate.lint.misalignment import count_items, find_unlikely_lengths  # only here, because it imports torch
 
     lengths, hashes = ([*map(measure, corpus[1:3])] for measure in (count_items, hash_lines))
-    keys, is_equal = _keys(corpus), hashes[0] == hashes[1]
+    keys, is_equal, is_new = _keys(corpus), hashes[0] == hashes[1], find_new(hash_pairs(*hashes))
+    is_copy = np.zeros(len(is_equal), np.bool_)
+    if is_equal.mean() >= KINDS["equal"].warning_share:
+        is_copy[find_copies(corpus.sources, is_equal & is_new)] = True
     reasons = {
         "without letters on a side": (keys[0] == 0) | (keys[1] == 0),
         f"longer than {_MOST_CHARACTERS:,} characters": np.maximum(*lengths) > _MOST_CHARACTERS,
-        "equal on both sides": is_equal & (is_equal.mean() >= KINDS["equal"].warning_share),
-        "repeating an earlier pair": ~find_new(hash_pairs(*hashes)),
+        "equal on both sides (short labels stay, up to 5 % of the pairs)": is_copy,
+        "repeating an earlier pair": ~is_new,
     }
     left_out, is_usable = Counter[str](), np.ones(len(is_equal), np.bool_)
     for reason, is_broken in reasons.items():
