@@ -19,8 +19,8 @@ from translate.config.data import Augmentation
 from translate.config.languages import Languages
 from translate.config.schema import Config
 from translate.data.corpora import ParallelCorpus, read_corpus, store_pairs
+from translate.data.placeholders import match_placeholders
 from translate.data.tables import PairChunk
-from translate.data.text import PLACEHOLDERS
 from translate.data.tokenizer import PLACEHOLDER_PIECES
 
 # The changes of a pair are the bits of a number; the lowest two are the case: 1 upper, 2 title, 3 lower.
@@ -43,7 +43,6 @@ _EMOJI += ["✅", "❌", "❤️", "⚠️", "✔️", "➡️", "⭐", "👍�
 _DIRECTIVES = [piece for piece in PLACEHOLDER_PIECES if piece[0] != "<"]
 _TAG_NAMES = [piece[2:-1] for piece in PLACEHOLDER_PIECES if piece.startswith("</")]
 _SYLLABLE = ("bcdfghklmnprstvwz", "aeiou", "lmnrst")
-_SHARED = re.compile(rf"{PLACEHOLDERS.pattern} | \w+", re.VERBOSE)
 
 
 def draw_changes(augment: Augmentation | None, size: int, generator: np.random.Generator) -> NDArray[np.uint8]:
@@ -153,7 +152,10 @@ def add_copies(source: str, target: str, generator: np.random.Generator) -> tupl
 
 def _find_words(text: str) -> dict[str, tuple[int, int]]:
     """Where a text has the placeholders, numbers and capitalised words that occur once in it."""
-    found = [match for match in _SHARED.finditer(text) if match[0][0].isupper() or not match[0].isalpha()]
+    found = match_placeholders(text)
+    inside = {place for match in found for place in range(*match.span())}
+    words = (match for match in re.finditer(r"\w+", text) if match.start() not in inside)
+    found += (match for match in words if match[0][0].isupper() or not match[0].isalpha())
     counts = Counter(match[0] for match in found)
     return {match[0]: match.span() for match in found if counts[match[0]] == 1}
 

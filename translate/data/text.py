@@ -18,17 +18,6 @@ from translate.errors import InputError
 from translate.files import describe_binary, open_input, open_standard_input, read_input
 
 _CHUNK_LINES = 1000
-PLACEHOLDERS = re.compile(
-    r"""(?:
-    (?:https?|ftp)://[^\s<>"')\]]*[^\s<>"')\].,;:!?] | www\.[^\s<>"')\]]*[^\s<>"')\].,;:!?]
-    | (?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+
-    | \$\{[^{}\s]{1,80}\} | \$[A-Za-z_]\w* | \{\{[^{}\n]{1,80}\}\} | \{[^{}\n]{0,80}\}
-    | (?<![\d%])%(?:\(\w+\)|\d+\$)?[-+0#]{0,4}\d{0,4}(?:\.\d+)?[sdiufgxXc@](?![^\W\d_]) | %\(\w+\)[sdifr]
-    | (?<!\w)%\d+(?!\w) | %%
-    )+""",
-    re.VERBOSE,
-)
-"""Placeholders in text: format directives, URLs, which may contain `&amp;`, and e-mail addresses."""
 _LINE_BREAKS = re.compile("[\\0\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 
 

@@ -14,7 +14,8 @@ from types import SimpleNamespace
 from typing import Any, Literal
 
 from translate.config.data import TableCorpus
-from translate.data.text import PLACEHOLDERS, open_bytes
+from translate.data.placeholders import is_replaced
+from translate.data.text import open_bytes
 from translate.errors import InputError
 from translate.language_codes import find_language
 
@@ -174,7 +175,7 @@ def _text(element: Any) -> str:
         return read_character(element.get("hex") or "")
     if element.tag in _CODES:
         shown = filter(None, (*map(element.get, SHOWN_KEYS), text)) if element.tag in POINTS else ()
-        is_placeholder = next(filter(PLACEHOLDERS.fullmatch, shown), "")
+        is_placeholder = next(filter(is_replaced, shown), "")
         return is_placeholder or _POINT * (element.tag in POINTS)
     return text or _POINT
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from translate.data.text import PLACEHOLDERS
+from translate.data.placeholders import match_placeholders
 
-_BETWEEN_WORDS = re.compile(rf"(\s+|{PLACEHOLDERS.pattern})", re.VERBOSE)
+_WORDS = {"tag", "entity", "emoji"}  # placeholders of a text that are words of a document
 _MAX_DEPTH = 20  # of nested paired markup; deeper tags become point markup
 _INVISIBLE = str.maketrans("", "", "\N{SOFT HYPHEN}\N{ZERO WIDTH SPACE}")
 
@@ -159,10 +159,19 @@ def _divide_text(items: Sequence[Item]) -> Iterator[Item]:
         if kind == "placeholder":
             yield Item("placeholder", raw)
             continue
-        for number, part in enumerate(_BETWEEN_WORDS.split(raw)):  # words alternate with what separates them
-            if part:
-                between: Kind = "placeholder" if not part.isspace() else "break" if "\n" in part else "space"
-                yield Item(between if number % 2 else "text", part)
+        position = 0
+        for match in match_placeholders(raw):
+            if match.lastgroup not in _WORDS:
+                yield from _divide_words(raw[position : match.start()])
+                yield Item("placeholder", match[0])
+                position = match.end()
+        yield from _divide_words(raw[position:])
+
+
+def _divide_words(raw: str) -> Iterator[Item]:
+    for number, part in enumerate(re.split(r"(\s+)", raw)):  # words alternate with white space
+        if part:
+            yield Item("text" if number % 2 == 0 else "break" if "\n" in part else "space", part)
 
 
 def _plain(item: Item, decode: Callable[[str], str]) -> str:
