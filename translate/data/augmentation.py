@@ -19,7 +19,7 @@ from translate.config.data import Augmentation
 from translate.config.languages import Languages
 from translate.config.schema import Config
 from translate.data.corpora import ParallelCorpus, read_corpus, store_pairs
-from translate.data.placeholders import match_placeholders
+from translate.data.placeholders import MARKUP, match_placeholders
 from translate.data.tables import PairChunk
 from translate.data.tokenizer import PLACEHOLDER_PIECES
 
@@ -152,8 +152,9 @@ def add_copies(source: str, target: str, generator: np.random.Generator) -> tupl
 
 def _find_words(text: str) -> dict[str, tuple[int, int]]:
     """Where a text has the placeholders, numbers and capitalised words that occur once in it."""
-    found = match_placeholders(text)
-    inside = {place for match in found for place in range(*match.span())}
+    placeholders = match_placeholders(text)
+    inside = {place for match in placeholders for place in range(*match.span())}
+    found = [match for match in placeholders if match.lastgroup not in MARKUP]
     words = (match for match in re.finditer(r"\w+", text) if match.start() not in inside)
     found += (match for match in words if match[0][0].isupper() or not match[0].isalpha())
     counts = Counter(match[0] for match in found)
