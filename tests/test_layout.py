@@ -27,6 +27,7 @@ LAYERS = [
         "memory",
         "messages",
         "nearest",
+        "placeholders",
         "trigrams",
     },
     {"distributed"},

@@ -19,9 +19,9 @@ from translate.config.data import Augmentation
 from translate.config.languages import Languages
 from translate.config.schema import Config
 from translate.data.corpora import ParallelCorpus, read_corpus, store_pairs
-from translate.data.placeholders import MARKUP, match_placeholders
 from translate.data.tables import PairChunk
 from translate.data.tokenizer import PLACEHOLDER_PIECES
+from translate.placeholders import MARKUP, match_placeholders
 
 # The changes of a pair are the bits of a number; the lowest two are the case: 1 upper, 2 title, 3 lower.
 _NO_PUNCTUATION, _ASCII_UMLAUTS, _TYPOS, _COPY = 4, 8, 16, 32

@@ -14,10 +14,10 @@ from types import SimpleNamespace
 from typing import Any, Literal
 
 from translate.config.data import TableCorpus
-from translate.data.placeholders import is_replaced
 from translate.data.text import open_bytes
 from translate.errors import InputError
 from translate.language_codes import find_language
+from translate.placeholders import is_replaced
 
 logger = logging.getLogger(__name__)
 

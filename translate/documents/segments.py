@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from translate.data.placeholders import match_placeholders
+from translate.placeholders import match_placeholders
 
 _WORDS = {"tag", "entity", "emoji"}  # placeholders of a text that are words of a document
 _MAX_DEPTH = 20  # of nested paired markup; deeper tags become point markup

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from translate.data.placeholders import find_placeholders, have_same_placeholders
+from translate.placeholders import find_placeholders, have_same_placeholders
 
 TEXTS = {  # text: its placeholders, separated by spaces
     "%s of %d files, %-10.2f %lu %zd %@ %ls %02d:%02d": "%s %d %-10.2f %lu %zd %@ %ls %02d %02d",
