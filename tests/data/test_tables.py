@@ -4,10 +4,12 @@ import gzip
 import io
 import json
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, get_args
 from xml.sax.saxutils import escape
 
+import polib  # type: ignore[import-untyped]
 import pyarrow
 import pyarrow.parquet
 import pytest
@@ -59,10 +61,19 @@ def xliff(*pairs: tuple[str, str]) -> bytes:
     return f'{start}<unit id="u">{segments}</unit></file></xliff>'.encode()
 
 
+def po(sources: Iterable[str], targets: Iterable[str]) -> bytes:
+    catalog = polib.POFile()
+    catalog.metadata = {"Content-Type": "text/plain; charset=UTF-8", "X-Source-Language": "de", "Language": "en"}
+    for number, (source, target) in enumerate(zip(sources, targets, strict=True)):
+        catalog.append(polib.POEntry(msgctxt=str(number), msgid=source, msgstr=target))
+    return str(catalog).encode()
+
+
 WRITERS = {
     "json": lambda sides: json_lines([{"de": de, "en": en} for de, en in zip(*sides, strict=True)]),
     "csv": lambda sides: "".join(f'"{de}","{en}"\n' for de, en in [("de", "en"), *zip(*sides, strict=True)]).encode(),
     "parquet": lambda sides: parquet(("de", sides[0]), ("en", sides[1])),
+    "po": lambda sides: po(*sides),
     "tmx": lambda sides: tmx(*({"de": escape(de), "en": escape(en)} for de, en in zip(*sides, strict=True))),
     "xliff": lambda sides: xliff(*((escape(de), escape(en)) for de, en in zip(*sides, strict=True))),
 }
@@ -94,6 +105,7 @@ def test_cells_are_text_however_odd(tmp_path: Path, kind: str) -> None:
         "ä\u2028\x85\ny",
     ]
     cells = [cell for cell in cells if kind != "xliff" or cell.strip()]  # without a target, a text is untranslated
+    cells = [cell for cell in cells if kind != "po" or cell]  # likewise
     cells += [] if kind in ("csv", "tmx", "xliff") else ["\0", "\u2028\x85\r\n\x0b", 'a, "b"']
     for name in (f"t.{kind}", f"a[1].{kind}"):
         for side in (cells, ["b", *cells[1:]]):  # the second time the file has changed
@@ -203,6 +215,12 @@ def test_objects_within_objects_are_columns_up_to_a_depth(tmp_path: Path) -> Non
         ("tmx", tmx(), ": no unit has both .* no text"),
         ("tmx", tmx({"de": "a", "en": "b"})[:-20], ": .*tmx .*ParseError: .*line 3, column"),
         ("tmx", b'<!DOCTYPE a [<!ENTITY b SYSTEM "file:///etc/passwd">]><tmx>&b;</tmx>', ": .*EntitiesForbidden"),
+        ("po", b'msgid "a"\nmsgstr "b"\n\nmsgid "c\nmsgstr "d"\n', ', line 4: .*msgid "c'),
+        ("po", b'msgid "a"\nmsgid "b"\n', ', line 2: .*msgid "b"'),
+        ("po", b'# a\n\nmsgstr "b"\n', ', line 3: .*msgstr "b"'),
+        ("po", b'msgid "a"\nmsgstr "\xff"\n', ", line 2: .*utf-8"),
+        ("po", b"\xde\x12\x04\x95\0\0\0\0\2\0\0\0", ": .*po .*error"),
+        ("po", po(["a"], ["b"]).replace(b": en", b": fr"), ": .*de-fr.*de-en"),
         ("parquet", b"nope", ": .*parquet .*ArrowInvalid: "),
         ("parquet", parquet(("de", ["a"]), ("en", [7])), ": row 1 of column 'en' is 7, of type int"),
         ("parquet", parquet(("de", [*["a"] * 1500, None]), ("en", ["b"] * 1501)), ": row 1501 of column 'de' is null"),

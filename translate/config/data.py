@@ -132,10 +132,10 @@ class TsvCorpus(WeightedCorpus):
 class TableCorpus(NamedColumns):
     """A local file with a table, which may be gzipped (`.gz`) unless it is Parquet."""
 
-    kind: Literal["json", "csv", "parquet", "tmx", "xliff"]
+    kind: Literal["json", "csv", "parquet", "po", "tmx", "xliff"]
     """The file's format. json is one object per line. The cells of csv are separated by
-    commas; if the header has none, by semicolons, or else by tabs. The columns of tmx, a translation memory, and of
-    xliff are the codes of their languages."""
+    commas; if the header has none, by semicolons, or else by tabs. The columns of po (gettext catalogs, PO or MO), of
+    tmx, a translation memory, and of xliff are the codes of their languages."""
     path: InputPath
     """The file."""
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from translate.config.data import HubCorpus, TableCorpus, TsvCorpus
+from translate.data.catalogs import catalog_languages, catalog_pairs
 from translate.data.text import require_unchanged, stream_lines
 from translate.data.xml_units import XLIFF_SUFFIXES, unit_languages, unit_pairs
 from translate.errors import InputError, as_input_error
@@ -276,6 +277,9 @@ FORMATS = {
     "csv": Format((".csv",), lambda corpus: chunk_pairs(_flat_pairs(corpus)), _first_cells("csv"), "header"),
     "json": Format((".json", ".jsonl"), lambda corpus: chunk_pairs(_json_pairs(corpus)), _fields, "fields"),
     "parquet": Format((".parquet",), _read_parquet, _parquet_columns, "fields"),
+    "po": Format(
+        (".po", ".pot", ".mo"), lambda corpus: chunk_pairs(catalog_pairs(corpus)), catalog_languages, "languages"
+    ),
     "tmx": Format((".tmx",), lambda corpus: chunk_pairs(unit_pairs(corpus)), unit_languages, "languages"),
     "xliff": Format(XLIFF_SUFFIXES, lambda corpus: chunk_pairs(unit_pairs(corpus)), unit_languages, "languages"),
 }

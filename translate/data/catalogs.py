@@ -1,0 +1,164 @@
+"""Gettext catalogs, PO and MO: their entries, their languages, and the source text that each plural form translates."""
+
+import functools
+import gettext
+import logging
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import polib  # type: ignore[import-untyped]
+
+from translate.config.data import Direction, TableCorpus
+from translate.config.languages import UNKNOWN
+from translate.data.text import PLACEHOLDERS, open_bytes
+from translate.errors import InputError
+from translate.language_codes import find_language
+
+logger = logging.getLogger(__name__)
+
+STRING = r'"(?:[^"\\]|\\.)*"'
+_LINE = re.compile(rf"\s*(?:#.*|(?:#~\s*)?(?:msg(?:ctxt|id|id_plural|str(?:\[\d\])?)\s+)?{STRING}\s*)?")  # of PO
+_MAGIC = b"\xde\x12\x04\x95", b"\x95\x04\x12\xde"  # of MO
+_LOCALE = re.compile(r"([A-Za-z]{2,3}(?:[_-][A-Za-z]{2,4})?)(?:\.[\w-]+)?(?:@(\w+))?")  # de_DE.UTF-8, sr@latin
+_SCRIPTS = {"latin": "_Latn", "cyrillic": "_Cyrl"}
+_OFTEN = 5  # msgfmt wants a form for more numbers than these to contain the number
+
+
+class Catalog(NamedTuple):
+    """The entries of a catalog and its header."""
+
+    name: str  # in errors
+    entries: list[Any]  # polib's, without the header
+    header: dict[str, str]
+
+    def languages(self, path: Path | None = None) -> Direction:
+        """The languages, or UNKNOWN: of the header, or else of a path such as po/de.po or de/LC_MESSAGES/app.po."""
+        team = re.search(r"<(\w+)@li\.org>", self.header.get("Language-Team", ""))
+        names = [self.header.get("Language", ""), team[1] if team else ""]
+        if path is not None:
+            stem = path.name.removesuffix(".gz").rpartition(".")[0]
+            found = [stem, stem.rpartition(".")[2], *reversed(path.absolute().parts[-3:-1])]
+            names += [name for name in found if name[2:3] in ("", "_", "-", "@")]  # app is the code of a language too
+        target = next(filter(None, map(_language, names)), UNKNOWN)
+        return Direction(_language(self.header.get("X-Source-Language", "")) or "en", target)
+
+    def form_sources(self, entry: Any) -> list[str]:
+        """The text that each plural form translates: that of the number 1 the singular, and the others the plural.
+
+        If it is the form of other numbers too, such as 21, or of all, it translates the singular only if that has the
+        same placeholders: "one file" would be wrong.
+
+        Raises:
+            InputError: The header has no rule for plural forms, or one that cannot be evaluated.
+        """
+        try:
+            num_forms, singular, is_often = _plural_forms(self.header.get("Plural-Forms", ""))
+        except (ValueError, ArithmeticError, RecursionError) as error:
+            problem = f"Plural-Forms in the header should say which plural forms the language has ({error})"
+            raise InputError(f"{self.name}: {problem}; msginit writes a header that does") from error
+        sources = entry.msgid, entry.msgid_plural
+        one, many = ([match[0] for match in PLACEHOLDERS.finditer(source)] for source in sources)
+        is_right = num_forms > 1 and (not is_often or one == many)
+        return [sources[not (is_right and form == singular)] for form in range(num_forms)]
+
+
+@functools.lru_cache
+def _plural_forms(rule: str) -> tuple[int, int, bool]:
+    """The number of forms; the form of the number 1, and whether it is the form of many others."""
+    match = re.match(r"\s*nplurals\s*=\s*(\d\d?)\s*;\s*plural\s*=([^;]+)", rule)
+    if match is None:
+        raise ValueError(f"it is {rule!r}")
+    form_of = gettext.c2py(match[2].strip())
+    return int(match[1]), form_of(1), Counter(map(form_of, range(200)))[form_of(1)] > _OFTEN
+
+
+def _language(locale: str) -> str:
+    import langcodes  # takes 0.1 s
+
+    match = _LOCALE.fullmatch(locale)
+    return match[1] + _SCRIPTS.get(match[2], "") if match and langcodes.tag_is_valid(match[1]) else ""
+
+
+def read_catalog(path: Path) -> Catalog:
+    """The catalog in a PO or MO file, whose header names its charset.
+
+    Raises:
+        InputError: The file cannot be read, or is damaged; the message has the line.
+    """
+    with open_bytes(path) as stream:
+        content = stream.read()
+    if content.startswith(_MAGIC):
+        found = polib.mofile(content)
+        return Catalog(str(path), found, found.metadata)
+    named = re.search(rb"charset=([\w.:+-]+)", content)
+    charset = named[1].decode() if named and named[1] != b"CHARSET" else "utf-8"
+    try:
+        return parse_catalog(content.decode(charset).removeprefix("\ufeff"), str(path))
+    except (UnicodeDecodeError, LookupError) as error:
+        line = content.count(b"\n", 0, getattr(error, "start", 0)) + 1
+        raise InputError(f"{path}, line {line}: is not {charset}, the charset of the header; correct that") from error
+
+
+class _Text(str):
+    """Text that is not divided into lines at U+2028 and the like, which polib would do."""
+
+    def splitlines(self, keepends: bool = False) -> list[str]:
+        return self.split("\n")
+
+
+def parse_catalog(text: str, name: str) -> Catalog:
+    """The catalog in the text of a PO file.
+
+    Raises:
+        InputError: The text is not PO; the message has the name and the line.
+    """
+    lines = text.split("\n")
+    wrong = (number for number, line in enumerate(lines, start=1) if not _LINE.fullmatch(line))
+    try:
+        found = polib.pofile(_Text(text), encoding="utf-8")
+        number = next(wrong, 0)
+    except OSError as error:
+        number = next(wrong, 0) or int(*re.findall(r"line (\d+)", str(error)))
+    if number:
+        shown = f"{lines[number - 1].strip()!r:.80}"
+        raise InputError(f"{name}, line {number}: is not PO, or something is missing before it: {shown}")
+    return Catalog(name, found, found.metadata)
+
+
+def catalog_languages(path: Path) -> list[str]:
+    """The codes of a catalog's languages, without regions; of unknown ones none."""
+    codes = (code for code in read_catalog(path).languages(path) if code != UNKNOWN)
+    return [re.split("[-_]", code.lower())[0] for code in codes]
+
+
+def catalog_pairs(corpus: TableCorpus) -> Iterator[tuple[str, str]]:
+    """The translated texts of a catalog, one pair for each plural form. The log counts the entries that are left out.
+
+    Raises:
+        InputError: As in `read_catalog`, or the languages are others.
+    """
+    catalog = read_catalog(corpus.path)
+    own, wanted = catalog.languages(corpus.path), Direction(corpus.source_column, corpus.target_column)
+    fits = [  # as it is, and the other way round
+        all(code == UNKNOWN or find_language(one, [code]) for one, code in zip(way, own, strict=True))
+        for way in (wanted, wanted[::-1])
+    ]
+    if not any(fits):
+        raise InputError(f"{corpus.path}: the catalog is {own}, and the columns are {wanted}: name its languages")
+    catalog = catalog._replace(header={"Plural-Forms": "nplurals=2; plural=n != 1", **catalog.header})  # gettext's
+    left_out = Counter[str]()
+    for entry in catalog.entries:
+        targets = list(entry.msgstr_plural.values()) or [entry.msgstr]
+        reasons = {"obsolete": entry.obsolete, "untranslated": not all(targets), "fuzzy": "fuzzy" in entry.flags}
+        if reason := next((reason for reason, is_true in reasons.items() if is_true), None):
+            left_out[reason] += 1
+        else:
+            sources = catalog.form_sources(entry) if entry.msgid_plural else [entry.msgid]
+            for source, target in zip(sources, targets, strict=False):
+                yield (source, target) if fits[0] else (target, source)
+    if left_out:
+        counts = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
+        logger.info(f"{corpus.path}: entries are left out: {counts}")
