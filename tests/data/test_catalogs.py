@@ -6,7 +6,7 @@ import polib  # type: ignore[import-untyped]
 import pytest
 
 from translate.config.data import TableCorpus
-from translate.data.catalogs import catalog_pairs, read_catalog
+from translate.data.bilingual.catalogs import catalog_pairs, read_catalog
 from translate.data.tables import table_columns
 
 HEADER = 'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=UTF-8\\n"\n'

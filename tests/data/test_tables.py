@@ -136,7 +136,7 @@ def test_headers_quotes_and_nested_columns(tmp_path: Path) -> None:
 
 def test_units_of_a_translation_memory(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Formatting and its codes are no text, a variant of a language will do, and a unit without both is not a pair."""
-    caplog.set_level("INFO", "translate.data.xml_units")
+    caplog.set_level("INFO", "translate.data.bilingual.xml_units")
     german = '\n      <bpt i="1">&lt;b&gt;</bpt>Ein<ept i="1"/> <hi>A&amp;B <ph>x</ph>da</hi>\n'
     units = {"de-AT": german, "EN": "one"}, {"fr": "un", "en": "one"}, {"en-GB": "two", "DE": "zwei", "en-US": "too"}
     for data in (tmx(*units), tmx(*units).decode().replace("utf-8", "utf-16").encode("utf-16")):
@@ -171,7 +171,7 @@ def test_text_in_a_segment_is_kept_and_codes_are_not(tmp_path: Path, segment: st
 
 
 def test_texts_of_units_that_are_left_out_are_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", "translate.data.xml_units")
+    caplog.set_level("INFO", "translate.data.bilingual.xml_units")
     code = "a<ph>b<sub>c</sub></ph>"
     units = {"de-AT": "a", "en": "b", "de": code}, {"de": "a", "en-GB": "b", "en-US": "c"}, {"de": "d", "en": "e"}
     again = tmx(*units).replace(b"<tuv", b'<tuv xml:lang="en"><seg>e</seg></tuv><tuv', 5)  # of the last unit too

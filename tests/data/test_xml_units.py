@@ -98,7 +98,7 @@ def test_translated_texts_are_pairs(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, units: str, expected: list[tuple[str, str]] | str
 ) -> None:
     """What is left out is counted by its state."""
-    caplog.set_level("INFO", "translate.data.xml_units")
+    caplog.set_level("INFO", "translate.data.bilingual.xml_units")
     if isinstance(expected, str):
         with pytest.raises(InputError, match=rf"^data\.train\.0: {tmp_path}/a\.xlf: .*; 1 {expected} texts"):
             read(tmp_path, units)
@@ -132,7 +132,7 @@ def test_text_is_kept_and_codes_are_not(tmp_path: Path, version: int, source: st
 
 
 def test_files_of_other_languages_are_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", "translate.data.xml_units")
+    caplog.set_level("INFO", "translate.data.bilingual.xml_units")
     files = [file_1(unit_1("a", "b")), file_1(unit_1("c", "d"), target="fr"), file_1(unit_1("e", "f"), source="DE-at")]
     text = f"{HEAD_1}{''.join(files)}</xliff>"
     assert read(tmp_path, text) == [("a", "b"), ("e", "f")]

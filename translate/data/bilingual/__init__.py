@@ -1,0 +1,1 @@
+"""Files that have texts in two languages or more: catalogs, translation memories and XLIFF."""
