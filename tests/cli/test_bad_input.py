@@ -225,7 +225,8 @@ ENTITIES = '<!DOCTYPE t [<!ENTITY a "aaa"><!ENTITY b "&a;&a;">]><tmx>&b;</tmx>'
 UNIT = '<tu><tuv xml:lang="de"><seg>a</seg></tuv><tuv xml:lang="en"><seg>b</seg></tuv></tu>'
 XLIFF = (
     '<xliff xmlns="urn:oasis:names:tc:xliff:document:1.2" version="1.2">'
-    "<file source-language='de' target-language='en'><body><trans-unit id='a'><source>Hund</source></trans-unit></body></file></xliff>"
+    "<file source-language='de' target-language='en'><body><trans-unit id='a'><source>Hund</source></trans-unit></body>"
+    "</file></xliff>"
 )
 TABLES: dict[str, tuple[Any, ...]] = {  # file, content, column
     "corpus-csv-twice": ("a.csv", "de,en,de\na,b,c\n"),
