@@ -13,9 +13,10 @@ import polib  # type: ignore[import-untyped]
 
 from translate.config.data import Direction, TableCorpus
 from translate.config.languages import UNKNOWN
-from translate.data.text import PLACEHOLDERS, open_bytes
+from translate.data.text import open_bytes
 from translate.errors import InputError
 from translate.language_codes import find_language
+from translate.placeholders import have_same_placeholders
 
 logger = logging.getLogger(__name__)
 
@@ -60,8 +61,7 @@ class Catalog(NamedTuple):
             problem = f"Plural-Forms in the header should say which plural forms the language has ({error})"
             raise InputError(f"{self.name}: {problem}; msginit writes a header that does") from error
         sources = entry.msgid, entry.msgid_plural
-        one, many = ([match[0] for match in PLACEHOLDERS.finditer(source)] for source in sources)
-        is_right = num_forms > 1 and (not is_often or one == many)
+        is_right = num_forms > 1 and (not is_often or have_same_placeholders(*sources))
         return [sources[not (is_right and form == singular)] for form in range(num_forms)]
 
 
