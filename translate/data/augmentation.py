@@ -11,6 +11,7 @@ https://arxiv.org/abs/2311.14838 (OpusTrainer's modifiers of case, typos and pun
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,16 +34,20 @@ _TAG = re.compile(r"(?:(?:>>\S*?<<|<\S+?>)\s*)*")  # of a language or a corpus, 
 _FIRST_LETTER = re.compile(r"(?<!\w)(?<!\w['’])\w")  # of a word; don't is one word
 _WORD = re.compile(r"[^\W\d_]{3,}")
 _WORDS_PER_TYPO = 10
-# What is copied: ~ is a random word, ^ a name, # a number, § a directive, and ☺ an emoji.
+# What is copied: ~ and ^ are syllables, # a number, § a directive, and ☺ an emoji.
 _COPIED = (
-    "§ § § § § § {~} {~} {{~}} %(~)s ${~} $~ ☺ ☺ ☺ # # #.# #.#.# ^ ^ ^.~ ^# ~@~.org ~.~@~.com https://~.org"
-    " https://www.~.com/~ https://~.net/~/~?~=# http://~.~.org/~/~.html#~"
+    "§ § § § § § {~~} {~~} {{~~~}} %(~)s ${~~} $~ ☺ ☺ ☺ # # #.# #.#.# ^ ^~ ^~~.~ ^# ~~@~.org ~.~~@~~.com https://~.org"
+    " https://www.~~.com/~ https://~~.net/~/~~?~=# http://~~.~.org/~/~~~.html#~"
 )
-_EMOJI = [chr(code) for block in ((0x1F300, 0x1F650), (0x1F680, 0x1F6C6), (0x1F90D, 0x1FA00)) for code in range(*block)]
-_EMOJI += ["✅", "❌", "❤️", "⚠️", "✔️", "➡️", "⭐", "👍🏽", "🇩🇪"]
-_DIRECTIVES = [piece for piece in PLACEHOLDER_PIECES if piece[0] != "<"]
+_SYLLABLES = ["".join(letters) for letters in product("bcdfghklmnprstvwz", "aeiou", "lmnrst")]
+_PARTS = {
+    "§": [piece for piece in PLACEHOLDER_PIECES if piece[0] != "<"],
+    "☺": [*map(chr, (*range(0x1F300, 0x1F650), *range(0x1F680, 0x1F6C6), *range(0x1F90D, 0x1FA00), 0x2705, 0x274C))],
+    "#": [str(number * number) for number in range(300)],
+    "~": _SYLLABLES,
+    "^": [*map(str.title, _SYLLABLES)],
+}
 _TAG_NAMES = [piece[2:-1] for piece in PLACEHOLDER_PIECES if piece.startswith("</")]
-_SYLLABLE = ("bcdfghklmnprstvwz", "aeiou", "lmnrst")
 
 
 def draw_changes(augment: Augmentation | None, size: int, generator: np.random.Generator) -> NDArray[np.uint8]:
@@ -55,8 +60,7 @@ def draw_changes(augment: Augmentation | None, size: int, generator: np.random.G
     changes += _NO_PUNCTUATION * (draws[1] < augment.drop_final_punctuation)
     changes += _ASCII_UMLAUTS * (draws[2] < augment.ascii_umlauts)
     changes += _TYPOS * (draws[3] < augment.typos)
-    if augment.copy:
-        changes += _COPY * (draws[4] < augment.copy)
+    changes += _COPY * (draws[-1] < augment.copy)
     return changes.astype(np.uint8)
 
 
@@ -127,25 +131,19 @@ def add_copies(source: str, target: str, generator: np.random.Generator) -> tupl
     A word that occurs once on each side shows which places belong together.
     """
     way, place = generator.integers(8), generator.integers(3)
-    if way == 0 or not (source.strip() and target.strip()):
+    if way == 0:
         noise = " ".join(_draw_copied(generator) for _ in range(generator.integers(1, 4)))
         return noise, noise
-    noise, tag = _draw_copied(generator), _draw(_TAG_NAMES, generator)
+    noise, tag, changed = _draw_copied(generator), _draw(_TAG_NAMES, generator), []
     words = [_find_words(side) for side in (source, target)]
     shared = sorted(words[0].keys() & words[1].keys())
     word = _draw(shared, generator) if shared else ""
-    changed = []
     for side, spans in zip((source, target), words, strict=True):
         start, end = spans.get(word, (0, len(side)))
-        if way < 3:
-            new = f"<{tag}>{side[start:end]}</{tag}>"
-        elif way < 6 and word:
-            new = noise
-        elif place == 0:
-            start, end, new = 0, 0, f"{noise} "
-        else:
-            start = end = len(side.rstrip(f"{_FINAL_PUNCTUATION}:：")) if place == 1 else len(side)
-            new = f" {noise}"
+        new = f"<{tag}>{side[start:end]}</{tag}>" if way < 3 else noise
+        if way > 5 or (way > 2 and not word):  # at an end, or before the final punctuation
+            start = end = (0, len(side.rstrip(f"{_FINAL_PUNCTUATION}:：")), len(side))[place]
+            new = f" {noise}" if place else f"{noise} "
         changed.append(side[:start] + new + side[end:])
     return changed[0], changed[1]
 
@@ -167,19 +165,7 @@ def _draw(choices: Sequence[str], generator: np.random.Generator) -> str:
 
 def _draw_copied(generator: np.random.Generator) -> str:
     """A random placeholder, emoji, URL, e-mail address, number or name."""
-
-    def fill(kind: re.Match[str]) -> str:
-        match kind[0]:
-            case "§":
-                return _draw(_DIRECTIVES, generator)
-            case "☺":
-                return _draw(_EMOJI, generator)
-            case "#":
-                return str(generator.integers(10 ** int(generator.integers(1, 6))))
-        word = "".join(_draw(letters, generator) for letters in _SYLLABLE * int(generator.integers(1, 4)))
-        return word.title() if kind[0] == "^" else word
-
-    return re.sub("[~^#§☺]", fill, _draw(_COPIED.split(), generator))
+    return re.sub("[~^#§☺]", lambda part: _draw(_PARTS[part[0]], generator), _draw(_COPIED.split(), generator))
 
 
 def title_case(text: str) -> str:
