@@ -14,6 +14,7 @@ from translate.lint.corpora import (
     find_leaks,
     find_odd_characters,
     find_repetitions,
+    repetition_hashes,
     survey_corpus,
     take_sample,
 )
@@ -28,7 +29,7 @@ def survey(sources: list[str], targets: list[str], key: str = "data.any") -> Sur
 
 
 def repetitions(sources: list[str], targets: list[str]) -> dict[str, list[int]]:
-    hashes = survey(sources, targets)[3:]
+    hashes = repetition_hashes(survey(sources, targets))
     return {kind: numbers.tolist() for kind, numbers in find_repetitions(*hashes).items()}
 
 

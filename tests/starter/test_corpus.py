@@ -201,8 +201,8 @@ def test_unclear_tables_are_refused(
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        ("a.de a.tmx", "a.tmx is a table, .*two text files"),
-        ("a.de a.en b.de", "^3 text files .*two text files"),
+        ("a.de a.tmx", "a.de, .*: name the two text files"),
+        ("a.de a.en b.de", "a.de, .*: name the two text files"),
         ("empty", "empty: is a folder without .*[.]tsv"),
         ("*.en", r"\*.en: matches no file"),
     ],

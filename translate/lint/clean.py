@@ -9,6 +9,7 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -111,7 +112,7 @@ def _judge(
             broken[found[rule]] = np.minimum(broken[found[rule]], rules.index(rule))
 
     mark(inspection.find_everywhere(survey))
-    for keys, hashes in zip(survey[5:], held_out, strict=False):  # of targets only if they are sources too
+    for keys, hashes in zip(survey[6:], held_out, strict=False):  # of targets only if they are sources too
         mark({"leaked": np.flatnonzero(np.isin(keys, np.concatenate([keys[:0], *hashes])) & (keys != 0))})
     if any(map(_SLOW.match, rules)):
         tokenizer, threads, num_blocks = _train_tokenizer(survey), os.cpu_count() or 1, -(-num_pairs // _BLOCK_PAIRS)
@@ -126,10 +127,11 @@ def _judge(
                     mark({"unrelated" if offset is None else "shifted": np.arange(first, last + 1)})
                 advance(len(numbers))
     kept, lengths = np.flatnonzero(broken == len(rules)), [count_items(side) for side in sides]
-    while "unlikely_length" in rules and len(unlikely := find_unlikely_lengths(*(each[kept] for each in lengths))):
+    find_unlikely = partial(find_unlikely_lengths, is_interface=survey.is_interface)
+    while "unlikely_length" in rules and len(unlikely := find_unlikely(*(each[kept] for each in lengths))):
         mark({"unlikely_length": kept[unlikely]})
         kept = np.delete(kept, unlikely)  # without these, what is usual is a little narrower
-    again = inspection.find_repetitions(*(each[kept] for each in survey[3:]))
+    again = inspection.find_repetitions(*(each[kept] for each in inspection.repetition_hashes(survey)))
     mark({rule: kept[numbers] for rule, numbers in again.items()})
     if broken.max() < len(rules):
         most = rules[int(np.bincount(broken).argmax())]

@@ -3,7 +3,7 @@
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import pairwise, product
 from operator import eq
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ from translate.config.data import Corpus
 from translate.data.corpora import ParallelCorpus, read_corpus
 from translate.data.filtering import find_copies, find_new, hash_lines, hash_pairs
 from translate.data.tokenizer import MAX_CHARACTERS
-from translate.lint import misalignment
+from translate.lint import interface, misalignment
 from translate.lint.findings import KINDS, Finding, Location, Severity, Suspects, Unit
 from translate.lint.languages import KnownLanguage
 from translate.lint.misalignment import Ints, Misaligned, ShiftedLines, TokenIds, count_items
@@ -26,6 +26,7 @@ _LEAKED_ERROR_SHARE = 0.5  # of a held-out corpus, whose score then shows memori
 _FEW_PAIRS = 100  # a smaller held-out corpus belongs to a trial, whose scores nobody reports
 _MANY_PARTNERS = 10  # a line next to so many others is boilerplate, unless it is often next to the same line
 _ALIKE = 0.15  # of two lines' trigrams. Two lines of Multi30k share 7 % on average, two translations of one line 59 %
+_JUDGED_PAIRS = 10_000  # which show whether a corpus is text of interfaces
 _RUN_PAIRS = 500  # per run of a sample; a run alone is enough to show whether its lines are shifted
 
 # UTF-8 read as Latin-1 or Windows-1252: each of a letter's two or three bytes becomes a character. Only
@@ -43,6 +44,7 @@ _PATTERNS = {
     "replacement": re.compile("\ufffd"),
     "quoted": re.compile('^"[^"]*(?:""[^"]*)+"$'),
 }
+_FAULTS = {"equal": interface.is_untranslated, "markup": interface.has_other_tags}  # of strings of these kinds
 _LEADS = re.compile('[ÃÂâÐÑ&<\ufffd]|""')  # a printable line without any of these has no odd character
 
 
@@ -52,6 +54,7 @@ class Survey(NamedTuple):
     key: str  # of the corpus in the config
     unit: Unit  # what its pairs are counted in
     corpus: ParallelCorpus
+    is_interface: bool
     source_hashes: Ints  # without spaces and case
     target_hashes: Ints
     source_keys: Ints  # hashes that near-duplicates share, or 0
@@ -71,7 +74,9 @@ def survey_corpus(key: str, corpus: ParallelCorpus, settings: Corpus) -> Survey:
     text = corpus if corpus.augment == settings.augment else read_corpus(settings, key=key)
     sides = text.sources, text.targets
     keys = (near_duplicate_hashes(side, keep_digits=True) for side in sides)
-    return Survey(key, "line" if settings.kind == "text" else "row", corpus, *map(hash_lines, sides), *keys)
+    sample = take_sample(text, max_pairs=_JUDGED_PAIRS)
+    unit: Unit = "line" if settings.kind == "text" else "row"
+    return Survey(key, unit, corpus, interface.is_interface(*sample[1:]), *map(hash_lines, sides), *keys)
 
 
 def take_sample(corpus: ParallelCorpus, *, max_pairs: int) -> Sample:
@@ -97,8 +102,9 @@ def find_suspects(
         ids: The tokens of the sample's sources, and of its targets.
         known: The languages that the sides may be in, by code.
     """
-    everywhere = find_everywhere(survey) | find_repetitions(*survey[3:])
-    unlikely = misalignment.find_unlikely_lengths(*map(count_items, survey.corpus[1:3]))
+    everywhere = find_everywhere(survey) | find_repetitions(*repetition_hashes(survey))
+    lengths = map(count_items, survey.corpus[1:3])
+    unlikely = misalignment.find_unlikely_lengths(*lengths, is_interface=survey.is_interface)
     everywhere["unlikely_length"] = np.setdiff1d(unlikely, everywhere["empty"])
     found, misaligned = inspect_closely(survey, sample, *ids, vocab_size=vocab_size, known=known)
     # Only `clean` reports single pairs that are unrelated: its tokens have no case.
@@ -112,6 +118,9 @@ def find_everywhere(survey: Survey) -> dict[str, Ints]:
     found["empty"] = np.flatnonzero(no_source | (survey.target_hashes == _EMPTY))
     found["equal"] = find_copies(sides[0], (survey.source_hashes == survey.target_hashes) & ~no_source)
     found["boilerplate"] = find_boilerplate(survey)
+    for kind, is_fault in _FAULTS.items() if survey.is_interface else ():
+        pairs = ((line, sides[0][line], sides[1][line]) for line in found.get(kind, no_source[:0]).tolist())
+        found[kind] = np.array([line for line, *pair in pairs if is_fault(*pair)], np.int64)
     return found
 
 
@@ -123,10 +132,21 @@ def inspect_closely(
     languages = [known[code] for code in dict.fromkeys(survey.corpus.direction or ()) if code in known]
     if len(languages) == 2:
         counts, is_own = zip(*((each.counts, each.key == survey.key) for each in languages), strict=True)
-        wrong = find_wrong_languages(sources, targets, counts, is_own=is_own)
+        own_words = interface.own_words if survey.is_interface else lambda line, other: line
+        sides = (list(map(own_words, *sides)) for sides in ((sources, targets), (targets, sources)))
+        wrong = find_wrong_languages(next(sides), next(sides), counts, is_own=is_own)
     is_copy = np.fromiter(map(eq, sources, targets), np.bool_)  # a copy is reported as such
     found = {kind: numbers[lines[~is_copy[lines]]] for kind, lines in wrong.items()}
     return found, misalignment.find_misaligned(*ids, numbers=numbers, vocab_size=vocab_size)
+
+
+def repetition_hashes(survey: Survey) -> tuple[Ints, Ints, Ints, Ints]:
+    """What `find_repetitions` compares: in text of interfaces, the strings with their case and punctuation."""
+    if not survey.is_interface:
+        return survey[4:]
+    pairs = product((False, True), survey.corpus[1:3])
+    hashes = [interface.hash_strings(side, is_near=is_near) for is_near, side in pairs]
+    return hashes[0], hashes[1], hashes[2], hashes[3]
 
 
 def find_repetitions(sources: Ints, targets: Ints, source_keys: Ints, target_keys: Ints) -> dict[str, Ints]:
@@ -153,8 +173,8 @@ def find_boilerplate(survey: Survey) -> Ints:
     A short line with many translations, such as a greeting, is often next to the same ones; and translations of one
     line are alike.
     """
-    is_found, new = np.zeros(len(survey.source_keys), np.bool_), np.flatnonzero(find_new(hash_pairs(*survey[5:])))
-    for keys, others in zip(survey[5:], survey.corpus[2:0:-1], strict=True):
+    is_found, new = np.zeros(len(survey.source_keys), np.bool_), np.flatnonzero(find_new(hash_pairs(*survey[6:])))
+    for keys, others in zip(survey[6:], survey.corpus[2:0:-1], strict=True):
         distinct, inverse, counts = np.unique(keys, return_inverse=True, return_counts=True)
         num_partners = np.bincount(inverse[new], minlength=len(distinct))
         is_common = (distinct != 0) & (num_partners >= _MANY_PARTNERS) & (2 * num_partners >= counts)
@@ -187,11 +207,11 @@ def find_leaks(training: Sequence[Survey], held_out: Iterable[Survey]) -> Iterat
 
     If half the pairs do, that is an error, unless there are few. If 1 % do, or single sides of 5 %, it is a warning.
     """
-    sources, targets = (np.concatenate(side) for side in zip(*(survey[3:5] for survey in training), strict=True))
+    sources, targets = (np.concatenate(side) for side in zip(*(survey[4:6] for survey in training), strict=True))
     where = {"pair": hash_pairs(sources, targets), "source": sources, "target": targets}
     starts = np.cumsum([0, *(len(survey.corpus.sources) for survey in training)])
     for survey in held_out:
-        hashes = {"pair": hash_pairs(*survey[3:5]), "source": survey.source_hashes, "target": survey.target_hashes}
+        hashes = {"pair": hash_pairs(*survey[4:6]), "source": survey.source_hashes, "target": survey.target_hashes}
         leaked = dict[int, tuple[str, int]]()  # by line: what is in training, and where; first the pairs
         for what, known in where.items():
             for line, seen in _find_in(known, hashes[what]).items():

@@ -20,6 +20,7 @@ from translate.data.token_store import flatten
 # This finds 16 of Multi30k's 29,000 training pairs, which are free or wrong ("@@" for a sentence), none of the embedded
 # corpus's 13,000, and 73 % of targets that end after 30 to 60 % of their words or go on for another sentence.
 _MAX_LENGTH_DEVIATIONS = 4.0
+_MAX_STRING_DEVIATIONS = 8.0  # in interfaces, where `Bid` is `Geldkurs (Ihr Verkauf)`
 _FEW_LENGTHS = 20  # fewer are too few to estimate the usual deviation
 _OFFSETS = (-2, -1, 0, 1, 2)
 _STRAIGHT = _OFFSETS.index(0)
@@ -67,7 +68,7 @@ def count_items(lines: Sequence[Sequence[object]]) -> Ints:
     return np.fromiter(map(len, lines), dtype=np.int64, count=len(lines))
 
 
-def find_unlikely_lengths(source_lengths: Ints, target_lengths: Ints) -> Ints:
+def find_unlikely_lengths(source_lengths: Ints, target_lengths: Ints, *, is_interface: bool = False) -> Ints:
     """Positions of pairs whose two lengths in characters match far worse than usual.
 
     A translation is c times as long as its source, and its squared deviation from that grows with the length. Both
@@ -84,7 +85,8 @@ def find_unlikely_lengths(source_lengths: Ints, target_lengths: Ints) -> Ints:
     deviations -= np.median(deviations)
     usual = 1.4826 * np.median(np.abs(deviations))  # the standard deviation of a normal distribution
     # If all lengths follow one rule, as in reversed digits, tiny deviations would stand out; so at least a quarter.
-    return real[np.abs(deviations) > _MAX_LENGTH_DEVIATIONS * max(usual, 0.25)]
+    most = _MAX_STRING_DEVIATIONS if is_interface else _MAX_LENGTH_DEVIATIONS
+    return real[np.abs(deviations) > most * max(usual, 0.25)]
 
 
 def find_misaligned(source_ids: TokenIds, target_ids: TokenIds, *, numbers: Ints, vocab_size: int) -> Misaligned:

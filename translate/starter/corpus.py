@@ -4,6 +4,7 @@ import logging
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import chain, compress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -63,13 +64,10 @@ def find_corpora(
     if all(is_table):
         direction, tables = _choose_tables(files, codes)
         return direction, {"train": tables}
+    if len(files) > 2 or (any(is_table) and len(files) > 1):
+        hint = f"name the two text files of a corpus, or only tables, which end in {', '.join(_KINDS)}"
+        raise InputError(f"{', '.join(map(str, files)):.200}: {hint}")
     if len(files) > 1:
-        for file in files:
-            require_file(file)
-        if any(is_table) or len(files) > 2:
-            hint = f"name the two text files of a corpus, or only tables, which end in {', '.join(_KINDS)}"
-            table = f"{files[is_table.index(True)]} is a table, judging by its name" if any(is_table) else ""
-            raise InputError(f"{table or f'{len(files):,} text files are named'}: {hint}")
         return _choose_sides(files[0], files[1], codes)
     source, path = texts[0], files[0]
     is_file = path.exists() or path.parent.exists() or _CODE.fullmatch(_ending(path))
@@ -86,6 +84,8 @@ def find_corpora(
 
 def _choose_sides(source: Path, target: Path, codes: Sequence[str | None]) -> tuple[Direction, dict[str, list[Corpus]]]:
     """Two text files as one corpus; those whose names end in the languages may be the other way round."""
+    for file in (source, target):
+        require_file(file)
     endings = [_ending(file) for file in (source, target)]
     found = [code or (end if _CODE.fullmatch(end) else None) for code, end in zip(codes, endings, strict=True)]
     direction = _direction(found, f"the names {source.name} and {target.name} do not end in language codes")
@@ -169,12 +169,11 @@ def _language_named(name: str) -> str | None:
     if _CODE.fullmatch(name):
         return name
     name = " ".join(_NO_LANGUAGE.sub(" ", name).split())
-    if re.fullmatch("[a-z]{3}|[A-Z]{3}", name):
-        return code if len(code := standard_code(name)) == 2 else None
-    try:
+    if re.fullmatch("[a-z]{3}|[A-Z]{3}", name) and len(code := standard_code(name)) == 2:
+        return code
+    with suppress(LookupError):
         return langcodes.find(name).to_tag() if len(name) > 3 or not name.isascii() else None
-    except LookupError:
-        return None
+    return None
 
 
 def _direction(codes: Sequence[str | None], problem: str) -> Direction:
