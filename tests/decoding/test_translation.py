@@ -47,6 +47,25 @@ def test_words_have_the_probabilities_of_their_tokens() -> None:
     assert [word.text for word in split.words] == ["dog", "dog"]
 
 
+@pytest.mark.parametrize(
+    ("source", "text", "is_flagged"),
+    [
+        ("%s löschen?", "Delete %s?", False),
+        ("%s löschen?", "Delete it?", True),
+        ("Löschen?", "Delete %s?", True),
+        ("%s und %d", "%d and %s", True),
+        ("%s löschen?", "", False),  # which is empty
+    ],
+)
+def test_other_placeholders_are_flagged(source: str, text: str, is_flagged: bool) -> None:
+    """Of a whole line, also if it was translated in pieces, of which the second has what the first has lost."""
+    whole = given(source, text)
+    assert ("placeholders" in whole.flags) == is_flagged
+    pieces = given("%s löschen?", "Delete?"), given("Ja", f"Yes {text}")
+    joined = given("%s löschen? Ja", f"Delete? Yes {text}")._replace(pieces=pieces)
+    assert ("placeholders" in joined.flags) == (text.count("%s") != 1 or "%d" in text)
+
+
 def test_conditions_are_counted_and_said() -> None:
     translations = [
         given("Hund", "dog"),

@@ -82,7 +82,9 @@ def test_report_by_hand(tmp_path: Path) -> None:
         "step": 7,
         "hypotheses": f"sha256:{hashlib.sha256(hypotheses).hexdigest()}",
         **{"num_lines": 5, "num_empty": 1, "num_truncated": 2, "num_source_truncated": 3, "num_split": 0},
-        **dict.fromkeys(("num_repetitive", "num_length_ratio", "num_unspellable", "num_tagged", "num_unmet"), 0),
+        **dict.fromkeys(
+            ("num_repetitive", "num_length_ratio", "num_unspellable", "num_tagged", "num_unmet", "num_placeholders"), 0
+        ),
         "metrics": [
             {"name": "BLEU", "score": 12.5, "interval": [10.0, 15.0], "signature": "case:mixed"},
             {"name": "TER", "score": 50.0, "interval": None, "signature": "tok:tercom"},

@@ -79,7 +79,7 @@ def decode(
     resume: Annotated[bool, Option("--resume", help="Keep finished parts in OUTPUT.parts, and reuse them.")] = False,
     document: Annotated[bool, Option("--document", help="Translate a document's text; keep the rest.")] = False,
     document_format: Annotated[
-        Literal["text", "paragraphs", "markdown", "html", "srt", "vtt", "xliff"] | None,
+        Literal["text", "paragraphs", "markdown", "html", "srt", "vtt"] | None,
         Option(help="Format of the document. Default: by its extension; paragraphs joins lines of plain text."),
     ] = None,
     prefix: Annotated[Path | None, Option(metavar="FILE", help="Line N is the beginning of translation N.")] = None,

@@ -60,6 +60,9 @@ class DecodingConfig(Section):
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 1
     """Sampling depends on this seed and on the line number. The batch affects rounding, which changes up to one line in
     a hundred in fp32, and most lines in bf16."""
+    keep_placeholders: Literal["prefer", "off"] = "prefer"
+    """prefer: of the beam, or of the candidates of mbr, the best translation that has the same placeholders, tags,
+    addresses and emoji as its source is chosen, if there is one. Other lines are not affected."""
     mbr: Literal["none", "chrf"] = "none"
     """chrf: minimum Bayes risk, which chooses the translation among mbr_candidates that is most similar to the others
     by chrF (Eikema and Aziz 2020)."""

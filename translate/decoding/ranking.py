@@ -20,6 +20,7 @@ from translate.decoding.request import SearchInput
 from translate.decoding.search.beam import Hypothesis
 from translate.decoding.search.settings import build_scoring
 from translate.decoding.translation import Translation
+from translate.placeholders import find_placeholders, have_same_placeholders
 
 
 def spell(ids: list[int], target: Tokenizer) -> str:
@@ -36,26 +37,37 @@ def unmet_phrases(ids: Sequence[int], phrases: Sequence[str], target: Tokenizer)
     return tuple(phrases[number] for number in unmet)
 
 
+def prefers_placeholders(source: str, config: DecodingConfig) -> bool:
+    """Whether hypotheses that keep the placeholders of this source come first; samples stay as they were drawn."""
+    has_choice = config.mbr != "none" or (config.search == "beam" and config.beam_size > 1)
+    return config.keep_placeholders == "prefer" and has_choice and bool(find_placeholders(source))
+
+
 def choose_translation(
     given: SearchInput, hypotheses: Sequence[Hypothesis], tokenizers: Tokenizers, config: DecodingConfig
 ) -> Translation:
     """The best of a search's hypotheses as a translation, with other good ones as its alternatives.
 
     If several hypotheses spell the same text with different subwords, the best one is kept; samples may repeat a text.
-    With `decoding.mbr` the best is the one with the least risk among those that omit the fewest phrases.
+    Hypotheses that omit the fewest phrases come first, and of those the ones that keep the placeholders, if
+    `prefers_placeholders`. With `decoding.mbr` the best is the one with the least risk among these.
     """
     hypotheses, target = hypotheses or [Hypothesis([], [], 0.0, truncated=False)], tokenizers.target
-    ranked = [(hypothesis, unmet_phrases(hypothesis.ids, given.phrases, target)) for hypothesis in hypotheses]
+    has_choice = prefers_placeholders(given.source, config)
+    ranked = []
+    for hypothesis in hypotheses:
+        text, unmet = spell(hypothesis.ids, target), unmet_phrases(hypothesis.ids, given.phrases, target)
+        is_broken = has_choice and not have_same_placeholders(given.source, text)
+        ranked.append(((len(unmet), is_broken), hypothesis, text, unmet))
     # A hypothesis that was cut at its maximum length may omit phrases and still have the best score.
-    ranked.sort(key=lambda pair: len(pair[1]))
+    ranked.sort(key=lambda candidate: candidate[0])
     if config.mbr != "none":
-        ranked = [pair for pair in ranked if len(pair[1]) == len(ranked[0][1])][: config.mbr_candidates]
-        utilities = expected_utilities([spell(hypothesis.ids, target) for hypothesis, _ in ranked])
+        ranked = [candidate for candidate in ranked if candidate[0] == ranked[0][0]][: config.mbr_candidates]
+        utilities = expected_utilities([text for _, _, text, _ in ranked])
         ranked = [ranked[utilities.index(max(utilities))]]
     found: list[Translation] = []
     source_ids = given.source_ids[given.num_tags :]
-    for hypothesis, unmet in ranked:
-        text = spell(hypothesis.ids, target)
+    for _, hypothesis, text, unmet in ranked:
         if config.search == "beam" and any(text == other.text for other in found):
             continue
         has_token_scores = len(hypothesis.token_log_probs) == len(hypothesis.ids) + (not hypothesis.truncated)

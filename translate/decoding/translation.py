@@ -9,6 +9,7 @@ from typing import NamedTuple
 from translate.config.data import Direction
 from translate.decoding.output.flags import FLAGS, flag_translation
 from translate.decoding.output.words import WordConfidence, group_words, word_confidences
+from translate.placeholders import have_same_placeholders
 
 
 class Translation(NamedTuple):
@@ -75,6 +76,8 @@ class Translation(NamedTuple):
         """The conditions that a reader should know about, from `FLAGS`; a split line has those of all its pieces."""
         known = {name for name in ("truncated", "source_truncated", "unmet", "tagged") if getattr(self, name)}
         split = {"split"} if self.pieces else set()
+        if self.text.strip() and not have_same_placeholders(self.source, self.text):
+            known.add("placeholders")
         signs = (flag_translation(part.source, part.source_ids, part.text, part.ids) for part in self.parts)
         return frozenset(known | split).union(*signs)
 

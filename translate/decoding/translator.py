@@ -27,7 +27,7 @@ from translate.decoding.constraints.phrases import encode_phrase
 from translate.decoding.constraints.terminology import encode_terms
 from translate.decoding.engines.engine import Engine, SearchJob
 from translate.decoding.engines.own import OwnEngine
-from translate.decoding.ranking import choose_translation, rerank, spell
+from translate.decoding.ranking import choose_translation, prefers_placeholders, rerank, spell
 from translate.decoding.request import (
     OnFinished,
     Request,
@@ -368,9 +368,15 @@ class Translator:
             text = spell([token for token in ids if token not in self._tags], self.tokenizers.target)
             on_partial(inputs[index].line, inputs[index].piece, text)
 
-        # A reverse model reranks the whole beam.
-        config = self.config.model_copy(update={} if self.reverse is None else {"n_best": self.config.beam_size})
-        self.engine.search(SearchJob(inputs, config, on_found, on_step if on_partial else None, check))
+        job = SearchJob(inputs, self.config, on_found, on_step if on_partial else None, check)
+        # A reverse model reranks the whole beam, and any hypothesis of it may be the one that keeps the placeholders.
+        config, ranks_all = self.config, self.reverse is not None
+        is_whole = [
+            ranks_all or (config.ranks_a_beam and prefers_placeholders(given.source, config)) for given in inputs
+        ]
+        for n_best, is_wanted in ((config.n_best, False), (config.beam_size, True)):
+            if indices := [index for index, is_one in enumerate(is_whole) if is_one == is_wanted]:
+                self.engine.search(job.part(indices)._replace(config=config.model_copy(update={"n_best": n_best})))
         for index, given in enumerate(inputs):
             if not given.has_words:  # the engine skips it
                 on_found(index, [])

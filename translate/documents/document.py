@@ -10,7 +10,6 @@ from typing import Literal, NamedTuple
 
 from translate.config.data import Direction
 from translate.config.languages import UNKNOWN
-from translate.data.bilingual.xml_units import XLIFF_SUFFIXES
 from translate.decoding import ConditionCounts, Translation, Translator, count_conditions
 from translate.decoding.request import OnFinished, ignore_progress
 from translate.decoding.sentences import is_sentence, split_sentences
@@ -28,10 +27,9 @@ from translate.documents.transfer import (
     without_placeholders,
     write_translation,
 )
-from translate.documents.xliff import fill_xliff
 from translate.errors import InputError
 
-DocumentFormat = Literal["text", "paragraphs", "markdown", "html", "srt", "vtt", "xliff"]
+DocumentFormat = Literal["text", "paragraphs", "markdown", "html", "srt", "vtt"]
 Reader = Callable[[str], Iterator[Segment]]
 Open = Callable[[str], Reading]
 Divide = Callable[[str], list[str]]  # into sentences
@@ -48,12 +46,12 @@ class FormatReader(NamedTuple):
     extensions: tuple[str, ...]
     read: Reader | None = None
     read_attributes: Reader | None = None  # text within markup
-    fill: Callable[..., Reading] | None = None  # of the document's text, `again` and the direction; instead of `read`
+    fill: Callable[..., Reading] | None = None  # of the document's text and `again`; instead of `read`
 
-    def open(self, text: str, *, again: bool = False, direction: Direction | None = None) -> Reading:
+    def open(self, text: str, *, again: bool = False) -> Reading:
         """What is translated in a document, and how the translations are written into it."""
         if self.fill is not None:
-            return self.fill(text, again=again, direction=direction)
+            return self.fill(text, again=again)
         assert self.read is not None
         return _open_to_replace(text, self.read)
 
@@ -65,7 +63,6 @@ FORMATS: dict[DocumentFormat, FormatReader] = {
     "html": FormatReader((".html", ".htm", ".xhtml"), read_html, read_attributes),
     "srt": FormatReader((".srt",), functools.partial(read_subtitles, has_entities=False)),
     "vtt": FormatReader((".vtt",), functools.partial(read_subtitles, has_entities=True)),
-    "xliff": FormatReader(XLIFF_SUFFIXES, fill=fill_xliff),
 }
 
 
@@ -130,9 +127,7 @@ def translate_documents(
     if known.read_attributes is not None:
         open_attributes = functools.partial(_open_to_replace, read=known.read_attributes)
         documents = translate_texts(documents, open_attributes, translate, None)
-    documents = translate_texts(
-        documents, functools.partial(known.open, again=again, direction=direction), translate, align
-    )
+    documents = translate_texts(documents, functools.partial(known.open, again=again), translate, align)
     if document_format == "html" and direction is not None and direction.target != UNKNOWN:
         documents = [document._replace(text=name_language(document.text, direction)) for document in documents]
     marks = (mark * text.startswith(mark) for text in texts)

@@ -31,7 +31,12 @@ from translate.training.tracking.log_window import describe_perplexity
 # Search settings that affect the loss, and those that affect no translation; all others affect only BLEU.
 _DECIDE_LOSS = {"long", "max_source_tokens", "max_target_tokens", "precision"}
 _DECIDE_NOTHING = {"n_best", "alignment_layer", "batch_tokens", "look_ahead_lines", "engine", "workers", "device"}
-_ADDED_LATER = {"patience", "forbidden_ids", "split_sentences"}  # since 0.9.0; older runs were scored with the defaults
+_ADDED_LATER = {
+    "patience",
+    "forbidden_ids",
+    "split_sentences",
+    "keep_placeholders",
+}  # since 0.9.0; older runs were scored with the defaults
 
 
 class Validation(NamedTuple):

@@ -10,7 +10,7 @@ import torch
 from harness import TAGS, MakeTranslator, Toy, assert_same, random_model, tiny_config, write_run
 
 from translate.data.tokenizer import BOS_ID, EOS_ID, PAD_ID
-from translate.decoding import Request, Translation, Translator
+from translate.decoding import Request, Translation, Translator, ranking
 from translate.decoding.engines.ctranslate2 import missing_settings
 from translate.decoding.loading import load_translator
 from translate.errors import InputError
@@ -175,6 +175,31 @@ def test_beam_1_is_greedy(toy: Toy, make: MakeTranslator) -> None:
             log_prob += float(log_probs[ids[-1]])
         assert ids[1:] == [*translation.ids, EOS_ID]
         assert translation.log_prob == pytest.approx(log_prob, abs=1e-4)
+
+
+@pytest.mark.parametrize("settings", [{}, {"n_best": 2}, {"beam_size": 1}, {"patience": 1, "max_source_tokens": 7}])
+def test_lines_with_placeholders_choose_from_the_whole_beam(
+    toy: Toy, make: MakeTranslator, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
+) -> None:
+    """Here `green` stands for a placeholder that a translation should not contain. Other lines are as without it."""
+    plain = make(**settings)
+    size = plain.config.beam_size
+    beams = [[first, *first.alternatives] for first in plain.translate(toy.sources, n_best=size)]
+    off = plain.translate(toy.sources, keep_placeholders="off")
+    monkeypatch.setattr(ranking, "find_placeholders", lambda source: ["grün"] * source.count("grün"))
+    monkeypatch.setattr(ranking, "have_same_placeholders", lambda _, text: "green" not in text)
+    found = plain.translate(toy.sources)
+    for beam, one, other in zip(beams, found, off, strict=True):
+        if "grün" not in one.source or size == 1:
+            assert_same([one], [other])
+        elif not one.pieces:
+            kept, lost = ([each for each in beam if ("green" in each.text) == is_lost] for is_lost in (False, True))
+            wanted = [each._replace(alternatives=()) for each in [*kept, *lost]]
+            entries = [one._replace(alternatives=()), *one.alternatives]
+            assert_same(entries, wanted[: len(entries)])
+            assert len(entries) == min(len(wanted), settings.get("n_best", 1))
+    changed = [one.text != other.text for one, other in zip(found, off, strict=True)]
+    assert any(changed) == (size > 1) and not all(changed)
 
 
 @pytest.mark.parametrize("beam_size", [1, 5])

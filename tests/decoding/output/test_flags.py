@@ -92,7 +92,15 @@ def test_unspellable() -> None:
 
 
 def test_every_flag_has_words() -> None:
-    assert FLAGS.keys() == {*get_args(Flag), "truncated", "source_truncated", "split", "tagged", "unmet"}
+    assert FLAGS.keys() == {
+        *get_args(Flag),
+        "truncated",
+        "source_truncated",
+        "split",
+        "tagged",
+        "unmet",
+        "placeholders",
+    }
 
 
 def test_true_translations_of_the_corpus_have_no_loop() -> None:

@@ -169,7 +169,7 @@ class CTranslate2Engine:
             for index, ranked in found.items():
                 job.on_found(index, ranked)
         self.num_left += len(ours)
-        self.own.search(job.part(ours))
+        self.own.search(job._replace(on_step=None).part(ours))
 
     def _has_scores(self, config: DecodingConfig) -> bool:
         """Whether greedy search must compute scores."""

@@ -1,7 +1,7 @@
 """The engine protocol: searches for translations as token ids. Our own model does all forced decoding."""
 
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from translate.config.decoding import DecodingConfig
 from translate.decoding.request import SearchInput
@@ -23,12 +23,13 @@ class SearchJob(NamedTuple):
     check: Callable[[], object] | None = None  # is called between steps or batches; what it raises ends the search
 
     def part(self, indices: Sequence[int]) -> "SearchJob":
-        """The job with some of the inputs; `on_found` still receives the indices of the whole job."""
+        """The job with some of the inputs; `on_found` and `on_step` still receive the indices of the whole job."""
 
-        def on_found(number: int, hypotheses: list[Hypothesis]) -> None:
-            self.on_found(indices[number], hypotheses)
+        def of_whole(receive: Any) -> Any:
+            return receive and (lambda number, found: receive(indices[number], found))
 
-        return self._replace(inputs=[self.inputs[index] for index in indices], on_found=on_found, on_step=None)
+        inputs = [self.inputs[index] for index in indices]
+        return self._replace(inputs=inputs, on_found=of_whole(self.on_found), on_step=of_whole(self.on_step))
 
 
 @runtime_checkable  # so that the test run can check that an engine is one

@@ -40,6 +40,10 @@ FLAGS = {  # in the order in which they are shown
         "with the tag of a language left out",
         "A tag of a language was left out: the translation may be in the wrong language there.",
     ),
+    "placeholders": FlagWords(
+        "with placeholders other than the source's",
+        "Placeholders, tags, addresses or emoji are not those of the original: put them right before you use it.",
+    ),
     "unmet": FlagWords("without a required phrase", "A required phrase is missing."),
     "split": FlagWords("translated in pieces", "In parts: each was translated alone."),
     "source_truncated": FlagWords("too long and cut", "Too long: only the beginning of the text was translated."),
