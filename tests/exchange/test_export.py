@@ -1,14 +1,17 @@
 """An export is a complete folder, or nothing is written."""
 
+import json
 import re
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import Toy, write_run
+from harness import Toy, make_two_ways, write_run
 
 from translate.config.data import DataConfig, TextCorpus
+from translate.data.tokenizer import Tokenizer, Tokenizers
 from translate.decoding import Translator
 from translate.errors import InputError
 from translate.evaluation.evaluate import evaluate
@@ -82,3 +85,38 @@ def test_what_is_refused(toy: Toy, tmp_path: Path, options: dict[str, Any], word
     with pytest.raises(InputError, match=words):
         export_run(toy.path, output=tmp_path / "out", **options)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "named"), [(None, "source_language"), ("source", "language_tags"), ("separate", "tokenizer.vocabulary")]
+)
+def test_what_argos_translate_cannot_have(toy: Toy, tmp_path: Path, kind: str | None, named: str) -> None:
+    """A run without names of its languages, tags before sources, and tags with two vocabularies."""
+    data = DataConfig(source_language="und", target_language="und")
+    run = write_run(tmp_path / "toy", toy.config.model_copy(update={"data": data}), toy.tokenizers, toy.model)
+    if kind:
+        tags = "source" if kind == "source" else "target"
+        made = make_two_ways(tmp_path / "made", [tags], num_steps=0, model={"tie_embeddings": "decoder"})[tags]
+        source = Tokenizer(made.tokenizers.source.model_bytes)
+        tokenizers = Tokenizers(source, made.tokenizers.target, "separate") if kind == "separate" else made.tokenizers
+        run = write_run(tmp_path / "run", made.config, tokenizers, made.model)
+    with pytest.raises(InputError, match=f"--to argos: .*{named}"):
+        export_run(run, to="argos", output=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_package_for_argos_translate(toy: Toy, tmp_path: Path) -> None:
+    """Its files are in one folder, which is unpacked next to those of other packages."""
+    pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
+    data = DataConfig(source_language="zho_Hant", target_language="deu")
+    run = write_run(tmp_path / "run", toy.config.model_copy(update={"data": data}), toy.tokenizers, toy.model)
+    export_run(run, to="argos", output=tmp_path / "out", quantization="int8")
+    assert {file.name for file in (tmp_path / "out").iterdir()} == {"README.md", "translate-zt_de-1_0.argosmodel"}
+    with zipfile.ZipFile(tmp_path / "out" / "translate-zt_de-1_0.argosmodel") as package:
+        assert {name.partition("/")[0] for name in package.namelist()} == {"translate-zt_de-1_0"}
+        names = {name.partition("/")[2] for name in package.namelist()}
+        metadata = json.loads(package.read("translate-zt_de-1_0/metadata.json"))
+    assert {"metadata.json", "README.md", "sentencepiece.model", "model/model.bin", "model/config.json"} <= names
+    assert [metadata[key] for key in ("from_code", "from_name", "to_code", "to_name", "target_prefix")] == [
+        "zt", "Chinese (Traditional)", "de", "German", "",
+    ]  # fmt: skip

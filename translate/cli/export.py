@@ -65,7 +65,7 @@ def import_(
 
 def export(
     run: RunArgument,
-    to: Annotated[Literal["ctranslate2", "huggingface", "onnx"], Option("--to", help="The toolkit to export for.")],
+    to: Annotated[Literal["ctranslate2", "huggingface", "onnx", "argos"], Option(help="The toolkit to export for.")],
     output: Annotated[Path, Argument(metavar="OUT", help="Output folder; it must not exist yet.")],
     checkpoint: CheckpointOption = "best",
     quantization: Annotated[
@@ -80,13 +80,15 @@ def export(
 
     For Hugging Face, a model with post-norm and sinusoidal positions becomes a MarianMT model, and an imported M2M100
     or NLLB-200 model becomes an M2M100 model. Any other model comes with a modelling file, which transformers loads
-    with `trust_remote_code=True`. An export to ONNX also runs in a browser, with transformers.js.
+    with `trust_remote_code=True`. An export to ONNX also runs in a browser, with transformers.js. An export to
+    argos is a package that Argos Translate and LibreTranslate install.
 
     Examples:
       translate export runs/demo --to ctranslate2 demo-ct2
       translate export runs/demo --to ctranslate2 demo-int8 --quantization int8
       translate export runs/demo --to huggingface demo-hf
       translate export runs/demo --to onnx demo-onnx --quantization int8
+      translate export runs/demo --to argos demo-argos --quantization int8
     """
     check_new_folder(output, purpose="export")
     from translate.exchange import export_run

@@ -13,7 +13,7 @@ import yaml
 
 from translate._version import __version__
 from translate.atomic import write_text
-from translate.config.data import DataConfig, HubCorpus, corpus_title
+from translate.config.data import DataConfig, Direction, HubCorpus, corpus_title
 from translate.config.decoding import DecodingConfig
 from translate.config.languages import Languages
 from translate.data.tokenizer import BOS_ID, PAD_ID
@@ -36,8 +36,14 @@ _SPEED = {"batch_tokens", "look_ahead_lines", "engine", "precision", "workers", 
 _LIBRARIES = {  # the name on the Hub, and what to install
     "ctranslate2": ("ctranslate2", "ctranslate2 sentencepiece"),
     "huggingface": ("transformers", "transformers torch sentencepiece"),
+    "argos": ("ctranslate2", "argostranslate"),
     "onnx": ("onnx", "'optimum-onnx[onnxruntime]' torch sentencepiece"),
 }
+ARGOS_SEARCH = {
+    "beam_size": 4, "length_penalty": 0.2, "length_penalty_kind": "average", "patience": 1, "min_length_constant": 1,
+}  # fmt: skip
+"""The settings of our search that are those of Argos Translate, whatever the run's are."""
+_ARGOS_CODES = {"zh-Hant": "zt", "zh-TW": "zt", "pt-BR": "pb"}  # its own; others are the language alone
 _LOADER = jinja2.FileSystemLoader(Path(__file__).parent)
 _TEMPLATES = jinja2.Environment(loader=_LOADER, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
 
@@ -99,6 +105,7 @@ def write_card(
         limit=position_limit(config.model, model_format),
         tag_pieces=" ".join(target.pieces(target.tag_ids(tag))),
         tags=target.pieces(sorted(tag_ids)),
+        argos_codes=package_codes(languages.usual),
         is_separate=is_separate,
         tag_ids=sorted(tag_ids.difference(special_tags(run.tokenizers, languages).values())),
         never=json.dumps([[piece] for piece in target.pieces([PAD_ID, BOS_ID])], ensure_ascii=False),
@@ -160,6 +167,8 @@ def find_lost_settings(config: DecodingConfig, to: str, *, has_start: bool = Tru
         kept |= {"patience"} if is_greedy or config.patience in (0, 1, 1000) else set()
         kept |= {"repetition_penalty"} if has_start and not is_greedy else set()
     usual = DecodingConfig().model_dump() | {"patience": None, "length_penalty_kind": None}
+    if to == "argos":
+        kept, usual = {"max_length_factor", "max_length_constant", "min_length_constant", *_SPEED}, usual | ARGOS_SEARCH
     return [f"{key} = {value}" for key, value in config.model_dump(exclude=kept).items() if value != usual[key]]
 
 
@@ -190,3 +199,8 @@ def read_scores(run: LoadedModel, versions: dict[str, str]) -> list[CardScores]:
         tokenizer, version = run.config.evaluation.bleu_tokenizer, versions.get("sacrebleu")
         scores.append(CardScores(name, search, read_recorded_scores(record, tokenizer, version=version)))
     return scores
+
+
+def package_codes(direction: Direction) -> list[str]:
+    """The codes of Argos Translate for the languages of a direction."""
+    return [_ARGOS_CODES.get(code := standard_code(each), code.partition("-")[0]) for each in direction]
