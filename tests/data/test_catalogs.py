@@ -6,8 +6,8 @@ import polib  # type: ignore[import-untyped]
 import pytest
 
 from translate.config.data import TableCorpus
-from translate.data.bilingual.catalogs import catalog_pairs, read_catalog
-from translate.data.tables import table_columns
+from translate.data.bilingual.catalogs import read_catalog
+from translate.data.tables import read_table, table_columns
 
 HEADER = 'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=UTF-8\\n"\n'
 FILES = 'msgid "%d file"\nmsgid_plural "%d files"\nmsgstr[0] "a %d"\nmsgstr[1] "b %d"\nmsgstr[2] "c %d"\n'
@@ -25,7 +25,8 @@ RULES = {  # from the manual of gettext, section "Plural forms"
 def pairs(path: Path, content: str | bytes, source: str = "en", target: str = "de") -> list[tuple[str, str]]:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return list(catalog_pairs(TableCorpus(kind="po", path=path, source_column=source, target_column=target)))
+    corpus = TableCorpus(kind="po", path=path, source_column=source, target_column=target)
+    return [pair for chunk in read_table(corpus) for pair in zip(*chunk, strict=True)]
 
 
 @pytest.mark.parametrize(
@@ -96,7 +97,9 @@ msgstr[1] ""
     for content in (text, text.replace("\n", "\r\n"), "\ufeff" + text):
         assert pairs(tmp_path / "a.po", content) == expected
     assert pairs(tmp_path / "a.po", text, "de", "en") == [pair[::-1] for pair in expected]
-    assert {f"{tmp_path}/a.po: entries are left out: 1 fuzzy, 2 untranslated, 1 obsolete"} == {*caplog.messages}
+    assert {f"{tmp_path}/a.po: left out: fuzzy entries (1), untranslated entries (2), obsolete entries (1)"} == {
+        *caplog.messages
+    }
     (tmp_path / "b.po").write_text(text, encoding="utf-8")
     catalog = polib.pofile(str(tmp_path / "b.po"))
     assert expected == [(entry.msgid, entry.msgstr) for entry in catalog.translated_entries()]
@@ -137,4 +140,4 @@ def test_languages_are_in_the_header_or_the_name(tmp_path: Path, name: str, head
     codes = [code.partition("_")[0] for code in languages.split("-") if code != "und"]
     assert table_columns(path, "po") == codes
     corpus = TableCorpus(kind="po", path=path, source_column=codes[0], target_column=[*codes, "de"][1])
-    assert list(catalog_pairs(corpus)) == [("a", "b")]
+    assert [*read_table(corpus)] == [(["a"], ["b"])]

@@ -98,14 +98,14 @@ def test_translated_texts_are_pairs(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, units: str, expected: list[tuple[str, str]] | str
 ) -> None:
     """What is left out is counted by its state."""
-    caplog.set_level("INFO", "translate.data.bilingual.xml_units")
+    caplog.set_level("INFO", "translate.data.tables")
     if isinstance(expected, str):
-        with pytest.raises(InputError, match=rf"^data\.train\.0: {tmp_path}/a\.xlf: .*; 1 {expected} texts"):
+        with pytest.raises(InputError, match=rf"^data\.train\.0: {tmp_path}/a\.xlf: .*; {expected} texts: 1"):
             read(tmp_path, units)
         end = "</body></file>" if HEAD_1 in units else "</file>"
         another = unit_1("x", "y") if HEAD_1 in units else f'<unit id="v">{segment_2("x", "y")}</unit>'
         assert read(tmp_path, units.replace(end, another + end)) == [("x", "y")]
-        assert [f": 1 {expected} texts" in message for message in caplog.messages] == [True]
+        assert [f": left out: {expected} texts (1)" in message for message in caplog.messages] == [True]
     else:
         assert read(tmp_path, units) == expected and not caplog.messages
 
@@ -132,11 +132,11 @@ def test_text_is_kept_and_codes_are_not(tmp_path: Path, version: int, source: st
 
 
 def test_files_of_other_languages_are_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", "translate.data.bilingual.xml_units")
+    caplog.set_level("INFO", "translate.data.tables")
     files = [file_1(unit_1("a", "b")), file_1(unit_1("c", "d"), target="fr"), file_1(unit_1("e", "f"), source="DE-at")]
     text = f"{HEAD_1}{''.join(files)}</xliff>"
     assert read(tmp_path, text) == [("a", "b"), ("e", "f")]
-    assert "1 of 3 units" in caplog.messages[0]
+    assert "units without both" in caplog.messages[0] and "(1)" in caplog.messages[0]
     assert read(tmp_path, text, "fr", "de") == [("d", "c")]
     assert table_columns(tmp_path / "a.xlf", "xliff") == ["de", "en", "fr"]
     lang = unit_1("g", "h", 'xml:lang="it"')

@@ -62,7 +62,7 @@ def read_corpus(corpus: Corpus, *more: Table, key: str, languages: Languages | N
     if isinstance(corpus, TextCorpus):
         name, chunks = f"{corpus.source}, {corpus.target}", chunk_pairs(_text_pairs(corpus.source, corpus.target))
     else:
-        name, chunks = table_name(corpus) + f" and {len(more):,} more" * bool(more), read_table(corpus, *more)
+        name, chunks = table_name(corpus, *more), read_table(corpus, *more)
     try:
         with show_progress(f"Reading {key}", unit="pairs") as advance:
             sources, targets = store_pairs(_counted(chunks, advance), name=name)

@@ -7,9 +7,11 @@ with `null`. It reads only the Hub, because importing it takes most of a second.
 
 import csv
 import json
+import logging
 import reprlib
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from itertools import chain, islice
@@ -22,6 +24,8 @@ from translate.data.bilingual.xml_units import XLIFF_SUFFIXES, unit_languages, u
 from translate.data.text import require_unchanged, stream_lines
 from translate.errors import InputError, as_input_error
 from translate.files import find_files, require_file
+
+logger = logging.getLogger(__name__)
 
 _CHUNK_ROWS = 1000
 Table = TsvCorpus | TableCorpus | HubCorpus
@@ -39,12 +43,20 @@ def read_table(*corpora: Table) -> Iterator[PairChunk]:
 
     Every cell of a CSV file is text as it is written: `null`, `NA` and `007` are neither missing nor numbers.
 
+    At the end, the log counts the texts of all files that are left out.
+
     Raises:
         InputError: The table cannot be read, has no such column, or has a cell that is not text.
     """
+    left_out = Counter[str]()
     for corpus in chain.from_iterable(map(_by_file, corpora)):
         with _reading(table_name(corpus), corpus.kind):
-            yield from _hub_pairs(corpus) if isinstance(corpus, HubCorpus) else FORMATS[corpus.kind].read(corpus)
+            if isinstance(corpus, HubCorpus):
+                yield from _hub_pairs(corpus)
+            else:
+                yield from chunk_pairs(FORMATS[corpus.kind].pairs(corpus, left_out))
+    if counts := ", ".join(f"{what} ({count:,})" for what, count in (+left_out).items()):
+        logger.info(f"{table_name(*corpora)}: left out: {counts}")
 
 
 def _by_file(corpus: Table) -> Sequence[Table]:
@@ -102,7 +114,7 @@ def chunk_pairs(pairs: Iterator[tuple[str, str]]) -> Iterator[PairChunk]:
 # TSV, CSV and JSON
 
 
-def _flat_pairs(corpus: TsvCorpus | TableCorpus) -> Iterator[tuple[str, str]]:
+def _flat_pairs(corpus: TsvCorpus | TableCorpus, _left_out: Counter[str]) -> Iterator[tuple[str, str]]:
     """The pairs of a TSV or CSV. In a row with more or fewer cells than the first, cells may be shifted: an error."""
     rows, given = _flat_rows(corpus.path, corpus.kind), (corpus.source_column, corpus.target_column)
     start, first = next(rows, (1, list[str]()))
@@ -151,7 +163,7 @@ def _check_columns(columns: list[str], corpus: Table) -> None:
             raise InputError(f"{table_name(corpus)}: {key} = {column!r} {wrong}; the columns are {found}")
 
 
-def _json_pairs(corpus: TableCorpus) -> Iterator[tuple[str, str]]:
+def _json_pairs(corpus: TableCorpus, _left_out: Counter[str]) -> Iterator[tuple[str, str]]:
     for place, row in _json_rows(corpus.path):
         yield _json_cell(row, corpus.source_column, place), _json_cell(row, corpus.target_column, place)
 
@@ -249,7 +261,7 @@ class Format(NamedTuple):
     """A format of files with tables: the files that have it, and their pairs and columns."""
 
     suffixes: tuple[str, ...]  # of file names, perhaps with `.gz` after them
-    read: Callable[[Any], Iterator[PairChunk]]
+    pairs: Callable[[Any, Counter[str]], Iterator[tuple[str, str]]]  # which counts the texts that it leaves out
     columns: Callable[[Path], list[str]]  # what `init` chooses two columns from
     # What these are. cells: the first line, which may be a header or a pair; header: the first line; fields: names,
     # with a dot before that of a nested field; languages: codes.
@@ -268,20 +280,19 @@ def _parquet_columns(path: Path) -> list[str]:
     return [column for table in islice(_parquet_tables(path), 1) for column in _flatten(table).column_names]
 
 
-def _read_parquet(corpus: TableCorpus) -> Iterator[PairChunk]:
-    return _pairs_of_tables(_parquet_tables(corpus.path), corpus)
+def _parquet_pairs(corpus: TableCorpus, _left_out: Counter[str]) -> Iterator[tuple[str, str]]:
+    for chunk in _pairs_of_tables(_parquet_tables(corpus.path), corpus):
+        yield from zip(*chunk, strict=True)
 
 
 FORMATS = {
-    "tsv": Format((".tsv",), lambda corpus: chunk_pairs(_flat_pairs(corpus)), _first_cells("tsv"), "cells"),
-    "csv": Format((".csv",), lambda corpus: chunk_pairs(_flat_pairs(corpus)), _first_cells("csv"), "header"),
-    "json": Format((".json", ".jsonl"), lambda corpus: chunk_pairs(_json_pairs(corpus)), _fields, "fields"),
-    "parquet": Format((".parquet",), _read_parquet, _parquet_columns, "fields"),
-    "po": Format(
-        (".po", ".pot", ".mo"), lambda corpus: chunk_pairs(catalog_pairs(corpus)), catalog_languages, "languages"
-    ),
-    "tmx": Format((".tmx",), lambda corpus: chunk_pairs(unit_pairs(corpus)), unit_languages, "languages"),
-    "xliff": Format(XLIFF_SUFFIXES, lambda corpus: chunk_pairs(unit_pairs(corpus)), unit_languages, "languages"),
+    "tsv": Format((".tsv",), _flat_pairs, _first_cells("tsv"), "cells"),
+    "csv": Format((".csv",), _flat_pairs, _first_cells("csv"), "header"),
+    "json": Format((".json", ".jsonl"), _json_pairs, _fields, "fields"),
+    "parquet": Format((".parquet",), _parquet_pairs, _parquet_columns, "fields"),
+    "po": Format((".po", ".pot", ".mo"), catalog_pairs, catalog_languages, "languages"),
+    "tmx": Format((".tmx",), unit_pairs, unit_languages, "languages"),
+    "xliff": Format(XLIFF_SUFFIXES, unit_pairs, unit_languages, "languages"),
 }
 """The file formats by `kind` of corpus. Two text files and data sets of the Hub are read by functions of their own."""
 
@@ -307,8 +318,10 @@ def hub_columns(dataset: str, codes: Sequence[str | None]) -> tuple[str, dict[st
         return subset, {name: _flatten(split[:1]).column_names for name, split in splits.items()}
 
 
-def table_name(corpus: Table) -> str:
+def table_name(corpus: Table, *more: Table) -> str:
     """A table's name in errors: the file, or the data set with its configuration."""
+    if more:
+        return f"{table_name(corpus)} and {len(more):,} more"
     if not isinstance(corpus, HubCorpus):
         return str(corpus.path)
     details = [f"{key} {value}" for key in ("split", "subset", "revision") if (value := getattr(corpus, key))]

@@ -116,7 +116,9 @@ def _choose_tables(files: Sequence[Path], codes: Sequence[str | None]) -> tuple[
         raise InputError(f"{files[0].parent}: the files have several languages, {counts}: choose with --from and --to")
     if others:
         names = f"{', '.join(others):.200}"
-        logger.info(f"{len(others):,} of {len(files):,} files have other languages, and are left out: {names}")
+        logger.info(
+            f"{len(others):,} of {len(files):,} files have other languages, or do not name them, and are left out: {names}"
+        )
     return found.popitem()
 
 

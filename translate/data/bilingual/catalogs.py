@@ -2,7 +2,6 @@
 
 import functools
 import gettext
-import logging
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -17,8 +16,6 @@ from translate.data.text import open_bytes
 from translate.errors import InputError
 from translate.language_codes import find_language
 from translate.placeholders import have_same_placeholders
-
-logger = logging.getLogger(__name__)
 
 STRING = r'"(?:[^"\\]|\\.)*"'
 _LINE = re.compile(rf"\s*(?:#.*|(?:#~\s*)?(?:msg(?:ctxt|id|id_plural|str(?:\[\d\])?)\s+)?{STRING}\s*)?")  # of PO
@@ -134,8 +131,11 @@ def catalog_languages(path: Path) -> list[str]:
     return [re.split("[-_]", code.lower())[0] for code in codes]
 
 
-def catalog_pairs(corpus: TableCorpus) -> Iterator[tuple[str, str]]:
-    """The translated texts of a catalog, one pair for each plural form. The log counts the entries that are left out.
+def catalog_pairs(corpus: TableCorpus, left_out: Counter[str]) -> Iterator[tuple[str, str]]:
+    """The translated texts of a catalog, one pair for each plural form.
+
+    Args:
+        left_out: Counts the entries that are left out, by the reason.
 
     Raises:
         InputError: As in `read_catalog`, or the languages are others.
@@ -149,16 +149,12 @@ def catalog_pairs(corpus: TableCorpus) -> Iterator[tuple[str, str]]:
     if not any(fits):
         raise InputError(f"{corpus.path}: the catalog is {own}, and the columns are {wanted}: name its languages")
     catalog = catalog._replace(header={"Plural-Forms": "nplurals=2; plural=n != 1", **catalog.header})  # gettext's
-    left_out = Counter[str]()
     for entry in catalog.entries:
         targets = list(entry.msgstr_plural.values()) or [entry.msgstr]
         reasons = {"obsolete": entry.obsolete, "untranslated": not all(targets), "fuzzy": "fuzzy" in entry.flags}
         if reason := next((reason for reason, is_true in reasons.items() if is_true), None):
-            left_out[reason] += 1
+            left_out[f"{reason} entries"] += 1
         else:
             sources = catalog.form_sources(entry) if entry.msgid_plural else [entry.msgid]
             for source, target in zip(sources, targets, strict=False):
                 yield (source, target) if fits[0] else (target, source)
-    if left_out:
-        counts = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
-        logger.info(f"{corpus.path}: entries are left out: {counts}")

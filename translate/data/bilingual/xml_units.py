@@ -3,7 +3,6 @@
 XLIFF is read in its versions 1.2, 2.0 and 2.1. A file may be large, so it is read as a stream.
 """
 
-import logging
 import re
 import sys
 from collections import Counter
@@ -18,8 +17,6 @@ from translate.data.text import open_bytes
 from translate.errors import InputError
 from translate.language_codes import find_language
 from translate.placeholders import is_replaced
-
-logger = logging.getLogger(__name__)
 
 XLIFF_SUFFIXES = (".xlf", ".xliff", ".sdlxliff", ".mxliff")
 SHOWN_KEYS = "equiv-text", "equiv", "disp"  # how a code is shown
@@ -40,17 +37,20 @@ _LOST_SPACE = re.compile(rf"(?<![\s(\[{{]){_POINT}+(?![\s{_POINT}.,;:!?)\]}}]|\Z
 Unit = dict[str, list[str]]  # texts by the code of their language
 
 
-def unit_pairs(corpus: TableCorpus) -> Iterator[tuple[str, str]]:
-    """The pairs of a file in the languages that are the corpus's columns. The log counts the texts that are left out.
+def unit_pairs(corpus: TableCorpus, counts: Counter[str]) -> Iterator[tuple[str, str]]:
+    """The pairs of a file in the languages that are the corpus's columns.
+
+    Args:
+        counts: Of the texts that are left out, by the reason.
 
     Raises:
         InputError: No unit has both languages.
     """
     wanted = corpus.source_column, corpus.target_column
-    languages, left_out, total, num_pairs = dict[str, None](), Counter[str](), 0, 0
+    names = " and ".join(map(repr, wanted))
+    languages, left_out, num_pairs = dict[str, None](), Counter[str](), 0
     for unit in _read_units(corpus.path, left_out):
         languages |= dict.fromkeys(unit)
-        total += 1
         chosen = [find_language(code, unit) for code in wanted]
         if chosen[0] is not None and chosen[1] is not None:
             num_pairs += 1
@@ -58,17 +58,15 @@ def unit_pairs(corpus: TableCorpus) -> Iterator[tuple[str, str]]:
             if sum(map(len, unit.values())) > len(wanted):
                 fitting = [unit[own] for own in unit if any(find_language(code, [own]) for code in wanted)]
                 others = len({*chain(*fitting)} - {source, target})
-                left_out["other texts in these languages, after the first with the nearest code,"] += others
+                left_out["other texts in these languages, after the first with the nearest code"] += others
             yield source, target
-    names = " and ".join(map(repr, wanted))
-    counts = {f"of {total:,} units, which do not have both {names},": total - num_pairs, **left_out}
+        else:
+            left_out[f"units without both {names}"] += 1
     if not num_pairs:
         has = f"has {', '.join(languages)}" if languages else "has no text"
-        counted = "".join(f"; {count:,} {what} are left out" for what, count in left_out.items() if count)
+        counted = "".join(f"; {what}: {count:,}" for what, count in left_out.items() if count)
         raise InputError(f"{corpus.path}: no unit has both {names}; the file {has}{counted}")
-    for what, count in counts.items():
-        if count:
-            logger.info(f"{corpus.path}: {count:,} {what} are left out")
+    counts.update(left_out)
 
 
 def unit_languages(path: Path) -> list[str]:
