@@ -34,6 +34,28 @@ _NOT_UTF8 = {  # by the first bytes: what a file is, and what to do
     **dict.fromkeys((b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff"), _CONVERT),
 }
 
+_TOOLKIT = {
+    ".json": "json2po", ".jsonl": "json2po", ".arb": "arb2po", ".yaml": "yaml2po", ".yml": "yaml2po", ".ini": "ini2po",
+    ".toml": "toml2po", ".properties": "prop2po", ".php": "php2po", ".ftl": "fluent2po", ".resx": "resx2po",
+    ".idml": "idml2po", ".dtd": "dtd2po", ".rc": "rc2po",
+}  # fmt: skip
+_FILL = "--document fills what is not translated in it"
+_XCODE = "xcodebuild -exportLocalizations writes XLIFF of it"
+_OFFICE = "save it as HTML, with LibreOffice for example, and translate that with --document"
+STRUCTURED = {
+    **{suffix: f"{program} of the Translate Toolkit makes a PO file of it" for suffix, program in _TOOLKIT.items()},
+    **dict.fromkeys((".po", ".pot", ".xlf", ".xliff", ".sdlxliff", ".mxliff"), _FILL),
+    **dict.fromkeys((".strings", ".stringsdict", ".xcstrings", ".storyboard", ".xib"), _XCODE),
+    **dict.fromkeys((".docx", ".doc", ".odt", ".rtf", ".epub", ".xlsx", ".xls", ".ods", ".pptx", ".odp"), _OFFICE),
+    **dict.fromkeys((".csv", ".tsv"), "write the column with the text into a file of its own"),
+    ".mo": "msgunfmt makes a PO file of it",
+    ".pdf": "pdftotext makes a text of it",
+    ".tmx": "it is a translation memory: train on it, as a corpus of kind tmx",
+    ".ts": "lconvert makes a PO file of translations of Qt, and xgettext one of a program",
+    ".xml": "android2po makes a PO file of Android's strings, and po4a of other XML",
+}
+"""By the ending of a name: how a file whose lines are not text becomes a document or text."""
+
 _STANDARD_INPUT = (-1, 0)  # its device and inode if it is a pipe
 _inputs: dict[tuple[int, int], str] | None = None  # by device and inode; None: outside of a command
 _folders: dict[Path, os.stat_result] | None = None  # from `remember_folder`; None: outside of a command
@@ -160,6 +182,22 @@ def read_input(path: Path, *, at_most: int = MOST_BYTES, may_be_pipe: bool = Fal
     if max(size, len(content)) > at_most:
         raise FileError(path, f"has more than {at_most / 2**20:,.0f} MiB, so it is not such a file")
     return content
+
+
+def check_is_text(path: Path | None) -> None:
+    """Check that a file is not one of `STRUCTURED`, whose names and signs would be translated as text.
+
+    Raises:
+        InputError: It is, judging by its name. A `.ts` with text is Tsonga.
+    """
+    suffix = "" if path is None else text_suffix(path)
+    if path is None or suffix not in STRUCTURED:
+        return
+    if suffix == ".ts" and path.is_file():
+        with open_input(path) as file:
+            if not re.search(rb"[<{;]", file.read(4096)):
+                return
+    raise InputError(f"{path}: lines of a {suffix} file are not text; {STRUCTURED[suffix]}")
 
 
 def describe_binary(beginning: bytes) -> str:

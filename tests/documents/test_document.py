@@ -188,7 +188,7 @@ def test_a_title_gets_no_full_stop() -> None:
 @pytest.mark.parametrize("name, expected", [("a.MD", "markdown"), ("a.b.htm", "html"), ("a.vtt", "vtt")])
 def test_a_file_extension_gives_the_format(name: str, expected: str) -> None:
     assert format_of_file(Path(name)) == expected
-    with pytest.raises(InputError, match="a.docx: .*--document-format"):
-        format_of_file(Path("a.docx"))
+    with pytest.raises(InputError, match="a.docy: .*--document-format"):
+        format_of_file(Path("a.docy"))
     with pytest.raises(InputError, match="standard input: "):
         format_of_file(None)

@@ -243,8 +243,11 @@ class _Decoding(NamedTuple):
         from translate.decoding import Request
         from translate.decoding.constraints.terminology import read_terminology
         from translate.documents.document import format_of_file, translate_documents, word_weights
+        from translate.files import check_is_text
 
         document_format = document_format or format_of_file(self.file)
+        if document_format in ("text", "paragraphs"):
+            check_is_text(self.file)
         text = read_document(self.file)
         terms = read_terminology(self.constraints["terminology"]) if "terminology" in self.constraints else None
         check_outputs({"--output": self.output})

@@ -23,6 +23,7 @@ from translate.data.text import Lines, SpacedText, stream_lines
 from translate.data.token_store import FileArray
 from translate.data.tokenizer import Tokenizers
 from translate.errors import InputError
+from translate.files import check_is_text
 
 MAX_BYTES_IN_MEMORY = 64 * 2**20
 """Memory for the text of one corpus, some 200,000 pairs; the text of a larger one is in a file."""
@@ -112,6 +113,8 @@ def _counted(chunks: Iterable[PairChunk], advance: Advance) -> Iterator[PairChun
 
 
 def _text_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
+    for path in (source, target):
+        check_is_text(path)
     try:
         yield from zip(stream_lines(source), stream_lines(target), strict=True)
     except ValueError as error:  # one file has more lines

@@ -24,7 +24,7 @@ from translate.data.corpora import join_texts, read_corpus
 from translate.data.text import stream_lines
 from translate.decoding.translation import ConditionCounts, Translation
 from translate.errors import InputError
-from translate.files import require_file
+from translate.files import check_is_text, require_file
 from translate.fingerprint import fingerprint
 from translate.runs.checkpoint import read_tensors
 from translate.runs.directory import Checkpoint
@@ -137,6 +137,7 @@ def read_monolingual(file: Path, run: SavedRun, data: DataConfig, direction: Dir
         InputError: The text is empty, cannot be read, or looks like the target language.
     """
     require_file(file)
+    check_is_text(file)
     num_lines, known = sum(1 for _ in stream_lines(file)), None
     if not num_lines:
         raise InputError(f"{file}: is empty, so there is nothing to translate")

@@ -28,6 +28,7 @@ from translate.documents.transfer import (
     write_translation,
 )
 from translate.errors import InputError
+from translate.files import check_is_text
 
 DocumentFormat = Literal["text", "paragraphs", "markdown", "html", "srt", "vtt"]
 Reader = Callable[[str], Iterator[Segment]]
@@ -92,6 +93,7 @@ def format_of_file(path: Path | None) -> DocumentFormat:
     for name, known in FORMATS.items():
         if suffix in known.extensions:
             return name
+    check_is_text(path)
     where = "standard input" if path is None or str(path) == "-" else str(path)
     raise InputError(f"{where}: unknown document format; choose one with --document-format: {', '.join(FORMATS)}")
 

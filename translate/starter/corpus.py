@@ -20,7 +20,7 @@ from translate.data.filtering import find_copies, find_new, hash_lines, hash_pai
 from translate.data.tables import FORMATS, hub_columns, table_columns
 from translate.data.text import stream_lines
 from translate.errors import InputError
-from translate.files import find_files, require_file, text_suffix
+from translate.files import check_is_text, find_files, require_file, text_suffix
 from translate.language_codes import find_language, standard_code
 from translate.lint.findings import KINDS
 from translate.lint.languages import find_wrong_sides
@@ -73,6 +73,7 @@ def find_corpora(
     is_file = path.exists() or path.parent.exists() or _CODE.fullmatch(_ending(path))
     if is_file or not re.fullmatch(r"[\w-]+/[\w.-]+", source):
         next(stream_lines(path), None)  # says what a file is that is not text
+        check_is_text(path)
         raise InputError(f"{source}: name the file with its translations too; tables end in {', '.join(_KINDS)}")
     subset, splits = hub_columns(source, codes)
     parts = {"train": "train" if "train" in splits else next(iter(splits))}

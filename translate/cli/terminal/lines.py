@@ -15,7 +15,7 @@ import typer
 from translate.atomic import open_output, text_bytes
 from translate.cli.terminal.console import is_terminal, without_bar
 from translate.errors import InputError
-from translate.files import check_output, open_standard_input
+from translate.files import check_is_text, check_output, open_standard_input
 from translate.messages import escaped
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class TextLines(Generic[Line]):
         return self.lines
 
 
-def open_lines(file: Path | None) -> TextLines[str]:
+def open_lines(file: Path | None, *, may_be_table: bool = False) -> TextLines[str]:
     """Open the lines of a file or of standard input, without holding more than one in memory.
 
     A file is read twice, first to check it and to count its lines. Standard input and pipes, which can be read only
@@ -52,6 +52,8 @@ def open_lines(file: Path | None) -> TextLines[str]:
 
     if file is None or str(file) == "-":
         return TextLines(iterate_lines(open_standard_input(), "standard input"), None, "standard input")
+    if not may_be_table:
+        check_is_text(file)
     total = None if file.is_fifo() else sum(1 for _ in stream_lines(file))
     return TextLines(stream_lines(file, may_be_pipe=True), total, str(file))
 
@@ -84,7 +86,7 @@ def read_requests(lines: TextLines[str], files: dict[str, Path]) -> Iterator["Re
         InputError: A file cannot be used, or its number of lines is wrong: raised immediately if both are known.
     """
     by_line = [name for name in ("prefix", "require") if name in files]
-    rows = paired_lines(lines, *(open_lines(files[name]) for name in by_line))
+    rows = paired_lines(lines, *(open_lines(files[name], may_be_table=True) for name in by_line))
     from translate.decoding import Request
     from translate.decoding.constraints.terminology import read_terminology
 
