@@ -117,7 +117,7 @@ class TsvCorpus(WeightedCorpus):
     kind: Literal["tsv"] = "tsv"
     """One tab-separated file."""
     path: InputPath
-    """The file."""
+    """The file; or several as one corpus: a folder, or a pattern such as `po/*.po`."""
     source_column: Column = 0
     """Column of the source sentence: its number, counted from 0, or its name in the first line, the file's header."""
     target_column: Column = 1
@@ -137,7 +137,7 @@ class TableCorpus(NamedColumns):
     commas; if the header has none, by semicolons, or else by tabs. The columns of po (gettext catalogs, PO or MO), of
     tmx, a translation memory, and of xliff are the codes of their languages."""
     path: InputPath
-    """The file."""
+    """The file; or several as one corpus: a folder, or a pattern such as `po/*.po`."""
 
 
 class HubCorpus(NamedColumns):

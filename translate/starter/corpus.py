@@ -116,10 +116,8 @@ def _choose_tables(files: Sequence[Path], codes: Sequence[str | None]) -> tuple[
         counts = ", ".join(f"{direction} ({len(tables):,} files)" for direction, tables in found.items())
         raise InputError(f"{files[0].parent}: the files have several languages, {counts}: choose with --from and --to")
     if others:
-        names = f"{', '.join(others):.200}"
-        logger.info(
-            f"{len(others):,} of {len(files):,} files have other languages, or do not name them, and are left out: {names}"
-        )
+        problem = f"{len(others):,} of {len(files):,} files have other languages, or do not name them, and are left out"
+        logger.info(f"{problem}: {', '.join(others):.200}")
     return found.popitem()
 
 
