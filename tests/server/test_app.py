@@ -159,7 +159,7 @@ def test_models(client: TestClient) -> None:
         ("/score", {"source": ["a", "b"], "target": ["a"]}, 422, "1 in target"),
         ("/attention", {"source": "a", "target": " "}, 422, "target"),
         ("/nowhere", {}, 404, "/translate/stream, /translate/document"),
-        ("/v2/document", {}, 404, "/v2/translate"),
+        ("/v2/write", {}, 404, "/v2/translate"),
         ("/models", {}, 405, "Method Not Allowed"),
     ],
 )

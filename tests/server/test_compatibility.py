@@ -21,6 +21,7 @@ from translate.decoding.loading import load_own_translator
 from translate.documents.document import translate_documents, word_weights
 from translate.server.compatibility import add_paths
 from translate.server.gate import Access, Metrics
+from translate.server.glossaries import Glossaries
 from translate.server.models import ServedModel
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
@@ -90,11 +91,11 @@ def test_deepls_client(make_live: Callable[..., str], runs: list[Path], expected
             client.translate_text("Ja!", source_lang="DE", target_lang="FR")
         pages = client.translate_text([PAGE, "<x id='1'/>Ja!"], target_lang="EN-GB", tag_handling="html")
         assert [each.text for each in pages] == [page, f"<x id='1'/>{ja}"]
-        refused: dict[str, Any] = {"glossary": "7", "style_rule": "7", "translation_memory": "7", "context": "x"}
+        refused: dict[str, Any] = {"style_rule": "7", "translation_memory": "7"}
         for name, value in (refused | {"custom_instructions": ["x"], "formality": "more"}).items():
             with pytest.raises(deepl.DeepLException, match="not supported; remove it|formality = 'more'"):
                 client.translate_text("Ja!", source_lang="DE", target_lang="EN-GB", **{name: value})
-        taken: dict[str, Any] = {"preserve_formatting": True, "model_type": "latency_optimized"}
+        taken: dict[str, Any] = {"context": "x", "preserve_formatting": True, "model_type": "latency_optimized"}
         more = client.translate_text("Ja!", target_lang="EN-GB", formality="prefer_less", **taken)
         assert cast(deepl.TextResult, more).text == client.translate_text("Ja!", target_lang="EN-GB").text
     with contextlib.closing(deepl.DeepLClient("wrong", server_url=address, send_platform_info=False)) as stranger:
@@ -131,7 +132,7 @@ def test_clients_see_the_usual_codes_of_nllb() -> None:
     data = {"languages": ["deu_Latn", "zho_Hant"], "language_tags": "both", "source_language": "und"}
     app, served = FastAPI(), (data, data | {"languages": ["de", "zh-TW"]})
     known = [SimpleNamespace(languages=Languages(DataConfig.model_validate(each))) for each in served]
-    add_paths(app, {"nllb": cast(ServedModel, known[0])}, Access(), Metrics())
+    add_paths(app, {"nllb": cast(ServedModel, known[0])}, Glossaries(), Access(), Metrics())
     client = TestClient(app)
     assert [each["language"] for each in client.get("/v2/languages").json()] == ["DE", "ZH-HANT"]
     assert [(each["code"], each["targets"]) for each in client.get("/languages").json()] == [
@@ -139,7 +140,13 @@ def test_clients_see_the_usual_codes_of_nllb() -> None:
         ("zh-Hant", ["de"]),
     ]
     both = FastAPI()
-    add_paths(both, {str(number): cast(ServedModel, each) for number, each in enumerate(known)}, Access(), Metrics())
+    add_paths(
+        both,
+        {str(number): cast(ServedModel, each) for number, each in enumerate(known)},
+        Glossaries(),
+        Access(),
+        Metrics(),
+    )
     codes = [each["code"] for each in TestClient(both).get("/languages").json()]
     assert codes == ["de", "zh-Hant", "zh-TW"]  # each once, though two models spell one of them differently
 
@@ -167,8 +174,8 @@ def test_texts_keep_their_line_ends(client: TestClient) -> None:
         *(
             ("/v2/translate", {"text": "a", "target_lang": "EN", name: "7"}, f"{name} is not supported")
             for name in (
-                *("glossary_id", "glossary_ids", "style_id", "translation_memory_id", "translation_memory_threshold"),
-                *("custom_instructions", "context", "ignore_tags", "splitting_tags", "non_splitting_tags", "new_key"),
+                *("glossary_ids", "style_id", "translation_memory_id", "translation_memory_threshold"),
+                *("custom_instructions", "splitting_tags", "non_splitting_tags", "new_key"),
             )
         ),
     ],
@@ -192,6 +199,14 @@ def test_a_form_of_several_parts_is_read_as_any_other(client: TestClient) -> Non
         assert client.post("/translate", files=parts).json() == expected
     texts = [("text", (None, "grün")), ("text", (None, "Hund")), ("target_lang", (None, "EN"))]
     assert len(client.post("/v2/translate", files=texts).json()["translations"]) == 2
+
+
+def test_omegats_plugin_sends_a_query(client: TestClient) -> None:
+    fields = {"q": "grün & <b>Hund</b>?\nHaus", "source": "de", "target": "en"}
+    expected = client.post("/translate", json=fields).json()
+    assert client.get("/translate", params=fields).json() == expected
+    assert client.get("/translate", params={"target": "en"}).status_code == 422
+    assert client.get("/translate").status_code == 405
 
 
 @pytest.mark.parametrize("how", ["data", "files"])

@@ -1,5 +1,6 @@
 """The page at /, in a real browser and with a real server process: by mouse, by keyboard, and with hostile text."""
 
+import itertools
 import json
 import re
 import shlex
@@ -467,14 +468,48 @@ def test_a_document_keeps_its_markup(page: Page, address: str) -> None:
     assert page.locator("#file-facts").inner_text() == "1 sentence"
 
 
+def test_a_glossary_is_sent_for_its_languages(page: Page, address: str, tmp_path: Path) -> None:
+    terms = {"Hund": "green, dog", "Straße": "the street"}
+    choose = page.locator("#glossary input")
+    for name, content in (
+        ("a.csv", '\ufeffHund,"green, dog"\r\n\r\nStraße,the street,de,en\r\n'),
+        ("a.tsv", "# animals\nHund\tgreen, dog\nStraße\tthe street"),
+        ("a.txt", '"Hund";"green, dog"\nStraße;the street\n'),
+    ):
+        choose.set_input_files({"name": name, "mimeType": "text/plain", "buffer": content.encode()})
+        expect(page.locator("#glossary span")).to_have_text(f"{name} · 2 terms")
+        write(page, DOG)
+        expected = translate(address, DOG, n_best=4, terminology=terms)["text"]
+        expect(output(page)).to_have_text(expected)
+        assert "green, dog" in expected and expected != translate(address, DOG)["text"]
+    page.locator("#swap").click()
+    settle(page)
+    assert page.locator("#model-facts").inner_text().endswith("the glossary is for other languages")
+    page.locator("#drop-glossary").click()
+    page.locator("#swap").click()
+    write(page, DOG)
+    expect(output(page)).to_have_text(translate(address, DOG)["text"])
+    for content, problem in (
+        (b"Hund\tdog\nHaus", "Line 2"),
+        (b"a\tb\na\tc", "“a”"),
+        (b"\n", "no terms"),
+        (b"\xff", "UTF-8"),
+    ):
+        choose.set_input_files({"name": "wrong.tsv", "mimeType": "text/plain", "buffer": content})
+        expect(page.locator("#trouble")).to_contain_text(problem)
+    assert page.locator("#drop-glossary").is_hidden()
+
+
 def test_a_document_says_what_to_look_at(page: Page) -> None:
     def give(answer: Any) -> None:
         page.route("**/translate/document", lambda route: answer(route), times=1)
         give_file(page, b"<p>x</p>", "page.html")
 
     answer = {"text": "<p>x", "sentences": 3, "problems": ["line 2: '</p>' is lost"], "conditions": {"truncated": 2}}
+    answer["entries"] = {"filled": 1200, "fuzzy": 1}
     give(lambda route: route.fulfill(json=answer))
     expect(page.locator("#file-conditions li")).to_contain_text(["In 2 sentences.", "line 2: '</p>' is lost"])
+    expect(page.locator("#file-facts")).to_have_text("3 sentences, 1,200 filled, 1 fuzzy")
     page.locator("#other-file").click()
     give(lambda route: route.fulfill(status=422, json={"error": "too long"}))
     expect(page.locator("#trouble")).to_have_text("too long")
@@ -556,6 +591,9 @@ def scenes(page: Page) -> Iterator[str]:
     yield "broken off"
     page.unroute("**/translate/stream")  # after ARTISTS has cancelled DOG: a request without a route goes on
     write(page, f"{DOG} {ARTISTS}")
+    terms = {"name": "terms.tsv", "mimeType": "text/plain", "buffer": b"Hund\tdog"}
+    page.locator("#glossary input").set_input_files(terms)
+    settle(page)
     yield "text"
     page.locator(".sentence").nth(1).click()
     page.locator(".alternatives").wait_for()
@@ -599,18 +637,29 @@ def test_the_examples_of_the_api_run_and_answer_as_shown(page: Page) -> None:
     page.get_by_role("link", name="API").click()
     page.locator("section").last.wait_for()
     blocks = page.locator("pre").all_text_contents()
-    for command, answer in zip(blocks[::2], blocks[1::2], strict=True):
+    made: dict[str, str] = {}  # ids of earlier answers take the place of those in examples
+    for command, answer in itertools.pairwise([*blocks, ""]):
+        if not command.startswith("curl"):
+            continue
+        for name, value in made.items():
+            command = command.replace(f"{{{name}}}", value).replace(EXAMPLES.get(name, "{}"), value)
         sent = [*shlex.split(command), "--silent", "--fail", "--header", f"Authorization: Bearer {TOKEN}"]
         found = subprocess.run(sent, check=True, capture_output=True, text=True).stdout
-        if answer[0] in "[{":
+        if answer[:1] in ("[", "{"):
             assert shape(json.loads(found)) == shape(json.loads(answer)), command
-        else:
+            given = json.loads(found)
+            made |= {name: given[name] for name in ("glossary_id", *EXAMPLES, "document_id") if name in given}
+        elif not answer.startswith("curl"):
             assert answer.split()[0] in found
+    assert made.keys() == {"glossary_id", "document_id", "document_key"}
+
+
+EXAMPLES = {"document_key": "8f20"}
 
 
 def shape(answer: Any) -> Any:
     """The keys of an answer, and of the first object of a list in it."""
     if isinstance(answer, list):
         return shape(answer[0]) if answer and isinstance(answer[0], dict) else list
-    free = ("settings", "scores", "conditions")  # their keys depend on the run and the text
+    free = ("settings", "scores", "conditions", "documents")  # their keys depend on the run and the text
     return {key: key in free or shape(value) for key, value in answer.items()} if isinstance(answer, dict) else None

@@ -4,6 +4,7 @@ import contextlib
 import logging
 import re
 import socket
+from pathlib import Path
 from typing import Annotated, Any
 
 from typer import Argument, Option
@@ -30,6 +31,12 @@ def serve(
         list[str] | None,
         Option(metavar="URL", help="A site whose pages may send requests, such as https://example.org."),
     ] = None,
+    glossaries: Annotated[
+        Path | None,
+        Option(
+            metavar="FILE", help="Keep the glossaries of DeepL's clients in this file; else until the server stops."
+        ),
+    ] = None,
     checkpoint: CheckpointOption = "best",
     *,
     options: dict[str, Any],
@@ -54,19 +61,20 @@ def serve(
         from translate.server.app import create_app
         from translate.server.connections import DrainingServer
         from translate.server.gate import Access, Metrics
+        from translate.server.glossaries import Glossaries
         from translate.server.models import load_models
         from translate.server.schema import Limits
     except ModuleNotFoundError as error:
         raise InputError(f"{error.name} cannot be imported: {install_hint('serve')}") from error
 
-    metrics, limits = Metrics(), Limits()
+    metrics, limits, stored = Metrics(), Limits(), Glossaries(glossaries)
     with _listen(host, port) as listener, contextlib.ExitStack() as threads:
         with show_progress(f"Loading {', '.join(map(str, runs))}"):
             models = load_models(runs, limits, metrics, checkpoint=checkpoint, options=options)
         for model in models.values():
             threads.callback(model.queue.close)
             logger.info(f"{model.name}: {model.languages}, searched by {model.engine}")
-        app = create_app(models, limits, Access(token, is_loopback, origins), metrics)
+        app = create_app(models, limits, Access(token, is_loopback, origins), metrics, stored)
         address = f"[{host}]" if ":" in host else host
         logger.info(f"Listening on http://{address}:{listener.getsockname()[1]}. Press Ctrl-C to stop.")
         server = DrainingServer(app, seconds=limits.seconds)

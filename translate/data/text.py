@@ -76,6 +76,15 @@ def read_document(file: Path | None) -> str:
         content, name = open_standard_input().read(), "standard input"
     else:
         content, name = read_input(file, at_most=2**31, may_be_pipe=True), str(file)
+    return decode_document(content, name)
+
+
+def decode_document(content: bytes, name: str) -> str:
+    """The text of a document.
+
+    Raises:
+        InputError: It is not UTF-8; the message gives the line.
+    """
     for _ in iterate_lines(io.BytesIO(content), name):  # reports bytes that are not UTF-8
         pass
     return content.decode("utf-8")

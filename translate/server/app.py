@@ -1,9 +1,8 @@
 """The HTTP application: its paths, with their requests and answers."""
 
 import json
-import reprlib
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from http import HTTPStatus
 from importlib.resources import files
 from typing import Annotated, Any
@@ -23,19 +22,27 @@ from translate._version import __version__
 from translate.atomic import text_bytes
 from translate.decoding.output.flags import FLAGS
 from translate.decoding.sentences import DATA
+from translate.documents.document import FORMATS
 from translate.errors import InputError, RunError
-from translate.server import compatibility, schema
+from translate.server import compatibility, glossaries, schema, uploads
 from translate.server.batching import Job
-from translate.server.gate import FOREIGN, NO_TOKEN, Access, AccessMiddleware, Metrics, error_response
+from translate.server.gate import FOREIGN, NO_TOKEN, Access, AccessMiddleware, Metrics, error_response, explain
+from translate.server.glossaries import Glossaries
 from translate.server.models import ServedModel, find_model
 
 _PAGE = files("translate.server") / "page"
 _EVENT = 'event: partial\ndata: {"index": 0, "text": "A dog"}'
-_UNIONS = ("ours", "libretranslate", "str", "list[str]")  # Pydantic's names of alternatives, in the place of an error
 
 
-def create_app(models: Mapping[str, ServedModel], limits: schema.Limits, access: Access, metrics: Metrics) -> FastAPI:
-    """Create the application that serves these models."""
+def create_app(
+    models: Mapping[str, ServedModel],
+    limits: schema.Limits,
+    access: Access,
+    metrics: Metrics,
+    stored: Glossaries | None = None,
+) -> FastAPI:
+    """Create the application that serves these models, with the stored glossaries."""
+    stored = stored or Glossaries()
     app = FastAPI(
         title="translate",
         version=__version__,
@@ -51,12 +58,12 @@ def create_app(models: Mapping[str, ServedModel], limits: schema.Limits, access:
         app.add_middleware(
             CORSMiddleware,
             allow_origins=access.cors_origins,
-            allow_methods=["GET", "POST"],
+            allow_methods=["GET", "POST", "DELETE"],
             allow_headers=["Authorization", "Content-Type"],
         )
 
     async def answer_error(request: Request, error: Exception) -> JSONResponse:
-        status, message = _explain(error)
+        status, message = explain(error)
         is_foreign = getattr(request.state, "is_libretranslate", False) or request.url.path.startswith(FOREIGN)
         status = 400 if status == 422 and is_foreign else status  # as LibreTranslate and DeepL do
         if status == 404 and message == HTTPStatus.NOT_FOUND.phrase:
@@ -67,42 +74,11 @@ def create_app(models: Mapping[str, ServedModel], limits: schema.Limits, access:
     for kind in (HTTPError, RequestValidationError, InputError, RunError, TimeoutError, Exception):
         app.add_exception_handler(kind, answer_error)
     _add_paths(app, models, limits, access, metrics)
-    compatibility.add_paths(app, models, access, metrics)
+    compatibility.add_paths(app, models, stored, access, metrics)
+    glossaries.add_paths(app, stored, [each for model in models.values() for each in model.languages.directions])
+    uploads.add_paths(app, models, stored)
     app.mount("/page", StaticFiles(directory=str(_PAGE)))
     return app
-
-
-def _explain(error: Exception) -> tuple[int, str]:
-    """The status of an error, and its message for the client."""
-    match error:
-        case HTTPError() if isinstance(error.__cause__, UnicodeDecodeError):
-            return 400, f"the body is not UTF-8 text: {error.__cause__}"
-        case HTTPError():
-            return error.status_code, error.detail
-        case RequestValidationError():
-            return _explain_invalid(error.errors())
-        case InputError():
-            return 422, str(error)
-        case RunError():
-            return 500, str(error)
-        case TimeoutError():
-            return 504, "the answer took too long; send smaller requests"
-        case _:
-            return 500, "the server failed; see its log"
-
-
-def _explain_invalid(errors: Sequence[Any]) -> tuple[int, str]:
-    """400 and why the body cannot be read; or 422 (400 for LibreTranslate) and the wrong keys with their values."""
-    wrong: dict[str, None] = {}
-    for error in errors:
-        key = ".".join(str(part) for part in error["loc"][1:] if part not in _UNIONS)
-        if error["type"] == "json_invalid":
-            return 400, f"the body is not JSON: {error['ctx']['error']} at character {key}"
-        if not key:
-            return 400, "the body is not a JSON object; send one with the header Content-Type: application/json"
-        value = "" if error["type"] == "missing" else f" = {reprlib.repr(error['input'])}"
-        wrong[f"{key}{value}: {error['msg']}"] = None
-    return 400 if "libretranslate" in errors[0]["loc"] else 422, "; ".join(wrong)
 
 
 def _add_paths(
@@ -133,7 +109,7 @@ def _add_paths(
             return await compatibility.libretranslate(models, request, question)
         if not request.state.is_allowed:
             raise HTTPException(401, NO_TOKEN, {"WWW-Authenticate": "Bearer"})
-        model, job = _translation_job(models, question)
+        model, job = await _translation_job(models, question)
         return schema.TranslateAnswer(model=model.name, translations=await model.answer(request, job))
 
     @app.post("/translate/stream", responses=schema.example(_EVENT, "text/event-stream"))
@@ -143,7 +119,7 @@ def _add_paths(
         `partial` has an `index` and the `text` so far, for a request with one text; `translation` has an `index` and
         the fields of a translation of `/translate`, as soon as it is found; `done` or `error` comes last.
         """
-        model, job = _translation_job(models, question, is_stream=True)
+        model, job = await _translation_job(models, question, is_stream=True)
         model.queue.submit(job)  # before the response starts, so that an error can still set the status
         headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}  # proxies must not buffer events
         cancel = BackgroundTask(model.queue.cancel, job)  # if the client disconnects before the first event
@@ -155,12 +131,12 @@ def _add_paths(
     async def document(request: Request, question: schema.DocumentRequest) -> schema.DocumentAnswer:
         """Translate the text of a document and copy everything else."""
         model = find_model(models, question.model)
-        how = (question.format, question.options, model.choose(question.to, question.from_))
-        (found,) = await model.translate_documents(request, [question.text], *how)
+        direction, terms = model.choose(question.to, question.from_), await model.terminology(question.terminology)
+        how = (question.format, question.options, direction, terms)
+        (found,) = await model.translate_documents(request, [question.text], *how, again=question.again)
         conditions = {name: count for name, count in found.conditions.items() if name != "lines"}
-        return schema.DocumentAnswer(
-            model=model.name, text=found.text, problems=found.problems, conditions=conditions, **found.counts
-        )
+        answer = {"model": model.name, **found._asdict(), **found.counts, "conditions": conditions}
+        return schema.DocumentAnswer(**answer)
 
     @app.post("/score")
     async def score(request: Request, question: schema.ScoreRequest) -> schema.ScoreAnswer:
@@ -192,17 +168,19 @@ def _add_paths(
         """The models, the first of which is the default, the limits of requests, and the conditions of translations."""
         conditions = {flag: words.warning for flag, words in FLAGS.items()}
         served = [model.describe() for model in models.values()]
-        return schema.ModelsAnswer(models=served, limits=limits, conditions=conditions)
+        documents = {extension: name for name, known in FORMATS.items() for extension in known.extensions}
+        return schema.ModelsAnswer(models=served, limits=limits, conditions=conditions, documents=documents)
 
 
-def _translation_job(
+async def _translation_job(
     models: Mapping[str, ServedModel], question: schema.TranslateRequest, *, is_stream: bool = False
 ) -> tuple[ServedModel, Job]:
     """The model of a request, and its job; a stream of one text shows partial translations."""
     model = find_model(models, question.model)
     texts = [question.text] if isinstance(question.text, str) else question.text
     options = question.options | ({} if question.n_best is None else {"n_best": question.n_best})
-    shows: dict[str, bool] = {"align": question.alignment, "shows_partial": is_stream and len(texts) == 1}
+    shows: dict[str, Any] = {"align": question.alignment, "shows_partial": is_stream and len(texts) == 1}
+    shows["terminology"] = await model.terminology(question.terminology)
     return model, model.translation_job(texts, options, model.choose(question.to, question.from_), **shows)
 
 
@@ -215,7 +193,7 @@ async def _events(model: ServedModel, job: Job) -> AsyncIterator[bytes]:
             else:
                 yield _event("translation", {"index": found.number, **found.value.model_dump()})
     except Exception as error:  # the status has been sent
-        yield _event("error", {"error": _explain(error)[1]})
+        yield _event("error", {"error": explain(error)[1]})
     else:
         yield _event("done", {"model": model.name, "seconds": round(time.perf_counter() - started, 3)})
 

@@ -11,26 +11,31 @@ from typing import Annotated, Any, Literal
 from urllib.parse import parse_qsl
 
 from fastapi import FastAPI, HTTPException, Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from translate.config.data import Direction, LanguageCode
 from translate.config.languages import UNKNOWN
+from translate.decoding.constraints.terminology import Terminology
 from translate.errors import InputError, RunError
 from translate.language_codes import find_language, language_name, standard_code
 from translate.server import schema
 from translate.server.gate import NO_TOKEN, Access, Metrics
+from translate.server.glossaries import Glossaries
 from translate.server.models import ServedModel
 
 _ANY = ("", "auto")  # in place of a source language, in any case
 _DETECTED_CHARACTERS = 10_000  # more do not help
 _MOST_TARGETS = 100  # the table of 200 languages would have 450 kB
-# DeepL's keys that show more, name a version of its models, or ask not to correct a text's form, which we never do.
-_WITHOUT_EFFECT = {"auth_key", "enable_beta_languages", "model_type", "outline_detection", "preserve_formatting"}
-_WITHOUT_EFFECT |= {"show_billed_characters", "tag_handling_version"}
-_PATHS, _TEXTS = ("/translate", "/detect", "/v2/translate"), {"q", "text"}  # that take forms, and fields with the text
+# DeepL's keys that show more, name a version of its models, may improve a translation, or ask not to correct a text's
+# form, which we never do.
+_IGNORED = {"auth_key", "context", "enable_beta_languages", "model_type", "outline_detection", "preserve_formatting"}
+_IGNORED |= {"show_billed_characters", "tag_handling_version"}
+_PATHS = ("/translate", "/detect", "/v2/")  # that take forms, or beginnings of these paths
 _FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
+_COPIED = ' translate="no" ignored=""'  # marks the elements of `ignore_tags` for the reader of HTML
+_CHARSETS = {"file": "latin-1"}  # keeps its bytes, which are read later
 _FIELDS = 2_000  # of a form in parts, which takes long to read: more than the texts of a request
 
 
@@ -57,31 +62,59 @@ class DetectRequest(BaseModel):
     api_key: str | None = None
 
 
-class DeepLRequest(BaseModel):
-    """The supported part of DeepL's request; other keys are refused, except those of `_WITHOUT_EFFECT`."""
+class DeepLQuestion(BaseModel):
+    """What DeepL's requests for translations have in common; other keys are refused, except those of `_IGNORED`."""
 
-    model_config = ConfigDict(strict=True, extra="allow")
+    model_config = ConfigDict(strict=True, extra="allow", use_attribute_docstrings=True)
 
-    text: Annotated[list[str], Field(examples=[["Ein Hund läuft."]])]
     target_lang: Annotated[LanguageCode, Field(min_length=2, examples=["EN-US"])]
     source_lang: Annotated[LanguageCode | Literal[""] | None, Field(examples=["DE"])] = None
-    tag_handling: Literal["html", "xml", ""] | None = None
     formality: Literal["default", "prefer_more", "prefer_less", ""] | None = None  # no preference can be met
+    glossary_id: str | None = None
+
+    async def resolve(
+        self, models: Mapping[str, ServedModel], glossaries: Glossaries, texts: Sequence[str]
+    ) -> tuple[ServedModel, Direction, Terminology | None]:
+        """The model for these texts, its direction, and the terms of the glossary.
+
+        Raises:
+            InputError, HTTPException: A key is not supported; or see `choose_model` and `Glossaries.terms`.
+        """
+        for name, value in (self.model_extra or {}).items():
+            if name not in _IGNORED and value not in (None, "", [], {}):
+                raise InputError(f"{name} is not supported; remove it")
+        names = ("`target_lang`", "`source_lang`")
+        model, direction, _ = await choose_model(models, self.source_lang or "", self.target_lang, texts, names=names)
+        return model, direction, await model.terminology(glossaries.terms(self.glossary_id, direction))
+
+
+class DeepLRequest(DeepLQuestion):
+    """The supported part of DeepL's request for texts."""
+
+    text: Annotated[list[str], Field(examples=[["Ein Hund läuft."]])]
+    tag_handling: Literal["html", "xml", ""] | None = None
+    ignore_tags: Annotated[list[str], BeforeValidator(lambda names: [names] if isinstance(names, str) else names)] = []
+    """Names of elements that are copied."""
     split_sentences: Literal["0", "1", "nonewlines", "false", "true", "", 0, 1, False, True] | None = None
     """0: a text is translated as a whole; 1: sentence by sentence, and line by line; nonewlines: sentences may go on in
     the next line. By default, lines are translated one by one, with the model's setting."""
 
 
 class FormsAsJson:
-    """Middleware that turns the forms of these clients into JSON, which the application reads."""
+    """Middleware that turns the forms of these clients into JSON, which the application reads.
+
+    OmegaT's plugin for LibreTranslate sends the form as a query.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, with the fields of a form as a JSON object."""
-        takes_forms = scope["type"] == "http" and scope["path"] in _PATHS
-        if not (takes_forms and Headers(scope=scope).get("content-type", "").lower().startswith(_FORMS)):
+        takes_forms = scope["type"] == "http" and scope["path"].startswith(_PATHS)
+        is_query = takes_forms and scope["path"] == "/translate" and scope["method"] == "GET" and scope["query_string"]
+        is_form = takes_forms and Headers(scope=scope).get("content-type", "").lower().startswith(_FORMS)
+        if not (is_query or (is_form and scope["method"] == "POST")):
             await self.app(scope, receive, send)
             return
         forms = [Request(dict(scope), receive)]
@@ -90,9 +123,10 @@ class FormsAsJson:
             if not forms:
                 return await receive()
             values = await _read_form(forms.pop())
-            is_form = not _TEXTS.isdisjoint(values)  # not JSON under curl's default header
+            is_form = not any(name.startswith(("{", "[")) for name in values)  # not JSON under curl's default header
             return {"type": "http.request", "body": json.dumps(values if is_form else []).encode(), "more_body": False}
 
+        scope["method"] = "POST"
         headers = MutableHeaders(scope=scope)
         headers["content-type"] = "application/json"
         del headers["content-length"]
@@ -106,18 +140,22 @@ async def _read_form(request: Request) -> dict[str, str | list[str]]:
         HTTPException: The body is too large, late or malformed.
         UnicodeDecodeError: The form is not UTF-8.
     """
-    body = (await request.body()).decode()
-    if request.headers["content-type"].lower().startswith(_FORMS[0]):
-        fields = parse_qsl(body, keep_blank_values=True, errors="strict")
+    body = await request.body()
+    if not request.url.path.startswith("/v2/document"):  # whose files are read later
+        body.decode()
+    if request.method == "GET" or request.headers["content-type"].lower().startswith(_FORMS[0]):
+        fields = parse_qsl(body.decode() or request.url.query, keep_blank_values=True, errors="strict")
     else:
         async with request.form(max_files=_FIELDS, max_fields=_FIELDS, max_part_size=sys.maxsize) as form:
-            fields = [
-                (name, value if isinstance(value, str) else (await value.read()).decode())
-                for name, value in form.multi_items()
-            ]
+            fields = []
+            for name, value in form.multi_items():
+                content = value if isinstance(value, str) else (await value.read()).decode(_CHARSETS.get(name, "utf-8"))
+                if name == "file" and not isinstance(value, str) and "filename" not in form:
+                    fields.append(("filename", value.filename or ""))
+                fields.append((name, content))
     values: dict[str, list[str]] = {}
     for name, value in fields:
-        values.setdefault(name, []).append(value.replace("\r\n", "\n"))
+        values.setdefault(name, []).append(value if name == "file" else value.replace("\r\n", "\n"))
     return {name: given if name == "text" or len(given) > 1 else given[0] for name, given in values.items()}
 
 
@@ -191,7 +229,9 @@ def check_key(request: Request, access: Access, api_key: str | None) -> None:
         raise HTTPException(403, NO_TOKEN)
 
 
-def add_paths(app: FastAPI, models: Mapping[str, ServedModel], access: Access, metrics: Metrics) -> None:
+def add_paths(
+    app: FastAPI, models: Mapping[str, ServedModel], glossaries: Glossaries, access: Access, metrics: Metrics
+) -> None:
     """Add the paths of both services, except for `/translate`, which LibreTranslate shares with us."""
 
     @app.get("/languages", responses=schema.example([{"code": "de", "name": "German", "targets": ["en"]}]))
@@ -221,20 +261,18 @@ def add_paths(app: FastAPI, models: Mapping[str, ServedModel], access: Access, m
     @app.post("/v2/translate", responses=schema.example({"translations": [text]}))
     async def deepl(request: Request, question: DeepLRequest) -> dict[str, Any]:
         """Translate texts line by line, or as HTML, with DeepL's requests and answers."""
-        for name, value in (question.model_extra or {}).items():
-            if name not in _WITHOUT_EFFECT and value not in (None, "", [], {}):
-                raise InputError(f"{name} is not supported; remove it")
-        names = ("`target_lang`", "`source_lang`")
-        languages = question.source_lang or "", question.target_lang
-        model, direction, _ = await choose_model(models, *languages, question.text, names=names)
+        model, direction, terminology = await question.resolve(models, glossaries, question.text)
         switch, is_html = str(question.split_sentences).lower() or "none", bool(question.tag_handling)
         options = {} if switch == "none" else {"split_sentences": "never" if switch in ("0", "false") else "always"}
         how: dict[str, Any] = {"is_html": is_html, "by_line": switch in ("1", "true", "none"), "options": options}
-        found = await _translate_texts(request, model, direction, question.text, **how)
+        names = map(re.escape, re.findall(r"[^\s,]+", ",".join(question.ignore_tags)))
+        copied = rf"<({'|'.join(names) or '(?!)'})(?=[\s/>])"
+        given = [re.sub(copied, rf"<\1{_COPIED}", text) if is_html else text for text in question.text]
+        found = await _translate_texts(request, model, direction, given, **how, terminology=terminology)
         source = "" if direction.source == UNKNOWN else standard_code(direction.source).upper()
         return {
             "translations": [
-                {"detected_source_language": source, "text": text, "billed_characters": len(given)}
+                {"detected_source_language": source, "text": text.replace(_COPIED, ""), "billed_characters": len(given)}
                 for given, (text,) in zip(question.text, found, strict=True)
             ]
         }
@@ -293,6 +331,7 @@ async def _translate_texts(
     is_html: bool,
     options: Mapping[str, Any],
     by_line: bool = True,
+    terminology: Terminology | None = None,
 ) -> list[list[str]]:
     """Translate texts line by line, or as HTML; returns the best translation of each, then its other ones.
 
@@ -300,11 +339,12 @@ async def _translate_texts(
         by_line: Otherwise line ends within a text are spaces, and those around it are kept.
     """
     if is_html:
-        documents = await model.translate_documents(request, texts, "html", options, direction)
+        documents = await model.translate_documents(request, texts, "html", options, direction, terminology=terminology)
         return [[document.text] for document in documents]
     ends = r"(\r?\n)" if by_line else r"(\A(?:\r?\n)+|(?:\r?\n)+\Z)"
     divided = [re.split(ends, text) for text in texts]  # lines alternate with their ends
-    job = model.translation_job([line for parts in divided for line in parts[::2]], options, direction)
+    lines = [line for parts in divided for line in parts[::2]]
+    job = model.translation_job(lines, options, direction, terminology=terminology)
     answers = await model.answer(request, job)
     found = ([answer.text, *(other.text for other in answer.alternatives)] for answer in answers)
     ranked = [[[part] if place % 2 else next(found) for place, part in enumerate(parts)] for parts in divided]

@@ -7,23 +7,31 @@ import asyncio
 import functools
 import hmac
 import re
+import reprlib
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fastapi import HTTPException
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException as HTTPError
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from translate.decoding import Translation
+from translate.errors import InputError, RunError
 
 _OPEN = ("/", "/docs", "/healthz", "/openapi.json", "/languages")  # need no token, and neither does /page/
-_KEY_IN_BODY = ("/translate", "/detect")  # of LibreTranslate's clients
-FOREIGN = ("/detect", "/v2/")  # beginnings of the paths of other services; they answer invalid requests with 400
+FOREIGN = (
+    "/detect",
+    "/translate_file",
+    "/v2/",
+)  # beginnings of the paths of other services; they answer invalid requests with 400
 _ALWAYS = ("/healthz", "/metrics")  # also answered while the server stops
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+_UNIONS = ("ours", "libretranslate", "str", "list[str]")  # Pydantic's names of alternatives, in the place of an error
 BODY_SECONDS = 30.0  # the deadline of a body
 NO_TOKEN = "Bearer token missing or wrong: send the header Authorization: Bearer TOKEN"
 _HEADERS = {
@@ -143,7 +151,8 @@ class AccessMiddleware:
         scheme, _, given = headers.get("authorization", "").partition(" ")
         is_allowed = self.access.allows(given if scheme.lower() in ("bearer", "deepl-auth-key") else None)
         scope.setdefault("state", {})["is_allowed"] = is_allowed
-        is_open = path in (*_OPEN, *_KEY_IN_BODY) or path.startswith("/page/")
+        # LibreTranslate's clients have the token in the body.
+        is_open = path in (*_OPEN, "/translate", "/detect") or path.startswith("/page/")
         if is_allowed or is_open:
             return None
         is_deepl = path.startswith("/v2/")  # its clients expect 403
@@ -155,3 +164,36 @@ def error_response(path: str, status: int, message: str, headers: Mapping[str, s
     message = message.encode(errors="backslashreplace").decode()  # it may quote a surrogate of the request
     body = {"error": message} | ({"message": message} if path.startswith("/v2/") else {})
     return JSONResponse(body, status, headers)
+
+
+def explain(error: Exception) -> tuple[int, str]:
+    """The status of an error, and its message for the client."""
+    match error:
+        case HTTPError() if isinstance(error.__cause__, UnicodeDecodeError):
+            return 400, f"the body is not UTF-8 text: {error.__cause__}"
+        case HTTPError():
+            return error.status_code, error.detail
+        case RequestValidationError():
+            return _explain_invalid(error.errors())
+        case InputError():
+            return 422, str(error)
+        case RunError():
+            return 500, str(error)
+        case TimeoutError():
+            return 504, "the answer took too long; send smaller requests"
+        case _:
+            return 500, "the server failed; see its log"
+
+
+def _explain_invalid(errors: Sequence[Any]) -> tuple[int, str]:
+    """400 and why the body cannot be read; or 422 (400 for LibreTranslate) and the wrong keys with their values."""
+    wrong: dict[str, None] = {}
+    for error in errors:
+        key = ".".join(str(part) for part in error["loc"][1:] if part not in _UNIONS)
+        if error["type"] == "json_invalid":
+            return 400, f"the body is not JSON: {error['ctx']['error']} at character {key}"
+        if not key:
+            return 400, "the body is not a JSON object; send one with the header Content-Type: application/json"
+        value = "" if error["type"] == "missing" else f" = {reprlib.repr(error['input'])}"
+        wrong[f"{key}{value}: {error['msg']}"] = None
+    return 400 if "libretranslate" in errors[0]["loc"] else 422, "; ".join(wrong)

@@ -15,6 +15,7 @@ from fastapi import Request as HttpRequest
 
 from translate.config.data import Direction
 from translate.decoding import Request, Translation, Translator
+from translate.decoding.constraints.terminology import Terminology, encode_terms
 from translate.decoding.loading import LoadedTranslator, load_translator
 from translate.decoding.output.formats import CorpusScore, score_records
 from translate.documents.document import DocumentFormat, DocumentTranslation, translate_documents, word_weights
@@ -60,6 +61,7 @@ class ServedModel:
         metrics.waiting.labels(name).set_function(lambda: self.queue.waiting_characters)
         self.document_threads = ThreadPoolExecutor(_DOCUMENTS, thread_name_prefix="documents")
         self._translator_for = functools.lru_cache(maxsize=64)(self._build_translator)
+        self._read_terms = functools.lru_cache(maxsize=16)(self._build_terminology)
         self._lacks = functools.lru_cache(maxsize=10_000)(translator.tokenizers.source.lacks)
 
     def describe(self) -> schema.ModelAnswer:
@@ -95,17 +97,19 @@ class ServedModel:
         align: bool = False,
         shows_partial: bool = False,
         is_raw: bool = False,
+        terminology: Terminology | None = None,
     ) -> Job:
         """A job that translates texts; its results are `TranslationAnswer`s, and partial texts.
 
         Args:
-            is_raw: The results are `Translation`s instead.
+            is_raw: The texts are those of documents, whose number is not limited, and the results are `Translation`s.
 
         Raises:
             InputError: A setting is unknown, invalid, reserved for the server, or over its limit; or a text is.
         """
-        self._check_texts(texts)
+        self._check_texts(texts, at_most=None if is_raw else self.limits.texts)
         key, translator = self._with_options(options)
+        to, from_ = (direction.target, direction.source) if direction else (None, None)
 
         def finish(translation: Translation) -> schema.TranslationAnswer | Translation:
             self.metrics.observe_translation(self.name, translation)
@@ -126,7 +130,7 @@ class ServedModel:
             key=None if is_alone else key,
             finish=finish,
             shows_partial=shows_partial and translator.config.search == "beam",
-            request=functools.partial(Request, to=direction.target, from_=direction.source) if direction else str,
+            request=functools.partial(Request, to=to, from_=from_, terminology=terminology),
         )
 
     def alignment_job(self, translations: Sequence[Translation], options: Mapping[str, Any]) -> Job:
@@ -143,7 +147,7 @@ class ServedModel:
         """
         if len(request.source) != len(request.target):
             raise InputError(f"{len(request.source)} texts in source, but {len(request.target)} in target")
-        self._check_texts([*request.source, *request.target])
+        self._check_texts([*request.source, *request.target], at_most=self.limits.texts)
         pairs = list(zip(request.source, request.target, strict=True))
         texts, translator = [*request.source, *request.target], self._toward(request)
         return Job(texts, call=lambda check: list(score_records(translator, pairs, CorpusScore(), on_finished=check)))
@@ -155,7 +159,7 @@ class ServedModel:
             InputError: A text is empty or too long.
         """
         translator, source, target = self._toward(request), request.source, request.target
-        self._check_texts([source, target])
+        self._check_texts([source, target], at_most=2)
         pair = read_sentence(translator, source, target=target)
         source_tag, target_tag = translator.tag_ids()
         longest = max(len(pair.source.pieces), len(pair.target_output.pieces))
@@ -176,10 +180,27 @@ class ServedModel:
 
         return Job([source, target], call=look)
 
-    async def answer(self, request: HttpRequest, job: Job, deadline: float | None = None) -> list[Any]:
+    async def terminology(self, terms: Mapping[str, str]) -> Terminology | None:
+        """Terms of requests, after checking that the vocabulary can spell their translations; None: there are none.
+
+        Raises:
+            InputError: It cannot, or a term is empty.
+        """
+        return await asyncio.to_thread(self._read_terms, tuple(terms.items())) if terms else None
+
+    def _build_terminology(self, terms: tuple[tuple[str, str], ...]) -> Terminology:
+        try:
+            terminology = Terminology(dict(terms))
+        except ValueError as error:
+            raise InputError(f"terminology: {error}") from error
+        encode_terms(self.translator.tokenizers.target, terminology)
+        return terminology
+
+    async def answer(self, request: HttpRequest | None, job: Job, deadline: float | None = None) -> list[Any]:
         """Queue a job and wait for its results, in order; it is cancelled when the client disconnects.
 
         Args:
+            request: Has the client's connection; None: it need not wait.
             deadline: Time of the event loop's clock; None: the seconds of the limits from now.
 
         Raises:
@@ -187,13 +208,13 @@ class ServedModel:
             TimeoutError: The answer took too long.
         """
 
-        async def watch() -> None:
+        async def watch(request: HttpRequest) -> None:
             while (await request.receive())["type"] != "http.disconnect":
                 pass
             job.deliver(HTTPException(499, "the client has disconnected"))
 
         self.queue.submit(job)
-        watching = asyncio.create_task(watch())
+        watching = asyncio.create_task(watch(request) if request else asyncio.sleep(0))
         try:
             results = job.results(deadline or job.loop.time() + self.limits.seconds)
             found = {result.number: result.value async for result in results}
@@ -204,11 +225,14 @@ class ServedModel:
 
     async def translate_documents(
         self,
-        request: HttpRequest,
+        request: HttpRequest | None,
         texts: Sequence[str],
         document_format: DocumentFormat,
         options: Mapping[str, Any],
         direction: Direction | None = None,
+        terminology: Terminology | None = None,
+        *,
+        again: bool = False,
     ) -> list[DocumentTranslation]:
         """Translate documents in a thread, so that other requests do not wait while documents are parsed.
 
@@ -217,9 +241,10 @@ class ServedModel:
             HTTPException: The queue is full, or the client has disconnected.
             TimeoutError: The answer took too long.
         """
-        self._check_texts(texts, max_characters=self.limits.body_bytes)
+        self._check_texts(texts, at_most=self.limits.texts, max_characters=self.limits.body_bytes)
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self.limits.seconds
+        deadline = loop.time() + self.limits.document_seconds
+        how: dict[str, Any] = {"is_raw": True, "terminology": terminology}
 
         def ask(make_job: Callable[[], Job]) -> list[Any]:
             async def answer() -> list[Any]:  # jobs belong to the event loop
@@ -234,10 +259,11 @@ class ServedModel:
             return translate_documents(
                 texts,
                 document_format,
-                lambda sentences: ask(lambda: self.translation_job(sentences, whole, direction, is_raw=True)),
+                lambda sentences: ask(lambda: self.translation_job(sentences, whole, direction, **how)),
                 lambda made: ask(lambda: self.alignment_job(made, whole))[0] if made else [],
                 direction,
                 by_sentence=by_sentence,
+                again=again,
             )
 
         async with asyncio.timeout_at(deadline):
@@ -246,10 +272,10 @@ class ServedModel:
     def _toward(self, request: schema.DirectedQuestion) -> Translator:
         return self.translator.toward(self.choose(request.to, request.from_))
 
-    def _check_texts(self, texts: Sequence[str], *, max_characters: int | None = None) -> None:
-        limit, longest = self.limits.texts, max_characters or self.limits.characters
-        if len(texts) > limit:
-            raise InputError(f"{len(texts)} texts in a request; the limit is {limit}: split the request")
+    def _check_texts(self, texts: Sequence[str], *, at_most: int | None, max_characters: int | None = None) -> None:
+        longest = max_characters or self.limits.characters
+        if at_most is not None and len(texts) > at_most:
+            raise InputError(f"{len(texts)} texts in a request; the limit is {at_most}: split the request")
         for number, text in enumerate(texts, start=1):
             if len(text) > longest:
                 raise InputError(f"text {number} has {len(text)} characters; the limit is {longest}: split it")

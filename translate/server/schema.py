@@ -10,12 +10,13 @@ from translate.decoding.output.flags import FLAGS
 from translate.documents.document import DocumentFormat
 
 MAX_BEAM = 32
+MAX_TERMS = 10_000
 _DOG, _DOG_IN_ENGLISH = "Ein Hund läuft.", "A dog is running."
 
 
-def example(answer: Any, kind: str = "application/json") -> dict[int | str, dict[str, Any]]:
+def example(answer: Any, kind: str = "application/json", *, status: int = 200) -> dict[int | str, dict[str, Any]]:
     """For OpenAPI: an example of an answer that has no class."""
-    return {200: {"content": {kind: {"example": answer}}}}
+    return {status: {"content": {kind: {"example": answer}}}}
 
 
 class Question(BaseModel):
@@ -43,13 +44,20 @@ class DirectedQuestion(Question):
     """The language of the text; needed if the model has several and has to know which."""
 
 
-class TranslateRequest(DirectedQuestion):
+class WithTerms(DirectedQuestion):
+    """A request for translations that may say how terms are to be translated."""
+
+    options: dict[str, Any] = {}
+    """Settings of the config section `decoding` that replace the model's own, such as `{"beam_size": 4}`."""
+    terminology: Annotated[dict[str, str], Field(max_length=MAX_TERMS, examples=[{"Hund": "hound"}])] = {}
+    """Terms of the source language, each with the phrase that translates it."""
+
+
+class TranslateRequest(WithTerms):
     """Texts to translate."""
 
     text: Annotated[str | list[str], Field(examples=[_DOG, [_DOG, "Zwei Männer kochen."]])]
     """One text, or a list of texts. Each is one line: a line break counts as a space."""
-    options: dict[str, Any] = {}
-    """Settings of the config section `decoding` that replace the model's own, such as `{"beam_size": 4}`."""
     n_best: Annotated[int | None, Field(ge=1, le=MAX_BEAM)] = None
     """Number of translations per text; the beam has at least as many hypotheses."""
     alignment: bool = False
@@ -95,12 +103,13 @@ class TranslateAnswer(Answer):
     translations: list[TranslationAnswer]
 
 
-class DocumentRequest(DirectedQuestion):
+class DocumentRequest(WithTerms):
     """A document to translate."""
 
     text: Annotated[str, Field(examples=["<p>Ein <b>Hund</b> läuft.</p>"])]
     format: Annotated[DocumentFormat, Field(examples=["html"])]
-    options: dict[str, Any] = {}
+    again: bool = False
+    """Whether translations in a catalog that are marked for review are made again."""
 
 
 class DocumentAnswer(Answer):
@@ -116,6 +125,8 @@ class DocumentAnswer(Answer):
     """Markup that was lost or doubled, with its line in the source, such as `line 3: '</b>' is lost`."""
     conditions: dict[str, int]
     """Number of sentences per condition."""
+    entries: dict[str, int]
+    """Of a catalog: the number of entries that are filled, that were translated before, and so on."""
 
 
 class ScoreRequest(DirectedQuestion):
@@ -187,6 +198,8 @@ class Limits(Question):
     """Characters in a model's queue, of all requests together."""
     seconds: float = 60.0
     """Time limit of an answer."""
+    document_seconds: float = 600.0
+    """Time limit of a document."""
 
 
 class ModelsAnswer(Answer):
@@ -194,6 +207,8 @@ class ModelsAnswer(Answer):
 
     models: list[ModelAnswer]
     limits: Limits
+    documents: Annotated[dict[str, DocumentFormat], Field(examples=[{".html": "html"}])]
+    """The extensions of documents, each with its format."""
     conditions: Annotated[dict[str, str], Field(examples=[{"empty": FLAGS["empty"].warning}])]
     """Each name of a condition with a warning in plain words."""
 

@@ -84,7 +84,7 @@ def read_terminology(path: Path) -> Terminology:
     return Terminology({source: target for source, (target, _) in found.items()})
 
 
-@functools.lru_cache(maxsize=4)
+@functools.lru_cache(maxsize=16)
 def encode_terms(target: Tokenizer, terminology: Terminology) -> dict[str, list[int]]:
     """The ids of the translations of all terms, computed together: a term that cannot be spelled is an error at once.
 

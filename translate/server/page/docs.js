@@ -45,23 +45,27 @@ const print = (value) =>
   JSON.stringify(value, null, 2).replace(/\[[^[\]{}]*\]/g, (list) => list.replace(/\n\s*/g, "").replaceAll(",", ", "));
 
 for (const [path, methods] of Object.entries(paths)) {
-  const [[method, { description, requestBody, responses }]] = Object.entries(methods);
-  const { schema = {}, example } = Object.values(responses[200].content).at(-1);
-  const questions = requestBody ? alternatives(requestBody.content["application/json"].schema) : [{}];
-  const parts = questions.flatMap((question, index) => {
-    const sent = requestBody ? ` --json '${print(exampleOf(question, true)).replace(/\n\s*/g, " ")}'` : "";
-    const answer = alternatives(schema)[index] ?? {};
-    const [given, found] = [describeKeys(question), describeKeys(answer)];
-    return [
-      ...(given.length ? [make("h3", {}, `Request: ${question.description}`), make("dl", {}, ...given)] : []),
-      make("h3", {}, "Example"),
-      block(`curl ${new URL(path.slice(1), location.href)}${sent}`),
-      block(typeof example === "string" ? example : print(example ?? exampleOf(answer))),
-      ...(found.length ? [make("h3", {}, "Answer"), make("dl", {}, ...found)] : []),
-    ];
-  });
-  const heading = make("h2", {}, make("small", {}, method.toUpperCase()), " ", code(path));
-  const about = make("p", {}, ...prose(description));
-  find("main").append(make("section", { className: "card", id: path }, heading, about, ...parts));
-  find("nav").append(make("a", { href: `#${path}` }, heading.textContent));
+  for (const [method, { description, requestBody, responses }] of Object.entries(methods)) {
+    const [, { content = {} }] = Object.entries(responses).find(([status]) => status.startsWith("2"));
+    const { schema = {}, example } = Object.values(content).at(-1) ?? {};
+    const questions = requestBody ? alternatives(requestBody.content["application/json"].schema) : [{}];
+    const parts = questions.flatMap((question, index) => {
+      const sent = requestBody ? ` --json '${print(exampleOf(question, true)).replace(/\n\s*/g, " ")}'` : "";
+      const how = ["get", "post"].includes(method) ? "" : `--request ${method.toUpperCase()} `;
+      const answer = alternatives(schema)[index] ?? {};
+      const [given, found] = [describeKeys(question), describeKeys(answer)];
+      return [
+        ...(given.length ? [make("h3", {}, `Request: ${question.description}`), make("dl", {}, ...given)] : []),
+        make("h3", {}, "Example"),
+        block(`curl ${how}${decodeURI(new URL(path.slice(1), location.href))}${sent}`),
+        ...(Object.keys(content).length ? [block(typeof example === "string" ? example : print(example ?? exampleOf(answer)))] : []),
+        ...(found.length ? [make("h3", {}, "Answer"), make("dl", {}, ...found)] : []),
+      ];
+    });
+    const heading = make("h2", {}, make("small", {}, method.toUpperCase()), " ", code(path));
+    const about = make("p", {}, ...prose(description));
+    const id = method === Object.keys(methods)[0] ? path : `${method} ${path}`;
+    find("main").append(make("section", { className: "card", id }, heading, about, ...parts));
+    find("nav").append(make("a", { href: `#${id}` }, heading.textContent));
+  }
 }

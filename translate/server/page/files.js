@@ -7,7 +7,7 @@ const SECONDS_AT_ONCE = 1; // target duration of a request
 const LINES_AT_ONCE = 200; // at most
 const CHARACTERS_AT_ONCE = 8000;
 const LINES_SHOWN = 5;
-const DOCUMENTS = { md: "markdown", markdown: "markdown", html: "html", htm: "html", xhtml: "html", srt: "srt", vtt: "vtt" };
+const BLOB_TYPES = { html: "text/html", po: "text/x-gettext-translation", xliff: "application/xliff+xml" };
 
 // Kinds of files that are not text, by their first bytes; as in the package's files.py.
 const NOT_TEXT = [
@@ -28,8 +28,10 @@ const NOT_TEXT = [
 ];
 const BEGINNING_BYTES = 2 ** 20;
 
-/** Translate files that are chosen or dropped; the page provides model and settings and shows messages. */
-export function setUpFiles({ requestFor, chosenModel, onFile, announce, fail }) {
+/** Translate files that are chosen or dropped; the page provides model and settings and shows messages.
+
+`documents` has the format of each extension, from the server. */
+export function setUpFiles({ documents, requestFor, chosenModel, onFile, announce, fail }) {
   const part = (name) => find(`#${name}`);
   let controller = null;
   let result = null;
@@ -51,8 +53,8 @@ export function setUpFiles({ requestFor, chosenModel, onFile, announce, fail }) 
     const isOffice = /\.(docx?|odt|rtf|pdf|epub|xlsx?|ods|pptx?)$/i.test(file.name);
     if (isOffice) return fail(new Error(`“${file.name}” contains plain text. Rename it to .txt, and drop it again.`));
     fail(null);
-    const format = DOCUMENTS[file.name.toLowerCase().split(".").at(-1)];
-    await (format ? translateDocument(file.name, text, format) : translateLines(file.name, text));
+    const format = documents[extensionOf(file.name)];
+    await (format && format !== "text" ? translateDocument(file.name, text, format) : translateLines(file.name, text));
   }
 
   function begin(name, facts) {
@@ -66,7 +68,7 @@ export function setUpFiles({ requestFor, chosenModel, onFile, announce, fail }) 
 
   async function translateDocument(name, text, format) {
     const { n_best, ...request } = requestFor();
-    result = { name: nameOf(name, chosenModel()) };
+    result = { name: nameOf(name, chosenModel()), type: BLOB_TYPES[format] };
     const mine = begin(name, "");
     part("file-progress").removeAttribute("value"); // the server reports no progress
     part("file-state").textContent = "Translating";
@@ -82,7 +84,8 @@ export function setUpFiles({ requestFor, chosenModel, onFile, announce, fail }) 
     end(answer ? doneSince(start) : mine.signal.aborted ? "Cancelled" : "Stopped", "Download");
     part("file-progress").value = answer ? part("file-progress").max : 0;
     if (!answer) return;
-    part("file-facts").textContent = plural(answer.sentences, "sentence");
+    const entries = Object.entries(answer.entries).map(([name, count]) => `${number(count)} ${name}`);
+    part("file-facts").textContent = [plural(answer.sentences, "sentence"), ...entries].join(", ");
     const problems = answer.problems.map((problem) => `Check ${problem}.`);
     showWarnings(part("file-conditions"), [...describeConditions(answer.conditions, "sentence"), ...problems]);
   }
@@ -156,6 +159,7 @@ export function setUpFiles({ requestFor, chosenModel, onFile, announce, fail }) 
     part("preview").replaceChildren(...shown);
   }
 
+  part("choose-file").accept = ["text/*", ".de", ".en", ...Object.keys(documents)].join();
   part("choose-file").addEventListener("change", ({ target }) => {
     if (target.files[0]) open(target.files[0]);
     target.value = ""; // so that the same file can be chosen again
@@ -167,7 +171,7 @@ export function setUpFiles({ requestFor, chosenModel, onFile, announce, fail }) 
     part("choose-file").focus();
   });
   part("download").addEventListener("click", () => {
-    const href = URL.createObjectURL(new Blob([result.text], { type: "text/plain" }));
+    const href = URL.createObjectURL(new Blob([result.text], { type: result.type ?? "text/plain" }));
     make("a", { href, download: result.name }).click();
     setTimeout(() => URL.revokeObjectURL(href), 10_000);
   });
@@ -202,12 +206,14 @@ function nextLines(lines, from, most) {
   return lines.slice(from, to);
 }
 
-/** The name of a translation: text.de becomes text.en, and page.html page.en.html. */
+const extensionOf = (name) => name.toLowerCase().match(/\.[^.]*$/)?.[0];
+
+/** The name of a translation: text.de becomes text.en, page.html page.en.html, and app.pot app.en.po. */
 function nameOf(name, { name: run, source_language: source, target_language: target }) {
-  const parts = name.split(".");
+  const parts = name.replace(/\.pot$/i, ".po").split(".");
   const place = parts.lastIndexOf(source);
   if (source && target && place > 0 && place >= parts.length - 2) return parts.with(place, target).join(".");
-  return name.replace(/(\.[^.]*)?$/, (ending) => `.${target || run}${ending || ".txt"}`);
+  return parts.join(".").replace(/(\.[^.]*)?$/, (ending) => `.${target || run}${ending || ".txt"}`);
 }
 
 const doneSince = (start) => `Done in ${duration((performance.now() - start) / 1000)}`;

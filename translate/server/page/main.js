@@ -5,7 +5,7 @@ import { CONDITIONS, find, locale, make, number, plural, showLanguage, wordSpans
 import { setUpFiles } from "./files.js";
 import { forgetLatest, keepSoon, setUpHistory } from "./history.js";
 import { Pane } from "./pane.js";
-import { describeSettings, requestFor, showSettings } from "./settings.js";
+import { describeSettings, keyOf, readTerms, requestFor, setGlossary, showSettings } from "./settings.js";
 import { splitSentences } from "./words.js";
 
 const TYPING_PAUSE = 250; // milliseconds without a key before a text is translated
@@ -22,7 +22,7 @@ const page = {
   models: [],
   requestFor(model) {
     const request = requestFor(model);
-    return { request, key: JSON.stringify(request) };
+    return { request, key: keyOf(request) };
   },
   /** Mark the words of the second pane that are not in the first. */
   otherText(pane, index) {
@@ -204,6 +204,32 @@ function askForToken(wasRefused) {
   });
 }
 
+/** Let the user choose a file of terms for the chosen languages, and remove it again. */
+function setUpGlossary() {
+  const [label, remove] = [find("#glossary"), find("#drop-glossary")];
+  let number = 0;
+  const use = (glossary) => {
+    setGlossary(glossary && { ...glossary, number: (number += 1) });
+    const count = glossary && Object.keys(glossary.terms).length;
+    find("span", label).textContent = glossary ? `${glossary.name} · ${plural(count, "term")}` : "Glossary";
+    remove.hidden = !glossary;
+    fail(null);
+    page.refresh();
+  };
+  find("input", label).addEventListener("change", async ({ target }) => {
+    const [file] = target.files;
+    try {
+      const text = new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
+      const { source_language: from, target_language: to } = panes[0].model;
+      use({ name: file.name, terms: readTerms(text), from, to });
+    } catch (error) {
+      fail(error instanceof TypeError ? new Error(`“${file.name}” is not UTF-8 text. Save it as UTF-8.`) : error);
+    }
+    target.value = ""; // so that the same file can be chosen again
+  });
+  remove.addEventListener("click", () => (use(null), find("input", label).focus()));
+}
+
 function setUpSource() {
   source.addEventListener("input", () => {
     clearTimeout(typing);
@@ -240,7 +266,8 @@ async function start() {
     dialog.addEventListener("click", ({ target }) => target === dialog && dialog.close());
   }
   try {
-    const { models, conditions } = await call("models");
+    const { models, conditions, documents } = await call("models");
+    page.documents = documents;
     page.models = models;
     Object.assign(CONDITIONS, conditions);
     for (const { directions, languages } of page.models) {
@@ -260,7 +287,9 @@ async function start() {
   fileModel.addEventListener("change", () => (panes[0].choose(fileModel.value), page.refresh()));
   const { announce } = page;
   const chosenModel = () => panes[0].model;
-  setUpFiles({ requestFor: () => requestFor(chosenModel()), chosenModel, onFile: () => showTab("file"), announce, fail });
+  setUpGlossary();
+  const { documents } = page;
+  setUpFiles({ documents, requestFor: () => requestFor(chosenModel()), chosenModel, onFile: () => showTab("file"), announce, fail });
   setUpHistory((entry) => {
     if (page.models.some(({ name }) => name === entry.model)) panes[0].choose(entry.model, entry.from, entry.to);
     showTab("text");

@@ -44,19 +44,54 @@ export function settingsOf(model) {
 export const languagesOf = ({ name, source_language, target_language }) =>
   ({ model: name, from: source_language, to: target_language });
 
+let glossary = null; // its `name`, `terms`, and the languages that it is from and to
+
+/** Use terms from a file in requests for these languages; null: none. */
+export const setGlossary = (given) => (glossary = given);
+
+const hasGlossary = (model) => glossary?.from === model.source_language && glossary.to === model.target_language;
+
+/** What of a request identifies its translations. */
+export const keyOf = ({ terminology, ...request }) => JSON.stringify([request, terminology && glossary.number]);
+
+/** The terms of a file: lines of a term and its translation, with a tab, a comma or a semicolon between them. */
+export function readTerms(text) {
+  const lines = text.replace("\ufeff", "").split(/\r?\n/);
+  const mark = ["\t", ";", ","].find((each) => lines.find((line) => line.trim())?.includes(each)) ?? "\t";
+  const column = mark === "\t" ? /([^\t]*)(?:\t|$)/y : new RegExp(`("(?:[^"]|"")*"|[^${mark}]*)(?:${mark}|$)`, "y");
+  const terms = {};
+  lines.forEach((line, index) => {
+    if (!line.trim() || line.startsWith("#")) return;
+    const columns = [];
+    for (column.lastIndex = 0; column.lastIndex < line.length; ) {
+      const found = column.exec(line);
+      if (!found) break;
+      columns.push(mark !== "\t" && found[1].startsWith('"') ? found[1].slice(1, -1).replaceAll('""', '"') : found[1]);
+    }
+    const [term, target] = columns.map((each) => each.trim());
+    const where = `Line ${index + 1} of the glossary`;
+    if (![2, 4].includes(columns.length) || !term || !target) throw new Error(`${where} is not a term and its translation: ${line}`);
+    if ((terms[term] ??= target) !== target) throw new Error(`${where} has another translation of “${term}”. Keep one.`);
+  });
+  if (!Object.keys(terms).length) throw new Error("The glossary has no terms.");
+  return terms;
+}
+
 /** The part of a request that depends on model and settings. */
 export function requestFor(model) {
   const settings = settingsOf(model);
   const options = Object.fromEntries(Object.keys(changed).map((key) => [key, settings[key]]));
   delete options.n_best;
-  return { ...languagesOf(model), options, n_best: settings.n_best };
+  const terms = hasGlossary(model) ? { terminology: glossary.terms } : {};
+  return { ...languagesOf(model), options, n_best: settings.n_best, ...terms };
 }
 
 /** The most important settings, in a few words. */
 export function describeSettings(model) {
   const settings = settingsOf(model);
   const search = forBeam(settings) ? `beam ${settings.beam_size}` : `sampling at temperature ${settings.temperature}`;
-  return `${search} · length penalty ${settings.length_penalty}`;
+  const terms = glossary && !hasGlossary(model) ? " · the glossary is for other languages" : "";
+  return `${search} · length penalty ${settings.length_penalty}${terms}`;
 }
 
 /** Draw the controls with the values of `model`; `onChange` is called after each change. */

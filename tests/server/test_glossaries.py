@@ -1,0 +1,205 @@
+"""Terminology of requests, DeepL's glossaries and its uploads of documents, by the official client and by hand."""
+
+import asyncio
+import contextlib
+import json
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import deepl
+import pytest
+from starlette.testclient import TestClient
+
+from translate.decoding import Request
+from translate.decoding.constraints.terminology import Terminology
+from translate.decoding.loading import load_own_translator
+from translate.errors import InputError
+from translate.server import glossaries, uploads
+from translate.server.app import create_app
+from translate.server.gate import Access, Metrics
+from translate.server.glossaries import Glossaries, Glossary
+from translate.server.models import ServedModel
+from translate.server.schema import Limits
+
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
+TERMS = {"Hund": "green house", "Haus": "dog"}
+TEXT = "Der Hund läuft"
+ABOUT = {"name": "animals", "source_lang": "de", "target_lang": "en", "entries": "Hund\tgreen house\nHaus\tdog"}
+
+
+@pytest.fixture(scope="module")
+def expected(runs: list[Path]) -> str:
+    """The text with the terms, as the package itself translates it."""
+    translator = load_own_translator(runs[0]).translator
+    with_terms = translator.translate(Request(TEXT, terminology=Terminology(TERMS))).text
+    assert "green house" in with_terms != translator.translate(TEXT).text
+    return with_terms
+
+
+@pytest.fixture
+def connect(make_live: Callable[..., str]) -> Iterator[deepl.DeepLClient]:
+    address = make_live(Access(token="right"))
+    with contextlib.closing(deepl.DeepLClient("right", server_url=address, send_platform_info=False)) as client:
+        yield client
+
+
+def test_deepls_client_stores_and_uses_glossaries(connect: deepl.DeepLClient, expected: str) -> None:
+    assert [(pair.source_lang, pair.target_lang) for pair in connect.get_glossary_languages()] == [
+        ("de", "en"),
+        ("en", "de"),
+    ]
+    made = connect.create_glossary("animals", "DE", "EN-US", TERMS)
+    assert (made.ready, made.source_lang, made.target_lang, made.entry_count) == (True, "DE", "EN", 2)
+    assert connect.get_glossary_entries(made) == TERMS
+    [listed] = connect.list_glossaries()
+    shown = connect.get_glossary(made.glossary_id)
+    assert (listed.name, shown.name, shown.creation_time) == ("animals", "animals", made.creation_time)
+    found = connect.translate_text(TEXT, source_lang="DE", target_lang="EN-GB", glossary=made)
+    assert isinstance(found, deepl.TextResult) and found.text == expected
+    page = connect.translate_text_with_glossary(f"<p>{TEXT}</p>", made, tag_handling="html")
+    assert isinstance(page, deepl.TextResult) and page.text == f"<p>{expected}</p>"
+    with pytest.raises(deepl.DeepLException, match="from DE to EN"):
+        connect.translate_text("dog", source_lang="EN", target_lang="DE", glossary=made.glossary_id)
+    from_csv = connect.create_glossary_from_csv("csv", "de", "en", '"Haus, grün","green, house",de,en\r\nHund,dog')
+    assert connect.get_glossary_entries(from_csv) == {"Haus, grün": "green, house", "Hund": "dog"}
+    connect.delete_glossary(made)
+    for ask in (connect.get_glossary, connect.get_glossary_entries, connect.delete_glossary):
+        with pytest.raises(deepl.GlossaryNotFoundException):
+            ask(made.glossary_id)  # type: ignore[operator]
+    assert [each.name for each in connect.list_glossaries()] == ["csv"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"entries": "Hund"}, "line 1"),
+        ({"entries": "a\tb\n\nHund\t "}, "line 3"),
+        ({"entries": "Hund\tdog\nHund\tcat"}, "line 2"),
+        ({"entries": "Hund\tdog\tcat"}, "line 1"),
+        ({"entries": "\n"}, "no terms"),
+        ({"entries": "Hund,dog", "entries_format": "xlsx"}, "entries_format"),
+        ({"source_lang": "../x"}, "source_lang"),
+        ({"name": ""}, "name"),
+    ],
+)
+def test_wrong_glossaries_are_refused(client: TestClient, changes: dict[str, str], named: str) -> None:
+    for body in ({"json": ABOUT | changes}, {"data": ABOUT | changes}):
+        response = client.post("/v2/glossaries", **body)  # type: ignore[arg-type]
+        assert response.status_code == 400 and named in response.json()["message"]
+    assert client.get("/v2/glossaries").json() == {"glossaries": []}
+
+
+def test_glossaries_are_limited_and_stay_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(glossaries, "_MOST", 2)
+    path = tmp_path / "glossaries.json"
+    stored = Glossaries(path)
+    one, other = (Glossary.model_validate(ABOUT | {"name": name, "entries": "Straße\tstreet"}) for name in "ab")
+    stored.store({one.glossary_id: one})
+    stored.store({**stored.by_id, other.glossary_id: other})
+    with pytest.raises(InputError, match="2 glossaries"):
+        stored.store({**stored.by_id, "third": one})
+    again = Glossaries(path)
+    assert dict(again.by_id) == dict(stored.by_id) and again[one.glossary_id].terms == {"Straße": "street"}
+    path.write_text("[]", encoding="utf-8")
+    with pytest.raises(InputError, match="glossaries.json"):
+        Glossaries(path)
+
+
+def test_our_own_requests_have_terminology(client: TestClient, expected: str) -> None:
+    answer = client.post("/translate", json={"text": [TEXT, "grün"], "terminology": TERMS}).json()
+    assert answer["translations"][0]["text"] == expected
+    assert (
+        answer["translations"][1]["text"]
+        == client.post("/translate", json={"text": "grün"}).json()["translations"][0]["text"]
+    )
+    document = {"text": f"<p>{TEXT}</p>", "format": "html", "terminology": TERMS}
+    assert client.post("/translate/document", json=document).json()["text"] == f"<p>{expected}</p>"
+    for terms in ({"": "dog"}, {"Hund": " "}, {"Hund": "猫"}):  # the last is not in the vocabulary
+        refused = client.post("/translate", json={"text": TEXT, "terminology": terms})
+        assert refused.status_code == 422 and "terminology" in refused.json()["error"]
+
+
+def test_deepls_client_translates_documents(connect: deepl.DeepLClient, expected: str, tmp_path: Path) -> None:
+    source, target = tmp_path / "page.HTML", tmp_path / "out.html"
+    source.write_bytes(f"\ufeff<p>{TEXT}</p>\r\n<!-- ü -->".encode())
+    made = connect.create_glossary("animals", "DE", "EN", TERMS)
+    state = connect.translate_document_from_filepath(
+        source, target, source_lang="DE", target_lang="EN-US", glossary=made
+    )
+    assert (state.status.value, state.billed_characters) == ("done", len(source.read_bytes().decode()))
+    assert target.read_bytes().decode() == f"\ufeff<p>{expected}</p>\r\n<!-- ü -->"
+    for name, content, named in (("a.docx", b"PK", "a.docx"), ("a.html", b"\xff", "a.html"), ("a", b"x", "a")):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(deepl.DeepLException, match=named):
+            connect.translate_document_from_filepath(tmp_path / name, target, target_lang="EN-US")
+    (tmp_path / "a.txt").write_text("Hund")
+    with pytest.raises(deepl.DeepLException, match="to FR"):
+        connect.translate_document_from_filepath(tmp_path / "a.txt", tmp_path / "b.txt", target_lang="FR")
+
+
+def test_an_upload_is_fetched_once_and_only_with_its_key(make_client: Callable[[], TestClient]) -> None:
+    with make_client() as client:  # one event loop for all requests
+        check_upload(client)
+
+
+def check_upload(client: TestClient) -> None:
+    made = client.post("/v2/document", files={"file": ("a.txt", "Hund\r\n")}, data={"target_lang": "EN"}).json()
+    path, key = f"/v2/document/{made['document_id']}", {"document_key": made["document_key"]}
+    for ask in (path, f"{path}/result"):
+        assert client.post(ask, json={"document_key": "other"}).status_code == 404
+    while (state := client.post(path, data=key).json())["status"] == "translating":
+        pass
+    assert state == {"document_id": made["document_id"], "status": "done", "billed_characters": 6}
+    result = client.post(f"{path}/result", data=key)
+    expected = client.post("/translate/document", json={"text": "Hund\r\n", "format": "text"}).json()["text"]
+    assert result.content.decode() == expected and result.headers["content-type"] == "application/octet-stream"
+    assert client.post(f"{path}/result", json=key).status_code == 404
+    refused = client.post(
+        "/v2/document", files={"file": ("a.txt", "Hund")}, data={"target_lang": "EN", "style_id": "7"}
+    )
+    assert refused.status_code == 400 and "style_id" in refused.json()["message"]
+
+
+def test_uploads_are_limited_and_errors_are_told(
+    make_models: Callable[..., dict[str, ServedModel]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A document in work counts as an open request; one that failed says why, and gives way to the next."""
+    models, wait = make_models(), threading.Event()
+    app = create_app(models, Limits(), Access(), Metrics())
+    monkeypatch.setattr(uploads, "_MOST", 1)
+    monkeypatch.setattr(uploads, "_POLL_SECONDS", 0.05)
+
+    async def translate(*_: Any, **__: Any) -> None:
+        while not wait.is_set():
+            await asyncio.sleep(0.01)
+        raise InputError("the text is damaged")
+
+    monkeypatch.setattr(models["first"], "translate_documents", translate)
+    with TestClient(app, base_url="http://127.0.0.1") as client:
+        given: dict[str, Any] = {"files": {"file": ("a.txt", "Hund")}, "data": {"target_lang": "EN"}}
+        made = client.post("/v2/document", **given).json()
+        path, key = f"/v2/document/{made['document_id']}", {"document_key": made["document_key"]}
+        assert client.post(path, json=key).json()["status"] == "translating" and app.state.num_active == 1
+        assert client.post(f"{path}/result", json=key).status_code == 503
+        assert client.post("/v2/document", **given).status_code == 429
+        wait.set()
+        while (state := client.post(path, json=key).json())["status"] == "translating":
+            pass
+        assert (state["status"], state["error_message"]) == ("error", "the text is damaged")
+        assert app.state.num_active == 0
+        assert client.post("/v2/document", **given).status_code == 200
+        assert client.post(path, json=key).status_code == 404
+
+
+def test_elements_of_ignored_tags_are_copied(client: TestClient) -> None:
+    """As Weblate sends its placeholders: as elements without text."""
+    text = 'grün <x id="3">Hund</x> <p translate="no">Haus</p> & <keep>Hund</keep>'
+    body = {"target_lang": "EN", "source_lang": "DE", "tag_handling": "xml", "text": [text, "Hund"]}
+    for ignored in (["x", "keep"], "x,keep"):
+        one, other = client.post("/v2/translate", json=body | {"ignore_tags": ignored}).json()["translations"]
+        for part in ('<x id="3">Hund</x>', '<p translate="no">Haus</p>', "<keep>Hund</keep>"):
+            assert part in one["text"]
+        assert "Hund" not in other["text"] and json.dumps(one).count("translate=") == 1
