@@ -1,5 +1,6 @@
 """A dry run: the longest batch for real, its memory, the speed; and how it shows that a training would fail."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,23 @@ def test_every_step_is_a_real_one(
     groups = [batches[first : first + 5] for first in range(0, len(batches), 5)]
     assert len(batches) % 5 > 0 and len(groups) < 30  # the last step has fewer batches
     assert sorted(seen[1 + num_longest :]) == sorted(groups)
+
+
+def test_the_speed_is_that_of_the_fastest_steps(digits: Digits, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another program makes all steps slow but the last five."""
+    num_steps, original = 0, TrainStep.__call__
+    data, epoch = prepared(digits("training.batch_tokens=100"))
+
+    def disturbed(self: TrainStep, group: Any, **options: Any) -> Any:
+        nonlocal num_steps
+        num_steps += 1
+        if num_steps <= 1 + len(longest_batches(epoch)) + min(30, len(epoch)) - 5:
+            time.sleep(0.3)
+        return original(self, group, **options)
+
+    monkeypatch.setattr(TrainStep, "__call__", disturbed)
+    assert len(epoch) >= 10
+    assert dry_run(data, epoch, device=CPU, max_seconds=60.0).target_tokens_per_second > 100 / 0.3
 
 
 def test_a_training_that_fails(digits: Digits, monkeypatch: pytest.MonkeyPatch) -> None:

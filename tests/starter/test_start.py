@@ -9,8 +9,10 @@ import pytest
 from harness import corpus_lines, in_order, run_command, succeed, write_lines
 
 from translate.config.load import load_config
+from translate.errors import InputError
 from translate.lint import check
-from translate.starter.settings import choose_settings, choose_steps
+from translate.lint.check import Report
+from translate.starter.settings import Choice, choose_in_time, choose_settings, choose_steps
 from translate.training.optimizer import learning_rate
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -42,6 +44,73 @@ def test_multi30k_gets_what_its_preset_has() -> None:
     vocab_size = load_config("multi30k").config.tokenizer.vocab_size
     found = choose_settings([450_000.0, 430_000.0], 150, device="cpu")
     assert found == ("multi30k", 22, {"tokenizer.vocab_size": vocab_size})
+
+
+@pytest.fixture
+def choices(quick: None) -> list[Choice]:
+    """Three models with steps of 1, 0.5 and 0.1 seconds, 20 of which are an epoch, and validations of 6 seconds."""
+    plan = check.TrainingPlan(20, 1, 0.05, 1, 0.0, None, None, [])
+    report = Report("x", (), (), (), (), plan, None, [])
+    sizes = {"full": (1.0, 1000, 100), "half": (0.5, 300, 40), "small": (0.1, 100, 40)}
+    measured = check.dry_run(None)._replace(seconds_per_validation=6.0)  # type: ignore[arg-type,call-arg]
+    return [
+        Choice(name, {}, report, measured._replace(seconds_per_epoch=20 * step), least, epochs)
+        for name, (step, least, epochs) in sizes.items()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("minutes", "preset", "num_steps", "num_validations"),
+    [
+        (60, "full", 2000, 10),  # its 100 epochs
+        (30, "full", 1566, 10),  # 0.93 · 1800 s, less 30 s at first, and 13 validations of 6 s: three for the last one
+        (20, "full", 1008, 10),
+        (10, "half", 800, 10),  # 40 epochs
+        (5, "half", 378, 7),  # of at most 45 s
+        (2, "small", 456, 3),
+        (1, "small", 18, 1),
+    ],
+)
+def test_the_best_model_that_has_its_steps_in_the_time(
+    choices: list[Choice], minutes: float, preset: str, num_steps: int, num_validations: int
+) -> None:
+    if num_steps < 100:
+        with pytest.raises(InputError, match=r"--minutes 1 .* 100 .* 2$"):  # 1.1 · (30 + 24 + 10) s / 0.93
+            choose_in_time(choices, minutes, preparation=30.0)
+        return
+    found = choose_in_time(choices, minutes, preparation=30.0)
+    assert (found.preset, found.num_validations) == (preset, num_validations)
+    assert found.num_steps == pytest.approx(num_steps, abs=1)  # by rounding
+    seconds = found.num_steps * found.measured.seconds_per_epoch / 20
+    assert found.seconds == pytest.approx(30.0 + (num_validations + 3) * 6.0 + seconds)
+    assert found.seconds <= 0.93 * 60 * minutes
+
+
+def test_a_training_that_ends_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It validates and saves after each tenth; without a time, other times are shown, and the config is the same."""
+    monkeypatch.chdir(tmp_path)
+    for code in ("de", "en"):
+        write_lines(Path(f"a.{code}"), corpus_lines(f"train.{code}")[:3000])
+    seen = check.dry_run(None)._replace(seconds_per_epoch=60.0)  # type: ignore[arg-type,call-arg]
+    monkeypatch.setattr(check, "dry_run", lambda *arguments, **options: seen)
+    reports = {}
+    for minutes in (480, 10, 120):  # 480: a night, without the option
+        given = [] if minutes == 480 else ["--minutes", str(minutes)]
+        told = succeed("init", "a.de", "a.en", "--name", f"of-{minutes}", *given, "--json").stdout
+        reports[minutes] = json.loads(told)
+    assert [*reports[480]["choices"]] == ["--minutes 10", "--minutes 30", "--minutes 120"]
+    for minutes in (10, 120):
+        report, config = reports[minutes], load_config(f"of-{minutes}.yaml").config
+        assert config.training.max_steps == report["num_steps"] and report["seconds"] < 60 * minutes
+        tenth = report["num_steps"] / 10
+        assert tenth <= config.training.validate_every == config.training.save_every < tenth + 1
+        chosen = f"{report['preset']} with "
+        assert reports[480]["choices"][f"--minutes {minutes}"].startswith(chosen)
+        assert f"# Chosen for {minutes} minutes: {chosen}" in Path(f"of-{minutes}.yaml").read_text()
+    assert [reports[minutes]["preset"] for minutes in reports] == ["demo", "multi30k-muon", "demo"]
+    assert reports[120]["seconds"] < 60 * 70  # no more epochs than help
+    models = [load_config(f"of-{minutes}.yaml").config.model for minutes in (480, 120)]
+    assert models[0] == models[1] and models[0].dropout == 0.3
 
 
 @pytest.mark.parametrize("num_steps", [3_700, 20_000, 300_000])
@@ -169,6 +238,20 @@ def test_text_without_spaces_is_scored_and_kept_as_it_is(tmp_path: Path, monkeyp
     words = {word: chr(0x4E00 + number) for number, word in enumerate(sorted({*" ".join(english).split()}))}
     write_lines(Path("a.zh"), ["，".join(words[word] for word in line.split()) + "！" for line in english])
     report = json.loads(succeed("init", "a.de", "a.zh", "--json").stdout)
+    assert {*report["choices"]["kept"][:3]} == {*"！ ，"}
     config = load_config("de-zh.yaml").config
     assert (config.evaluation.bleu_tokenizer, config.tokenizer.normalization) == ("zh", "identity")
     assert not {each["name"] for each in report["findings"]} & {"targets_normalized", "bleu_without_spaces"}
+
+
+def test_a_character_in_one_line_of_a_hundred_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in interface text, whose ellipses nmt_nfkc would change to three full stops."""
+    monkeypatch.chdir(tmp_path)
+    for code in ("de", "en"):
+        lines = corpus_lines(f"train.{code}")[:2000]
+        write_lines(
+            Path(f"a.{code}"), [f"{line} …" if number % 100 == 0 else line for number, line in enumerate(lines)]
+        )
+    report = json.loads(succeed("init", "a.de", "a.en", "--json").stdout)
+    assert load_config("de-en.yaml").config.tokenizer.normalization == "identity"
+    assert report["choices"]["kept"].startswith("… ")

@@ -26,6 +26,7 @@ def init(
         str | None, Option("--from", metavar="CODE", help="The source's language, if no name shows it.")
     ] = None,
     to: Annotated[str | None, Option(metavar="CODE", help="The target's language, if no name shows it.")] = None,
+    minutes: Annotated[float | None, Option(metavar="N", help="Train for N minutes at most, here.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Set up training from text: hold out validation and test sets, and write a config for its size and this machine.
@@ -38,12 +39,13 @@ def init(
       translate init corpus.tmx --from de --to en --name mine
       translate init po/*.po --to de
       translate init bentrevett/multi30k
+      translate init train.de train.en --minutes 30
     """
     from translate.lint.findings import count_findings
     from translate.starter.start import start
 
     show_only("translate.starter.corpus", "translate.data.tables")  # what they do not use
-    found = start(texts, name=name, from_=from_, to=to)
+    found = start(texts, name=name, from_=from_, to=to, minutes=minutes)
     report = found.report
     sizes = {part: len(pairs) for part, pairs in found.split.parts.items()}
     means = " and ".join(f"{lengths.mean:.0f}" for lengths in report.lengths)
@@ -52,7 +54,7 @@ def init(
     rows += [(part, f"{size:,} pairs in {found.folder}/{part}.*") for part, size in sizes.items()]
     size = f"{report.vocabularies[0].size:,} subwords, {report.plan.num_steps:,} steps"
     rows += [("config", f"{found.config}: preset {found.preset}, {size}")]
-    rows += [("findings", count_findings(report.findings))]
+    rows += [*found.choices.items(), ("findings", count_findings(report.findings))]
     text = [*aligned_columns(rows), *(finding.draw() for finding in report.findings if finding.severity != "note")]
     if not found.is_ready:
         retry = f"correct the text, remove {found.config} and {found.folder}, and run this command again"
@@ -67,6 +69,7 @@ def init(
         "preset": found.preset,
         "num_steps": report.plan.num_steps,
         "seconds": report.plan.seconds,
+        "choices": found.choices,
         "commands": [*found.next_commands],
         "left_out": found.split.left_out,
         "findings": plain(report.findings),

@@ -12,6 +12,7 @@ from translate.bars import show_progress
 from translate.config.data import Direction, without_reverse
 from translate.config.languages import UNKNOWN
 from translate.config.schema import Config
+from translate.data.cache import DataCache
 from translate.data.epochs import Epoch
 from translate.decoding.counterparts import find_lacking
 from translate.distributed.process_group import SINGLE_PROCESS
@@ -33,6 +34,10 @@ logger = logging.getLogger(__name__)
 
 MAX_INSPECTED_PAIRS = 50_000
 """The number of evenly spaced pairs of a larger corpus that the slow inspections examine."""
+
+
+FINAL_VALIDATIONS = 3.0
+"""The validations that take as long as the evaluation at the end, whose beam is usually 4 or 5: docs/performance.md."""
 
 
 class CorpusReport(NamedTuple):
@@ -76,13 +81,12 @@ class Report(NamedTuple):
         return sum(finding.severity == severity for finding in self.findings)
 
 
-def check(config: Config, *, max_seconds: float = 10.0) -> Report:
+def check(config: Config, *, max_seconds: float = 10.0, cache: DataCache | None = None) -> Report:
     """Prepare a training run, try some of its steps, and inspect the text.
-
-    Nothing is written.
 
     Args:
         max_seconds: The time for measuring the speed of steps.
+        cache: See `prepare_data`; None: nothing is written.
 
     Raises:
         InputError: Training would refuse the config or the data, with the same message.
@@ -90,7 +94,7 @@ def check(config: Config, *, max_seconds: float = 10.0) -> Report:
     configure_memory()
     device = choose_place(config, SINGLE_PROCESS)
     initial = read_initial_weights(config)
-    data = prepare_data(config, device=device)
+    data = prepare_data(config, device=device, cache=cache)
     config, epoch = data.config, data.batches.epoch(0)
     with show_progress("Inspecting the text"):
         findings, corpora, lengths, vocabularies = _inspect_text(data)
@@ -206,7 +210,8 @@ def _plan(data: TrainingData, steps_per_epoch: int, padding_share: float, measur
     seconds = validation_seconds = None
     if measured is not None:
         validation_seconds = num_validations * (measured.seconds_per_validation or 0.0)
-        seconds = num_epochs * measured.seconds_per_epoch + validation_seconds
+        last = config.evaluates_at_end * FINAL_VALIDATIONS * (measured.seconds_per_validation or 0.0)
+        seconds = num_epochs * measured.seconds_per_epoch + validation_seconds + last
     numbers = steps_per_epoch, int(num_steps), num_epochs, num_validations
     directions = count_directions(config.data, data.corpora.train, reports, num_epochs=num_epochs)
     return TrainingPlan(*numbers, padding_share, seconds, validation_seconds, directions)

@@ -28,7 +28,7 @@ from translate.training.setup import setup_training
 from translate.training.step import describe_shapes
 from translate.training.validation import validate
 
-_MAX_TIMED_STEPS = 30
+_MAX_TIMED_STEPS, _WINDOW = 30, 5
 _VALIDATION_LINES = 50  # lines to translate
 _PROCESS = Path("/proc/self")  # as Linux shows it: man 5 proc
 
@@ -123,18 +123,22 @@ def dry_run(
 def _measure_speed(
     step: Callable[[list[Batch]], int], epoch: Epoch, config: Config, *, device: torch.device, max_seconds: float
 ) -> tuple[int, float]:
-    """Make steps of an epoch, spread over it, and return their number and the target tokens per second."""
+    """Make steps of an epoch, spread over it, and return their number and the target tokens per second.
+
+    The speed is that of the fastest window, which other programs disturb least, so that two calls agree.
+    """
     size = config.training.accumulate_batches
     num_steps = math.ceil(len(epoch) / size)
     chosen = np.linspace(0, num_steps - 1, min(_MAX_TIMED_STEPS, num_steps)).astype(np.int64)
     np.random.Generator(np.random.PCG64(config.training.seed)).shuffle(chosen)
-    tokens, started = [], time.perf_counter()
-    for number in chosen.tolist():
+    tokens, times = list[int](), [time.perf_counter()]
+    for number in chosen.tolist():  # each waits until it is done
         tokens.append(step([epoch[batch] for batch in range(len(epoch))[number * size : (number + 1) * size]]))
-        if time.perf_counter() - started > max_seconds:
+        times.append(time.perf_counter())
+        if times[-1] - times[0] > max_seconds:
             break
-    torch.get_device_module(device).synchronize()
-    return len(tokens), sum(tokens) / (time.perf_counter() - started)
+    n = min(_WINDOW, len(tokens))
+    return len(tokens), max(sum(tokens[i : i + n]) / (times[i + n] - times[i]) for i in range(len(times) - n))
 
 
 def longest_batches(epoch: Epoch) -> list[int]:

@@ -26,7 +26,7 @@ _FEW_ENTRIES = 100  # so few that all are needed
 _MANY_SUBWORDS = 2.5  # per word; Multi30k has 3.0 with a vocabulary of 500, and 1.3 with 8,000
 _OWN_TOKENIZER = "train a tokenizer on this corpus: set tokenizer.source_model=null"
 _LEARNT_COUNT = 400  # an entry can still be learnt from half as many occurrences
-MUCH_NORMALIZED, _LITTLE_NORMALIZED = 0.05, 0.001  # shares of the targets
+MUCH_NORMALIZED, LITTLE_NORMALIZED = 0.05, 0.001  # shares of the targets
 
 
 class VocabularyReport(NamedTuple):
@@ -173,7 +173,7 @@ def find_normalized(lines: Sequence[str], normalized: Sequence[str]) -> tuple[li
 def normalization_findings(config: Config, survey: Survey, sample: Sample, tokenizer: Tokenizer) -> Iterator[Finding]:
     """Targets of training that the tokenizer changes before segmentation: the model cannot write what they lose."""
     changed, lost = find_normalized(sample.targets, tokenizer.normalize(sample.targets))
-    if (share := len(changed) / len(sample.targets)) < _LITTLE_NORMALIZED:
+    if (share := len(changed) / len(sample.targets)) < LITTLE_NORMALIZED:
         return
     shown = " ".join(_with_code(character) for character, _ in lost.most_common(_NUM_CHARACTERS))
     message = (

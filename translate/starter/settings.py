@@ -1,7 +1,9 @@
 """A config for text: the preset, vocabulary and steps that suit its size and this machine."""
 
 import math
-from collections.abc import Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,16 +14,24 @@ from translate.config.data import Direction, TextCorpus
 from translate.config.load import load_config
 from translate.config.schema import Config, TrainingConfig
 from translate.config.yaml import dump_yaml, presets_directory
+from translate.data.cache import DataCache
 from translate.data.corpora import read_corpus
 from translate.data.tokenizer import VocabularyTooLarge
 from translate.distributed.process_group import SINGLE_PROCESS
-from translate.lint.check import MAX_INSPECTED_PAIRS, Report, check
+from translate.errors import InputError
+from translate.lint.check import FINAL_VALIDATIONS, MAX_INSPECTED_PAIRS, Report, check
 from translate.lint.corpora import take_sample
-from translate.lint.vocabulary import MUCH_NORMALIZED, find_normalized
+from translate.lint.dry_run import DryRun
+from translate.lint.vocabulary import LITTLE_NORMALIZED, find_normalized
+from translate.messages import describe_seconds
 from translate.training.setup import choose_place
 from translate.trigrams import choose_bleu_tokenizer, count_words
 
-_MOST_SECONDS = 8 * 3600.0  # of a training run: a night
+_USED_SHARE = 0.93  # of the minutes that are given
+_LEAST_STEPS = 100
+_FAST_PRESET = "multi30k-muon"  # in these sizes: width, layers per stack, and the steps that are worth its size
+_FAST_SIZES = [(256, 3, 700), (192, 2, 400), (128, 2, _LEAST_STEPS)]
+_SIZES = [f"model.{key}" for key in ("d_model", "d_ff", "num_encoder_layers", "num_decoder_layers", "dropout")]
 
 
 class NewConfig(NamedTuple):
@@ -30,6 +40,52 @@ class NewConfig(NamedTuple):
     text: str  # YAML
     preset: str
     report: Report
+    choices: dict[str, str]  # that a user should know
+
+
+class Choice(NamedTuple):
+    """A model, its speed on this machine, and its training in some time."""
+
+    preset: str
+    settings: dict[str, Any]
+    report: Report
+    measured: DryRun
+    least_steps: int  # with fewer, a smaller model is better
+    most_epochs: float  # with more, the text would only be memorised
+    num_steps: int = 0
+    num_validations: int = 0
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        steps = f"{self.num_steps:,} steps, {self.num_steps / self.report.plan.steps_per_epoch:.1f} epochs"
+        return f"{self.preset} with {self.measured.num_parameters:,} weights, {steps}, {describe_seconds(self.seconds)}"
+
+
+def choose_in_time(choices: Iterable[Choice], minutes: float, *, preparation: float) -> Choice:
+    """Choose the first model for which enough steps fit into the time, or the last one.
+
+    There are ten validations, or as many as fit into 15 % of the time.
+
+    Args:
+        choices: The best first.
+        preparation: The seconds before the first step.
+
+    Raises:
+        InputError: The last one cannot make useful steps either.
+    """
+    for choice in choices:
+        steps_per_epoch, validation = choice.report.plan.steps_per_epoch, choice.measured.seconds_per_validation or 0.0
+        step, most_steps = choice.measured.seconds_per_epoch / steps_per_epoch, choice.most_epochs * steps_per_epoch
+        num_validations = max(1, min(10, int(9.0 * minutes / (validation or minutes))))
+        others = preparation + (num_validations + FINAL_VALIDATIONS) * validation
+        num_steps = min(max(1, int((_USED_SHARE * 60 * minutes - others) / step)), math.ceil(most_steps))
+        choice = Choice(*choice[:6], num_steps, num_validations, others + num_steps * step)
+        if num_steps >= choice.least_steps:
+            break
+    if num_steps < min(_LEAST_STEPS, choice.least_steps, most_steps):
+        least = math.ceil(1.1 * (others + _LEAST_STEPS * step) / _USED_SHARE / 60)
+        raise InputError(f"--minutes {minutes:g} is too short: {_LEAST_STEPS} steps of the smallest model take {least}")
+    return choice
 
 
 def choose_settings(
@@ -64,14 +120,15 @@ def choose_settings(
     return "demo", num_epochs, settings | {"model.d_model": width, "model.d_ff": 4 * width, "model.dropout": 0.3}
 
 
-def propose_config(direction: Direction, *, name: str, folder: Path) -> NewConfig:
+def propose_config(direction: Direction, *, name: str, folder: Path, minutes: float | None = None) -> NewConfig:
     """Write and check a config for the files of a split, which will be in the folder NAME next to it.
 
     Args:
         folder: Where the files are now.
+        minutes: The time in which training should end; None: a night.
 
     Raises:
-        InputError: Training would refuse the data.
+        InputError: Training would refuse the data, or the time is too short.
     """
     source, target = (folder / f"train.{code}" for code in direction)
     corpus = read_corpus(TextCorpus(source=source, target=target), key="data.train")
@@ -80,59 +137,99 @@ def propose_config(direction: Direction, *, name: str, folder: Path) -> NewConfi
     num_characters = len(set(chain.from_iterable(chain(corpus.sources, corpus.targets))))
     device = choose_place(Config(), SINGLE_PROCESS).type
     preset, num_epochs, settings = choose_settings(num_tokens, num_characters, device=device)
-    preset_file = str(presets_directory() / f"{preset}.yaml")
-    base = load_config(preset_file).config
+    base = load_config(str(presets_directory() / f"{preset}.yaml")).config
     targets = take_sample(corpus, max_pairs=MAX_INSPECTED_PAIRS).targets
     normalizer = sentencepiece.SentencePieceNormalizer(rule_name=base.tokenizer.normalization)
-    changed, _ = find_normalized(targets, normalizer.normalize(targets))
-    if len(changed) >= MUCH_NORMALIZED * len(targets):
+    changed, lost = find_normalized(targets, normalizer.normalize(targets))
+    choices = dict[str, str]()
+    if len(changed) >= LITTLE_NORMALIZED * len(targets):
         settings["tokenizer.normalization"] = "identity"
+        kept = filter(str.isprintable, dict(lost.most_common(5)))
+        choices["kept"] = f"{' '.join(kept)} as in the text: tokenizer.normalization=identity"
     if tokenizer := choose_bleu_tokenizer(direction.target, targets):
         settings["evaluation.bleu_tokenizer"] = tokenizer
     data: dict[str, Any] = {f"{side}_language": code for side, code in direction._asdict().items()}
     for part in ("train", "validation", "test"):
         data[part] = {"kind": "text", "source": f"{part}.{direction.source}", "target": f"{part}.{direction.target}"}
-    data["test"] = dict.fromkeys(base.data.test) | {"test": data["test"]}
-    tried = settings | choose_steps(int(num_epochs * num_tokens[1] / (base.training.step_tokens or 1)), base.training)
-    values = {"extends": preset_file, "data": {"root": str(folder), **data}, **tried}
+    cache = DataCache()
+
+    def extend(preset: str, *, root: str) -> dict[str, Any]:
+        path = str(presets_directory() / f"{preset}.yaml")
+        test = dict.fromkeys(load_config(path).config.data.test) | {"test": data["test"]}
+        return {"extends": path, "data": {"root": root, **data, "test": test}}
+
+    def try_training(preset: str, changes: dict[str, Any]) -> Report:
+        return check(load_config(extend(preset, root=str(folder)) | changes).config, max_seconds=4.0, cache=cache)
+
+    started = time.perf_counter()
+    tried = choose_steps(int(num_epochs * num_tokens[1] / (base.training.step_tokens or 1)), base.training)
     try:
-        report = check(load_config(values).config, max_seconds=3.0)
+        report = try_training(preset, settings | tried)
     except VocabularyTooLarge as error:  # the text has few different words
         settings["tokenizer.vocab_size"] = error.largest
-        report = check(load_config(values | settings).config, max_seconds=3.0)
+        report = try_training(preset, settings | tried)
 
-    plan, num_steps = report.plan, num_epochs * report.plan.steps_per_epoch
-    most = int(plan.num_steps * _MOST_SECONDS / plan.seconds) if plan.seconds else num_steps
-    settings |= choose_steps(min(num_steps, most), base.training)
-    chosen: int = settings.get("training.max_steps", base.training.max_steps)
-    document: dict[str, Any] = {"extends": preset, "data": {"root": name, **data}}
+    preparation, seconds, remark = time.perf_counter() - started, report.plan.seconds, ""  # training prepares the same
+    num_steps = num_epochs * report.plan.steps_per_epoch
+
+    def try_models(full: Choice) -> Iterator[Choice]:
+        yield full
+        for width, num_layers, least in _FAST_SIZES:
+            if width <= settings.get("model.d_model", base.model.d_model):
+                own = settings | dict(zip(_SIZES, (width, 4 * width, num_layers, num_layers, 0.1), strict=True))
+                if (found := try_training(_FAST_PRESET, own)).dry_run is not None:
+                    yield Choice(_FAST_PRESET, own, found, found.dry_run, least, 0.4 * num_epochs)
+
+    if report.dry_run is None:  # training would fail
+        settings |= choose_steps(num_steps, base.training)
+    else:
+        least = num_steps // (6 if preset == "transformer-base" else 2)
+        full = Choice(preset, settings, report, report.dry_run, least, num_epochs)
+        possible = try_models(full) if minutes else [*try_models(full)]
+        for other in () if minutes else (10, 30, 120):
+            with suppress(InputError):  # too few
+                choices[f"--minutes {other}"] = str(choose_in_time(possible, other, preparation=preparation))
+        possible = possible if minutes else [full._replace(least_steps=0)]
+        chosen = choose_in_time(possible, minutes or 480.0, preparation=preparation)  # a night
+        preset, settings, report = chosen[:3]
+        base, seconds = load_config(extend(preset, root="")).config, chosen.seconds
+        num_validations = chosen.num_validations if minutes else None
+        settings |= choose_steps(chosen.num_steps, base.training, num_validations=num_validations)
+        if preset == _FAST_PRESET and chosen.num_steps > 6 * report.plan.steps_per_epoch:
+            settings["model.dropout"] = 0.2
+        if minutes:
+            remark = f"# Chosen for {minutes:g} minutes: {chosen}.\n"
+        elif chosen.num_steps < num_steps:
+            remark = f"# As many steps as {device} makes in a night; max_steps: {num_steps} would be better.\n"
+    max_steps = settings.get("training.max_steps", base.training.max_steps)
+    plan = report.plan._replace(num_steps=max_steps, seconds=seconds)
+    document = extend(preset, root=name) | {"extends": preset}
     for key, value in settings.items():
         section, _, leaf = key.partition(".")
         if base.model_dump()[section][leaf] != value:
             document.setdefault(section, {})[leaf] = value
     text = f"""\
 # From `translate init`. `translate config show {name}.yaml` has all values; null removes a test set of the preset.
-# Training sees the text {chosen / plan.steps_per_epoch:.0f} times; validation decides which of its checkpoints is best.
-"""
-    if most < num_steps:
-        text += f"# These are the steps that {device} makes in a night; max_steps: {num_steps} would be better.\n"
-    plan = plan._replace(num_steps=chosen, seconds=plan.seconds and plan.seconds * chosen / plan.num_steps)
-    return NewConfig(text + dump_yaml(document, is_short=True), preset, report._replace(plan=plan))
+# Training sees the text {max_steps / plan.steps_per_epoch:.0f} times; validation decides which checkpoint is best.
+{remark}"""
+    return NewConfig(text + dump_yaml(document, is_short=True), preset, report._replace(plan=plan), choices)
 
 
-def choose_steps(num_steps: int, preset: TrainingConfig) -> dict[str, Any]:
+def choose_steps(num_steps: int, preset: TrainingConfig, *, num_validations: int | None = None) -> dict[str, Any]:
     """The settings of a training with about `num_steps`, rounded to two digits; empty if the preset has about as many.
+
+    With a number of validations the steps are exact, and a tenth of them lies between checkpoints.
 
     The peak of the learning rate is the preset's. With noam it depends on the warm-up, which stays as long if the
     training has time for it.
     """
-    if abs(num_steps / preset.max_steps - 1.0) < 0.1:
+    if num_validations is None and abs(num_steps / preset.max_steps - 1.0) < 0.1:
         return {}
-    max_steps = round(num_steps, 1 - int(math.log10(num_steps)))
-    between = math.ceil(max_steps / 8)  # validations
+    max_steps = num_steps if num_validations else round(num_steps, 1 - int(math.log10(num_steps)))
+    between = math.ceil(max_steps / (num_validations or 8))
     steps: dict[str, Any] = {"max_steps": max_steps, "warmup_steps": max_steps // 10}
     if preset.schedule == "noam":
         warmup = steps["warmup_steps"] = min(preset.warmup_steps, max_steps // 4)
         steps["learning_rate"] = round(preset.learning_rate * math.sqrt(warmup / preset.warmup_steps), 3)
-    steps |= {"validate_every": between, "save_every": between}
+    steps |= {"validate_every": between, "save_every": math.ceil(max_steps / 10) if num_validations else between}
     return {f"training.{key}": value for key, value in steps.items()}

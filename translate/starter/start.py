@@ -28,6 +28,7 @@ class Starter(NamedTuple):
     split: Split
     preset: str
     report: "Report"  # of the check, for this machine
+    choices: dict[str, str]  # see `NewConfig`
 
     @property
     def is_ready(self) -> bool:
@@ -56,17 +57,22 @@ class Starter(NamedTuple):
         }
 
 
-def start(texts: Sequence[str], *, name: str | None, from_: str | None, to: str | None) -> Starter:
+def start(
+    texts: Sequence[str], *, name: str | None, from_: str | None, to: str | None, minutes: float | None = None
+) -> Starter:
     """Hold out validation and test sets, and write them and a config that suits the text and this machine.
 
     Args:
         texts: Two text files; or tables, folders and patterns such as `po/*.po`; or a data set of the Hub.
         name: Of the folder and, with `.yaml`, of the config; None: the languages.
         from_: The language of the sources; None: names of files or columns show it. `to` likewise.
+        minutes: The time in which training should end; None: a night.
 
     Raises:
         InputError: The text cannot be used, the languages are not clear, or a file exists.
     """
+    if minutes is not None and not 1.0 <= minutes <= 100_000:
+        raise InputError(f"--minutes {minutes:g}: should be a number from 1 to 100,000")
     require_utf8(Path.cwd(), place="the working directory")
     direction, named = find_corpora(texts, from_=from_, to=to)
     name = require_name((name or str(direction)).removesuffix(".yaml"), place="--name")
@@ -81,8 +87,8 @@ def start(texts: Sequence[str], *, name: str | None, from_: str | None, to: str 
     with ExitStack() as undo:
         with atomic_folder(folder) as temporary:
             write_split(split, corpora, temporary, direction)
-            found = propose_config(direction, name=name, folder=temporary)
+            found = propose_config(direction, name=name, folder=temporary, minutes=minutes)
             write_text(config, found.text, is_new=True)
             undo.callback(config.unlink, missing_ok=True)
         undo.pop_all()
-    return Starter(config, folder, direction, len(corpora["train"].sources), split, found.preset, found.report)
+    return Starter(config, folder, direction, len(corpora["train"].sources), split, *found[1:])
