@@ -1,5 +1,6 @@
 """Files whose lines are not text are refused by their names, wherever a text is read, and say what becomes of them."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -59,3 +60,12 @@ def test_plain_text_is_read_whatever_its_name(tmp_path: Path, run: Path) -> None
     (tmp_path / "phrases.tsv").write_text("dog\n")
     assert translate("decode", run, tmp_path / "a", "--require", tmp_path / "phrases.tsv").exit_code == 0
     assert translate("decode", run, stdin=CONTENT.encode()).exit_code == 0
+
+
+def test_the_page_of_the_server_knows_the_same_files() -> None:
+    """Documents and office files have rules of their own there."""
+    page = Path(__file__).parents[2] / "translate" / "server" / "page" / "structured.js"
+    known = json.loads(page.read_text(encoding="utf-8").partition("STRUCTURED = ")[2].rstrip(";\n"))
+    assert known == {
+        suffix: text for suffix, text in STRUCTURED.items() if "--document" not in text and suffix != ".pdf"
+    }

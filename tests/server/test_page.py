@@ -535,6 +535,9 @@ def test_a_file_that_cannot_be_translated(page: Page) -> None:
     for content, name, problem in ((b"\n", "a.txt", "is empty"), (DOG.encode(), "a.docx", "contains plain text")):
         give_file(page, content, name)
         expect(page.locator("#trouble")).to_contain_text(f"“{name}” {problem}")
+    for name in ("a.json", "strings.XML", "app.ts"):
+        give_file(page, b'{"dog": "Hund"}', name)
+        expect(page.locator("#trouble")).to_contain_text(f"Lines of “{name}” are not text: ")
     give_file(page, DOG.encode())
     page.locator("#download").wait_for()
     assert page.locator("#trouble").is_hidden()

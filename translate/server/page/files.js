@@ -2,6 +2,7 @@
 
 import { call } from "./api.js";
 import { describeConditions, find, make, number, plural, showConditions, showWarnings } from "./elements.js";
+import { STRUCTURED } from "./structured.js";
 
 const SECONDS_AT_ONCE = 1; // target duration of a request
 const LINES_AT_ONCE = 200; // at most
@@ -49,6 +50,9 @@ export function setUpFiles({ documents, requestFor, chosenModel, onFile, announc
     } catch {
       return fail(new Error(`“${file.name}” is not UTF-8 text. Save it as UTF-8, and drop it again.`));
     }
+    const advice = STRUCTURED[file.name.toLowerCase().match(/\.[^.]*$/)?.[0]];
+    const isTsonga = /\.ts$/i.test(file.name) && !/[<{;]/.test(text.slice(0, 4096));
+    if (advice && !isTsonga) return fail(new Error(`Lines of “${file.name}” are not text: ${advice}.`));
     if (!text.trim()) return fail(new Error(`“${file.name}” is empty.`));
     const isOffice = /\.(docx?|odt|rtf|pdf|epub|xlsx?|ods|pptx?)$/i.test(file.name);
     if (isOffice) return fail(new Error(`“${file.name}” contains plain text. Rename it to .txt, and drop it again.`));
