@@ -24,6 +24,7 @@ from translate.cli.terminal.lines import (
     open_lines,
     paired_lines,
     read_requests,
+    warn_of_missed_terms,
     write_lines,
 )
 from translate.cli.terminal.options import (
@@ -42,6 +43,7 @@ from translate.errors import InputError
 
 if TYPE_CHECKING:
     from translate.decoding import Translation, Translator
+    from translate.decoding.constraints.terminology import Terminology
     from translate.documents.document import DocumentFormat
 
 logger = logging.getLogger(__name__)
@@ -90,6 +92,9 @@ def decode(
         Path | None,
         Option(metavar="FILE", help="Lines with source, tab, target: requires the target wherever the source occurs."),
     ] = None,
+    terminology_forms: Annotated[
+        bool, Option("--terminology-forms", help="A term's other forms (files for file) are translated like the term.")
+    ] = False,
     forbid: Annotated[
         Path | None,
         Option(metavar="FILE", help="Words and phrases, one per line, that no translation contains in this spelling."),
@@ -138,7 +143,11 @@ def decode(
     if interactive or is_typed(file):
         options["look_ahead_lines"] = 1
     runs = {"RUN": [run], "--ensemble": ensemble or [], "--reverse": [] if reverse is None else [reverse]}
-    decoding = _Decoding(file, output, alignments, constraints, output_format, runs, checkpoint, options, languages)
+    if terminology_forms and not terminology:
+        raise InputError("--terminology-forms needs --terminology FILE")
+    decoding = _Decoding(
+        file, output, alignments, constraints, terminology_forms, output_format, runs, checkpoint, options, languages
+    )
     if given["--document"]:
         decoding.translate_document(document_format)
     elif in_parts:
@@ -154,11 +163,22 @@ class _Decoding(NamedTuple):
     output: Path | None
     alignments: Path | None
     constraints: dict[str, Path]  # files by option
+    terminology_forms: bool
     output_format: Literal["text", "jsonl"]
     runs: dict[str, list[SavedRun]]  # by option
     checkpoint: str
     options: dict[str, Any]  # settings of the section `decoding`
     languages: dict[str, Any]  # of --to and --from
+
+    def read_terminology(self) -> "Terminology | None":
+        """Read the terminology, for the language of the text."""
+        from translate.decoding.constraints.terminology import read_terminology
+
+        if "terminology" not in self.constraints:
+            return None
+        (run,), file = self.runs["RUN"], self.constraints["terminology"]
+        language = self.languages["from_"] or run.languages.usual.source
+        return read_terminology(file, language=language, with_forms=self.terminology_forms)
 
     def load(self) -> "Translator":
         """Load the translator, perhaps with an ensemble and a reverse model."""
@@ -187,7 +207,8 @@ class _Decoding(NamedTuple):
         by_line = self.output or self.alignments or {"prefix", "require"} & self.constraints.keys()
         is_conversation = is_typed(self.file) and is_terminal(sys.stdout) and not by_line
         source = TextLines(typed_lines(), None, "the terminal") if is_conversation else open_lines(self.file)
-        requests = read_requests(source, self.constraints)  # reports bad files before the model is loaded
+        # Bad files are reported before the model is loaded.
+        requests = read_requests(source, self.constraints, self.read_terminology())
         check_outputs({"--output": self.output, "--alignments": self.alignments})
         translator = self.load()
         from translate.decoding import ConditionCounts, count_conditions
@@ -226,12 +247,13 @@ class _Decoding(NamedTuple):
         by_line = {name: fingerprint(path) for name, path in files.items() if name in {"FILE", *_BY_LINE}}
         for_all_lines = {name: path for name, path in files.items() if name not in by_line}
         source = open_lines(self.file)
-        requests = read_requests(source, self.constraints)
+        requests = read_requests(source, self.constraints, self.read_terminology())
         translator, dependencies = load_for_parts(
             self.load, self.runs, for_all_lines, checkpoint=self.checkpoint, num_lines=source.total or 0
         )
         decoder = ShardedDecoder(translator, dependencies, self.output_format, self.output, self.alignments)
-        return DecodingJob(decoder, {**dependencies, **by_line}, source.total, requests)
+        forms = {"--terminology-forms": "yes"} if self.terminology_forms else {}
+        return DecodingJob(decoder, {**dependencies, **by_line, **forms}, source.total, requests)
 
     def translate_document(self, document_format: "DocumentFormat | None") -> None:
         """Translate a document, after checking the file and before loading the translator; report what it contained.
@@ -241,7 +263,6 @@ class _Decoding(NamedTuple):
         """
         from translate.data.text import read_document
         from translate.decoding import Request
-        from translate.decoding.constraints.terminology import read_terminology
         from translate.documents.document import format_of_file, translate_documents, word_weights
         from translate.files import check_is_text
 
@@ -249,7 +270,7 @@ class _Decoding(NamedTuple):
         if document_format in ("text", "paragraphs"):
             check_is_text(self.file)
         text = read_document(self.file)
-        terms = read_terminology(self.constraints["terminology"]) if "terminology" in self.constraints else None
+        terms = self.read_terminology()
         check_outputs({"--output": self.output})
         translator = self.load()
         whole = translator.with_options(split_sentences="never")  # the document is divided into sentences
@@ -257,6 +278,7 @@ class _Decoding(NamedTuple):
 
         def translate(sentences: Sequence[str]) -> list["Translation"]:
             with show_progress("Translating", len(sentences), unit="sentences") as advance:
+                warn_of_missed_terms(map(terms.missed_forms, sentences) if terms else ())
                 requests = (Request(sentence, terminology=terms) for sentence in sentences)
                 return list(whole.translate_stream(requests, on_finished=advance))
 

@@ -115,9 +115,10 @@ def _find_directions(languages: Languages, run: LoadedModel) -> list[Direction]:
 
 
 def _write_argos(run: LoadedModel, languages: Languages, directory: Path, *, quantization: str | None) -> None:
-    """Write what all packages have: a CTranslate2 model, and one SentencePiece model, which segments sources and decodes.
+    """Write what all packages have: a CTranslate2 model, and one SentencePiece model for both sides.
 
-    It decodes subwords of another vocabulary by their text. The tags of languages become control symbols, which SentencePiece leaves out of texts.
+    SentencePiece decodes subwords of another vocabulary by their text. It leaves out control symbols, which the tags of
+    languages become.
     """
     (directory / "model").mkdir()
     write_ctranslate2(run.model, run.tokenizers, directory / "model", quantization=quantization)

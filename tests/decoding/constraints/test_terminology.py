@@ -60,6 +60,37 @@ def test_the_longest_at_the_leftmost_place() -> None:
     assert Terminology({}).matches("Hund") == []
 
 
+FILES = {"file": "Datei", "recent file": "letzte Datei", "set": "Menge", "settings": "Einstellungen", "Undo": "zurück"}
+
+
+@pytest.mark.parametrize(
+    ("line", "exactly", "missed", "with_forms"),
+    [
+        ("Open the file", ["Datei"], [], ["Datei"]),
+        ("Open Files.", [], ["Files"], ["Datei"]),
+        ("Recent files and profiles", [], ["Recent files"], ["letzte Datei"]),  # every word has its stem
+        ("recently-used files", [], ["files"], ["Datei"]),
+        ("settings, sets", ["Einstellungen"], ["sets"], ["Einstellungen", "Menge"]),  # the term itself comes first
+        ("setting", [], ["setting"], ["Menge"]),  # of two terms with one stem, the first
+        ("undone filesystem", [], [], []),
+    ],
+)
+def test_other_forms_of_terms(line: str, exactly: list[str], missed: list[str], with_forms: list[str]) -> None:
+    """Snowball's stems: file of files, set of settings, recent of recent, but undon of undone."""
+    for language in ("en", "eng_Latn"):
+        terms = Terminology(FILES, language=language)
+        assert (terms.matches(line), terms.missed_forms(line)) == (exactly, missed)
+        terms = Terminology(FILES, language=language, with_forms=True)
+        assert (terms.matches(line), terms.missed_forms(line)) == (with_forms, [])
+    unknown = Terminology(FILES, language="tlh")
+    assert (unknown.matches(line), unknown.missed_forms(line)) == (exactly, [])
+
+
+def test_a_language_without_a_stemmer_has_no_forms() -> None:
+    with pytest.raises(InputError, match="stemmer knows .*tlh"):
+        Terminology(FILES, language="tlh", with_forms=True)
+
+
 @pytest.mark.parametrize(
     "line, expected",
     [

@@ -3,10 +3,12 @@
 import contextlib
 import dataclasses
 import json
+import logging
 import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -20,7 +22,9 @@ from translate.messages import escaped
 
 if TYPE_CHECKING:
     from translate.decoding import Request
+    from translate.decoding.constraints.terminology import Terminology
 
+logger = logging.getLogger(__name__)
 
 Line = TypeVar("Line")
 
@@ -79,8 +83,22 @@ def paired_lines(*files: TextLines[str]) -> TextLines[Any]:
     return TextLines(rows(), next((file.total for file in counted), None), names)
 
 
-def read_requests(lines: TextLines[str], files: dict[str, Path]) -> Iterator["Request"]:
-    """Pair lines with the lines of constraint files, which are given by option; the terminology is read immediately.
+def warn_of_missed_terms(missed: Iterable[Sequence[str]]) -> None:
+    """Warn of the terms that occur in another form, which are given by line."""
+    if lines := list(filter(None, missed)):
+        from translate.config.languages import list_some
+
+        forms = list_some(list(dict.fromkeys(chain.from_iterable(lines))))
+        logger.warning(
+            f"Terminology: lines with another form of a term, which was not required there: {len(lines):,} ({forms});"
+            " list these forms too, or use --terminology-forms"
+        )
+
+
+def read_requests(
+    lines: TextLines[str], files: dict[str, Path], terminology: "Terminology | None"
+) -> Iterator["Request"]:
+    """Pair lines with the lines of constraint files, which are given by option; warn of missed terms at the end.
 
     Raises:
         InputError: A file cannot be used, or its number of lines is wrong: raised immediately if both are known.
@@ -88,15 +106,15 @@ def read_requests(lines: TextLines[str], files: dict[str, Path]) -> Iterator["Re
     by_line = [name for name in ("prefix", "require") if name in files]
     rows = paired_lines(lines, *(open_lines(files[name], may_be_table=True) for name in by_line))
     from translate.decoding import Request
-    from translate.decoding.constraints.terminology import read_terminology
-
-    terminology = read_terminology(files["terminology"]) if "terminology" in files else None
 
     def requests() -> Iterator[Request]:
+        missed: list[list[str]] = []
         for line, *constraints in rows:
             given = dict(zip(by_line, constraints, strict=True))
             required = tuple(phrase for phrase in given.get("require", "").split("\t") if phrase.strip())
+            missed += [terminology.missed_forms(line)] if terminology else []
             yield Request(line, given.get("prefix", ""), required, terminology)
+        warn_of_missed_terms(missed)
 
     return requests()
 

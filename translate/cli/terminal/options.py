@@ -120,7 +120,7 @@ _PANELS = {  # panels of the help, in order, with the options in each
     " min_length_constant mbr mbr_candidates",
     "Languages": "to from_",
     "Scores": "ensemble reverse length_penalty length_penalty_kind no_repeat_ngram repetition_penalty reverse_weight",
-    "Constraints": "prefix require terminology forbid keep_placeholders",
+    "Constraints": "prefix require terminology terminology_forms forbid keep_placeholders",
     "Sampling": "temperature top_k top_p epsilon seed",
     "Long lines": "split_sentences long max_source_tokens max_target_tokens",
     "Output": "output_format alignments alignment_layer interactive resume",

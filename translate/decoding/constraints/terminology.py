@@ -3,19 +3,25 @@
 A term is found as whole words, exactly as the file writes it; in scripts without spaces, such as those of Chinese,
 Japanese and Thai, each letter counts as a word. The first letter of a term may differ in case where a sentence begins,
 which is at the first word of the line and at the first word after one of . ! ? : …; there "der Hund" is also found as
-"Der Hund". Inflected forms are separate terms, one line each. The line is read from left to right; of several terms at
-one place the longest is taken, and reading continues after it.
+"Der Hund". Inflected forms are separate terms, one line each, unless forms with the same stems count as the term, by
+the stemmer of the source's language. The line is read from left to right; of several terms at one place the longest is
+taken, and reading continues after it.
+
+Source: Porter 2001, Snowball: A language for stemming algorithms, https://snowballstem.org.
 """
 
 import functools
+import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from translate.config.languages import UNKNOWN
 from translate.data.text import read_lines
 from translate.data.tokenizer import Tokenizer
 from translate.decoding.constraints.phrases import encode_phrase, is_mark, is_word_character
 from translate.errors import InputError
+from translate.language_codes import language_name
 
 _SENTENCE_ENDS = frozenset(".!?:…")
 
@@ -25,11 +31,16 @@ class Terminology:
 
     Runs of white space count as one space, and letters with marks are the same however they are encoded (Unicode NFC).
 
+    Args:
+        language: Of the terms, whose stemmer finds their other forms; without one, none is found.
+        with_forms: Whether another form of a term, such as "files" for "file", is translated like the term.
+
     Raises:
         ValueError: A term or a translation is empty.
+        InputError: There is no stemmer for the language, and `with_forms` needs one.
     """
 
-    def __init__(self, targets: Mapping[str, str]) -> None:
+    def __init__(self, targets: Mapping[str, str], *, language: str = UNKNOWN, with_forms: bool = False) -> None:
         for source, target in targets.items():
             if not source.strip() or not target.strip():
                 raise ValueError(f"a term and its translation must not be empty, as in {source!r}: {target!r}")
@@ -37,11 +48,31 @@ class Terminology:
         self.targets = frozenset(self._targets.values())
         self._at_beginning = {_uncapitalize(source): target for source, target in self._targets.items()}
         self._lengths = sorted({len(source) for source in self._targets}, reverse=True)
+        self._with_forms, self._stem = with_forms, _load_stemmer(language)
+        if with_forms and self._stem is None:
+            name = f"{language_name(language)} ({language})"
+            raise InputError(f"terminology: no stemmer knows {name}; list the other forms of terms in the file")
+        self._by_stems: dict[tuple[str, ...], str] = {}
+        for source, target in self._targets.items() if self._stem else ():
+            self._by_stems.setdefault(self._stems(source), target)
+        counts = sorted({len(stems) for stems in self._by_stems if stems}, reverse=True)
+        self._phrases = [re.compile(r"\w+" + r"[ -]\w+" * (count - 1)) for count in counts]
 
     def matches(self, source_line: str) -> list[str]:
         """The translations of the terms in a line, in the line's order; each as often as its term occurs."""
+        return [target for target, _ in self._find(source_line, with_forms=self._with_forms)]
+
+    def missed_forms(self, source_line: str) -> list[str]:
+        """The words of a line that are another form of a term, and are not translated like it."""
+        return [] if self._with_forms else [form for _, form in self._find(source_line, with_forms=True) if form]
+
+    def _stems(self, text: str) -> tuple[str, ...]:
+        assert self._stem is not None
+        return tuple(map(self._stem, re.findall(r"\w+", text.lower())))
+
+    def _find(self, source_line: str, *, with_forms: bool) -> Iterator[tuple[str, str]]:
+        """The translation of each term in a line, and the term's form there; empty: it is the term itself."""
         line = _normalize(source_line)
-        found = []
         begins_sentence = True
         position = 0
         while position < len(line):
@@ -52,20 +83,42 @@ class Terminology:
                 if target is None and begins_sentence:
                     target = self._at_beginning.get(_uncapitalize(text))
                 if target is not None and _is_boundary(line, position + len(text)):
-                    found.append(target)
+                    yield target, ""
                     end = position + len(text)
                     break
+            else:
+                for form in self._phrases if with_forms and _is_boundary(line, position) else ():
+                    match = form.match(line, position)
+                    target = self._by_stems.get(self._stems(match[0])) if match else None
+                    if match and target is not None and _is_boundary(line, match.end()):
+                        yield target, match[0]
+                        end = match.end()
+                        break
             for character in line[position:end]:
                 begins_sentence = not is_word_character(character) and (begins_sentence or character in _SENTENCE_ENDS)
             position = end
-        return found
 
 
-def read_terminology(path: Path) -> Terminology:
+@functools.lru_cache(maxsize=4)
+def _load_stemmer(language: str) -> Callable[[str], str] | None:
+    """The Snowball stemmer of a language, for words in lower case; None: there is none."""
+    import snowballstemmer
+
+    name = language_name(language).partition(" ")[0].lower()  # norwegian for Norwegian Bokmål
+    if name not in snowballstemmer.algorithms():
+        return None
+    stem: Callable[[str], str] = functools.lru_cache(maxsize=100_000)(snowballstemmer.stemmer(name).stemWord)
+    return stem
+
+
+def read_terminology(path: Path, *, language: str = UNKNOWN, with_forms: bool = False) -> Terminology:
     """Read a UTF-8 file with one term per line: source, tab, target. Empty lines and comments (`#`) are skipped.
 
+    Args:
+        language, with_forms: As in `Terminology`.
+
     Raises:
-        InputError: The file cannot be read, a line is not a pair, or a term has two translations.
+        InputError: The file cannot be read, a line is not a pair, or a term has two translations; or as `Terminology`.
     """
     found: dict[str, tuple[str, int]] = {}
     for number, line in enumerate(read_lines(path), start=1):
@@ -81,7 +134,8 @@ def read_terminology(path: Path) -> Terminology:
                 f"{path}, line {number}: {source!r} is translated as {target!r}, but in line {its_number} as"
                 f" {earlier!r}; keep one of them"
             )
-    return Terminology({source: target for source, (target, _) in found.items()})
+    targets = {source: target for source, (target, _) in found.items()}
+    return Terminology(targets, language=language, with_forms=with_forms)
 
 
 @functools.lru_cache(maxsize=16)
