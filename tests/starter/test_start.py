@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from harness import corpus_lines, in_order, run_command, succeed, write_lines
 
+from translate.config.data import Augmentation
 from translate.config.load import load_config
 from translate.errors import InputError
 from translate.lint import check
@@ -228,6 +229,23 @@ def test_what_a_training_takes_is_said_and_held_to_a_night(tmp_path: Path, monke
     assert 7 * 3600 < report["seconds"] < 9 * 3600
     assert load_config("slow.yaml").config.training.max_steps == report["num_steps"]
     assert "would be better" in Path("slow.yaml").read_text()
+
+
+@pytest.mark.parametrize(("num_placeholders", "is_copied"), [(10, False), (40, True)])
+def test_text_of_programs_is_copied(
+    num_placeholders: int, is_copied: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over 2 % of the lines have placeholders, or under it."""
+    monkeypatch.chdir(tmp_path)
+    for code in ("de", "en"):
+        lines = corpus_lines(f"train.{code}")[:1100]
+        write_lines(
+            Path(f"a.{code}"), [f"{line} %s" if place < num_placeholders else line for place, line in enumerate(lines)]
+        )
+    succeed("init", "a.de", "a.en")
+    config = load_config("de-en.yaml").config
+    assert config.tokenizer.add_pieces == (("<placeholders>",) if is_copied else ())
+    assert config.data.train[0].augment == (Augmentation(copy=0.1) if is_copied else None)
 
 
 def test_text_without_spaces_is_scored_and_kept_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,7 @@ from translate.language_codes import find_language, standard_code
 from translate.lint.findings import KINDS
 from translate.lint.languages import find_wrong_sides
 from translate.lint.near_duplicates import near_duplicate_hashes
+from translate.placeholders import find_placeholders
 from translate.trigrams import are_in_one_language
 
 logger = logging.getLogger(__name__)
@@ -269,6 +270,11 @@ def split_pairs(corpus: ParallelCorpus, held_out: Mapping[str, ParallelCorpus]) 
 
 def _keys(corpus: ParallelCorpus) -> list[NDArray[np.int64]]:
     return [near_duplicate_hashes(line[:_MOST_CHARACTERS] for line in side) for side in corpus[1:3]]
+
+
+def has_placeholders(lines: Sequence[str]) -> bool:
+    """Whether a text seems to be a program's: more than one line in fifty has placeholders, which a model must copy."""
+    return 50 * sum(map(bool, map(find_placeholders, lines))) > len(lines)
 
 
 def write_split(split: Split, corpora: Mapping[str, ParallelCorpus], folder: Path, direction: Direction) -> None:

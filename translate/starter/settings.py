@@ -24,6 +24,7 @@ from translate.lint.corpora import take_sample
 from translate.lint.dry_run import DryRun
 from translate.lint.vocabulary import LITTLE_NORMALIZED, find_normalized
 from translate.messages import describe_seconds
+from translate.starter.corpus import has_placeholders
 from translate.training.setup import choose_place
 from translate.trigrams import choose_bleu_tokenizer, count_words
 
@@ -151,6 +152,9 @@ def propose_config(direction: Direction, *, name: str, folder: Path, minutes: fl
     data: dict[str, Any] = {f"{side}_language": code for side, code in direction._asdict().items()}
     for part in ("train", "validation", "test"):
         data[part] = {"kind": "text", "source": f"{part}.{direction.source}", "target": f"{part}.{direction.target}"}
+    if has_placeholders(targets):
+        settings["tokenizer.add_pieces"], data["train"]["augment"] = ["<placeholders>"], {"copy": 0.1}
+        choices["copied"] = "placeholders, tags, addresses: tokenizer.add_pieces, augment.copy"
     cache = DataCache()
 
     def extend(preset: str, *, root: str) -> dict[str, Any]:
