@@ -81,9 +81,10 @@ def decode(
     resume: Annotated[bool, Option("--resume", help="Keep finished parts in OUTPUT.parts, and reuse them.")] = False,
     document: Annotated[bool, Option("--document", help="Translate a document's text; keep the rest.")] = False,
     document_format: Annotated[
-        Literal["text", "paragraphs", "markdown", "html", "srt", "vtt"] | None,
+        Literal["text", "paragraphs", "markdown", "html", "srt", "vtt", "po"] | None,
         Option(help="Format of the document. Default: by its extension; paragraphs joins lines of plain text."),
     ] = None,
+    again: Annotated[bool, Option("--again", help="In a catalog, also replace what is marked for review.")] = False,
     prefix: Annotated[Path | None, Option(metavar="FILE", help="Line N is the beginning of translation N.")] = None,
     require: Annotated[
         Path | None, Option(metavar="FILE", help="Line N has tab-separated phrases that translation N must contain.")
@@ -118,6 +119,7 @@ def decode(
       translate decode runs/demo input.de --terminology a.tsv --forbid words.txt
       translate decode runs/demo large.de --output large.en --resume
       translate decode runs/demo --document report.md --output report.en.md
+      translate decode runs/demo --document app.po --output app.en.po
       translate decode runs/both input.en --to de
       torchrun --nproc-per-node 8 -m translate decode runs/demo a.de -o a.en
     """
@@ -135,7 +137,7 @@ def decode(
         "--n-best": options.get("n_best", 1) > 1,
         "--engine ctranslate2": options.get("engine") == "ctranslate2",
         "--precision int8": options.get("precision") == "int8",
-        "--document": document or document_format,
+        "--document": document or document_format or again,
     }
     for option, excluded in _EXCLUDED.items():
         if given[option] and (wrong := sorted(name for name in excluded if given.get(name))):
@@ -149,7 +151,7 @@ def decode(
         file, output, alignments, constraints, terminology_forms, output_format, runs, checkpoint, options, languages
     )
     if given["--document"]:
-        decoding.translate_document(document_format)
+        decoding.translate_document(document_format, again=again)
     elif in_parts:
         decode_in_parts(decoding.prepare_parts)
     else:
@@ -255,7 +257,7 @@ class _Decoding(NamedTuple):
         forms = {"--terminology-forms": "yes"} if self.terminology_forms else {}
         return DecodingJob(decoder, {**dependencies, **by_line, **forms}, source.total, requests)
 
-    def translate_document(self, document_format: "DocumentFormat | None") -> None:
+    def translate_document(self, document_format: "DocumentFormat | None", *, again: bool) -> None:
         """Translate a document, after checking the file and before loading the translator; report what it contained.
 
         Raises:
@@ -263,13 +265,14 @@ class _Decoding(NamedTuple):
         """
         from translate.data.text import read_document
         from translate.decoding import Request
-        from translate.documents.document import format_of_file, translate_documents, word_weights
+        from translate.documents.document import FORMATS, format_of_file, translate_documents, word_weights
         from translate.files import check_is_text
 
         document_format = document_format or format_of_file(self.file)
         if document_format in ("text", "paragraphs"):
             check_is_text(self.file)
         text = read_document(self.file)
+        FORMATS[document_format].open(text.removeprefix("\ufeff"))  # reports damaged catalogs
         terms = self.read_terminology()
         check_outputs({"--output": self.output})
         translator = self.load()
@@ -284,7 +287,8 @@ class _Decoding(NamedTuple):
 
         align = functools.partial(word_weights, translator)
         how = (document_format, translate, align, translator.direction)
-        (document,) = translate_documents([text], *how, by_sentence=translator.config.split_sentences != "never")
+        by_sentence = translator.config.split_sentences != "never"
+        (document,) = translate_documents([text], *how, by_sentence=by_sentence, again=again)
         write_lines([document.text], self.output, end="")
         seconds = time.perf_counter() - started
         for problem in document.problems:

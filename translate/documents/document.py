@@ -13,6 +13,7 @@ from translate.config.languages import UNKNOWN
 from translate.decoding import ConditionCounts, Translation, Translator, count_conditions
 from translate.decoding.request import OnFinished, ignore_progress
 from translate.decoding.sentences import is_sentence, split_sentences
+from translate.documents.catalog import fill_catalog
 from translate.documents.html import name_language, read_attributes, read_html
 from translate.documents.lines import read_subtitles, read_text
 from translate.documents.markdown import read_markdown
@@ -30,7 +31,7 @@ from translate.documents.transfer import (
 from translate.errors import InputError
 from translate.files import check_is_text
 
-DocumentFormat = Literal["text", "paragraphs", "markdown", "html", "srt", "vtt"]
+DocumentFormat = Literal["text", "paragraphs", "markdown", "html", "srt", "vtt", "po"]
 Reader = Callable[[str], Iterator[Segment]]
 Open = Callable[[str], Reading]
 Divide = Callable[[str], list[str]]  # into sentences
@@ -47,12 +48,12 @@ class FormatReader(NamedTuple):
     extensions: tuple[str, ...]
     read: Reader | None = None
     read_attributes: Reader | None = None  # text within markup
-    fill: Callable[..., Reading] | None = None  # of the document's text and `again`; instead of `read`
+    fill: Callable[..., Reading] | None = None  # of the document's text, `again` and the direction; instead of `read`
 
-    def open(self, text: str, *, again: bool = False) -> Reading:
+    def open(self, text: str, *, again: bool = False, direction: Direction | None = None) -> Reading:
         """What is translated in a document, and how the translations are written into it."""
         if self.fill is not None:
-            return self.fill(text, again=again)
+            return self.fill(text, again=again, direction=direction)
         assert self.read is not None
         return _open_to_replace(text, self.read)
 
@@ -64,6 +65,7 @@ FORMATS: dict[DocumentFormat, FormatReader] = {
     "html": FormatReader((".html", ".htm", ".xhtml"), read_html, read_attributes),
     "srt": FormatReader((".srt",), functools.partial(read_subtitles, has_entities=False)),
     "vtt": FormatReader((".vtt",), functools.partial(read_subtitles, has_entities=True)),
+    "po": FormatReader((".po", ".pot"), fill=fill_catalog),
 }
 
 
@@ -129,7 +131,9 @@ def translate_documents(
     if known.read_attributes is not None:
         open_attributes = functools.partial(_open_to_replace, read=known.read_attributes)
         documents = translate_texts(documents, open_attributes, translate, None)
-    documents = translate_texts(documents, functools.partial(known.open, again=again), translate, align)
+    documents = translate_texts(
+        documents, functools.partial(known.open, again=again, direction=direction), translate, align
+    )
     if document_format == "html" and direction is not None and direction.target != UNKNOWN:
         documents = [document._replace(text=name_language(document.text, direction)) for document in documents]
     marks = (mark * text.startswith(mark) for text in texts)

@@ -1,0 +1,69 @@
+"""Accelerators and ends of labels: which signs are one, and where a translation gets it."""
+
+import pytest
+
+from translate.documents.interface import add_accelerator, end_like, remove_accelerator
+
+
+@pytest.mark.parametrize(
+    ("text", "plain", "accelerator"),
+    [
+        ("_File", "File", "_F"),
+        ("Save &As…", "Save As…", "&A"),
+        ("E_xit", "Exit", "_x"),
+        ("Bea&rbeiten", "Bearbeiten", "&r"),
+        ("&1 page", "1 page", "&1"),
+        ("ファイル(&F)…", "ファイル…", "&F"),
+        ("Datei (_D)", "Datei", "_D"),
+        ("&Cut && paste", "Cut && paste", "&C"),
+        ("_Open %(my_file)s", "Open %(my_file)s", "_O"),
+        *[(text, text, "") for text in ("my_file", "LC_ALL", "AT&T", "Cut & paste", "a_b _c", "Copy &amp; paste")],
+        *[(text, text, "") for text in ("%(my_file)s", "https://a.b/c_d?e&f", "{a_b}", "_", "&copy; me", "__init__")],
+    ],
+)  # fmt: skip
+def test_one_mark_before_a_letter_is_an_accelerator(text: str, plain: str, accelerator: str) -> None:
+    assert remove_accelerator(text) == (plain, accelerator)
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "translation", "expected"),
+    [
+        ("_F", "Datei öffnen", "Datei ö_ffnen"),
+        ("_o", "Datei öffnen, oder nicht", "Datei öffnen, _oder nicht"),
+        ("&x", "Verlassen", "&Verlassen"),
+        ("&x", "%s fix", "%s fi&x"),
+        ("_F", "Da_tei", "Da_tei"),  # the model's own
+        ("", "Da_tei", "Datei"),
+        ("", "meine_datei", "meine_datei"),  # a name
+        ("", "_Datei", "Datei"),
+        ("_F", "ファイル…", "ファイル(_F)…"),
+        ("&n", "URL を開く", "URL を開く(&N)"),
+        ("&F", "A & B", ""),  # two marks
+        ("&F", "…", ""),
+    ],
+)
+def test_the_translation_has_the_accelerator_at_the_same_letter_or_the_first(
+    accelerator: str, translation: str, expected: str
+) -> None:
+    assert add_accelerator(translation, accelerator) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "translation", "expected"),
+    [
+        ("Name:", "Name", "Name:"),
+        ("Name:", "Nom\u00a0:", "Nom\u00a0:"),
+        ("Name", "Name:", "Name"),
+        ("Save…", "Sichern...", "Sichern…"),
+        ("Save...", "Sichern.", "Sichern..."),
+        ("Save", "Sichern…", "Sichern"),
+        ("Save it.", "Sichern", "Sichern."),
+        ("保存。", "Save.", "Save."),
+        ("Save it.", "Sichern!", "Sichern!"),
+        ("Sure?", "Sicher?", "Sicher?"),
+        (" Name: ", " Name ", " Name: "),
+        ("Save.", "", ""),
+    ],
+)
+def test_a_translation_ends_like_its_source(source: str, translation: str, expected: str) -> None:
+    assert end_like(source, translation) == expected

@@ -1,0 +1,190 @@
+"""Gettext catalogs as documents: fills what is not translated in a PO file, and copies every other byte."""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import accumulate, islice
+from typing import Any, NamedTuple
+
+import polib  # type: ignore[import-untyped]
+
+from translate.config.data import Direction
+from translate.config.languages import UNKNOWN
+from translate.data.bilingual.catalogs import STRING, parse_catalog
+from translate.documents.html import HTML, fold_untouched, read_tag
+from translate.documents.interface import add_accelerator, end_like, remove_accelerator
+from translate.documents.lines import read_text
+from translate.documents.segments import Item, Reading, Segment, Written, replace_segments
+from translate.errors import InputError
+from translate.language_codes import find_language
+from translate.placeholders import have_same_placeholders, match_placeholders
+
+_TARGETS = re.compile(rf"^[^\S\n]*msgstr(?:\[\d\])?\s*{STRING}(?:\s*(?:msgstr\[\d\]\s*)?{STRING})*", re.MULTILINE)
+_PEOPLE = {"translator-credits", "translator_credits", "NAME OF TRANSLATORS", "EMAIL OF TRANSLATORS"}
+_NUMBERED = {"c-format", "objc-format", "php-format"}  # take %2$s for the second argument
+_NUMBER = re.compile(r"%(\d+)\$")
+_SIGNS = re.compile(r"%.{0,2}|[{}$~]")  # what else than placeholders has a meaning in formats
+_WIDTH = 77  # columns within the quotation marks, like msgcat
+_BREAKS = re.compile(r"(?<=\s)(?=\S)|(?<=[/-])(?=[^\s\d/-])|(?<=[\u2e80-\uffef])(?=\S)|(?<=\S)(?=[\u2e80-\uffef])")
+
+
+class _Form(NamedTuple):
+    """A text to translate, which is a source or the source of a plural form."""
+
+    source: str
+    plain: str  # without its accelerator, and with numbers in directives: the second %s is %2$s
+    accelerator: str
+    segments: list[Segment]  # of `plain`
+
+    def finish(self, translated: Sequence[str], flags: Sequence[str]) -> str:
+        """The translation as the source is written; empty if something is missing, or msgfmt would refuse it."""
+        ends = [end_like(segment.raw, new) for segment, new in zip(self.segments, translated, strict=True)]
+        text = add_accelerator(replace_segments(self.plain, self.segments, ends), self.accelerator)
+        text = re.sub("[\0-\x08\x0e-\x1f\x7f-\x9f\u2028\u2029] ?", "", text)
+        numbers = [int(number) for number in _NUMBER.findall(text)]
+        is_ordered = numbers == sorted(numbers) or not _NUMBERED.isdisjoint(flags)
+        if not _NUMBER.search(self.source) and numbers == sorted(numbers):
+            text = _NUMBER.sub("%", text)
+        is_format = any(flag.endswith("-format") and not flag.startswith("no-") for flag in flags)
+        raws = [(segment.raw, new) for segment, new in zip(self.segments, ends, strict=True)]
+        is_valid = (
+            (is_ordered or _NUMBER.search(self.source))
+            and have_same_placeholders(self.source, text)
+            and (not is_format or sorted(_SIGNS.findall(_bare(self.source))) == sorted(_SIGNS.findall(_bare(text))))
+            and all(bool(re.search(r"\w", _bare(old))) == bool(re.search(r"\w", _bare(new))) for old, new in raws)
+        )
+        return text if is_valid else ""
+
+
+def _bare(text: str) -> str:
+    """A text with spaces in place of its placeholders."""
+    for match in reversed(match_placeholders(text)):
+        text = f"{text[: match.start()]} {text[match.end() :]}"
+    return text
+
+
+class _Gap(NamedTuple):
+    """An entry to fill: where it is in the document, and the forms to translate, by number."""
+
+    entry: Any
+    start: int
+    block: str
+    state: str
+    targets: list[str]  # by form
+    forms: dict[int, _Form]
+
+    def write(self, targets: Mapping[int, str]) -> str:
+        """The entry with more translations, marked as fuzzy."""
+        match = _TARGETS.search(self.block)
+        assert match is not None
+        newline, has_plural = "\r\n" if "\r\n" in self.block else "\n", bool(self.entry.msgid_plural)
+        whole = {**dict(enumerate(self.targets)), **targets}
+        strings = [_wrap(f"msgstr[{form}]" if has_plural else "msgstr", target) for form, target in whole.items()]
+        head = re.sub(r"^#\|.*\n", "", self.block[: match.start()], flags=re.MULTILINE)
+        if "fuzzy" not in self.entry.flags:
+            old, new = (r"^#,", "#, fuzzy,") if self.entry.flags else (r"^(?=\s*msg)", f"#, fuzzy{newline}")
+            head = re.sub(old, new, head, count=1, flags=re.MULTILINE)
+        return head + "\n".join(strings).replace("\n", newline) + self.block[match.end() :]
+
+
+def _wrap(keyword: str, text: str) -> str:
+    """A string in lines as msgcat divides it, which also end at line breaks."""
+    rows = list[str]()
+    for line in re.findall(r"[^\n]*\n|[^\n]+", text):
+        rows.append("")
+        for word in map(polib.escape, _BREAKS.split(line)):
+            if rows[-1] and _width(rows[-1] + word) > _WIDTH:
+                rows.append("")
+            rows[-1] += word
+    if len(rows) == 1 and _width(f"{keyword} {rows[0]}") <= _WIDTH:
+        return f'{keyword} "{rows[0]}"'
+    return "\n".join([f'{keyword} ""', *(f'"{row}"' for row in rows)])
+
+
+def _width(text: str) -> int:
+    return sum(1 + (unicodedata.east_asian_width(character) in "WF") for character in text)
+
+
+def fill_catalog(text: str, *, again: bool = False, direction: Direction | None = None) -> Reading:
+    """Find the texts of a PO file that are not translated.
+
+    Args:
+        again: Whether fuzzy translations are made again.
+        direction: The languages of the translations; None: those of the catalog.
+
+    Raises:
+        InputError: The text is not PO in UTF-8, or has other languages; or its header has no rule for plural forms.
+    """
+    catalog, counts, gaps = parse_catalog(text, "the catalog"), Counter[str](), list[_Gap]()
+    charset = catalog.header.get("Content-Type", "").rpartition("charset=")[2]
+    if charset.lower() not in ("utf-8", "utf8"):
+        raise InputError(
+            f"the catalog: its header names the charset {charset!r}, and translations need UTF-8: msgconv"
+            " --to-code=UTF-8 converts it, and msginit makes a catalog of a template (.pot)"
+        )
+    pairs = zip(catalog.languages(), direction or (), strict=False)
+    if any(UNKNOWN not in pair and not find_language(pair[0], pair[1:], or_wider=True) for pair in pairs):
+        raise InputError(
+            f"the catalog: it translates {catalog.languages()}, and the model {direction}: choose another run, --from"
+            " or --to, or correct the header (Language, X-Source-Language)"
+        )
+    lines = [0, *accumulate(len(line) + 1 for line in text.split("\n"))]
+    starts = [lines[max(entry.linenum - 1, 0)] for entry in catalog.entries]
+    for entry, start, end in zip(catalog.entries, starts, [*starts[1:], len(text)], strict=False):
+        sources = catalog.form_sources(entry) if entry.msgid_plural else [entry.msgid]
+        targets = [entry.msgstr or entry.msgstr_plural.get(form, "") for form in range(len(sources))]
+        is_fuzzy = "fuzzy" in entry.flags and any(targets)
+        states = {"obsolete": entry.obsolete, "fuzzy": is_fuzzy, "untranslated": not all(targets), "translated": True}
+        state = next(state for state, is_true in states.items() if is_true)
+        counts[state] += 1
+        if state in ("untranslated", *["fuzzy"] * again) and not _PEOPLE & {entry.msgid, entry.msgctxt}:
+            missing = [form for form, target in enumerate(targets) if state == "fuzzy" or not target]
+            gaps.append(
+                _Gap(
+                    entry, start, text[start:end], state, targets, {form: _read_form(sources[form]) for form in missing}
+                )
+            )
+
+    def write(translated: Sequence[str]) -> Written:
+        made, parts, position, segments, problems = iter(translated), list[str](), 0, list[Segment](), list[str]()
+        for gap in gaps:
+            new = {number: list(islice(made, len(form.segments))) for number, form in gap.forms.items()}
+            targets = {number: form.finish(new[number], gap.entry.flags) for number, form in gap.forms.items()}
+            if is_valid := all(targets.values()):
+                parts += [text[position : gap.start], gap.write(targets)]
+                position = gap.start + len(gap.block)
+                counts.update({"filled": 1, gap.state: -1})
+            else:
+                line = text.count("\n", 0, gap.start) + 1
+                problems.append(f"line {line}: {gap.entry.msgid!r:.60} is not filled: its translation is not valid")
+            for number, form in gap.forms.items():
+                pairs = zip(form.segments, new[number], strict=True)
+                segments += [one._replace(items=_items(raw)) if is_valid else one for one, raw in pairs]
+        return Written("".join([*parts, text[position:]]), segments, +counts, problems)
+
+    segments = [one._replace(start=gap.start) for gap in gaps for form in gap.forms.values() for one in form.segments]
+    return Reading(segments, write)
+
+
+def _read_form(source: str) -> _Form:
+    """Divide a source into lines, or into paragraphs if a line continues the one before it."""
+    numbered, directives = source, [match for match in match_placeholders(source) if match.lastgroup == "directive"]
+    if not any(match["number"] or "*" in match[0] for match in directives[1:]):
+        for place, match in reversed([*enumerate(directives, start=1)][: len(directives) * (len(directives) > 1)]):
+            numbered = f"{numbered[: match.start()]}%{place}${match[0][1:]}{numbered[match.end() :]}"
+    plain, accelerator = remove_accelerator(numbered)
+    is_wrapped = any(match[1].islower() for match in re.finditer(r"[\w,;]\n([^\W\d_])", plain))
+    segments = [one._replace(items=_items(one.raw)) for one in read_text(plain, by_line=not is_wrapped)]
+    segments = [one._replace(syntax=HTML) if len(one.items) > 1 else one for one in segments]
+    return _Form(source, plain, accelerator, segments)
+
+
+def _items(raw: str) -> list[Item]:
+    """The tags of a text, and the text between them."""
+    items, position = list[Item](), 0
+    for match in match_placeholders(raw):
+        if match.lastgroup == "tag":
+            items += [Item("text", raw[position : match.start()]), read_tag(match[0])]
+            position = match.end()
+    return [item for item in fold_untouched([*items, Item("text", raw[position:])]) if item.raw]
