@@ -153,6 +153,8 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
 
 # What reads a file without `translate.files`, by the file's name and the call, and why it may.
 READS = {
+    "cli/decode.py: FORMATS[document_format].open": "divides text that has been read into segments",
+    "documents/catalog.py: read_text": "divides a text into lines or paragraphs",
     "files.py: path.open": "the one place",
     "runs/checkpoint.py: safe_open": "after `require_file`",
     "runs/metadata.py: safe_open": "after `require_file`",
