@@ -81,7 +81,7 @@ def decode(
     resume: Annotated[bool, Option("--resume", help="Keep finished parts in OUTPUT.parts, and reuse them.")] = False,
     document: Annotated[bool, Option("--document", help="Translate a document's text; keep the rest.")] = False,
     document_format: Annotated[
-        Literal["text", "paragraphs", "markdown", "html", "srt", "vtt", "po"] | None,
+        Literal["text", "paragraphs", "markdown", "html", "srt", "vtt", "po", "xliff"] | None,
         Option(help="Format of the document. Default: by its extension; paragraphs joins lines of plain text."),
     ] = None,
     again: Annotated[bool, Option("--again", help="In a catalog, also replace what is marked for review.")] = False,

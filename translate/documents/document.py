@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 
 from translate.config.data import Direction
 from translate.config.languages import UNKNOWN
+from translate.data.bilingual.xml_units import XLIFF_SUFFIXES
 from translate.decoding import ConditionCounts, Translation, Translator, count_conditions
 from translate.decoding.request import OnFinished, ignore_progress
 from translate.decoding.sentences import is_sentence, split_sentences
@@ -28,10 +29,11 @@ from translate.documents.transfer import (
     without_placeholders,
     write_translation,
 )
+from translate.documents.xliff import fill_xliff
 from translate.errors import InputError
 from translate.files import check_is_text
 
-DocumentFormat = Literal["text", "paragraphs", "markdown", "html", "srt", "vtt", "po"]
+DocumentFormat = Literal["text", "paragraphs", "markdown", "html", "srt", "vtt", "po", "xliff"]
 Reader = Callable[[str], Iterator[Segment]]
 Open = Callable[[str], Reading]
 Divide = Callable[[str], list[str]]  # into sentences
@@ -66,6 +68,7 @@ FORMATS: dict[DocumentFormat, FormatReader] = {
     "srt": FormatReader((".srt",), functools.partial(read_subtitles, has_entities=False)),
     "vtt": FormatReader((".vtt",), functools.partial(read_subtitles, has_entities=True)),
     "po": FormatReader((".po", ".pot"), fill=fill_catalog),
+    "xliff": FormatReader(XLIFF_SUFFIXES, fill=fill_xliff),
 }
 
 

@@ -6,11 +6,11 @@ XLIFF is read in its versions 1.2, 2.0 and 2.1. A file may be large, so it is re
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import chain, islice
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from translate.config.data import TableCorpus
 from translate.data.text import open_bytes
@@ -19,21 +19,28 @@ from translate.language_codes import find_language
 from translate.placeholders import is_replaced
 
 XLIFF_SUFFIXES = (".xlf", ".xliff", ".sdlxliff", ".mxliff")
-SHOWN_KEYS = "equiv-text", "equiv", "disp"  # how a code is shown
-LANGUAGE_KEYS = ("source-language", "srcLang"), ("target-language", "trgLang")  # of XLIFF 1.2 and 2.x
-MACHINE = {"1": {"state": "needs-review-translation", "state-qualifier": "leveraged-mt"}}
-MACHINE |= {"2": {"state": "translated", "subState": "translate:mt"}}
-"""By the version of XLIFF: the attributes of a machine translation."""
+_SHOWN_KEYS = "equiv-text", "equiv", "disp"  # how a code is shown
+LANGUAGE_KEYS = {"trans-unit": ("source-language", "target-language"), "unit": ("srcLang", "trgLang")}
+MACHINE = {
+    "trans-unit": {"state": "needs-review-translation", "state-qualifier": "leveraged-mt"},
+    "segment": {"state": "translated", "subState": "translate:mt"},
+}
+"""How a machine's translation is marked: the target of a unit in XLIFF 1.2, and the segment itself in 2.x."""
 _UNTRANSLATED = {"initial", "new", "needs-translation"}
-_UNREVIEWED = {"leveraged-mt", "fuzzy-match", MACHINE["2"]["subState"]}
+_UNREVIEWED = {"leveraged-mt", "fuzzy-match", MACHINE["segment"]["subState"]}
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
+_INHERITED = {
+    "translate",
+    *chain(*LANGUAGE_KEYS.values()),
+}  # by the elements within an element
 _JUDGED_UNITS = 1000  # whose languages `init` chooses from
 _READ_BYTES = 2**22
 _CODES = {"bpt", "ept", "it", "ut", "ph", "x", "bx", "ex", "sc", "ec", "sm", "em"}  # their content is markup
-POINTS = {"ph", "x"}  # codes that may be a placeholder, and otherwise separate words
+_POINTS = {"ph", "x"}  # codes that may be a placeholder, and otherwise separate words
 _POINT = "\0"  # markup without text, which XML cannot contain; it separates words
 _LOST_SPACE = re.compile(rf"(?<![\s(\[{{]){_POINT}+(?![\s{_POINT}.,;:!?)\]}}]|\Z)")
 
+State = Literal["untranslatable", "untranslated", "unreviewed", "unapproved", "translated"]  # and whether by a person
 Unit = dict[str, list[str]]  # texts by the code of their language
 
 
@@ -82,23 +89,21 @@ def _read_units(path: Path, left_out: Counter[str]) -> Iterator[Unit]:
     with open_bytes(path) as stream:
         # For each read, expat begins an unfinished tag from its start, so small reads of a long one would take hours.
         events = iterparse(SimpleNamespace(read=lambda _: stream.read(_READ_BYTES)), events=("start", "end"))
-        opened = list[Any]()
+        opened: list[tuple[Any, dict[str, str]]] = [([], {})]  # elements, with the attributes that hold within them
         for event, element in events:
             if event == "start":
                 element.tag = element.tag.rpartition("}")[2]  # without its namespace
-                opened.append(element)
+                opened.append((element, inherited_attributes(element, opened[-1][1])))
                 continue
-            opened.pop()
-            if element.tag in _READERS:
+            _, inherited = opened.pop()
+            if element.tag in ("tu", *LANGUAGE_KEYS):
                 codes = (each for each in element.iter() if each.tag in _CODES)
                 left_out["texts within codes (<sub>)"] += sum(len(code.findall("sub")) for code in codes)
-                yield from _READERS[element.tag](element, opened, left_out)
-                for parent in opened[-1:]:
-                    del parent[:]  # otherwise all units would stay in memory
+                yield from _memory_unit(element) if element.tag == "tu" else _xliff_unit(element, inherited, left_out)
+                del opened[-1][0][:]  # otherwise all units would stay in memory
 
 
-def _read_memory_unit(unit: Any, _opened: Sequence[Any], _left_out: Counter[str]) -> Iterator[Unit]:
-    """The texts of a unit of a TMX."""
+def _memory_unit(unit: Any) -> Iterator[Unit]:
     texts = Unit()
     for variant in unit.findall("tuv[seg]"):
         code = variant.get(_LANGUAGE) or variant.get("lang") or ""
@@ -106,57 +111,68 @@ def _read_memory_unit(unit: Any, _opened: Sequence[Any], _left_out: Counter[str]
     yield texts
 
 
-def _read_xliff_unit(unit: Any, opened: Sequence[Any], left_out: Counter[str]) -> Iterator[Unit]:
-    """The texts of the segments of a unit. In XLIFF 1.2 these are marks, if both sides have the same ones."""
-    inherited = {key: value for element in (*opened, unit) for key, value in element.items()}
-    data = {each.get("id"): each.text for each in unit.iterfind("originalData/data")}
-    for placeholder in unit.iter("ph"):
-        placeholder.text = placeholder.text or data.get(placeholder.get("dataRef"))
-    for segment in unit.findall("segment") or [unit]:
-        source, target = ([*segment.findall(tag), *segment.findall(other)][:1] for tag, other in _SIDES)
-        if not source:
+def _xliff_unit(unit: Any, inherited: Mapping[str, str], left_out: Counter[str]) -> Iterator[Unit]:
+    for text in xliff_texts(unit, inherited):
+        if text.state != "translated":
+            left_out[f"{text.state} texts"] += 1
             continue
-        attributes = inherited | segment.attrib | (target[0].attrib if target else {})
-        state = translation_state(attributes, has_target=any(map(_plain_text, target)))
-        if state != "translated":
-            left_out[f"{state} texts"] += 1
-            continue
-        keys = zip(source + target, LANGUAGE_KEYS, strict=True)
-        codes = [next(filter(None, (side.get(_LANGUAGE), *map(attributes.get, names))), "") for side, names in keys]
-        marks = [[each for each in side[0].iter("mrk") if each.get("mtype") == "seg"] for side in (source, target)]
-        ids = [[mark.get("mid") for mark in side] for side in marks]
-        if ids[0] != ids[1] or len({*ids[0]}) < len(ids[0]):
-            marks = []
-        for pair in zip(*marks, strict=True) if any(marks) else [source + target]:
+        pairs, ids = [], list[Any]()
+        for side in (text.source, text.target):
+            pairs.append(segments_of(side))
+            ids.append([segment.get("mid") for segment in pairs[-1]])
+        is_segmented = ids[0] == ids[1] and len({*ids[0]}) == len(ids[0])
+        for pair in zip(*pairs, strict=True) if is_segmented else [(text.source, text.target)]:
             texts = Unit()
-            for code, side in zip(codes, pair, strict=True):
+            for code, side in zip(text.codes, pair, strict=True):
                 texts.setdefault(code, []).append(_plain_text(side))
             yield texts
 
 
-_SIDES = ("seg-source", "source"), ("target", "-")
-_READERS = {"tu": _read_memory_unit, "trans-unit": _read_xliff_unit, "unit": _read_xliff_unit}
+class XliffText(NamedTuple):
+    """A text of a unit of XLIFF, and its translation."""
+
+    element: Any  # the unit, or its segment in XLIFF 2.x
+    source: Any
+    target: Any  # None: there is none
+    codes: list[str]  # of the two languages; "": it has no name
+    state: State
 
 
-def translation_state(
-    attributes: Mapping[str, str], *, has_target: bool
-) -> Literal["untranslatable", "untranslated", "unreviewed", "unapproved", "translated"]:
-    """Whether a text of XLIFF has a translation, and whether a person has seen it.
+def xliff_texts(unit: Any, inherited: Mapping[str, str]) -> Iterator[XliffText]:
+    """The texts of a unit, with the attributes that hold for it."""
+    data = {each.get("id"): each.text for each in unit.iterfind("originalData/data")}
+    for placeholder in unit.iter("ph"):
+        placeholder.set("disp", placeholder.get("disp") or data.get(placeholder.get("dataRef")) or "")
+    for element in unit.findall("segment") or [unit]:
+        sources, targets = [*element.findall("seg-source"), *element.findall("source")], element.findall("target")
+        if sources and _plain_text(sources[0]):
+            attributes = {**inherited, **unit.attrib, **element.attrib, **(targets[0].attrib if targets else {})}
+            source, target = sources[0], targets[0] if targets else None
+            codes = [inherited.get(key) or "" for key in LANGUAGE_KEYS[unit.tag]]
+            if target is not None:
+                codes[1] = target.get(_LANGUAGE) or codes[1]
+            state = _state(attributes, has_target=any(map(_plain_text, targets[:1])))
+            yield XliffText(element, source, target, codes, state)
 
-    Args:
-        attributes: Those of the target, and of the elements around it, from its file on.
-        has_target: Whether there is a target with text.
-    """
-    state = attributes.get("state") or ""
-    approved = attributes.get("approved")
+
+def segments_of(side: Any) -> list[Any]:
+    """The marked segments of a text in XLIFF 1.2, or else all of it."""
+    return [mark for mark in side.iter("mrk") if mark.get("mtype") == "seg"] or [side]
+
+
+def inherited_attributes(element: Any, outer: Mapping[str, str]) -> dict[str, str]:
+    """The attributes that hold within an element."""
+    return {**outer, **{key: value for key, value in element.items() if key in _INHERITED}}
+
+
+def _state(attributes: Mapping[str, str], *, has_target: bool) -> State:
+    state, approved = attributes.get("state") or "", attributes.get("approved")
     if attributes.get("translate") == "no" or (approved == "yes" and not has_target):
         return "untranslatable"
-    if approved == "yes":
-        return "translated"
-    if not has_target or state in _UNTRANSLATED:
+    if not has_target or (state in _UNTRANSLATED and approved != "yes"):
         return "untranslated"
     origin = attributes.get("subState") or state or attributes.get("state-qualifier") or ""
-    if state.startswith("needs-") or origin in _UNREVIEWED:
+    if approved != "yes" and (state.startswith("needs-") or origin in _UNREVIEWED):
         return "unreviewed"
     return "unapproved" if approved == "no" else "translated"
 
@@ -169,16 +185,20 @@ def _text(element: Any) -> str:
     """The text of an element; codes have none, and of those, only points may separate words."""
     inner = [(_text(child), child.tail or "") for child in element]
     text = "".join([element.text or "", *chain(*inner)])
-    if element.tag == "cp":  # a character that XML cannot contain
-        return read_character(element.get("hex") or "")
+    if element.tag == "cp":
+        return _character(element.get("hex") or "")
     if element.tag in _CODES:
-        shown = filter(None, (*map(element.get, SHOWN_KEYS), text)) if element.tag in POINTS else ()
-        is_placeholder = next(filter(is_replaced, shown), "")
-        return is_placeholder or _POINT * (element.tag in POINTS)
+        return placeholder_of(element) or _POINT * (element.tag in _POINTS)
     return text or _POINT
 
 
-def read_character(digits: str) -> str:
-    """The character that an element `cp` names by its hexadecimal digits; one that text cannot have is U+FFFD."""
+def placeholder_of(code: Any) -> str:
+    """The placeholder that a code is; empty if it is none."""
+    shown = (*map(code.get, _SHOWN_KEYS), "".join(code.itertext())) if code.tag in _POINTS else ()
+    return next((each for each in shown if each and is_replaced(each)), "")
+
+
+def _character(digits: str) -> str:
+    """The character that `cp` names by its hexadecimal digits; one that text cannot have is U+FFFD."""
     number = int(digits, 16) if re.fullmatch("[0-9A-Fa-f]{1,6}", digits) else 0xD800
     return "\N{REPLACEMENT CHARACTER}" if number in range(0xD800, 0xE000) or number > sys.maxunicode else chr(number)

@@ -1,0 +1,214 @@
+"""XLIFF 1.2, 2.0 and 2.1: fills the targets of texts without a translation, and copies every other byte.
+
+The parser's tree says what the file means, and the positions of the tags say where. A tree that is written again would
+lose white space, CDATA sections and the quotation marks of attributes.
+"""
+
+import html
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from translate.config.data import Direction
+from translate.config.languages import UNKNOWN
+from translate.data.bilingual.xml_units import (
+    LANGUAGE_KEYS,
+    MACHINE,
+    XliffText,
+    inherited_attributes,
+    placeholder_of,
+    segments_of,
+    xliff_texts,
+)
+from translate.documents.interface import add_accelerator, end_like, remove_accelerator
+from translate.documents.segments import Item, Reading, Segment, Syntax, Written
+from translate.errors import InputError, as_input_error
+from translate.language_codes import find_language, standard_code
+
+_SPACE = "{http://www.w3.org/XML/1998/namespace}space"
+_TARGET_KEYS = {"file": "target-language", "xliff": "trgLang"}
+_PAIRS = {"bpt": "ept", "bx": "ex", "sc": "ec", "sm": "em"}  # codes at the beginning and at the end of a part
+_ELEMENTS = {"g", "pc", "mrk"}  # around a part
+_MAX_DEPTH = 15  # of these elements; what is within more of them is copied
+_INVALID = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # what XML cannot contain
+_MARKUP = re.compile(r"""<!--.*?-->|<!\[CDATA\[.*?\]\]>|<\?.*?\?>|<(?:[^"'>]++|"[^"]*+"|'[^']*+')*+>""", re.DOTALL)
+_ATTRIBUTE = re.compile(r"""\s([^\s=/>]+)\s*=\s*(?:"[^"]*"|'[^']*')""")
+_ENCODING = re.compile(r"""<\?xml[^>]*?\sencoding\s*=\s*["'](?!utf-?8["'])([^"']*)""", re.IGNORECASE)
+
+
+def _encode(text: str) -> list[str]:
+    characters = _INVALID.sub("\N{REPLACEMENT CHARACTER}", text)
+    return ["&#13;" if each == "\r" else html.escape(each, quote=False) for each in characters]
+
+
+Edit = tuple[int, int, str]  # a part of the file, and what replaces it
+_XML = Syntax(html.unescape, _encode)
+
+
+class _Place(NamedTuple):
+    """Where an element is in the file, and what holds within it."""
+
+    start: int
+    content: int  # after the start tag
+    inherited: dict[str, str]  # attributes
+    names_languages: Any  # the element around it that does, or could
+    ends: list[int]  # before the end tag, and after it
+
+
+class _File(NamedTuple):
+    text: str
+    places: dict[Any, _Place]  # by element
+    texts: list[XliffText]
+
+    def segments(self, side: Any) -> list[Segment]:
+        """The segments of a source or a target."""
+        return [Segment(self.places[each].content, self._items(each), _XML) for each in segments_of(side)]
+
+    def _items(self, element: Any, depth: int = 0) -> list[Item]:
+        """The content of an element. Codes are paired within the same element, so they surround whole elements."""
+        is_plain = depth == 0 and not len(element)
+        items = [_text_item(remove_accelerator(element.text or "")[0] if is_plain else element.text)]
+        for child in element:
+            start, content, *_, ends = self.places[child]
+            raw, pair_id = self.text[start : ends[1]], child.get("rid") or child.get("startRef") or child.get("id")
+            is_copied = child.get("mtype") == "protected" or child.get("translate") == "no" or depth == _MAX_DEPTH
+            if child.tag in _ELEMENTS and not is_copied and content < ends[0]:
+                items.append(Item("open", self.text[start:content], f"{start}"))
+                items += self._items(child, depth + 1)
+                items.append(Item("close", self.text[slice(*ends)], f"{start}"))
+            elif child.tag in (*_PAIRS, *_PAIRS.values()):
+                tag = f"{_PAIRS.get(child.tag, child.tag)} {pair_id} {self.places[element].start}"
+                items.append(Item("open" if child.tag in _PAIRS else "close", raw, tag))
+            else:
+                is_word = child.tag in _ELEMENTS and content < ends[0] or placeholder_of(child)
+                items.append(Item("placeholder" if is_word else "point", raw))
+            items.append(_text_item(child.tail))
+        return items
+
+
+def fill_xliff(text: str, *, again: bool = False, direction: Direction | None = None) -> Reading:
+    """Find the texts of a file that are not translated.
+
+    Args:
+        again: Whether texts that nobody has reviewed are translated again.
+        direction: The languages of the translations; None: those of the file.
+
+    Raises:
+        InputError: The file is not XLIFF in UTF-8, or has no text in these languages.
+    """
+    file, counts, chosen = _read(text), Counter[str](), list[int]()
+    given = direction or Direction(UNKNOWN, UNKNOWN)
+    for number, each in enumerate(file.texts):
+        pairs = [pair for pair in zip(each.codes, given, strict=True) if pair[0] and pair[1] != UNKNOWN]
+        is_other = not all(find_language(code, [known], or_wider=True) for code, known in pairs)
+        counts["in other languages" if is_other else each.state] += 1
+        chosen += [number] * (not is_other and each.state in ("untranslated", *["unreviewed"] * again))
+    if file.texts and counts["in other languages"] == len(file.texts):
+        found = ", ".join(dict.fromkeys("-".join(filter(None, each.codes)) for each in file.texts))
+        raise InputError(f"the file translates {found}, and the model {given}: choose another run, --from or --to")
+    segments = [segment for number in chosen for segment in file.segments(file.texts[number].source)]
+    return Reading(segments, partial(_write, file, chosen, counts, given.target))
+
+
+def _write(file: _File, chosen: Sequence[int], counts: Counter[str], code: str, translated: Sequence[str]) -> Written:
+    """Fill the chosen texts with the translations of their segments; one whose translation is empty stays as it is."""
+    edits, made, filled, unnamed = list[Edit](), iter(translated), set[int](), dict[Any, None]()
+    for number in chosen:
+        each = file.texts[number]
+        new = [_finish(source, next(made)) for source in segments_of(each.source)]
+        if _MARKUP.sub("", "".join(new)).strip():
+            edits += _edits(file, each, new)
+            filled.add(number)
+            unnamed |= dict.fromkeys(
+                [file.places[each.element].names_languages] * (not each.codes[1] and code != UNKNOWN)
+            )
+            counts[each.state] -= 1
+    edits += (_tag_edit(file, element, {_TARGET_KEYS[element.tag]: standard_code(code)}) for element in unnamed)
+    parts, position = list[str](), 0
+    for start, end, raw in sorted(edits):
+        parts += [file.text[position:start], raw]
+        position = end
+    written = _read("".join([*parts, file.text[position:]]))
+    sides = (written.texts[number].target if number in filled else written.texts[number].source for number in chosen)
+    segments = [segment for side in sides for segment in written.segments(side)]
+    return Written(written.text, segments, {"filled": len(filled), **+counts})
+
+
+def _finish(source: Any, raw: str) -> str:
+    """A translation as its source is written; empty if it cannot have the accelerator. Text with markup stays."""
+    if len(source):
+        return raw
+    plain, accelerator = remove_accelerator(source.text or "")
+    return "".join(_encode(add_accelerator(end_like(plain, html.unescape(raw)), accelerator)))
+
+
+def _edits(file: _File, each: XliffText, new: Sequence[str]) -> Iterator[Edit]:
+    """The target, which follows the source with its indentation, and the mark of a machine."""
+    text, source = file.text, file.places[each.source]
+    parts, position = list[str](), source.content
+    for segment, raw in zip(segments_of(each.source), new, strict=True):
+        parts += [text[position : file.places[segment].content], raw]
+        position = file.places[segment].ends[0]
+    parts.append(text[position : source.ends[0]])
+    if each.target is None:
+        start = end = max(file.places[side].ends[1] for side in each.element if side.tag in ("source", "seg-source"))
+        before = text[max(source.start - 200, 0) : source.start]
+        indent, space = before[len(before.rstrip()) :], each.source.get(_SPACE)
+        tag = re.sub(r"(?:seg-)?source\b.*", "target", text[source.start : source.content], flags=re.DOTALL)
+        tag += f' xml:space="{space}">' if space else ">"
+    else:
+        start, content, *_, (_, end) = file.places[each.target]
+        indent, tag = "", re.sub("/?>$", ">", text[start:content])
+    mark, is_new = MACHINE[each.element.tag], each.element.tag == "segment"
+    tag = tag if is_new else _with_attributes(tag, mark)
+    yield start, end, f"{indent}{tag}{''.join(parts)}</{tag[1:-1].split()[0]}>"
+    if is_new:
+        yield _tag_edit(file, each.element, mark)
+
+
+def _tag_edit(file: _File, element: Any, attributes: Mapping[str, str]) -> Edit:
+    start, content, *_ = file.places[element]
+    return start, content, _with_attributes(file.text[start:content], attributes)
+
+
+def _with_attributes(tag: str, attributes: Mapping[str, str]) -> str:
+    """A start tag with these attributes after its others."""
+    kept = _ATTRIBUTE.sub(lambda match: "" if match[1] in attributes else match[0], tag)
+    end = len(kept) - 1 - kept.endswith("/>")
+    return kept[:end] + "".join(f' {key}="{value}"' for key, value in attributes.items()) + kept[end:]
+
+
+def _text_item(text: str | None) -> Item:
+    return Item("text", "".join(_encode(text or "")))
+
+
+def _read(text: str) -> _File:
+    """Parse a file, and find the tags of its elements in it."""
+    if encoding := _ENCODING.match(text):
+        raise InputError(
+            f"line 1: encoding={encoding[1]!r}, where UTF-8 is needed: convert the file, and change its first line"
+        )
+    from defusedxml.ElementTree import fromstring
+
+    with as_input_error("cannot be read as XLIFF"):
+        root = fromstring(text, forbid_dtd=True)  # whose entities could expand without limit
+        elements, places = root.iter(), dict[Any, _Place]()
+        opened = [_Place(0, 0, {}, root, [])]
+        for match in _MARKUP.finditer(text):
+            if match[0][1] in "!?":
+                continue
+            if match[0][1] != "/":
+                element, outer = next(elements), opened[-1]
+                element.tag = element.tag.rpartition("}")[2]  # without its namespace
+                inherited = inherited_attributes(element, outer.inherited)
+                holder = element if element.tag == "file" and "srcLang" not in inherited else outer.names_languages
+                places[element] = _Place(*match.span(), inherited, holder, [])
+                opened.append(places[element])
+            if match[0][1] == "/" or match[0].endswith("/>"):
+                opened.pop().ends[:] = match.start() if match[0][1] == "/" else match.end(), match.end()
+        if root.tag != "xliff":
+            raise ValueError(f"the document is <{root.tag}>")
+        units = [element for element in root.iter() if element.tag in LANGUAGE_KEYS]
+        return _File(text, places, [each for unit in units for each in xliff_texts(unit, places[unit].inherited)])
