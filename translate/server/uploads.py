@@ -61,7 +61,7 @@ def add_paths(app: FastAPI, models: Mapping[str, ServedModel], glossaries: Gloss
     @app.post("/v2/document", responses=schema.example({"document_id": "04de", "document_key": "8f20"}))
     async def upload(question: DeepLDocument) -> dict[str, str]:
         """Translate a document in the background, by DeepL's form with a `file`."""
-        document_format = format_of_file(Path(question.filename))
+        document_format = format_of_file(Path(Path(question.filename).name))
         text = decode_document(question.file.encode("latin-1"), question.filename)
         model, direction, terminology = await question.resolve(models, glossaries, [text])
         for done in [each for each, task in uploads.items() if task.done()][: len(uploads) + 1 - _MOST]:

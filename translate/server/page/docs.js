@@ -45,7 +45,8 @@ const print = (value) =>
   JSON.stringify(value, null, 2).replace(/\[[^[\]{}]*\]/g, (list) => list.replace(/\n\s*/g, "").replaceAll(",", ", "));
 
 for (const [path, methods] of Object.entries(paths)) {
-  for (const [method, { description, requestBody, responses }] of Object.entries(methods)) {
+  const ordered = Object.entries(methods).sort(([one], [other]) => (other === "post") - (one === "post")); // what is made first
+  for (const [method, { description, requestBody, responses }] of ordered) {
     const [, { content = {} }] = Object.entries(responses).find(([status]) => status.startsWith("2"));
     const { schema = {}, example } = Object.values(content).at(-1) ?? {};
     const questions = requestBody ? alternatives(requestBody.content["application/json"].schema) : [{}];
@@ -64,7 +65,7 @@ for (const [path, methods] of Object.entries(paths)) {
     });
     const heading = make("h2", {}, make("small", {}, method.toUpperCase()), " ", code(path));
     const about = make("p", {}, ...prose(description));
-    const id = method === Object.keys(methods)[0] ? path : `${method} ${path}`;
+    const id = method === ordered[0][0] ? path : `${method} ${path}`;
     find("main").append(make("section", { className: "card", id }, heading, about, ...parts));
     find("nav").append(make("a", { href: `#${id}` }, heading.textContent));
   }
