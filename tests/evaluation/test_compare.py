@@ -43,6 +43,19 @@ def test_scores_and_their_significance_are_those_of_sacrebleu() -> None:
     assert "bs:200" in found.signatures["BLEU"] and "case:lc" in found.signatures["BLEU-lc"]
 
 
+def test_placeholders_are_compared_where_sources_have_them() -> None:
+    """Of 20 lines, 8 have some; the first system keeps those of 4, the other one those of all."""
+    sources = ["%s: source", "source", "source", "<b>source</b>", "source"] * 4
+    first, other = ([text.replace("source", "word") for text in sources] for _ in range(2))
+    first[0::5] = ["word"] * 4
+    found = compare({"first": first, "other": other}, sources, REFERENCES, CONFIG)
+    of_first, of_other = found.metrics["placeholders"]
+    assert (of_first.value, of_other.value, of_other.difference) == (50.0, 100.0, 50.0)
+    assert of_other.bootstrap_p is not None and of_other.bootstrap_p < 0.05
+    assert found.signatures["placeholders"].startswith("lines:8|")
+    assert "placeholders" not in compare({"first": FIRST, "other": BETTER}, SOURCES, REFERENCES, CONFIG).metrics
+
+
 @pytest.mark.parametrize("num_samples", [0, 1])
 def test_without_samples_there_are_no_tests(num_samples: int) -> None:
     systems, config = {"first": FIRST, "better": BETTER}, EvaluationConfig(bootstrap_samples=num_samples)

@@ -23,8 +23,10 @@ from translate.evaluation.metrics import (
     References,
     read_recorded_scores,
     score_conventions,
+    score_placeholders,
     score_translations,
 )
+from translate.evaluation.scorer import Scorer
 from translate.runs.report import Metric
 
 REFERENCES = [
@@ -36,6 +38,7 @@ REFERENCES = [
 ]
 
 SIGNATURES = {  # with BLEU's tokenizer 13a
+    "placeholders": "nrefs:1|version:1.2.3",  # in reports it has the number of lines instead
     "BLEU": "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:1.2.3",
     "BLEU-lc": "nrefs:1|case:lc|eff:no|tok:13a|smooth:exp|version:1.2.3",
     "chrF": "nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:1.2.3",
@@ -183,3 +186,17 @@ def test_spbleu_needs_the_model_of_sacrebleu(monkeypatch: pytest.MonkeyPatch, tm
     model = train_tokenizer(REFERENCES * 9, TokenizerConfig(vocab_size=300))
     (tmp_path / "models" / "sacrebleu_tokenizer_spm.model").write_bytes(model.model_bytes)
     assert "|tok:flores101|" in by_name(REFERENCES, REFERENCES, bleu_tokenizer="flores101")["BLEU"].signature
+
+
+def test_the_share_of_lines_that_keep_their_placeholders() -> None:
+    """Of three lines that have some; the fourth invents one, which does not count here."""
+    sources = ["%s of %d", "<b>all</b>", "{n} files", "file", "100 %"]
+    translations = ["%s von %d", "<b>alle", "{n} Dateien", "{n} Datei", "100 %"]
+    (found,) = score_placeholders(sources, translations, EvaluationConfig(bootstrap_samples=200))
+    assert found.name == "placeholders" and found.score == pytest.approx(200 / 3)
+    assert found.interval is not None and 0.0 <= found.interval.low < found.score < found.interval.high
+    assert found.signature.startswith("lines:3|")
+    assert score_placeholders(sources[3:], translations[3:], EvaluationConfig()) == []
+    scores = Scorer(EvaluationConfig(bootstrap_samples=0)).score(translations, translations, sources)["metrics"]
+    assert [score["score"] for score in scores if score["name"] == "placeholders"] == [pytest.approx(200 / 3)]
+    assert scores[-1] == found._asdict() | {"interval": None}

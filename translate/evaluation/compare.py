@@ -18,9 +18,16 @@ from translate.config.schema import EvaluationConfig
 from translate.data.corpora import ParallelCorpus
 from translate.data.text import read_lines
 from translate.errors import InputError
-from translate.evaluation.metrics import References, choose_scores, list_references
+from translate.evaluation.metrics import (
+    LineScores,
+    References,
+    choose_scores,
+    describe_kept,
+    kept_placeholders,
+    list_references,
+)
 from translate.evaluation.mistakes import find_mistakes
-from translate.evaluation.programs import LineScores, MetricProgram, run_programs
+from translate.evaluation.programs import MetricProgram, run_programs
 from translate.runs.run import SavedRun
 
 Systems = Mapping[str, Sequence[str]]  # the translations of each
@@ -151,6 +158,10 @@ def compare(
     for row in choose_scores([*systems.values(), *listed]):
         scorer = row.scorer(config.bleu_tokenizer, references=listed)
         metrics[row.name], signatures[row.name] = _test_significance(systems, scorer, config.bootstrap_samples)
+    kept = {name: kept_placeholders(sources, texts) for name, texts in systems.items()}
+    if of_first := next(iter(kept.values())):
+        metrics["placeholders"], _ = _test_significance(kept, LineScores("placeholders"), config.bootstrap_samples)
+        signatures["placeholders"] = describe_kept(len(of_first))
     scored = run_programs(programs, list(systems.values()), sources=sources, references=listed[0])
     for program, found in scored.items():
         of_lines = {name: scores.of_lines for name, scores in zip(systems, found, strict=True)}

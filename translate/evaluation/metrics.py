@@ -5,14 +5,18 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
 from sacrebleu.metrics.base import Metric as SacreMetric
+from sacrebleu.metrics.base import Score
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
+from translate._version import __version__
 from translate.bleu import load_bleu
 from translate.config.schema import EvaluationConfig
 from translate.errors import InputError
+from translate.placeholders import find_placeholders, have_same_placeholders
 from translate.runs.report import Interval, Metric
 
 logger = logging.getLogger(__name__)
@@ -42,7 +46,8 @@ class ScoreRow(NamedTuple):
     name: str  # in reports, logs and tables
     scorer: Callable[..., SacreMetric]  # made with the BLEU tokenizer, and options of all of sacreBLEU's metrics
     # quick: of validations too; full: of `translate eval` and `compare`; papers: only with --report
-    effort: Literal["quick", "full", "papers"] = "quick"
+    # sources: of `eval` and `compare` where sources have placeholders
+    effort: Literal["quick", "full", "papers", "sources"] = "quick"
     is_headline: bool = False  # in the log, in the table of curves, and in the header of model cards
     decimals: int = 2  # to show
     most_words: float = math.inf  # the score is left out if a line has more
@@ -53,11 +58,35 @@ class ScoreRow(NamedTuple):
         return self.name.replace("+", "p")
 
 
+class LineScores(SacreMetric):
+    """The mean of scores of lines, for sacreBLEU's intervals and tests; it takes scores in place of translations."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.name, self.num_refs = name, 1
+
+    def _extract_corpus_statistics(self, hypotheses: Any, references: Any) -> Any:
+        return [[score, 1.0] for score in hypotheses]
+
+    def _aggregate_and_compute(self, stats: Any) -> Score:
+        return self._compute_score_from_stats(np.sum(stats, axis=0))
+
+    def _compute_score_from_stats(self, stats: Any) -> Score:
+        return Score(self.name, float(stats[0] / stats[1]))
+
+    def _check_corpus_score_args(self, hyps: Any, refs: Any) -> None:
+        """Allow numbers."""
+
+    # There is no text to prepare.
+    _preprocess_segment = _extract_reference_info = _compute_segment_statistics = None  # type: ignore[assignment]
+
+
 SCORES = (
     ScoreRow("BLEU", lambda tokenize, **options: BLEU(tokenize=tokenize, **options), is_headline=True),
     ScoreRow("BLEU-lc", lambda tokenize, **options: BLEU(tokenize=tokenize, lowercase=True, **options)),
     ScoreRow("chrF", lambda tokenize, **options: CHRF(**options), is_headline=True),
     ScoreRow("TER", lambda tokenize, **options: TER(**options), "full", most_words=MOST_TER_WORDS),
+    ScoreRow("placeholders", lambda tokenize, **options: LineScores("placeholders"), "sources"),
     ScoreRow("chrF++", lambda tokenize, **options: CHRF(word_order=2, **options), "papers"),
 )
 HEADLINES = tuple(score for score in SCORES if score.is_headline)
@@ -151,6 +180,25 @@ def choose_scores(texts: Sequence[Sequence[str]], *, effort: Literal["quick", "f
                 f" {score.most_words} per line it takes minutes; split such lines to get it"
             )
     return [score for score in chosen if longest <= score.most_words]
+
+
+def kept_placeholders(sources: Sequence[str], translations: Sequence[str]) -> list[float]:
+    """Of each source that has placeholders: 100 if its translation has the same ones, otherwise 0."""
+    pairs = zip(sources, translations, strict=True)
+    return [100.0 * have_same_placeholders(*pair) for pair in pairs if find_placeholders(pair[0])]
+
+
+def score_placeholders(sources: Sequence[str], translations: Sequence[str], config: EvaluationConfig) -> list[Metric]:
+    """The share of the lines with placeholders whose translation has the same ones; empty if there are no such lines."""
+    if not (kept := kept_placeholders(sources, translations)):
+        return []
+    metric = score_corpus("placeholders", LineScores("placeholders"), kept, (), config.bootstrap_samples)
+    return [metric._replace(signature=describe_kept(len(kept)))]
+
+
+def describe_kept(num_lines: int) -> str:
+    """The signature of the score `placeholders`."""
+    return f"lines:{num_lines}|version:{__version__}"
 
 
 def score_conventions(

@@ -16,11 +16,9 @@ import shutil
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from sacrebleu.metrics.base import Metric as SacreMetric
-from sacrebleu.metrics.base import Score
 
 from translate.atomic import temporary_folder, write_text
 from translate.bars import show_progress
@@ -28,7 +26,7 @@ from translate.children import run_program
 from translate.config.schema import EvaluationConfig
 from translate.data.text import in_one_line
 from translate.errors import InputError, RunError
-from translate.evaluation.metrics import find_score, score_corpus
+from translate.evaluation.metrics import LineScores, find_score, score_corpus
 from translate.runs.report import Metric
 
 logger = logging.getLogger(__name__)
@@ -174,26 +172,3 @@ def score_with(
         mean = score_corpus(program.name, LineScores(program.name), of_lines, (), samples) if of_lines else None
         metrics.append(Metric(program.name, score, mean and mean.interval, program.signature))
     return metrics
-
-
-class LineScores(SacreMetric):
-    """The mean of scores of lines, for sacreBLEU's intervals and tests; it takes scores in place of translations."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.name, self.num_refs = name, 1
-
-    def _extract_corpus_statistics(self, hypotheses: Any, references: Any) -> Any:
-        return [[score, 1.0] for score in hypotheses]
-
-    def _aggregate_and_compute(self, stats: Any) -> Score:
-        return self._compute_score_from_stats(np.sum(stats, axis=0))
-
-    def _compute_score_from_stats(self, stats: Any) -> Score:
-        return Score(self.name, float(stats[0] / stats[1]))
-
-    def _check_corpus_score_args(self, hyps: Any, refs: Any) -> None:
-        """Allow numbers."""
-
-    # There is no text to prepare.
-    _preprocess_segment = _extract_reference_info = _compute_segment_statistics = None  # type: ignore[assignment]

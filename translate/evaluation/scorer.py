@@ -5,7 +5,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from translate.config.schema import EvaluationConfig
-from translate.evaluation.metrics import References, list_references, score_conventions, score_translations
+from translate.evaluation.metrics import (
+    References,
+    list_references,
+    score_conventions,
+    score_placeholders,
+    score_translations,
+)
 from translate.evaluation.mistakes import find_mistakes
 from translate.evaluation.programs import MetricProgram, score_with
 from translate.runs.report import Metric
@@ -40,7 +46,8 @@ class Scorer:
         metrics = metrics or score_translations(hypotheses, references, self.config)
         known = list_references(references)[0]
         programs = score_with(self.programs, sources or [], hypotheses, known, self.config)
-        scores = {"metrics": [*metrics, *programs]}
+        kept = score_placeholders(sources, hypotheses, self.config) if sources else []
+        scores = {"metrics": [*metrics, *kept, *programs]}
         if self.as_in_papers:
             scores["conventions"] = [*score_conventions(hypotheses, references, self.config)]
         tokenizer = self.config.bleu_tokenizer

@@ -24,7 +24,8 @@ GIVEN: dict[str, Any] = yaml.safe_load("""
 {search: sample, beam_size: 6, patience: 3, n_best: 1, length_penalty: 0.7, length_penalty_kind: average,
 max_length_factor: 1.5, max_length_constant: 7, min_length_factor: 0.5, min_length_constant: 2,
 split_sentences: never, long: truncate, max_source_tokens: 99, max_target_tokens: 98,
-temperature: 0.8, top_k: 11, top_p: 0.9, epsilon: 0.01, seed: 13, mbr: chrf, mbr_candidates: 17, no_repeat_ngram: 3, keep_placeholders: "off",
+temperature: 0.8, top_k: 11, top_p: 0.9, epsilon: 0.01, seed: 13, mbr: chrf, mbr_candidates: 17, no_repeat_ngram: 3,
+keep_placeholders: "off",
 repetition_penalty: 1.2, reverse_weight: 0.2, alignment_layer: 0, batch_tokens: 500, look_ahead_lines: 19, engine:
 translate, precision: bf16, workers: 1, device: cpu}
 """)
