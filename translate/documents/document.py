@@ -18,7 +18,7 @@ from translate.documents.catalog import fill_catalog
 from translate.documents.html import name_language, read_attributes, read_html
 from translate.documents.lines import read_subtitles, read_text
 from translate.documents.markdown import read_markdown
-from translate.documents.segments import Layout, Reading, Segment, Written, lay_out, replace_segments
+from translate.documents.segments import Layout, Reading, Segment, Written, WrittenMarkup, lay_out, replace_segments
 from translate.documents.transfer import (
     Sentence,
     SourceWord,
@@ -32,11 +32,15 @@ from translate.documents.transfer import (
 from translate.documents.xliff import fill_xliff
 from translate.errors import InputError
 from translate.files import check_is_text
+from translate.placeholders import have_same_placeholders, is_replaced
 
 DocumentFormat = Literal["text", "paragraphs", "markdown", "html", "srt", "vtt", "po", "xliff"]
 Reader = Callable[[str], Iterator[Segment]]
 Open = Callable[[str], Reading]
 Divide = Callable[[str], list[str]]  # into sentences
+
+
+_NUMBER = re.compile(r"\d+")
 
 
 class FormatReader(NamedTuple):
@@ -116,7 +120,8 @@ def translate_documents(
     """Translate the text of documents, with the sentences of all in one call, and copy everything else.
 
     Args:
-        translate: Translates sentences, whole; called once for the text and once for attributes, if there are any.
+        translate: Translates sentences, whole; called for the text, and for attributes if there are any, and for each
+            again if translations lose placeholders.
         align: Aligns the words of translations whose sentences have markup; None aligns them in order.
         direction: The languages: where sentences end, and the attribute `lang` of HTML; None: it is not changed.
         by_sentence: Whether segments are divided into sentences.
@@ -153,22 +158,23 @@ def _translate_texts(
     """Translate what a reader finds in documents, and add it to their reports."""
     pages = [_Page(document, open_text(document.text), divide) for document in documents]
     wanted = [sentence for page in pages for sentence in page.wanted]
-    forms = [
-        [sentence.words, *([without_placeholders(sentence)] if sentence.placeholders else [])] for sentence in wanted
-    ]
-    lines = [join_words(form) for of_sentence in forms for form in of_sentence]
-    translations = iter(list(translate(lines)) if lines else [])
-    made = [
-        _choose(sentence, of_sentence, list(itertools.islice(translations, len(of_sentence))))
-        for sentence, of_sentence in zip(wanted, forms, strict=True)
-    ]
+    chosen: dict[int, Translation] = {}  # by the number of the sentence
+    for is_last in (False, True):  # what loses its placeholders is translated again, with numbers in their place
+        left = [number for number in range(len(wanted)) if number not in chosen]
+        forms = [_forms(wanted[number], as_written=not is_last) for number in left]
+        lines = [join_words(form) for of_sentence in forms for form in of_sentence]
+        translations = iter(list(translate(lines)) if lines else [])
+        for number, of_sentence in zip(left, forms, strict=True):
+            made = _choose(wanted[number], of_sentence, list(itertools.islice(translations, len(of_sentence))))
+            chosen |= {number: made} if made else {}
+    in_order = [chosen[number] for number in range(len(wanted))]
     if align is not None:
-        to_align = [pair for pair in zip(wanted, made, strict=True) if pair[0].layout.markup]
+        to_align = [pair for pair in zip(wanted, in_order, strict=True) if pair[0].layout.markup]
         weights = align([translation for _, translation in to_align])
         for (sentence, _), found in zip(to_align, weights, strict=True):
             sentence.weights = found
-    chosen = iter(made)
-    return [page.write(list(itertools.islice(chosen, len(page.wanted)))) for page in pages]
+    remaining = iter(in_order)
+    return [page.write(list(itertools.islice(remaining, len(page.wanted)))) for page in pages]
 
 
 class _Page:
@@ -193,7 +199,8 @@ class _Page:
             is_same = all(sentence.target == sentence.text for sentence in sentences)
             new.append(segment.raw if is_same else write_translation(segment, layout, sentences))
         written = self.write_document(new)
-        is_placeholder = [is_one for layout in self.layouts for _, is_one in layout.written]
+        old = [layout.written for layout in self.layouts]
+        is_placeholder = [is_one for found in old for _, is_one in found]
         document.counts.update(
             segments=len({id(sentence.layout) for sentence in self.wanted}),
             sentences=len(self.wanted),
@@ -201,7 +208,7 @@ class _Page:
             placeholders=is_placeholder.count(True),
         )
         document.entries.update(written.entries)
-        problems = _compare(document.text, self.segments, self.layouts, list(map(lay_out, written.segments)))
+        problems = _compare(document.text, self.segments, old, [lay_out(new).written for new in written.segments])
         return document._replace(text=written.text, problems=[*document.problems, *written.problems, *problems])
 
 
@@ -243,18 +250,46 @@ def _read_sentences(layout: Layout, divide: Divide) -> Iterator[Sentence]:
             yield Sentence(layout, words, inside, words[-1].end, whole, diagonal(whole, whole))
 
 
-def _choose(sentence: Sentence, forms: Sequence[list[SourceWord]], translations: Sequence[Translation]) -> Translation:
-    """Choose the translation with placeholders if it contains each of their numbers once, otherwise the one without.
+def _forms(sentence: Sentence, *, as_written: bool) -> list[list[SourceWord]]:
+    """The words to translate: with the placeholders themselves, or with numbers for them, and then without them too.
+
+    Placeholders that are markup, such as inline code, those with a space, and a hundred of them are always numbers.
+    """
+    raws = sentence.raws
+    is_plain = len(raws) < 100 and all(is_replaced(raw) and len(raw.split()) == 1 for raw in raws.values())
+    if not (as_written and is_plain):
+        return [sentence.words, without_placeholders(sentence)] if raws else [sentence.words]
+    return [
+        [
+            word._replace(text=_NUMBER.sub(lambda match: raws.get(match[0], match[0]), word.text))
+            for word in sentence.words
+        ]
+    ]
+
+
+def _choose(
+    sentence: Sentence, forms: Sequence[list[SourceWord]], translations: Sequence[Translation]
+) -> Translation | None:
+    """Choose the translation with placeholders if it contains each once, otherwise the one without, or None.
 
     Models trained on enough text copy numbers. Others do better on a sentence without its placeholders. A number that
     the translation without placeholders contains too, such as 11 for a spelled-out eleven, does not stand for one.
     """
-    chosen = translations[0]
-    found, *others = (Counter(re.findall(r"\d+", translation.text)) for translation in translations)
-    numbers = (sentence.layout.text[placeholder.start : placeholder.end] for placeholder in sentence.placeholders)
-    if any(found[number] != 1 or number in others[0] for number in numbers):
-        chosen, sentence.words, sentence.placeholders = translations[1], forms[1], []
-    sentence.target = _end_like(sentence.text, chosen.text)
+    (chosen, *others), raws = translations, sentence.raws
+    text = chosen.text
+    if raws and not others:
+        if not have_same_placeholders(chosen.source, text):
+            return None
+        numbers = {raw: iter([number for number in raws if raws[number] == raw]) for raw in {*raws.values()}}
+        longest_first = "|".join(map(re.escape, sorted(numbers, key=len, reverse=True)))
+        text = re.sub(longest_first, lambda match: next(numbers[match[0]], match[0]), text)
+    found, *elsewhere = (Counter(_NUMBER.findall(each)) for each in (text, *(other.text for other in others)))
+    if any(found[number] != 1 or any(number in other for other in elsewhere) for number in raws):
+        if not others:
+            return None
+        chosen, sentence.words, sentence.placeholders = others[0], forms[1], []
+        text = chosen.text
+    sentence.target = _end_like(sentence.text, text)
     sentence.weights = diagonal(chosen.text, chosen.source)
     return chosen
 
@@ -264,9 +299,8 @@ def _end_like(source: str, target: str) -> str:
     return target[:-1] if re.search(r"\w\.$", target) and not is_sentence(source) else target
 
 
-def _compare(text: str, segments: Sequence[Segment], before: Sequence[Layout], after: Sequence[Layout]) -> list[str]:
+def _compare(text: str, segments: Sequence[Segment], old: list[WrittenMarkup], new: list[WrittenMarkup]) -> list[str]:
     """Describe the markup that the translated document lost or duplicated."""
-    old, new = ([layout.written for layout in layouts] for layouts in (before, after))
     is_same = len(old) == len(new)  # an empty translation leaves no segment
     if not is_same:
         segments, old, new = segments[:1], [list(itertools.chain(*old))], [list(itertools.chain(*new))]

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from translate.placeholders import match_placeholders
+from translate.placeholders import find_placeholders, match_placeholders
 
+_SPACES = re.compile(r"(\s+)")
 _WORDS = {"tag", "entity", "emoji"}  # placeholders of a text that are words of a document
 _MAX_DEPTH = 20  # of nested paired markup; deeper tags become point markup
 _INVISIBLE = str.maketrans("", "", "\N{SOFT HYPHEN}\N{ZERO WIDTH SPACE}")
@@ -94,6 +95,10 @@ class Markup:
     is_spaced: bool = False  # has white space on both sides, of which the text has one
 
 
+WrittenMarkup = list[tuple[str, bool]]
+"""Pieces of markup as the document writes them, and whether each is a placeholder."""
+
+
 class Layout(NamedTuple):
     """A segment's plain text with single spaces, and its markup in order."""
 
@@ -109,9 +114,14 @@ class Layout(NamedTuple):
         return [markup for markup in self.markup if markup.kind == "placeholder"]
 
     @property
-    def written(self) -> list[tuple[str, bool]]:
-        """Each piece of markup as the document writes it, and whether it is a placeholder."""
-        inside = [(raw, mark.kind == "placeholder") for mark in self.markup for raw in (mark.raw, mark.close) if raw]
+    def written(self) -> WrittenMarkup:
+        """Each piece of markup."""
+        inside = []
+        for mark in self.markup:
+            found = find_placeholders(mark.raw) if mark.kind == "placeholder" else []
+            is_joined = bool(found) and sum(map(str.isalnum, mark.raw)) == sum(map(str.isalnum, "".join(found)))
+            parts = found if is_joined else [mark.raw, mark.close]
+            inside += [(raw, mark.kind == "placeholder") for raw in parts if raw]
         return inside + [(item.raw, False) for item in (*self.before, *self.after) if item.kind == "point"]
 
 
@@ -169,7 +179,7 @@ def _divide_text(items: Sequence[Item]) -> Iterator[Item]:
 
 
 def _divide_words(raw: str) -> Iterator[Item]:
-    for number, part in enumerate(re.split(r"(\s+)", raw)):  # words alternate with white space
+    for number, part in enumerate(_SPACES.split(raw) if raw else ()):  # words alternate with white space
         if part:
             yield Item("text" if number % 2 == 0 else "break" if "\n" in part else "space", part)
 

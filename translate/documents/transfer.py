@@ -43,6 +43,11 @@ class Sentence:
         """The text that the model reads."""
         return join_words(self.words)
 
+    @property
+    def raws(self) -> dict[str, str]:
+        """The placeholders as the document writes them, by their numbers."""
+        return {self.layout.text[mark.start : mark.end]: mark.raw for mark in self.placeholders}
+
 
 def join_words(words: Sequence[SourceWord]) -> str:
     """Words with spaces between them."""

@@ -189,7 +189,7 @@ def kept_placeholders(sources: Sequence[str], translations: Sequence[str]) -> li
 
 
 def score_placeholders(sources: Sequence[str], translations: Sequence[str], config: EvaluationConfig) -> list[Metric]:
-    """The share of the lines with placeholders whose translation has the same ones; empty if there are no such lines."""
+    """The share of the lines with placeholders whose translation has the same ones; empty without such lines."""
     if not (kept := kept_placeholders(sources, translations)):
         return []
     metric = score_corpus("placeholders", LineScores("placeholders"), kept, (), config.bootstrap_samples)
