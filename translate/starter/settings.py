@@ -85,7 +85,7 @@ def choose_in_time(choices: Iterable[Choice], minutes: float, *, preparation: fl
             break
     if num_steps < min(_LEAST_STEPS, choice.least_steps, most_steps):
         least = math.ceil(1.1 * (others + _LEAST_STEPS * step) / _USED_SHARE / 60)
-        raise InputError(f"--minutes {minutes:g} is too short: {_LEAST_STEPS} steps of the smallest model take {least}")
+        raise InputError(f"--minutes {minutes:g} is too short: {_LEAST_STEPS} steps of a small model need {least}")
     return choice
 
 
