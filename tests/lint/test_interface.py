@@ -15,9 +15,10 @@ SETTINGS = TextCorpus(source=Path("any.de"), target=Path("any.en"))
 PAIRS = {  # by the kind that `clean` removes them as; each has one more before it, which stays
     "": ["Datei|File", "_Datei|_File", "&Datei|&File", "Datei:|File:", "Datei …|File…", "datei|file", "OK|OK",
          "%s MB|%s MB", "Jan W. van Dyck|Jan W. van Dyck", "Texteditor|Text Editor", "(Keine)|(None)", "Keine|None",
-         "<b>Titel</b>|<b>Title</b>", "<a href='/de'>Hilfe</a>|<a href='/en'>Help</a>", "A &amp; B|A & B",
+         "<b>Titel</b>|<b>Title</b>", "<a href='/de'>Hilfe</a>|<a href='/en'>Help</a>", "A &amp; B|A & B", ".|!",
          "Löschen?|Delete?", "Löschen|Delete", "Ist voll|Is full", "»%s« löschen|Delete “%s”"],
     "repeated": [" Datei |File"],
+    "empty": ["|Nothing", "|Other"],
     "near_repeated": ["Datei ...|File...", "Ist voll.|Is full.", "\"%s\" löschen|Delete '%s'"],
     "equal": ["Could not open the file|Could not open the file"],  # labels may be equal: see `find_copies`
     "markup": ["<b>Fett</b>|Bold", "<b>Fett</b>|<b>Bold<b>"],

@@ -34,7 +34,7 @@ def hash_strings(strings: Sequence[str], *, is_near: bool) -> NDArray[np.int64]:
     keys = (" ".join(string.split()) for string in strings)
     if is_near:
         keys = (_STOP.sub("", unicodedata.normalize("NFKC", key).translate(_QUOTES)) for key in keys)
-    return np.fromiter((key and hash(key) for key in keys), np.int64)
+    return np.fromiter(map(hash, keys), np.int64)  # of an empty one 0
 
 
 def is_untranslated(source: str, _: str) -> bool:
