@@ -1,5 +1,6 @@
 """Files whose lines are not text are refused by their names, wherever a text is read, and say what becomes of them."""
 
+import gzip
 import json
 from pathlib import Path
 
@@ -44,7 +45,7 @@ def test_every_command_refuses_it(tmp_path: Path, run: Path, monkeypatch: pytest
     monkeypatch.chdir(tmp_path)
     Path("a.txt").write_text("a\n")
     for name in ("a.yaml", "b.ts", "c.strings.gz"):
-        Path(name).write_text(CONTENT)
+        Path(name).write_bytes(gzip.compress(CONTENT.encode()) if name.endswith(".gz") else CONTENT.encode())
         result = translate(*way.replace("RUN", str(run)).format(name).split())
         assert result.exit_code == 2 and result.stdout == ""
         assert f"{name}: " in result.stderr and "Traceback" not in result.stderr

@@ -272,7 +272,10 @@ class _Decoding(NamedTuple):
         if document_format in ("text", "paragraphs"):
             check_is_text(self.file)
         text = read_document(self.file)
-        FORMATS[document_format].open(text.removeprefix("\ufeff"))  # reports damaged catalogs
+        try:
+            FORMATS[document_format].open(text.removeprefix("\ufeff"))
+        except InputError as error:  # a damaged catalog, for example
+            raise InputError(f"{self.file or 'standard input'}: {error}") from error.__cause__
         terms = self.read_terminology()
         check_outputs({"--output": self.output})
         translator = self.load()
