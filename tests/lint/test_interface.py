@@ -45,7 +45,7 @@ def test_what_is_a_fault_among_strings() -> None:
     among_sentences = found([*((f"{source} ist zu.", f"{target} is closed.") for source, target in STRINGS), *pairs])
     assert {*PAIRS[""]} - {*sum(among_sentences.values(), [])} == {
         "Datei|File", "Texteditor|Text Editor", "(Keine)|(None)", "Löschen?|Delete?", "Ist voll|Is full",
-        "»%s« löschen|Delete “%s”", "OK|OK", "%s MB|%s MB",
+        "»%s« löschen|Delete “%s”", "OK|OK", "%s MB|%s MB", ".|!",
     }  # fmt: skip
 
 
