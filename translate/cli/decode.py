@@ -174,10 +174,10 @@ class _Decoding(NamedTuple):
 
     def read_terminology(self) -> "Terminology | None":
         """Read the terminology, for the language of the text."""
-        from translate.decoding.constraints.terminology import read_terminology
-
         if "terminology" not in self.constraints:
             return None
+        from translate.decoding.constraints.terminology import read_terminology
+
         (run,), file = self.runs["RUN"], self.constraints["terminology"]
         language = self.languages["from_"] or run.languages.usual.source
         return read_terminology(file, language=language, with_forms=self.terminology_forms)
