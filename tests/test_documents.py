@@ -44,6 +44,7 @@ def test_make_targets_of_the_readme_exist() -> None:
     assert all(re.search(rf"^{target}:", makefile, flags=re.MULTILINE) for target in targets)
 
 
+@pytest.mark.usefixtures("quick")  # `init` tries several models
 def test_commands_of_the_readme_and_of_the_pages_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The README's commands run one after the other, then those of two pages, then the Python code."""
     for name, first, last in (("train", 0, 6000), ("valid", 6000, 6010), ("news", 6010, 6020)):

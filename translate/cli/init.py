@@ -9,7 +9,7 @@ from translate.cli.terminal.lines import aligned_columns, plain, print_result
 from translate.cli.terminal.options import JsonOption
 from translate.messages import fill
 
-_TEXT = "Two text files, line by line; or tables (TSV, TMX, XLIFF …) or a folder with them; or a data set of the Hub."
+_TEXT = "Two text files, line by line; or tables such as TSV, TMX or XLIFF, or a folder of them; or a Hub data set."
 _ADVICE = (
     "This is little text to train on. Of the simple sentences of Multi30k, 1,800 pairs gave a model with 20 BLEU,"
     " 14,500 one with 36, and 29,000 one with 43 (docs/recipes.md). Fine-tuning a model that others trained on more"
