@@ -5,7 +5,7 @@ import pytest
 
 from translate.config.data import DataConfig
 from translate.data.corpora import ParallelCorpus
-from translate.data.filtering import filter_pairs, find_copies, find_new, hash_lines, hash_pairs
+from translate.data.filtering import filter_pairs, find_new, hash_lines, hash_pairs
 from translate.errors import InputError
 
 NEWS = ParallelCorpus("news", [], [], 1.0)
@@ -44,17 +44,6 @@ def test_a_pair_longer_than_a_batch_is_an_error() -> None:
         InputError, match="batch_tokens = 29: .*target of pair 2 of news has 30 .*max_target_tokens = 256"
     ):
         check([(3, 3), (23, 29), (99, 1)])  # the last one is left out by the ratio of its lengths
-
-
-def test_labels_may_be_their_own_translations_in_one_pair_of_twenty() -> None:
-    labels, sentences = ["OK", "Page 1 of", "HTTP/2", "Oslo"], ["All four words are", "x" * 41]
-    lines = labels + sentences + ["other"] * 74  # 80 pairs: four of them may be labels
-    is_equal = np.arange(80) < 6
-    assert find_copies(lines, is_equal).tolist() == [4, 5]
-    assert find_copies(lines[:60], is_equal[:60]).tolist() == [3, 4, 5]  # three: of the four, 0, 1 and 2
-    assert find_copies(lines[:40], is_equal[:40]).tolist() == [1, 3, 4, 5]  # two, evenly spaced
-    assert find_copies(lines[:19], is_equal[:19]).tolist() == [0, 1, 2, 3, 4, 5]
-    assert find_copies([], is_equal[:0]).tolist() == []
 
 
 def test_copies_and_repetitions_are_left_out_if_asked() -> None:

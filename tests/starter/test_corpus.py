@@ -63,7 +63,7 @@ def test_a_tenth_is_held_out_where_sentences_repeat() -> None:
     assert train >= 1500 and validation >= test >= 20  # of the 60 others
 
 
-EQUAL = "equal on both sides (short labels stay, up to 5 % of the pairs)"
+EQUAL = "equal on both sides (in text of programs, short labels stay, up to 5 % of the pairs)"
 
 
 def test_what_is_left_out_is_counted_once() -> None:
@@ -75,8 +75,14 @@ def test_what_is_left_out_is_counted_once() -> None:
     equal = [f"{line} ok" for line in sources[:13]]
     assert parts_of(corpus(sources + equal[:12], targets + equal[:12]))[1] == {}  # under 1 %, names for example
     assert parts_of(corpus(sources + equal, targets + equal))[1] == {EQUAL: 13}
+
+
+def test_labels_of_programs_may_be_equal_on_both_sides() -> None:
+    sources, targets = sentences(1200, seed=1), sentences(1200, seed=2)
     labels = [f"Name {number}" for number in range(70)]  # a name, a code: of 1,270 pairs one in twenty may be a label
     assert parts_of(corpus(sources + labels, targets + labels))[1] == {EQUAL: 70 - 1270 // 20}
+    stops = [f"{line}." for line in sources], [f"{line}." for line in targets]
+    assert parts_of(corpus(stops[0] + labels, stops[1] + labels))[1] == {EQUAL: 70}  # among sentences
 
 
 def test_sets_that_are_given_stay_as_they_are() -> None:
@@ -284,6 +290,26 @@ def test_two_sides_in_one_language_are_refused(tmp_path: Path) -> None:
     _, corpora = find_corpora_in(tmp_path, "a.de", "a.en")
     with pytest.raises(InputError, match=re.escape(f"{tmp_path / 'a.de'}, {tmp_path / 'a.en'}: both sides")):
         read_named({"train": [corpora["train"]]}, Direction("de", "en"))
+
+
+@pytest.mark.parametrize("rows", [300, 1014])
+def test_each_table_is_judged_by_its_own_text(tmp_path: Path, rows: int) -> None:
+    """Columns that are named stay, whatever their text is; of the others those are exchanged that are wrong."""
+    data = Path(__file__).resolve().parents[2] / "data"
+    german, english = ((data / f"train.{code}").read_text(encoding="utf-8").splitlines() for code in ("de", "en"))
+    pairs = [*zip(german[:2028], english, strict=False)]
+    for name, reverse, header in (("a", 0, ""), ("b", 1, ""), ("c", 1, "English\tGerman"), ("d", 0, "de\ten")):
+        part = pairs[: 1014 if name in "ac" else rows] if name < "c" else pairs[1014 : 1014 + rows]
+        write_lines(
+            tmp_path / f"{name}.tsv",
+            [*filter(None, [header]), *("\t".join(pair[:: -1 if reverse else 1]) for pair in part)],
+        )
+    direction, corpora = find_corpora([str(tmp_path)], from_="en", to="de")
+    read = read_named(corpora, direction)["train"]
+    expected = [*pairs[:1014], *pairs[:rows], *pairs[1014 : 1014 + rows], *pairs[1014 : 1014 + rows]]
+    assert [
+        *zip(read.targets, read.sources, strict=True)
+    ] == expected and read.name == f"{tmp_path / 'a.tsv'} and 3 more"
 
 
 def test_sides_the_other_way_round_are_exchanged(caplog: pytest.LogCaptureFixture) -> None:

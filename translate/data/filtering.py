@@ -2,7 +2,7 @@
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -16,8 +16,6 @@ from translate.errors import InputError
 logger = logging.getLogger(__name__)
 
 _ODD = np.int64(-7046029254386353131)  # 2^64 divided by the golden ratio: spreads the source's bits over the sum
-
-_LABEL_CHARACTERS = 40  # sentences without spaces between words may be longer
 
 
 class FilterReport(NamedTuple):
@@ -69,19 +67,6 @@ def find_new(values: NDArray[np.int64]) -> NDArray[np.bool_]:
     is_new = np.zeros(len(values), dtype=np.bool_)
     is_new[np.unique(values, return_index=True)[1]] = True
     return is_new
-
-
-def find_copies(sources: Sequence[str], is_equal: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """The positions of pairs whose sides are equal because nobody translated them.
-
-    Labels, names and codes of up to three words, such as `OK`, `Export` and `HTTP/2`, often are their own translations.
-    Up to one pair in twenty may be such a label, evenly spaced over them; the others count as copies.
-    """
-    equal = np.flatnonzero(is_equal)
-    lines = (sources[place] for place in equal.tolist())
-    labels = equal[np.fromiter((len(line) <= _LABEL_CHARACTERS and len(line.split()) <= 3 for line in lines), np.bool_)]
-    num_kept = min(len(labels), len(sources) // 20)
-    return np.setdiff1d(equal, labels[np.arange(num_kept) * len(labels) // max(1, num_kept)])
 
 
 def filter_pairs(

@@ -11,7 +11,7 @@ import numpy as np
 
 from translate.config.data import Corpus
 from translate.data.corpora import ParallelCorpus, read_corpus
-from translate.data.filtering import find_copies, find_new, hash_lines, hash_pairs
+from translate.data.filtering import find_new, hash_lines, hash_pairs
 from translate.data.tokenizer import MAX_CHARACTERS
 from translate.lint import interface, misalignment
 from translate.lint.findings import KINDS, Finding, Location, Severity, Suspects, Unit
@@ -116,7 +116,8 @@ def find_everywhere(survey: Survey) -> dict[str, Ints]:
     sides, no_source = (survey.corpus.sources, survey.corpus.targets), survey.source_hashes == _EMPTY
     found = find_odd_characters(*sides)
     found["empty"] = np.flatnonzero(no_source | (survey.target_hashes == _EMPTY))
-    found["equal"] = find_copies(sides[0], (survey.source_hashes == survey.target_hashes) & ~no_source)
+    is_equal = (survey.source_hashes == survey.target_hashes) & ~no_source
+    found["equal"] = interface.find_copies(sides[0], is_equal) if survey.is_interface else np.flatnonzero(is_equal)
     found["boilerplate"] = find_boilerplate(survey)
     for kind, is_fault in _FAULTS.items() if survey.is_interface else ():
         pairs = ((line, sides[0][line], sides[1][line]) for line in found.get(kind, no_source[:0]).tolist())

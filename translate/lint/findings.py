@@ -88,9 +88,8 @@ class Kind(NamedTuple):
 _SWAPPED, _FOREIGN = "remove them, or swap their sides", "inspect them, and remove them"
 KINDS: dict[str, Kind] = {
     "empty": Kind("have an empty side", "training skips them; remove them from held-out text"),
-    "equal": Kind("have a target that equals the source and is not a short label",
-                  "remove those that should be translated (1 % already hurts), or skip all with"
-                  " data.leave_out=[equal]", 0.01, 0.5),
+    "equal": Kind("have a target that equals the source", "remove those that should be translated (1 % already hurts),"
+                  " or skip all with data.leave_out=[equal]", 0.01, 0.5),
     "leaked": Kind("have the source of a held-out pair", "remove them from data.train"),  # see `find_leaks`
     "repeated": Kind("repeat an earlier pair",
                      "remove them unless they are intended, or skip them with data.leave_out=[repeated]", 0.10),

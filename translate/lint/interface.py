@@ -25,7 +25,7 @@ _QUOTES = dict.fromkeys(map(ord, "\"'`´‘’‚‛“”„‟«»‹›"), "'
 
 def is_interface(*sides: Sequence[str]) -> bool:
     """Whether most lines of a corpus are short and have no full stop at the end; False if it has few lines."""
-    strings = [len(line) <= _SHORT and not _SENTENCE_END.search(line) for side in sides for line in side]
+    strings = [_is_short(line) for side in sides for line in side]
     return 2 * sum(strings) > len(strings) >= 2 * FEW_PAIRS
 
 
@@ -35,6 +35,20 @@ def hash_strings(strings: Sequence[str], *, is_near: bool) -> NDArray[np.int64]:
     if is_near:
         keys = (_STOP.sub("", unicodedata.normalize("NFKC", key).translate(_QUOTES)) for key in keys)
     return np.fromiter(map(hash, keys), np.int64)  # of an empty one 0
+
+
+def find_copies(sources: Sequence[str], is_equal: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """The positions of pairs whose sides are equal because nobody translated them.
+
+    Labels, names and codes of up to three words, such as `OK`, `Export` and `HTTP/2`, often are their own translations.
+    Up to one pair in twenty may be such a label, evenly spaced over them; the others count as copies, and so does what
+    ends like a sentence.
+    """
+    equal = np.flatnonzero(is_equal)
+    strings = map(sources.__getitem__, equal.tolist())
+    labels = equal[np.fromiter((_is_short(string) and len(string.split()) <= 3 for string in strings), np.bool_)]
+    num_kept = min(len(labels), len(sources) // 20)
+    return np.setdiff1d(equal, labels[np.arange(num_kept) * len(labels) // max(1, num_kept)])
 
 
 def is_untranslated(source: str, _: str) -> bool:
@@ -52,6 +66,10 @@ def own_words(line: str, other: str) -> str:
     """The words of a line that the other side does not have, which show its language, without placeholders."""
     known = {word.casefold() for word in _words(other)}
     return " ".join(word for word in _words(line) if word.casefold() not in known)
+
+
+def _is_short(string: str) -> bool:
+    return len(string) <= _SHORT and not _SENTENCE_END.search(string)
 
 
 def _tags(text: str) -> Counter[tuple[str, bool]]:

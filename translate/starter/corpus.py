@@ -5,7 +5,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from itertools import chain, compress
+from itertools import chain, compress, groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,14 +15,15 @@ from pydantic import TypeAdapter
 
 from translate.atomic import atomic_write, text_bytes
 from translate.config.data import LANGUAGE_CODE, Corpus, Direction, HubCorpus, TextCorpus
-from translate.data.corpora import ParallelCorpus, read_corpus
-from translate.data.filtering import find_copies, find_new, hash_lines, hash_pairs
-from translate.data.tables import FORMATS, hub_columns, table_columns
+from translate.data.corpora import ParallelCorpus, join_texts, read_corpus
+from translate.data.filtering import find_new, hash_lines, hash_pairs
+from translate.data.tables import FORMATS, hub_columns, table_columns, table_name
 from translate.data.text import stream_lines
 from translate.errors import InputError
 from translate.files import check_is_text, find_files, require_file, text_suffix
 from translate.language_codes import find_language, standard_code
 from translate.lint.findings import KINDS
+from translate.lint.interface import find_copies, is_interface
 from translate.lint.languages import find_wrong_sides
 from translate.lint.near_duplicates import near_duplicate_hashes
 from translate.placeholders import find_placeholders
@@ -190,21 +191,49 @@ def _direction(codes: Sequence[str | None], problem: str) -> Direction:
 
 
 def read_named(corpora: Mapping[str, Sequence[Any]], direction: Direction) -> dict[str, ParallelCorpus]:
-    """Read the corpora that a user named; their sides are exchanged if the text shows the opposite direction.
+    """Read the corpora that a user named; a file's sides are exchanged if its text shows the opposite direction.
+
+    Files whose columns name the languages stay as they are. Several parts are of one data set, and training decides.
 
     Raises:
         InputError: A corpus is damaged, misaligned or empty, or both sides seem to be in the same language.
     """
-    keys = {part: f"{part.replace('train', 'training')} text" for part in corpora}
-    read = {part: read_corpus(*tables, key=keys[part]) for part, tables in corpora.items()}
-    name, *sides = read["train"][:3]
-    if are_in_one_language(*(side[:_JUDGED_LINES] for side in sides)):
-        raise InputError(f"{name}: both sides seem to be in the same language: check that the right files are named")
-    wrong = find_wrong_sides(name, direction, (sides[0], sides[1]), languages=direction)
-    if [finding.severity for finding in wrong] == ["error", "error"]:  # each looks like the other
-        logger.info(f"{name}: the text shows that the sides are the other way round from {direction}: exchanged")
-        return {part: each._replace(sources=each.targets, targets=each.sources) for part, each in read.items()}
-    return read
+    read = defaultdict[str, list[ParallelCorpus]](list)
+    groups = (_by_judgement(tables, direction) for tables in corpora.values())
+    for together in zip(*groups, strict=True):
+        keys = (f"{part.replace('train', 'training')} text" for part in corpora)
+        texts = [read_corpus(*tables, key=key) for key, tables in zip(keys, together, strict=True)]
+        name, *sides = texts[0][:3]
+        if are_in_one_language(*(side[:_JUDGED_LINES] for side in sides)):
+            raise InputError(
+                f"{name}: both sides seem to be in the same language: check that the right files are named"
+            )
+        wrong = find_wrong_sides(name, direction, (sides[0], sides[1]), languages=direction)
+        is_wrong = [finding.severity for finding in wrong] == ["error", "error"]  # each looks like the other
+        if is_wrong and not _names_languages(together[0][0], direction):
+            logger.info(f"{name}: the text shows that the sides are the other way round from {direction}: exchanged")
+            texts = [each._replace(sources=each.targets, targets=each.sources) for each in texts]
+        for part, each in zip(corpora, texts, strict=True):
+            read[part].append(each)
+    return {
+        part: texts[0] if len(texts) == 1 else ParallelCorpus(table_name(*corpora[part]), *join_texts(texts), 1.0)
+        for part, texts in read.items()
+    }
+
+
+def _by_judgement(tables: Sequence[Any], direction: Direction) -> list[list[Any]]:
+    """Tables that are judged together: neighbours whose columns name the languages, or one alone."""
+    groups = groupby(enumerate(tables), lambda each: -1 if _names_languages(each[1], direction) else each[0])
+    return [[table for _, table in group] for _, group in groups]
+
+
+def _names_languages(corpus: Corpus, direction: Direction) -> bool:
+    columns = [getattr(corpus, key, 0) for key in _COLUMNS]
+    names = (isinstance(column, str) and column.rpartition(".")[2] for column in columns)
+    return all(
+        name and find_language(code, [_language_named(name) or name])
+        for code, name in zip(direction, names, strict=True)
+    )
 
 
 def split_pairs(corpus: ParallelCorpus, held_out: Mapping[str, ParallelCorpus]) -> Split:
@@ -224,13 +253,13 @@ def split_pairs(corpus: ParallelCorpus, held_out: Mapping[str, ParallelCorpus]) 
 
     lengths, hashes = ([*map(measure, corpus[1:3])] for measure in (count_items, hash_lines))
     keys, is_equal, is_new = _keys(corpus), hashes[0] == hashes[1], find_new(hash_pairs(*hashes))
-    is_copy = np.zeros(len(is_equal), np.bool_)
-    if is_equal.mean() >= KINDS["equal"].warning_share:
-        is_copy[find_copies(corpus.sources, is_equal & is_new)] = True
+    is_copy = is_equal & (is_equal.mean() >= KINDS["equal"].warning_share)
+    if is_interface(*(side[:: len(side) // _JUDGED_LINES + 1] for side in corpus[1:3])):
+        is_copy &= np.isin(np.arange(len(is_copy)), find_copies(corpus.sources, is_copy & is_new))
     reasons = {
         "without letters on a side": (keys[0] == 0) | (keys[1] == 0),
         f"longer than {_MOST_CHARACTERS:,} characters": np.maximum(*lengths) > _MOST_CHARACTERS,
-        "equal on both sides (short labels stay, up to 5 % of the pairs)": is_copy,
+        "equal on both sides (in text of programs, short labels stay, up to 5 % of the pairs)": is_copy,
         "repeating an earlier pair": ~is_new,
     }
     left_out, is_usable = Counter[str](), np.ones(len(is_equal), np.bool_)
