@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 from translate.decoding import Request
 from translate.decoding.constraints.terminology import Terminology
 from translate.decoding.loading import load_own_translator
-from translate.errors import InputError
+from translate.errors import InputError, RunError
 from translate.server import glossaries, uploads
 from translate.server.app import create_app
 from translate.server.gate import Access, Metrics
@@ -83,6 +83,10 @@ def test_deepls_client_stores_and_uses_glossaries(connect: deepl.DeepLClient, ex
         ({"entries": "Hund,dog", "entries_format": "xlsx"}, "entries_format"),
         ({"source_lang": "../x"}, "source_lang"),
         ({"name": ""}, "name"),
+        ({"name": "n" * 1001}, "name"),
+        ({"target_lang": "fr"}, "de to fr"),
+        ({"entries": f"{'a' * 150_000}\tb"}, "line 1: field larger"),
+        ({"entries": f'a,b\n"{"a" * 150_000}",b', "entries_format": "csv"}, "line 2: field larger"),
     ],
 )
 def test_wrong_glossaries_are_refused(client: TestClient, changes: dict[str, str], named: str) -> None:
@@ -92,20 +96,47 @@ def test_wrong_glossaries_are_refused(client: TestClient, changes: dict[str, str
     assert client.get("/v2/glossaries").json() == {"glossaries": []}
 
 
+def test_surrogates_are_refused(client: TestClient) -> None:
+    """They are valid in JSON, but not in the answers and the file."""
+    as_json = {"Content-Type": "application/json"}  # httpx would encode them
+    for key in ("entries", "name", "source_lang"):
+        refused = client.post("/v2/glossaries", content=json.dumps(ABOUT | {key: "a\ud800\tb"}), headers=as_json)
+        assert refused.status_code == 400 and key in refused.json()["message"]
+    for terms in ({"a": "\ud800"}, {"\ud800": "a"}):
+        refused = client.post("/translate", content=json.dumps({"text": "Hund", "terminology": terms}), headers=as_json)
+        assert refused.status_code == 422 and "surrogate" in refused.json()["error"]
+
+
+def test_the_server_makes_id_and_time(client: TestClient) -> None:
+    csv = {"entries": '"a\nb",c\r\nd,e', "entries_format": "csv"}  # a line end in quotes is a space
+    body = ABOUT | csv | {"glossary_id": "../../x", "creation_time": "never"}
+    made = client.post("/v2/glossaries", json=body).json()
+    path = f"/v2/glossaries/{made['glossary_id']}"
+    assert "x" not in made["glossary_id"] and made["creation_time"].startswith("20") and made["entry_count"] == 2
+    assert client.get("/v2/glossaries").json() == {"glossaries": [made]}
+    assert client.get(f"{path}/entries").text == "a b\tc\nd\te"
+    assert client.delete(path).status_code == 204 and client.get(path).status_code == 404
+
+
 def test_glossaries_are_limited_and_stay_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(glossaries, "_MOST", 2)
     path = tmp_path / "glossaries.json"
     stored = Glossaries(path)
-    one, other = (Glossary.model_validate(ABOUT | {"name": name, "entries": "Straße\tstreet"}) for name in "ab")
+    assert json.loads(path.read_bytes()) == {}
+    made = {"creation_time": "2026-01-31", "entries": "Straße\tstreet"}
+    one, other = (Glossary.model_validate(ABOUT | made | {"name": name, "glossary_id": name}) for name in "ab")
     stored.store({one.glossary_id: one})
     stored.store({**stored.by_id, other.glossary_id: other})
     with pytest.raises(InputError, match="2 glossaries"):
         stored.store({**stored.by_id, "third": one})
     again = Glossaries(path)
     assert dict(again.by_id) == dict(stored.by_id) and again[one.glossary_id].terms == {"Straße": "street"}
-    path.write_text("[]", encoding="utf-8")
-    with pytest.raises(InputError, match="glossaries.json"):
-        Glossaries(path)
+    for content in ("[]", path.read_text(encoding="utf-8").replace("\\t", " ")):
+        path.write_text(content, encoding="utf-8")
+        with pytest.raises(InputError, match="glossaries.json"):
+            Glossaries(path)
+    with pytest.raises(RunError, match="missing"):
+        Glossaries(tmp_path / "missing" / "glossaries.json")
 
 
 def test_our_own_requests_have_terminology(client: TestClient, expected: str) -> None:

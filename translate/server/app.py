@@ -75,7 +75,7 @@ def create_app(
         app.add_exception_handler(kind, answer_error)
     _add_paths(app, models, limits, access, metrics)
     compatibility.add_paths(app, models, stored, access, metrics)
-    glossaries.add_paths(app, stored, [each for model in models.values() for each in model.languages.directions])
+    glossaries.add_paths(app, stored, [model.languages for model in models.values()])
     uploads.add_paths(app, models, stored)
     app.mount("/page", StaticFiles(directory=str(_PAGE)))
     return app

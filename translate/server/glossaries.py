@@ -5,6 +5,7 @@ They are kept in memory and, with `serve --glossaries`, in a file, which is writ
 
 import csv
 import functools
+import io
 import json
 import uuid
 from collections.abc import Iterable, Mapping
@@ -13,10 +14,11 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, HTTPException, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from translate.atomic import write_text
 from translate.config.data import Direction, LanguageCode
+from translate.config.languages import Languages
 from translate.errors import InputError
 from translate.files import read_json
 from translate.language_codes import find_language, standard_code
@@ -36,42 +38,59 @@ _EXAMPLE = {
 }
 
 
-class Glossary(BaseModel):
+class GlossaryRequest(BaseModel):
     """Terms in lines of a term, a tab (or in CSV a comma), and its translation."""
 
     model_config = ConfigDict(strict=True)
 
-    name: Annotated[str, Field(min_length=1, examples=["animals"])]
+    name: Annotated[schema.Text, Field(min_length=1, max_length=1_000, examples=["animals"])]
     source_lang: Annotated[LanguageCode, Field(min_length=2, examples=["de"])]
     target_lang: Annotated[LanguageCode, Field(min_length=2, examples=["en"])]
-    entries: Annotated[str, Field(examples=["Hund\thound"])]
     entries_format: Annotated[Literal["tsv", "csv"], Field(examples=["tsv"])] = "tsv"
-    glossary_id: Annotated[str, Field(default_factory=lambda: str(uuid.uuid4()))]
-    creation_time: Annotated[str, Field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="microseconds"))]
+    entries: Annotated[schema.Text, Field(examples=["Hund\thound"])]
+
+    @field_validator("entries")
+    @classmethod
+    def _check(cls, entries: str, info: ValidationInfo) -> str:
+        _read_terms(entries, info.data.get("entries_format", "tsv"))
+        return entries
+
+
+class Glossary(GlossaryRequest):
+    """A stored glossary, with what the server adds to the request."""
+
+    glossary_id: str
+    creation_time: str
 
     @functools.cached_property
     def terms(self) -> dict[str, str]:
-        """The terms and their translations.
-
-        Raises:
-            InputError: A line is not a pair, a term has two translations, or there are none.
-        """
-        how: Any = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if self.entries_format == "tsv" else {}
-        terms: dict[str, str] = {}
-        for number, row in enumerate(csv.reader(self.entries.lstrip("\ufeff").splitlines(), **how), start=1):
-            source, target = [*(" ".join(column.split()) for column in row), "", ""][:2]
-            if not row:
-                continue
-            if not (len(row) in (2, 4) and source and target) or terms.setdefault(source, target) != target:
-                problem = "should be a term and its translation, and each term should have only one"
-                raise InputError(f"entries, line {number}: {row!r:.80} {problem}")
-        if not terms:
-            raise InputError("entries: there are no terms")
-        return terms
+        """The terms and their translations."""
+        return _read_terms(self.entries, self.entries_format)
 
     def describe(self) -> dict[str, Any]:
         """The glossary without its terms."""
         return {**self.model_dump(exclude={"entries", "entries_format"}), "ready": True, "entry_count": len(self.terms)}
+
+
+def _read_terms(entries: str, entries_format: str) -> dict[str, str]:
+    """The terms of a glossary.
+
+    Raises:
+        ValueError: A line is not a pair, a term has two translations, or there are none.
+    """
+    how: Any = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if entries_format == "tsv" else {}
+    terms: dict[str, str] = {}
+    rows = csv.reader(io.StringIO(entries.lstrip("\ufeff"), newline=""), **how)
+    try:
+        for row in filter(None, rows):
+            source, target = [*(" ".join(column.split()) for column in row), "", ""][:2]
+            if not (len(row) in (2, 4) and source and target) or terms.setdefault(source, target) != target:
+                raise csv.Error(f"{row!r:.80} should be a term and its translation, and each term should have only one")
+    except csv.Error as error:
+        raise ValueError(f"line {rows.line_num}: {error}") from error
+    if not terms:
+        raise ValueError("there are no terms")
+    return terms
 
 
 class Glossaries:
@@ -79,11 +98,13 @@ class Glossaries:
 
     Raises:
         FileError: The file exists, but is not one of glossaries.
+        RunError: The file cannot be written.
     """
 
     def __init__(self, path: Path | None = None) -> None:
         self.path = path
         self.by_id: Mapping[str, Glossary] = read_json(path, dict[str, Glossary]) if path and path.exists() else {}
+        self.store(self.by_id)  # tries now whether the file can be written
 
     def __getitem__(self, glossary_id: str) -> Glossary:
         if glossary_id not in self.by_id:
@@ -114,20 +135,26 @@ class Glossaries:
         return found.terms
 
 
-def add_paths(app: FastAPI, glossaries: Glossaries, directions: Iterable[Direction]) -> None:
-    """Add the paths of glossaries, of use for these directions."""
+def add_paths(app: FastAPI, glossaries: Glossaries, models: Iterable[Languages]) -> None:
+    """Add the paths of glossaries, of use for the languages of the models."""
 
     @app.get("/v2/glossary-language-pairs", responses=schema.example({"supported_languages": [_PAIR]}))
     async def pairs() -> dict[str, Any]:
         """The languages of the models, for DeepL's glossaries."""
-        return {"supported_languages": [dict(zip(_PAIR, map(standard_code, pair), strict=True)) for pair in directions]}
+        pairs = [map(standard_code, pair) for known in models for pair in known.directions]
+        return {"supported_languages": [dict(zip(_PAIR, pair, strict=True)) for pair in pairs]}
 
     @app.post("/v2/glossaries", status_code=201, responses=schema.example(_EXAMPLE, status=201))
-    async def create(question: Glossary) -> dict[str, Any]:
+    async def create(question: GlossaryRequest) -> dict[str, Any]:
         """Store a glossary, by DeepL's request."""
-        described = question.describe()  # reads the entries
-        glossaries.store({**glossaries.by_id, question.glossary_id: question})
-        return described
+        created = datetime.now(UTC).isoformat(timespec="microseconds")
+        made = Glossary(**question.model_dump(), glossary_id=str(uuid.uuid4()), creation_time=created)
+        sources = ((known, find_language(made.source_lang, known.sources, or_wider=True)) for known in models)
+        targets = [known.targets_of(source) for known, source in sources if source]
+        if not any(find_language(made.target_lang, each, or_wider=True) for each in targets):
+            raise InputError(f"no model translates {made.source_lang} to {made.target_lang}")
+        glossaries.store({**glossaries.by_id, made.glossary_id: made})
+        return made.describe()
 
     @app.get("/v2/glossaries", responses=schema.example({"glossaries": [_EXAMPLE]}))
     async def list_all() -> dict[str, Any]:

@@ -3,7 +3,6 @@
 import asyncio
 import functools
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -35,7 +34,6 @@ _FIXED = (
 )
 _ATTENTION_TOKENS = 128  # per side; an answer holds their product for each head
 _DOCUMENTS = 64  # requests at once; their threads mostly wait for translations
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _LARGEST = {  # limits of a request, unless the run's own value is larger
     **dict.fromkeys(("beam_size", "n_best", "mbr_candidates"), schema.MAX_BEAM),
     **{"max_length_factor": 4.0, "max_length_constant": 200, "max_source_tokens": 0},
@@ -279,7 +277,7 @@ class ServedModel:
         for number, text in enumerate(texts, start=1):
             if len(text) > longest:
                 raise InputError(f"text {number} has {len(text)} characters; the limit is {longest}: split it")
-            if _SURROGATE.search(text):
+            if schema.SURROGATE.search(text):
                 raise InputError(f"text {number} contains a surrogate, which is not a character")
 
     def _with_options(self, options: Mapping[str, Any]) -> tuple[str, Translator]:

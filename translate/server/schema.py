@@ -1,9 +1,10 @@
 """Requests and answers of the server; /openapi.json is generated from these classes."""
 
 import math
+import re
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from translate.config.data import LanguageCode
 from translate.decoding.output.flags import FLAGS
@@ -11,12 +12,22 @@ from translate.documents.document import DocumentFormat
 
 MAX_BEAM = 32
 MAX_TERMS = 10_000
+SURROGATE = re.compile("[\ud800-\udfff]")
 _DOG, _DOG_IN_ENGLISH = "Ein Hund läuft.", "A dog is running."
 
 
 def example(answer: Any, kind: str = "application/json", *, status: int = 200) -> dict[int | str, dict[str, Any]]:
     """For OpenAPI: an example of an answer that has no class."""
     return {status: {"content": {kind: {"example": answer}}}}
+
+
+def _check_characters(text: str) -> str:
+    if SURROGATE.search(text):
+        raise ValueError("contains a surrogate, which is not a character")
+    return text
+
+
+Text = Annotated[str, AfterValidator(_check_characters)]
 
 
 class Question(BaseModel):
@@ -49,7 +60,7 @@ class WithTerms(DirectedQuestion):
 
     options: dict[str, Any] = {}
     """Settings of the config section `decoding` that replace the model's own, such as `{"beam_size": 4}`."""
-    terminology: Annotated[dict[str, str], Field(max_length=MAX_TERMS, examples=[{"Hund": "hound"}])] = {}
+    terminology: Annotated[dict[Text, Text], Field(max_length=MAX_TERMS, examples=[{"Hund": "hound"}])] = {}
     """Terms of the source language, each with the phrase that translates it."""
 
 

@@ -9,6 +9,7 @@ from translate.config.decoding import DecodingConfig
 from translate.config.schema import TokenizerConfig
 from translate.data.tokenizer import Tokenizers, train_tokenizer
 from translate.decoding import Request, Translator
+from translate.decoding.constraints import terminology
 from translate.decoding.constraints.terminology import Terminology, read_terminology
 from translate.errors import InputError
 
@@ -84,6 +85,28 @@ def test_other_forms_of_terms(line: str, exactly: list[str], missed: list[str], 
         assert (terms.matches(line), terms.missed_forms(line)) == (with_forms, [])
     unknown = Terminology(FILES, language="tlh")
     assert (unknown.matches(line), unknown.missed_forms(line)) == (exactly, [])
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("Tell us about it; the US", ["USA"]),  # a word in capitals keeps its case
+        ("URLs, USB Ports, usb ports", ["Adressen", "USB-Anschluss"]),
+        ("Press c, C++", ["C plus"]),  # a term with signs has no other form
+        ("FILE, Files, FILED", ["Datei", "Dateien", "Dateien"]),  # of one stem: equal but for case, else the first
+    ],
+)
+def test_forms_keep_capitals_and_signs(line: str, expected: list[str]) -> None:
+    targets = {"files": "Dateien", "file": "Datei", "US": "USA", "URL": "Adressen", "USB port": "USB-Anschluss"}
+    assert Terminology(targets | {"C++": "C plus"}, language="en", with_forms=True).matches(line) == expected
+
+
+def test_stems_are_computed_when_a_form_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(terminology, "_load_stemmer", lambda _: lambda word: asked.append(word) or word)
+    terms = Terminology(FILES, language="en")
+    assert (terms.matches("a file"), asked) == (["Datei"], [])
+    assert terms.missed_forms("a FILE") == ["FILE"] and "undo" in asked
 
 
 def test_a_language_without_a_stemmer_has_no_forms() -> None:

@@ -4,8 +4,9 @@ A term is found as whole words, exactly as the file writes it; in scripts withou
 Japanese and Thai, each letter counts as a word. The first letter of a term may differ in case where a sentence begins,
 which is at the first word of the line and at the first word after one of . ! ? : …; there "der Hund" is also found as
 "Der Hund". Inflected forms are separate terms, one line each, unless forms with the same stems count as the term, by
-the stemmer of the source's language. The line is read from left to right; of several terms at one place the longest is
-taken, and reading continues after it.
+the stemmer of the source's language, in any case; but words in capitals, such as US, keep theirs, and terms with signs,
+such as C++, have no forms. The line is read from left to right; of several terms at one place the longest is taken, and
+reading continues after it.
 
 Source: Porter 2001, Snowball: A language for stemming algorithms, https://snowballstem.org.
 """
@@ -24,6 +25,7 @@ from translate.errors import InputError
 from translate.language_codes import language_name
 
 _SENTENCE_ENDS = frozenset(".!?:…")
+_WORD, _PHRASE = re.compile(r"\w+"), re.compile(r"\w+(?:[ -]\w+)*")
 
 
 class Terminology:
@@ -52,11 +54,6 @@ class Terminology:
         if with_forms and self._stem is None:
             name = f"{language_name(language)} ({language})"
             raise InputError(f"terminology: no stemmer knows {name}; list the other forms of terms in the file")
-        self._by_stems: dict[tuple[str, ...], str] = {}
-        for source, target in self._targets.items() if self._stem else ():
-            self._by_stems.setdefault(self._stems(source), target)
-        counts = sorted({len(stems) for stems in self._by_stems if stems}, reverse=True)
-        self._phrases = [re.compile(r"\w+" + r"[ -]\w+" * (count - 1)) for count in counts]
 
     def matches(self, source_line: str) -> list[str]:
         """The translations of the terms in a line, in the line's order; each as often as its term occurs."""
@@ -66,9 +63,30 @@ class Terminology:
         """The words of a line that are another form of a term, and are not translated like it."""
         return [] if self._with_forms else [form for _, form in self._find(source_line, with_forms=True) if form]
 
+    @functools.cached_property
+    def _capitals(self) -> frozenset[str]:
+        """The stems of the words in capitals, which only words with the same capitals have."""
+        words = (word for source in self._targets for word in _WORD.findall(source) if word.isupper())
+        return frozenset(word[: len(self._stem(word.lower()))] for word in words) if self._stem else frozenset()
+
+    @functools.cached_property
+    def _by_stems(self) -> dict[tuple[str, ...], list[str]]:
+        """The terms with the same stems; computed late, because stemming many takes seconds."""
+        by_stems: dict[tuple[str, ...], list[str]] = {}
+        for source in self._targets if self._stem else ():
+            if _PHRASE.fullmatch(source):
+                by_stems.setdefault(self._stems(source), []).append(source)
+        return by_stems
+
+    @functools.cached_property
+    def _phrases(self) -> list[re.Pattern[str]]:
+        counts = sorted(set(map(len, self._by_stems)), reverse=True)
+        return [re.compile(r"\w+" + r"[ -]\w+" * (count - 1)) for count in counts]
+
     def _stems(self, text: str) -> tuple[str, ...]:
         assert self._stem is not None
-        return tuple(map(self._stem, re.findall(r"\w+", text.lower())))
+        stems = ((word, self._stem(word.lower())) for word in _WORD.findall(text))
+        return tuple(word[: len(stem)] if word[: len(stem)] in self._capitals else stem for word, stem in stems)
 
     def _find(self, source_line: str, *, with_forms: bool) -> Iterator[tuple[str, str]]:
         """The translation of each term in a line, and the term's form there; empty: it is the term itself."""
@@ -89,9 +107,10 @@ class Terminology:
             else:
                 for form in self._phrases if with_forms and _is_boundary(line, position) else ():
                     match = form.match(line, position)
-                    target = self._by_stems.get(self._stems(match[0])) if match else None
-                    if match and target is not None and _is_boundary(line, match.end()):
-                        yield target, match[0]
+                    sources = self._by_stems.get(self._stems(match[0])) if match else None
+                    if match and sources and _is_boundary(line, match.end()):
+                        written = match[0].lower()
+                        yield self._targets[min(sources, key=lambda each: each.lower() != written)], match[0]
                         end = match.end()
                         break
             for character in line[position:end]:
