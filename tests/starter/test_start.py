@@ -15,6 +15,7 @@ from translate.lint import check
 from translate.lint.check import Report
 from translate.starter.settings import Choice, choose_in_time, choose_settings, choose_steps
 from translate.training.optimizer import learning_rate
+from translate.training.preparation import TrainingData
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -76,7 +77,9 @@ def test_the_best_model_that_has_its_steps_in_the_time(
     choices: list[Choice], minutes: float, preset: str, num_steps: int, num_validations: int
 ) -> None:
     if num_steps < 100:
-        with pytest.raises(InputError, match=r"--minutes 1 .* 100 .* 2$"):  # 1.1 · (30 + 24 + 10) s / 0.93
+        with pytest.raises(
+            InputError, match=r"--minutes 1 .* 100 .* take 2 minutes here; give --minutes 2 or more$"
+        ):  # 1.1 · (30 + 24 + 10) s / 0.93
             choose_in_time(choices, minutes, preparation=30.0)
         return
     found = choose_in_time(choices, minutes, preparation=30.0)
@@ -93,12 +96,21 @@ def test_a_training_that_ends_in_time(tmp_path: Path, monkeypatch: pytest.Monkey
     for code in ("de", "en"):
         write_lines(Path(f"a.{code}"), corpus_lines(f"train.{code}")[:3000])
     seen = check.dry_run(None)._replace(seconds_per_epoch=60.0)  # type: ignore[arg-type,call-arg]
-    monkeypatch.setattr(check, "dry_run", lambda *arguments, **options: seen)
+    tried = []
+
+    def dry_run(data: TrainingData, *_: object, tries_longest: bool, **options: object) -> object:
+        tried[-1].append((data.config.training.optimizer, tries_longest))
+        return seen
+
+    monkeypatch.setattr(check, "dry_run", dry_run)
     reports = {}
     for minutes in (480, 10, 120):  # 480: a night, without the option
         given = [] if minutes == 480 else ["--minutes", str(minutes)]
+        tried.append([])
         told = succeed("init", "a.de", "a.en", "--name", f"of-{minutes}", *given, "--json").stdout
         reports[minutes] = json.loads(told)
+    both = [("adamw", True), ("muon", False)], [("muon", True), ("adamw", False)]
+    assert tried == [both[0], both[1][:1], both[1]]  # 30 epochs of a minute do not fit into ten
     assert [*reports[480]["choices"]] == ["--minutes 10", "--minutes 30", "--minutes 120"]
     for minutes in (10, 120):
         report, config = reports[minutes], load_config(f"of-{minutes}.yaml").config

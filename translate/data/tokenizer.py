@@ -406,7 +406,8 @@ def _training_failure(message: str, config: TokenizerConfig, text_name: str) -> 
         return VocabularyTooLarge(problem, int(found[1]))
     if found := re.search(r"required_chars\. \d+ vs (\d+)", message):
         problem = f"{size} is too small for {text_name}: {found[1]} is the smallest that works"
-        return InputError(f"{problem}; lower tokenizer.character_coverage for fewer")
+        pieces = ", or give fewer tokenizer.add_pieces" * bool(config.add_pieces)
+        return InputError(f"{problem}; lower tokenizer.character_coverage for fewer{pieces}")
     if "sentences_.empty()" in message or "all_chars_count" in message:
         return InputError(f"tokenizer: {text_name} is empty")
     return RunError(f"tokenizer: SentencePiece could not be trained on {text_name}: {message}")

@@ -81,12 +81,24 @@ class Report(NamedTuple):
         return sum(finding.severity == severity for finding in self.findings)
 
 
-def check(config: Config, *, max_seconds: float = 10.0, cache: DataCache | None = None) -> Report:
+Inspection = tuple[list[Finding], list[CorpusReport], tuple[Lengths, ...], list[VocabularyReport]]
+"""The findings in all corpora, a report on each, and the lengths and vocabularies of the training text."""
+
+
+def check(
+    config: Config,
+    *,
+    max_seconds: float = 10.0,
+    cache: DataCache | None = None,
+    inspected: list[Inspection] | None = None,
+) -> Report:
     """Prepare a training run, try some of its steps, and inspect the text.
 
     Args:
         max_seconds: The time for measuring the speed of steps.
         cache: See `prepare_data`; None: nothing is written.
+        inspected: Gets the inspection of the text, or has that of a call with another model: then only speed is
+            measured.
 
     Raises:
         InputError: Training would refuse the config or the data, with the same message.
@@ -96,8 +108,10 @@ def check(config: Config, *, max_seconds: float = 10.0, cache: DataCache | None 
     initial = read_initial_weights(config)
     data = prepare_data(config, device=device, cache=cache)
     config, epoch = data.config, data.batches.epoch(0)
+    inspected, is_first = [] if inspected is None else inspected, not inspected
     with show_progress("Inspecting the text"):
-        findings, corpora, lengths, vocabularies = _inspect_text(data)
+        inspected += [_inspect_text(data)] if is_first else []
+    findings, corpora, lengths, vocabularies = [*inspected[0][0]], *inspected[0][1:]
     if data.batch_size is not None:
         hint = f"set training.batch_tokens={config.training.batch_tokens} for the same on another machine"
         findings.append(Finding("note", "batch_size_found", data.batch_size, hint))
@@ -105,7 +119,9 @@ def check(config: Config, *, max_seconds: float = 10.0, cache: DataCache | None 
     measured = None
     try:
         with show_progress("Trying the longest batch, and the speed"):
-            measured = dry_run(data, epoch, device=device, initial=initial, max_seconds=max_seconds)
+            measured = dry_run(
+                data, epoch, device=device, initial=initial, max_seconds=max_seconds, tries_longest=is_first
+            )
     except RunError as error:
         findings.append(Finding("error", "training_fails", str(error), "fix this, and check again"))
     num_parameters = measured.num_trained_parameters if measured else count_weights(config.model, data.tokenizers)
@@ -141,10 +157,7 @@ def log_findings(data: TrainingData, num_parameters: int, *, ignore_errors: bool
     return findings
 
 
-def _inspect_text(
-    data: TrainingData,
-) -> tuple[list[Finding], list[CorpusReport], tuple[Lengths, ...], list[VocabularyReport]]:
-    """The findings in all corpora, a report on each, and the lengths and vocabularies of the training text."""
+def _inspect_text(data: TrainingData) -> Inspection:
     config, tokenizers, num_threads = data.config, data.tokenizers, torch.get_num_threads()
     train, others = config.data.corpora("train"), config.data.corpora()
     training = [*map(survey_corpus, train, data.corpora.train, train.values())]

@@ -56,6 +56,7 @@ def dry_run(
     device: torch.device,
     initial: InitialWeights | None = None,
     max_seconds: float = 10.0,
+    tries_longest: bool = True,
 ) -> DryRun:
     """Make real training steps on real batches, the longest first; the weights are discarded.
 
@@ -63,6 +64,7 @@ def dry_run(
         epoch: The first epoch of the data.
         initial: The initial weights; None: random ones.
         max_seconds: The time for measuring the speed; a step is never interrupted.
+        tries_longest: Whether to try the longest batches; without them, memory is not measured.
 
     Raises:
         InputError: The settings ask for something that this machine does not support.
@@ -91,7 +93,7 @@ def dry_run(
     num_batches, num_workers = min(config.training.accumulate_batches, len(epoch)), train_step.parallel.num_workers
     num_batches = min(num_batches, 2 * num_workers + num_batches % num_workers)
     tried: list[tuple[int, list[int]]] = []
-    for number in longest_batches(epoch):
+    for number in longest_batches(epoch) if tries_longest else ():
         peak_memory(device, restart=True)
         try:
             step([epoch[number]] * num_batches)
@@ -101,7 +103,7 @@ def dry_run(
         peak = peak_memory(device)
         used = 0 if before is None or peak is None else max(0, peak - before)
         tried.append((used, epoch.shapes[number].tolist()))
-    peak_bytes, largest = max(tried, key=lambda used_and_shape: used_and_shape[0])
+    peak_bytes, largest = max(tried, key=lambda used_and_shape: used_and_shape[0], default=(0, [0, 0, 0]))
     num_timed, speed = _measure_speed(step, epoch, config, device=device, max_seconds=max_seconds)
     model, validation = train_step.model, [*corpora.validation.values(), *corpora.validation_also.values()]
     return DryRun(

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
@@ -19,7 +19,7 @@ from translate.data.corpora import read_corpus
 from translate.data.tokenizer import VocabularyTooLarge
 from translate.distributed.process_group import SINGLE_PROCESS
 from translate.errors import InputError
-from translate.lint.check import FINAL_VALIDATIONS, MAX_INSPECTED_PAIRS, Report, check
+from translate.lint.check import FINAL_VALIDATIONS, MAX_INSPECTED_PAIRS, Inspection, Report, check
 from translate.lint.corpora import take_sample
 from translate.lint.dry_run import DryRun
 from translate.lint.vocabulary import LITTLE_NORMALIZED, find_normalized
@@ -85,7 +85,8 @@ def choose_in_time(choices: Iterable[Choice], minutes: float, *, preparation: fl
             break
     if num_steps < min(_LEAST_STEPS, choice.least_steps, most_steps):
         least = math.ceil(1.1 * (others + _LEAST_STEPS * step) / _USED_SHARE / 60)
-        raise InputError(f"--minutes {minutes:g} is too short: {_LEAST_STEPS} steps of a small model need {least}")
+        needs = f"{_LEAST_STEPS} steps of a small model and its validations take {least} minutes here"
+        raise InputError(f"--minutes {minutes:g} is too short: {needs}; give --minutes {least} or more")
     return choice
 
 
@@ -162,49 +163,58 @@ def propose_config(direction: Direction, *, name: str, folder: Path, minutes: fl
         test = dict.fromkeys(load_config(path).config.data.test) | {"test": data["test"]}
         return {"extends": path, "data": {"root": root, **data, "test": test}}
 
-    def try_training(preset: str, changes: dict[str, Any]) -> Report:
-        return check(load_config(extend(preset, root=str(folder)) | changes).config, max_seconds=4.0, cache=cache)
-
-    started = time.perf_counter()
+    inspected, found = list[Inspection](), list[Choice]()
     tried = choose_steps(int(num_epochs * num_tokens[1] / (base.training.step_tokens or 1)), base.training)
-    try:
-        report = try_training(preset, settings | tried)
-    except VocabularyTooLarge as error:  # the text has few different words
-        settings["tokenizer.vocab_size"] = error.largest
-        report = try_training(preset, settings | tried)
 
-    preparation, seconds, remark = time.perf_counter() - started, report.plan.seconds, ""  # training prepares the same
-    num_steps = num_epochs * report.plan.steps_per_epoch
+    def try_training(preset: str, changes: dict[str, Any]) -> Report:
+        config = load_config(extend(preset, root=str(folder)) | settings | changes).config
+        try:
+            return check(config, max_seconds=2.0 if found else 4.0, cache=cache, inspected=inspected)
+        except VocabularyTooLarge as error:  # the text has few different words
+            settings["tokenizer.vocab_size"] = error.largest
+            return try_training(preset, changes)
 
-    def try_models(full: Choice) -> Iterator[Choice]:
-        yield full
-        for width, num_layers, least in _FAST_SIZES:
-            if width <= settings.get("model.d_model", base.model.d_model):
-                own = settings | dict(zip(_SIZES, (width, 4 * width, num_layers, num_layers, 0.1), strict=True))
-                if (found := try_training(_FAST_PRESET, own)).dry_run is not None:
-                    yield Choice(_FAST_PRESET, own, found, found.dry_run, least, 0.4 * num_epochs)
-
-    if report.dry_run is None:  # training would fail
-        settings |= choose_steps(num_steps, base.training)
+    models: list[tuple[str, dict[str, Any], int, float, float]] = [
+        (_FAST_PRESET, dict(zip(_SIZES, (width, 4 * width, num_layers, num_layers, 0.1), strict=True)), least, 0.0, 0.4)
+        for width, num_layers, least in _FAST_SIZES
+        if width <= settings.get("model.d_model", base.model.d_model)
+    ]
+    models.insert(0, (preset, {}, 0, 1 / (6 if preset == "transformer-base" else 2), 1.0))  # the best first
+    started, preparation, seconds, remark = time.perf_counter(), 0.0, None, ""
+    for name, sizes, least_steps, *shares in models[::-1] if minutes else models:
+        least_epochs, most_epochs = (share * num_epochs for share in shares)
+        if found:  # of a larger model, an epoch takes longer
+            needed = max(least_epochs, least_steps / found[-1].report.plan.steps_per_epoch)
+            needed *= found[-1].measured.seconds_per_epoch
+            if (minutes and needed > 60 * minutes) or time.perf_counter() - started > 12 * (minutes or 5):
+                break
+        report = try_training(name, sizes or tried)
+        preparation = preparation or time.perf_counter() - started  # training prepares the same
+        if report.dry_run:
+            least_steps = max(least_steps, int(least_epochs * report.plan.steps_per_epoch))
+            found.append(Choice(name, sizes, report, report.dry_run, least_steps, most_epochs))
+    found = found[::-1] if minutes else found
+    if not found:  # training would fail
+        settings |= choose_steps(num_epochs * report.plan.steps_per_epoch, base.training)
     else:
-        least = num_steps // (6 if preset == "transformer-base" else 2)
-        full = Choice(preset, settings, report, report.dry_run, least, num_epochs)
-        possible = try_models(full) if minutes else [*try_models(full)]
         for other in () if minutes else (10, 30, 120):
             with suppress(InputError):  # too few
-                choices[f"--minutes {other}"] = str(choose_in_time(possible, other, preparation=preparation))
-        possible = possible if minutes else [full._replace(least_steps=0)]
+                choices[f"--minutes {other}"] = str(choose_in_time(found, other, preparation=preparation))
+        possible = found if minutes else [found[0]._replace(least_steps=0)]
         chosen = choose_in_time(possible, minutes or 480.0, preparation=preparation)  # a night
-        preset, settings, report = chosen[:3]
+        preset, sizes, report = chosen[:3]
         base, seconds = load_config(extend(preset, root="")).config, chosen.seconds
-        num_validations = chosen.num_validations if minutes else None
-        settings |= choose_steps(chosen.num_steps, base.training, num_validations=num_validations)
+        num_validations, most_steps = (
+            chosen.num_validations if minutes else None,
+            num_epochs * report.plan.steps_per_epoch,
+        )
+        settings |= sizes | choose_steps(chosen.num_steps, base.training, num_validations=num_validations)
         if preset == _FAST_PRESET and chosen.num_steps > 6 * report.plan.steps_per_epoch:
             settings["model.dropout"] = 0.2
         if minutes:
             remark = f"# Chosen for {minutes:g} minutes: {chosen}.\n"
-        elif chosen.num_steps < num_steps:
-            remark = f"# As many steps as {device} makes in a night; max_steps: {num_steps} would be better.\n"
+        elif chosen.num_steps < most_steps:
+            remark = f"# As many steps as {device} makes in a night; max_steps: {most_steps} would be better.\n"
     max_steps = settings.get("training.max_steps", base.training.max_steps)
     plan = report.plan._replace(num_steps=max_steps, seconds=seconds)
     document = extend(preset, root=name) | {"extends": preset}
