@@ -6,6 +6,7 @@ Within a command, every file that is opened here is remembered, so `atomic.open_
 import contextlib
 import glob
 import json
+import logging
 import os
 import re
 import stat
@@ -16,6 +17,8 @@ from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 from translate.errors import InputError, RunError
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -254,6 +257,8 @@ def require_file(path: Path, *, may_be_pipe: bool = False) -> None:
 def find_files(path: Path, suffixes: Collection[str]) -> list[Path]:
     """The files that a path means, by name: itself, what it matches if it is a pattern, or all in it if it is a folder.
 
+    A `.mo` beside the `.po` that it was compiled from has the same text, and is left out.
+
     Args:
         suffixes: Of the files in a folder, and in its folders, that are meant; they may have `.gz` after them.
 
@@ -266,6 +271,10 @@ def find_files(path: Path, suffixes: Collection[str]) -> list[Path]:
     files = sorted(each for each in map(Path, found) if each.is_file())
     if path.is_dir():
         files = [each for each in files if text_suffix(each) in suffixes]
+    compiled = {each.with_suffix(".mo") for each in files if each.suffix == ".po"}.intersection(files)
+    if compiled:
+        logger.info(f"{path}: left out: .mo beside a .po of the same name ({len(compiled):,})")
+    files = [each for each in files if each not in compiled]
     if not files:
         raise FileError(
             path,

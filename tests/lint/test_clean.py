@@ -161,3 +161,22 @@ def test_what_cannot_be_written(clean_config: Path, text: dict[str, Lines]) -> N
     with pytest.raises(InputError, match=r"data\.train\.0: no pair is left of 1,.*--keep line_end"):
         run(clean_config, corpus)
     assert not (folder / "out").exists()
+
+
+def test_breaks_in_strings_of_catalogs_become_spaces(
+    clean_config: Path, text: dict[str, Lines], caplog: pytest.LogCaptureFixture
+) -> None:
+    """They are no noise there; in other tables `line_end` removes them."""
+    caplog.set_level("INFO", "translate")
+    pairs = list(zip(text["train.de"], text["train.en"], strict=True))
+    entries = [f'msgid "{english} %d"\nmsgstr "{german} %d"\n' for german, english in pairs]
+    entries[3] = entries[3].replace(" %d", r"\n%d")
+    header = r'msgid ""' + "\n" + r'msgstr "Language: de\n"' + "\n"
+    (clean_config.parent / "de.po").write_text("\n".join([header, *entries]), encoding="utf-8")
+    corpus = f"data.train=[{{kind: po, path: {clean_config.parent}/de.po, source_column: de, target_column: en}}]"
+    (report,) = run(clean_config, corpus, rules=("line_end",))
+    assert (
+        report.num_kept == report.num_pairs == len(pairs)
+        and "data.train.0: breaks within strings, in 1 pairs" in caplog.text
+    )
+    assert read(clean_config.with_name("out") / "train.0.de")[3] == f"{pairs[3][0]} %d"

@@ -152,6 +152,17 @@ TABLES = {  # content, options, columns that are found and the direction
     "names.csv": ("ID,English,German\n1,a,b\n", (None, None), "English German en-de"),
     "own names.csv": ("Deutsch;Englisch;Notiz\na;b;c\n", ("en", "de"), "Englisch Deutsch en-de"),
     "sides.csv": ("Source (English),target (Deutsch)\na,b\n", (None, None), "Source (English) target (Deutsch) en-de"),
+    "regions.csv": (
+        "Portuguese (Brazil),Portuguese (Portugal)\na,b\n",
+        (None, None),
+        "Portuguese (Brazil) Portuguese (Portugal) pt-BR-pt-PT",
+    ),
+    "scripts.csv": (
+        "Chinese (Simplified),English (source)\na,b\n",
+        (None, None),
+        "Chinese (Simplified) English (source) zh-Hans-en",
+    ),
+    "words.csv": ("Mono,English,German,Even,TM\n,a,b,,\n", (None, None), "English German en-de"),
     "regions.tsv": ("deu\ten-US\na\tb\n", (None, None), "deu en-US de-en-US"),
     "names.tsv": ("Français\tEnglish\nun\tone\n", ("en", "fr"), "English Français en-fr"),
     "a pair.tsv": ("English\tEnglisch\n", ("en", "de"), "0 1 en-de"),
@@ -255,6 +266,10 @@ def test_tables_of_several_kinds_are_one_corpus(tmp_path: Path) -> None:
     write_lines(tmp_path / "c.csv", ["fr,it", "x,y"])
     direction, corpora = find_corpora([str(tmp_path)], from_="en", to="de")
     assert [*read_named(corpora, direction)["train"].targets] == ["de a", "de b"]
+    for name in ("e.po", "e.mo"):  # compiled from it, or damaged
+        write_lines(tmp_path / name, ['msgid ""', r'msgstr "Language: de\n"', "", 'msgid "en e"', 'msgstr "de e"'])
+    direction, corpora = find_corpora([str(tmp_path)], from_="en", to="de")
+    assert [*read_named(corpora, direction)["train"].targets] == ["de a", "de b", "de e"]
     (tmp_path / "d.tmx").write_text("<tmx>")
     with pytest.raises(InputError, match="d.tmx: cannot be read as tmx"):
         find_corpora([str(tmp_path)], from_="en", to="de")

@@ -5,12 +5,14 @@ four hashes of each pair, and the rule that it breaks: 33 bytes.
 """
 
 import contextlib
+import logging
 import os
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import product
+from operator import ne
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -25,15 +27,18 @@ from translate.config.load import LoadedConfig
 from translate.config.schema import TokenizerConfig
 from translate.config.show import annotated_yaml
 from translate.config.yaml import Origin
-from translate.data.corpora import read_corpus
+from translate.data.corpora import ParallelCorpus, read_corpus
 from translate.data.tokenizer import Tokenizer, train_tokenizer
 from translate.errors import InputError, RunError
 from translate.lint import corpora as inspection
 from translate.lint.corpora import Sample, Survey, survey_corpus
 from translate.lint.findings import Suspects
+from translate.lint.interface import BREAKS
 from translate.lint.languages import KnownLanguage, learn_known
 from translate.lint.misalignment import Ints, count_items, find_unlikely_lengths
 from translate.lint.near_duplicates import near_duplicate_hashes
+
+logger = logging.getLogger(__name__)
 
 _BLOCK_PAIRS = 50_000  # inspected at once, with a dictionary of their own
 _SLOW = re.compile("[a-z]+_like_|shifted|unrelated")  # rules that need a closer look
@@ -66,7 +71,8 @@ def clean(loaded: LoadedConfig, output: Path, rules: Sequence[str]) -> list[Clea
     """
     data, languages = loaded.config.data, Languages(loaded.config.data)
     given = without_reverse(data.corpora("train"))
-    surveys = [survey_corpus(key, read_corpus(each, key=key, languages=languages), each) for key, each in given.items()]
+    read = {key: _in_lines(read_corpus(each, key=key, languages=languages), each, key) for key, each in given.items()}
+    surveys = [*map(survey_corpus, read, read.values(), given.values())]
     for survey, rule in product(surveys, _NOT_TEXT.keys() - {*rules}):
         for line, pair in enumerate(zip(*survey.corpus[1:3], strict=True), start=1):
             if any(map(_NOT_TEXT[rule].search, pair)):
@@ -92,6 +98,16 @@ def clean(loaded: LoadedConfig, output: Path, rules: Sequence[str]) -> list[Clea
             reports.append(CleanedCorpus(survey.key, survey.corpus.name, len(by_pair), num_kept, suspects))
         write_text(folder / "config.yaml", _config(loaded, written))
     return reports
+
+
+def _in_lines(corpus: ParallelCorpus, settings: Corpus, key: str) -> ParallelCorpus:
+    """A corpus whose strings are lines; in the others, a break is a fault."""
+    if settings.kind not in ("po", "xliff"):
+        return corpus
+    sides = [[BREAKS.sub(" ", string) for string in side] for side in corpus[1:3]]
+    if count := sum(map(ne, zip(*corpus[1:3], strict=True), zip(*sides, strict=True))):
+        logger.info(f"{key}: breaks within strings, in {count:,} pairs, become spaces: a line has no breaks")
+    return corpus._replace(sources=sides[0], targets=sides[1])
 
 
 def _judge(

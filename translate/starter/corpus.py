@@ -23,7 +23,7 @@ from translate.errors import InputError
 from translate.files import check_is_text, find_files, require_file, text_suffix
 from translate.language_codes import find_language, standard_code
 from translate.lint.findings import KINDS
-from translate.lint.interface import find_copies, is_interface
+from translate.lint.interface import BREAKS, find_copies, is_interface
 from translate.lint.languages import find_wrong_sides
 from translate.lint.near_duplicates import near_duplicate_hashes
 from translate.placeholders import find_placeholders
@@ -35,11 +35,11 @@ _KINDS = {suffix: kind for kind, form in FORMATS.items() for suffix in form.suff
 _CODE = re.compile("(?!id$|ID$)([a-z]{2}|[A-Z]{2})|([a-z]{2,3}|[A-Z]{2,3})[-_][A-Za-z]{2,4}")  # id numbers rows
 _SIDES = {"source", "src"}, {"target", "tgt", "trg"}  # names of columns that name no language
 _NO_LANGUAGE = re.compile(rf"\b(?:{'|'.join([*chain(*_SIDES), 'text', 'language'])})\b|[^\w-]", re.IGNORECASE)
+_MANY_SPEAKERS = 5_000_000  # of a language without a code of two letters, such as Cantonese
 _COLUMNS = "source_column", "target_column"
 _JUDGED_LINES = 5000  # lines whose trigrams show whether both sides are in one language
 _FEWEST_PAIRS, _MOST_CHARACTERS = 1000, 5000  # the latter on a side: several times data.max_source_tokens
 _MOST_HELD_OUT, _HELD_OUT_SHARE = 1000, 20  # sets as large as Multi30k's, or one pair in twenty
-_BREAKS = re.compile("[\r\n\0]+")  # which cells of tables may contain
 
 
 class Split(NamedTuple):
@@ -166,16 +166,30 @@ def _choose_columns(
 
 
 def _language_named(name: str) -> str | None:
-    """The code that a column's name is or means, such as de for `deu`, `German`, `Deutsch` or `Source (German)`."""
+    """The code that a column's name is or means, such as de for `deu`, `German`, `Deutsch` or `Source (German)`.
+
+    A name of a small language, such as `Mono` or `Even`, may be another word; its code is needed.
+    """
     import langcodes
 
-    if _CODE.fullmatch(name):
+    if _CODE.fullmatch(name) and (len(name) > 2 or langcodes.tag_is_valid(name)):
         return name
-    name = " ".join(_NO_LANGUAGE.sub(" ", name).split())
+    base, variant = (" ".join(_NO_LANGUAGE.sub(" ", part).split()) for part in name.partition("(")[::2])
+    name = f"{base} {variant}".strip()
     if re.fullmatch("[a-z]{3}|[A-Z]{3}", name) and len(code := standard_code(name)) == 2:
         return code
     with suppress(LookupError):
-        return langcodes.find(name).to_tag() if len(name) > 3 or not name.isascii() else None
+        if len(name) > 3 or not name.isascii():
+            found = langcodes.find(name)
+            for kind in ("script", "territory") if base and variant else ():  # such as Brazil
+                with suppress(LookupError):
+                    found = langcodes.find(base).update(langcodes.Language.find_name(kind, variant))
+            is_large = found.speaking_population() > _MANY_SPEAKERS
+            return (
+                found.to_tag()
+                if is_large or len(langcodes.standardize_tag(found.language or "und", macro=True)) == 2
+                else None
+            )
     return None
 
 
@@ -314,4 +328,4 @@ def write_split(split: Split, corpora: Mapping[str, ParallelCorpus], folder: Pat
         is_in[pairs] = True
         for code, side in zip(direction, corpus[1:3], strict=True):
             with atomic_write(folder / f"{name}.{code}") as file:
-                file.writelines(text_bytes(f"{_BREAKS.sub(' ', line)}\n") for line in compress(side, is_in))
+                file.writelines(text_bytes(f"{BREAKS.sub(' ', line)}\n") for line in compress(side, is_in))
