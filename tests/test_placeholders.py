@@ -16,7 +16,12 @@ TEXTS = {  # text: its placeholders, separated by spaces
         "{} {0} {name} {name!r:>10} {a.b[0]} %{count} ${var} $var $(var) {{user}}"
     ),
     "{date, number, #.##}{0,date}": "{date, number, #.##} {0,date}".replace(", ", ",_"),
-    "%1 of %L2, %n files, %1%2, %1s, %Ln": "%1 %L2 %n %1 %2 %1 %Ln",
+    "%1 of %L2, %n files, %1%2, %1. %1m %1x%2 %Ln": "%1 %L2 %n %1 %2 %1 %1 %1 %2 %Ln",
+    "%1s, %1d and %1.1f MB": "%1s %1d %1.1f",
+    "%dpx %ipx %iKiB %.2fkm %sfoo %I64d %3$*1$d %*d %%": "%d %i %i %.2f %s %I64d %3$*1$d %*d %%",
+    "%<name>s %<cost>.2f $t(key) $t(a.b, x) $USER_NAME$ $HOME": (
+        "%<name>s %<cost>.2f $t(key) $t(a.b,_x) $USER_NAME$ $HOME"
+    ),
     "%A, %e. %B %Y, %H:%M": "%A %e %B %Y %H %M",
     "%APPDATA%, %s%%": "%APPDATA% %s %%",
     '<b>Bold</b><br/><br /><a href="x > y">a</a>': '<b> </b> <br/> <br_/> <a_href="x_>_y"> </a>',
@@ -26,7 +31,14 @@ TEXTS = {  # text: its placeholders, separated by spaces
     "See https://example.org/a?b=%20c&d=1, www.example.org. Or (http://x.org/y).": (
         "https://example.org/a?b=%20c&d=1 www.example.org http://x.org/y"
     ),
-    "Ask me@example.org!": "me@example.org",
+    "https://x.org/a_(b)/{id}?q={{x}}#a-~b%20. (See www.x.org/ä.)": (
+        "https://x.org/a_(b)/{id}?q={{x}}#a-~b%20 www.x.org/ä"
+    ),
+    "&lt;https://x.org/&gt; {n, plural, one {https://x.org}}": (
+        "&lt; https://x.org/ &gt; {n,_plural, one_{ https://x.org } }"
+    ),
+    "Ask me@example.org! (mailto:jörg@müller.de).": "me@example.org jörg@müller.de",
+    "<b>%s, <p><tt>%1, <file>, </file-name>, <x>": "<b> %s <p> <tt> %1",
     "Great 😀👍🏽 👩‍👩‍👧 🇩🇪🇫🇷 ❤️ ☺ 1️⃣ 🏴󠁧󠁢󠁥󠁮󠁧󠁿": "😀 👍🏽 👩‍👩‍👧 🇩🇪 🇫🇷 ❤️ ☺ 1️⃣ 🏴󠁧󠁢󠁥󠁮󠁧󠁿",
     "{count, plural, =0 {none} one {# file} other {{name} has # files}} %s": (
         "{count,_plural, =0_{ } one_{ # } other_{ {name} # } } %s"
@@ -38,6 +50,9 @@ TEXTS = {  # text: its placeholders, separated by spaces
 PROSE = [
     "5 % der Wähler, 5 % sind, 100% sure, 50%ige Lösung, 10 %-ige, 5 %, 3,5\N{NO-BREAK SPACE}% davon, (%), in %",
     "$5, 5$, US$ 20, a $ b",
+    "10 %-ige, %-ige, die %igen, %usage, %fix, 3 %ig",
+    "❝Hi❞ ➔ ✔ ✓ ✗ ★ ☐ ☑ ♪ ⚠ ❶ ✉ 🡒 🙶 🞄",
+    "https://, www. and https://…",
     "a < b > c, x<y, 3 <4> 5, <none>, <click here>, <3",
     "{ alone, } and {, {see the note below}",
     "© 2024 Example™ ®, 1 2 #3 *4, → …, AT&T, Q&A; R &amp; D",
@@ -75,6 +90,22 @@ def test_prose_has_no_placeholders(text: str) -> None:
         ("{n, plural, one {# file} other {# files}}", "{n, plural, one {# Datei} andere {# Dateien}}", False),
         ("{n, plural, one {# file} other {# files}}", "{n, plural, one {# Datei} other {# Dateien}", False),
         ("no placeholder", "keiner", True),
+        ("Visit “https://x.org”.", "Siehe »https://x.org«.", True),
+        ("Visit https://x.org.", "请访问https://x.org。", True),
+        ("Go to https://x.org for help.", "ヘルプはhttps://x.orgをご覧ください。", True),
+        ("See https://x.org…", "Siehe https://x.org …", True),
+        ("Mail a@b.org", "メールはa@b.orgへ", True),
+        ("https://x.org/", "https://x.org", True),
+        ("https://x.org/a", "https://x.org/b", False),
+        ("%1.1f MB", "%1,1f MB", False),
+        ("%1s", "%1 s", False),
+        ("<b>%s", "%s", False),
+        ("A <file> B", "A </file>", True),
+        ("<file>%s</file>", "<file>%s", False),
+        ("❝Hi❞", "„Hi“", True),
+        ("A ➔ B", "A → B", True),
+        ("✔ yes", "✓ ja", True),
+        ("✔\ufe0f yes", "ja", False),
         ("100 %", "100 %s", False),
     ],
 )
@@ -102,6 +133,7 @@ UNITS = (
         "\U0001f1e9",
         "\u200d",
     ]
+    + ["http://(", "www.{", "http://a(b", "http://a.", "$A", "$t(", "%<a", "%1.", "a@b.", "<a  "]
     + ["1\ufe0f", "\U0001f600\u200d", "{a,plural,", "{a,plural,b{", "{a,plural,b{}", "{a,plural,b", "#", " ", "\n", "a"]
 )
 

@@ -7,25 +7,33 @@ import re
 from collections import Counter
 
 _LETTER = r"[^\W\d_]"
-# Conversions of printf, which take the arguments in order. Other letters belong to strftime or to a program.
-_DIRECTIVE = r"[-+#0']*+(?:[2-9]|[1-9]\d++|\*)?(?:\.(?:\d++|\*))?(?:hh?|ll?|[Lqjzt])?[sdiuxXofFgGeEc@]"
+# Conversions of printf, which take the arguments in order. Other letters belong to strftime or to a program. `%1` is
+# Qt's, except before a precision or a conversion that ends the word.
+_WIDTH = r"(?:[2-9]|[1-9]\d++|1(?=\.\d|[sdiuf](?![^\W\d_]|%))|\*(?:\d++\$)?)?(?:\.(?:\d++|\*(?:\d++\$)?))?"
+_DIRECTIVE = rf"(?!-[A-Za-z])[-+#0']*+{_WIDTH}(?:hh?|ll?|I64|I32|[Lqjzt])?[sdiuxXofFgGeEc@]"
+# Letters may follow `%s`, `%d`, `%@` and a width, and units may follow any directive: `%ige` is a word.
+_END = rf"(?:(?<=[sd@])|(?<=[\d*.][iufgxX])|(?!{_LETTER})|(?=(?:px|pt|ms|x|[kKMGT]i?B|[kMG]?Hz)(?!{_LETTER})))"
+# Emoji without a variation selector: those that are shown as pictures, hearts and faces, but no ornaments and arrows.
+_SHOWN = "⌚⌛⏩-⏬⏰⏳◽◾☔☕☹☺♈-♓♿⚓⚡⚪⚫⚽⚾⛄⛅⛎⛔⛪⛲⛳⛵⛺⛽✅✊✋✨❌❎❓-❕❗❤➕-➗➰➿⬛⬜⭐⭕"
 _PICTURE = (
-    r"(?:[\U0001f1e6-\U0001f1ff]{2}|[0-9\#*]\ufe0f?\u20e3|[©®\u203c-\u3299]\ufe0f"
-    r"|[\u231a\u231b\u23e9-\u23fa\u2600-\u27bf\u2b1b\u2b1c\u2b50\u2b55\U0001f000-\U0001faff]"
-    r"[\ufe0f\U0001f3fb-\U0001f3ff]*+[\U000e0020-\U000e007f]*+)"
+    rf"(?:[\U0001f1e6-\U0001f1ff]{{2}}|[0-9\#*]\ufe0f?\u20e3|(?:[©®\u203c-\u3299](?=[\ufe0f\U0001f3fb-\U0001f3ff])"
+    rf"|[{_SHOWN}🀄🃏🆎-🉑🌀-🙏🚀-🛿🟠-🟰🤌-🧿🩰-🫿])[\ufe0f\U0001f3fb-\U0001f3ff]*+[\U000e0020-\U000e007f]*+)"
 )
+_LATIN = r"A-Za-z\d_\u00c0-\u024f"  # an address ends before a quotation mark, an ellipsis and a character of Chinese
+_IN_URL = rf"\([{_LATIN}\#$%+/=@~.,;:!?*&-]*+\)|[(.,;:!?*]*+(?:[{_LATIN}\#$%+/=@~-]|&(?!(?:[lg]t|quot|nbsp);))"
 _ATTRIBUTE = r"""\s++[\w:.-]++\s*+=\s*+(?:"[^"<]*+"|'[^'<]*+'|[^\s"'<>=]++)"""
 _BRACES = r"\{\ ?(?:[\w.@$-]|\[\w*+\])*+(?:,\s?\w++(?:,\s?[^{}\n]{1,60})?)?(?:![rsa])?(?::[^{}\n]{0,40})?\ ?\}"
 _KINDS = rf"""
     (?P<percentage>\d[ \u00a0\u202f]?%(?!{_DIRECTIVE}(?!{_LETTER}) | [%\d] | \(\w++\)))  # which is text
-  | (?P<address>(?:(?:https?|ftps?|file)://|www\.)[^\s<>"')\]]*[^\s<>"')\].,;:!?]
-    | (?<![\w.+-])[\w.+-]++@[\w-]++(?:\.[\w-]++)++)
+  | (?P<address>(?:(?:https?|ftps?|file)://|www\.)(?:{_IN_URL}|\{{\{{?[\w.-]*+\}}?\}})++
+    | (?<![{_LATIN}.+-])[{_LATIN}.+-]++@[{_LATIN}-]++(?:\.[{_LATIN}-]++)++)
   | (?P<tag></?(?P<element>[A-Za-z][\w:.-]*+)(?P<complete>(?:{_ATTRIBUTE})*+\s*+/?>))
   | (?P<entity>&(?!amp;)(?:[A-Za-z]\w{{1,31}}|\#\d{{1,7}}|\#[xX][0-9a-fA-F]{{1,6}});)
-  | (?P<emoji>{_PICTURE}(?:\u200d{_PICTURE})*+)
+  | (?P<emoji>{_PICTURE}(?:\u200d(?:{_PICTURE}|[\u2600-\u27bf]))*+)
   | (?P<name>\{{\{{[^{{}}\n]{{1,80}}\}}\}} | \$\{{[^{{}}\n]{{1,80}}\}} | [%\#]?{_BRACES} | \$\(\w++\)
-    | (?<![\w$])\$[A-Za-z_]\w*+ | %[A-Z_][A-Z\d_]{{2,}}+% | %\(\w++\)[-+\#0\ ]*+\d*+(?:\.\d++)?[a-zA-Z])
-  | (?P<directive>%(?P<number>\d++\$)?{_DIRECTIVE}(?:(?<=[sdiufgxX@])|(?!{_LETTER})))
+    | \$t\([^()\n]{{1,80}}\) | (?<![\w$])\$(?:[A-Z][A-Z\d_]++\$(?!\w)|[A-Za-z_]\w*+) | %[A-Z_][A-Z\d_]{{2,}}+%
+    | %(?:\(\w++\)[-+\#0\ ]*+\d*+(?:\.\d++)?[a-zA-Z] | <\w++>[-+0]*+\d*+(?:\.\d++)?[sdiufgeExXob](?!{_LETTER})))
+  | (?P<directive>%(?P<number>\d++\$)?{_DIRECTIVE}{_END})
   | (?P<other>%% | %L?\d{{1,2}}(?!\d) | %[-_^\#0EOL:]?[A-Za-z](?!{_LETTER}))
   | (?P<message>\{{\s*+\w++\s*+,\s*+(?:plural|select|selectordinal)\s*+,(?:\s*+offset:\d++)?)
 """
@@ -36,20 +44,20 @@ _IN_BRANCH = re.compile(rf"{_KINDS} | (?P<open>\{{) | (?P<close>\}}) | (?P<count
 _SIGN = re.compile(r"[%{$<@&\u231a-\u2b55\U0001f000-\U0001faff]|://|www\.|\ufe0f|\u20e3")
 MARKUP = ("tag", "entity")
 """The kinds of placeholders that a program does not replace with text."""
-_UNPAIRED = {"br", "hr", "img", "li", "p", "wbr"}  # elements of HTML without an end tag
+TAGS = "a b big body br code dd dl dt em font h1 h2 h3 html i li ol p pre qt small span strong sub sup td tr tt u ul"
+"""Elements of HTML and Pango, which need no end to be placeholders; `<name>` may be text."""
+_KNOWN = {*TAGS.split(), "hr", "img", "s", "wbr"}
 
 
 def match_placeholders(text: str) -> list[re.Match[str]]:
     """Find the placeholders of a text; the `lastgroup` of a match is its kind.
 
     They are format directives of printf, Python, Qt and strftime, variables, messages of ICU, tags of XML, entities,
-    URLs, e-mail addresses and emoji. A percent sign after a number is text, and so is an element without an end, such
-    as `<none>`.
+    URLs, e-mail addresses and emoji. A percent sign after a number is text, and so is the tag of an element that is
+    unknown and has no start or no end, such as `<none>`.
     """
     found: list[re.Match[str]] = []
-    if not _SIGN.search(text):
-        return found
-    patterns, position = [_IN_TEXT], 0
+    patterns, position = [_IN_TEXT], 0 if _SIGN.search(text) else len(text)
     while match := patterns[-1].search(text, position):
         position = match.end()
         match match.lastgroup:
@@ -61,9 +69,10 @@ def match_placeholders(text: str) -> list[re.Match[str]]:
                 patterns.pop()
         if match.lastgroup != "percentage":
             found.append(match)
-    ended = _UNPAIRED | {match["element"] for match in found if match[0].startswith("</")}
+    tags = {(match["element"], match[0].startswith("</")) for match in found if match.lastgroup == "tag"}
+    known = _KNOWN | {element for element, is_end in tags if (element, not is_end) in tags}
     return [
-        match for match in found if match.lastgroup != "tag" or match["complete"] != ">" or match["element"] in ended
+        match for match in found if match.lastgroup != "tag" or match["complete"] != ">" or match["element"] in known
     ]
 
 
@@ -82,8 +91,8 @@ def find_placeholders(text: str) -> list[str]:
 def have_same_placeholders(source: str, target: str) -> bool:
     """Whether two texts have the same placeholders, equally often.
 
-    Their order is free, but for directives of printf without a position: the second `%s` is equal to `%2$s`. Emoji may
-    be without a variation selector, and a tag may have a space before its end.
+    Their order is free, but for directives of printf without a position: the second `%s` is equal to `%2$s`. White
+    space, the variation selector of an emoji and the slash at the end of a tag or a URL make no difference.
     """
     return _count_placeholders(source) == _count_placeholders(target)
 
@@ -91,16 +100,9 @@ def have_same_placeholders(source: str, target: str) -> bool:
 def _count_placeholders(text: str) -> Counter[str]:
     counts, place = Counter[str](), 0
     for match in match_placeholders(text):
-        written = match[0]
-        match match.lastgroup:
-            case "directive" if match["number"] is None:
-                place += 1
-                written = f"%{place}${written[1:]}"
-            case "emoji":
-                written = written.replace("\ufe0f", "")
-            case "tag":
-                written = re.sub(r"\s*/?>$", ">", written)
-            case "open":
-                written = "".join(written.split())
+        written = "".join(match[0].replace("\ufe0f", "").split()).rstrip("/>")
+        if match.lastgroup == "directive" and match["number"] is None:
+            place += 1
+            written = f"%{place}${written[1:]}"
         counts[written] += 1
     return counts

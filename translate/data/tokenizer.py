@@ -22,6 +22,7 @@ from translate.data.text import SpacedText
 from translate.errors import InputError, RunError
 from translate.files import read_input
 from translate.memory import release_free_memory
+from translate.placeholders import TAGS
 
 SPACE = "▁"  # SentencePiece's symbol for the space before a word
 BYTE_PIECE = re.compile(r"<0x([0-9A-F]{2})>")  # a piece of byte fallback
@@ -54,12 +55,11 @@ PLACEHOLDERS_NAME = "<placeholders>"
 """Stands for PLACEHOLDER_PIECES in `tokenizer.add_pieces`."""
 _NUMBERED = ("%{}", "%L{}", "%{}$s", "%{}$d", "%{}$i", "%{}$u", "%{}$f", "%{}$@", "{{{}}}")
 _DIRECTIVES = "d i u f g e x X c s p n @ Ln ld lu lld llu zu .0f .1f .2f"
-_TAGS = "a b big body br code dd dl dt em font h1 h2 h3 html i li ol p pre qt small span strong sub sup td tr tt u ul"
 PLACEHOLDER_PIECES = (
     *("%%", "{}", "{0}", "<br/>", "<hr/>"),
     *(f"%{directive}" for directive in _DIRECTIVES.split()),
     *(form.format(number) for form in _NUMBERED for number in range(1, 10)),
-    *(tag for name in _TAGS.split() for tag in (f"<{name}>", f"</{name}>")),
+    *(tag for name in TAGS.split() for tag in (f"<{name}>", f"</{name}>")),
 )
 """Directives of printf, Python, Qt and Apple's programs, one of each kind and number, and tags without attributes."""
 END_OF_VOCABULARY = "<end of vocabulary>"
