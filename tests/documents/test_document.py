@@ -214,7 +214,7 @@ def test_a_title_gets_no_full_stop() -> None:
 @pytest.mark.parametrize("name, expected", [("a.MD", "markdown"), ("a.b.htm", "html"), ("a.vtt", "vtt")])
 def test_a_file_extension_gives_the_format(name: str, expected: str) -> None:
     assert format_of_file(Path(name)) == expected
-    with pytest.raises(InputError, match="a.docy: .*--document-format"):
+    with pytest.raises(InputError, match="a.docy: .*choose a document format: "):
         format_of_file(Path("a.docy"))
     with pytest.raises(InputError, match="standard input: "):
         format_of_file(None)

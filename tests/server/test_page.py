@@ -468,6 +468,20 @@ def test_a_document_keeps_its_markup(page: Page, address: str) -> None:
     assert page.locator("#file-facts").inner_text() == "1 sentence"
 
 
+def test_suggestions_of_a_catalog_are_replaced_if_asked(page: Page) -> None:
+    text = b'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n"X-Source-Language: de\\n"\n\n'
+    text += b'#, fuzzy\nmsgid "Hund"\nmsgstr "?"\n'
+    page.locator("#file-tab").click()
+    for is_again in (False, True):
+        page.locator("#again").set_checked(is_again)
+        with page.expect_request("**/translate/document") as asked, page.expect_download() as download:
+            give_file(page, text, "app.po")
+            page.locator("#download").click()
+        assert asked.value.post_data_json["again"] == is_again
+        assert (b'msgstr "?"' in download.value.path().read_bytes()) != is_again
+        page.locator("#other-file").click()
+
+
 def test_a_glossary_is_sent_for_its_languages(page: Page, address: str) -> None:
     terms = {"Hund": "green house", "Haus, grün": "dog"}
     choose = page.locator("#glossary input")
@@ -482,6 +496,8 @@ def test_a_glossary_is_sent_for_its_languages(page: Page, address: str) -> None:
         expected = translate(address, DOG, n_best=4, terminology=terms)["text"]
         expect(output(page)).to_have_text(expected)
         assert "green house" in expected and expected != translate(address, DOG)["text"]
+    choose.set_input_files({"name": "b.tsv", "mimeType": "", "buffer": b"constructor\tdog\n__proto__\tdog"})
+    expect(page.locator("#glossary span")).to_have_text("b.tsv · 2 terms")  # names that every object has
     page.locator("#swap").click()
     settle(page)
     assert page.locator("#model-facts").inner_text().endswith("the glossary is for other languages")

@@ -126,8 +126,8 @@ def fill_catalog(text: str, *, again: bool = False, direction: Direction | None 
     pairs = zip(catalog.languages(), direction or (), strict=False)
     if any(UNKNOWN not in pair and not find_language(pair[0], pair[1:], or_wider=True) for pair in pairs):
         raise InputError(
-            f"the catalog: it translates {catalog.languages()}, and the model {direction}: choose another run, --from"
-            " or --to, or correct the header (Language, X-Source-Language)"
+            f"the catalog: it translates {catalog.languages()}, and the model {direction}: choose another run or other"
+            " languages, or correct the header (Language, X-Source-Language)"
         )
     lines = [0, *accumulate(len(line) + 1 for line in text.split("\n"))]
     starts = [lines[max(entry.linenum - 1, 0)] for entry in catalog.entries]

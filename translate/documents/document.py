@@ -104,7 +104,7 @@ def format_of_file(path: Path | None) -> DocumentFormat:
             return name
     check_is_text(path)
     where = "standard input" if path is None or str(path) == "-" else str(path)
-    raise InputError(f"{where}: unknown document format; choose one with --document-format: {', '.join(FORMATS)}")
+    raise InputError(f"{where}: unknown document format; choose a document format: {', '.join(FORMATS)}")
 
 
 def translate_documents(

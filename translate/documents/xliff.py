@@ -107,7 +107,7 @@ def fill_xliff(text: str, *, again: bool = False, direction: Direction | None = 
         chosen += [number] * (not is_other and each.state in ("untranslated", *["unreviewed"] * again))
     if file.texts and counts["in other languages"] == len(file.texts):
         found = ", ".join(dict.fromkeys("-".join(filter(None, each.codes)) for each in file.texts))
-        raise InputError(f"the file translates {found}, and the model {given}: choose another run, --from or --to")
+        raise InputError(f"the file translates {found}, and the model {given}: choose another run or other languages")
     segments = [segment for number in chosen for segment in file.segments(file.texts[number].source)]
     return Reading(segments, partial(_write, file, chosen, counts, given.target))
 
@@ -209,6 +209,6 @@ def _read(text: str) -> _File:
             if match[0][1] == "/" or match[0].endswith("/>"):
                 opened.pop().ends[:] = match.start() if match[0][1] == "/" else match.end(), match.end()
         if root.tag != "xliff":
-            raise ValueError(f"the document is <{root.tag}>")
+            raise InputError(f"the file is not XLIFF: its root element is <{root.tag}>, not <xliff>")
         units = [element for element in root.iter() if element.tag in LANGUAGE_KEYS]
         return _File(text, places, [each for unit in units for each in xliff_texts(unit, places[unit].inherited)])

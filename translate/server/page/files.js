@@ -8,6 +8,7 @@ const SECONDS_AT_ONCE = 1; // target duration of a request
 const LINES_AT_ONCE = 200; // at most
 const CHARACTERS_AT_ONCE = 8000;
 const LINES_SHOWN = 5;
+const CATALOGS = ["po", "xliff"];
 const BLOB_TYPES = { html: "text/html", po: "text/x-gettext-translation", xliff: "application/xliff+xml" };
 
 // Kinds of files that are not text, by their first bytes; as in the package's files.py.
@@ -62,7 +63,7 @@ export function setUpFiles({ documents, requestFor, chosenModel, onFile, announc
   }
 
   function begin(name, facts) {
-    part("drop").hidden = true;
+    part("drop").hidden = part("again-choice").hidden = true;
     part("job").hidden = false;
     part("file-name").textContent = name;
     part("file-facts").textContent = facts;
@@ -79,7 +80,7 @@ export function setUpFiles({ documents, requestFor, chosenModel, onFile, announc
     const start = performance.now();
     let answer = null;
     try {
-      answer = await call("translate/document", { ...request, format, text }, mine.signal);
+      answer = await call("translate/document", { ...request, format, text, again: part("again").checked && CATALOGS.includes(format) }, mine.signal);
     } catch (error) {
       if (controller === mine && !mine.signal.aborted) fail(error);
     }
@@ -171,7 +172,7 @@ export function setUpFiles({ documents, requestFor, chosenModel, onFile, announc
   part("cancel-file").addEventListener("click", () => controller.abort());
   part("other-file").addEventListener("click", () => {
     part("job").hidden = true;
-    part("drop").hidden = false;
+    part("drop").hidden = part("again-choice").hidden = false;
     part("choose-file").focus();
   });
   part("download").addEventListener("click", () => {

@@ -59,7 +59,7 @@ export function readTerms(text) {
   const lines = text.replace("\ufeff", "").split(/\r?\n/);
   const mark = ["\t", ";", ","].find((each) => lines.find((line) => line.trim())?.includes(each)) ?? "\t";
   const column = mark === "\t" ? /([^\t]*)(?:\t|$)/y : new RegExp(`("(?:[^"]|"")*"|[^${mark}]*)(?:${mark}|$)`, "y");
-  const terms = {};
+  const terms = Object.create(null); // a term may be “constructor”
   lines.forEach((line, index) => {
     if (!line.trim() || line.startsWith("#")) return;
     const columns = [];
