@@ -184,12 +184,8 @@ def _language_named(name: str) -> str | None:
             for kind in ("script", "territory") if base and variant else ():  # such as Brazil
                 with suppress(LookupError):
                     found = langcodes.find(base).update(langcodes.Language.find_name(kind, variant))
-            is_large = found.speaking_population() > _MANY_SPEAKERS
-            return (
-                found.to_tag()
-                if is_large or len(langcodes.standardize_tag(found.language or "und", macro=True)) == 2
-                else None
-            )
+            wide = langcodes.standardize_tag(found.language or "und", macro=True)
+            return found.to_tag() if len(wide) == 2 or found.speaking_population() > _MANY_SPEAKERS else None
     return None
 
 
@@ -242,11 +238,9 @@ def _by_judgement(tables: Sequence[Any], direction: Direction) -> list[list[Any]
 
 
 def _names_languages(corpus: Corpus, direction: Direction) -> bool:
-    columns = [getattr(corpus, key, 0) for key in _COLUMNS]
-    names = (isinstance(column, str) and column.rpartition(".")[2] for column in columns)
+    names = (str(getattr(corpus, key, "")).rpartition(".")[2] for key in _COLUMNS)
     return all(
-        name and find_language(code, [_language_named(name) or name])
-        for code, name in zip(direction, names, strict=True)
+        find_language(code, [_language_named(name) or name]) for code, name in zip(direction, names, strict=True)
     )
 
 
