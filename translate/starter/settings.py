@@ -186,7 +186,9 @@ def propose_config(direction: Direction, *, name: str, folder: Path, minutes: fl
         if found:  # of a larger model, an epoch takes longer
             needed = max(least_epochs, least_steps / found[-1].report.plan.steps_per_epoch)
             needed *= found[-1].measured.seconds_per_epoch
-            if (minutes and needed > 60 * minutes) or time.perf_counter() - started > 12 * (minutes or 5):
+            if (minutes and needed > 60 * minutes) or time.perf_counter() - started > (
+                12 * minutes if minutes else preparation + 60
+            ):
                 break
         report = try_training(name, sizes or tried)
         preparation = preparation or time.perf_counter() - started  # training prepares the same
