@@ -24,11 +24,8 @@ from translate.decoding import Translation
 from translate.errors import InputError, RunError
 
 _OPEN = ("/", "/docs", "/healthz", "/openapi.json", "/languages")  # need no token, and neither does /page/
-FOREIGN = (
-    "/detect",
-    "/translate_file",
-    "/v2/",
-)  # beginnings of the paths of other services; they answer invalid requests with 400
+# Beginnings of the paths of other services; they answer invalid requests with 400.
+FOREIGN = ("/detect", "/translate_file", "/v2/")
 _ALWAYS = ("/healthz", "/metrics")  # also answered while the server stops
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 _UNIONS = ("ours", "libretranslate", "str", "list[str]")  # Pydantic's names of alternatives, in the place of an error

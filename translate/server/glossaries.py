@@ -28,14 +28,8 @@ _MOST, _MOST_CHARACTERS = 1_000, 10_000_000  # of all glossaries together
 _TSV = "text/tab-separated-values"
 _PAIR = {"source_lang": "de", "target_lang": "en"}
 _ENTRIES = schema.example("Hund\thound", _TSV)
-_EXAMPLE = {
-    "glossary_id": "5e31",
-    "name": "animals",
-    **_PAIR,
-    "ready": True,
-    "entry_count": 1,
-    "creation_time": "2026-01-31",
-}
+_EXAMPLE: dict[str, Any] = {"glossary_id": "5e31", "name": "animals", **_PAIR}
+_EXAMPLE |= {"ready": True, "entry_count": 1, "creation_time": "2026-01-31"}
 
 
 class GlossaryRequest(BaseModel):
