@@ -181,7 +181,7 @@ def propose_config(direction: Direction, *, name: str, folder: Path, minutes: fl
     ]
     models.insert(0, (preset, {}, 0, 1 / (6 if preset == "transformer-base" else 2), 1.0))  # the best first
     started, preparation, seconds, remark = time.perf_counter(), 0.0, None, ""
-    for name, sizes, least_steps, *shares in models[::-1] if minutes else models:
+    for candidate, sizes, least_steps, *shares in models[::-1] if minutes else models:
         least_epochs, most_epochs = (share * num_epochs for share in shares)
         if found:  # of a larger model, an epoch takes longer
             needed = max(least_epochs, least_steps / found[-1].report.plan.steps_per_epoch)
@@ -190,11 +190,11 @@ def propose_config(direction: Direction, *, name: str, folder: Path, minutes: fl
                 12 * minutes if minutes else preparation + 60
             ):
                 break
-        report = try_training(name, sizes or tried)
+        report = try_training(candidate, sizes or tried)
         preparation = preparation or time.perf_counter() - started  # training prepares the same
         if report.dry_run:
             least_steps = max(least_steps, int(least_epochs * report.plan.steps_per_epoch))
-            found.append(Choice(name, sizes, report, report.dry_run, least_steps, most_epochs))
+            found.append(Choice(candidate, sizes, report, report.dry_run, least_steps, most_epochs))
     found = found[::-1] if minutes else found
     if not found:  # training would fail
         settings |= choose_steps(num_epochs * report.plan.steps_per_epoch, base.training)
