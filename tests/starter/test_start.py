@@ -115,7 +115,7 @@ def test_a_training_that_ends_in_time(tmp_path: Path, monkeypatch: pytest.Monkey
     for minutes in (10, 120):
         report, config = reports[minutes], load_config(f"of-{minutes}.yaml").config
         assert config.training.max_steps == report["num_steps"] and report["seconds"] < 60 * minutes
-        assert str(config.data.root) == f"of-{minutes}"
+        assert Path(config.data.root or "").name == f"of-{minutes}"
         tenth = report["num_steps"] / 10
         assert tenth <= config.training.validate_every == config.training.save_every < tenth + 1
         chosen = f"{report['preset']} with "
