@@ -14,7 +14,8 @@ from harness import run_command as translate
 from translate.evaluation.metrics import SCORES
 
 FULL, PAPERS = (
-    [score.name for score in SCORES if (score.effort == "papers") == is_paper] for is_paper in (False, True)
+    [each.name for each in SCORES if (each.effort == "papers") == is_paper and each.name != "placeholders"]
+    for is_paper in (False, True)  # these test sets have no placeholders
 )
 
 
