@@ -4,7 +4,7 @@ import re
 
 from translate.placeholders import match_placeholders
 
-_APPENDED = re.compile(r"\s*[(（][_&][^\W_][)）]")  # as in Chinese, Japanese and Korean
+_APPENDED = re.compile(r"(?<!\s)\s*+[(（][_&][^\W_][)）]")  # as in Chinese, Japanese and Korean
 _IDEOGRAPHS = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _ENDS = {"...": "ellipsis", "…": "ellipsis", ":": "colon", "：": "colon", ".": "stop", "。": "stop"}
 

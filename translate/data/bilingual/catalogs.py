@@ -115,7 +115,7 @@ def parse_catalog(text: str, name: str) -> Catalog:
     lines = text.split("\n")
     wrong = (number for number, line in enumerate(lines, start=1) if not _LINE.fullmatch(line))
     try:
-        found = polib.pofile(_Text(text), encoding="utf-8")
+        found = polib.pofile(_Text(text + "\n"), encoding="utf-8")  # never a path
         number = next(wrong, 0)
     except OSError as error:
         number = next(wrong, 0) or int(*re.findall(r"line (\d+)", str(error)))
