@@ -185,7 +185,6 @@ ENCODES = {
     "data/corpora.py": "numbers, and settings, which YAML refuses if they are not UTF-8",
     "data/subword_sampling.py": "a subword",
     "decoding/output/words.py": "a subword",
-    "exchange/tokenizer_json.py": "a subword",
     "lint/dry_run.py": "a number, for the kernel",
     "documents/markdown.py": "a character of a document, which was decoded",
     "runs/directory.py": "our mark",

@@ -62,32 +62,8 @@ def test_int8(toy: Toy, exported: Path, expected: list[str], tmp_path: Path, cap
     )
     found = translate_as_documented(tmp_path / "int8", toy.sources)
     assert sum(map(str.__eq__, found, expected)) >= 0.8 * len(expected)
-    names = {"encoder_model_quantized.onnx", "decoder_model_merged_quantized.onnx"}  # which transformers.js loads
-    for folder in (exported, tmp_path / "int8"):
-        assert {each.name for each in (folder / "onnx").iterdir()} == names and (folder / "tokenizer.json").exists()
     sizes = [(folder / "decoder_model_merged.onnx").stat().st_size for folder in (exported, tmp_path / "int8")]
     assert sizes[0] - sizes[1] > 2 * 32 * (300 + 7 * 32 + 2 * 64)  # at least two bytes of each weight of a matrix
-
-
-@pytest.mark.parametrize(
-    ("shape", "tolerance", "reason"),
-    [({"tie_embeddings": "none", "vocabulary": "separate"}, 0.25, "separate vocabularies"), ({}, 0.0, "in int8")],
-)
-def test_what_cannot_run_in_a_browser_is_exported_without(
-    shape: dict[str, Any],
-    tolerance: float,
-    reason: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    monkeypatch.setattr("translate.exchange.onnx.INT8_TOLERANCE", tolerance)
-    model, tokenizers = model_to_export(**shape)
-    write_onnx(model, tokenizers, Config.model_construct(model=model.config), tmp_path, int8=False)
-    assert [each.levelname for each in caplog.records] == ["WARNING"]
-    assert "transformers.js" in caplog.text and reason in caplog.text
-    assert not (tmp_path / "onnx").exists() and not (tmp_path / "tokenizer.json").exists()
-    check_onnx(tmp_path, model, int8=False)
 
 
 @pytest.mark.parametrize("int8", [False, True])

@@ -47,17 +47,6 @@ MakeTranslator = Callable[..., Translator]
 
 TOY_WORDS = {"Hund": "dog", "Haus": "house", "läuft": "runs", "schläft": "sleeps", "grün": "green", "und": "and"}
 TAGS = {"source": "<2{}>", "target": "<to-{}>", "both": "__{}__"}  # one spelling for each of `data.language_tags`
-ODD_TEXT = (
-    "Zwei 😀 Hunde 👨\u200d👩\u200d👧 🇩🇪 ❤️  mit  Leerzeichen  ",
-    "EIN HUND ﬁndet ＡＢＣ１２３ ①② ㎏ ½ ² ™ … ～ 〜 ⅷ ﷺ 中文 ｶﾞ 한국어 العربية ไทย",
-    "Ein\tHund\xa0mit\u2003Leer\u200bzeichen\ufeff, e\u0301 a\u0308 \xad \u061c \x7f ß ẞ İ Σς",
-    "</s> <s> <unk> <pad> <0x41>",
-    "aaaaaaaaa -------- ......... !!!! hahahahaha ananas banana",
-    "$1 $& $$ \\ / ^ | [x] (y) {z} „Welt“ »so« – — ‑",
-    "   ",
-    "",
-)
-"""Lines on which tokenizers differ: emoji, characters that NFKC changes, white space, symbols, repetitions."""
 TINY_MODEL = {"d_model": 8, "num_heads": 2, "d_ff": 16, "num_encoder_layers": 1, "num_decoder_layers": 1}
 
 _DIGITS = """

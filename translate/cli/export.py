@@ -80,8 +80,8 @@ def export(
 
     For Hugging Face, a model with post-norm and sinusoidal positions becomes a MarianMT model, and an imported M2M100
     or NLLB-200 model becomes an M2M100 model. Any other model comes with a modelling file, which transformers loads
-    with `trust_remote_code=True`. An export to ONNX also runs in a browser, with transformers.js. An export to
-    argos is a package that Argos Translate and LibreTranslate install.
+    with `trust_remote_code=True`. An export to argos is a package that Argos
+    Translate and LibreTranslate install.
 
     Examples:
       translate export runs/demo --to ctranslate2 demo-ct2

@@ -100,7 +100,6 @@ def write_card(
         weights=describe_moment(run.step, run.averaged),
         has_language_tokens=bool(source.language_tokens),
         names_languages=(directory / "sentencepiece.bpe.model").exists(),  # as the tokenizers of M2M100 and NLLB do
-        in_browsers=(directory / "tokenizer.json").exists(),
         has_own_code=model_format == "modeling",
         limit=position_limit(config.model, model_format),
         tag_pieces=" ".join(target.pieces(target.tag_ids(tag))),

@@ -50,7 +50,7 @@ def export_run(
     Args:
         to: ctranslate2 also writes the SentencePiece models; huggingface writes an M2M100 or MarianMT model where that
             is exact, otherwise a model with its own modelling file; onnx writes graphs for ONNX Runtime, with
-            the other files that optimum and transformers.js need; argos writes a package for each direction.
+            the other files that optimum needs; argos writes a package for each direction.
         output: A folder that does not exist yet, or an empty one.
         checkpoint: As in `SavedRun.load_model`.
         quantization: What the weights are rounded to, after the check; None: they stay fp32.

@@ -1,10 +1,9 @@
-"""Writes a folder of ONNX graphs for `optimum` and for transformers.js, and checks them in ONNX Runtime."""
+"""Writes a folder of ONNX graphs for `optimum`, and checks them in ONNX Runtime."""
 
 import json
 import logging
 import math
 import os
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -21,21 +20,18 @@ from translate.decoding.counterparts import COUNTERPARTS, TABLE_POSITIONS, posit
 from translate.errors import RunError, import_extra
 from translate.exchange.huggingface import generation_settings, marian_settings, write_marian_tokenizer
 from translate.exchange.onnx_graph import Graph, build_decoder, build_encoder
-from translate.exchange.tokenizer_json import find_obstacle, write_tokenizer_json
 from translate.model import Transformer
 
 logger = logging.getLogger(__name__)
 
 INT8_TOLERANCE = 0.25
 """The largest error of logits in int8, in standard deviations of ours; a wrong weight makes it larger."""
-_ENCODER, _DECODER = "encoder_model{}.onnx", "decoder_model_merged{}.onnx"  # {}: a suffix, as transformers.js has it
+_ENCODER, _DECODER = "encoder_model.onnx", "decoder_model_merged.onnx"
 _STEPS = 20  # of greedy search in the check
 
 
 def write_onnx(model: Transformer, tokenizers: Tokenizers, config: Config, directory: Path, *, int8: bool) -> None:
     """Write both graphs and the configs and tokenizer that `optimum` reads, and check that they give our numbers.
-
-    transformers.js gets the graphs in int8 and a tokenizer.json, or a warning says why it cannot.
 
     Args:
         int8: Quantize linear layers and embeddings, with one scale per row of a weight. Linear layers then round their
@@ -46,9 +42,9 @@ def write_onnx(model: Transformer, tokenizers: Tokenizers, config: Config, direc
         RunError: The written model gives different logits.
     """
     to_settings(model.config, "onnx")
-    import_extra("onnx")
-    import_extra("onnxruntime")
-    _write_graphs(model, directory, int8=int8)
+    onnx, _ = import_extra("onnx"), import_extra("onnxruntime")
+    for build, name in ((build_encoder, _ENCODER), (build_decoder, _DECODER)):
+        build(Graph(onnx, model, int8=int8)).save(directory / name)
     check_onnx(directory, model, int8=int8)
     limit = position_limit(model.config, "onnx")
     settings = {
@@ -63,27 +59,9 @@ def write_onnx(model: Transformer, tokenizers: Tokenizers, config: Config, direc
     for name, content in {"config": settings, "generation_config": generation}.items():
         write_text(directory / f"{name}.json", json.dumps(content, indent=2) + "\n")
     write_marian_tokenizer(tokenizers, config, directory, limit=limit)
-    obstacle, folder = find_obstacle(tokenizers), directory / "onnx"
-    if not obstacle:
-        folder.mkdir(exist_ok=True)
-        _write_graphs(model, folder, int8=True, suffix="_quantized")
-        try:
-            check_onnx(folder, model, int8=True, suffix="_quantized")
-        except RunError:
-            shutil.rmtree(folder)
-            obstacle = "in int8, its logits differ too much"
-        else:
-            write_tokenizer_json(tokenizers.source, directory / "tokenizer.json")
-    if obstacle:
-        logger.warning(f"The export cannot run in a browser, so the files for transformers.js are left out: {obstacle}")
 
 
-def _write_graphs(model: Transformer, directory: Path, *, int8: bool, suffix: str = "") -> None:
-    for build, name in ((build_encoder, _ENCODER), (build_decoder, _DECODER)):
-        build(Graph(import_extra("onnx"), model, int8=int8)).save(directory / name.format(suffix))
-
-
-def check_onnx(directory: Path, model: Transformer, *, int8: bool, suffix: str = "") -> None:
+def check_onnx(directory: Path, model: Transformer, *, int8: bool) -> None:
     """Run the written graphs and our model on the same sentences, whole translations at once and step by step.
 
     The steps are the graphs' greedy search with the cache. Our model then scores its output in one forward pass.
@@ -95,9 +73,7 @@ def check_onnx(directory: Path, model: Transformer, *, int8: bool, suffix: str =
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     encoder, decoder = (
-        onnxruntime.InferenceSession(
-            os.fspath(directory / name.format(suffix)), options, providers=["CPUExecutionProvider"]
-        )
+        onnxruntime.InferenceSession(os.fspath(directory / name), options, providers=["CPUExecutionProvider"])
         for name in (_ENCODER, _DECODER)
     )
     limit = position_limit(model.config, "onnx")
@@ -130,9 +106,8 @@ def check_onnx(directory: Path, model: Transformer, *, int8: bool, suffix: str =
     error = float(difference.std() / ours.std())
     same = float((theirs.argmax(dim=1) == ours.argmax(dim=1)).float().mean())
     logger.info(
-        f"int8{' for browsers' if suffix else ''}: after {same:.0%} of {len(ours)} tokens of random words, the same"
-        f" token is the most probable; logits differ by up to {float(difference.abs().max()):.2g}, on average by"
-        f" {error:.1%} of their standard deviation"
+        f"int8: after {same:.0%} of {len(ours)} tokens of random words, the same token is the most probable; logits"
+        f" differ by up to {float(difference.abs().max()):.2g}, on average by {error:.1%} of their standard deviation"
     )
     if not error <= INT8_TOLERANCE:
         raise RunError(
