@@ -22,8 +22,7 @@ A config is a YAML file with the sections below; `translate train FILE key=value
 preset name or path of another config, which gives the values that are left out, except its `name`. A bare name, such as
 `demo`, is a preset; a path has a slash or a suffix, such as `./demo` or `demo.yaml`. A relative path is
 looked up in `data.root`, then in the folder of the config that names it, then in the working directory. `translate
-config show` prints the resolved config with the source of each value, and with `--describe` the meaning of each key;
-`translate config schema` prints a JSON Schema for editors.
+config show` prints the resolved config with the source of each value, and with `--describe` the meaning of each key.
 
 `translate init` writes a config for your text. Writing one by hand takes a few lines:
 

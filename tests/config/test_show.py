@@ -1,7 +1,6 @@
 """Configs as text: complete, exact when read back, with the source of each value; their schema and their page."""
 
 import importlib.util
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +9,8 @@ import pytest
 from translate.config.load import load_config, read_resolved_config
 from translate.config.schema import Config, EvaluationConfig
 from translate.config.section import Section
-from translate.config.show import annotated_yaml, json_schema, resolved_yaml
-from translate.config.yaml import parse_yaml, preset_names, presets_directory, read_yaml
+from translate.config.show import annotated_yaml, resolved_yaml
+from translate.config.yaml import preset_names
 
 TRAIN = "data.train=[{kind: text, source: a.de, target: a.en}]"
 AWKWARD = [
@@ -81,25 +80,6 @@ def test_every_field_is_described(section: type[Section]) -> None:
     assert section.__doc__
     for name, field in section.model_fields.items():
         assert field.description and field.description.endswith((".", ")")), f"{section.__name__}.{name}"
-
-
-def test_the_schema_accepts_the_presets_and_rejects_mistakes() -> None:
-    schema = json.loads(json_schema())
-    assert list(schema["properties"]) == [*Config.model_fields, "extends"] and schema["additionalProperties"] is False
-    d_model = schema["$defs"]["ModelConfig"]["properties"]["d_model"]
-    assert (d_model["minimum"], d_model["default"]) == (2, 512) and d_model["description"]
-    jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
-    validator = jsonschema.Draft202012Validator(schema)
-
-    def is_valid(text: str) -> bool:
-        return bool(validator.is_valid(parse_yaml(text, path=None)[0]))
-
-    for preset in preset_names():
-        assert validator.is_valid(read_yaml(presets_directory() / f"{preset}.yaml").values), preset
-    assert is_valid("{data: {test: {test: null}, validation: {source_column: en}}}")
-    assert is_valid("{data: {train: {kind: tsv, path: a, source_column: de, target_column: 1}}}")
-    for wrong in ("{model: {d_modle: 3}}", "{model: {d_model: 1}}", "{data: {train: [{kind: txt}]}}"):
-        assert not is_valid(wrong)
 
 
 def test_the_page_of_the_keys_is_up_to_date() -> None:

@@ -1,8 +1,7 @@
-"""`config show`, `schema` and `presets`: show and explain configs."""
+"""`config show` and `presets`: show and explain configs."""
 
 from typing import Annotated
 
-import typer
 from typer import Option
 
 from translate.cli.terminal.help import Commands
@@ -31,18 +30,6 @@ def show_config(
 
     loaded = load_config(config, overrides or [])
     write_lines([annotated_yaml(loaded, describe=with_meanings, is_whole=not changed)[:-1]], None)
-
-
-@config_app.command("schema")
-def print_schema() -> None:
-    """Print the JSON Schema of configs, which editors use to complete and check them.
-
-    Example:
-      translate config schema > translate.schema.json
-    """
-    from translate.config.show import json_schema
-
-    typer.echo(json_schema(), nl=False)
 
 
 @config_app.command("presets")

@@ -1,7 +1,7 @@
 """The sections `tokenizer`, `model`, `training` and `evaluation`, and the whole `Config`: meanings, defaults, bounds.
 
 Sections are frozen data and do not know the classes that they configure. The docstring under a field is its
-documentation, from which docs/config.md, `translate config schema` and the help of options are generated.
+documentation, from which docs/config.md and the help of options are generated.
 """
 
 from typing import Annotated, Literal, Self

@@ -1,6 +1,5 @@
-"""A config as text: complete for machines, with the source of each value for people; and its JSON Schema."""
+"""A config as text: complete for machines, with the source of each value for people."""
 
-import json
 import re
 from collections.abc import Container, Iterator
 from typing import Any
@@ -74,32 +73,3 @@ def describe_presets() -> list[list[str]]:
         facts = {"data": "–", "minutes": "–", "BLEU": "–"} | dict(re.findall("(?m)^# (data|minutes|BLEU): (.+)$", text))
         rows.append([name, facts["data"], load_config(name).config.model.brief, facts["minutes"], facts["BLEU"]])
     return rows
-
-
-def json_schema() -> str:
-    """Write the JSON Schema of a config file, for editors that complete and check YAML."""
-    schema = json.loads(json.dumps(Config.model_json_schema()), object_hook=_allow_extension)
-    schema["properties"]["extends"] = {
-        "type": "string",
-        "title": "Extends",
-        "description": "Path or preset name of a config that supplies the values left out here.",
-    }
-    train = schema["$defs"]["DataConfig"]["properties"]["train"]
-    train["anyOf"] = [{"type": train.pop("type"), "items": (corpus := train.pop("items"))}, corpus]
-    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
-    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
-
-
-def _allow_extension(part: dict[str, Any]) -> dict[str, Any]:
-    """Require nothing: a file that extends another may give any part of a corpus, which may match several kinds.
-
-    With null it removes a named corpus.
-    """
-    part.pop("required", None)
-    if "oneOf" in part:
-        part.pop("discriminator", None)
-        part["anyOf"] = part.pop("oneOf")
-    for named in part.get("patternProperties", {}).values():
-        named.get("anyOf", []).append({"type": "null"})
-        part["additionalProperties"] = False
-    return part
