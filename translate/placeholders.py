@@ -5,6 +5,7 @@ This is the one definition, for corpora, decoding, documents and evaluation. A t
 
 import re
 from collections import Counter
+from collections.abc import Callable
 
 _LETTER = r"[^\W\d_]"
 # Conversions of printf, which take the arguments in order. Other letters belong to strftime or to a program. `%1` is
@@ -74,6 +75,15 @@ def match_placeholders(text: str) -> list[re.Match[str]]:
     return [
         match for match in found if match.lastgroup != "tag" or match["complete"] != ">" or match["element"] in known
     ]
+
+
+def replace_placeholders(text: str, replace: Callable[[re.Match[str]], str]) -> str:
+    """A text with what the function gives for each placeholder in its place."""
+    parts, position = list[str](), 0
+    for match in match_placeholders(text):
+        parts += [text[position : match.start()], replace(match)]
+        position = match.end()
+    return "".join([*parts, text[position:]])
 
 
 def is_replaced(text: str) -> bool:

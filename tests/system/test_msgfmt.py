@@ -1,4 +1,4 @@
-"""Catalogs that are filled with any translations pass `msgfmt -c`, and their lines are those of msgcat."""
+"""Catalogs that are filled with any translations pass `msgfmt -c`."""
 
 import re
 import shutil
@@ -72,8 +72,4 @@ def test_msgfmt_accepts_every_catalog(tmp_path: Path, garbage: str, language: st
     assert filled.entries["filled"] >= (garbage != "empty")
     assert filled.entries["filled"] + filled.entries["untranslated"] == text.count("msgid ") - 1
     assert filled.entries["untranslated"] == len(filled.problems)
-    if garbage == "same":
-        assert not filled.problems
-        msgcat = subprocess.run(["msgcat", "a.po"], cwd=tmp_path, capture_output=True, check=True).stdout.decode()
-        ours = [part.partition("msgstr")[2] for part in filled.text.split("\n\n")]
-        assert ours[1:] == [part.partition("msgstr")[2] for part in msgcat.split("\n\n")][1:]
+    assert garbage != "same" or not filled.problems

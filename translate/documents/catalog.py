@@ -1,7 +1,6 @@
 """Gettext catalogs as documents: fills what is not translated in a PO file, and copies every other byte."""
 
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, islice
@@ -13,20 +12,17 @@ from translate.config.data import Direction
 from translate.config.languages import UNKNOWN
 from translate.data.bilingual.catalogs import STRING, parse_catalog
 from translate.documents.html import HTML, fold_untouched, read_tag
-from translate.documents.interface import add_accelerator, end_like, remove_accelerator
+from translate.documents.interface import end_like, finish_label, has_words, remove_accelerator
 from translate.documents.lines import read_text
 from translate.documents.segments import Item, Reading, Segment, Written, replace_segments
 from translate.errors import InputError
 from translate.language_codes import find_language
-from translate.placeholders import have_same_placeholders, match_placeholders
+from translate.placeholders import match_placeholders, replace_placeholders
 
 _TARGETS = re.compile(rf"^[^\S\n]*msgstr(?:\[\d\])?\s*{STRING}(?:\s*(?:msgstr\[\d\]\s*)?{STRING})*", re.MULTILINE)
 _PEOPLE = {"translator-credits", "translator_credits", "NAME OF TRANSLATORS", "EMAIL OF TRANSLATORS"}
 _NUMBERED = {"c-format", "objc-format", "php-format"}  # take %2$s for the second argument
 _NUMBER = re.compile(r"%(\d+)\$")
-_SIGNS = re.compile(r"%.{0,2}|[{}$~]")  # what else than placeholders has a meaning in formats
-_WIDTH = 77  # columns within the quotation marks, like msgcat
-_BREAKS = re.compile(r"(?<=\s)(?=\S)|(?<=[/-])(?=[^\s\d/-])|(?<=[\u2e80-\uffef])(?=\S)|(?<=\S)(?=[\u2e80-\uffef])")
 
 
 class _Form(NamedTuple):
@@ -34,34 +30,26 @@ class _Form(NamedTuple):
 
     source: str
     plain: str  # without its accelerator, and with numbers in directives: the second %s is %2$s
-    accelerator: str
     segments: list[Segment]  # of `plain`
 
     def finish(self, translated: Sequence[str], flags: Sequence[str]) -> str:
-        """The translation as the source is written; empty if something is missing, or msgfmt would refuse it."""
+        """The translation as the source is written.
+
+        Raises:
+            InputError: Something is missing, or msgfmt would refuse it.
+        """
         ends = [end_like(segment.raw, new) for segment, new in zip(self.segments, translated, strict=True)]
-        text = add_accelerator(replace_segments(self.plain, self.segments, ends), self.accelerator)
-        text = re.sub("[\0-\x08\x0e-\x1f\x7f-\x9f\u2028\u2029] ?", "", text)
-        numbers = [int(number) for number in _NUMBER.findall(text)]
-        is_ordered = numbers == sorted(numbers) or not _NUMBERED.isdisjoint(flags)
-        if not _NUMBER.search(self.source) and numbers == sorted(numbers):
-            text = _NUMBER.sub("%", text)
+        if not all(has_words(segment.raw) <= has_words(new) for segment, new in zip(self.segments, ends, strict=True)):
+            raise InputError("a part of it has no words")
+        text = replace_segments(self.plain, self.segments, ends)
+        if not _NUMBER.search(self.source):
+            numbers = [int(number) for number in _NUMBER.findall(text)]
+            if numbers == sorted(numbers):
+                text = _NUMBER.sub("%", text)
+            elif _NUMBERED.isdisjoint(flags):
+                raise InputError("its placeholders are in another order")
         is_format = any(flag.endswith("-format") and not flag.startswith("no-") for flag in flags)
-        raws = [(segment.raw, new) for segment, new in zip(self.segments, ends, strict=True)]
-        is_valid = (
-            (is_ordered or _NUMBER.search(self.source))
-            and have_same_placeholders(self.source, text)
-            and (not is_format or sorted(_SIGNS.findall(_bare(self.source))) == sorted(_SIGNS.findall(_bare(text))))
-            and all(bool(re.search(r"\w", _bare(old))) == bool(re.search(r"\w", _bare(new))) for old, new in raws)
-        )
-        return text if is_valid else ""
-
-
-def _bare(text: str) -> str:
-    """A text with spaces in place of its placeholders."""
-    for match in reversed(match_placeholders(text)):
-        text = f"{text[: match.start()]} {text[match.end() :]}"
-    return text
+        return finish_label(self.source, text, is_format=is_format)
 
 
 class _Gap(NamedTuple):
@@ -78,32 +66,14 @@ class _Gap(NamedTuple):
         """The entry with more translations, marked as fuzzy."""
         match = _TARGETS.search(self.block)
         assert match is not None
-        newline, has_plural = "\r\n" if "\r\n" in self.block else "\n", bool(self.entry.msgid_plural)
-        whole = {**dict(enumerate(self.targets)), **targets}
-        strings = [_wrap(f"msgstr[{form}]" if has_plural else "msgstr", target) for form, target in whole.items()]
+        newline, whole = "\r\n" if "\r\n" in self.block else "\n", {**dict(enumerate(self.targets)), **targets}
+        filled = polib.POEntry(msgstr_plural=whole) if self.entry.msgid_plural else polib.POEntry(msgstr=whole[0])
         head = re.sub(r"^#\|.*\n", "", self.block[: match.start()], flags=re.MULTILINE)
         if "fuzzy" not in self.entry.flags:
             old, new = (r"^#,", "#, fuzzy,") if self.entry.flags else (r"^(?=\s*msg)", f"#, fuzzy{newline}")
             head = re.sub(old, new, head, count=1, flags=re.MULTILINE)
-        return head + "\n".join(strings).replace("\n", newline) + self.block[match.end() :]
-
-
-def _wrap(keyword: str, text: str) -> str:
-    """A string in lines as msgcat divides it, which also end at line breaks."""
-    rows = list[str]()
-    for line in re.findall(r"[^\n]*\n|[^\n]+", text):
-        rows.append("")
-        for word in map(polib.escape, _BREAKS.split(line)):
-            if rows[-1] and _width(rows[-1] + word) > _WIDTH:
-                rows.append("")
-            rows[-1] += word
-    if len(rows) == 1 and _width(f"{keyword} {rows[0]}") <= _WIDTH:
-        return f'{keyword} "{rows[0]}"'
-    return "\n".join([f'{keyword} ""', *(f'"{row}"' for row in rows)])
-
-
-def _width(text: str) -> int:
-    return sum(1 + (unicodedata.east_asian_width(character) in "WF") for character in text)
+        strings = str(filled).partition("\n")[2].strip()  # without the msgid
+        return head + strings.replace("\n", newline) + self.block[match.end() :]
 
 
 def fill_catalog(text: str, *, again: bool = False, direction: Direction | None = None) -> Reading:
@@ -150,17 +120,17 @@ def fill_catalog(text: str, *, again: bool = False, direction: Direction | None 
         made, parts, position, segments, problems = iter(translated), list[str](), 0, list[Segment](), list[str]()
         for gap in gaps:
             new = {number: list(islice(made, len(form.segments))) for number, form in gap.forms.items()}
-            targets = {number: form.finish(new[number], gap.entry.flags) for number, form in gap.forms.items()}
-            if is_valid := all(targets.values()):
+            try:
+                targets = {number: form.finish(new[number], gap.entry.flags) for number, form in gap.forms.items()}
                 parts += [text[position : gap.start], gap.write(targets)]
                 position = gap.start + len(gap.block)
                 counts.update({"filled": 1, gap.state: -1})
-            else:
-                line = text.count("\n", 0, gap.start) + 1
-                problems.append(f"line {line}: {gap.entry.msgid!r:.60} is not filled: its translation is not valid")
+            except InputError as error:
+                line, new = text.count("\n", 0, gap.start) + 1, {}
+                problems.append(f"line {line}: {gap.entry.msgid!r:.60} is not filled: {error}")
             for number, form in gap.forms.items():
-                pairs = zip(form.segments, new[number], strict=True)
-                segments += [one._replace(items=_items(raw)) if is_valid else one for one, raw in pairs]
+                raws = new.get(number, [segment.raw for segment in form.segments])
+                segments += [one._replace(items=_items(raw)) for one, raw in zip(form.segments, raws, strict=True)]
         return Written("".join([*parts, text[position:]]), segments, +counts, problems)
 
     segments = [one._replace(start=gap.start) for gap in gaps for form in gap.forms.values() for one in form.segments]
@@ -169,15 +139,16 @@ def fill_catalog(text: str, *, again: bool = False, direction: Direction | None 
 
 def _read_form(source: str) -> _Form:
     """Divide a source into lines, or into paragraphs if a line continues the one before it."""
-    numbered, directives = source, [match for match in match_placeholders(source) if match.lastgroup == "directive"]
-    if not any(match["number"] or "*" in match[0] for match in directives[1:]):
-        for place, match in reversed([*enumerate(directives, start=1)][: len(directives) * (len(directives) > 1)]):
-            numbered = f"{numbered[: match.start()]}%{place}${match[0][1:]}{numbered[match.end() :]}"
-    plain, accelerator = remove_accelerator(numbered)
+    numbered = source
+    directives = [match for match in match_placeholders(source) if match.lastgroup == "directive"]
+    if len(directives) > 1 and not any(match["number"] or "*" in match[0] for match in directives):
+        places = {match.start(): f"%{place}${match[0][1:]}" for place, match in enumerate(directives, start=1)}
+        numbered = replace_placeholders(source, lambda match: places.get(match.start(), match[0]))
+    plain = remove_accelerator(numbered)[0]
     is_wrapped = any(match[1].islower() for match in re.finditer(r"[\w,;]\n([^\W\d_])", plain))
     segments = [one._replace(items=_items(one.raw)) for one in read_text(plain, by_line=not is_wrapped)]
     segments = [one._replace(syntax=HTML) if len(one.items) > 1 else one for one in segments]
-    return _Form(source, plain, accelerator, segments)
+    return _Form(source, plain, segments)
 
 
 def _items(raw: str) -> list[Item]:

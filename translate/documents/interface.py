@@ -2,11 +2,49 @@
 
 import re
 
-from translate.placeholders import match_placeholders
+from translate.errors import InputError
+from translate.placeholders import have_same_placeholders, replace_placeholders
 
 _APPENDED = re.compile(r"(?<!\s)\s*+[(（][_&][^\W_][)）]")  # as in Chinese, Japanese and Korean
 _IDEOGRAPHS = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_CONTROLS = re.compile("[\0-\x08\x0e-\x1f\x7f-\x9f\u2028\u2029] ?")
+_SIGNS = re.compile(r"%.{0,2}|[{}$~]")  # what else than placeholders has a meaning in formats
 _ENDS = {"...": "ellipsis", "…": "ellipsis", ":": "colon", "：": "colon", ".": "stop", "。": "stop"}
+
+
+def finish_label(source: str, translation: str, *, is_format: bool = False) -> str:
+    """A translation with the accelerator and the end of its source, without control characters.
+
+    Args:
+        source: The text with its accelerator.
+        translation: The translation of the text without it; directives may have numbers.
+        is_format: Whether the text is a format, in which a program gives other signs than placeholders a meaning too.
+
+    Raises:
+        InputError: A program would not accept the translation; the message says why.
+    """
+    plain, accelerator = remove_accelerator(source)
+    text = _CONTROLS.sub("", add_accelerator(end_like(plain, translation), accelerator))
+    signs = [sorted(_SIGNS.findall(_bare(each))) for each in (source, text)]
+    problems = {
+        "it has no words": has_words(plain) != has_words(translation),
+        f"it has no place for the accelerator {accelerator}": not text and translation.strip(),
+        "its placeholders are not those of the source": not have_same_placeholders(source, text),
+        f"the source has {' '.join(signs[0])!r}, and it has {' '.join(signs[1])!r}": is_format and signs[0] != signs[1],
+    }
+    for problem, is_true in problems.items():
+        if is_true:
+            raise InputError(problem)
+    return text
+
+
+def has_words(text: str) -> bool:
+    """Whether a text has letters or digits outside of placeholders."""
+    return bool(re.search(r"\w", _bare(text)))
+
+
+def _bare(text: str) -> str:
+    return replace_placeholders(text, lambda match: " ")
 
 
 def find_accelerator(text: str) -> re.Match[str] | None:
@@ -75,6 +113,5 @@ def end_like(source: str, target: str) -> str:
 
 def _mask(text: str) -> str:
     """A text of the same length without the characters of placeholders, `&amp;` and doubled marks."""
-    for match in [*match_placeholders(text), *re.finditer("&amp;|&&|__", text)]:
-        text = text[: match.start()] + "\0" * len(match[0]) + text[match.end() :]
-    return text
+    masked = replace_placeholders(text, lambda match: "\0" * len(match[0]))
+    return re.sub("&amp;|&&|__", lambda match: "\0" * len(match[0]), masked)
