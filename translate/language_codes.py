@@ -4,9 +4,14 @@
 """
 
 import functools
+import re
 from collections.abc import Collection
+from contextlib import suppress
 from typing import NamedTuple
 
+CODE = re.compile("(?!id$|ID$)([a-z]{2}|[A-Z]{2})|([a-z]{2,3}|[A-Z]{2,3})[-_][A-Za-z]{2,4}")  # id numbers rows
+_NO_LANGUAGE = re.compile(r"\b(?:source|src|target|tgt|trg|text|language)\b|[^\w-]", re.IGNORECASE)
+_MANY_SPEAKERS = 5_000_000  # of a language without a code of two letters, such as Cantonese
 _LONGEST = 35  # characters of a code (RFC 5646, 4.4.1): what is read is kept
 
 
@@ -50,6 +55,30 @@ def language_name(code: str) -> str:
     except ValueError:
         return code
     return code if name.startswith("Unknown language") else name
+
+
+def language_named(name: str) -> str | None:
+    """The code that a name is or means, such as de for `deu`, `German`, `Deutsch` or, of a column, `Source (German)`.
+
+    A name of a small language, such as `Mono` or `Even`, may be another word; its code is needed.
+    """
+    import langcodes
+
+    if CODE.fullmatch(name) and (len(name) > 2 or langcodes.tag_is_valid(name)):
+        return name
+    base, variant = (" ".join(_NO_LANGUAGE.sub(" ", part).split()) for part in name.partition("(")[::2])
+    name = f"{base} {variant}".strip()
+    if re.fullmatch("[a-z]{3}|[A-Z]{3}", name) and len(code := standard_code(name)) == 2:
+        return code
+    with suppress(LookupError):
+        if len(name) > 3 or not name.isascii():
+            found = langcodes.find(name)
+            for kind in ("script", "territory") if base and variant else ():  # such as Brazil
+                with suppress(LookupError):
+                    found = langcodes.find(base).update(langcodes.Language.find_name(kind, variant))
+            wide = langcodes.standardize_tag(found.language or "und", macro=True)
+            return found.to_tag() if len(wide) == 2 or found.speaking_population() > _MANY_SPEAKERS else None
+    return None
 
 
 def is_chinese(code: str) -> bool:

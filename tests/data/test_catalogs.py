@@ -1,13 +1,16 @@
 """Catalogs as corpora: which text each translation belongs to, what is left out, and which languages they are in."""
 
+import re
 from pathlib import Path
 
 import polib  # type: ignore[import-untyped]
 import pytest
 
-from translate.config.data import TableCorpus
+from translate.config.data import Direction, TableCorpus
 from translate.data.bilingual.catalogs import read_catalog
 from translate.data.tables import read_table, table_columns
+from translate.documents.catalog import fill_catalog
+from translate.errors import InputError
 
 HEADER = 'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=UTF-8\\n"\n'
 FILES = 'msgid "%d file"\nmsgid_plural "%d files"\nmsgstr[0] "a %d"\nmsgstr[1] "b %d"\nmsgstr[2] "c %d"\n'
@@ -125,7 +128,14 @@ def test_the_charset_is_that_of_the_header(tmp_path: Path) -> None:
         ("app.pt_BR.po", "", "en-pt_BR"),
         ("fr/LC_MESSAGES/app.mo", "", "en-fr"),
         ("po/fr/app.po.gz", "", "en-fr"),
-        ("po/app.po", "Language: German", "en-und"),  # `app` and `po`: only codes of two letters are taken from names
+        ("a.po", "Language: es-419", "en-es-419"),
+        ("a.po", "Language: zh_Hans_CN\\nX-Source-Language: en_US.UTF-8", "en_US-zh_Hans_CN"),
+        ("a.po", "Language: French", "en-fr"),
+        ("a.po", "Language-Team: LANGUAGE <LL@li.org>", "en-und"),
+        ("zh-Hant-TW.po", "", "en-zh-Hant-TW"),
+        ("admin-fa_IR.mo", "", "en-fa_IR"),
+        ("po/app.po", "", "en-und"),  # `app` and `po`: only codes of two letters are taken from names
+        ("plug-in.po", "", "en-und"),
     ],
 )
 def test_languages_are_in_the_header_or_the_name(tmp_path: Path, name: str, header: str, languages: str) -> None:
@@ -137,7 +147,19 @@ def test_languages_are_in_the_header_or_the_name(tmp_path: Path, name: str, head
 
         path.write_bytes(gzip.compress(path.read_bytes()))
     assert str(read_catalog(path).languages(path)) == languages
-    codes = [code.partition("_")[0] for code in languages.split("-") if code != "und"]
+    codes = [re.split("[_-]", code)[0] for code in languages.split("-", 1) if code != "und"]
     assert table_columns(path, "po") == codes
     corpus = TableCorpus(kind="po", path=path, source_column=codes[0], target_column=[*codes, "de"][1])
     assert [*read_table(corpus)] == [(["a"], ["b"])]
+
+
+@pytest.mark.parametrize("field", ["Language", "X-Source-Language"])
+def test_a_language_that_is_not_known_is_refused(tmp_path: Path, field: str) -> None:
+    """Otherwise any model would fill the catalog, and any corpus would contain it."""
+    text = f'{HEADER}"Language: de\\n"\n"{field}: Quux\\n"\n\nmsgid "a"\nmsgstr "b"\n'.replace(
+        '"Language: de\\n"\n' * (field == "Language"), ""
+    )
+    with pytest.raises(InputError, match="a.po: .*'Quux'"):
+        pairs(tmp_path / "a.po", text)
+    with pytest.raises(InputError, match="'Quux'"):
+        fill_catalog(text, direction=Direction("en", "de"))

@@ -4,8 +4,7 @@ import logging
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from itertools import chain, compress, groupby
+from itertools import compress, groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +20,7 @@ from translate.data.tables import FORMATS, hub_columns, table_columns, table_nam
 from translate.data.text import stream_lines
 from translate.errors import InputError
 from translate.files import check_is_text, find_files, require_file, text_suffix
-from translate.language_codes import find_language, standard_code
+from translate.language_codes import CODE, find_language, language_named, standard_code
 from translate.lint.findings import KINDS
 from translate.lint.interface import BREAKS, find_copies, is_interface
 from translate.lint.languages import find_wrong_sides
@@ -32,10 +31,7 @@ from translate.trigrams import are_in_one_language
 logger = logging.getLogger(__name__)
 
 _KINDS = {suffix: kind for kind, form in FORMATS.items() for suffix in form.suffixes}
-_CODE = re.compile("(?!id$|ID$)([a-z]{2}|[A-Z]{2})|([a-z]{2,3}|[A-Z]{2,3})[-_][A-Za-z]{2,4}")  # id numbers rows
 _SIDES = {"source", "src"}, {"target", "tgt", "trg"}  # names of columns that name no language
-_NO_LANGUAGE = re.compile(rf"\b(?:{'|'.join([*chain(*_SIDES), 'text', 'language'])})\b|[^\w-]", re.IGNORECASE)
-_MANY_SPEAKERS = 5_000_000  # of a language without a code of two letters, such as Cantonese
 _COLUMNS = "source_column", "target_column"
 _JUDGED_LINES = 5000  # lines whose trigrams show whether both sides are in one language
 _FEWEST_PAIRS, _MOST_CHARACTERS = 1000, 5000  # the latter on a side: several times data.max_source_tokens
@@ -72,7 +68,7 @@ def find_corpora(
     if len(files) > 1:
         return _choose_sides(files[0], files[1], codes)
     source, path = texts[0], files[0]
-    is_file = path.exists() or path.parent.exists() or _CODE.fullmatch(_ending(path))
+    is_file = path.exists() or path.parent.exists() or CODE.fullmatch(_ending(path))
     if is_file or not re.fullmatch(r"[\w-]+/[\w.-]+", source):
         next(stream_lines(path), None)  # says what a file is that is not text
         check_is_text(path)
@@ -90,7 +86,7 @@ def _choose_sides(source: Path, target: Path, codes: Sequence[str | None]) -> tu
     for file in (source, target):
         require_file(file)
     endings = [_ending(file) for file in (source, target)]
-    found = [code or (end if _CODE.fullmatch(end) else None) for code, end in zip(codes, endings, strict=True)]
+    found = [code or (end if CODE.fullmatch(end) else None) for code, end in zip(codes, endings, strict=True)]
     direction = _direction(found, f"the names {source.name} and {target.name} do not end in language codes")
     if endings == [direction.target, direction.source]:
         logger.info(f"{source.name} and {target.name} are the other way round, judging by their names: exchanged")
@@ -142,7 +138,7 @@ def _choose_columns(
         raise InputError(f"{place}: has no text")
     is_line = naming in ("cells", "header")
     names = [column if is_line else column.rpartition(".")[2] for column in columns]
-    codes_of = [_language_named(name) for name in names]
+    codes_of = [language_named(name) for name in names]
     names = [code or name for code, name in zip(codes_of, names, strict=True)]
     languages = [*filter(None, codes_of)]
     sides = [next((name for name in names if name.lower() in side), None) for side in _SIDES]
@@ -163,30 +159,6 @@ def _choose_columns(
         return direction, dict(zip(_COLUMNS, columns if names else (0, 1), strict=True))
     problem = f"no columns are named {' and '.join(direction)}, or source and target; it has {shown}"
     raise InputError(f"{place}: {problem}{'; write a first line with such names' * is_line}")
-
-
-def _language_named(name: str) -> str | None:
-    """The code that a column's name is or means, such as de for `deu`, `German`, `Deutsch` or `Source (German)`.
-
-    A name of a small language, such as `Mono` or `Even`, may be another word; its code is needed.
-    """
-    import langcodes
-
-    if _CODE.fullmatch(name) and (len(name) > 2 or langcodes.tag_is_valid(name)):
-        return name
-    base, variant = (" ".join(_NO_LANGUAGE.sub(" ", part).split()) for part in name.partition("(")[::2])
-    name = f"{base} {variant}".strip()
-    if re.fullmatch("[a-z]{3}|[A-Z]{3}", name) and len(code := standard_code(name)) == 2:
-        return code
-    with suppress(LookupError):
-        if len(name) > 3 or not name.isascii():
-            found = langcodes.find(name)
-            for kind in ("script", "territory") if base and variant else ():  # such as Brazil
-                with suppress(LookupError):
-                    found = langcodes.find(base).update(langcodes.Language.find_name(kind, variant))
-            wide = langcodes.standardize_tag(found.language or "und", macro=True)
-            return found.to_tag() if len(wide) == 2 or found.speaking_population() > _MANY_SPEAKERS else None
-    return None
 
 
 def _direction(codes: Sequence[str | None], problem: str) -> Direction:
@@ -239,9 +211,7 @@ def _by_judgement(tables: Sequence[Any], direction: Direction) -> list[list[Any]
 
 def _names_languages(corpus: Corpus, direction: Direction) -> bool:
     names = (str(getattr(corpus, key, "")).rpartition(".")[2] for key in _COLUMNS)
-    return all(
-        find_language(code, [_language_named(name) or name]) for code, name in zip(direction, names, strict=True)
-    )
+    return all(find_language(code, [language_named(name) or name]) for code, name in zip(direction, names, strict=True))
 
 
 def split_pairs(corpus: ParallelCorpus, held_out: Mapping[str, ParallelCorpus]) -> Split:

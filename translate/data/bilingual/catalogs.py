@@ -14,13 +14,14 @@ from translate.config.data import Direction, TableCorpus
 from translate.config.languages import UNKNOWN
 from translate.data.text import open_bytes
 from translate.errors import InputError
-from translate.language_codes import find_language
+from translate.language_codes import find_language, language_named
 from translate.placeholders import have_same_placeholders
 
 STRING = r'"(?:[^"\\]|\\.)*"'
 _LINE = re.compile(rf"\s*(?:#.*|(?:#~\s*)?(?:msg(?:ctxt|id|id_plural|str(?:\[\d\])?)\s+)?{STRING}\s*)?")  # of PO
 _MAGIC = b"\xde\x12\x04\x95", b"\x95\x04\x12\xde"  # of MO
-_LOCALE = re.compile(r"([A-Za-z]{2,3}(?:[_-][A-Za-z]{2,4})?)(?:\.[\w-]+)?(?:@(\w+))?")  # de_DE.UTF-8, sr@latin
+_LOCALE = re.compile(r"([\w-]+)(?:\.[\w-]+)?(?:@(\w+))?")  # de_DE.UTF-8, sr@latin
+_IN_NAME = re.compile(r"(?:.*\.|.*-(?=[a-z]+_[A-Z]))?([A-Za-z]{2}(?:[_@-].*)?|[a-z]{3}_[A-Z].*)")  # app is a code too
 _SCRIPTS = {"latin": "_Latn", "cyrillic": "_Cyrl"}
 _OFTEN = 5  # msgfmt wants a form for more numbers than these to contain the number
 
@@ -33,15 +34,22 @@ class Catalog(NamedTuple):
     header: dict[str, str]
 
     def languages(self, path: Path | None = None) -> Direction:
-        """The languages, or UNKNOWN: of the header, or else of a path such as po/de.po or de/LC_MESSAGES/app.po."""
+        """The languages, or UNKNOWN: of the header, or else of a path such as po/de.po or de/LC_MESSAGES/app.po.
+
+        Raises:
+            InputError: The header names a language that is not known.
+        """
+        source, target = (self.header.get(field, "").strip() for field in ("X-Source-Language", "Language"))
+        if unknown := [name for name in (source, target) if name and not _language(name)]:
+            problem = f"its header names the language {unknown[0]!r}, not a code such as de or pt_BR: correct it"
+            raise InputError(f"{self.name}: {problem}")
         team = re.search(r"<(\w+)@li\.org>", self.header.get("Language-Team", ""))
-        names = [self.header.get("Language", ""), team[1] if team else ""]
+        names = [target, team[1] if team else ""]
         if path is not None:
             stem = path.name.removesuffix(".gz").rpartition(".")[0]
-            found = [stem, stem.rpartition(".")[2], *reversed(path.absolute().parts[-3:-1])]
-            names += [name for name in found if name[2:3] in ("", "_", "-", "@")]  # app is the code of a language too
-        target = next(filter(None, map(_language, names)), UNKNOWN)
-        return Direction(_language(self.header.get("X-Source-Language", "")) or "en", target)
+            found = map(_IN_NAME.fullmatch, [stem, *reversed(path.absolute().parts[-3:-1])])
+            names += [match[1] for match in found if match]
+        return Direction(_language(source) or "en", next(filter(None, map(_language, names)), UNKNOWN))
 
     def form_sources(self, entry: Any) -> list[str]:
         """The text that each plural form translates: that of the number 1 the singular, and the others the plural.
@@ -72,11 +80,14 @@ def _plural_forms(rule: str) -> tuple[int, int, bool]:
     return int(match[1]), form_of(1), Counter(map(form_of, range(200)))[form_of(1)] > _OFTEN
 
 
-def _language(locale: str) -> str:
+def _language(name: str) -> str:
+    """The code of a language that a header or a path names; empty if it is not known."""
     import langcodes  # takes 0.1 s
 
-    match = _LOCALE.fullmatch(locale)
-    return match[1] + _SCRIPTS.get(match[2], "") if match and langcodes.tag_is_valid(match[1]) else ""
+    match = _LOCALE.fullmatch(name)
+    if match and langcodes.tag_is_valid(match[1]):
+        return match[1] + _SCRIPTS.get(match[2], "")
+    return language_named(name) or ""
 
 
 def read_catalog(path: Path) -> Catalog:
