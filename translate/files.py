@@ -42,15 +42,17 @@ _TOOLKIT = {
     ".toml": "toml2po", ".properties": "prop2po", ".php": "php2po", ".ftl": "fluent2po", ".resx": "resx2po",
     ".idml": "idml2po", ".dtd": "dtd2po", ".rc": "rc2po",
 }  # fmt: skip
+XLIFF_SUFFIXES = (".xlf", ".xlf2", ".xliff", ".sdlxliff", ".mxliff", ".mqxliff", ".txlf")
 _FILL = "--document fills what is not translated in it"
 _XCODE = "xcodebuild -exportLocalizations writes XLIFF of it"
-_OFFICE = "save it as HTML, with LibreOffice for example, and translate that with --document"
+_OFFICE = "save it as HTML, with LibreOffice for example, and translate that as a document"
 STRUCTURED = {
     **{suffix: f"{program} of the Translate Toolkit makes a PO file of it" for suffix, program in _TOOLKIT.items()},
-    **dict.fromkeys((".po", ".pot", ".xlf", ".xliff", ".sdlxliff", ".mxliff"), _FILL),
+    **dict.fromkeys((".po", ".pot", *XLIFF_SUFFIXES), _FILL),
     **dict.fromkeys((".strings", ".stringsdict", ".xcstrings", ".storyboard", ".xib"), _XCODE),
     **dict.fromkeys((".docx", ".doc", ".odt", ".rtf", ".epub", ".xlsx", ".xls", ".ods", ".pptx", ".odp"), _OFFICE),
     **dict.fromkeys((".csv", ".tsv"), "write the column with the text into a file of its own"),
+    **dict.fromkeys((".json5", ".jsonc"), "write it as JSON, of which json2po makes a PO file"),
     ".mo": "msgunfmt makes a PO file of it",
     ".pdf": "pdftotext makes a text of it",
     ".tmx": "it is a translation memory: train on it, as a corpus of kind tmx",

@@ -1,7 +1,6 @@
 """Files whose lines are not text are refused by their names, wherever a text is read, and say what becomes of them."""
 
 import gzip
-import json
 from pathlib import Path
 
 import pytest
@@ -16,14 +15,15 @@ from translate.files import STRUCTURED
 NAMES = [
     ".json", ".jsonl", ".yaml", ".yml", ".properties", ".strings", ".stringsdict", ".xml", ".resx", ".xlsx", ".ods",
     ".docx", ".odt", ".pptx", ".pdf", ".ts", ".tmx", ".csv", ".tsv", ".arb", ".ftl", ".php", ".ini", ".mo",
-    ".xcstrings", ".idml",
+    ".xcstrings", ".idml", ".json5",
 ]  # fmt: skip
 CONTENT = '<TS>\nmsgid "_Open File"\n{"a": "b"}\n'
 WAYS = ("decode RUN {}", "decode RUN {} --document-format text", "score RUN {} a.txt", "score RUN a.txt {}",
-        "eval --hypotheses {} --reference a.txt", "decode RUN {} --resume --output out", "init {}")  # fmt: skip
+        "eval --hypotheses {} --reference a.txt", "decode RUN {} --resume --output out", "init {}",
+        "decode RUN {} --document", "decode RUN {} --document-format markdown")  # fmt: skip
 
 
-@pytest.mark.parametrize("suffix", [*NAMES, ".po", ".xlf"])
+@pytest.mark.parametrize("suffix", [*NAMES, ".po", ".xlf", ".mqxliff"])
 def test_a_file_that_is_not_text_is_refused(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"a{suffix.upper()}"
     path.write_text(CONTENT)
@@ -61,12 +61,3 @@ def test_plain_text_is_read_whatever_its_name(tmp_path: Path, run: Path) -> None
     (tmp_path / "phrases.tsv").write_text("dog\n")
     assert translate("decode", run, tmp_path / "a", "--require", tmp_path / "phrases.tsv").exit_code == 0
     assert translate("decode", run, stdin=CONTENT.encode()).exit_code == 0
-
-
-def test_the_page_of_the_server_knows_the_same_files() -> None:
-    """Documents and office files have rules of their own there."""
-    page = Path(__file__).parents[2] / "translate" / "server" / "page" / "structured.js"
-    known = json.loads(page.read_text(encoding="utf-8").partition("STRUCTURED = ")[2].rstrip(";\n"))
-    assert known == {
-        suffix: text for suffix, text in STRUCTURED.items() if "--document" not in text and suffix != ".pdf"
-    }

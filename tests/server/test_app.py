@@ -133,6 +133,7 @@ def test_models(client: TestClient) -> None:
     assert (second["name"], second["engine"], second["settings"]["beam_size"]) == ("second", "translate", 3)
     assert first["parameters"] > 10_000 and answer["limits"]["texts"] == 1000
     assert answer["conditions"].keys() == FLAGS.keys()
+    assert answer["documents"][".po"] == "po" and "json2po" in answer["structured"][".json"]
 
 
 @pytest.mark.parametrize(

@@ -269,7 +269,7 @@ class _Decoding(NamedTuple):
         from translate.files import check_is_text
 
         document_format = document_format or format_of_file(self.file)
-        if document_format in ("text", "paragraphs"):
+        if FORMATS[document_format].fill is None:
             check_is_text(self.file)
         text = read_document(self.file)
         try:

@@ -20,10 +20,10 @@ from typing import Any, Literal, NamedTuple
 
 from translate.config.data import HubCorpus, TableCorpus, TsvCorpus
 from translate.data.bilingual.catalogs import catalog_languages, catalog_pairs
-from translate.data.bilingual.xml_units import XLIFF_SUFFIXES, unit_languages, unit_pairs
+from translate.data.bilingual.xml_units import unit_languages, unit_pairs
 from translate.data.text import require_unchanged, stream_lines
 from translate.errors import InputError, as_input_error
-from translate.files import find_files, require_file
+from translate.files import XLIFF_SUFFIXES, find_files, require_file
 
 logger = logging.getLogger(__name__)
 

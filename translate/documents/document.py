@@ -10,7 +10,6 @@ from typing import Literal, NamedTuple
 
 from translate.config.data import Direction
 from translate.config.languages import UNKNOWN
-from translate.data.bilingual.xml_units import XLIFF_SUFFIXES
 from translate.decoding import ConditionCounts, Translation, Translator, count_conditions
 from translate.decoding.request import OnFinished, ignore_progress
 from translate.decoding.sentences import is_sentence, split_sentences
@@ -31,7 +30,7 @@ from translate.documents.transfer import (
 )
 from translate.documents.xliff import fill_xliff
 from translate.errors import InputError
-from translate.files import check_is_text
+from translate.files import XLIFF_SUFFIXES, check_is_text, text_suffix
 from translate.placeholders import have_same_placeholders, is_replaced
 
 DocumentFormat = Literal["text", "paragraphs", "markdown", "html", "srt", "vtt", "po", "xliff"]
@@ -98,7 +97,7 @@ def format_of_file(path: Path | None) -> DocumentFormat:
     Raises:
         InputError: The extension is missing or unknown.
     """
-    suffix = path.suffix.lower() if path is not None else ""
+    suffix = text_suffix(path) if path is not None else ""
     for name, known in FORMATS.items():
         if suffix in known.extensions:
             return name

@@ -24,6 +24,7 @@ from translate.decoding.output.flags import FLAGS
 from translate.decoding.sentences import DATA
 from translate.documents.document import FORMATS
 from translate.errors import InputError, RunError
+from translate.files import STRUCTURED
 from translate.server import compatibility, glossaries, schema, uploads
 from translate.server.batching import Job
 from translate.server.gate import FOREIGN, NO_TOKEN, Access, AccessMiddleware, Metrics, error_response, explain
@@ -169,7 +170,9 @@ def _add_paths(
         conditions = {flag: words.warning for flag, words in FLAGS.items()}
         served = [model.describe() for model in models.values()]
         documents = {extension: name for name, known in FORMATS.items() for extension in known.extensions}
-        return schema.ModelsAnswer(models=served, limits=limits, conditions=conditions, documents=documents)
+        return schema.ModelsAnswer(
+            models=served, limits=limits, conditions=conditions, documents=documents, structured=STRUCTURED
+        )
 
 
 async def _translation_job(

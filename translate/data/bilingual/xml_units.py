@@ -18,7 +18,6 @@ from translate.errors import InputError
 from translate.language_codes import find_language
 from translate.placeholders import is_replaced
 
-XLIFF_SUFFIXES = (".xlf", ".xliff", ".sdlxliff", ".mxliff")
 _SHOWN_KEYS = "equiv-text", "equiv", "disp"  # how a code is shown
 LANGUAGE_KEYS = {"trans-unit": ("source-language", "target-language"), "unit": ("srcLang", "trgLang")}
 MACHINE = {

@@ -2,7 +2,6 @@
 
 import { call } from "./api.js";
 import { describeConditions, find, make, number, plural, showConditions, showWarnings } from "./elements.js";
-import { STRUCTURED } from "./structured.js";
 
 const SECONDS_AT_ONCE = 1; // target duration of a request
 const LINES_AT_ONCE = 200; // at most
@@ -32,8 +31,8 @@ const BEGINNING_BYTES = 2 ** 20;
 
 /** Translate files that are chosen or dropped; the page provides model and settings and shows messages.
 
-`documents` has the format of each extension, from the server. */
-export function setUpFiles({ documents, requestFor, chosenModel, onFile, announce, fail }) {
+`documents` has the format of each extension, and `structured` what to do with other files; both are from the server. */
+export function setUpFiles({ documents, structured, requestFor, chosenModel, onFile, announce, fail }) {
   const part = (name) => find(`#${name}`);
   let controller = null;
   let result = null;
@@ -51,14 +50,12 @@ export function setUpFiles({ documents, requestFor, chosenModel, onFile, announc
     } catch {
       return fail(new Error(`“${file.name}” is not UTF-8 text. Save it as UTF-8, and drop it again.`));
     }
-    const advice = STRUCTURED[file.name.toLowerCase().match(/\.[^.]*$/)?.[0]];
+    const format = documents[extensionOf(file.name)];
+    const advice = !format && structured[extensionOf(file.name)];
     const isTsonga = /\.ts$/i.test(file.name) && !/[<{;]/.test(text.slice(0, 4096));
     if (advice && !isTsonga) return fail(new Error(`Lines of “${file.name}” are not text: ${advice}.`));
     if (!text.trim()) return fail(new Error(`“${file.name}” is empty.`));
-    const isOffice = /\.(docx?|odt|rtf|pdf|epub|xlsx?|ods|pptx?)$/i.test(file.name);
-    if (isOffice) return fail(new Error(`“${file.name}” contains plain text. Rename it to .txt, and drop it again.`));
     fail(null);
-    const format = documents[extensionOf(file.name)];
     await (format && format !== "text" ? translateDocument(file.name, text, format) : translateLines(file.name, text));
   }
 

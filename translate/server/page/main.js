@@ -266,9 +266,8 @@ async function start() {
     dialog.addEventListener("click", ({ target }) => target === dialog && dialog.close());
   }
   try {
-    const { models, conditions, documents } = await call("models");
-    page.documents = documents;
-    page.models = models;
+    const { models, conditions, documents, structured } = await call("models");
+    Object.assign(page, { models, documents, structured });
     Object.assign(CONDITIONS, conditions);
     for (const { directions, languages } of page.models) {
       for (const code of languages) {
@@ -288,8 +287,8 @@ async function start() {
   const { announce } = page;
   const chosenModel = () => panes[0].model;
   setUpGlossary();
-  const { documents } = page;
-  setUpFiles({ documents, requestFor: () => requestFor(chosenModel()), chosenModel, onFile: () => showTab("file"), announce, fail });
+  const { documents, structured } = page;
+  setUpFiles({ documents, structured, requestFor: () => requestFor(chosenModel()), chosenModel, onFile: () => showTab("file"), announce, fail });
   setUpHistory((entry) => {
     if (page.models.some(({ name }) => name === entry.model)) panes[0].choose(entry.model, entry.from, entry.to);
     showTab("text");
