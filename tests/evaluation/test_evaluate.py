@@ -169,6 +169,34 @@ def test_a_test_set_that_is_not_there(config: Config, tmp_path: Path) -> None:
         choose_test_sets(config, source=tmp_path / "first.de", references=[tmp_path / "valid.en"], name=None)
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("a.po", 'msgid ""\nmsgstr "Language: en\\nX-Source-Language: de\\n"\n\nmsgid "Ja"\nmsgstr "Yes"\n', ["Yes"]),
+        ("a.tsv", "en\tde\nYes\tJa\nNo\tNein\n", ["Yes", "No"]),
+        ("a.csv", "English,German\nYes,Ja\n", "--source: .*a.csv.*'de' does not exist"),
+        ("a.mo.txt", "Ja\n", "--source and --reference go together"),
+    ],
+)
+def test_a_file_of_pairs_is_a_test_set(
+    config: Config, tmp_path: Path, name: str, content: str, expected: object
+) -> None:
+    (tmp_path / name).write_text(content)
+    if isinstance(expected, str):
+        with pytest.raises(InputError, match=expected):
+            choose_test_set(config, source=tmp_path / name, name=None)
+    else:
+        assert choose_test_set(config, source=tmp_path / name, name=None)[1].targets == expected
+
+
+def test_a_file_of_pairs_in_one_of_several_languages(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("en\tde\tfr\nYes\tJa\tOui\n")
+    data = {"languages": ["de", "fr", "en"], "language_tags": "target"}
+    config = Config.model_validate({"data": data})
+    _, pairs = choose_test_set(config, source=tmp_path / "a.tsv", name=None, to="fr", from_="en")
+    assert [*pairs.sources, *pairs.targets] == ["Yes", "Oui"]
+
+
 def test_where_a_report_is_not_written(tmp_path: Path) -> None:
     """Where a file is in the way of its folder; and through a link, which a run from elsewhere could have there."""
     (tmp_path / "evaluation").mkdir()

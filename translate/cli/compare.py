@@ -68,7 +68,7 @@ def compare(
     config = Config.model_construct() if first_run is None else first_run.config
     scoring = config.evaluation.tokenizing(tokenize)
     references = reference or []
-    name, pairs = choose_test_set(config, source=source, references=references, name=set_name)
+    name, pairs = choose_test_set(config, source=source, references=references, name=set_name, **languages)
     from translate.evaluation.compare import compare, translate_systems
     from translate.evaluation.programs import MetricProgram
     from translate.visualize.comparison import comparison_picture, comparison_tables

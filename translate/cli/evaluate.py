@@ -38,7 +38,9 @@ logger = logging.getLogger(__name__)
 @takes_languages
 def evaluate(
     run: Annotated[SavedRun | None, Argument(help="A run directory; not with --hypotheses.", **RUN)] = None,
-    source: Annotated[Path | None, Option(metavar="F", help="Translate this text instead of the test sets.")] = None,
+    source: Annotated[
+        Path | None, Option(metavar="F", help="Translate this text or file of pairs, not the sets.")
+    ] = None,
     reference: ReferenceOption = None,
     hypotheses: Annotated[Path | None, Option(metavar="F", help="Score these translations, without a run.")] = None,
     set_name: Annotated[
@@ -63,6 +65,7 @@ def evaluate(
     Examples:
       translate eval runs/demo --samples 10
       translate eval runs/demo --source news.de --reference news.en
+      translate eval runs/app --source po/next.po
       translate eval --hypotheses output.en --reference news.en --report
       translate eval runs/demo --metric 'WER=jiwer -r {reference} -h {hypothesis}'
     """
@@ -88,7 +91,7 @@ def evaluate(
         scored = [_score_files(scorer, hypotheses, references, source)]
         _print_scores(scored, metric=metric, report=report, as_json=as_json)
         return
-    test_sets = choose_test_sets(config, source=source, references=references, name=set_name)
+    test_sets = choose_test_sets(config, source=source, references=references, name=set_name, **languages)
     from translate.config.inherit import OF_A_MACHINE
     from translate.decoding.loading import load_translator
     from translate.evaluation.evaluate import evaluate_run
@@ -100,7 +103,7 @@ def evaluate(
     changed = {key: value for key, value in settings.items() if value != own[key] and key not in only_speed}
     given: dict[str, Any] = {"changed": changed} if changed else {}
     if source is not None:
-        first, *others = map(os.path.realpath, references)
+        first, *others = map(os.path.realpath, references or [source])
         given |= {"source": os.path.realpath(source), "reference": [first, *others] if others else first}
     how: dict[str, Any] = {"checkpoint": checkpoint, "languages": languages, "num_samples": samples}
     reported = list(evaluate_run(loaded, test_sets, scorer, given=given, **how))

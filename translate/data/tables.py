@@ -295,6 +295,7 @@ FORMATS = {
     "xliff": Format(XLIFF_SUFFIXES, unit_pairs, unit_languages, "languages"),
 }
 """The file formats by `kind` of corpus. Two text files and data sets of the Hub are read by functions of their own."""
+KIND_BY_SUFFIX = {suffix: kind for kind, form in FORMATS.items() for suffix in form.suffixes}
 
 
 def hub_columns(dataset: str, codes: Sequence[str | None]) -> tuple[str, dict[str, list[str]]]:

@@ -16,7 +16,7 @@ from translate.atomic import atomic_write, text_bytes
 from translate.config.data import LANGUAGE_CODE, Corpus, Direction, HubCorpus, TextCorpus
 from translate.data.corpora import ParallelCorpus, join_texts, read_corpus
 from translate.data.filtering import find_new, hash_lines, hash_pairs
-from translate.data.tables import FORMATS, hub_columns, table_columns, table_name
+from translate.data.tables import FORMATS, KIND_BY_SUFFIX, hub_columns, table_columns, table_name
 from translate.data.text import stream_lines
 from translate.errors import InputError
 from translate.files import check_is_text, find_files, require_file, text_suffix
@@ -30,7 +30,6 @@ from translate.trigrams import are_in_one_language
 
 logger = logging.getLogger(__name__)
 
-_KINDS = {suffix: kind for kind, form in FORMATS.items() for suffix in form.suffixes}
 _SIDES = {"source", "src"}, {"target", "tgt", "trg"}  # names of columns that name no language
 _COLUMNS = "source_column", "target_column"
 _JUDGED_LINES = 5000  # lines whose trigrams show whether both sides are in one language
@@ -57,13 +56,13 @@ def find_corpora(
         InputError: A file is missing, or the languages are not clear.
     """
     codes = (from_, to)
-    files = list(dict.fromkeys(file for text in texts for file in find_files(Path(text), _KINDS)))
-    is_table = [text_suffix(file) in _KINDS for file in files]
+    files = list(dict.fromkeys(file for text in texts for file in find_files(Path(text), KIND_BY_SUFFIX)))
+    is_table = [text_suffix(file) in KIND_BY_SUFFIX for file in files]
     if all(is_table):
         direction, tables = _choose_tables(files, codes)
         return direction, {"train": tables}
     if len(files) > 2 or (any(is_table) and len(files) > 1):
-        hint = f"name the two text files of a corpus, or only tables, which end in {', '.join(_KINDS)}"
+        hint = f"name the two text files of a corpus, or only tables, which end in {', '.join(KIND_BY_SUFFIX)}"
         raise InputError(f"{', '.join(map(str, files)):.200}: {hint}")
     if len(files) > 1:
         return _choose_sides(files[0], files[1], codes)
@@ -72,7 +71,9 @@ def find_corpora(
     if is_file or not re.fullmatch(r"[\w-]+/[\w.-]+", source):
         next(stream_lines(path), None)  # says what a file is that is not text
         check_is_text(path)
-        raise InputError(f"{source}: name the file with its translations too; tables end in {', '.join(_KINDS)}")
+        raise InputError(
+            f"{source}: name the file with its translations too; tables end in {', '.join(KIND_BY_SUFFIX)}"
+        )
     subset, splits = hub_columns(source, codes)
     parts = {"train": "train" if "train" in splits else next(iter(splits))}
     parts |= {name: name for name in ("validation", "test") if {"validation", "test"} <= splits.keys()}
@@ -98,7 +99,7 @@ def _choose_tables(files: Sequence[Path], codes: Sequence[str | None]) -> tuple[
     """The two columns of each table; files without the languages of the others are left out and counted."""
     found, others = defaultdict[Direction, list[Corpus]](list), dict[str, InputError]()
     for file in files:
-        kind = _KINDS[text_suffix(file)]
+        kind = KIND_BY_SUFFIX[text_suffix(file)]
         columns, naming = table_columns(file, kind), FORMATS[kind].naming
         try:
             direction, chosen = _choose_columns(str(file), columns, codes, naming)
